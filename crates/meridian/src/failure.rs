@@ -1,0 +1,34 @@
+//! How a command ends badly: one sentence on standard error and an exit status.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// A command's failure: what is wrong and what to do, in words for the person who typed it.
+#[derive(Debug)]
+pub struct Failure {
+    sentence: String,
+    status: u8,
+}
+
+impl Failure {
+    /// The command could not do what it was asked (exit status 1).
+    pub fn new(sentence: impl Display) -> Self {
+        Self {
+            sentence: sentence.to_string(),
+            status: 1,
+        }
+    }
+
+    /// Prints the sentence and gives the exit status.
+    #[expect(clippy::print_stderr, reason = "this is the command line's way to speak")]
+    pub fn report(self) -> ExitCode {
+        eprintln!("meridian: {}", self.sentence);
+        ExitCode::from(self.status)
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::new(error)
+    }
+}
