@@ -1,1 +1,34 @@
-//! catalog
+//! What exists: databases, tables, their columns and chunks, and the loads that made them.
+//!
+//! [`Catalog`] is the one way to this knowledge. It knows names, numbers and checksums; it does not
+//! know what is in a chunk file, how rows are partitioned, or what SQL is. It may depend on `sky`
+//! (for chunk numbers) and on nothing else of ours.
+//!
+//! Invariants:
+//! - A table is visible exactly when one *published* load stands behind it, and then it is whole:
+//!   columns, directors and chunks appear in the same transaction ([`Catalog::publish`]).
+//! - A load's number is never used again, so what is stored under it never changes its meaning.
+//! - Names compare without regard to case ([`fold_name`]) and are unique so; the spelling in which
+//!   they were declared is kept.
+//! - Readers never wait for writers, nor writers for readers.
+
+mod catalog;
+mod check;
+mod clock;
+mod column;
+mod error;
+mod lock;
+mod names;
+mod process;
+mod sqlite;
+mod table;
+
+pub use catalog::{Catalog, Published};
+pub use column::{Column, ColumnType};
+pub use error::CatalogError;
+pub use lock::{Holder, LoadLock};
+pub use names::{fold_name, path_name};
+pub use table::{
+    Chunk, Database, DirectorRef, LoadId, NewDatabase, OverlapFile, Position, REPLICATED_CHUNK,
+    Table, TableKind, TableSpec,
+};

@@ -1,0 +1,177 @@
+//! [`Catalog`]: the questions that can be asked of what exists, and the few ways to change it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::clock::utc_now;
+use crate::names::is_usable;
+use crate::sqlite::SqliteCatalog;
+use crate::{CatalogError, Chunk, Database, LoadId, NewDatabase, Table, TableSpec};
+
+/// What exists in one data directory. Cheap to clone: clones share their connections.
+///
+/// The rules are here (names, what a table must say of itself); where the rows are kept is the
+/// backend's business. There is one backend, an SQLite file `meridian.sqlite` in the data directory.
+#[derive(Debug, Clone)]
+pub struct Catalog {
+    backend: SqliteCatalog,
+    data_dir: Arc<Path>,
+}
+
+/// What [`Catalog::publish`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Published {
+    /// The load that the table showed before, whose files can go when nobody reads them any more.
+    pub replaced: Option<LoadId>,
+}
+
+impl Catalog {
+    /// Opens the catalog of a data directory that has one.
+    ///
+    /// # Errors
+    /// [`CatalogError::NoCatalog`] if there is none, and nothing is created then.
+    pub async fn open(data_dir: &Path) -> Result<Self, CatalogError> {
+        Ok(Self {
+            backend: SqliteCatalog::open(data_dir).await?,
+            data_dir: data_dir.into(),
+        })
+    }
+
+    /// Opens the catalog of a data directory; makes the directory and the catalog if need be.
+    pub async fn open_or_create(data_dir: &Path) -> Result<Self, CatalogError> {
+        Ok(Self {
+            backend: SqliteCatalog::open_or_create(data_dir).await?,
+            data_dir: data_dir.into(),
+        })
+    }
+
+    /// The data directory, as it was named.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// All databases, by name.
+    pub async fn databases(&self) -> Result<Vec<Database>, CatalogError> {
+        self.backend.databases().await
+    }
+
+    /// The database of this name, without regard to case.
+    pub async fn database(&self, name: &str) -> Result<Option<Database>, CatalogError> {
+        self.backend.database(name).await
+    }
+
+    /// The tables of a database, by name; none if there is no such database.
+    pub async fn tables(&self, database: &str) -> Result<Vec<Table>, CatalogError> {
+        self.backend.tables(database, None).await
+    }
+
+    /// The table of this name in a database, both without regard to case.
+    pub async fn table(&self, database: &str, name: &str) -> Result<Option<Table>, CatalogError> {
+        let mut found = self.backend.tables(database, Some(name)).await?;
+        Ok(found.pop())
+    }
+
+    /// The chunks that a load published, by chunk number. They can be asked for until the load is
+    /// forgotten, also when the table has been replaced since.
+    pub async fn chunks(&self, load: LoadId) -> Result<Vec<Chunk>, CatalogError> {
+        self.backend.chunks(load).await
+    }
+
+    /// How many chunks a load published.
+    pub async fn chunk_count(&self, load: LoadId) -> Result<u64, CatalogError> {
+        self.backend.chunk_count(load).await
+    }
+
+    /// Begins a load of a table that may or may not exist, and writes down who we are.
+    pub async fn begin_load(&self, database: &str, table: &str) -> Result<LoadId, CatalogError> {
+        check_name("database", database)?;
+        check_name("table", table)?;
+        self.backend.begin_load(database, table, &utc_now()).await
+    }
+
+    /// Makes a load's table visible, all at once: the database if it is new, the table, its columns,
+    /// directors and chunks, in one transaction. If the table exists it is replaced.
+    ///
+    /// An existing database must have the same stripes, sub-stripes and overlap, unless it holds
+    /// nothing but replicated tables, which have no use for them: then it takes the new ones.
+    ///
+    /// # Errors
+    /// The load is not running, or was begun for another table; the description contradicts itself;
+    /// a director is not there or is none; the database has another partitioning. Nothing has
+    /// changed then, and the load is still running.
+    pub async fn publish(
+        &self,
+        load: LoadId,
+        database: &NewDatabase,
+        spec: &TableSpec,
+        rows: u64,
+        bytes: u64,
+        chunks: &[Chunk],
+    ) -> Result<Published, CatalogError> {
+        database.check()?;
+        spec.check()?;
+        let contents = Contents {
+            rows,
+            bytes,
+            chunks,
+        };
+        let replaced = self
+            .backend
+            .publish(load, database, spec, contents, &utc_now())
+            .await?;
+        Ok(Published { replaced })
+    }
+
+    /// Gives up a running load. It stays among the unpublished ones until it is forgotten.
+    pub async fn abandon(&self, load: LoadId) -> Result<(), CatalogError> {
+        self.backend.abandon(load, &utc_now()).await
+    }
+
+    /// Loads of a table that were begun and neither published nor forgotten, by number. Asked by the
+    /// holder of the table's [`LoadLock`](crate::LoadLock), they are what killed and abandoned loads
+    /// left behind (and its own load, once begun).
+    pub async fn unpublished_loads(
+        &self,
+        database: &str,
+        table: &str,
+    ) -> Result<Vec<LoadId>, CatalogError> {
+        self.backend.unpublished_loads(database, table).await
+    }
+
+    /// Loads of a table that were published, then replaced, and not yet forgotten, by number.
+    pub async fn superseded_loads(
+        &self,
+        database: &str,
+        table: &str,
+    ) -> Result<Vec<LoadId>, CatalogError> {
+        self.backend.superseded_loads(database, table).await
+    }
+
+    /// Removes every trace of a load, when its files are gone. A load that is not known is no error,
+    /// so a clean-up can be repeated.
+    ///
+    /// # Errors
+    /// [`CatalogError::StillShown`] if the load is the one that its table shows.
+    pub async fn forget(&self, load: LoadId) -> Result<(), CatalogError> {
+        self.backend.forget(load).await
+    }
+}
+
+/// How much a load holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Contents<'a> {
+    pub rows: u64,
+    pub bytes: u64,
+    pub chunks: &'a [Chunk],
+}
+
+/// Refuses a name that cannot be used for a `what`.
+pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), CatalogError> {
+    if is_usable(name) {
+        return Ok(());
+    }
+    Err(CatalogError::BadName {
+        what,
+        name: name.to_owned(),
+    })
+}

@@ -1,0 +1,155 @@
+//! What can go wrong with the catalog, in sentences that say what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::{Holder, LoadId};
+
+/// Why the catalog could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// The directory holds no catalog.
+    #[error(
+        "{} holds no Meridian data: load a table into it with `meridian load`, or name another directory with --data",
+        dir.display()
+    )]
+    NoCatalog {
+        /// The directory that was named.
+        dir: PathBuf,
+    },
+    /// The catalog's file is somebody else's.
+    #[error(
+        "{} is an SQLite database, but not a Meridian catalog: name another directory with --data",
+        path.display()
+    )]
+    NotACatalog {
+        /// The file that is in the way.
+        path: PathBuf,
+    },
+    /// The catalog was written by a later version of Meridian.
+    #[error(
+        "{} was written by a newer Meridian (catalog version {found}; this one knows up to {known}): use that one",
+        path.display()
+    )]
+    Newer {
+        /// The catalog's file.
+        path: PathBuf,
+        /// The version found in it.
+        found: i64,
+        /// The highest version known here.
+        known: i64,
+    },
+    /// The file system said no.
+    #[error("cannot {what} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        what: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The metadata database said no (disk full, damaged file, locked for too long).
+    #[error("the catalog could not be read or written: {0}")]
+    Backend(#[from] sqlx::Error),
+    /// Another process is loading the same table.
+    #[error(
+        "table {database}.{table} is being loaded by {holder}: wait until that load has ended, or stop it"
+    )]
+    Locked {
+        /// The database's name.
+        database: String,
+        /// The table's name.
+        table: String,
+        /// Who holds the lock.
+        holder: Box<Holder>,
+    },
+    /// A name that cannot be used.
+    #[error(
+        "{name:?} cannot be the name of a {what}: a name has 1 to 64 characters, no control characters, and no spaces around it"
+    )]
+    BadName {
+        /// What was to be named: database, table or column.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A database's partitioning makes no sense.
+    #[error("database {database} cannot be made: {reason}")]
+    BadDatabase {
+        /// The database's name.
+        database: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A table's description contradicts itself or the catalog.
+    #[error("table {table} cannot be published: {reason}")]
+    BadTable {
+        /// The table, as `database.table`.
+        table: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The database exists with another partitioning.
+    #[error(
+        "database {database} exists with {there}, but the load was made with {asked}: load again with the database's own values"
+    )]
+    DatabaseDiffers {
+        /// The database's name.
+        database: String,
+        /// The partitioning that it has.
+        there: String,
+        /// The partitioning that was asked for.
+        asked: String,
+    },
+    /// A load was to be published or abandoned that is not in progress.
+    #[error("load {load} is {state}, not running: begin a new load")]
+    NotRunning {
+        /// The load.
+        load: LoadId,
+        /// The state it is in, or `unknown`.
+        state: String,
+    },
+    /// A load was begun for another table than the one it is to be published as.
+    #[error("load {load} was begun for table {begun}: it cannot be published as {asked}")]
+    OtherTable {
+        /// The load.
+        load: LoadId,
+        /// The table it was begun for.
+        begun: String,
+        /// The table that was asked for.
+        asked: String,
+    },
+    /// A load was to be forgotten on which a visible table stands.
+    #[error(
+        "load {load} is what table {table} shows: it cannot be forgotten before the table is replaced"
+    )]
+    StillShown {
+        /// The load.
+        load: LoadId,
+        /// The table, as `database.table`.
+        table: String,
+    },
+    /// A word that is no table kind.
+    #[error("{0:?} is no kind of table: the kinds are director, child, match and replicated")]
+    UnknownTableKind(String),
+    /// A word that is no column type.
+    #[error("{0:?} is no column type that this catalog knows")]
+    UnknownColumnType(String),
+    /// The catalog holds a value that it cannot have written.
+    #[error(
+        "the catalog holds an impossible value ({0}): restore it from a backup, or load the table again"
+    )]
+    Damaged(String),
+}
+
+impl CatalogError {
+    /// For `map_err` on a file operation: what was tried on which path.
+    pub(crate) fn io(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { what, path, source }
+    }
+}

@@ -1,0 +1,88 @@
+//! The catalog in an SQLite file, `meridian.sqlite` in the data directory.
+//!
+//! Write-ahead logging lets readers go on while somebody writes. Every change is one transaction that
+//! takes the write lock at its start (`BEGIN IMMEDIATE`), so it can wait for its turn but never fail
+//! half-way for want of it. Every commit is synced to the disk: the files of a replaced load may be
+//! removed as soon as `publish` has returned, so a power failure must not bring that load back.
+
+mod read;
+mod schema;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Sqlite, SqlitePool, Transaction};
+
+use crate::CatalogError;
+
+/// The catalog's file in the data directory.
+const FILE_NAME: &str = "meridian.sqlite";
+
+/// How long a writer waits for the other writers. A transaction takes well under a second, so this is
+/// the patience for a long queue of them on a slow disk.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Connections of one process. Each has a thread; statements are short.
+const CONNECTIONS: u32 = 4;
+
+/// The pool of connections to one catalog file.
+#[derive(Debug, Clone)]
+pub(crate) struct SqliteCatalog {
+    pool: SqlitePool,
+}
+
+impl SqliteCatalog {
+    pub async fn open(data_dir: &Path) -> Result<Self, CatalogError> {
+        let path = data_dir.join(FILE_NAME);
+        if !path.is_file() {
+            return Err(CatalogError::NoCatalog {
+                dir: data_dir.to_owned(),
+            });
+        }
+        Self::connect(data_dir, path).await
+    }
+
+    pub async fn open_or_create(data_dir: &Path) -> Result<Self, CatalogError> {
+        std::fs::create_dir_all(data_dir).map_err(CatalogError::io("make directory", data_dir))?;
+        Self::connect(data_dir, data_dir.join(FILE_NAME)).await
+    }
+
+    async fn connect(data_dir: &Path, path: PathBuf) -> Result<Self, CatalogError> {
+        schema::bring_up_to_date(data_dir, &path).await?;
+        let pool = SqlitePoolOptions::new()
+            .max_connections(CONNECTIONS)
+            .connect_with(options(&path))
+            .await?;
+        Ok(Self { pool })
+    }
+
+    /// A transaction that sees one state of the catalog from its first read on.
+    async fn begin_read(&self) -> Result<Transaction<'static, Sqlite>, CatalogError> {
+        Ok(self.pool.begin().await?)
+    }
+
+    /// A transaction that holds the write lock.
+    async fn begin_write(&self) -> Result<Transaction<'static, Sqlite>, CatalogError> {
+        Ok(self.pool.begin_with("BEGIN IMMEDIATE").await?)
+    }
+}
+
+fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(BUSY_TIMEOUT)
+        .foreign_keys(true)
+        .synchronous(SqliteSynchronous::Full)
+}
+
+/// A count as SQLite keeps it. Counts of rows and bytes stay far below 2^63.
+fn to_stored(count: u64) -> Result<i64, CatalogError> {
+    i64::try_from(count).map_err(|_| CatalogError::Damaged(format!("a count of {count}")))
+}
+
+/// A count as we know it, of whatever width.
+fn from_stored<T: TryFrom<i64>>(what: &str, stored: i64) -> Result<T, CatalogError> {
+    T::try_from(stored).map_err(|_| CatalogError::Damaged(format!("{stored} for {what}")))
+}

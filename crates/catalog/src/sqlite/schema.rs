@@ -1,0 +1,93 @@
+//! Makes the catalog's tables, and brings those of an older version up to date.
+
+use std::path::Path;
+
+use sqlx::sqlite::SqliteJournalMode;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection};
+
+use super::options;
+use crate::CatalogError;
+use crate::lock::open_lock_file;
+
+/// The steps from an empty file to the present version; step `n` leads to version `n + 1`. A step
+/// that was released is never changed: a new one is added.
+const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/0001_catalog.sql")];
+
+/// Marks the file as ours (`PRAGMA application_id`): "MRDN" in ASCII.
+const APPLICATION_ID: i64 = 0x4d52_444e;
+
+const LATEST: i64 = MIGRATIONS.len() as i64;
+
+/// Makes sure that the file at `path` is a catalog of the present version.
+///
+/// Processes that start at the same time on a new directory do this one after the other, under a file
+/// lock: turning write-ahead logging on does not wait its turn as transactions do.
+pub async fn bring_up_to_date(data_dir: &Path, path: &Path) -> Result<(), CatalogError> {
+    if path.is_file() && version(path).await? == LATEST {
+        return Ok(());
+    }
+    let lock_path = data_dir.join("locks").join("catalog.lock");
+    let lock = open_lock_file(&lock_path)?;
+    let lock = tokio::task::spawn_blocking(move || lock.lock().map(|()| lock))
+        .await
+        .map_err(|error| CatalogError::io("lock", &lock_path)(error.into()))?
+        .map_err(CatalogError::io("lock", &lock_path))?;
+    let done = migrate(path).await;
+    drop(lock);
+    done
+}
+
+/// The version of an existing file; refuses files that are not ours or newer than we are.
+async fn version(path: &Path) -> Result<i64, CatalogError> {
+    let mut connection = options(path).connect().await?;
+    let version = version_of(&mut connection, path).await;
+    connection.close().await?;
+    version
+}
+
+async fn version_of(connection: &mut SqliteConnection, path: &Path) -> Result<i64, CatalogError> {
+    let (application, found): (i64, i64) = sqlx::query_as(
+        "SELECT application_id, user_version FROM pragma_application_id, pragma_user_version",
+    )
+    .fetch_one(&mut *connection)
+    .await?;
+    let objects: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema")
+        .fetch_one(connection)
+        .await?;
+    if application != APPLICATION_ID && objects > 0 {
+        return Err(CatalogError::NotACatalog {
+            path: path.to_owned(),
+        });
+    }
+    if found > LATEST {
+        return Err(CatalogError::Newer {
+            path: path.to_owned(),
+            found,
+            known: LATEST,
+        });
+    }
+    Ok(found)
+}
+
+/// Runs the steps that are missing in one transaction, so that a crash leaves the version before.
+async fn migrate(path: &Path) -> Result<(), CatalogError> {
+    let mut connection = options(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .connect()
+        .await?;
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let found = version_of(&mut transaction, path).await?;
+    let missing = usize::try_from(found).map_or(&MIGRATIONS[..], |found| &MIGRATIONS[found..]);
+    for step in missing {
+        sqlx::raw_sql(*step).execute(&mut *transaction).await?;
+    }
+    // Pragmas take no parameters; both values are constants of ours.
+    let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LATEST}");
+    sqlx::raw_sql(AssertSqlSafe(marks))
+        .execute(&mut *transaction)
+        .await?;
+    transaction.commit().await?;
+    connection.close().await?;
+    Ok(())
+}

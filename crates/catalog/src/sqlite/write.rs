@@ -1,0 +1,442 @@
+//! Changing the catalog: one short transaction for each change.
+
+use sqlx::{FromRow, QueryBuilder, Sqlite, SqliteConnection};
+
+use super::read::database_named;
+use super::{SqliteCatalog, to_stored};
+use crate::catalog::Contents;
+use crate::process::host_name;
+use crate::{
+    CatalogError, Chunk, Column, DirectorRef, LoadId, NewDatabase, TableKind, TableSpec, fold_name,
+};
+
+/// Rows of one INSERT statement. SQLite takes 32,766 parameters; a chunk has 12.
+const ROWS_PER_INSERT: usize = 1000;
+
+impl SqliteCatalog {
+    pub async fn begin_load(
+        &self,
+        database: &str,
+        table: &str,
+        now: &str,
+    ) -> Result<LoadId, CatalogError> {
+        let id = sqlx::query_scalar(
+            "INSERT INTO loads (folded_database, folded_table, state, pid, host, started_at) \
+             VALUES (?, ?, 'running', ?, ?, ?) RETURNING id",
+        )
+        .bind(fold_name(database))
+        .bind(fold_name(table))
+        .bind(i64::from(std::process::id()))
+        .bind(host_name())
+        .bind(now)
+        .fetch_one(&self.pool)
+        .await?;
+        Ok(LoadId(id))
+    }
+
+    pub async fn publish(
+        &self,
+        load: LoadId,
+        database: &NewDatabase,
+        spec: &TableSpec,
+        contents: Contents<'_>,
+        now: &str,
+    ) -> Result<Option<LoadId>, CatalogError> {
+        let mut change = self.begin_write().await?;
+        expect_running(&mut change, load, spec).await?;
+        let database_id = settle_database(&mut change, database, spec).await?;
+        expect_directors(&mut change, database_id, spec).await?;
+        let replaced = supersede(&mut change, database_id, spec).await?;
+        let table = put_table(&mut change, database_id, load, spec, contents, now).await?;
+        put_columns(&mut change, table, &spec.columns).await?;
+        put_directors(&mut change, table, &spec.directors).await?;
+        put_chunks(&mut change, load, contents.chunks).await?;
+        end_load(&mut change, load, "published", now).await?;
+        change.commit().await?;
+        Ok(replaced)
+    }
+
+    pub async fn abandon(&self, load: LoadId, now: &str) -> Result<(), CatalogError> {
+        let mut change = self.begin_write().await?;
+        let state = load_row(&mut change, load).await?.map(|row| row.state);
+        match state.as_deref() {
+            Some("running") => end_load(&mut change, load, "abandoned", now).await?,
+            Some("abandoned") => {}
+            _ => return Err(not_running(load, state)),
+        }
+        change.commit().await?;
+        Ok(())
+    }
+
+    pub async fn forget(&self, load: LoadId) -> Result<(), CatalogError> {
+        let mut change = self.begin_write().await?;
+        if let Some(row) = load_row(&mut change, load).await?
+            && row.state == "published"
+        {
+            return Err(CatalogError::StillShown {
+                load,
+                table: row.table(),
+            });
+        }
+        // Its chunks go with it (ON DELETE CASCADE).
+        sqlx::query("DELETE FROM loads WHERE id = ?")
+            .bind(load.0)
+            .execute(&mut *change)
+            .await?;
+        change.commit().await?;
+        Ok(())
+    }
+}
+
+#[derive(FromRow)]
+struct LoadRow {
+    folded_database: String,
+    folded_table: String,
+    state: String,
+}
+
+impl LoadRow {
+    fn table(&self) -> String {
+        format!("{}.{}", self.folded_database, self.folded_table)
+    }
+}
+
+async fn load_row(
+    change: &mut SqliteConnection,
+    load: LoadId,
+) -> Result<Option<LoadRow>, CatalogError> {
+    let sql = "SELECT folded_database, folded_table, state FROM loads WHERE id = ?";
+    let row = sqlx::query_as(sql)
+        .bind(load.0)
+        .fetch_optional(change)
+        .await?;
+    Ok(row)
+}
+
+fn not_running(load: LoadId, state: Option<String>) -> CatalogError {
+    CatalogError::NotRunning {
+        load,
+        state: state.unwrap_or_else(|| "unknown".to_owned()),
+    }
+}
+
+async fn expect_running(
+    change: &mut SqliteConnection,
+    load: LoadId,
+    spec: &TableSpec,
+) -> Result<(), CatalogError> {
+    let Some(row) = load_row(change, load).await? else {
+        return Err(not_running(load, None));
+    };
+    if row.state != "running" {
+        return Err(not_running(load, Some(row.state)));
+    }
+    let asked = (fold_name(&spec.database), fold_name(&spec.name));
+    if asked == (row.folded_database.clone(), row.folded_table.clone()) {
+        return Ok(());
+    }
+    Err(CatalogError::OtherTable {
+        load,
+        begun: row.table(),
+        asked: spec.full_name(),
+    })
+}
+
+async fn end_load(
+    change: &mut SqliteConnection,
+    load: LoadId,
+    state: &str,
+    now: &str,
+) -> Result<(), CatalogError> {
+    sqlx::query("UPDATE loads SET state = ?, ended_at = ? WHERE id = ?")
+        .bind(state)
+        .bind(now)
+        .bind(load.0)
+        .execute(change)
+        .await?;
+    Ok(())
+}
+
+/// Makes the database or sees that it agrees; gives its number.
+async fn settle_database(
+    change: &mut SqliteConnection,
+    asked: &NewDatabase,
+    spec: &TableSpec,
+) -> Result<i64, CatalogError> {
+    if fold_name(&asked.name) != fold_name(&spec.database) {
+        let reason = format!("it was to go into database {}", asked.name);
+        return Err(spec.refuse(reason));
+    }
+    let Some(there) = database_named(change, &asked.name).await? else {
+        return make_database(change, asked).await;
+    };
+    let id = there.id;
+    let there = NewDatabase {
+        name: asked.name.clone(),
+        ..NewDatabase::from(&there)
+    };
+    if there == *asked {
+        return Ok(id);
+    }
+    // Replicated tables have no use for the partitioning: whatever was written down with them yields
+    // to the first table that has, and they take whatever is there.
+    if spec.kind == TableKind::Replicated {
+        return Ok(id);
+    }
+    if is_partitioned(change, id).await? {
+        return Err(CatalogError::DatabaseDiffers {
+            database: asked.name.clone(),
+            there: there.partitioning(),
+            asked: asked.partitioning(),
+        });
+    }
+    repartition(change, id, asked).await?;
+    Ok(id)
+}
+
+async fn make_database(
+    change: &mut SqliteConnection,
+    asked: &NewDatabase,
+) -> Result<i64, CatalogError> {
+    let id = sqlx::query_scalar(
+        "INSERT INTO databases (name, folded_name, stripes, sub_stripes, overlap_deg) \
+         VALUES (?, ?, ?, ?, ?) RETURNING id",
+    )
+    .bind(&asked.name)
+    .bind(fold_name(&asked.name))
+    .bind(asked.stripes)
+    .bind(asked.sub_stripes)
+    .bind(asked.overlap_deg)
+    .fetch_one(change)
+    .await?;
+    Ok(id)
+}
+
+/// Whether a database has tables whose rows are spread over chunks.
+async fn is_partitioned(
+    change: &mut SqliteConnection,
+    database: i64,
+) -> Result<bool, CatalogError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM tables WHERE database_id = ? AND kind <> 'replicated')";
+    let partitioned = sqlx::query_scalar(sql)
+        .bind(database)
+        .fetch_one(change)
+        .await?;
+    Ok(partitioned)
+}
+
+async fn repartition(
+    change: &mut SqliteConnection,
+    database: i64,
+    asked: &NewDatabase,
+) -> Result<(), CatalogError> {
+    sqlx::query("UPDATE databases SET stripes = ?, sub_stripes = ?, overlap_deg = ? WHERE id = ?")
+        .bind(asked.stripes)
+        .bind(asked.sub_stripes)
+        .bind(asked.overlap_deg)
+        .bind(database)
+        .execute(change)
+        .await?;
+    Ok(())
+}
+
+async fn expect_directors(
+    change: &mut SqliteConnection,
+    database: i64,
+    spec: &TableSpec,
+) -> Result<(), CatalogError> {
+    for director in &spec.directors {
+        let name = &director.table;
+        let kind: Option<String> =
+            sqlx::query_scalar("SELECT kind FROM tables WHERE database_id = ? AND folded_name = ?")
+                .bind(database)
+                .bind(fold_name(name))
+                .fetch_optional(&mut *change)
+                .await?;
+        match kind.as_deref() {
+            Some("director") => {}
+            Some(kind) => {
+                return Err(spec.refuse(format!("{name} is a {kind} table, not a director")));
+            }
+            None => return Err(spec.refuse(format!("there is no director {name} in its database"))),
+        }
+    }
+    Ok(())
+}
+
+/// Takes the table's present load, if there is one, out of sight, and gives its number.
+async fn supersede(
+    change: &mut SqliteConnection,
+    database: i64,
+    spec: &TableSpec,
+) -> Result<Option<LoadId>, CatalogError> {
+    let current: Option<i64> =
+        sqlx::query_scalar("SELECT load_id FROM tables WHERE database_id = ? AND folded_name = ?")
+            .bind(database)
+            .bind(fold_name(&spec.name))
+            .fetch_optional(&mut *change)
+            .await?;
+    if let Some(current) = current {
+        sqlx::query("UPDATE loads SET state = 'superseded' WHERE id = ?")
+            .bind(current)
+            .execute(change)
+            .await?;
+    }
+    Ok(current.map(LoadId))
+}
+
+/// Writes the table's own row, new or over the one that was there, and gives its number.
+async fn put_table(
+    change: &mut SqliteConnection,
+    database: i64,
+    load: LoadId,
+    spec: &TableSpec,
+    contents: Contents<'_>,
+    now: &str,
+) -> Result<i64, CatalogError> {
+    let position = spec.position.as_ref();
+    let table = sqlx::query_scalar(
+        "INSERT INTO tables (database_id, name, folded_name, load_id, kind, key_column, ra_column, \
+                             dec_column, scan_rating, null_keys, orphan_rows, row_count, byte_count, \
+                             loaded_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+         ON CONFLICT (database_id, folded_name) DO UPDATE SET \
+             name = excluded.name, load_id = excluded.load_id, kind = excluded.kind, \
+             key_column = excluded.key_column, ra_column = excluded.ra_column, \
+             dec_column = excluded.dec_column, scan_rating = excluded.scan_rating, \
+             null_keys = excluded.null_keys, orphan_rows = excluded.orphan_rows, \
+             row_count = excluded.row_count, byte_count = excluded.byte_count, \
+             loaded_at = excluded.loaded_at \
+         RETURNING id",
+    )
+    .bind(database)
+    .bind(&spec.name)
+    .bind(fold_name(&spec.name))
+    .bind(load.0)
+    .bind(spec.kind.to_string())
+    .bind(&spec.key)
+    .bind(position.map(|position| &position.ra))
+    .bind(position.map(|position| &position.dec))
+    .bind(spec.scan_rating)
+    .bind(to_stored(spec.null_keys)?)
+    .bind(to_stored(spec.orphan_rows)?)
+    .bind(to_stored(contents.rows)?)
+    .bind(to_stored(contents.bytes)?)
+    .bind(now)
+    .fetch_one(change)
+    .await?;
+    Ok(table)
+}
+
+async fn put_columns(
+    change: &mut SqliteConnection,
+    table: i64,
+    columns: &[Column],
+) -> Result<(), CatalogError> {
+    sqlx::query("DELETE FROM columns WHERE table_id = ?")
+        .bind(table)
+        .execute(&mut *change)
+        .await?;
+    for (ordinal, column) in (0_i64..).zip(columns) {
+        sqlx::query(
+            "INSERT INTO columns (table_id, ordinal, name, folded_name, type, nullable, declared) \
+             VALUES (?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(table)
+        .bind(ordinal)
+        .bind(&column.name)
+        .bind(fold_name(&column.name))
+        .bind(column.ty.to_string())
+        .bind(column.nullable)
+        .bind(&column.declared)
+        .execute(&mut *change)
+        .await?;
+    }
+    Ok(())
+}
+
+async fn put_directors(
+    change: &mut SqliteConnection,
+    table: i64,
+    directors: &[DirectorRef],
+) -> Result<(), CatalogError> {
+    sqlx::query("DELETE FROM table_directors WHERE table_id = ?")
+        .bind(table)
+        .execute(&mut *change)
+        .await?;
+    for (ordinal, director) in (0_i64..).zip(directors) {
+        sqlx::query(
+            "INSERT INTO table_directors (table_id, ordinal, director, key_column, director_load) \
+             VALUES (?, ?, ?, ?, ?)",
+        )
+        .bind(table)
+        .bind(ordinal)
+        .bind(&director.table)
+        .bind(&director.key)
+        .bind(director.load.0)
+        .execute(&mut *change)
+        .await?;
+    }
+    Ok(())
+}
+
+async fn put_chunks(
+    change: &mut SqliteConnection,
+    load: LoadId,
+    chunks: &[Chunk],
+) -> Result<(), CatalogError> {
+    for part in chunks.chunks(ROWS_PER_INSERT) {
+        let rows = part
+            .iter()
+            .map(StoredChunk::of)
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut insert: QueryBuilder<Sqlite> = QueryBuilder::new(
+            "INSERT INTO chunks (load_id, chunk_id, row_count, byte_count, checksum, overlap_rows, \
+                                 overlap_bytes, overlap_checksum, ra_min, dec_min, ra_max, dec_max) ",
+        );
+        insert.push_values(rows, |mut row, chunk| {
+            row.push_bind(load.0).push_bind(chunk.id);
+            for number in chunk.file {
+                row.push_bind(number);
+            }
+            for number in chunk.overlap {
+                row.push_bind(number);
+            }
+            for degrees in chunk.bounds {
+                row.push_bind(degrees);
+            }
+        });
+        insert.build().execute(&mut *change).await?;
+    }
+    Ok(())
+}
+
+/// A chunk's values as they are stored, in the order of the table's columns.
+struct StoredChunk {
+    id: i32,
+    /// Rows, bytes, checksum.
+    file: [i64; 3],
+    /// The same of the overlap file, or NULLs.
+    overlap: [Option<i64>; 3],
+    bounds: [Option<f64>; 4],
+}
+
+impl StoredChunk {
+    fn of(chunk: &Chunk) -> Result<Self, CatalogError> {
+        let stored = |rows, bytes, checksum: u64| {
+            // A checksum is 64 bits, not a count: SQLite keeps the bits.
+            Ok::<_, CatalogError>([to_stored(rows)?, to_stored(bytes)?, checksum.cast_signed()])
+        };
+        let overlap = chunk
+            .overlap
+            .map(|file| stored(file.rows, file.bytes, file.checksum));
+        Ok(Self {
+            id: chunk.chunk.0,
+            file: stored(chunk.rows, chunk.bytes, chunk.checksum)?,
+            overlap: overlap
+                .transpose()?
+                .map_or([None; 3], |numbers| numbers.map(Some)),
+            bounds: chunk.bounds.map_or([None; 4], |degrees| degrees.map(Some)),
+        })
+    }
+}

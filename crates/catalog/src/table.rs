@@ -1,0 +1,201 @@
+//! Databases, tables, chunks and loads: the values that go into the catalog and come out of it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use sky::ChunkId;
+
+use crate::{CatalogError, Column};
+
+/// The number under which the one "chunk" of a replicated table is kept.
+pub const REPLICATED_CHUNK: ChunkId = ChunkId(-1);
+
+/// The number of a load: one attempt to fill one table. Never used twice in one catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LoadId(pub i64);
+
+impl fmt::Display for LoadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A database: a set of tables that share one partitioning of the sky.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Database {
+    /// Its number in the catalog.
+    pub id: i64,
+    /// Its name as declared.
+    pub name: String,
+    /// How many stripes of equal height the sky is cut into.
+    pub stripes: u32,
+    /// How many sub-stripes each stripe has.
+    pub sub_stripes: u32,
+    /// The overlap radius around each chunk of a director, in degrees, at least 0.
+    pub overlap_deg: f64,
+}
+
+/// The database into which a load is published: made if it is not there, else it must agree.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NewDatabase {
+    /// Its name; the spelling counts only if it is made.
+    pub name: String,
+    /// How many stripes of equal height the sky is cut into, at least 1.
+    pub stripes: u32,
+    /// How many sub-stripes each stripe has, at least 1.
+    pub sub_stripes: u32,
+    /// The overlap radius around each chunk of a director, in degrees, 0 to below 180.
+    pub overlap_deg: f64,
+}
+
+impl From<&Database> for NewDatabase {
+    fn from(database: &Database) -> Self {
+        Self {
+            name: database.name.clone(),
+            stripes: database.stripes,
+            sub_stripes: database.sub_stripes,
+            overlap_deg: database.overlap_deg,
+        }
+    }
+}
+
+/// How a table is spread over the sky. Written `director`, `child`, `match`, `replicated`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TableKind {
+    /// Has a position and a unique key; each row lives in the chunk of its position.
+    Director,
+    /// Has its director's key; each row lives where its director's row lives.
+    Child,
+    /// Pairs of two directors' keys; a pair lives where either end lives.
+    Match,
+    /// Whole wherever it is used.
+    Replicated,
+}
+
+impl fmt::Display for TableKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Director => "director",
+            Self::Child => "child",
+            Self::Match => "match",
+            Self::Replicated => "replicated",
+        })
+    }
+}
+
+impl FromStr for TableKind {
+    type Err = CatalogError;
+
+    fn from_str(text: &str) -> Result<Self, CatalogError> {
+        [Self::Director, Self::Child, Self::Match, Self::Replicated]
+            .into_iter()
+            .find(|kind| kind.to_string().eq_ignore_ascii_case(text))
+            .ok_or_else(|| CatalogError::UnknownTableKind(text.to_owned()))
+    }
+}
+
+/// The columns that hold a row's position, both in degrees.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    /// Name of the column of right ascension.
+    pub ra: String,
+    /// Name of the column of declination.
+    pub dec: String,
+}
+
+/// How a child or match table hangs on a director.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectorRef {
+    /// The director, a table of the same database.
+    pub table: String,
+    /// This table's column that holds the director's key.
+    pub key: String,
+    /// The director's load by which this table's rows were placed. If it is no longer the director's
+    /// current load, rows of the two need not be in the same chunk any more.
+    pub load: LoadId,
+}
+
+/// What a load says about its table when it publishes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSpec {
+    /// The database's name.
+    pub database: String,
+    /// The table's name.
+    pub name: String,
+    /// How it is spread.
+    pub kind: TableKind,
+    /// Its columns in order.
+    pub columns: Vec<Column>,
+    /// A director's unique key; a child's own key if it is known; else nothing.
+    pub key: Option<String>,
+    /// The position columns: always for a director, perhaps for a child.
+    pub position: Option<Position>,
+    /// One for a child, two (left, right) for a match table, none otherwise.
+    pub directors: Vec<DirectorRef>,
+    /// How heavy a scan of it is: 0 lightest, 255 heaviest.
+    pub scan_rating: u8,
+    /// Child rows whose director key is NULL.
+    pub null_keys: u64,
+    /// Child rows whose director key has no director row.
+    pub orphan_rows: u64,
+}
+
+impl TableSpec {
+    /// The column of this name, without regard to case.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        let folded = crate::fold_name(name);
+        self.columns
+            .iter()
+            .find(|column| crate::fold_name(&column.name) == folded)
+    }
+}
+
+/// A table that a query can see.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// Its number in the catalog; it stays when the table is replaced.
+    pub id: i64,
+    /// The database that it is in.
+    pub database: Database,
+    /// The load that stands behind it.
+    pub load: LoadId,
+    /// What that load said about it.
+    pub spec: TableSpec,
+    /// Rows as a query counts them: a pair of a match table that is stored twice counts once.
+    pub rows: u64,
+    /// Bytes of all its files.
+    pub bytes: u64,
+    /// When it was published: UTC, ISO 8601 to the second.
+    pub loaded_at: String,
+}
+
+/// One chunk of one load of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chunk {
+    /// Which chunk; [`REPLICATED_CHUNK`] for a replicated table.
+    pub chunk: ChunkId,
+    /// Rows in its file.
+    pub rows: u64,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// The checksum of its file.
+    pub checksum: u64,
+    /// The overlap file beside it, if there is one.
+    pub overlap: Option<OverlapFile>,
+    /// `[ra_min, dec_min, ra_max, dec_max]` in degrees of the rows' own positions; a box with
+    /// `ra_min > ra_max` goes through right ascension 0. Nothing when no row has a position.
+    pub bounds: Option<[f64; 4]>,
+}
+
+/// The overlap file of a chunk: rows of other chunks near its edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OverlapFile {
+    /// Rows in the file.
+    pub rows: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// The checksum of the file.
+    pub checksum: u64,
+}
