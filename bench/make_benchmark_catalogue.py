@@ -139,7 +139,9 @@ def write_objects(rng: np.random.Generator, path: Path, first: int, count: int) 
     return {"objectId": object_id, "ra": ra, "dec": dec, "red": red}
 
 
-def write_sources(rng: np.random.Generator, path: Path, objects: dict[str, np.ndarray], first: int, epochs: int) -> None:
+def write_sources(
+    rng: np.random.Generator, path: Path, objects: dict[str, np.ndarray], first: int, epochs: int
+) -> None:
     """Writes the sources of one Object file, epoch after epoch, as a telescope would deliver them."""
     count = len(objects["objectId"])
     file = ParquetFile(path, ["filterId"])

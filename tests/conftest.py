@@ -1,0 +1,92 @@
+"""Fixtures of the whole-system tests: the program, and the catalogues that many tests query."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from catalogues import Catalogue, load_dumps, load_gaia, load_synthetic
+from meridian_cli import Meridian
+from queries import Case
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SHARED_DATA = REPOSITORY.parent / "shared" / "data"
+
+
+def binary_path() -> Path:
+    """Where the program is: MERIDIAN_BIN, or the debug build."""
+    if given := os.environ.get("MERIDIAN_BIN"):
+        return Path(given).resolve()
+    target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
+    return target / "debug" / "meridian"
+
+
+@pytest.fixture(scope="session")
+def meridian() -> Meridian:
+    """The program under test."""
+    path = binary_path()
+    if not path.is_file():
+        pytest.exit(
+            f"No program at {path}: build it with `cargo build -p meridian`, or set MERIDIAN_BIN.", returncode=2
+        )
+    return Meridian(path)
+
+
+def selected_cases(request: pytest.FixtureRequest, function: str) -> list[Case]:
+    """The cases of a test function that this run has selected."""
+    items = [item for item in request.session.items if getattr(item, "originalname", None) == function]
+    return [item.callspec.params["case"] for item in items]  # type: ignore[attr-defined]
+
+
+def asked(catalogue: Catalogue, request: pytest.FixtureRequest, function: str) -> Iterator[Catalogue]:
+    """A catalogue that is already being asked what the run's tests will compare."""
+    catalogue.ask_ahead(selected_cases(request, function))
+    yield catalogue
+    catalogue.close()
+
+
+@pytest.fixture(scope="session")
+def synthetic_sky(
+    meridian: Meridian, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Catalogue]:
+    """The made-up sky of `synthetic.py`."""
+    catalogue = load_synthetic(meridian, tmp_path_factory.mktemp("synthetic"))
+    yield from asked(catalogue, request, "test_synthetic")
+
+
+def dumps(name: str) -> Path:
+    """One of the directories of MySQL dumps that lie beside the repository."""
+    directory = SHARED_DATA / name
+    if not (directory / "tables.json").is_file():
+        pytest.skip(f"The LSST sample rows are not here: {directory} is missing.")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def pt11(
+    meridian: Meridian, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Catalogue]:
+    """The rows of LSST's simulation PT1.1."""
+    yield from asked(load_dumps(meridian, tmp_path_factory.mktemp("pt11"), dumps("pt11")), request, "test_pt11")
+
+
+@pytest.fixture(scope="session")
+def pt12(
+    meridian: Meridian, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Catalogue]:
+    """The rows of LSST's simulation PT1.2."""
+    yield from asked(load_dumps(meridian, tmp_path_factory.mktemp("pt12"), dumps("pt12")), request, "test_pt12")
+
+
+@pytest.fixture(scope="session")
+def gaia(
+    meridian: Meridian, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Catalogue]:
+    """The sample of Gaia DR3, if the environment says where it is."""
+    given = os.environ.get("MERIDIAN_GAIA_CSV")
+    if not given:
+        pytest.skip("Set MERIDIAN_GAIA_CSV to the CSV file that `make demo` writes to run the queries on real stars.")
+    yield from asked(load_gaia(meridian, tmp_path_factory.mktemp("gaia"), Path(given)), request, "test_gaia")

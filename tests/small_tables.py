@@ -1,0 +1,48 @@
+"""Small tables for tests of loading: quick to write, quick to load, easy to check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from meridian_cli import Meridian
+
+# A coarse cut: a few dozen chunks over the whole sky, so that a load is quick and still has many files.
+CUT = {"stripes": 6, "sub_stripes": 4, "overlap": 0.5}
+DIRECTOR = {"kind": "director", "key": "id", "ra": "ra", "dec": "dec", **CUT}
+CHILD = {"kind": "child", "key": "id", "director": "Star"}
+HEADER = "id,ra,dec,version"
+
+
+def star_lines(count: int, version: int, seed: int = 5) -> list[str]:
+    """Lines of a director over the whole sky: id, ra, dec, version."""
+    rng = np.random.default_rng(seed)
+    ra = rng.uniform(0.0, 360.0, count)
+    dec = np.degrees(np.arcsin(rng.uniform(-1.0, 1.0, count)))
+    return [f"{n},{ra[n]:.9f},{dec[n]:.9f},{version}" for n in range(count)]
+
+
+def write_lines(path: Path, lines: Iterable[str], header: str | None = HEADER) -> Path:
+    """Writes a text file."""
+    content = "" if header is None else header + "\n"
+    path.write_text(content + "".join(line + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def write_stars(path: Path, count: int, version: int = 1) -> Path:
+    """Writes a director's CSV file."""
+    return write_lines(path, star_lines(count, version))
+
+
+def count_of(meridian: Meridian, data: Path, table: str = "Star", db: str = "sky") -> int:
+    """How many rows a table shows."""
+    (row,) = meridian.rows(data, db, f"SELECT count(*) FROM {table}")
+    assert isinstance(row[0], int)
+    return row[0]
+
+
+def chunk_files(data: Path, pattern: str = "chunk_*.mrd") -> list[Path]:
+    """The chunk files of a data directory, the largest last."""
+    return sorted(data.glob(f"tables/*/*/{pattern}"), key=lambda path: path.stat().st_size)

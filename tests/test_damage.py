@@ -1,0 +1,118 @@
+"""Damaged files: found by the query that reads them and by `meridian check`, never answered from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from complaints import assert_refused
+from meridian_cli import Meridian, Outcome
+from small_tables import CHILD, DIRECTOR, chunk_files, write_lines, write_stars
+
+ALL = "SELECT * FROM Star"
+
+
+@pytest.fixture(scope="module")
+def loaded(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A director and its child, whole."""
+    directory = tmp_path_factory.mktemp("damage")
+    data = directory / "data"
+    meridian.load(data, "sky", "Star", write_stars(directory / "Star.csv", 20_000), **DIRECTOR)
+    spots = write_lines(directory / "Spot.csv", [f"{n},{n % 21_000},{n}" for n in range(30_000)], header="spot,id,flux")
+    meridian.load(data, "sky", "Spot", spots, **CHILD)
+    return data
+
+
+@pytest.fixture
+def star_chunk(loaded: Path) -> Iterator[Path]:
+    """The largest chunk file of Star, mended afterwards."""
+    path = [path for path in chunk_files(loaded) if "star" in path.parent.parent.name.lower()][-1]
+    content = path.read_bytes()
+    yield path
+    path.write_bytes(content)
+
+
+def flip(path: Path, at: int) -> None:
+    """Flips one bit of the byte at an offset."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0x10
+    path.write_bytes(bytes(content))
+
+
+def query(meridian: Meridian, data: Path, sql: str = ALL) -> Outcome:
+    """Asks, whatever comes of it."""
+    return meridian.run("sql", "--data", data, "--db", "sky", "--format", "csv", sql)
+
+
+def test_whole_data_passes(meridian: Meridian, loaded: Path) -> None:
+    meridian.must("check", "--data", loaded)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.97, 0.999])
+def test_flipped_byte(meridian: Meridian, loaded: Path, star_chunk: Path, share: float) -> None:
+    flip(star_chunk, int(star_chunk.stat().st_size * share))
+    assert_refused(meridian.run("check", "--data", loaded), star_chunk.name)
+    answer = query(meridian, loaded)
+    assert_refused(answer, star_chunk.name, "damaged")
+
+
+def test_first_and_last_bytes(meridian: Meridian, loaded: Path, star_chunk: Path) -> None:
+    content = star_chunk.read_bytes()
+    for at in (0, 5, len(content) - 1, len(content) - 9, len(content) - 40):
+        star_chunk.write_bytes(content)
+        flip(star_chunk, at)
+        assert_refused(meridian.run("check", "--data", loaded), star_chunk.name)
+
+
+def test_other_chunks_still_answer(meridian: Meridian, loaded: Path, star_chunk: Path) -> None:
+    whole = query(meridian, loaded, "SELECT count(*) FROM Star WHERE dec > 80").text
+    flip(star_chunk, star_chunk.stat().st_size // 2)
+    again = query(meridian, loaded, "SELECT count(*) FROM Star WHERE dec > 80")
+    assert (again.status, again.text) == (0, whole)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.98])
+def test_truncated_chunk(meridian: Meridian, loaded: Path, star_chunk: Path, kept: float) -> None:
+    content = star_chunk.read_bytes()
+    star_chunk.write_bytes(content[: int(len(content) * kept)])
+    assert_refused(meridian.run("check", "--data", loaded), star_chunk.name)
+    assert_refused(query(meridian, loaded), star_chunk.name)
+
+
+def test_missing_chunk(meridian: Meridian, loaded: Path, star_chunk: Path) -> None:
+    hidden = star_chunk.rename(star_chunk.with_suffix(".away"))
+    try:
+        assert_refused(meridian.run("check", "--data", loaded), star_chunk.name)
+        assert_refused(query(meridian, loaded), star_chunk.name)
+    finally:
+        hidden.rename(star_chunk)
+
+
+def test_chunk_of_another_load_in_its_place(meridian: Meridian, loaded: Path, star_chunk: Path) -> None:
+    other = [path for path in chunk_files(loaded) if path != star_chunk and path.parent == star_chunk.parent][-1]
+    star_chunk.write_bytes(other.read_bytes())
+    assert_refused(meridian.run("check", "--data", loaded), star_chunk.name)
+
+
+def test_damaged_overlap(meridian: Meridian, loaded: Path) -> None:
+    path = chunk_files(loaded, "overlap_*.mrd")[-1]
+    content = path.read_bytes()
+    flip(path, len(content) // 2)
+    try:
+        assert_refused(meridian.run("check", "--data", loaded), path.name)
+    finally:
+        path.write_bytes(content)
+
+
+def test_damaged_index(meridian: Meridian, loaded: Path) -> None:
+    files = [path for path in loaded.glob("tables/*/*/index/*") if path.is_file()]
+    path = max(files, key=lambda path: path.stat().st_size)
+    content = path.read_bytes()
+    flip(path, len(content) // 2)
+    try:
+        assert_refused(meridian.run("check", "--data", loaded), path.name)
+    finally:
+        path.write_bytes(content)
+    meridian.must("check", "--data", loaded)

@@ -1,0 +1,317 @@
+"""Loading: what good input becomes, and what is said about bad input."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import synthetic
+import table_files
+from comparison import difference
+from complaints import assert_refused
+from meridian_cli import Meridian, Outcome, load_arguments
+from small_tables import CHILD, CUT, DIRECTOR, count_of, star_lines, write_lines, write_stars
+
+
+def load(meridian: Meridian, data: Path, *files: Path, table: str = "Star", **options: object) -> Outcome:
+    """Tries to load; gives the outcome."""
+    return meridian.run(*load_arguments(data, "sky", table, *files, **{**DIRECTOR, **options}))
+
+
+def nothing_is_visible(meridian: Meridian, data: Path, table: str = "Star") -> None:
+    """A failed first load leaves no table."""
+    outcome = meridian.run("sql", "--data", data, "--db", "sky", f"SELECT count(*) FROM {table}")
+    assert outcome.status != 0, outcome.text
+
+
+# Good input in every format.
+
+
+@pytest.fixture(scope="module")
+def few_objects() -> synthetic.TableData:
+    """Six hundred rows of the made-up sky, with every kind of text, NULL and number in them."""
+    objects = synthetic.make_catalogue()["Object"]
+    return synthetic.TableData("Object", objects.types, objects.rows.slice(0, 600))
+
+
+WRITERS = {
+    "csv": lambda directory, table: table_files.write_csv(directory / "Object.csv", table),
+    "csv without header": lambda directory, table: table_files.write_csv(directory / "Object.csv", table, header=False),
+    "tsv": lambda directory, table: table_files.write_dump(directory / "Object.tsv", table),
+    "tsv.gz": lambda directory, table: table_files.write_dump(directory / "Object.tsv.gz", table),
+    "parquet": lambda directory, table: table_files.write_parquet(directory / "Object.parquet", table, 100),
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_every_value_survives(meridian: Meridian, tmp_path: Path, few_objects: synthetic.TableData, kind: str) -> None:
+    path = WRITERS[kind](tmp_path, few_objects)
+    options: dict[str, object] = {"key": "objectId", "ra": "ra_PS", "dec": "decl_PS", **CUT}
+    if kind != "parquet":
+        quoting = {"quote": '"', "null": "\\N"} if kind.startswith("csv") else {}
+        options["schema"] = table_files.write_schema(tmp_path / "Object.json", few_objects, **quoting)
+    meridian.load(tmp_path / "data", "sky", "Object", path, **options)
+    found = meridian.rows(tmp_path / "data", "sky", "SELECT * FROM Object")
+    expected = list(zip(*(column.to_pylist() for column in few_objects.rows.columns)))
+    differs = difference(found, expected)
+    assert differs is None, differs
+
+
+def test_many_files_make_one_table(meridian: Meridian, tmp_path: Path) -> None:
+    lines = star_lines(900, 1)
+    files = [write_lines(tmp_path / f"part{n}.csv", lines[n::3]) for n in range(2)]
+    (tmp_path / "part2.csv.gz").write_bytes(
+        gzip.compress(("id,ra,dec,version\n" + "\n".join(lines[2::3]) + "\n").encode())
+    )
+    meridian.load(tmp_path / "data", "sky", "Star", *files, tmp_path / "part2.csv.gz", **DIRECTOR)
+    (row,) = meridian.rows(tmp_path / "data", "sky", "SELECT count(*), count(DISTINCT id), sum(id) FROM Star")
+    assert row == (900, 900, 899 * 900 // 2)
+
+
+def test_dump_with_backslashes_and_controls(meridian: Meridian, tmp_path: Path) -> None:
+    texts = ["back\\slash", "tab\tinside", "line\nbreak", "", "\\N is not NULL here", "end\\"]
+    lines = [f"{n}\t{n}.5\t{n}.25\t{table_files.dump_field(text)}" for n, text in enumerate(texts)]
+    path = write_lines(tmp_path / "Star.tsv", [*lines, "6\t6.5\t6.25\t\\N"], header=None)
+    schema = tmp_path / "schema.json"
+    columns = ["id bigint", "ra double", "dec double", "note varchar(40)"]
+    named = ", ".join('{"name": "%s", "type": "%s"}' % tuple(column.split()) for column in columns)
+    schema.write_text(f'{{"columns": [{named}]}}')
+    meridian.load(tmp_path / "data", "sky", "Star", path, schema=schema, **DIRECTOR)
+    found = meridian.rows(tmp_path / "data", "sky", "SELECT id, note FROM Star ORDER BY id")
+    assert found == [*enumerate(texts), (6, None)]
+
+
+def test_partitioning_is_chosen_for_a_small_table(meridian: Meridian, tmp_path: Path) -> None:
+    path = write_stars(tmp_path / "Star.csv", 5000)
+    outcome = meridian.load(tmp_path / "data", "sky", "Star", path, kind="director", key="id", ra="ra", dec="dec")
+    assert "stripes" in (outcome.text + outcome.complaint).lower()
+    assert len(list((tmp_path / "data").glob("tables/*/*/chunk_*.mrd"))) < 200
+    assert count_of(meridian, tmp_path / "data") == 5000
+
+
+def test_tables_tells_what_is_loaded(meridian: Meridian, tmp_path: Path) -> None:
+    meridian.load(tmp_path / "data", "sky", "Star", write_stars(tmp_path / "Star.csv", 700), **DIRECTOR)
+    told = meridian.must("tables", "--data", tmp_path / "data").text
+    assert "Star" in told and "director" in told and "700" in told
+
+
+# Rows that are refused or mended.
+
+
+def test_right_ascension_is_wrapped(meridian: Meridian, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "Star.csv", ["1,400,10,1", "2,-10,10,1", "3,360,10,1", "4,12,-90,1"])
+    meridian.load(tmp_path / "data", "sky", "Star", path, **DIRECTOR)
+    assert meridian.rows(tmp_path / "data", "sky", "SELECT id, ra FROM Star ORDER BY id") == [
+        (1, 40.0),
+        (2, 350.0),
+        (3, 0.0),
+        (4, 12.0),
+    ]
+    found = meridian.rows(
+        tmp_path / "data", "sky", "SELECT id FROM Star WHERE scisql_s2PtInCircle(ra, dec, 40, 10, 1) = 1"
+    )
+    assert found == [(1,)]
+
+
+BAD_ROWS = {
+    "declination of 95": "9999,12,95,1",
+    "NaN position": "9999,nan,5,1",
+    "no position": "9999,,,1",
+    "text for a number": "9999,twelve,5,1",
+    "too few fields": "9999,12",
+    "too many fields": "9999,12,5,1,7,8",
+}
+
+
+@pytest.mark.parametrize("bad", BAD_ROWS)
+def test_a_bad_row_fails_the_load_and_is_named(meridian: Meridian, tmp_path: Path, bad: str) -> None:
+    lines = star_lines(1000, 1)
+    lines.insert(500, BAD_ROWS[bad])
+    schema = tmp_path / "schema.json"
+    schema.write_text(
+        '{"columns": [{"name": "id", "type": "bigint NOT NULL"}, {"name": "ra", "type": "double NOT NULL"},'
+        ' {"name": "dec", "type": "double NOT NULL"}, {"name": "version", "type": "int"}]}'
+    )
+    path = write_lines(tmp_path / "Star.csv", lines)
+    outcome = load(meridian, tmp_path / "data", path, schema=schema)
+    assert_refused(outcome, "refused", "Star.csv:502")
+    nothing_is_visible(meridian, tmp_path / "data")
+    allowed = load(meridian, tmp_path / "data", path, schema=schema, max_errors=1)
+    assert allowed.status == 0, allowed.complaint
+    assert "Star.csv:502" in allowed.text + allowed.complaint
+    assert count_of(meridian, tmp_path / "data") == 1000
+
+
+def test_duplicate_keys_in_a_director(meridian: Meridian, tmp_path: Path) -> None:
+    lines = star_lines(1000, 1)
+    lines.append(lines[123].replace("123,", "123,", 1))
+    outcome = load(meridian, tmp_path / "data", write_lines(tmp_path / "Star.csv", lines))
+    assert_refused(outcome, "123", "unique")
+    nothing_is_visible(meridian, tmp_path / "data")
+
+
+# Files and options that cannot be right.
+
+
+def test_missing_file(meridian: Meridian, tmp_path: Path) -> None:
+    assert_refused(load(meridian, tmp_path / "data", tmp_path / "absent.csv"), "absent.csv")
+
+
+def test_directory_instead_of_a_file(meridian: Meridian, tmp_path: Path) -> None:
+    assert_refused(load(meridian, tmp_path / "data", tmp_path), str(tmp_path))
+
+
+def test_empty_file(meridian: Meridian, tmp_path: Path) -> None:
+    path = tmp_path / "empty.csv"
+    path.write_text("")
+    assert_refused(load(meridian, tmp_path / "data", path), "empty.csv")
+
+
+def test_wrong_delimiter(meridian: Meridian, tmp_path: Path) -> None:
+    lines = [line.replace(",", "|") for line in star_lines(100, 1)]
+    path = write_lines(tmp_path / "Star.csv", lines, header="id|ra|dec|version")
+    assert_refused(load(meridian, tmp_path / "data", path), "column")
+    assert_refused(load(meridian, tmp_path / "data", write_stars(tmp_path / "S.csv", 100), delimiter="|"), "column")
+
+
+@pytest.mark.parametrize("option", ["key", "ra", "dec"])
+def test_a_column_that_is_not_there(meridian: Meridian, tmp_path: Path, option: str) -> None:
+    names = {"key": "idd", "ra": "raa", "dec": "decc"}
+    outcome = load(meridian, tmp_path / "data", write_stars(tmp_path / "Star.csv", 50), **{option: names[option]})
+    assert_refused(outcome, names[option], f'"{names[option][:-1]}"')
+
+
+def test_schema_that_does_not_fit(meridian: Meridian, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"columns": [{"name": "id", "type": "bigint NOT NULL"}]}')
+    path = write_lines(tmp_path / "Star.csv", star_lines(50, 1), header=None)
+    assert_refused(load(meridian, tmp_path / "data", path, schema=schema))
+    schema.write_text('{"columns": [{"name": "id", "type": "bigint')
+    assert_refused(load(meridian, tmp_path / "data", path, schema=schema), "schema.json")
+    schema.write_text('{"columns": [{"name": "id", "type": "bigfoot"}]}')
+    assert_refused(load(meridian, tmp_path / "data", path, schema=schema), "bigfoot")
+
+
+@pytest.mark.parametrize("name", ["Star.parquet", "Star.csv.gz"])
+@pytest.mark.parametrize("kept", [0.2, 0.7, 0.999])
+def test_truncated_file(
+    meridian: Meridian, tmp_path: Path, few_objects: synthetic.TableData, name: str, kept: float
+) -> None:
+    path = tmp_path / name
+    if path.suffix == ".parquet":
+        table_files.write_parquet(path, few_objects, 100)
+    else:
+        plain = table_files.write_csv(tmp_path / "plain.csv", few_objects)
+        path.write_bytes(gzip.compress(plain.read_bytes()))
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * kept)])
+    outcome = load(meridian, tmp_path / "data", path, key="objectId", ra="ra_PS", dec="decl_PS")
+    assert_refused(outcome, name)
+    nothing_is_visible(meridian, tmp_path / "data")
+
+
+def test_something_else_under_a_known_name(meridian: Meridian, tmp_path: Path) -> None:
+    for name in ("Star.parquet", "Star.csv.gz"):
+        path = tmp_path / name
+        path.write_bytes(b"this is neither\n" * 50)
+        assert_refused(load(meridian, tmp_path / "data", path), name)
+
+
+def test_existing_table_needs_replace(meridian: Meridian, tmp_path: Path) -> None:
+    path = write_stars(tmp_path / "Star.csv", 300)
+    meridian.load(tmp_path / "data", "sky", "Star", path, **DIRECTOR)
+    assert_refused(load(meridian, tmp_path / "data", path), "--replace", "Star")
+    assert_refused(load(meridian, tmp_path / "data", path, table="sTAR"), "--replace")
+    meridian.load(tmp_path / "data", "sky", "Star", write_stars(tmp_path / "B.csv", 200, 2), replace=True, **DIRECTOR)
+    assert meridian.rows(tmp_path / "data", "sky", "SELECT count(*), min(version) FROM Star") == [(200, 2)]
+
+
+def test_another_cut_in_the_same_database(meridian: Meridian, tmp_path: Path) -> None:
+    path = write_stars(tmp_path / "Star.csv", 300)
+    meridian.load(tmp_path / "data", "sky", "Star", path, **DIRECTOR)
+    assert_refused(load(meridian, tmp_path / "data", path, table="Other", stripes=9), "stripes")
+
+
+# Children.
+
+
+def write_spots(path: Path, lines: list[str]) -> Path:
+    """A child of Star."""
+    return write_lines(path, lines, header="spot,id,flux")
+
+
+def test_child_without_director_table(meridian: Meridian, tmp_path: Path) -> None:
+    path = write_spots(tmp_path / "Spot.csv", ["1,1,0.5"])
+    outcome = meridian.run(*load_arguments(tmp_path / "data", "sky", "Spot", path, **CHILD))
+    assert_refused(outcome, "Star")
+    meridian.load(tmp_path / "data", "sky", "Star", write_stars(tmp_path / "Star.csv", 50), **DIRECTOR)
+    outcome = meridian.run(*load_arguments(tmp_path / "data", "sky", "Spot", path, **{**CHILD, "director": "Stra"}))
+    assert_refused(outcome, "Stra")
+
+
+def test_child_rows_without_director_are_counted_and_kept(meridian: Meridian, tmp_path: Path) -> None:
+    meridian.load(tmp_path / "data", "sky", "Star", write_stars(tmp_path / "Star.csv", 50), **DIRECTOR)
+    lines = [f"{n},{n % 60},{n}.5" for n in range(600)] + ["600,,1.5", "601,,2.5"]
+    outcome = meridian.load(tmp_path / "data", "sky", "Spot", write_spots(tmp_path / "Spot.csv", lines), **CHILD)
+    report = outcome.text + outcome.complaint
+    assert "100" in report and "orphan" in report.lower()
+    data = tmp_path / "data"
+    assert meridian.rows(data, "sky", "SELECT count(*), count(id), sum(flux) FROM Spot") == [
+        (602, 600, 599 * 300 + 304.0)
+    ]
+    assert meridian.rows(data, "sky", "SELECT count(*), sum(spot) FROM Spot WHERE id = 55") == [
+        (10, sum(range(55, 600, 60)))
+    ]
+    assert meridian.rows(data, "sky", "SELECT count(*) FROM Spot s JOIN Star t ON s.id = t.id") == [(500,)]
+    assert meridian.rows(data, "sky", "SELECT spot FROM Spot WHERE id IS NULL ORDER BY spot") == [(600,), (601,)]
+
+
+def test_child_of_a_replaced_director_still_answers_right(meridian: Meridian, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    meridian.load(data, "sky", "Star", write_stars(tmp_path / "Star.csv", 100), **DIRECTOR)
+    meridian.load(
+        data, "sky", "Spot", write_spots(tmp_path / "Spot.csv", [f"{n},{n % 100},1" for n in range(400)]), **CHILD
+    )
+    moved = write_lines(tmp_path / "moved.csv", [f"{n},{(n * 37) % 360},{(n * 13) % 160 - 80},2" for n in range(100)])
+    meridian.load(data, "sky", "Star", moved, replace=True, **DIRECTOR)
+    found = meridian.rows(data, "sky", "SELECT count(*), sum(t.version) FROM Spot s JOIN Star t ON s.id = t.id")
+    assert found == [(400, 800)]
+    assert meridian.rows(data, "sky", "SELECT count(*) FROM Spot WHERE id = 42") == [(4,)]
+
+
+# No room.
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes."""
+    place = tmp_path / "tiny"
+    place.mkdir()
+    mounted = (
+        os.geteuid() == 0
+        and subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
+    if not mounted:
+        pytest.skip("A small file system cannot be mounted here; the full disk needs one.")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_full_disk(meridian: Meridian, tmp_path: Path, tiny_disk: Path) -> None:
+    meridian.load(tiny_disk / "data", "sky", "Star", write_stars(tmp_path / "Star.csv", 200), **DIRECTOR)
+    large = write_stars(tmp_path / "Large.csv", 100_000, version=2)
+    outcome = load(meridian, tiny_disk / "data", large, replace=True)
+    assert_refused(outcome, "disk is full")
+    assert meridian.rows(tiny_disk / "data", "sky", "SELECT count(*), max(version) FROM Star") == [(200, 1)]
+    small = write_stars(tmp_path / "Small.csv", 300, version=3)
+    outcome = load(meridian, tiny_disk / "data", small, replace=True)
+    assert outcome.status == 0, f"the failed load left no room: {outcome.complaint}"
+    assert meridian.rows(tiny_disk / "data", "sky", "SELECT count(*), max(version) FROM Star") == [(300, 3)]
