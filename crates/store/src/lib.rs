@@ -1,1 +1,37 @@
-//! store
+//! What lies on disk for a loaded table: chunk files, their directories, and the director index.
+//!
+//! A chunk file holds the rows of one chunk, sorted by sub-chunk, as a Vortex file inside a
+//! container that adds a directory (sub-chunk to row range) and a checksum for each block. It is
+//! written once, never changed, and every block is verified whenever it is read. The director
+//! index maps the keys of a director to their chunk and sub-chunk and is searched without being
+//! loaded. `docs/chunk-file.md` and `docs/director-index.md` describe both byte by byte.
+//!
+//! The crate knows of columns (`catalog`) and chunk numbers (`sky`), and nothing of queries: no
+//! DataFusion here, and no decision about which rows a query needs. It never changes a file that
+//! has its final name.
+
+mod block_file;
+mod directory;
+mod durable;
+mod error;
+mod index;
+mod load_dir;
+mod open_files;
+mod read;
+mod scan;
+mod schema;
+mod session;
+mod trailer;
+mod write;
+
+pub use directory::{Directory, DirectoryBuilder, SubChunkRange};
+pub use error::StoreError;
+pub use index::{
+    DirectorIndex, Duplicates, IndexEntries, IndexEntry, IndexSummary, IndexWriter, MAX_EXAMPLES,
+};
+pub use load_dir::{LoadDir, Removal, table_dir};
+pub use open_files::OpenFiles;
+pub use read::ChunkFile;
+pub use scan::{BatchStream, ScanRequest};
+pub use schema::arrow_schema;
+pub use write::{FileSummary, ROWS_PER_BLOCK, write_chunk_file, write_chunk_file_with};

@@ -1,0 +1,79 @@
+//! Files that appear under their final name complete or not at all, and survive a power cut.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::StoreError;
+
+/// Syncs a directory, so that the names in it survive a power cut.
+pub(crate) fn sync_dir(dir: &Path) -> Result<(), StoreError> {
+    File::open(dir)
+        .and_then(|handle| handle.sync_all())
+        .map_err(StoreError::io("sync", dir))
+}
+
+/// The directory of a file.
+pub(crate) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    }
+}
+
+/// A file under construction: `NAME.tmp` beside its final name. Removed when dropped unless it
+/// was published, so an error or a cancelled load leaves nothing behind.
+#[derive(Debug)]
+pub(crate) struct TemporaryFile {
+    target: PathBuf,
+    temporary: PathBuf,
+    published: bool,
+}
+
+impl TemporaryFile {
+    /// Creates `NAME.tmp`, replacing what a killed process may have left there.
+    pub(crate) fn create(target: &Path) -> Result<(Self, File), StoreError> {
+        let mut name = target.as_os_str().to_owned();
+        name.push(".tmp");
+        let temporary = PathBuf::from(name);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&temporary)
+            .map_err(StoreError::io("create", &temporary))?;
+        Ok((
+            Self {
+                target: target.to_owned(),
+                temporary,
+                published: false,
+            },
+            file,
+        ))
+    }
+
+    /// The final name.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Syncs the file, gives it its final name and syncs the directory.
+    pub(crate) fn publish(mut self, file: &File) -> Result<(), StoreError> {
+        file.sync_all()
+            .map_err(StoreError::io("sync", &self.target))?;
+        fs::rename(&self.temporary, &self.target)
+            .map_err(StoreError::io("rename", &self.target))?;
+        self.published = true;
+        sync_dir(parent(&self.target))
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        if !self.published
+            && let Err(error) = fs::remove_file(&self.temporary)
+        {
+            tracing::warn!(path = %self.temporary.display(), %error, "cannot remove a temporary file");
+        }
+    }
+}

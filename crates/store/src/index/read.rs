@@ -1,0 +1,358 @@
+//! Looking keys up in a director index.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::page::{DataView, FENCES_PER_PAGE, PAGE, PageBuffer, Trailer, blank, fences, is_sound};
+use super::tree::Tree;
+use super::{IndexEntry, Record, index_path};
+use crate::StoreError;
+
+/// How many fence pages are kept in memory: a megabyte. They lead to 130,000 data pages, some hundred
+/// million keys, with one more read for a key of any larger index up to fifty thousand million.
+const RESIDENT_PAGES: u64 = 256;
+
+/// An open director index. Cheap to clone; any number of lookups may run at a time.
+#[derive(Clone)]
+pub struct DirectorIndex {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    file: File,
+    path: PathBuf,
+    tree: Tree,
+    entries: u64,
+    /// The level whose fences are in memory, all of them: those of the pages one level below.
+    resident_level: usize,
+    resident: Vec<i64>,
+}
+
+impl std::fmt::Debug for DirectorIndex {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DirectorIndex")
+            .field("path", &self.inner.path)
+            .field("entries", &self.inner.entries)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DirectorIndex {
+    /// Opens the index in this directory; reads its last page and at most a megabyte of fences.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Missing`], [`StoreError::Damaged`], [`StoreError::NewerFormat`].
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        let path = index_path(dir);
+        let file = File::open(&path).map_err(StoreError::io("open", &path))?;
+        let len = file
+            .metadata()
+            .map_err(StoreError::io("open", &path))?
+            .len();
+        if len == 0 || len % PAGE as u64 != 0 {
+            let what = format!("{len} bytes are not a whole number of pages: cut short?");
+            return Err(StoreError::damaged(&path, what));
+        }
+        let last = len / PAGE as u64 - 1;
+        let mut page = blank();
+        file.read_exact_at(&mut page[..PAGE], last * PAGE as u64)
+            .map_err(StoreError::io("read", &path))?;
+        let trailer = Trailer::decode(&page, last, &path)?;
+        // Checked before the tree is made of it.
+        if trailer.data_pages > last || Tree::new(trailer.data_pages).total() != last {
+            return Err(StoreError::damaged(
+                &path,
+                "its length is not what its last page says",
+            ));
+        }
+        let mut inner = Inner {
+            file,
+            path,
+            tree: Tree::new(trailer.data_pages),
+            entries: trailer.entries,
+            resident_level: 0,
+            resident: Vec::new(),
+        };
+        inner.load_fences()?;
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// Keys in the index.
+    pub fn len(&self) -> u64 {
+        self.inner.entries
+    }
+
+    /// Whether the index has no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The index's file.
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// The entries of these keys, in their order; None for a key that is not there. The keys may come
+    /// in any order and more than once; a page is read only once for all of them. Reads on the calling
+    /// thread: some microseconds for one key whose page is in the page cache.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] if a page that was read does not bear out its checksum.
+    pub fn lookup(&self, keys: &[i64]) -> Result<Vec<Option<IndexEntry>>, StoreError> {
+        let mut found = vec![None; keys.len()];
+        if self.is_empty() {
+            return Ok(found);
+        }
+        let mut cursor = Cursor::new(&self.inner);
+        if keys.is_sorted() {
+            for (key, slot) in keys.iter().zip(&mut found) {
+                *slot = cursor.find(*key)?.map(Record::entry);
+            }
+            return Ok(found);
+        }
+        let mut order: Vec<(i64, usize)> = keys.iter().copied().zip(0..).collect();
+        order.sort_unstable();
+        for (key, at) in order {
+            found[at] = cursor.find(key)?.map(Record::entry);
+        }
+        Ok(found)
+    }
+
+    /// The entry of one key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`DirectorIndex::lookup`].
+    pub fn get(&self, key: i64) -> Result<Option<IndexEntry>, StoreError> {
+        Ok(self.lookup(&[key])?.pop().flatten())
+    }
+
+    /// All keys with their entries, ascending.
+    pub fn iter(&self) -> IndexEntries {
+        IndexEntries {
+            inner: Arc::clone(&self.inner),
+            next_page: 0,
+            page: None,
+            next_entry: 0,
+        }
+    }
+
+    /// Reads the whole index and checks every page, the order of the keys over all pages, every
+    /// fence, and the number of keys.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] names the first page that is wrong.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        let inner = &self.inner;
+        let mut entries = 0;
+        let mut last: Option<i64> = None;
+        let mut first_keys: Vec<i64> = Vec::new();
+        for number in 0..inner.tree.pages(0) {
+            let page = inner.data_page(number)?;
+            if last >= page.keys.first().copied() {
+                return Err(inner.damaged_page(
+                    0,
+                    number,
+                    "its keys do not follow those before it",
+                ));
+            }
+            last = page.keys.last().copied();
+            entries += page.keys.len() as u64;
+            first_keys.extend(page.keys.first());
+        }
+        if entries != inner.entries {
+            let what = format!(
+                "it has {entries} keys, but its last page says {}",
+                inner.entries
+            );
+            return Err(StoreError::damaged(&inner.path, what));
+        }
+        for level in 1..inner.tree.height() {
+            let mut above: Vec<i64> = Vec::new();
+            for (number, expected) in (0..).zip(first_keys.chunks(FENCES_PER_PAGE)) {
+                if inner.fence_page(level, number)? != expected {
+                    return Err(inner.damaged_page(
+                        level,
+                        number,
+                        "its keys are not those below it",
+                    ));
+                }
+                above.extend(expected.first());
+            }
+            first_keys = above;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Loads the fences of the lowest level that has no more than [`RESIDENT_PAGES`].
+    fn load_fences(&mut self) -> Result<(), StoreError> {
+        self.resident_level = (1..self.tree.height())
+            .find(|level| self.tree.pages(*level) <= RESIDENT_PAGES)
+            .unwrap_or(0);
+        if self.resident_level > 0 {
+            for number in 0..self.tree.pages(self.resident_level) {
+                let mut page = self.fence_page(self.resident_level, number)?;
+                self.resident.append(&mut page);
+            }
+        }
+        Ok(())
+    }
+
+    fn damaged_page(&self, level: usize, number: u64, what: &str) -> StoreError {
+        let offset = self.tree.place(level, number) * PAGE as u64;
+        StoreError::damaged(
+            &self.path,
+            format!("page of {PAGE} bytes at offset {offset}: {what}"),
+        )
+    }
+
+    fn page(&self, level: usize, number: u64) -> Result<Box<PageBuffer>, StoreError> {
+        let place = self.tree.place(level, number);
+        let mut page = Box::new(blank());
+        self.file
+            .read_exact_at(&mut page[..PAGE], place * PAGE as u64)
+            .map_err(StoreError::io("read", &self.path))?;
+        if is_sound(&page, place) {
+            Ok(page)
+        } else {
+            Err(self.damaged_page(level, number, "its checksum is wrong"))
+        }
+    }
+
+    fn data_page(&self, number: u64) -> Result<DataView, StoreError> {
+        DataView::new(self.page(0, number)?).map_err(|what| self.damaged_page(0, number, &what))
+    }
+
+    /// The first keys of the pages below a fence page.
+    fn fence_page(&self, level: usize, number: u64) -> Result<Vec<i64>, StoreError> {
+        let keys = fences(&*self.page(level, number)?);
+        let children = self.tree.children(level, number);
+        if keys.len() as u64 == children.end - children.start {
+            Ok(keys)
+        } else {
+            Err(self.damaged_page(level, number, "it has too many or too few keys"))
+        }
+    }
+}
+
+/// Finds keys, keeping the pages it came by last.
+struct Cursor<'a> {
+    inner: &'a Inner,
+    /// The last fence page of each level below the resident one, by number.
+    fences: Vec<Option<(u64, Vec<i64>)>>,
+    data: Option<(u64, DataView)>,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(inner: &'a Inner) -> Self {
+        let levels = inner.resident_level;
+        Self {
+            inner,
+            fences: (0..levels).map(|_| None).collect(),
+            data: None,
+        }
+    }
+
+    fn find(&mut self, key: i64) -> Result<Option<Record>, StoreError> {
+        let Some(number) = self.data_page_of(key)? else {
+            return Ok(None);
+        };
+        if self
+            .data
+            .as_ref()
+            .is_none_or(|(current, _)| *current != number)
+        {
+            self.data = Some((number, self.inner.data_page(number)?));
+        }
+        Ok(self.data.as_ref().and_then(|(_, page)| {
+            page.keys
+                .binary_search(&key)
+                .ok()
+                .map(|entry| page.record(entry))
+        }))
+    }
+
+    /// The number of the only data page that may hold a key; None if it is below all of them.
+    fn data_page_of(&mut self, key: i64) -> Result<Option<u64>, StoreError> {
+        let top = self.inner.resident_level;
+        if top == 0 {
+            return Ok(Some(0));
+        }
+        let Some(mut number) = last_not_above(&self.inner.resident, key) else {
+            return Ok(None);
+        };
+        for level in (1..top).rev() {
+            let cached = &mut self.fences[level];
+            if cached
+                .as_ref()
+                .is_none_or(|(current, _)| *current != number)
+            {
+                *cached = Some((number, self.inner.fence_page(level, number)?));
+            }
+            let child = cached
+                .as_ref()
+                .and_then(|(_, keys)| last_not_above(keys, key));
+            let Some(child) = child else {
+                return Ok(None);
+            };
+            number = number * FENCES_PER_PAGE as u64 + child;
+        }
+        Ok(Some(number))
+    }
+}
+
+/// The position of the last of these ascending first keys that is not above `key`.
+fn last_not_above(first_keys: &[i64], key: i64) -> Option<u64> {
+    first_keys
+        .partition_point(|first| *first <= key)
+        .checked_sub(1)
+        .map(|at| at as u64)
+}
+
+/// The entries of an index, ascending by key. An error is its last item.
+pub struct IndexEntries {
+    inner: Arc<Inner>,
+    next_page: u64,
+    page: Option<DataView>,
+    next_entry: usize,
+}
+
+impl Iterator for IndexEntries {
+    type Item = Result<(i64, IndexEntry), StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(page) = &self.page
+                && self.next_entry < page.keys.len()
+            {
+                let record = page.record(self.next_entry);
+                self.next_entry += 1;
+                return Some(Ok((record.key, record.entry())));
+            }
+            if self.next_page >= self.inner.tree.pages(0) {
+                return None;
+            }
+            match self.inner.data_page(self.next_page) {
+                Ok(page) => {
+                    self.page = Some(page);
+                    self.next_page += 1;
+                    self.next_entry = 0;
+                }
+                Err(error) => {
+                    self.next_page = u64::MAX;
+                    self.page = None;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Laws of the director index, with a map as the oracle.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+use sky::{ChunkId, Location, SubChunkId};
+
+use super::page::PAGE;
+use super::*;
+use crate::StoreError;
+
+fn location(chunk: i32, sub_chunk: i32) -> Location {
+    Location {
+        chunk: ChunkId(chunk),
+        sub_chunk: SubChunkId(sub_chunk),
+    }
+}
+
+/// Memory so small that a few thousand records make several runs.
+const LITTLE: usize = 1;
+
+fn write(dir: &Path, memory: usize, records: &[(i64, i32, i32, bool)]) -> IndexSummary {
+    let mut writer = IndexWriter::create(dir, memory)
+        .unwrap()
+        .duplicates(Duplicates::KeepFirst);
+    for (key, chunk, sub_chunk, orphan) in records {
+        writer
+            .push(*key, location(*chunk, *sub_chunk), *orphan)
+            .unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).unwrap();
+    names
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+fn check_against_map(records: &[(i64, i32, i32, bool)], memory: usize, others: &[i64]) {
+    let dir = tempfile::tempdir().unwrap();
+    let summary = write(dir.path(), memory, records);
+    let mut oracle = BTreeMap::new();
+    for (key, chunk, sub_chunk, orphan) in records {
+        let entry = IndexEntry {
+            location: location(*chunk, *sub_chunk),
+            orphan: *orphan,
+        };
+        oracle.entry(*key).or_insert(entry);
+    }
+    assert_eq!(names_in(dir.path()), ["keys.mri"]);
+    assert_eq!(summary.entries, oracle.len() as u64);
+    assert_eq!(summary.duplicates, (records.len() - oracle.len()) as u64);
+    assert_eq!(
+        summary.bytes,
+        fs::metadata(dir.path().join("keys.mri")).unwrap().len()
+    );
+
+    let index = DirectorIndex::open(dir.path()).unwrap();
+    index.verify().unwrap();
+    assert_eq!(index.len(), oracle.len() as u64);
+    let all: Vec<_> = index.iter().map(Result::unwrap).collect();
+    assert_eq!(all, oracle.clone().into_iter().collect::<Vec<_>>());
+    let mut keys: Vec<i64> = records.iter().map(|record| record.0).collect();
+    keys.extend_from_slice(others);
+    keys.extend(others.iter().map(|key| key.saturating_add(1)));
+    let found = index.lookup(&keys).unwrap();
+    for (key, entry) in keys.iter().zip(found) {
+        assert_eq!(entry.as_ref(), oracle.get(key), "{key}");
+        assert_eq!(index.get(*key).unwrap(), entry, "{key}");
+    }
+}
+
+fn any_record() -> impl Strategy<Value = (i64, i32, i32, bool)> {
+    let key = prop_oneof![any::<i64>(), -50_i64..50, Just(i64::MIN), Just(i64::MAX)];
+    let chunk = prop_oneof![any::<i32>(), 0..9000];
+    (key, chunk, prop_oneof![0..=i32::MAX, 0..400], any::<bool>())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn finds_what_a_map_finds(
+        records in prop::collection::vec(any_record(), 0..3000),
+        others in prop::collection::vec(any::<i64>(), 0..20),
+        little in any::<bool>(),
+    ) {
+        check_against_map(&records, if little { LITTLE } else { 1 << 20 }, &others);
+    }
+}
+
+/// Keys as a survey gives them, over several levels of fences.
+#[test]
+fn a_large_index_is_small_and_complete() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = IndexWriter::create(dir.path(), 4 << 20).unwrap();
+    let count = 1_500_000;
+    // Every third number, in an order that has nothing to do with it.
+    for at in 0..count {
+        let n = (at * 1_000_003) % count;
+        let here = location((n / 2500) as i32, (n / 50 % 50) as i32);
+        writer.push(n * 3, here, false).unwrap();
+    }
+    let summary = writer.finish().unwrap();
+    assert_eq!(summary.entries, count as u64);
+    // Sorted keys of one step and neighbours in one chunk: far below 16 bytes each.
+    assert!(summary.bytes < 3 * count as u64, "{} bytes", summary.bytes);
+
+    let index = DirectorIndex::open(dir.path()).unwrap();
+    index.verify().unwrap();
+    let keys: Vec<i64> = (-1..3 * 2000).rev().collect();
+    for (key, entry) in keys.iter().zip(index.lookup(&keys).unwrap()) {
+        let n = key / 3;
+        let expected = location((n / 2500) as i32, (n / 50 % 50) as i32);
+        assert_eq!(
+            entry.map(|e| e.location),
+            (key % 3 == 0).then_some(expected),
+            "{key}"
+        );
+    }
+    assert!(index.get((count - 1) * 3).unwrap().is_some());
+    assert_eq!(index.get(count * 3).unwrap(), None);
+}
+
+/// Random keys and places do not compress; then there are many pages, and levels that are not kept
+/// in memory must be searched on disk.
+#[test]
+fn fences_on_disk_are_searched() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut state = 1_u64;
+    let mut next = || {
+        // xorshift64
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let records: Vec<(i64, i32, i32, bool)> = (0..300_000)
+        .map(|_| {
+            let (key, place) = (next().cast_signed(), next());
+            (
+                key,
+                (place >> 33) as i32,
+                (place & 0x7fff_ffff) as i32,
+                place % 7 == 0,
+            )
+        })
+        .collect();
+    write(dir.path(), 1 << 22, &records);
+    let index = DirectorIndex::open(dir.path()).unwrap();
+    index.verify().unwrap();
+    for keys in records.chunks(1000).take(20) {
+        let keys: Vec<i64> = keys.iter().map(|record| record.0).collect();
+        assert!(index.lookup(&keys).unwrap().iter().all(Option::is_some));
+    }
+}
+
+#[test]
+fn duplicate_keys_are_refused_with_examples() {
+    for memory in [LITTLE, 1 << 20] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = IndexWriter::create(dir.path(), memory).unwrap();
+        for key in (0..5000).chain([17, 4000, 17]) {
+            writer.push(key, location(1, 2), false).unwrap();
+        }
+        let error = writer.finish().unwrap_err();
+        let StoreError::DuplicateKeys { count: 3, examples } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(examples, &[17, 4000]);
+        assert!(
+            names_in(dir.path()).is_empty(),
+            "{:?}",
+            names_in(dir.path())
+        );
+    }
+}
+
+#[test]
+fn the_first_of_equal_keys_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let records: Vec<_> = (0..4000)
+        .map(|n| (n % 1000, 5, (n / 1000) as i32, false))
+        .collect();
+    let summary = write(dir.path(), LITTLE, &records);
+    assert_eq!((summary.entries, summary.duplicates), (1000, 3000));
+    assert_eq!(summary.examples, (0..10).collect::<Vec<_>>());
+    let index = DirectorIndex::open(dir.path()).unwrap();
+    assert!(
+        index
+            .iter()
+            .all(|entry| entry.unwrap().1.location.sub_chunk.0 == 0)
+    );
+}
+
+#[test]
+fn many_runs_are_merged_by_groups() {
+    let records: Vec<_> = (0..200_000_i64)
+        .map(|n| (n * 7919 % 200_003, 1, 2, false))
+        .collect();
+    check_against_map(&records, LITTLE, &[-1, 300_000]);
+}
+
+#[test]
+fn an_index_may_be_empty() {
+    check_against_map(&[], 1 << 20, &[0, 1, i64::MIN]);
+}
+
+#[test]
+fn a_negative_sub_chunk_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = IndexWriter::create(dir.path(), 1 << 20).unwrap();
+    let error = writer.push(1, location(3, -1), false).unwrap_err();
+    assert!(matches!(error, StoreError::WrongLocation(-1)), "{error}");
+}
+
+#[test]
+fn an_unfinished_writer_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = IndexWriter::create(dir.path(), LITTLE).unwrap();
+    for key in 0..5000 {
+        writer.push(key, location(1, 2), false).unwrap();
+    }
+    assert!(!names_in(dir.path()).is_empty());
+    drop(writer);
+    assert!(names_in(dir.path()).is_empty());
+    assert!(matches!(
+        DirectorIndex::open(dir.path()),
+        Err(StoreError::Missing { .. })
+    ));
+}
+
+/// Every page is damaged in turn: opening, looking up or verifying must notice, and name the page.
+#[test]
+fn a_flipped_byte_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let records: Vec<_> = (0..3000_i64)
+        .map(|n| (n << 40, n as i32 * 991, 3, n % 2 == 0))
+        .collect();
+    write(dir.path(), 1 << 20, &records);
+    let path = dir.path().join("keys.mri");
+    let good = fs::read(&path).unwrap();
+    let keys: Vec<i64> = records.iter().map(|record| record.0).collect();
+    for at in (0..good.len()).step_by(257).chain([good.len() - 1]) {
+        let mut bad = good.clone();
+        bad[at] ^= 0x10;
+        fs::write(&path, &bad).unwrap();
+        let result = DirectorIndex::open(dir.path()).and_then(|index| {
+            let all = index.lookup(&keys).map(|_| ());
+            assert!(index.verify().is_err(), "byte {at}");
+            all
+        });
+        let error = result.unwrap_err();
+        assert!(error.to_string().contains("damaged"), "byte {at}: {error}");
+    }
+    for len in [0, 1, PAGE, good.len() - PAGE, good.len() - 1] {
+        fs::write(&path, &good[..len]).unwrap();
+        assert!(DirectorIndex::open(dir.path()).is_err(), "{len} bytes");
+    }
+}
+
+/// Pages carry their place in their checksum: two sound pages that changed places are found out.
+#[test]
+fn swapped_pages_are_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let records: Vec<_> = (0..3000_i64)
+        .map(|n| (n << 40, n as i32 * 991, 3, false))
+        .collect();
+    write(dir.path(), 1 << 20, &records);
+    let path = dir.path().join("keys.mri");
+    let mut bytes = fs::read(&path).unwrap();
+    let (first, second) = bytes.split_at_mut(PAGE);
+    first.swap_with_slice(&mut second[..PAGE]);
+    fs::write(&path, &bytes).unwrap();
+    let result = DirectorIndex::open(dir.path()).and_then(|index| index.verify());
+    assert!(matches!(result, Err(StoreError::Damaged { .. })));
+}

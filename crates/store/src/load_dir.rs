@@ -1,0 +1,233 @@
+//! The directory of one load of one table, kept from removal while somebody reads it.
+
+use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use catalog::{LoadId, path_name};
+use sky::ChunkId;
+
+use crate::StoreError;
+use crate::durable::{parent, sync_dir};
+
+/// The file on which readers hold a shared lock.
+const LOCK_FILE: &str = "in_use.lock";
+
+/// The directory of all loads of a table: `DIR/tables/<db>.<table>`, names lower-cased and escaped
+/// by [`catalog::path_name`], so the dot between them is the only one.
+pub fn table_dir(data_dir: &Path, database: &str, table: &str) -> PathBuf {
+    data_dir
+        .join("tables")
+        .join(format!("{}.{}", path_name(database), path_name(table)))
+}
+
+/// What became of a request to remove a load's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// The files are gone (or were never there).
+    Removed,
+    /// Somebody, in this process or another, still reads them. Nothing was removed.
+    InUse,
+}
+
+/// The files of one load: `DIR/tables/<db>.<table>/<load id>/`.
+///
+/// While it lives it holds a shared lock of the operating system, so that a replaced load's files
+/// stay as long as a query needs them. The lock ends with the process, however that ends.
+#[derive(Debug)]
+pub struct LoadDir {
+    path: PathBuf,
+    /// Holds the lock.
+    _lock: File,
+}
+
+impl LoadDir {
+    /// Makes the directory (and its parents) durably and locks it for use.
+    pub fn create(
+        data_dir: &Path,
+        database: &str,
+        table: &str,
+        load: LoadId,
+    ) -> Result<Self, StoreError> {
+        let path = load_path(data_dir, database, table, load);
+        fs::create_dir_all(path.join("index")).map_err(StoreError::io("create", &path))?;
+        let lock_path = path.join(LOCK_FILE);
+        let lock = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&lock_path)
+            .map_err(StoreError::io("create", &lock_path))?;
+        lock.lock_shared()
+            .map_err(StoreError::io("lock", &lock_path))?;
+        sync_dir(&path)?;
+        for dir in path.ancestors().skip(1).take(3) {
+            sync_dir(dir)?;
+        }
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// Locks the directory of an existing load for use. [`StoreError::Missing`] if it is not there,
+    /// which for a load that the catalog has just replaced means: ask the catalog again.
+    pub fn open(
+        data_dir: &Path,
+        database: &str,
+        table: &str,
+        load: LoadId,
+    ) -> Result<Self, StoreError> {
+        let path = load_path(data_dir, database, table, load);
+        let lock_path = path.join(LOCK_FILE);
+        let lock = File::open(&lock_path).map_err(StoreError::io("open", &path))?;
+        lock.lock_shared()
+            .map_err(StoreError::io("lock", &lock_path))?;
+        // Between opening and locking, the load may have been removed: then the lock is on a file
+        // that has no name any more.
+        if !same_file(&lock, &lock_path) {
+            return Err(StoreError::Missing { path });
+        }
+        Ok(Self { path, _lock: lock })
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file of a chunk's own rows.
+    pub fn chunk_path(&self, chunk: ChunkId) -> PathBuf {
+        self.path.join(format!("chunk_{}.mrd", chunk.0))
+    }
+
+    /// The file of the rows of other chunks near this one.
+    pub fn overlap_path(&self, chunk: ChunkId) -> PathBuf {
+        self.path.join(format!("overlap_{}.mrd", chunk.0))
+    }
+
+    /// The directory of the load's director index (for a child: of its orphans).
+    pub fn index_dir(&self) -> PathBuf {
+        self.path.join("index")
+    }
+
+    /// Gives up this use of the load and removes its files if nobody else uses them.
+    pub fn try_remove(self) -> Result<Removal, StoreError> {
+        let path = self.path.clone();
+        drop(self);
+        remove_unused(&path)
+    }
+
+    /// Removes the files of a load if nobody uses them: those of a load that was replaced, or of
+    /// one that died. What a killed removal leaves is removed by the next.
+    pub fn remove(
+        data_dir: &Path,
+        database: &str,
+        table: &str,
+        load: LoadId,
+    ) -> Result<Removal, StoreError> {
+        remove_unused(&load_path(data_dir, database, table, load))
+    }
+}
+
+fn load_path(data_dir: &Path, database: &str, table: &str, load: LoadId) -> PathBuf {
+    table_dir(data_dir, database, table).join(load.0.to_string())
+}
+
+/// Whether `path` still names the file that is open as `handle`.
+fn same_file(handle: &File, path: &Path) -> bool {
+    match (handle.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(named)) => open.ino() == named.ino() && open.dev() == named.dev(),
+        _ => false,
+    }
+}
+
+fn remove_unused(path: &Path) -> Result<Removal, StoreError> {
+    if !path.exists() {
+        return Ok(Removal::Removed);
+    }
+    let lock_path = path.join(LOCK_FILE);
+    let lock = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&lock_path)
+        .map_err(StoreError::io("lock", &lock_path))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(Removal::InUse),
+        Err(TryLockError::Error(error)) => return Err(StoreError::io("lock", &lock_path)(error)),
+    }
+    // The lock file's name goes first: whoever opens the load from now on finds it missing, and
+    // whoever waits for the lock finds out that its file has no name.
+    fs::remove_file(&lock_path).map_err(StoreError::io("remove", &lock_path))?;
+    fs::remove_dir_all(path).map_err(StoreError::io("remove", path))?;
+    sync_dir(parent(path))?;
+    Ok(Removal::Removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOAD: LoadId = LoadId(7);
+
+    #[test]
+    fn names_become_safe_paths() {
+        let dir = table_dir(Path::new("/d"), "LSST", "Object");
+        assert_eq!(dir, Path::new("/d/tables/lsst.object"));
+        let dir = table_dir(Path::new("/d"), "../x", "a.b c");
+        assert_eq!(dir, Path::new("/d/tables/%2e%2e%2fx.a%2eb%20c"));
+    }
+
+    #[test]
+    fn files_stay_while_somebody_reads_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = LoadDir::create(dir.path(), "db", "t", LOAD).unwrap();
+        fs::write(writer.chunk_path(ChunkId(3)), b"rows").unwrap();
+        let reader = LoadDir::open(dir.path(), "DB", "T", LOAD).unwrap();
+        assert_eq!(writer.try_remove().unwrap(), Removal::InUse);
+        assert_eq!(
+            LoadDir::remove(dir.path(), "db", "t", LOAD).unwrap(),
+            Removal::InUse
+        );
+        assert!(reader.chunk_path(ChunkId(3)).exists());
+        let path = reader.path().to_owned();
+        drop(reader);
+        assert_eq!(
+            LoadDir::remove(dir.path(), "db", "t", LOAD).unwrap(),
+            Removal::Removed
+        );
+        assert!(!path.exists());
+        assert_eq!(
+            LoadDir::remove(dir.path(), "db", "t", LOAD).unwrap(),
+            Removal::Removed
+        );
+        let gone = LoadDir::open(dir.path(), "db", "t", LOAD).unwrap_err();
+        assert!(matches!(gone, StoreError::Missing { .. }), "{gone}");
+    }
+
+    #[test]
+    fn a_killed_removal_is_finished_by_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let load = LoadDir::create(dir.path(), "db", "t", LOAD).unwrap();
+        fs::write(load.overlap_path(ChunkId(3)), b"rows").unwrap();
+        fs::remove_file(load.path().join(LOCK_FILE)).unwrap();
+        assert!(LoadDir::open(dir.path(), "db", "t", LOAD).is_err());
+        assert_eq!(
+            LoadDir::remove(dir.path(), "db", "t", LOAD).unwrap(),
+            Removal::Removed
+        );
+        assert!(!load.path().exists());
+    }
+
+    #[test]
+    fn the_lock_of_a_removed_load_is_not_taken_for_its_successor() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = LoadDir::create(dir.path(), "db", "t", LOAD).unwrap();
+        let lock_path = first.path().join(LOCK_FILE);
+        let handle = File::open(&lock_path).unwrap();
+        assert!(same_file(&handle, &lock_path));
+        assert_eq!(first.try_remove().unwrap(), Removal::Removed);
+        let _second = LoadDir::create(dir.path(), "db", "t", LOAD).unwrap();
+        assert!(!same_file(&handle, &lock_path));
+    }
+}

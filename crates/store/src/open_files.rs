@@ -1,0 +1,119 @@
+//! Open chunk files, shared by all queries of a process.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::OnceCell;
+
+use crate::{ChunkFile, StoreError};
+
+/// A bounded cache of open chunk files, so that a query does not open what another has open.
+///
+/// Chunk files never change, so an open one never goes stale; but it keeps its disk space after it
+/// was removed: whoever replaces a load calls [`OpenFiles::forget`].
+#[derive(Debug)]
+pub struct OpenFiles {
+    capacity: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: HashMap<PathBuf, Slot>,
+    /// Counts uses; the time of this cache.
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// Empty while the first to ask opens the file; the others wait for that.
+    file: Arc<OnceCell<Arc<ChunkFile>>>,
+    last_used: u64,
+}
+
+impl OpenFiles {
+    /// A cache that keeps up to `capacity` files open (at least one). Each takes a file descriptor
+    /// and its metadata's memory: some 100 kB for a chunk of half a million rows.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            capacity: capacity.max(1),
+            state: Mutex::default(),
+        }
+    }
+
+    /// The file at this path, opened now if it is not open.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ChunkFile::open`]; a file that could not be opened is tried again the next time.
+    pub async fn get(&self, path: &Path) -> Result<Arc<ChunkFile>, StoreError> {
+        let slot = self.slot(path);
+        let opened = slot
+            .get_or_try_init(|| ChunkFile::open(path))
+            .await
+            .cloned();
+        if opened.is_err() {
+            let mut state = self.lock();
+            if state
+                .files
+                .get(path)
+                .is_some_and(|s| Arc::ptr_eq(&s.file, &slot) && !slot.initialized())
+            {
+                state.files.remove(path);
+            }
+        }
+        opened
+    }
+
+    /// Closes the files below this directory, once their present users are done.
+    pub fn forget(&self, dir: &Path) {
+        self.lock().files.retain(|path, _| !path.starts_with(dir));
+    }
+
+    /// How many files are open (or being opened).
+    pub fn len(&self) -> usize {
+        self.lock().files.len()
+    }
+
+    /// Whether no file is open.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn slot(&self, path: &Path) -> Arc<OnceCell<Arc<ChunkFile>>> {
+        let mut state = self.lock();
+        state.clock += 1;
+        let now = state.clock;
+        if let Some(slot) = state.files.get_mut(path) {
+            slot.last_used = now;
+            return Arc::clone(&slot.file);
+        }
+        if state.files.len() >= self.capacity {
+            state.close_oldest(self.capacity);
+        }
+        let file = Arc::new(OnceCell::new());
+        let slot = Slot {
+            file: Arc::clone(&file),
+            last_used: now,
+        };
+        state.files.insert(path.to_owned(), slot);
+        file
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Makes room by closing the eighth (at least one) that was used least recently: many at a time,
+    /// so that looking for them costs little for each file opened.
+    fn close_oldest(&mut self, capacity: usize) {
+        let mut uses: Vec<u64> = self.files.values().map(|slot| slot.last_used).collect();
+        let closing = (capacity / 8).min(uses.len().saturating_sub(1));
+        let (_, newest_closed, _) = uses.select_nth_unstable(closing);
+        let newest_closed = *newest_closed;
+        self.files.retain(|_, slot| slot.last_used > newest_closed);
+    }
+}

@@ -1,0 +1,285 @@
+//! Opening and checking a chunk file.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use futures::FutureExt;
+use vortex::array::buffer::BufferHandle;
+use vortex::arrow::ArrowSessionExt;
+use vortex::buffer::{Alignment, ByteBuffer, ByteBufferMut};
+use vortex::error::VortexError;
+use vortex::file::{DeserializeStep, Footer, SegmentSpec, VortexFile};
+use vortex::layout::LayoutReaderRef;
+use vortex::layout::segments::{SegmentFuture, SegmentId, SegmentSource};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::block_file::{BlockFile, len};
+use crate::session::session;
+use crate::trailer::{TRAILER_LEN, Trailer};
+use crate::{Directory, StoreError};
+
+/// What opening a file reads at its end before it knows how much it needs. Enough for the directory,
+/// checksums and metadata of a chunk of half a million rows and a dozen columns; a larger one takes a
+/// second read of exactly the rest.
+const FIRST_READ: u64 = 64 * 1024;
+
+/// An open chunk file. Everything that is read from it is verified.
+///
+/// It can be used by any number of scans at a time, from any Tokio runtime.
+pub struct ChunkFile {
+    pub(crate) blocks: Arc<BlockFile>,
+    pub(crate) layout: LayoutReaderRef,
+    vortex: VortexFile,
+    directory: Directory,
+    schema: SchemaRef,
+    rows: u64,
+    checksum: u64,
+    file_len: u64,
+}
+
+impl std::fmt::Debug for ChunkFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChunkFile")
+            .field("path", self.blocks.path())
+            .field("rows", &self.rows)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ChunkFile {
+    /// Opens a chunk file with one read of its end, or two if that is long.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Missing`]; [`StoreError::Damaged`] if what was read does not bear out its
+    /// checksums (the rows are not read here); [`StoreError::NewerFormat`].
+    pub async fn open(path: &Path) -> Result<Arc<Self>, StoreError> {
+        Self::open_blocking(path).map(Arc::new)
+    }
+
+    fn open_blocking(path: &Path) -> Result<Self, StoreError> {
+        let file = File::open(path).map_err(StoreError::io("open", path))?;
+        let path: Arc<Path> = Arc::from(path);
+        let Tail {
+            trailer,
+            blocks,
+            bytes,
+            offset,
+        } = Tail::read(file, &path)?;
+        let file_len = trailer.file_len();
+        let after_vortex = len(&(offset..trailer.vortex_len));
+        let directory = &bytes[after_vortex..len(&(offset..trailer.body_len()))];
+        let directory = Directory::decode(directory)
+            .map_err(|what| StoreError::damaged(&path, format!("its directory: {what}")))?;
+        let blocks = Arc::new(blocks);
+        let footer = read_footer(bytes.slice_unaligned(..after_vortex), &trailer, &blocks)?;
+        check_rows(&footer, &trailer, &directory, &path)?;
+
+        let failed = |error: VortexError| StoreError::vortex("open", &path, &error);
+        let segments = Arc::new(VerifiedSegments {
+            blocks: Arc::clone(&blocks),
+            segments: Arc::clone(footer.segment_map()),
+        });
+        let schema = session()
+            .arrow()
+            .to_arrow_schema(footer.dtype())
+            .map_err(failed)?;
+        let vortex = VortexFile::new(footer, segments, session().clone());
+        Ok(Self {
+            layout: vortex.layout_reader().map_err(failed)?,
+            blocks,
+            vortex,
+            directory,
+            schema: Arc::new(schema),
+            rows: trailer.rows,
+            checksum: trailer.checksum(),
+            file_len,
+        })
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        self.blocks.path()
+    }
+
+    /// Which rows belong to which sub-chunk.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Rows in the file.
+    pub fn num_rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The columns of the file, all of them.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The Vortex type of the rows, against which a filter is bound.
+    pub fn dtype(&self) -> &vortex::dtype::DType {
+        self.vortex.dtype()
+    }
+
+    /// The file's checksum as [`crate::FileSummary`] gave it when the file was written.
+    pub fn checksum(&self) -> u64 {
+        self.checksum
+    }
+
+    /// Bytes of the file.
+    pub fn num_bytes(&self) -> u64 {
+        self.file_len
+    }
+
+    /// Reads the whole file and verifies every block. What opening verifies (trailer, directory, row
+    /// count, metadata) has been verified then. Blocks the calling thread for as long as the file
+    /// takes to read.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] names the first block that is wrong.
+    pub fn verify(&self) -> Result<(), StoreError> {
+        // A megabyte at a time, in whole blocks.
+        let step = self.blocks.block_size() * (1_u64 << 20).div_ceil(self.blocks.block_size());
+        let mut offset = 0;
+        while offset < self.blocks.body_len() {
+            let end = (offset + step).min(self.blocks.body_len());
+            self.blocks.read(offset..end, Alignment::none())?;
+            offset = end;
+        }
+        Ok(())
+    }
+}
+
+/// The end of a chunk file: all that is needed to open it, verified.
+struct Tail {
+    trailer: Trailer,
+    blocks: BlockFile,
+    /// The body (see [`Trailer::body_len`]) from `offset` on.
+    bytes: ByteBuffer,
+    offset: u64,
+}
+
+impl Tail {
+    fn read(file: File, path: &Arc<Path>) -> Result<Self, StoreError> {
+        let file_len = file.metadata().map_err(StoreError::io("open", path))?.len();
+        let mut tail = read_range(&file, path, file_len.saturating_sub(FIRST_READ), file_len)?;
+        let Some(last) = tail.as_slice().last_chunk::<TRAILER_LEN>() else {
+            let what = format!("it has only {file_len} bytes");
+            return Err(StoreError::damaged(path, what));
+        };
+        let trailer = Trailer::decode(last, path, file_len)?;
+        if trailer.tail_len > tail.len() as u64 {
+            let rest_end = file_len - tail.len() as u64;
+            let mut all = read_range(&file, path, file_len - trailer.tail_len, rest_end)?;
+            all.extend_from_slice(&tail);
+            tail = all;
+        }
+        let offset = file_len - tail.len() as u64;
+        let tail = tail.freeze();
+        let body_end = len(&(offset..trailer.body_len()));
+        let checksums = tail[body_end..tail.len() - TRAILER_LEN].to_vec();
+        if xxh3_64(&checksums) != trailer.table_checksum {
+            return Err(StoreError::damaged(
+                path,
+                "the checksum of its table of checksums is wrong",
+            ));
+        }
+        let blocks = BlockFile::new(file, Arc::clone(path), &trailer, checksums);
+        // The first read may begin within a block: what lies before the next one is not used.
+        let first_block = offset.next_multiple_of(blocks.block_size());
+        let bytes =
+            tail.slice_unaligned(len(&(offset..first_block.min(trailer.body_len())))..body_end);
+        blocks.verify(&bytes, first_block)?;
+        Ok(Self {
+            trailer,
+            blocks,
+            bytes,
+            offset: first_block,
+        })
+    }
+}
+
+fn read_range(file: &File, path: &Path, start: u64, end: u64) -> Result<ByteBufferMut, StoreError> {
+    let mut buffer = ByteBufferMut::zeroed(len(&(start..end)));
+    file.read_exact_at(buffer.as_mut_slice(), start)
+        .map_err(StoreError::io("read", path))?;
+    Ok(buffer)
+}
+
+/// Reads the Vortex footer from the end of the Vortex file, which `tail` holds.
+fn read_footer(
+    tail: ByteBuffer,
+    trailer: &Trailer,
+    blocks: &BlockFile,
+) -> Result<Footer, StoreError> {
+    let failed = |error: VortexError| StoreError::vortex("open", blocks.path(), &error);
+    let mut reader = Footer::deserializer(tail, session().clone()).with_size(trailer.vortex_len);
+    loop {
+        match reader.deserialize().map_err(failed)? {
+            DeserializeStep::Done(footer) => return Ok(footer),
+            DeserializeStep::NeedMoreData { offset, len } => {
+                let end = offset.saturating_add(len as u64);
+                reader.prefix_data(blocks.read(offset..end, Alignment::none())?);
+            }
+            DeserializeStep::NeedFileSize => {
+                return Err(StoreError::damaged(
+                    blocks.path(),
+                    "its Vortex metadata have no size",
+                ));
+            }
+        }
+    }
+}
+
+fn check_rows(
+    footer: &Footer,
+    trailer: &Trailer,
+    directory: &Directory,
+    path: &Path,
+) -> Result<(), StoreError> {
+    let rows = trailer.rows;
+    let in_directory = if directory.entries().is_empty() {
+        rows
+    } else {
+        directory.rows()
+    };
+    if footer.row_count() != rows || in_directory != rows {
+        let what = format!(
+            "its trailer says {rows} rows, its metadata {}, its directory {in_directory}",
+            footer.row_count()
+        );
+        return Err(StoreError::damaged(path, what));
+    }
+    Ok(())
+}
+
+/// Hands verified bytes to Vortex. Reads happen when a future is polled, on the thread that polls
+/// it: no task is spawned, so a file opened in one runtime can be read in another.
+struct VerifiedSegments {
+    blocks: Arc<BlockFile>,
+    segments: Arc<[SegmentSpec]>,
+}
+
+impl SegmentSource for VerifiedSegments {
+    fn request(&self, id: SegmentId) -> SegmentFuture {
+        let spec = self.segments.get(*id as usize).copied();
+        let blocks = Arc::clone(&self.blocks);
+        async move {
+            let Some(spec) = spec else {
+                let error = StoreError::damaged(blocks.path(), "its metadata name no such segment");
+                return Err(VortexError::from(std::io::Error::other(error)));
+            };
+            let end = spec.offset.saturating_add(u64::from(spec.length));
+            blocks
+                .read(spec.offset..end, spec.alignment)
+                .map(BufferHandle::new_host)
+                .map_err(|error| VortexError::from(std::io::Error::other(error)))
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,225 @@
+//! Writing a chunk file: once, in one pass, with bounded memory.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{Array, RecordBatch};
+use arrow::datatypes::{Schema, SchemaRef};
+use futures::{Stream, StreamExt};
+use vortex::array::ArrayRef;
+use vortex::array::stream::ArrayStreamAdapter;
+use vortex::arrow::ArrowSessionExt;
+use vortex::error::{VortexError, VortexResult};
+use vortex::file::{WriteOptionsSessionExt, WriteStrategyBuilder, WriteSummary};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::block_file::{BLOCK_SIZE, BlockWriter};
+use crate::durable::TemporaryFile;
+use crate::session::session;
+use crate::trailer::{TRAILER_LEN, Trailer};
+use crate::{Directory, StoreError};
+
+/// Rows of one Vortex block: the grain of reading, of the zone maps and of the batches of a scan.
+///
+/// All columns share it, so no block is read twice in a scan. A sub-chunk of a few thousand rows
+/// lies in one or two blocks, of which only its rows are decoded; a block of a column is some 20 kB.
+/// Smaller blocks make point reads no cheaper (the cost is then in the number of columns), and let
+/// the metadata grow that are read when a file is opened.
+pub const ROWS_PER_BLOCK: usize = 8192;
+
+/// What was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileSummary {
+    /// Rows in the file.
+    pub rows: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// The file's checksum, which [`crate::ChunkFile::checksum`] gives back.
+    pub checksum: u64,
+}
+
+/// Writes a chunk file whose directory is known beforehand; see [`write_chunk_file_with`].
+pub async fn write_chunk_file<S, E>(
+    path: &Path,
+    schema: SchemaRef,
+    batches: S,
+    directory: Directory,
+) -> Result<FileSummary, StoreError>
+where
+    S: Stream<Item = Result<RecordBatch, E>> + Send + 'static,
+    E: Error + Send + Sync + 'static,
+{
+    write_chunk_file_with(path, schema, batches, move || Ok(directory)).await
+}
+
+/// Writes a chunk file from batches that have the columns of `schema`, in the order of the rows;
+/// `directory` is asked for once they have all gone by.
+///
+/// The file appears under its name complete or not at all: it is written as `NAME.tmp`, synced and
+/// renamed. An error, a full disk or dropping the future removes what was written. A few megabytes
+/// for each column are held in memory. Compression runs on the Tokio runtime of the caller, on as
+/// many threads as it has.
+///
+/// # Errors
+///
+/// [`StoreError::Input`] is the stream's own error. [`StoreError::WrongBatch`] if a batch does not
+/// fit the schema or has a NULL where the schema allows none, [`StoreError::WrongDirectory`] if the
+/// directory is not empty and does not cover the rows, [`StoreError::DiskFull`], [`StoreError::Io`].
+pub async fn write_chunk_file_with<S, E, D>(
+    path: &Path,
+    schema: SchemaRef,
+    batches: S,
+    directory: D,
+) -> Result<FileSummary, StoreError>
+where
+    S: Stream<Item = Result<RecordBatch, E>> + Send + 'static,
+    E: Error + Send + Sync + 'static,
+    D: FnOnce() -> Result<Directory, StoreError>,
+{
+    let (temporary, file) = TemporaryFile::create(path)?;
+    let mut body = BlockWriter::new(file);
+    let vortex = write_vortex(&mut body, path, schema, batches).await?;
+    let directory = directory()?;
+    if !directory.entries().is_empty() && directory.rows() != vortex.row_count() {
+        return Err(StoreError::WrongDirectory(format!(
+            "it covers {} rows of {}, which has {}",
+            directory.rows(),
+            path.display(),
+            vortex.row_count()
+        )));
+    }
+    let (file, trailer) =
+        finish(body, &vortex, &directory).map_err(StoreError::io("write", path))?;
+    tokio::task::spawn_blocking(move || temporary.publish(&file))
+        .await
+        .map_err(|error| StoreError::Input(Arc::new(error)))??;
+    Ok(FileSummary {
+        rows: trailer.rows,
+        bytes: trailer.file_len(),
+        checksum: trailer.checksum(),
+    })
+}
+
+/// Writes the Vortex file that the container begins with.
+async fn write_vortex<S, E>(
+    body: &mut BlockWriter,
+    path: &Path,
+    schema: SchemaRef,
+    batches: S,
+) -> Result<WriteSummary, StoreError>
+where
+    S: Stream<Item = Result<RecordBatch, E>> + Send + 'static,
+    E: Error + Send + Sync + 'static,
+{
+    let failed = |error: VortexError| StoreError::vortex("write", path, &error);
+    let dtype = session()
+        .arrow()
+        .from_arrow_schema(&schema)
+        .map_err(failed)?;
+    // The reason why the rows ended, kept whole: Vortex would wrap it in its own words.
+    let refusal = Arc::new(Mutex::new(None));
+    let seen = Arc::clone(&refusal);
+    let owned_path = path.to_owned();
+    let arrays = batches.map(move |batch| {
+        batch
+            .map_err(|error| StoreError::Input(Arc::new(error)))
+            .and_then(|batch| to_vortex(batch, &schema, &owned_path))
+            .map_err(|error| {
+                let stand_in = VortexError::from(std::io::Error::other("the rows ended"));
+                *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                stand_in
+            })
+    });
+    let strategy = WriteStrategyBuilder::from_session(session())
+        .with_row_block_size(ROWS_PER_BLOCK)
+        .with_data_block_target_bytes(None)
+        .build();
+    let written: VortexResult<WriteSummary> = session()
+        .write_options()
+        .with_strategy(strategy)
+        .write(&mut *body, ArrayStreamAdapter::new(dtype, arrays))
+        .await;
+    if let Some(error) = refusal
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take()
+    {
+        return Err(error);
+    }
+    written.map_err(failed)
+}
+
+/// A batch as a Vortex array, if it has the columns of the schema and no NULL where none may be.
+fn to_vortex(batch: RecordBatch, schema: &Schema, path: &Path) -> Result<ArrayRef, StoreError> {
+    let wrong = |message: String| StoreError::WrongBatch {
+        path: path.to_owned(),
+        message,
+    };
+    if batch.num_columns() != schema.fields().len() {
+        return Err(wrong(format!(
+            "{} columns were announced, {} came",
+            schema.fields().len(),
+            batch.num_columns()
+        )));
+    }
+    for (field, column) in schema.fields().iter().zip(batch.columns()) {
+        if field.data_type() != column.data_type() {
+            return Err(wrong(format!(
+                "column {} was announced as {}, but is {}",
+                field.name(),
+                field.data_type(),
+                column.data_type()
+            )));
+        }
+        if !field.is_nullable() && column.null_count() > 0 {
+            return Err(wrong(format!(
+                "column {} is NOT NULL, but has NULL",
+                field.name()
+            )));
+        }
+    }
+    session()
+        .arrow()
+        .from_arrow_record_batch(batch, schema)
+        .map_err(|error| StoreError::vortex("write", path, &error))
+}
+
+/// Writes what follows the Vortex file: directory, table of checksums, trailer.
+fn finish(
+    mut body: BlockWriter,
+    vortex: &WriteSummary,
+    directory: &Directory,
+) -> std::io::Result<(File, Trailer)> {
+    let vortex_len = body.position();
+    let data_end = vortex
+        .footer()
+        .segment_map()
+        .iter()
+        .map(|s| s.byte_range().end)
+        .max();
+    let directory = directory.encode();
+    body.write(&directory)?;
+    let (mut file, checksums) = body.finish()?;
+    let mut trailer = Trailer {
+        vortex_len,
+        directory_len: directory.len() as u64,
+        rows: vortex.row_count(),
+        tail_len: 0,
+        block_size: BLOCK_SIZE,
+        table_checksum: xxh3_64(&checksums),
+    };
+    // Whole blocks are read to verify them, so the tail begins with the block in which the data end.
+    let data_end = data_end.unwrap_or(0).min(vortex_len.saturating_sub(1));
+    trailer.tail_len =
+        trailer.file_len() - data_end / u64::from(BLOCK_SIZE) * u64::from(BLOCK_SIZE);
+    debug_assert_eq!(
+        trailer.file_len(),
+        trailer.body_len() + (checksums.len() + TRAILER_LEN) as u64
+    );
+    file.write_all(&checksums)?;
+    file.write_all(&trailer.encode())?;
+    Ok((file, trailer))
+}
