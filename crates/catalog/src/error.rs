@@ -50,7 +50,7 @@ pub enum CatalogError {
         source: io::Error,
     },
     /// The metadata database said no (disk full, damaged file, locked for too long).
-    #[error("the catalog could not be read or written: {0}")]
+    #[error("the catalog could not be read or written: {}", in_words(.0))]
     Backend(#[from] sqlx::Error),
     /// Another process is loading the same table.
     #[error(
@@ -141,6 +141,14 @@ pub enum CatalogError {
         "the catalog holds an impossible value ({0}): restore it from a backup, or load the table again"
     )]
     Damaged(String),
+}
+
+/// What a metadata database says went wrong, without the driver's own wrapping.
+fn in_words(error: &sqlx::Error) -> String {
+    match error.as_database_error() {
+        Some(from_database) => from_database.message().to_owned(),
+        None => error.to_string(),
+    }
 }
 
 impl CatalogError {

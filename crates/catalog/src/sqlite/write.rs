@@ -20,6 +20,7 @@ impl SqliteCatalog {
         table: &str,
         now: &str,
     ) -> Result<LoadId, CatalogError> {
+        let mut change = self.begin_write().await?;
         let id = sqlx::query_scalar(
             "INSERT INTO loads (folded_database, folded_table, state, pid, host, started_at) \
              VALUES (?, ?, 'running', ?, ?, ?) RETURNING id",
@@ -29,8 +30,9 @@ impl SqliteCatalog {
         .bind(i64::from(std::process::id()))
         .bind(host_name())
         .bind(now)
-        .fetch_one(&self.pool)
+        .fetch_one(&mut *change)
         .await?;
+        change.commit().await?;
         Ok(LoadId(id))
     }
 

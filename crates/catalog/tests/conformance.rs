@@ -1,0 +1,486 @@
+//! What every catalog must do, whatever keeps its rows.
+//!
+//! Each test takes a place in which any number of handles on the same catalog can be opened. The list
+//! at the bottom runs all of them on each backend; a new backend is one more place in that list.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure here is the test's own message"
+)]
+
+mod support;
+
+use meridian_catalog::{Catalog, CatalogError, LoadId, LoadLock, NewDatabase};
+use support::{chunks, database, dependent, director, load, publish, replicated, shown, whole};
+use tempfile::TempDir;
+
+/// Where a catalog can be opened.
+trait Place {
+    /// One more handle on the same catalog, as another process would get it.
+    async fn open(&self) -> Catalog;
+}
+
+/// A data directory with an SQLite file.
+struct SqliteDirectory(TempDir);
+
+impl SqliteDirectory {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+}
+
+impl Place for SqliteDirectory {
+    async fn open(&self) -> Catalog {
+        Catalog::open_or_create(self.0.path()).await.unwrap()
+    }
+}
+
+async fn an_empty_catalog_has_nothing(place: impl Place) {
+    let catalog = place.open().await;
+    assert_eq!(catalog.databases().await.unwrap(), []);
+    assert_eq!(catalog.database("demo").await.unwrap(), None);
+    assert_eq!(catalog.tables("demo").await.unwrap(), []);
+    assert_eq!(catalog.table("demo", "Object").await.unwrap(), None);
+    assert_eq!(catalog.chunks(LoadId(1)).await.unwrap(), []);
+    assert_eq!(
+        catalog.unpublished_loads("demo", "Object").await.unwrap(),
+        []
+    );
+}
+
+async fn what_is_published_comes_back(place: impl Place) {
+    let catalog = place.open().await;
+    let spec = director("Demo", "Object");
+    let (id, published) = load(&catalog, &spec, &chunks(50, 10)).await.unwrap();
+    assert_eq!(published.replaced, None);
+
+    let table = shown(&catalog, "Demo", "Object").await;
+    assert_eq!(table.spec, spec);
+    assert_eq!((table.load, table.rows, table.bytes), (id, 500, 20_000));
+    assert_eq!(NewDatabase::from(&table.database), database("Demo"));
+    assert_eq!(catalog.chunks(id).await.unwrap(), chunks(50, 10));
+    assert_eq!(catalog.chunk_count(id).await.unwrap(), 50);
+    assert_eq!(catalog.tables("Demo").await.unwrap(), [table.clone()]);
+    assert_eq!(catalog.databases().await.unwrap(), [table.database]);
+    assert_eq!(
+        catalog.unpublished_loads("Demo", "Object").await.unwrap(),
+        []
+    );
+}
+
+async fn all_kinds_come_back(place: impl Place) {
+    let catalog = place.open().await;
+    let (object, _) = load(&catalog, &director("d", "Object"), &chunks(3, 1))
+        .await
+        .unwrap();
+    let (reference, _) = load(&catalog, &director("d", "Ref"), &chunks(3, 1))
+        .await
+        .unwrap();
+    let child = dependent("d", "Source", &[("Object", object)]);
+    let pairs = dependent("d", "Pairs", &[("Object", object), ("Ref", reference)]);
+    load(&catalog, &child, &chunks(3, 4)).await.unwrap();
+    load(&catalog, &pairs, &chunks(2, 4)).await.unwrap();
+    load(&catalog, &replicated("d", "Filter"), &whole(6))
+        .await
+        .unwrap();
+
+    let tables = catalog.tables("d").await.unwrap();
+    let names: Vec<_> = tables
+        .iter()
+        .map(|table| table.spec.name.as_str())
+        .collect();
+    assert_eq!(names, ["Filter", "Object", "Pairs", "Ref", "Source"]);
+    assert_eq!(shown(&catalog, "d", "Source").await.spec, child);
+    assert_eq!(shown(&catalog, "d", "Pairs").await.spec, pairs);
+    assert_eq!(
+        shown(&catalog, "d", "Filter").await.spec,
+        replicated("d", "Filter")
+    );
+}
+
+async fn names_compare_without_regard_to_case(place: impl Place) {
+    let catalog = place.open().await;
+    load(&catalog, &director("Größe", "Object"), &chunks(1, 1))
+        .await
+        .unwrap();
+    let table = shown(&catalog, "GRÖSSE".replace("SS", "ß").as_str(), "OBJECT").await;
+    assert_eq!(
+        (table.database.name.as_str(), table.spec.name.as_str()),
+        ("Größe", "Object")
+    );
+
+    // A second table of the same name in other letters is the same table, replaced; the database
+    // keeps the spelling with which it was made.
+    let (_, published) = load(&catalog, &director("gRÖßE", "oBJECT"), &chunks(2, 1))
+        .await
+        .unwrap();
+    assert_eq!(published.replaced, Some(table.load));
+    let again = shown(&catalog, "größe", "object").await;
+    assert_eq!(
+        (again.database.name.as_str(), again.spec.name.as_str()),
+        ("Größe", "oBJECT")
+    );
+    assert_eq!(again.id, table.id);
+    assert_eq!(catalog.databases().await.unwrap().len(), 1);
+}
+
+async fn a_replacement_is_all_or_nothing(place: impl Place) {
+    let (writer, reader) = (place.open().await, place.open().await);
+    let (first, _) = load(&writer, &director("d", "t"), &chunks(20, 3))
+        .await
+        .unwrap();
+    let before = shown(&reader, "d", "t").await;
+
+    let second = writer.begin_load("d", "t").await.unwrap();
+    assert_eq!(shown(&reader, "d", "t").await, before);
+    let mut spec = director("d", "t");
+    spec.columns.pop();
+    let published = publish(&writer, second, &spec, &chunks(30, 2))
+        .await
+        .unwrap();
+    assert_eq!(published.replaced, Some(first));
+
+    let after = shown(&reader, "d", "t").await;
+    assert_eq!((after.id, after.load, after.rows), (before.id, second, 60));
+    assert_eq!(after.spec, spec);
+    // Who read the table before the replacement still finds its chunks.
+    assert_eq!(reader.chunks(first).await.unwrap(), chunks(20, 3));
+    assert_eq!(reader.superseded_loads("D", "T").await.unwrap(), [first]);
+    writer.forget(first).await.unwrap();
+    assert_eq!(reader.superseded_loads("d", "t").await.unwrap(), []);
+    assert_eq!(reader.chunks(first).await.unwrap(), []);
+}
+
+async fn a_refused_publication_changes_nothing(place: impl Place) {
+    let catalog = place.open().await;
+    load(&catalog, &director("d", "t"), &chunks(2, 3))
+        .await
+        .unwrap();
+    let before = shown(&catalog, "d", "t").await;
+
+    let running = catalog.begin_load("d", "t").await.unwrap();
+    let twice = [chunks(1, 1), chunks(1, 1)].concat();
+    publish(&catalog, running, &director("d", "t"), &twice)
+        .await
+        .unwrap_err();
+    assert_eq!(shown(&catalog, "d", "t").await, before);
+    assert_eq!(
+        catalog.unpublished_loads("d", "t").await.unwrap(),
+        [running]
+    );
+    publish(&catalog, running, &director("d", "t"), &chunks(1, 1))
+        .await
+        .unwrap();
+}
+
+async fn a_killed_load_leaves_nothing_visible(place: impl Place) {
+    let killed = {
+        let doomed = place.open().await;
+        doomed.begin_load("d", "t").await.unwrap()
+    };
+    let catalog = place.open().await;
+    assert_eq!(catalog.databases().await.unwrap(), []);
+    assert_eq!(catalog.table("d", "t").await.unwrap(), None);
+    assert_eq!(catalog.unpublished_loads("d", "t").await.unwrap(), [killed]);
+
+    catalog.forget(killed).await.unwrap();
+    catalog.forget(killed).await.unwrap();
+    assert_eq!(catalog.unpublished_loads("d", "t").await.unwrap(), []);
+    let next = catalog.begin_load("d", "t").await.unwrap();
+    assert!(
+        next > killed,
+        "a number of a forgotten load must not come again"
+    );
+}
+
+async fn loads_end_once(place: impl Place) {
+    let catalog = place.open().await;
+    let spec = director("d", "t");
+    let (done, _) = load(&catalog, &spec, &chunks(1, 1)).await.unwrap();
+    let given_up = catalog.begin_load("d", "t").await.unwrap();
+    catalog.abandon(given_up).await.unwrap();
+    catalog.abandon(given_up).await.unwrap();
+    assert_eq!(
+        catalog.unpublished_loads("d", "t").await.unwrap(),
+        [given_up]
+    );
+
+    let sentence = |error: CatalogError| error.to_string();
+    for (id, state) in [
+        (done, "published"),
+        (given_up, "abandoned"),
+        (LoadId(99), "unknown"),
+    ] {
+        let error = publish(&catalog, id, &spec, &chunks(1, 1))
+            .await
+            .unwrap_err();
+        let expected = format!("load {id} is {state}, not running: begin a new load");
+        assert_eq!(sentence(error), expected);
+    }
+    catalog.abandon(done).await.unwrap_err();
+    let error = catalog.forget(done).await.unwrap_err();
+    assert!(matches!(error, CatalogError::StillShown { .. }), "{error}");
+    shown(&catalog, "d", "t").await;
+}
+
+async fn a_load_is_published_as_what_it_was_begun_for(place: impl Place) {
+    let catalog = place.open().await;
+    let running = catalog.begin_load("d", "t").await.unwrap();
+    let error = publish(&catalog, running, &director("d", "u"), &chunks(1, 1))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, CatalogError::OtherTable { .. }), "{error}");
+    let mut elsewhere = director("d", "t");
+    elsewhere.database = "e".to_owned();
+    let error = catalog
+        .publish(running, &database("d"), &elsewhere, 0, 0, &[])
+        .await
+        .unwrap_err();
+    assert!(matches!(error, CatalogError::OtherTable { .. }), "{error}");
+}
+
+async fn a_database_keeps_its_partitioning(place: impl Place) {
+    let catalog = place.open().await;
+    load(&catalog, &director("d", "t"), &chunks(1, 1))
+        .await
+        .unwrap();
+    let other = NewDatabase {
+        stripes: 85,
+        ..database("D")
+    };
+    let running = catalog.begin_load("d", "u").await.unwrap();
+    let spec = director("d", "u");
+    let error = catalog
+        .publish(running, &other, &spec, 0, 0, &[])
+        .await
+        .unwrap_err();
+    let sentence = error.to_string();
+    assert!(
+        sentence.contains("exists with 18 stripes") && sentence.contains("with 85"),
+        "{sentence}"
+    );
+    assert_eq!(catalog.table("d", "u").await.unwrap(), None);
+}
+
+/// A lookup table that was loaded first must not decide how the sky is cut.
+async fn replicated_tables_do_not_fix_the_partitioning(place: impl Place) {
+    let catalog = place.open().await;
+    load(&catalog, &replicated("d", "Filter"), &whole(6))
+        .await
+        .unwrap();
+    let finer = NewDatabase {
+        stripes: 85,
+        ..database("d")
+    };
+    let running = catalog.begin_load("d", "t").await.unwrap();
+    catalog
+        .publish(running, &finer, &director("d", "t"), 0, 0, &[])
+        .await
+        .unwrap();
+    assert_eq!(shown(&catalog, "d", "Filter").await.database.stripes, 85);
+    load(&catalog, &replicated("d", "Site"), &whole(2))
+        .await
+        .unwrap();
+    assert_eq!(shown(&catalog, "d", "t").await.database.stripes, 85);
+}
+
+async fn directors_must_be_there(place: impl Place) {
+    let catalog = place.open().await;
+    let orphan = dependent("d", "Source", &[("Object", LoadId(1))]);
+    let error = load(&catalog, &orphan, &chunks(1, 1)).await.unwrap_err();
+    assert!(error.to_string().contains("no director Object"), "{error}");
+    load(&catalog, &replicated("d", "Object"), &whole(1))
+        .await
+        .unwrap();
+    let error = load(&catalog, &orphan, &chunks(1, 1)).await.unwrap_err();
+    assert!(
+        error.to_string().contains("Object is a replicated table"),
+        "{error}"
+    );
+}
+
+async fn descriptions_are_checked(place: impl Place) {
+    let catalog = place.open().await;
+    let refused = [
+        ("no columns", {
+            let mut spec = replicated("d", "t");
+            spec.columns.clear();
+            spec
+        }),
+        ("two of its columns are called RA", {
+            let mut spec = director("d", "t");
+            spec.columns[3].name = "RA".to_owned();
+            spec
+        }),
+        ("it has no column sourceId", {
+            let mut spec = director("d", "t");
+            spec.key = Some("sourceId".to_owned());
+            spec
+        }),
+        ("a director needs a key", {
+            let mut spec = director("d", "t");
+            spec.key = None;
+            spec
+        }),
+        ("a child table has 1 directors, not 0", {
+            let mut spec = dependent("d", "t", &[("Object", LoadId(1))]);
+            spec.directors.clear();
+            spec
+        }),
+        ("cannot be the name of a column", {
+            let mut spec = replicated("d", "t");
+            spec.columns[0].name = "a\nb".to_owned();
+            spec
+        }),
+    ];
+    for (reason, spec) in refused {
+        let error = load(&catalog, &spec, &chunks(1, 1)).await.unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+    catalog.begin_load("", "t").await.unwrap_err();
+    catalog.begin_load("d", " t").await.unwrap_err();
+    let running = catalog.begin_load("d", "t").await.unwrap();
+    for (stripes, overlap_deg) in [(0, 0.1), (1, -1.0), (1, 180.0), (1, f64::NAN)] {
+        let bad = NewDatabase {
+            stripes,
+            overlap_deg,
+            ..database("d")
+        };
+        let error = catalog
+            .publish(running, &bad, &director("d", "t"), 0, 0, &[])
+            .await
+            .unwrap_err();
+        assert!(matches!(error, CatalogError::BadDatabase { .. }), "{error}");
+    }
+}
+
+/// Twenty loads of five tables publish from as many handles at once: every table ends as one of its
+/// loads, whole, and all its other loads are superseded.
+async fn concurrent_publications_do_not_mix(place: impl Place) {
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..20_u64 {
+        let catalog = place.open().await;
+        let spec = director("d", &format!("t{}", number % 5));
+        tasks.spawn(async move {
+            let count = i32::try_from(number).unwrap() + 1;
+            load(&catalog, &spec, &chunks(count, number)).await.unwrap()
+        });
+    }
+    let published = tasks.join_all().await;
+    let catalog = place.open().await;
+    for number in 0..5 {
+        let name = format!("t{number}");
+        shown(&catalog, "d", &name).await;
+        assert_eq!(catalog.superseded_loads("d", &name).await.unwrap().len(), 3);
+    }
+    // Each superseded load was named to exactly one successor.
+    let mut replaced: Vec<_> = published
+        .iter()
+        .filter_map(|(_, done)| done.replaced)
+        .collect();
+    replaced.sort();
+    replaced.dedup();
+    assert_eq!(replaced.len(), 15);
+}
+
+/// Readers see whole states only, while another handle replaces the table again and again.
+async fn readers_go_on_while_a_table_is_replaced(place: impl Place) {
+    let (writer, reader) = (place.open().await, place.open().await);
+    load(&writer, &director("d", "t"), &chunks(100, 1))
+        .await
+        .unwrap();
+    let writing = tokio::spawn(async move {
+        for rows in 2..30 {
+            load(&writer, &director("d", "t"), &chunks(100, rows))
+                .await
+                .unwrap();
+        }
+    });
+    let mut looks = 0;
+    while !writing.is_finished() {
+        shown(&reader, "d", "t").await;
+        looks += 1;
+    }
+    writing.await.unwrap();
+    assert!(looks > 1, "the reader waited for the writer");
+    assert_eq!(shown(&reader, "d", "t").await.rows, 2900);
+}
+
+/// The scale to plan for: a table of 20,000 chunks. The limits are ten times what it takes in a debug
+/// build on two cores, so that they fail for a change of kind (a statement for each chunk on a slow
+/// path, a missing index), not for a busy machine.
+#[expect(clippy::print_stdout, reason = "the figures are worth reading")]
+async fn a_table_of_many_chunks(place: impl Place) {
+    let catalog = place.open().await;
+    let many = chunks(20_000, 5);
+    let running = catalog.begin_load("d", "t").await.unwrap();
+    let start = std::time::Instant::now();
+    publish(&catalog, running, &director("d", "t"), &many)
+        .await
+        .unwrap();
+    let publishing = start.elapsed();
+    let start = std::time::Instant::now();
+    let back = catalog.chunks(running).await.unwrap();
+    let reading = start.elapsed();
+    assert_eq!(back, many);
+    let start = std::time::Instant::now();
+    catalog.table("d", "t").await.unwrap();
+    let looking = start.elapsed();
+    println!(
+        "20,000 chunks: published in {publishing:?}, read in {reading:?}; a table in {looking:?}"
+    );
+    assert!(publishing.as_secs() < 10 && reading.as_secs() < 5 && looking.as_secs() < 1);
+}
+
+/// The load lock belongs to the data directory, not to a backend; here it meets the catalog: what the
+/// lock's holder finds unpublished is nobody's any more.
+#[tokio::test]
+async fn the_lock_tells_who_loads() {
+    let place = SqliteDirectory::new();
+    let catalog = place.open().await;
+    let dir = catalog.data_dir().to_owned();
+    let lock = LoadLock::acquire(&dir, "d", "t", "loading t.csv").unwrap();
+    let load = catalog.begin_load("d", "t").await.unwrap();
+    let refused = LoadLock::acquire(&dir, "D", "T", "loading u.csv").unwrap_err();
+    assert!(
+        refused.to_string().contains("(loading t.csv, since 20"),
+        "{refused}"
+    );
+    drop(lock);
+    let _next = LoadLock::acquire(&dir, "d", "t", "loading u.csv").unwrap();
+    assert_eq!(catalog.unpublished_loads("d", "t").await.unwrap(), [load]);
+}
+
+macro_rules! conformance {
+    ($backend:ident, $place:expr, $($test:ident),+ $(,)?) => {
+        mod $backend {
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    super::$test($place).await;
+                }
+            )+
+        }
+    };
+}
+
+conformance!(
+    sqlite,
+    super::SqliteDirectory::new(),
+    an_empty_catalog_has_nothing,
+    what_is_published_comes_back,
+    all_kinds_come_back,
+    names_compare_without_regard_to_case,
+    a_replacement_is_all_or_nothing,
+    a_refused_publication_changes_nothing,
+    a_killed_load_leaves_nothing_visible,
+    loads_end_once,
+    a_load_is_published_as_what_it_was_begun_for,
+    a_database_keeps_its_partitioning,
+    replicated_tables_do_not_fix_the_partitioning,
+    directors_must_be_there,
+    descriptions_are_checked,
+    concurrent_publications_do_not_mix,
+    readers_go_on_while_a_table_is_replaced,
+    a_table_of_many_chunks,
+);

@@ -1,0 +1,176 @@
+//! Builders for the catalog's tests: small descriptions of databases, tables and chunks.
+
+#![allow(dead_code, reason = "each test binary takes what it needs")]
+
+use meridian_catalog::{
+    Catalog, Chunk, Column, ColumnType, DirectorRef, LoadId, NewDatabase, OverlapFile, Position,
+    Published, REPLICATED_CHUNK, Table, TableKind, TableSpec,
+};
+use sky::ChunkId;
+
+/// A database of 18 stripes.
+pub fn database(name: &str) -> NewDatabase {
+    NewDatabase {
+        name: name.to_owned(),
+        stripes: 18,
+        sub_stripes: 10,
+        overlap_deg: 1.0 / 60.0,
+    }
+}
+
+fn column(name: &str, ty: ColumnType) -> Column {
+    Column {
+        name: name.to_owned(),
+        ty,
+        nullable: false,
+        declared: None,
+    }
+}
+
+/// A director with columns `objectId`, `ra`, `dec` and two more.
+pub fn director(database: &str, name: &str) -> TableSpec {
+    let decimal = ColumnType::Decimal {
+        precision: 10,
+        scale: 2,
+    };
+    TableSpec {
+        database: database.to_owned(),
+        name: name.to_owned(),
+        kind: TableKind::Director,
+        columns: vec![
+            column("objectId", ColumnType::Int64),
+            column("ra", ColumnType::Float64),
+            Column {
+                declared: Some("double NOT NULL".to_owned()),
+                ..column("dec", ColumnType::Float64)
+            },
+            Column {
+                nullable: true,
+                ..column("name", ColumnType::Text)
+            },
+            column("price", decimal),
+        ],
+        key: Some("objectId".to_owned()),
+        position: Some(Position {
+            ra: "ra".to_owned(),
+            dec: "dec".to_owned(),
+        }),
+        directors: Vec::new(),
+        scan_rating: 1,
+        null_keys: 0,
+        orphan_rows: 0,
+    }
+}
+
+/// A table without position, key or director.
+pub fn replicated(database: &str, name: &str) -> TableSpec {
+    TableSpec {
+        kind: TableKind::Replicated,
+        columns: vec![column("filterId", ColumnType::UInt8)],
+        key: None,
+        position: None,
+        ..director(database, name)
+    }
+}
+
+/// A child of one director, or a match table of two, by the number of names given.
+pub fn dependent(database: &str, name: &str, directors: &[(&str, LoadId)]) -> TableSpec {
+    let key = |index: usize| format!("key{index}");
+    TableSpec {
+        kind: if directors.len() == 1 {
+            TableKind::Child
+        } else {
+            TableKind::Match
+        },
+        columns: (0..directors.len())
+            .map(|index| column(&key(index), ColumnType::Int64))
+            .collect(),
+        key: None,
+        position: None,
+        directors: (directors.iter().enumerate())
+            .map(|(index, (table, load))| DirectorRef {
+                table: (*table).to_owned(),
+                key: key(index),
+                load: *load,
+            })
+            .collect(),
+        null_keys: 3,
+        orphan_rows: 5,
+        ..director(database, name)
+    }
+}
+
+/// Chunks `0..count` in ascending order, each with `rows` rows; every third with an overlap file and
+/// every second with bounds, so that the optional parts are there and not there.
+pub fn chunks(count: i32, rows: u64) -> Vec<Chunk> {
+    (0..count)
+        .map(|id| Chunk {
+            chunk: ChunkId(id),
+            rows,
+            bytes: rows * 40,
+            checksum: u64::MAX - u64::from(id.unsigned_abs()),
+            overlap: (id % 3 == 0).then_some(OverlapFile {
+                rows: 7,
+                bytes: 280,
+                checksum: 1 << 63,
+            }),
+            bounds: (id % 2 == 0).then_some([359.5, -0.25, 0.5, f64::from(id) / 1000.0]),
+        })
+        .collect()
+}
+
+/// The one chunk of a replicated table.
+pub fn whole(rows: u64) -> Vec<Chunk> {
+    vec![Chunk {
+        chunk: REPLICATED_CHUNK,
+        rows,
+        bytes: rows,
+        checksum: 5,
+        overlap: None,
+        bounds: None,
+    }]
+}
+
+/// Publishes a load that was begun, with what the chunks add up to, into [`database`].
+pub async fn publish(
+    catalog: &Catalog,
+    load: LoadId,
+    spec: &TableSpec,
+    chunks: &[Chunk],
+) -> Result<Published, meridian_catalog::CatalogError> {
+    let rows = chunks.iter().map(|chunk| chunk.rows).sum();
+    let bytes = chunks.iter().map(|chunk| chunk.bytes).sum();
+    let database = database(&spec.database);
+    catalog
+        .publish(load, &database, spec, rows, bytes, chunks)
+        .await
+}
+
+/// Begins and publishes a load; gives its number and what publishing said.
+pub async fn load(
+    catalog: &Catalog,
+    spec: &TableSpec,
+    chunks: &[Chunk],
+) -> Result<(LoadId, Published), meridian_catalog::CatalogError> {
+    let load = catalog.begin_load(&spec.database, &spec.name).await?;
+    Ok((load, publish(catalog, load, spec, chunks).await?))
+}
+
+/// The table, which must be there, whole: its chunks add up to it.
+pub async fn shown(catalog: &Catalog, database: &str, name: &str) -> Table {
+    let table = catalog
+        .table(database, name)
+        .await
+        .unwrap()
+        .expect("the table is there");
+    let chunks = catalog.chunks(table.load).await.unwrap();
+    assert_eq!(
+        table.rows,
+        chunks.iter().map(|chunk| chunk.rows).sum::<u64>()
+    );
+    assert_eq!(
+        table.bytes,
+        chunks.iter().map(|chunk| chunk.bytes).sum::<u64>()
+    );
+    table
+}
