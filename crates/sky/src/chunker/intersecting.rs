@@ -30,7 +30,7 @@ impl Chunker {
     /// No sub-chunk that holds a point of the region is missing. See [`Region::may_intersect`] for what may be there
     /// without need.
     pub fn sub_chunks_intersecting(&self, region: &Region) -> Vec<(ChunkId, SubChunks)> {
-        let envelope = region.envelope_box().dilated(MARGIN);
+        let envelope = region.envelope_box().padded(MARGIN);
         let near = self.chunks_near(region);
         near.filter_map(|(stripe, chunk)| {
             let sub_chunks = self.sub_chunks_in(region, &envelope, stripe, chunk)?;
@@ -41,7 +41,7 @@ impl Chunker {
 
     /// Stripes and chunks whose boxes meet the region's envelope, in order.
     fn chunks_near(&self, region: &Region) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let envelope = region.envelope_box().dilated(MARGIN);
+        let envelope = region.envelope_box().padded(MARGIN);
         let rows = self.sub_stripes_of(&envelope);
         let per_stripe = self.sub_stripes_per_stripe;
         (rows.start / per_stripe..(rows.end - 1) / per_stripe + 1).flat_map(move |stripe| {

@@ -278,6 +278,15 @@ impl LonLatBox {
         Self::valid(ra_min, dec_min, ra_max, dec_max)
     }
 
+    /// The box with all its numbers moved outwards by the same `margin`, whatever it is on the sky: against rounding.
+    #[must_use]
+    pub(crate) fn padded(&self, margin: Angle) -> Self {
+        let margin = margin.degrees();
+        let ra_min = self.ra_min - margin;
+        let ra_max = ra_min + self.width_degrees() + 2.0 * margin;
+        Self::valid(ra_min, self.dec_min - margin, ra_max, self.dec_max + margin)
+    }
+
     /// The smallest box that holds this one and the point; a tie in right ascension grows eastwards.
     #[must_use]
     pub fn extend(&self, p: LonLat) -> Self {

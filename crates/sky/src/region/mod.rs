@@ -136,10 +136,10 @@ impl Region {
     pub fn may_intersect(&self, b: &LonLatBox) -> bool {
         match self {
             Self::Circle(circle) => circle.is_near_box(b, MARGIN),
-            Self::Box(own) => own.dilated(MARGIN).intersects(b),
+            Self::Box(own) => own.padded(MARGIN).intersects(b),
             Self::Ellipse(_) => self.may_intersect_part(b, QUARTERINGS),
             Self::Polygon(polygon) => {
-                polygon.envelope_box().dilated(MARGIN).intersects(b)
+                polygon.envelope_box().padded(MARGIN).intersects(b)
                     && !polygon.has_edge_before_box(b, MARGIN)
                     && self.may_intersect_part(b, QUARTERINGS)
             }
