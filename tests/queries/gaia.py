@@ -15,8 +15,8 @@ CASES = [
     Case("south cap", "SELECT source_id FROM gaia WHERE scisql_s2PtInCircle(ra, dec, 0, -90, 3) = 1"),
     Case("counts by magnitude", "SELECT floor(magnitude) AS m, count(*) FROM gaia GROUP BY floor(magnitude)"),
     Case(
-        "fastest",
-        "SELECT source_id, sqrt(pmra * pmra + pmdec * pmdec) AS pm FROM gaia WHERE pmra IS NOT NULL ORDER BY pm DESC, source_id LIMIT 20",
+        "reddest",
+        "SELECT source_id, bp_magnitude - rp_magnitude AS colour FROM gaia WHERE bp_magnitude IS NOT NULL ORDER BY colour DESC, source_id LIMIT 20",
         ordered=True,
     ),
     Case(
