@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use sky::ChunkId;
-use sqlx::{FromRow, SqliteConnection};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{FromRow, Row, SqliteConnection};
 
 use super::{SqliteCatalog, from_stored};
 use crate::{
@@ -280,7 +281,7 @@ struct DirectorRow {
     director_load: i64,
 }
 
-#[derive(FromRow)]
+/// In the order of the query's columns: they are taken by number, because there are many rows.
 struct ChunkRow {
     chunk_id: i32,
     row_count: i64,
@@ -293,6 +294,24 @@ struct ChunkRow {
     dec_min: Option<f64>,
     ra_max: Option<f64>,
     dec_max: Option<f64>,
+}
+
+impl FromRow<'_, SqliteRow> for ChunkRow {
+    fn from_row(row: &SqliteRow) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            chunk_id: row.try_get(0)?,
+            row_count: row.try_get(1)?,
+            byte_count: row.try_get(2)?,
+            checksum: row.try_get(3)?,
+            overlap_rows: row.try_get(4)?,
+            overlap_bytes: row.try_get(5)?,
+            overlap_checksum: row.try_get(6)?,
+            ra_min: row.try_get(7)?,
+            dec_min: row.try_get(8)?,
+            ra_max: row.try_get(9)?,
+            dec_max: row.try_get(10)?,
+        })
+    }
 }
 
 impl ChunkRow {
