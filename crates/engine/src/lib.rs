@@ -1,1 +1,27 @@
-//! engine
+//! DataFusion extended by Meridian's tables: pruning by sky region and key, joins that stay within a chunk, and plans that
+//! run piece by piece.
+//!
+//! May depend on `sky`, `catalog`, `store` and `sql`; knows nothing of servers, users or the network. Invariants: a filter
+//! is always evaluated, pruning only spares work; every row of a table is read in exactly one piece; every plan node here
+//! has a codec.
+
+mod archive;
+mod coverage;
+mod error;
+pub mod exec;
+mod loaded_table;
+mod piece;
+pub mod plan;
+mod provider;
+mod restriction;
+mod session;
+mod settings;
+
+pub use archive::Archive;
+pub use coverage::{Coverage, SubChunkSet};
+pub use error::EngineError;
+pub use loaded_table::{LoadedTable, StoredTable};
+pub use piece::Piece;
+pub use restriction::Restriction;
+pub use session::{Answer, Session, SessionOptions, analyzer_rules, physical_rules};
+pub use settings::Settings;

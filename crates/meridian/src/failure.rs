@@ -19,8 +19,19 @@ impl Failure {
         }
     }
 
+    /// A failure with an exit status of its own.
+    pub fn with_status(sentence: impl Display, status: u8) -> Self {
+        Self {
+            sentence: sentence.to_string(),
+            status,
+        }
+    }
+
     /// Prints the sentence and gives the exit status.
-    #[expect(clippy::print_stderr, reason = "this is the command line's way to speak")]
+    #[expect(
+        clippy::print_stderr,
+        reason = "this is the command line's way to speak"
+    )]
     pub fn report(self) -> ExitCode {
         eprintln!("meridian: {}", self.sentence);
         ExitCode::from(self.status)

@@ -1,1 +1,19 @@
-//! sql
+//! From the SQL that people type to what the planner understands: names without regard to case, sky and photometry
+//! functions, value rules, and messages that point at the mistake.
+//!
+//! May depend on `sky`, Arrow and DataFusion. Invariant: knows nothing of chunks, files or the catalog; what it must
+//! know about tables (which columns are the position) comes through [`TableShapes`].
+
+mod areaspec;
+mod error;
+mod fold;
+pub mod functions;
+mod headings;
+mod parse;
+pub mod rules;
+
+pub use areaspec::{TableShape, TableShapes};
+pub use error::SqlError;
+pub use fold::fold_case;
+pub use headings::Headings;
+pub use parse::{Parsed, parse};

@@ -1,0 +1,168 @@
+//! One data directory, opened for asking: the catalog, the tables as they are now, and their open files.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use arrow::datatypes::{Schema, SchemaRef};
+use catalog::{Catalog, LoadId, Table, TableKind, fold_name};
+use store::{LoadDir, OpenFiles, StoreError};
+
+use crate::loaded_table::{LoadedTable, StoredTable};
+use crate::{EngineError, loaded_table};
+
+/// How many chunk files stay open between queries.
+const OPEN_FILES: usize = 512;
+/// How often a table is looked up again when a newer load took its place between two looks.
+const LOOKS: usize = 5;
+
+/// A data directory that is asked questions. Shared by all sessions of a process.
+pub struct Archive {
+    data_dir: PathBuf,
+    catalog: Catalog,
+    files: OpenFiles,
+    /// The latest load of each table that was asked for, by folded database and table name. An entry keeps that load's
+    /// files in being, so it is replaced as soon as a newer load is seen.
+    tables: Mutex<HashMap<(String, String), Arc<LoadedTable>>>,
+    /// Stored tables that plans from elsewhere refer to, kept by those plans.
+    stored: Mutex<HashMap<LoadId, Weak<StoredTable>>>,
+}
+
+/// What has to be known of one load of a table to read its files without asking the catalog.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredTableId {
+    /// The database's declared name.
+    pub database: String,
+    /// The table's declared name.
+    pub name: String,
+    /// Its kind.
+    pub kind: TableKind,
+    /// The load.
+    pub load: LoadId,
+    /// How many rows a query sees.
+    pub rows: u64,
+    /// What the files hold (see [`StoredTable::files_schema`]).
+    pub files_schema: SchemaRef,
+}
+
+impl std::fmt::Debug for Archive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Archive({})", self.data_dir.display())
+    }
+}
+
+impl Archive {
+    /// Opens a data directory that exists.
+    pub async fn open(data_dir: &Path) -> Result<Arc<Self>, EngineError> {
+        Ok(Arc::new(Self {
+            data_dir: data_dir.to_owned(),
+            catalog: Catalog::open(data_dir).await?,
+            files: OpenFiles::new(OPEN_FILES),
+            tables: Mutex::default(),
+            stored: Mutex::default(),
+        }))
+    }
+
+    /// What exists.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// The chunk files that are open.
+    pub fn files(&self) -> &OpenFiles {
+        &self.files
+    }
+
+    /// The table as it is now; `None` if there is none of that name. Names are matched without regard to case.
+    pub async fn table(
+        &self,
+        database: &str,
+        name: &str,
+    ) -> Result<Option<Arc<LoadedTable>>, EngineError> {
+        let folded = (catalog::fold_name(database), catalog::fold_name(name));
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            let Some(table) = self.catalog.table(database, name).await? else {
+                return Ok(None);
+            };
+            if let Some(known) = lock(&self.tables).get(&folded)
+                && known.table.load == table.load
+            {
+                return Ok(Some(Arc::clone(known)));
+            }
+            match self.load(table).await {
+                Ok(loaded) => {
+                    lock(&self.tables).insert(folded, Arc::clone(&loaded));
+                    return Ok(Some(loaded));
+                }
+                // Replaced and removed between the look-up and the opening.
+                Err(EngineError::Store(StoreError::Missing { .. })) if looks < LOOKS => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn load(&self, table: Table) -> Result<Arc<LoadedTable>, EngineError> {
+        let stored = self.stored(&table)?;
+        let chunks = self.catalog.chunks(table.load).await?;
+        Ok(Arc::new(LoadedTable::new(table, stored, chunks)?))
+    }
+
+    fn stored(&self, table: &Table) -> Result<Arc<StoredTable>, EngineError> {
+        self.open_stored(StoredTableId {
+            database: table.database.name.clone(),
+            name: table.spec.name.clone(),
+            kind: table.spec.kind,
+            load: table.load,
+            rows: table.rows,
+            files_schema: loaded_table::files_schema(&table.spec),
+        })
+    }
+
+    fn open_stored(&self, id: StoredTableId) -> Result<Arc<StoredTable>, EngineError> {
+        let dir = LoadDir::open(&self.data_dir, &id.database, &id.name, id.load)?;
+        Ok(Arc::new(StoredTable {
+            schema: queried_schema(&id.files_schema, id.kind),
+            database: id.database,
+            name: id.name,
+            kind: id.kind,
+            load: id.load,
+            files_schema: id.files_schema,
+            rows: id.rows,
+            dir,
+            chunks: tokio::sync::OnceCell::new(),
+        }))
+    }
+
+    /// The files of one load of a table, for a plan that was made elsewhere.
+    pub(crate) fn stored_table(&self, id: StoredTableId) -> Result<Arc<StoredTable>, EngineError> {
+        if let Some(current) = lock(&self.tables).values().find(|table| table.table.load == id.load) {
+            return Ok(Arc::clone(&current.stored));
+        }
+        let mut known = lock(&self.stored);
+        if let Some(stored) = known.get(&id.load).and_then(Weak::upgrade) {
+            return Ok(stored);
+        }
+        let stored = self.open_stored(id)?;
+        known.retain(|_, unused| unused.strong_count() > 0);
+        known.insert(stored.load, Arc::downgrade(&stored));
+        Ok(stored)
+    }
+}
+
+/// The columns of a table's files as queries see them: names folded, the hidden ones of a match table (its last two) left out.
+fn queried_schema(files: &Schema, kind: TableKind) -> SchemaRef {
+    let hidden = if kind == TableKind::Match { loaded_table::HIDDEN_COLUMNS } else { 0 };
+    let seen = files.fields().len().saturating_sub(hidden);
+    let folded = files.fields()[..seen].iter().map(|field| {
+        let name = fold_name(field.name());
+        field.as_ref().clone().with_name(name)
+    });
+    Arc::new(Schema::new(folded.collect::<Vec<_>>()))
+}
+
+/// A panic elsewhere leaves these maps whole: every change is a single insertion.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,57 @@
+//! The engine's errors, by who has to do something about them.
+
+use catalog::CatalogError;
+use datafusion::common::DataFusionError;
+use sql::SqlError;
+use store::StoreError;
+
+/// Why a question could not be answered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The question has a mistake in it.
+    #[error(transparent)]
+    Sql(#[from] SqlError),
+    /// The catalog cannot be read.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// A table's files cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No database has this name.
+    #[error("there is no database {name}; {hint}")]
+    NoDatabase {
+        /// The name that was given.
+        name: String,
+        /// What there is instead.
+        hint: String,
+    },
+    /// The query failed while it ran.
+    #[error("{0}")]
+    Query(String),
+}
+
+impl EngineError {
+    /// An error of the planner or of a running query, in words. Storage errors keep their own.
+    pub(crate) fn from_run(error: &DataFusionError) -> Self {
+        match error.find_root() {
+            DataFusionError::External(cause) => match cause.downcast_ref::<StoreError>() {
+                Some(store) => Self::Store(store.clone()),
+                None => Self::Query(cause.to_string()),
+            },
+            DataFusionError::ResourcesExhausted(what) => Self::Query(format!(
+                "the query needs more memory than it may have: {what}"
+            )),
+            other => Self::Query(
+                SqlError::from_datafusion("", other, &[], &str::to_owned)
+                    .sentence()
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+/// Carries an error of ours through DataFusion.
+pub(crate) fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

@@ -1,0 +1,352 @@
+//! The chunk phase: one plan, run once for each piece.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::metrics::{
+    Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
+};
+use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    displayable,
+};
+use futures::stream::{self, SelectAll, Stream, StreamExt, TryStreamExt};
+use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::PieceScanExec;
+use crate::piece::Piece;
+
+/// Batches that a piece may be ahead of its reader.
+const BATCHES_AHEAD: usize = 4;
+/// In an ordered phase, pieces that may be under way or waiting to be read, for each one that runs.
+const PIECES_AHEAD: usize = 4;
+
+/// What a chunk phase touches and why, for EXPLAIN.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PhaseSummary {
+    /// For example `3 of 200 chunks, 12 pieces; object by circle 10 5 1`.
+    pub text: String,
+}
+
+/// Runs a plan once for each piece that its input names and gives all the results.
+///
+/// ```text
+///   pieces ──► ChunkPhaseExec ──► rows, or partial aggregates
+///                    │ for each piece, up to `concurrency` at once
+///                    └─► inner plan ── PieceScanExec bound to the piece
+/// ```
+///
+/// The inner plan has one partition and sees, as each of its tables, just the rows of the piece, so joins on the director's
+/// key and partial aggregates in it are ordinary single-partition operators. An `ordered` phase gives the results in the
+/// order of its pieces, so that sums of floating-point numbers do not depend on which piece happens to end first.
+#[derive(Debug)]
+pub struct ChunkPhaseExec {
+    input: Arc<dyn ExecutionPlan>,
+    inner: Arc<dyn ExecutionPlan>,
+    concurrency: usize,
+    ordered: bool,
+    summary: PhaseSummary,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl ChunkPhaseExec {
+    /// A phase over the pieces of `input` (see [`Piece::encode`]), one output partition for each of its partitions.
+    pub fn new(
+        input: Arc<dyn ExecutionPlan>,
+        inner: Arc<dyn ExecutionPlan>,
+        concurrency: usize,
+        ordered: bool,
+        summary: PhaseSummary,
+    ) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(inner.schema()),
+            Partitioning::UnknownPartitioning(input.output_partitioning().partition_count()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Self {
+            input,
+            inner,
+            concurrency: concurrency.max(1),
+            ordered,
+            summary,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    /// The plan that runs for each piece.
+    pub fn inner(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.inner
+    }
+
+    /// How many pieces run at once.
+    pub fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    /// Whether results come in the order of the pieces.
+    pub fn ordered(&self) -> bool {
+        self.ordered
+    }
+
+    /// What it touches and why.
+    pub fn summary(&self) -> &PhaseSummary {
+        &self.summary
+    }
+}
+
+/// The inner plan for one piece: every scan bound to it, and no state shared with other runs of the plan.
+fn bind(plan: &Arc<dyn ExecutionPlan>, piece: &Piece) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some(scan) = plan.downcast_ref::<PieceScanExec>() {
+        return Ok(Arc::new(scan.bound_to(piece)));
+    }
+    let children = plan
+        .children()
+        .into_iter()
+        .map(|child| bind(child, piece))
+        .collect::<Result<Vec<_>>>()?;
+    let bound = if children.is_empty() {
+        Arc::clone(plan)
+    } else {
+        Arc::clone(plan).replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep),
+        )?
+    };
+    bound.reset_state()
+}
+
+/// Starts pieces, each in a task of its own.
+struct Runner {
+    inner: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+    turns: Arc<Semaphore>,
+    done: Count,
+}
+
+impl Runner {
+    /// The results of a piece, whose task ends when they are dropped.
+    fn start(&self, piece: Piece) -> SendableRecordBatchStream {
+        let mut results = RecordBatchReceiverStream::builder(self.inner.schema(), BATCHES_AHEAD);
+        let sender = results.tx();
+        let (inner, context) = (Arc::clone(&self.inner), Arc::clone(&self.context));
+        let (turns, done) = (Arc::clone(&self.turns), self.done.clone());
+        results.spawn(async move {
+            let held = turn(&turns).await?;
+            let batches = bind(&inner, &piece)?.execute(0, context)?;
+            send_all(batches, sender, turns, held).await?;
+            done.add(1);
+            Ok(())
+        });
+        results.build()
+    }
+}
+
+async fn turn(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit> {
+    Arc::clone(turns)
+        .acquire_owned()
+        .await
+        .map_err(|_| exec_datafusion_err!("the query has ended"))
+}
+
+/// Hands a piece's batches on. While its reader is behind, the piece gives up its turn: the reader may be waiting for a
+/// piece that has not had one yet.
+async fn send_all(
+    mut batches: SendableRecordBatchStream,
+    sender: Sender<Result<RecordBatch>>,
+    turns: Arc<Semaphore>,
+    mut held: OwnedSemaphorePermit,
+) -> Result<()> {
+    while let Some(batch) = batches.next().await {
+        let batch = batch?;
+        if batch.num_rows() == 0 {
+            continue;
+        }
+        match sender.try_send(Ok(batch)) {
+            Ok(()) => {}
+            Err(TrySendError::Closed(_)) => return Ok(()),
+            Err(TrySendError::Full(batch)) => {
+                drop(held);
+                if sender.send(batch).await.is_err() {
+                    return Ok(());
+                }
+                held = turn(&turns).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The results of pieces, some of which run at the same time.
+struct Results {
+    runner: Runner,
+    pieces: VecDeque<Piece>,
+    concurrency: usize,
+}
+
+impl Results {
+    /// In the order of the pieces: the first is read to its end while those behind it run ahead.
+    fn in_order(self) -> impl Stream<Item = Result<RecordBatch>> + Send {
+        let window = self.concurrency * PIECES_AHEAD;
+        let started = VecDeque::with_capacity(window);
+        stream::unfold(
+            (self, started),
+            move |(mut results, mut started)| async move {
+                loop {
+                    while started.len() < window
+                        && let Some(piece) = results.pieces.pop_front()
+                    {
+                        started.push_back(results.runner.start(piece));
+                    }
+                    let first: &mut SendableRecordBatchStream = started.front_mut()?;
+                    match first.next().await {
+                        Some(batch) => return Some((batch, (results, started))),
+                        None => started.pop_front(),
+                    };
+                }
+            },
+        )
+    }
+
+    /// As they come.
+    fn unordered(self) -> impl Stream<Item = Result<RecordBatch>> + Send {
+        let running = SelectAll::new();
+        stream::unfold((self, running), |(mut results, mut running)| async move {
+            loop {
+                while running.len() < results.concurrency
+                    && let Some(piece) = results.pieces.pop_front()
+                {
+                    running.push(results.runner.start(piece));
+                }
+                if running.is_empty() {
+                    return None;
+                }
+                if let Some(batch) = running.next().await {
+                    return Some((batch, (results, running)));
+                }
+            }
+        })
+    }
+}
+
+impl DisplayAs for ChunkPhaseExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ChunkPhaseExec: {}", self.summary.text)?;
+        if self.ordered {
+            f.write_str(", in order")?;
+        }
+        for line in displayable(self.inner.as_ref())
+            .indent(false)
+            .to_string()
+            .lines()
+        {
+            write!(f, "\n      | {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for ChunkPhaseExec {
+    fn name(&self) -> &str {
+        "ChunkPhaseExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    /// Pieces are given out as they are: shuffling them between partitions would only cost.
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self::new(
+            children.swap_remove(0),
+            Arc::clone(&self.inner),
+            self.concurrency,
+            self.ordered,
+            self.summary.clone(),
+        )))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let pieces = self.input.execute(partition, Arc::clone(&context))?;
+        let runner = Runner {
+            inner: Arc::clone(&self.inner),
+            context,
+            turns: Arc::new(Semaphore::new(self.concurrency)),
+            done: MetricBuilder::new(&self.metrics).counter("pieces_done", partition),
+        };
+        let (concurrency, ordered) = (self.concurrency, self.ordered);
+        let batches = stream::once(async move {
+            let batches: Vec<RecordBatch> = pieces.try_collect().await?;
+            let pieces = batches
+                .iter()
+                .map(Piece::decode)
+                .collect::<Result<Vec<_>>>()?;
+            let results = Results {
+                runner,
+                pieces: pieces.into_iter().flatten().collect(),
+                concurrency,
+            };
+            Ok::<_, datafusion::common::DataFusionError>(if ordered {
+                results.in_order().boxed()
+            } else {
+                results.unordered().boxed()
+            })
+        })
+        .try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            batches,
+        )))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}

@@ -1,0 +1,389 @@
+//! The rows of a table in one piece: the leaf of the plan that runs inside a chunk phase.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use catalog::TableKind;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
+use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
+use store::{ChunkFile, ScanRequest, StoreError, SubChunkRange};
+use tokio::sync::OnceCell;
+use vortex::expr::{Expression, and_collect, col, gt_eq, lit, lt_eq, or_collect};
+use vortex_datafusion::convert::{DefaultExpressionConverter, ExpressionConverter};
+
+use super::table_scan::single_partition;
+use crate::coverage::SubChunkSet;
+use crate::error::external;
+use crate::loaded_table::{LEFT_SUB_CHUNK, RIGHT_SUB_CHUNK, StoredTable, bounds_box};
+use crate::piece::Piece;
+use crate::{Archive, EngineError};
+
+/// Which rows of a table belong to a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RowsOf {
+    /// Those stored in the piece's sub-chunks.
+    Own,
+    /// Of a match table: pairs whose left home is in the piece.
+    LeftHome,
+    /// Of a match table: pairs whose right home is in the piece.
+    RightHome,
+    /// Of a replicated table: all rows, whatever the piece.
+    Whole,
+}
+
+/// A replicated table of up to this many values is read once for all pieces of a query and kept in memory.
+const KEPT_VALUES: u64 = 16 << 20;
+
+/// Reads the rows of one piece from the table's chunk file.
+///
+/// ```text
+///   piece (chunk, sub-chunks) ──► directory ──► row ranges ──► Vortex scan (columns, predicate) ──► batches
+/// ```
+///
+/// Invariant: it runs only when bound to a piece ([`PieceScanExec::bound_to`]), and then gives each row of the table that
+/// belongs to that piece exactly once, but for rows that its predicate drops.
+#[derive(Debug, Clone)]
+pub struct PieceScanExec {
+    archive: Arc<Archive>,
+    stored: Arc<StoredTable>,
+    projection: Vec<usize>,
+    rows: RowsOf,
+    /// Rows whose own positions lie outside of these (ra_min, dec_min, ra_max, dec_max) are not needed.
+    bounds: Option<[f64; 4]>,
+    /// Conditions that the file's scan evaluates, over the output columns.
+    predicates: Vec<Arc<dyn PhysicalExpr>>,
+    piece: Option<Piece>,
+    /// The batches of a small replicated table, shared by all pieces of a query.
+    kept: Arc<OnceCell<Vec<RecordBatch>>>,
+    properties: Arc<PlanProperties>,
+}
+
+impl PieceScanExec {
+    pub(crate) fn new(
+        archive: Arc<Archive>,
+        stored: Arc<StoredTable>,
+        projection: Vec<usize>,
+        rows: RowsOf,
+        bounds: Option<[f64; 4]>,
+    ) -> Self {
+        let fields: Vec<_> = projection
+            .iter()
+            .map(|at| Arc::clone(&stored.schema.fields()[*at]))
+            .collect();
+        Self {
+            archive,
+            projection,
+            rows,
+            bounds,
+            predicates: vec![],
+            piece: None,
+            kept: Arc::default(),
+            properties: single_partition(Arc::new(Schema::new(fields))),
+            stored,
+        }
+    }
+
+    /// The same scan of a particular piece.
+    pub(crate) fn bound_to(&self, piece: &Piece) -> Self {
+        Self {
+            piece: Some(piece.clone()),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn with_predicates(mut self, predicates: Vec<Arc<dyn PhysicalExpr>>) -> Self {
+        self.predicates = predicates;
+        // What was kept, if anything, was kept under other predicates.
+        self.kept = Arc::default();
+        self
+    }
+
+    pub(crate) fn stored(&self) -> &StoredTable {
+        &self.stored
+    }
+
+    pub(crate) fn projection(&self) -> &[usize] {
+        &self.projection
+    }
+
+    pub(crate) fn rows(&self) -> RowsOf {
+        self.rows
+    }
+
+    pub(crate) fn bounds(&self) -> Option<[f64; 4]> {
+        self.bounds
+    }
+
+    pub(crate) fn predicates(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.predicates
+    }
+
+    /// A condition over the output columns as the file's scan understands it; `None` if it does not.
+    fn to_vortex(&self, predicate: &Arc<dyn PhysicalExpr>) -> Result<Option<Expression>> {
+        let files = &self.stored.files_schema;
+        let renamed = Arc::clone(predicate)
+            .transform(|expr| {
+                let Some(column) = expr.downcast_ref::<Column>() else {
+                    return Ok(Transformed::no(expr));
+                };
+                let at = self.projection[column.index()];
+                Ok(Transformed::yes(
+                    Arc::new(Column::new(files.field(at).name(), at)) as Arc<dyn PhysicalExpr>,
+                ))
+            })
+            .data()?;
+        DefaultExpressionConverter::default().try_convert(&renamed, files)
+    }
+
+    fn keeps_rows(&self) -> bool {
+        let values = self
+            .stored
+            .rows
+            .saturating_mul(self.projection.len().max(1) as u64);
+        self.rows == RowsOf::Whole && values <= KEPT_VALUES
+    }
+
+    async fn batches(self) -> Result<BoxStream<'static, Result<RecordBatch>>, EngineError> {
+        if !self.keeps_rows() {
+            return self.read().await;
+        }
+        let kept = Arc::clone(&self.kept);
+        let batches = kept
+            .get_or_try_init(|| async {
+                let batches = self.read().await?;
+                batches
+                    .try_collect()
+                    .await
+                    .map_err(|error| EngineError::from_run(&error))
+            })
+            .await?;
+        Ok(stream::iter(batches.clone().into_iter().map(Ok)).boxed())
+    }
+
+    async fn read(self) -> Result<BoxStream<'static, Result<RecordBatch>>, EngineError> {
+        let piece = match (&self.piece, self.rows) {
+            (_, RowsOf::Whole) => Piece::whole(catalog::REPLICATED_CHUNK),
+            (Some(piece), _) => piece.clone(),
+            (None, _) => {
+                return Err(EngineError::Query(
+                    "a piece scan was run without a piece".into(),
+                ));
+            }
+        };
+        let Some(chunk) = self.stored.chunk(&self.archive, piece.chunk).await? else {
+            return Ok(stream::empty().boxed());
+        };
+        let path = self.stored.dir.chunk_path(piece.chunk);
+        let file = self.archive.files().get(&path).await?;
+        if file.checksum() != chunk.checksum {
+            return Err(StoreError::Damaged {
+                path,
+                what: "it is not the file that was published".to_owned(),
+            }
+            .into());
+        }
+        let request = self
+            .request(&file, &piece)
+            .map_err(|error| EngineError::from_run(&error))?;
+        Ok(file.scan(request).map_err(external).boxed())
+    }
+
+    fn request(&self, file: &ChunkFile, piece: &Piece) -> Result<ScanRequest> {
+        let directory = file.directory();
+        let bounds = self.bounds.and_then(bounds_box);
+        let near = |entry: &SubChunkRange| match (&bounds, entry.bounds.and_then(bounds_box)) {
+            (Some(wanted), Some(own)) => wanted.intersects(&own),
+            _ => true,
+        };
+        let ranges = match self.rows {
+            RowsOf::Whole if piece.sub_chunks == SubChunkSet::All => None,
+            RowsOf::RightHome => None,
+            _ => Some(
+                directory
+                    .rows_where(|entry| piece.sub_chunks.contains(entry.sub_chunk) && near(entry)),
+            ),
+        };
+        let mut conditions = Vec::with_capacity(self.predicates.len() + 1);
+        conditions.extend(self.home_condition(piece));
+        for predicate in &self.predicates {
+            match self.to_vortex(predicate)? {
+                Some(condition) => conditions.push(condition),
+                None => {
+                    return internal_err!(
+                        "the condition {predicate} was given to a scan that cannot evaluate it"
+                    );
+                }
+            }
+        }
+        Ok(ScanRequest {
+            projection: self.projection.clone(),
+            filter: and_collect(conditions),
+            ranges,
+            schema: self.schema(),
+        })
+    }
+
+    /// Which pairs of a match table have their home in the piece.
+    fn home_condition(&self, piece: &Piece) -> Option<Expression> {
+        match (self.rows, &piece.sub_chunks) {
+            // Row ranges have done the rest: pairs with a left home are stored by it.
+            (RowsOf::LeftHome, _) => Some(gt_eq(col(LEFT_SUB_CHUNK), lit(0_i32))),
+            (RowsOf::RightHome, SubChunkSet::All) => Some(gt_eq(col(RIGHT_SUB_CHUNK), lit(0_i32))),
+            (RowsOf::RightHome, SubChunkSet::Intervals(intervals)) => {
+                let within = intervals.iter().filter_map(|(first, last)| {
+                    and_collect([
+                        gt_eq(col(RIGHT_SUB_CHUNK), lit(*first)),
+                        lt_eq(col(RIGHT_SUB_CHUNK), lit(*last)),
+                    ])
+                });
+                or_collect(within).or_else(|| Some(lit(false)))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl DisplayAs for PieceScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns: Vec<&str> = self
+            .projection
+            .iter()
+            .map(|at| self.stored.files_schema.field(*at).name().as_str())
+            .collect();
+        write!(
+            f,
+            "PieceScanExec: table={}.{}",
+            self.stored.database, self.stored.name
+        )?;
+        write!(f, ", columns=[{}]", columns.join(", "))?;
+        match self.rows {
+            RowsOf::Own => {}
+            RowsOf::LeftHome => f.write_str(", pairs by their left end")?,
+            RowsOf::RightHome => f.write_str(", pairs by their right end")?,
+            RowsOf::Whole => f.write_str(", whole")?,
+        }
+        if !self.predicates.is_empty() {
+            let predicates: Vec<String> = self.predicates.iter().map(ToString::to_string).collect();
+            write!(f, ", where={}", predicates.join(" AND "))?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for PieceScanExec {
+    fn name(&self) -> &str {
+        "PieceScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for predicate in &self.predicates {
+            if f(predicate)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let batches = stream::once(self.clone().batches())
+            .map_err(external)
+            .try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            self.schema(),
+            batches,
+        )))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.schema());
+        // Only ever compared with its neighbours in the same piece: the whole tables compare alike.
+        statistics.num_rows = Precision::Inexact(self.stored.rows as usize);
+        Ok(Arc::new(statistics))
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        _: FilterPushdownPhase,
+        pushed: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let mut predicates = self.predicates.clone();
+        let mut taken = Vec::with_capacity(pushed.parent_filters.len());
+        for filter in pushed.parent_filters {
+            let parts = split_conjunction(&filter.filter);
+            let all = parts
+                .iter()
+                .map(|part| self.to_vortex(part))
+                .collect::<Result<Vec<_>>>()?;
+            if all.iter().all(Option::is_some) {
+                predicates.extend(parts.into_iter().cloned());
+                taken.push(PushedDown::Yes);
+            } else {
+                taken.push(PushedDown::No);
+            }
+        }
+        let updated: Arc<dyn ExecutionPlan> = Arc::new(self.clone().with_predicates(predicates));
+        Ok(
+            FilterPushdownPropagation::with_parent_pushdown_result(taken)
+                .with_updated_node(updated),
+        )
+    }
+}
+
+/// Whether rows of such a table are spread over chunks.
+pub(crate) fn is_partitioned(kind: TableKind) -> bool {
+    kind != TableKind::Replicated
+}
+
+/// The schema of the scan's output, for those who build one from elsewhere.
+impl PieceScanExec {
+    /// The output columns.
+    pub fn output_schema(&self) -> SchemaRef {
+        self.schema()
+    }
+}

@@ -1,0 +1,146 @@
+//! A table in a plan that has not been cut into phases yet.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, Statistics, internal_err, project_schema};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, EmissionType, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+
+use super::{PieceScanExec, RowsOf};
+use crate::Archive;
+use crate::coverage::Coverage;
+use crate::loaded_table::LoadedTable;
+use crate::restriction::Restriction;
+
+/// All rows of a table, with what is known of where the wanted ones are.
+///
+/// Planning puts it at the bottom of a plan; cutting turns it into a [`PieceScanExec`] inside a chunk phase. It never runs.
+#[derive(Debug)]
+pub struct TableScanExec {
+    pub(crate) archive: Arc<Archive>,
+    pub(crate) table: Arc<LoadedTable>,
+    projection: Vec<usize>,
+    /// One for each home: two for a match table, else one.
+    pub(crate) coverage: Vec<Coverage>,
+    pub(crate) restriction: Restriction,
+    properties: Arc<PlanProperties>,
+}
+
+impl TableScanExec {
+    /// A scan of the columns of `projection`; all of them without one.
+    pub(crate) fn try_new(
+        archive: Arc<Archive>,
+        table: Arc<LoadedTable>,
+        projection: Option<&Vec<usize>>,
+        coverage: Vec<Coverage>,
+        restriction: Restriction,
+    ) -> Result<Self> {
+        let schema = project_schema(&table.stored.schema, projection)?;
+        let all = || (0..table.stored.schema.fields().len()).collect();
+        Ok(Self {
+            projection: projection.cloned().unwrap_or_else(all),
+            properties: single_partition(schema),
+            archive,
+            table,
+            coverage,
+            restriction,
+        })
+    }
+
+    /// The numbers of the table's columns that it gives.
+    pub(crate) fn projection(&self) -> &[usize] {
+        &self.projection
+    }
+
+    /// The scan of one piece after another that takes its place inside a chunk phase.
+    pub(crate) fn to_piece_scan(&self, rows: RowsOf) -> Arc<dyn ExecutionPlan> {
+        let bounds = match rows {
+            RowsOf::Own => self.restriction.envelope(),
+            _ => None,
+        };
+        Arc::new(PieceScanExec::new(
+            Arc::clone(&self.archive),
+            Arc::clone(&self.table.stored),
+            self.projection.clone(),
+            rows,
+            bounds,
+        ))
+    }
+}
+
+/// The properties of an operator with one partition in no order.
+pub(super) fn single_partition(schema: SchemaRef) -> Arc<PlanProperties> {
+    Arc::new(PlanProperties::new(
+        EquivalenceProperties::new(schema),
+        Partitioning::UnknownPartitioning(1),
+        EmissionType::Incremental,
+        Boundedness::Bounded,
+    ))
+}
+
+impl DisplayAs for TableScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let spec = self.table.spec();
+        write!(f, "TableScanExec: {}.{}", spec.database, spec.name)
+    }
+}
+
+impl ExecutionPlan for TableScanExec {
+    fn name(&self) -> &str {
+        "TableScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        internal_err!("{} was left in a plan that runs", self.name())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.schema());
+        // The number of rows is exact: filters stand above the scan.
+        statistics.num_rows = Precision::Exact(self.table.table.rows as usize);
+        Ok(Arc::new(statistics))
+    }
+}

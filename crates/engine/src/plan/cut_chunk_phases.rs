@@ -1,0 +1,317 @@
+//! The optimizer rule that makes chunk phases of whatever can run piece by piece.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, WindowExpr};
+
+use super::join_locality::{JoinShape, join_locality};
+use super::locality::{Locality, groups_whole, through};
+use super::phase;
+use crate::exec::TableScanExec;
+
+/// Cuts a plan into chunk phases and what merges them.
+///
+/// Runs once, on the plan as it was first made: before operators are distributed over partitions and before the partial
+/// and final halves of an aggregate are combined.
+#[derive(Debug, Default)]
+pub struct CutChunkPhases;
+
+impl PhysicalOptimizerRule for CutChunkPhases {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let cut = Cut { config };
+        cut.close(cut.node(plan)?)
+    }
+
+    fn name(&self) -> &str {
+        "cut_chunk_phases"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// A subtree and where it can run. While it can run piece by piece its scans are still uncut.
+struct Node {
+    plan: Arc<dyn ExecutionPlan>,
+    locality: Locality,
+}
+
+struct Cut<'a> {
+    config: &'a ConfigOptions,
+}
+
+impl Cut<'_> {
+    fn node(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Node> {
+        if let Some(scan) = plan.downcast_ref::<TableScanExec>() {
+            let locality = Locality::of_scan(scan);
+            return Ok(Node { plan, locality });
+        }
+        let mut children = plan
+            .children()
+            .into_iter()
+            .map(|child| self.node(Arc::clone(child)))
+            .collect::<Result<Vec<_>>>()?;
+        if children.is_empty() {
+            return Ok(Node {
+                plan,
+                locality: Locality::Global,
+            });
+        }
+        match self.locality(&plan, &children) {
+            Locality::Global => self.above(plan, children),
+            locality => {
+                let inner = children.drain(..).map(|child| child.plan).collect();
+                Ok(Node {
+                    plan: replace_children_if_necessary(plan, inner)?,
+                    locality,
+                })
+            }
+        }
+    }
+
+    /// Where an operator can run, given where its children can.
+    fn locality(&self, plan: &Arc<dyn ExecutionPlan>, children: &[Node]) -> Locality {
+        match children {
+            [child] => unary(plan, &child.locality),
+            [left, right] => binary(plan, left, right),
+            _ => Locality::Global,
+        }
+    }
+
+    /// Puts an operator above its children, each of which becomes a phase if it can. A limit or a sort that keeps the first
+    /// few rows also goes into the phase, where it spares work.
+    fn above(&self, plan: Arc<dyn ExecutionPlan>, children: Vec<Node>) -> Result<Node> {
+        let children = children
+            .into_iter()
+            .map(|child| self.close(first_rows(&plan, child)?))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Node {
+            plan: replace_children_if_necessary(plan, children)?,
+            locality: Locality::Global,
+        })
+    }
+
+    /// Makes a chunk phase of a subtree that can be one.
+    fn close(&self, node: Node) -> Result<Arc<dyn ExecutionPlan>> {
+        match node.locality {
+            Locality::Global => Ok(node.plan),
+            Locality::Anywhere => phase::replicated_phase(&node.plan, self.config),
+            Locality::Pieces {
+                variants, partial, ..
+            } => phase::chunk_phase(&node.plan, &variants, partial, self.config),
+        }
+    }
+}
+
+/// What of a limit or a first-few sort can be done to each piece beforehand.
+fn first_rows(above: &Arc<dyn ExecutionPlan>, child: Node) -> Result<Node> {
+    let partial = matches!(
+        child.locality,
+        Locality::Global | Locality::Pieces { partial: true, .. }
+    );
+    if partial {
+        return Ok(child);
+    }
+    let Node { plan, locality } = child;
+    if let Some(sort) = above.downcast_ref::<SortExec>()
+        && let Some(fetch) = sort.fetch()
+    {
+        let sort = SortExec::new(sort.expr().clone(), plan)
+            .with_fetch(Some(fetch))
+            .with_preserve_partitioning(true);
+        return Ok(Node {
+            plan: Arc::new(sort),
+            locality,
+        });
+    }
+    let fetch = match above.downcast_ref::<GlobalLimitExec>() {
+        Some(limit) => limit
+            .fetch()
+            .map(|fetch| fetch.saturating_add(limit.skip())),
+        None => above
+            .downcast_ref::<LocalLimitExec>()
+            .map(LocalLimitExec::fetch),
+    };
+    match fetch {
+        Some(fetch) => Ok(Node {
+            plan: Arc::new(LocalLimitExec::new(plan, fetch)),
+            locality,
+        }),
+        None => Ok(Node { plan, locality }),
+    }
+}
+
+fn unary(plan: &Arc<dyn ExecutionPlan>, child: &Locality) -> Locality {
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        return aggregate_locality(aggregate, child);
+    }
+    if matches!(
+        child,
+        Locality::Global | Locality::Pieces { partial: true, .. }
+    ) {
+        return Locality::Global;
+    }
+    if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+        let projection = filter.projection().as_ref().map(|p| p.to_vec());
+        return child.clone().map_columns(|columns| match &projection {
+            Some(projection) => projection
+                .iter()
+                .map(|at| columns.get(*at).cloned().flatten())
+                .collect(),
+            None => columns.to_vec(),
+        });
+    }
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        return child
+            .clone()
+            .map_columns(|columns| through(projection.expr().iter().map(|e| &e.expr), columns));
+    }
+    if plan.is::<CoalescePartitionsExec>() && plan.output_partitioning().partition_count() == 1 {
+        return child.clone();
+    }
+    if let Some(window) = plan.downcast_ref::<WindowAggExec>() {
+        return window_locality(window.window_expr(), child);
+    }
+    if let Some(window) = plan.downcast_ref::<BoundedWindowAggExec>() {
+        return window_locality(window.window_expr(), child);
+    }
+    Locality::Global
+}
+
+/// A partial aggregate can always run in a piece and is merged above it; a whole one only where whole groups are there.
+fn aggregate_locality(aggregate: &AggregateExec, child: &Locality) -> Locality {
+    let groups = aggregate.group_expr();
+    let keys: Vec<_> = groups
+        .expr()
+        .iter()
+        .map(|(expr, _)| Arc::clone(expr))
+        .collect();
+    let single = groups.is_single() && !keys.is_empty();
+    match (aggregate.mode(), child.clone()) {
+        (
+            AggregateMode::Partial,
+            Locality::Pieces {
+                database,
+                variants,
+                partial: false,
+            },
+        ) => {
+            let mapped = Locality::Pieces {
+                database,
+                variants,
+                partial: true,
+            };
+            mapped.map_columns(|columns| through(keys.iter(), columns))
+        }
+        (AggregateMode::Partial, Locality::Anywhere) => Locality::Anywhere,
+        // The partial half below has been let in; its group columns come first in what it gives.
+        (
+            AggregateMode::Final | AggregateMode::FinalPartitioned,
+            Locality::Pieces {
+                database,
+                variants,
+                partial: true,
+            },
+        ) if single => {
+            let whole = Locality::Pieces {
+                database,
+                variants,
+                partial: true,
+            }
+            .retain(|variant| groups_whole(keys.iter(), &variant.columns));
+            match whole {
+                Locality::Pieces {
+                    database, variants, ..
+                } => Locality::Pieces {
+                    database,
+                    variants,
+                    partial: false,
+                }
+                .map_columns(|columns| through(keys.iter(), columns)),
+                other => other,
+            }
+        }
+        (
+            AggregateMode::Single | AggregateMode::SinglePartitioned,
+            Locality::Pieces {
+                database,
+                variants,
+                partial: false,
+            },
+        ) if single => Locality::Pieces {
+            database,
+            variants,
+            partial: false,
+        }
+        .retain(|variant| groups_whole(keys.iter(), &variant.columns))
+        .map_columns(|columns| through(keys.iter(), columns)),
+        _ => Locality::Global,
+    }
+}
+
+/// A window can run in a piece if every one of its partitions is whole there. Its own columns come last.
+fn window_locality(windows: &[Arc<dyn WindowExpr>], child: &Locality) -> Locality {
+    match child {
+        Locality::Pieces { partial: false, .. } => child.clone().retain(|variant| {
+            windows
+                .iter()
+                .all(|w| groups_whole(w.partition_by().iter(), &variant.columns))
+        }),
+        _ => Locality::Global,
+    }
+}
+
+fn binary(plan: &Arc<dyn ExecutionPlan>, left: &Node, right: &Node) -> Locality {
+    let widths = (
+        left.plan.schema().fields().len(),
+        right.plan.schema().fields().len(),
+    );
+    let shape = if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        JoinShape {
+            join_type: *join.join_type(),
+            on: join.on(),
+            nulls_equal: join.null_equality(),
+            null_aware: join.null_aware,
+            widths,
+            projection: join.projection.as_deref(),
+        }
+    } else if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
+        JoinShape {
+            join_type: *join.join_type(),
+            on: &[],
+            nulls_equal: datafusion::common::NullEquality::NullEqualsNothing,
+            null_aware: false,
+            widths,
+            projection: join.projection().as_deref(),
+        }
+    } else if plan.is::<CrossJoinExec>() {
+        JoinShape {
+            join_type: datafusion::common::JoinType::Inner,
+            on: &[],
+            nulls_equal: datafusion::common::NullEquality::NullEqualsNothing,
+            null_aware: false,
+            widths,
+            projection: None,
+        }
+    } else {
+        return Locality::Global;
+    };
+    join_locality(&shape, left.locality.clone(), right.locality.clone())
+}

@@ -1,0 +1,173 @@
+//! Whether a subtree of a plan can run piece by piece.
+
+use std::sync::Arc;
+
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+
+use crate::coverage::Coverage;
+use crate::exec::{RowsOf, TableScanExec};
+use crate::loaded_table::{DirectorId, LoadedTable};
+use catalog::TableKind;
+
+/// What is known of where a column's values are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KeyOrigin {
+    /// The director whose keys the column holds: rows with the same key of it, from whichever table, are in the same piece.
+    pub director: DirectorId,
+    /// Whether all rows that are equal in this column, NULLs among them, are in one piece, so that a group is whole there.
+    pub groups: bool,
+}
+
+/// One way to run a subtree piece by piece.
+#[derive(Debug, Clone)]
+pub(super) struct Variant {
+    /// Which rows each table scan below gives, from left to right.
+    pub scans: Vec<RowsOf>,
+    /// The pieces in which the subtree has rows.
+    pub coverage: Coverage,
+    /// For each output column, whose key it holds.
+    pub columns: Vec<Option<KeyOrigin>>,
+}
+
+/// Where a subtree can run.
+#[derive(Debug, Clone)]
+pub(super) enum Locality {
+    /// Nowhere but above chunk phases.
+    Global,
+    /// In any piece with the same result: it reads nothing but replicated tables.
+    Anywhere,
+    /// Piece by piece, in one of these ways (at least one). All rows of all pieces together are the subtree's rows, once each.
+    Pieces {
+        /// The database whose partitioning cuts the pieces.
+        database: i64,
+        /// The ways.
+        variants: Vec<Variant>,
+        /// Whether the output is partial aggregates, which must be merged above the phase.
+        partial: bool,
+    },
+}
+
+/// More ways than this of running one subtree are not followed up: each match table doubles them.
+pub(super) const MAX_VARIANTS: usize = 8;
+
+impl Locality {
+    /// The locality of a single table.
+    pub(super) fn of_scan(scan: &TableScanExec) -> Self {
+        let table = &scan.table;
+        if table.spec().kind == TableKind::Replicated {
+            return Self::Anywhere;
+        }
+        let homes: &[RowsOf] = match table.spec().kind {
+            TableKind::Match => &[RowsOf::LeftHome, RowsOf::RightHome],
+            _ => &[RowsOf::Own],
+        };
+        let variants = homes
+            .iter()
+            .zip(&scan.coverage)
+            .enumerate()
+            .map(|(home, (rows, coverage))| Variant {
+                scans: vec![*rows],
+                coverage: coverage.clone(),
+                columns: key_columns(table, scan.projection(), home),
+            })
+            .collect();
+        Self::Pieces {
+            database: table.table.database.id,
+            variants,
+            partial: false,
+        }
+    }
+
+    /// The same ways with the output columns taken through `map`.
+    pub(super) fn map_columns(
+        self,
+        map: impl Fn(&[Option<KeyOrigin>]) -> Vec<Option<KeyOrigin>>,
+    ) -> Self {
+        match self {
+            Self::Pieces {
+                database,
+                mut variants,
+                partial,
+            } => {
+                for variant in &mut variants {
+                    variant.columns = map(&variant.columns);
+                }
+                Self::Pieces {
+                    database,
+                    variants,
+                    partial,
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// Only the ways that `keep`; `Global` if none is left.
+    pub(super) fn retain(self, keep: impl Fn(&Variant) -> bool) -> Self {
+        match self {
+            Self::Pieces {
+                database,
+                mut variants,
+                partial,
+            } => {
+                variants.retain(keep);
+                if variants.is_empty() {
+                    return Self::Global;
+                }
+                Self::Pieces {
+                    database,
+                    variants,
+                    partial,
+                }
+            }
+            other => other,
+        }
+    }
+}
+
+fn key_columns(table: &LoadedTable, projection: &[usize], home: usize) -> Vec<Option<KeyOrigin>> {
+    let spec = table.spec();
+    let mut origins = vec![None; table.stored.schema.fields().len()];
+    for (number, (name, director)) in table.director_keys().into_iter().enumerate() {
+        if number != home {
+            continue;
+        }
+        let Ok(at) = table.stored.schema.index_of(&name) else {
+            continue;
+        };
+        // NULL keys of a child are all over the sky; so are pairs of which the director does not know one end.
+        let groups = match spec.kind {
+            TableKind::Director => true,
+            TableKind::Child => spec.null_keys == 0,
+            _ => false,
+        };
+        origins[at] = Some(KeyOrigin { director, groups });
+    }
+    projection.iter().map(|at| origins[*at].clone()).collect()
+}
+
+/// The output columns of expressions over an input.
+pub(super) fn through<'a>(
+    exprs: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
+    columns: &[Option<KeyOrigin>],
+) -> Vec<Option<KeyOrigin>> {
+    exprs.map(|expr| origin_of(expr, columns)).collect()
+}
+
+/// The origin of an expression: that of a column it hands through as it is.
+pub(super) fn origin_of(
+    expr: &Arc<dyn PhysicalExpr>,
+    columns: &[Option<KeyOrigin>],
+) -> Option<KeyOrigin> {
+    let column = expr.downcast_ref::<Column>()?;
+    columns.get(column.index())?.clone()
+}
+
+/// Whether some expression holds a key by which whole groups are in one piece.
+pub(super) fn groups_whole<'a>(
+    mut exprs: impl Iterator<Item = &'a Arc<dyn PhysicalExpr>>,
+    columns: &[Option<KeyOrigin>],
+) -> bool {
+    exprs.any(|expr| origin_of(expr, columns).is_some_and(|origin| origin.groups))
+}

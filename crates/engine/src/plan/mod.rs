@@ -1,0 +1,16 @@
+//! Cutting a physical plan into chunk phases and what merges them.
+//!
+//! ```text
+//!   physical plan as DataFusion first makes it
+//!        │  locality: for each subtree, can it run piece by piece, and on which pieces?
+//!        ▼
+//!   the largest such subtrees become chunk phases; what stands above merges their results
+//! ```
+
+mod cut_chunk_phases;
+mod join_locality;
+mod locality;
+mod optimize_inner;
+mod phase;
+
+pub use cut_chunk_phases::CutChunkPhases;

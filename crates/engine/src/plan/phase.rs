@@ -1,0 +1,283 @@
+//! Making a chunk phase: choosing how, which pieces, and binding the scans.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use catalog::TableKind;
+use datafusion::catalog::memory::MemorySourceConfig;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::physical_plan::ExecutionPlan;
+use sky::ChunkId;
+
+use super::locality::Variant;
+use super::optimize_inner::optimize_inner;
+use crate::coverage::{Coverage, SubChunkSet};
+use crate::exec::{ChunkPhaseExec, PhaseSummary, RowsOf, TableScanExec};
+use crate::loaded_table::LoadedTable;
+use crate::piece::Piece;
+use crate::settings::Settings;
+
+/// Rows that make a piece worth its overhead, and few enough that the cores end at about the same time.
+const ROWS_OF_A_PIECE: std::ops::RangeInclusive<u64> = 32_768..=524_288;
+/// Pieces for each core that a phase aims for.
+const PIECES_FOR_A_CORE: u64 = 8;
+
+/// A phase over the pieces of partitioned tables, by the way that touches the least.
+pub(super) fn chunk_phase(
+    plan: &Arc<dyn ExecutionPlan>,
+    variants: &[Variant],
+    partial: bool,
+    config: &ConfigOptions,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let scans = scans(plan);
+    let (variant, chunks) = variants
+        .iter()
+        .map(|variant| (variant, touched(&scans, &variant.coverage)))
+        .min_by_key(|(_, chunks)| chunks.values().map(|part| part.rows).sum::<u64>())
+        .ok_or_else(|| internal_datafusion_err!("a subtree can run piece by piece in no way"))?;
+    let settings = Settings::of(config);
+    let pieces = cut(&scans, &chunks, config.execution.target_partitions);
+    let summary = summary(&scans, &variant.coverage, &chunks, pieces.len());
+    build(
+        plan,
+        &variant.scans,
+        pieces,
+        partial,
+        summary,
+        config,
+        settings,
+    )
+}
+
+/// A phase over replicated tables alone: one piece reads them whole.
+pub(super) fn replicated_phase(
+    plan: &Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let scans = scans(plan);
+    let rows_of: Vec<RowsOf> = scans.iter().map(|_| RowsOf::Whole).collect();
+    let names: Vec<String> = scans
+        .iter()
+        .map(|scan| scan.table.spec().name.clone())
+        .collect();
+    let summary = PhaseSummary {
+        text: format!("whole of {}", names.join(", ")),
+    };
+    let pieces = vec![Piece::whole(catalog::REPLICATED_CHUNK)];
+    build(
+        plan,
+        &rows_of,
+        pieces,
+        false,
+        summary,
+        config,
+        Settings::of(config),
+    )
+}
+
+fn build(
+    plan: &Arc<dyn ExecutionPlan>,
+    rows_of: &[RowsOf],
+    pieces: Vec<Piece>,
+    ordered: bool,
+    summary: PhaseSummary,
+    config: &ConfigOptions,
+    settings: Settings,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let inner = optimize_inner(piece_scans(plan, rows_of)?, config)?;
+    let partitions = settings.phase_partitions.clamp(1, pieces.len().max(1));
+    // Dealt like cards, so that partitions move over the sky together and end at about the same time.
+    let mut dealt = vec![Vec::new(); partitions];
+    for (at, piece) in pieces.into_iter().enumerate() {
+        dealt[at % partitions].push(piece);
+    }
+    let batches = dealt
+        .iter()
+        .map(|pieces| Ok(vec![Piece::encode(pieces)?]))
+        .collect::<Result<Vec<_>>>()?;
+    let input = MemorySourceConfig::try_new_exec(&batches, Piece::schema(), None)?;
+    let concurrency = if settings.phase_partitions > 1 {
+        1
+    } else {
+        config.execution.target_partitions
+    };
+    Ok(Arc::new(ChunkPhaseExec::new(
+        input,
+        inner,
+        concurrency,
+        ordered,
+        summary,
+    )))
+}
+
+/// The table scans of a subtree, from left to right.
+fn scans(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<TableScan>> {
+    let mut found = Vec::new();
+    // The closure cannot fail.
+    let _ = plan.apply(|node| {
+        if let Some(scan) = node.downcast_ref::<TableScanExec>() {
+            found.push(Arc::new(TableScan {
+                table: Arc::clone(&scan.table),
+                restriction: scan.restriction.clone(),
+            }));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found
+}
+
+struct TableScan {
+    table: Arc<LoadedTable>,
+    restriction: crate::restriction::Restriction,
+}
+
+/// Puts piece scans in the places of the table scans.
+fn piece_scans(
+    plan: &Arc<dyn ExecutionPlan>,
+    rows_of: &[RowsOf],
+) -> Result<Arc<dyn ExecutionPlan>> {
+    // Children are met from left to right, as `scans` and the variants have them; replicated tables are in no variant.
+    let mut rows_of = rows_of.iter().copied();
+    Arc::clone(plan)
+        .transform_up(|node| {
+            let Some(scan) = node.downcast_ref::<TableScanExec>() else {
+                return Ok(Transformed::no(node));
+            };
+            let rows = if scan.table.spec().kind == TableKind::Replicated {
+                RowsOf::Whole
+            } else {
+                rows_of.next().ok_or_else(|| {
+                    internal_datafusion_err!("a phase has more tables than it was planned for")
+                })?
+            };
+            Ok(Transformed::yes(scan.to_piece_scan(rows)))
+        })
+        .data()
+}
+
+/// A chunk that a phase touches.
+#[derive(Debug, Clone)]
+struct Part {
+    sub_chunks: SubChunkSet,
+    /// Rows in it of the table that has most there, as far as they are known to be wanted.
+    rows: u64,
+}
+
+fn touched(scans: &[Arc<TableScan>], coverage: &Coverage) -> BTreeMap<ChunkId, Part> {
+    let mut parts = BTreeMap::new();
+    for scan in scans
+        .iter()
+        .filter(|s| s.table.spec().kind != TableKind::Replicated)
+    {
+        for (chunk, stored) in &scan.table.chunks {
+            let sub_chunks = match coverage {
+                Coverage::Everything => SubChunkSet::All,
+                Coverage::Only(only) => match only.get(chunk) {
+                    Some(set) => set.clone(),
+                    None => continue,
+                },
+            };
+            let part = parts.entry(*chunk).or_insert(Part {
+                sub_chunks,
+                rows: 0,
+            });
+            let share = share(&scan.table, *chunk, &part.sub_chunks);
+            part.rows = part.rows.max((stored.rows as f64 * share).ceil() as u64);
+        }
+    }
+    parts
+}
+
+/// The share of a chunk's sub-chunks that a set holds.
+fn share(table: &LoadedTable, chunk: ChunkId, set: &SubChunkSet) -> f64 {
+    match set {
+        SubChunkSet::All => 1.0,
+        SubChunkSet::Intervals(intervals) => {
+            let all = table.chunker().sub_chunks_of(chunk);
+            let held = all
+                .iter()
+                .filter(|s| intervals.iter().any(|(a, b)| (*a..=*b).contains(&s.0)))
+                .count();
+            held as f64 / all.len().max(1) as f64
+        }
+    }
+}
+
+/// Cuts the chunks that are touched into pieces of about equal numbers of rows.
+fn cut(scans: &[Arc<TableScan>], chunks: &BTreeMap<ChunkId, Part>, cores: usize) -> Vec<Piece> {
+    let total: u64 = chunks.values().map(|part| part.rows).sum();
+    let wanted = (total / (cores as u64 * PIECES_FOR_A_CORE).max(1))
+        .clamp(*ROWS_OF_A_PIECE.start(), *ROWS_OF_A_PIECE.end());
+    let Some(chunker) = scans
+        .iter()
+        .map(|s| &s.table)
+        .find(|t| t.spec().kind != TableKind::Replicated)
+    else {
+        return Vec::new();
+    };
+    let mut pieces = Vec::with_capacity(chunks.len());
+    for (chunk, part) in chunks {
+        let cuts = usize::try_from(part.rows.div_ceil(wanted)).unwrap_or(usize::MAX);
+        if cuts <= 1 {
+            pieces.push(Piece {
+                chunk: *chunk,
+                sub_chunks: part.sub_chunks.clone(),
+            });
+            continue;
+        }
+        let all = chunker.chunker().sub_chunks_of(*chunk);
+        let held: Vec<_> = all
+            .into_iter()
+            .filter(|s| part.sub_chunks.contains(*s))
+            .collect();
+        let length = held.len().div_ceil(cuts).max(1);
+        pieces.extend(held.chunks(length).map(|run| Piece {
+            chunk: *chunk,
+            sub_chunks: SubChunkSet::of(run.iter().copied()),
+        }));
+    }
+    pieces
+}
+
+fn summary(
+    scans: &[Arc<TableScan>],
+    coverage: &Coverage,
+    chunks: &BTreeMap<ChunkId, Part>,
+    pieces: usize,
+) -> PhaseSummary {
+    let mut all: Vec<ChunkId> = scans
+        .iter()
+        .filter(|s| s.table.spec().kind != TableKind::Replicated)
+        .flat_map(|s| s.table.chunks.keys().copied())
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    let sub_chunks: usize = chunks
+        .values()
+        .map(|part| match &part.sub_chunks {
+            SubChunkSet::All => 0,
+            SubChunkSet::Intervals(intervals) => {
+                intervals.iter().map(|(a, b)| (b - a + 1) as usize).sum()
+            }
+        })
+        .sum();
+    let partial = chunks
+        .values()
+        .filter(|part| part.sub_chunks != SubChunkSet::All)
+        .count();
+    let mut text = format!("{} of {} chunks", chunks.len(), all.len());
+    if partial > 0 {
+        text.push_str(&format!(" ({sub_chunks} sub-chunks in {partial} of them)"));
+    }
+    text.push_str(&format!(" in {pieces} pieces"));
+    let reasons: Vec<String> = scans
+        .iter()
+        .map(|s| format!("{} by {}", s.table.spec().name, s.restriction))
+        .collect();
+    if *coverage != Coverage::Everything {
+        text.push_str(&format!("; {}", reasons.join("; ")));
+    }
+    PhaseSummary { text }
+}

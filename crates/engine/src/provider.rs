@@ -1,0 +1,150 @@
+//! Databases and tables as DataFusion sees them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use catalog::TableKind;
+use datafusion::catalog::{CatalogProvider, SchemaProvider, Session, TableProvider};
+use datafusion::common::Result;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::Archive;
+use crate::error::external;
+use crate::exec::TableScanExec;
+use crate::loaded_table::LoadedTable;
+
+/// Names of the tables of each database, by the database's folded name.
+pub(crate) type TableNames = BTreeMap<String, Vec<String>>;
+
+/// All databases of an archive.
+#[derive(Debug)]
+pub(crate) struct ArchiveCatalog {
+    archive: Arc<Archive>,
+    names: Arc<RwLock<TableNames>>,
+}
+
+impl ArchiveCatalog {
+    /// The databases and tables under these names; the names may be brought up to date while it is in use.
+    pub(crate) fn new(archive: Arc<Archive>, names: Arc<RwLock<TableNames>>) -> Self {
+        Self { archive, names }
+    }
+}
+
+impl CatalogProvider for ArchiveCatalog {
+    fn schema_names(&self) -> Vec<String> {
+        read(&self.names).keys().cloned().collect()
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        read(&self.names).contains_key(name).then(|| {
+            Arc::new(ArchiveDatabase {
+                archive: Arc::clone(&self.archive),
+                names: Arc::clone(&self.names),
+                name: name.to_owned(),
+            }) as Arc<dyn SchemaProvider>
+        })
+    }
+}
+
+/// A panic elsewhere leaves the names whole: they are replaced at once.
+fn read(names: &RwLock<TableNames>) -> std::sync::RwLockReadGuard<'_, TableNames> {
+    names.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One database.
+#[derive(Debug)]
+struct ArchiveDatabase {
+    archive: Arc<Archive>,
+    names: Arc<RwLock<TableNames>>,
+    name: String,
+}
+
+#[async_trait]
+impl SchemaProvider for ArchiveDatabase {
+    fn table_names(&self) -> Vec<String> {
+        read(&self.names)
+            .get(&self.name)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let table = self
+            .archive
+            .table(&self.name, name)
+            .await
+            .map_err(external)?;
+        Ok(table.map(|table| {
+            Arc::new(ArchiveTable {
+                archive: Arc::clone(&self.archive),
+                table,
+            }) as Arc<dyn TableProvider>
+        }))
+    }
+
+    /// Tables are found by looking: what is not there is said by [`Self::table`].
+    fn table_exist(&self, _: &str) -> bool {
+        true
+    }
+}
+
+/// One table at one load.
+#[derive(Debug)]
+pub(crate) struct ArchiveTable {
+    pub archive: Arc<Archive>,
+    pub table: Arc<LoadedTable>,
+}
+
+#[async_trait]
+impl TableProvider for ArchiveTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.table.stored.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    /// Filters are given to the scan, which reads off them where the rows are; they are evaluated above it all the same.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let restriction = self.table.roles().restriction(filters);
+        let homes = if self.table.spec().kind == TableKind::Match {
+            2
+        } else {
+            1
+        };
+        let mut coverage = Vec::with_capacity(homes);
+        for home in 0..homes {
+            coverage.push(
+                self.table
+                    .coverage(&self.archive, &restriction, home)
+                    .await
+                    .map_err(external)?,
+            );
+        }
+        let (archive, table) = (Arc::clone(&self.archive), Arc::clone(&self.table));
+        Ok(Arc::new(TableScanExec::try_new(
+            archive,
+            table,
+            projection,
+            coverage,
+            restriction,
+        )?))
+    }
+}

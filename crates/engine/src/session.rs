@@ -1,0 +1,393 @@
+//! Somebody who asks: settings, memory, and the way from a question to its answer.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use catalog::{TableKind, fold_name};
+use datafusion::common::DataFusionError;
+use datafusion::common::TableReference;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::optimizer::analyzer::Analyzer;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::stream::{BoxStream, StreamExt};
+use sql::rules::{GuardValues, WidenFloats};
+use sql::{Headings, Parsed, SqlError, TableShape, TableShapes};
+
+use crate::plan::CutChunkPhases;
+use crate::provider::{ArchiveCatalog, TableNames};
+use crate::{Archive, EngineError, Settings};
+
+/// The catalog's name inside DataFusion.
+const CATALOG: &str = "meridian";
+
+/// How a session's queries may use the machine.
+#[derive(Debug, Clone)]
+pub struct SessionOptions {
+    /// The database that tables are looked for in; by default the only one there is.
+    pub database: Option<String>,
+    /// Processor cores; by default all.
+    pub cores: Option<NonZeroUsize>,
+    /// Bytes of memory for sorts, groups and joins, which spill to disk or fail beyond it.
+    pub memory: Option<usize>,
+    /// Partitions of a chunk phase (see [`Settings`]).
+    pub phase_partitions: usize,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            database: None,
+            cores: None,
+            memory: None,
+            phase_partitions: 1,
+        }
+    }
+}
+
+/// Asks questions of an archive.
+pub struct Session {
+    archive: Arc<Archive>,
+    context: SessionContext,
+    names: Arc<RwLock<TableNames>>,
+    database: String,
+}
+
+/// The answer to one question, as it comes.
+pub struct Answer {
+    /// The columns, under the headings that the user is to see.
+    pub schema: SchemaRef,
+    /// The rows. Dropping it stops the query.
+    pub batches: BoxStream<'static, Result<RecordBatch, EngineError>>,
+    /// The plan that gives them.
+    pub plan: Arc<dyn ExecutionPlan>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({:?}, {})", self.archive, self.database)
+    }
+}
+
+impl Session {
+    /// A session on an archive.
+    pub async fn new(archive: Arc<Archive>, options: &SessionOptions) -> Result<Self, EngineError> {
+        let names = table_names(&archive).await?;
+        let database = default_database(&names, options.database.as_deref())?;
+        let names = Arc::new(RwLock::new(names));
+        let context = SessionContext::new_with_state(state(options, &database)?);
+        let catalog = ArchiveCatalog::new(Arc::clone(&archive), Arc::clone(&names));
+        context.register_catalog(CATALOG, Arc::new(catalog));
+        Ok(Self {
+            archive,
+            context,
+            names,
+            database,
+        })
+    }
+
+    /// DataFusion's side of the session.
+    pub fn context(&self) -> &SessionContext {
+        &self.context
+    }
+
+    /// Reads a text of one or more statements.
+    pub async fn parse(&self, text: &str) -> Result<Vec<Parsed>, EngineError> {
+        let folded = text.to_ascii_lowercase();
+        let shapes = if folded.contains("qserv_areaspec") {
+            self.shapes().await?
+        } else {
+            Shapes::default()
+        };
+        if folded.contains("information_schema") || folded.contains("show") {
+            let names = table_names(&self.archive).await?;
+            *self.names.write().unwrap_or_else(PoisonError::into_inner) = names;
+        }
+        Ok(sql::parse(text, &shapes)?)
+    }
+
+    /// Plans a statement of `text`.
+    pub async fn plan(
+        &self,
+        text: &str,
+        parsed: Parsed,
+    ) -> Result<(LogicalPlan, Headings), EngineError> {
+        let state = self.context.state();
+        match state.statement_to_plan(parsed.statement).await {
+            Ok(plan) => Ok((plan, parsed.headings)),
+            Err(error) => Err(self.explain_error(text, &error).await),
+        }
+    }
+
+    /// Starts a statement of `text`; its rows come as they are asked for.
+    pub async fn run(&self, text: &str, parsed: Parsed) -> Result<Answer, EngineError> {
+        let (logical, headings) = self.plan(text, parsed).await?;
+        let plan = match self.context.state().create_physical_plan(&logical).await {
+            Ok(plan) => plan,
+            Err(error) => return Err(self.explain_error(text, &error).await),
+        };
+        let schema = self.headed(&logical, &headings, &plan.schema()).await?;
+        let batches = execute_stream(Arc::clone(&plan), self.context.task_ctx())
+            .map_err(|error| EngineError::from_run(&error))?;
+        let headed = Arc::clone(&schema);
+        let batches = batches.map(move |batch| {
+            let batch = batch.map_err(|error| EngineError::from_run(&error))?;
+            with_schema(batch, &headed)
+        });
+        Ok(Answer {
+            schema,
+            batches: batches.boxed(),
+            plan,
+        })
+    }
+
+    /// Answers the only statement of `text`.
+    ///
+    /// # Errors
+    /// Also where there is none or more than one.
+    pub async fn ask(&self, text: &str) -> Result<Answer, EngineError> {
+        let mut statements = self.parse(text).await?;
+        match (statements.pop(), statements.is_empty()) {
+            (Some(only), true) => self.run(text, only).await,
+            (None, _) => Err(SqlError::new("there is no statement in the text").into()),
+            _ => Err(SqlError::new(
+                "one statement at a time, please: there are several in the text",
+            )
+            .into()),
+        }
+    }
+
+    /// The result's columns under their headings.
+    async fn headed(
+        &self,
+        logical: &LogicalPlan,
+        headings: &Headings,
+        result: &Schema,
+    ) -> Result<SchemaRef, EngineError> {
+        let declared = self.declared_columns(logical).await?;
+        let names: Vec<String> = logical
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect();
+        let headings = headings.resolve(&names, &|name| declared.get(name).cloned());
+        let fields: Vec<Field> = result
+            .fields()
+            .iter()
+            .zip(headings)
+            .map(|(field, name)| field.as_ref().clone().with_name(name))
+            .collect();
+        Ok(Arc::new(Schema::new(fields)))
+    }
+
+    /// The declared spelling of the columns of all tables that a plan reads, by their folded names.
+    async fn declared_columns(
+        &self,
+        plan: &LogicalPlan,
+    ) -> Result<HashMap<String, String>, EngineError> {
+        let mut tables = Vec::new();
+        // The closure cannot fail.
+        let _ = plan.apply_with_subqueries(|node| {
+            if let LogicalPlan::TableScan(scan) = node {
+                tables.push(scan.table_name.clone());
+            }
+            Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+        });
+        let mut declared = HashMap::new();
+        for table in tables {
+            let database = table.schema().unwrap_or(&self.database).to_owned();
+            if let Some(table) = self.archive.table(&database, table.table()).await? {
+                for column in &table.spec().columns {
+                    declared
+                        .entry(fold_name(&column.name))
+                        .or_insert_with(|| column.name.clone());
+                }
+            }
+        }
+        Ok(declared)
+    }
+
+    async fn shapes(&self) -> Result<Shapes, EngineError> {
+        let mut shapes = Shapes {
+            default: self.database.clone(),
+            ..Shapes::default()
+        };
+        for database in self.archive.catalog().databases().await? {
+            for table in self.archive.catalog().tables(&database.name).await? {
+                let position = table
+                    .spec
+                    .position
+                    .as_ref()
+                    .map(|p| (fold_name(&p.ra), fold_name(&p.dec)));
+                let shape = TableShape {
+                    partitioned: table.spec.kind != TableKind::Replicated,
+                    position,
+                };
+                shapes.tables.insert(
+                    (fold_name(&database.name), fold_name(&table.spec.name)),
+                    shape,
+                );
+            }
+        }
+        Ok(shapes)
+    }
+
+    /// Puts a planning error into words: what is near to a misspelled name is looked up only now.
+    async fn explain_error(&self, text: &str, error: &DataFusionError) -> EngineError {
+        if let DataFusionError::External(_) = error.find_root() {
+            return EngineError::from_run(error);
+        }
+        let mut tables = Vec::new();
+        let mut declared = HashMap::new();
+        for table in self
+            .archive
+            .catalog()
+            .tables(&self.database)
+            .await
+            .unwrap_or_default()
+        {
+            for column in &table.spec.columns {
+                declared.insert(fold_name(&column.name), column.name.clone());
+            }
+            tables.push(table.spec.name);
+        }
+        let spelled = |name: &str| {
+            declared
+                .get(name)
+                .cloned()
+                .unwrap_or_else(|| name.to_owned())
+        };
+        SqlError::from_datafusion(text, error, &tables, &spelled).into()
+    }
+
+    /// What a table reference of this session means.
+    pub fn resolve(&self, table: &TableReference) -> (String, String) {
+        (
+            table.schema().unwrap_or(&self.database).to_owned(),
+            table.table().to_owned(),
+        )
+    }
+}
+
+fn state(options: &SessionOptions, database: &str) -> Result<SessionState, EngineError> {
+    let cores = options
+        .cores
+        .or_else(|| std::thread::available_parallelism().ok())
+        .map_or(1, NonZeroUsize::get);
+    let mut config = SessionConfig::new()
+        .with_target_partitions(cores)
+        .with_default_catalog_and_schema(CATALOG, database)
+        .with_create_default_catalog_and_schema(false)
+        .with_information_schema(true)
+        .with_option_extension(Settings {
+            phase_partitions: options.phase_partitions,
+        });
+    // Names are folded before DataFusion sees them.
+    config.options_mut().sql_parser.enable_ident_normalization = false;
+    let mut runtime = RuntimeEnvBuilder::new();
+    if let Some(memory) = options.memory {
+        runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(memory)));
+    }
+    let runtime = runtime
+        .build_arc()
+        .map_err(|error| EngineError::from_run(&error))?;
+    let mut state = SessionStateBuilder::new()
+        .with_default_features()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_analyzer_rules(analyzer_rules())
+        .with_physical_optimizer_rules(physical_rules())
+        .build();
+    for function in sql::functions::all() {
+        use datafusion::execution::FunctionRegistry as _;
+        state
+            .register_udf(function)
+            .map_err(|error| EngineError::from_run(&error))?;
+    }
+    Ok(state)
+}
+
+type AnalyzerRules = Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>>;
+type PhysicalRules =
+    Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>;
+
+/// DataFusion's analysis with ours: floats are widened before types are coerced, values guarded after.
+pub fn analyzer_rules() -> AnalyzerRules {
+    let mut rules = Analyzer::new().rules;
+    let coercion = rules
+        .iter()
+        .position(|rule| rule.name() == "type_coercion")
+        .unwrap_or(0);
+    rules.insert(coercion, Arc::new(WidenFloats));
+    rules.push(Arc::new(GuardValues));
+    rules
+}
+
+/// DataFusion's physical optimisation with ours: phases are cut once counts have been answered from statistics, and before
+/// anything is distributed or combined.
+pub fn physical_rules() -> PhysicalRules {
+    let mut rules = PhysicalOptimizer::new().rules;
+    let at = rules
+        .iter()
+        .position(|rule| rule.name() == "aggregate_statistics")
+        .map_or(0, |at| at + 1);
+    rules.insert(at, Arc::new(CutChunkPhases));
+    rules
+}
+
+async fn table_names(archive: &Archive) -> Result<TableNames, EngineError> {
+    let mut names = TableNames::new();
+    for database in archive.catalog().databases().await? {
+        let tables = archive.catalog().tables(&database.name).await?;
+        names.insert(
+            fold_name(&database.name),
+            tables.iter().map(|t| fold_name(&t.spec.name)).collect(),
+        );
+    }
+    Ok(names)
+}
+
+fn default_database(names: &TableNames, wanted: Option<&str>) -> Result<String, EngineError> {
+    let all = || names.keys().cloned().collect::<Vec<_>>().join(", ");
+    match wanted {
+        Some(wanted) if names.contains_key(&fold_name(wanted)) => Ok(fold_name(wanted)),
+        Some(wanted) => Err(EngineError::NoDatabase {
+            name: wanted.to_owned(),
+            hint: if names.is_empty() {
+                "nothing has been loaded yet: see `meridian load --help`".to_owned()
+            } else {
+                format!("databases here: {}", all())
+            },
+        }),
+        None if names.len() == 1 => Ok(all()),
+        // Tables must then be named with their database.
+        None => Ok("information_schema".to_owned()),
+    }
+}
+
+fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, EngineError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), batch.columns().to_vec(), &options)
+        .map_err(|error| EngineError::Query(error.to_string()))
+}
+
+#[derive(Default)]
+struct Shapes {
+    default: String,
+    tables: HashMap<(String, String), TableShape>,
+}
+
+impl TableShapes for Shapes {
+    fn shape(&self, database: Option<&str>, table: &str) -> Option<TableShape> {
+        let database = database.unwrap_or(&self.default).to_owned();
+        self.tables.get(&(database, table.to_owned())).cloned()
+    }
+}

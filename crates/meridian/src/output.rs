@@ -1,0 +1,159 @@
+//! Forms in which an answer is written.
+
+mod delimited;
+mod table;
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
+use arrow::ipc::writer::StreamWriter;
+use arrow::json::writer::{LineDelimited, WriterBuilder};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+
+use crate::failure::Failure;
+use crate::sql::Format;
+use delimited::Delimited;
+use table::Table;
+
+/// Writes one answer.
+pub trait Output {
+    /// Writes a batch; `false` if nobody reads any more.
+    fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failure>;
+    /// Writes what is left. Until then a file does not have its name.
+    fn finish(self: Box<Self>) -> Result<(), Failure>;
+}
+
+/// Opens an output of a format, to a file or to standard output.
+pub fn open_output(format: Format, file: Option<&Path>, schema: &Schema) -> Result<Box<dyn Output>, Failure> {
+    let binary = matches!(format, Format::Parquet | Format::Arrow);
+    if binary && file.is_none() && io::stdout().is_terminal() {
+        return Err(Failure::new("this format is not for a terminal: give --output FILE or redirect standard output"));
+    }
+    let sink = Sink::open(file)?;
+    Ok(match format {
+        Format::Table => Box::new(Table::new(sink, schema)),
+        Format::Csv => Box::new(Delimited::csv(sink, schema)?),
+        Format::Tsv => Box::new(Delimited::tsv(sink, schema)?),
+        Format::Json => Box::new(Json::new(sink)),
+        Format::Parquet => {
+            let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
+            Box::new(Parquet(ArrowWriter::try_new(sink, schema.clone().into(), Some(properties))?))
+        }
+        Format::Arrow => Box::new(ArrowStream(StreamWriter::try_new(sink, schema)?)),
+    })
+}
+
+/// Where an answer goes. A file is written under another name until it is whole.
+pub struct Sink {
+    writer: BufWriter<Box<dyn Write + Send>>,
+    file: Option<(PathBuf, PathBuf)>,
+}
+
+impl Sink {
+    fn open(file: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = file else {
+            return Ok(Self { writer: BufWriter::new(Box::new(io::stdout())), file: None });
+        };
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(".part");
+        let partial = PathBuf::from(partial);
+        let created = File::create(&partial)
+            .map_err(|error| Failure::new(format!("cannot write {}: {error}", partial.display())))?;
+        Ok(Self {
+            writer: BufWriter::new(Box::new(created)),
+            file: Some((partial, path.to_owned())),
+        })
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        still_read(self.writer.flush())?;
+        if let Some((partial, path)) = self.file.take() {
+            std::fs::rename(&partial, &path)
+                .map_err(|error| Failure::new(format!("cannot name the answer {}: {error}", path.display())))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        // Only where the answer was not finished; that it may be gone already is no matter.
+        if let Some((partial, _)) = &self.file {
+            let _ = std::fs::remove_file(partial);
+        }
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+/// A reader that has gone away, as `head` does, ends the answer and is no failure.
+fn still_read(written: io::Result<()>) -> Result<bool, Failure> {
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(format!("cannot write the answer: {error}"))),
+    }
+}
+
+/// One JSON object a line.
+struct Json(arrow::json::Writer<Sink, LineDelimited>);
+
+impl Json {
+    fn new(sink: Sink) -> Self {
+        Self(WriterBuilder::new().with_explicit_nulls(true).build(sink))
+    }
+}
+
+impl Output for Json {
+    fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failure> {
+        match self.0.write(batch) {
+            Err(arrow::error::ArrowError::IoError(_, error)) => still_read(Err(error)),
+            other => Ok(other.map(|()| true)?),
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Failure> {
+        self.0.finish()?;
+        self.0.into_inner().finish()
+    }
+}
+
+struct Parquet(ArrowWriter<Sink>);
+
+impl Output for Parquet {
+    fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failure> {
+        self.0.write(batch)?;
+        Ok(true)
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), Failure> {
+        self.0.into_inner()?.finish()
+    }
+}
+
+struct ArrowStream(StreamWriter<Sink>);
+
+impl Output for ArrowStream {
+    fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failure> {
+        self.0.write(batch)?;
+        Ok(true)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), Failure> {
+        self.0.finish()?;
+        self.0.into_inner()?.finish()
+    }
+}

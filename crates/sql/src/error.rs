@@ -1,0 +1,292 @@
+//! Messages for the person who typed the query: what is wrong, where, and what was probably meant.
+
+use std::fmt;
+
+use datafusion::common::{DataFusionError, SchemaError};
+use datafusion::sql::sqlparser::tokenizer::Location;
+
+use crate::fold::Places;
+
+/// A query that cannot be run, with the place of the mistake where it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqlError {
+    sentence: String,
+    place: Option<Place>,
+}
+
+/// Where in the text the mistake is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    line: u64,
+    column: u64,
+    text: String,
+    width: usize,
+}
+
+impl std::error::Error for SqlError {}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(place) = &self.place else {
+            return f.write_str(&self.sentence);
+        };
+        writeln!(
+            f,
+            "{} (line {}, column {})",
+            self.sentence, place.line, place.column
+        )?;
+        writeln!(f, "  {}", place.text)?;
+        let indent = " ".repeat(place.column as usize - 1);
+        write!(f, "  {indent}{}", "^".repeat(place.width.max(1)))
+    }
+}
+
+impl SqlError {
+    /// A mistake that has no single place.
+    pub fn new(sentence: impl Into<String>) -> Self {
+        Self {
+            sentence: sentence.into(),
+            place: None,
+        }
+    }
+
+    /// A mistake at a place in `sql`.
+    pub fn at(sql: &str, location: Location, sentence: impl Into<String>) -> Self {
+        let mut error = Self::new(sentence);
+        if location.line > 0 && location.column > 0 {
+            error.point_at(sql, Places::new(sql).byte(location), 1);
+        }
+        error
+    }
+
+    /// A mistake about a name: points at the first place where it stands as a word of its own.
+    pub fn about(sql: &str, name: &str, sentence: impl Into<String>) -> Self {
+        let mut error = Self::new(sentence);
+        if let Some(at) = find_word(sql, name) {
+            error.point_at(sql, at, name.chars().count());
+        }
+        error
+    }
+
+    /// The sentence without the place.
+    pub fn sentence(&self) -> &str {
+        &self.sentence
+    }
+
+    fn point_at(&mut self, sql: &str, byte: usize, width: usize) {
+        let Location { line, column } = Places::new(sql).location(byte);
+        let text = sql.lines().nth(line as usize - 1).unwrap_or("");
+        let (text, column) = cut_around(text, column as usize);
+        self.place = Some(Place {
+            line,
+            column: column as u64,
+            text,
+            width,
+        });
+    }
+
+    /// Puts an engine's error into words. `sql` is the text as typed; `tables` are the names that could have been meant
+    /// for a table and `declared` gives a folded column name its declared spelling.
+    pub fn from_datafusion(
+        sql: &str,
+        error: &DataFusionError,
+        tables: &[String],
+        declared: &dyn Fn(&str) -> String,
+    ) -> Self {
+        match error.find_root() {
+            DataFusionError::SchemaError(schema_error, _) => {
+                Self::from_schema_error(sql, schema_error, declared)
+            }
+            DataFusionError::SQL(parser_error, _) => {
+                Self::from_parser(sql, &parser_error.to_string())
+            }
+            DataFusionError::Plan(message) => Self::from_plan(sql, message, tables),
+            other => Self::new(plain_sentence(&other.strip_backtrace())),
+        }
+    }
+
+    fn from_schema_error(
+        sql: &str,
+        error: &SchemaError,
+        declared: &dyn Fn(&str) -> String,
+    ) -> Self {
+        match error {
+            SchemaError::FieldNotFound {
+                field,
+                valid_fields,
+            } => {
+                let names: Vec<String> = valid_fields.iter().map(|c| declared(&c.name)).collect();
+                let hint = suggestion(&field.name, &names)
+                    .unwrap_or_else(|| listing("columns here", &names));
+                let sentence = format!("there is no column {}; {hint}", typed(sql, &field.name));
+                Self::about(sql, &field.name, sentence)
+            }
+            SchemaError::AmbiguousReference { field } => {
+                let name = typed(sql, &field.name);
+                let sentence = format!(
+                    "the column {name} is in more than one of the tables; say which is meant, as in table.{name}"
+                );
+                Self::about(sql, &field.name, sentence)
+            }
+            other => Self::new(plain_sentence(&other.to_string())),
+        }
+    }
+
+    fn from_parser(sql: &str, message: &str) -> Self {
+        let message = message
+            .trim_start_matches("ParserError(\"")
+            .trim_start_matches("sql parser error: ")
+            .trim_end_matches("\")");
+        let Some((sentence, place)) = message.split_once(" at Line: ") else {
+            return Self::new(format!("the query cannot be read: {message}"));
+        };
+        let mut numbers = place.split(", Column: ").map(|n| n.trim().parse::<u64>());
+        let location = match (numbers.next(), numbers.next()) {
+            (Some(Ok(line)), Some(Ok(column))) => Location { line, column },
+            _ => return Self::new(format!("the query cannot be read: {message}")),
+        };
+        Self::at(
+            sql,
+            location,
+            format!("the query cannot be read: {sentence}"),
+        )
+    }
+
+    fn from_plan(sql: &str, message: &str, tables: &[String]) -> Self {
+        if let Some(name) = message
+            .strip_prefix("table '")
+            .and_then(|m| m.split_once('\''))
+            .map(|m| m.0)
+        {
+            let short = name.rsplit('.').next().unwrap_or(name);
+            let hint = suggestion(short, tables).unwrap_or_else(|| listing("tables here", tables));
+            let sentence = format!("there is no table {}; {hint}", typed(sql, short));
+            return Self::about(sql, short, sentence);
+        }
+        if let Some(rest) = message.strip_prefix("Invalid function '") {
+            let name = rest.split('\'').next().unwrap_or(rest);
+            let near = rest
+                .split_once("Did you mean '")
+                .and_then(|(_, n)| n.split_once('\''))
+                .map(|n| n.0);
+            let hint = near
+                .map(|n| format!("did you mean {n}?"))
+                .unwrap_or_default();
+            return Self::about(
+                sql,
+                name,
+                format!("there is no function {}; {hint}", typed(sql, name)),
+            );
+        }
+        Self::new(plain_sentence(message))
+    }
+}
+
+/// The nearest of `candidates` as a question, if one is near enough to have been meant.
+pub(crate) fn suggestion(name: &str, candidates: &[String]) -> Option<String> {
+    let folded = name.to_ascii_lowercase();
+    let mut near: Vec<(usize, &String)> = candidates
+        .iter()
+        .map(|c| {
+            (
+                strsim::damerau_levenshtein(&folded, &c.to_ascii_lowercase()),
+                c,
+            )
+        })
+        .filter(|(distance, c)| *distance <= 1 + name.len().max(c.len()) / 4)
+        .collect();
+    near.sort();
+    near.dedup();
+    match near.as_slice() {
+        [] => None,
+        [(_, only)] => Some(format!("did you mean {only}?")),
+        [(_, first), (_, second), ..] => Some(format!("did you mean {first} or {second}?")),
+    }
+}
+
+fn listing(what: &str, names: &[String]) -> String {
+    const SHOWN: usize = 12;
+    if names.is_empty() {
+        return format!("there are no {what}");
+    }
+    let shown = names
+        .iter()
+        .take(SHOWN)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    match names.len().checked_sub(SHOWN) {
+        Some(more) if more > 0 => format!("{what}: {shown} and {more} more"),
+        _ => format!("{what}: {shown}"),
+    }
+}
+
+/// The name as it was typed, where it stands in the text.
+fn typed(sql: &str, name: &str) -> String {
+    find_word(sql, name).map_or_else(|| name.to_owned(), |at| sql[at..at + name.len()].to_owned())
+}
+
+/// Finds `name` in `sql` as a whole word, without regard to case.
+fn find_word(sql: &str, name: &str) -> Option<usize> {
+    if name.is_empty() {
+        return None;
+    }
+    let folded = sql.to_ascii_lowercase();
+    let name = name.to_ascii_lowercase();
+    let part_of_word = |c: char| c.is_alphanumeric() || c == '_';
+    folded.match_indices(&name).map(|(at, _)| at).find(|&at| {
+        !folded[..at].ends_with(part_of_word)
+            && !folded[at + name.len()..].starts_with(part_of_word)
+    })
+}
+
+/// Keeps a very long line readable: at most 120 characters around the column, and the column's place in what is kept.
+fn cut_around(text: &str, column: usize) -> (String, usize) {
+    const KEPT: usize = 120;
+    if text.chars().count() <= KEPT {
+        return (text.to_owned(), column);
+    }
+    let from = column.saturating_sub(KEPT / 2);
+    (text.chars().skip(from).take(KEPT).collect(), column - from)
+}
+
+/// An engine's message without the decoration that means nothing to a user.
+fn plain_sentence(message: &str) -> String {
+    let mut text = message.trim();
+    for decoration in [
+        "Error during planning: ",
+        "Execution error: ",
+        "Arrow error: ",
+        "External error: ",
+        "Schema error: ",
+        "Optimizer rule 'optimize_projections' failed\ncaused by\n",
+        "type_coercion\ncaused by\n",
+    ] {
+        text = text.strip_prefix(decoration).unwrap_or(text);
+    }
+    text.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_at_the_word() {
+        let error = SqlError::about("SELECT raa\nFROM Object", "Object", "no such thing");
+        assert_eq!(
+            error.to_string(),
+            "no such thing (line 2, column 6)\n  FROM Object\n       ^^^^^^"
+        );
+    }
+
+    #[test]
+    fn suggests_only_what_is_near() {
+        let names = vec!["ra_PS".to_owned(), "decl_PS".to_owned()];
+        assert_eq!(
+            suggestion("ra_sp", &names),
+            Some("did you mean ra_PS?".to_owned())
+        );
+        assert_eq!(suggestion("magnitude", &names), None);
+    }
+}

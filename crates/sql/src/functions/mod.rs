@@ -1,0 +1,30 @@
+//! Functions that astronomers expect in SQL: photometry and sky geometry, as the LSST papers name them.
+//!
+//! Every function is known under its `scisql_` name and, where nothing else has it, under the plain name. Angles are in
+//! degrees unless a function says otherwise; fluxes are in erg/s/cm²/Hz unless its name says nanojansky.
+
+mod geometry;
+mod photometry;
+mod real;
+
+use std::sync::Arc;
+
+use datafusion::logical_expr::ScalarUDF;
+
+pub use geometry::{RegionShape, SEPARATION};
+pub use real::{FINITE, REAL, finite, real};
+
+/// All functions that Meridian adds, ready to be registered with a session.
+pub fn all() -> Vec<Arc<ScalarUDF>> {
+    let mut functions = photometry::all();
+    functions.extend(geometry::all());
+    functions.extend([real(), finite()]);
+    functions
+}
+
+/// The names under which a function of the `scisql` family answers: `scisql_x`, `x`, and for geometry `qserv_x`.
+fn aliases(plain: &str, prefixes: &[&str]) -> Vec<String> {
+    std::iter::once(plain.to_owned())
+        .chain(prefixes.iter().map(|prefix| format!("{prefix}{plain}")))
+        .collect()
+}

@@ -1,0 +1,118 @@
+//! Guards of the value rules: no NaN and no negative zero leaves an expression.
+//!
+//! Arrow orders NaN above everything and -0.0 below 0.0, so either would make comparisons, groups and sorts surprise.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Float64Type};
+use datafusion::common::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+/// Name of the guard that turns NaN into NULL and -0.0 into 0.0.
+pub const REAL: &str = "meridian_real";
+/// Name of the guard that also turns infinities into NULL, for functions that have poles.
+pub const FINITE: &str = "meridian_finite";
+
+/// The guard named [`REAL`].
+pub fn real() -> Arc<ScalarUDF> {
+    static GUARD: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Guard::udf(REAL, |x| !x.is_nan()));
+    Arc::clone(&GUARD)
+}
+
+/// The guard named [`FINITE`].
+pub fn finite() -> Arc<ScalarUDF> {
+    static GUARD: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Guard::udf(FINITE, f64::is_finite));
+    Arc::clone(&GUARD)
+}
+
+#[derive(Debug)]
+struct Guard {
+    name: &'static str,
+    keeps: fn(f64) -> bool,
+    signature: Signature,
+}
+
+impl PartialEq for Guard {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+impl Eq for Guard {}
+impl std::hash::Hash for Guard {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl Guard {
+    fn udf(name: &'static str, keeps: fn(f64) -> bool) -> Arc<ScalarUDF> {
+        Arc::new(ScalarUDF::new_from_impl(Self {
+            name,
+            keeps,
+            signature: Signature::exact(vec![DataType::Float64], Volatility::Immutable),
+        }))
+    }
+}
+
+impl ScalarUDFImpl for Guard {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Float64)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let values = ColumnarValue::values_to_arrays(&args.args)?;
+        Ok(ColumnarValue::Array(keep_where(
+            values[0].as_primitive::<Float64Type>(),
+            self.keeps,
+        )))
+    }
+}
+
+/// NULL where `keeps` says no; -0.0 becomes 0.0 (adding 0.0 does just that).
+pub(super) fn keep_where(values: &Float64Array, keeps: impl Fn(f64) -> bool) -> ArrayRef {
+    let numbers = values.values();
+    let positive: Vec<f64> = numbers.iter().map(|x| x + 0.0).collect();
+    let nulls = if numbers.iter().all(|&x| keeps(x)) {
+        values.nulls().cloned()
+    } else {
+        let kept = NullBuffer::from_iter(numbers.iter().map(|&x| keeps(x)));
+        NullBuffer::union(values.nulls(), Some(&kept))
+    };
+    Arc::new(Float64Array::new(positive.into(), nulls))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nan_becomes_null_and_negative_zero_positive() {
+        let values = Float64Array::from(vec![
+            Some(1.5),
+            None,
+            Some(f64::NAN),
+            Some(-0.0),
+            Some(f64::INFINITY),
+        ]);
+        let guarded = keep_where(&values, |x| !x.is_nan());
+        let guarded = guarded.as_primitive::<Float64Type>();
+        assert_eq!(
+            guarded.iter().collect::<Vec<_>>(),
+            vec![Some(1.5), None, None, Some(0.0), Some(f64::INFINITY)]
+        );
+        assert!(guarded.value(3).is_sign_positive());
+        assert!(keep_where(&values, f64::is_finite).is_null(4));
+    }
+}

@@ -1,0 +1,133 @@
+//! One statement of SQL text, read and rewritten for the planner.
+
+use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::ast::Statement as Ast;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+
+use crate::areaspec::{self, TableShapes};
+use crate::{Headings, SqlError, fold_case};
+
+/// Deeper nesting than this is refused rather than risked on the stack.
+const DEEPEST_NESTING: usize = 100;
+
+/// A statement ready to be planned.
+#[derive(Debug)]
+pub struct Parsed {
+    /// The statement, names folded and area restrictions expanded.
+    pub statement: Statement,
+    /// How its result is headed.
+    pub headings: Headings,
+}
+
+/// Reads the statements of a text, which are separated by semicolons.
+///
+/// # Errors
+/// A text that cannot be read, or a statement that is not a question: this door only answers.
+pub fn parse(sql: &str, tables: &dyn TableShapes) -> Result<Vec<Parsed>, SqlError> {
+    let folded = fold_case(sql)?;
+    let statements = DFParserBuilder::new(folded.as_str())
+        .with_dialect(&GenericDialect {})
+        .with_recursion_limit(DEEPEST_NESTING)
+        .build()
+        .and_then(|mut parser| parser.parse_statements())
+        .map_err(|error| SqlError::from_datafusion(sql, &error, &[], &str::to_owned))?;
+    statements
+        .into_iter()
+        .map(|statement| prepare(sql, statement, tables))
+        .collect()
+}
+
+fn prepare(
+    sql: &str,
+    mut statement: Statement,
+    tables: &dyn TableShapes,
+) -> Result<Parsed, SqlError> {
+    let mut headings = Headings::default();
+    match &mut statement {
+        Statement::Statement(ast) => {
+            if let Ast::Query(query) = &**ast {
+                headings = Headings::of(sql, query);
+            } else if !is_question(ast) {
+                return Err(only_questions());
+            }
+            areaspec::expand(sql, ast, tables)?;
+        }
+        Statement::Explain(explain) => {
+            let inner = std::mem::replace(
+                &mut *explain.statement,
+                Statement::Reset(datafusion::sql::parser::ResetStatement::Variable(
+                    datafusion::sql::sqlparser::ast::ObjectName(vec![]),
+                )),
+            );
+            *explain.statement = prepare(sql, inner, tables)?.statement;
+        }
+        _ => return Err(only_questions()),
+    }
+    Ok(Parsed {
+        statement,
+        headings,
+    })
+}
+
+fn is_question(ast: &Ast) -> bool {
+    matches!(
+        ast,
+        Ast::ShowTables { .. }
+            | Ast::ShowColumns { .. }
+            | Ast::ShowVariable { .. }
+            | Ast::ShowFunctions { .. }
+            | Ast::ExplainTable { .. }
+            | Ast::Explain { .. }
+    )
+}
+
+fn only_questions() -> SqlError {
+    SqlError::new(
+        "only questions are answered here: SELECT, WITH, VALUES, EXPLAIN, SHOW; tables are made by `meridian load` and cannot be changed",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TableShape;
+
+    struct NoTables;
+    impl TableShapes for NoTables {
+        fn shape(&self, _: Option<&str>, _: &str) -> Option<TableShape> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_misspelled_keyword_is_pointed_at() {
+        let error = parse("SELECT ra\nFORM Object WHERE", &NoTables)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("line 2"), "{error}");
+        assert!(error.contains('^'), "{error}");
+    }
+
+    #[test]
+    fn changes_are_refused() {
+        for sql in [
+            "DROP TABLE object",
+            "INSERT INTO object VALUES (1)",
+            "COPY (SELECT 1) TO 'x'",
+        ] {
+            assert!(
+                parse(sql, &NoTables)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("meridian load"),
+                "{sql}"
+            );
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_refused() {
+        let sql = format!("SELECT {}1{}", "(".repeat(5000), ")".repeat(5000));
+        assert!(parse(&sql, &NoTables).is_err());
+    }
+}
