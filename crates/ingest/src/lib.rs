@@ -1,1 +1,52 @@
-//! ingest
+//! Loading: readers of foreign formats, the partitioner, overlap files, the director index, and the checks of what
+//! was loaded.
+//!
+//! [`load`] takes a [`LoadRequest`] from files to a visible table or to a sentence that says what is wrong. The way of
+//! a row: a reader ([`format`]) turns it into columns by the value rules ([`normalise`]), a placement ([`place`])
+//! finds its chunk and sub-chunk, a [`sort`]er brings it in order within the memory budget, and [`write`] puts it into
+//! chunk files. [`check`] verifies tables from the outside.
+//!
+//! The crate depends on `sky` (where a position is), `catalog` (what exists) and `store` (files), and knows nothing
+//! of SQL or of queries.
+//!
+//! Invariants:
+//! - Nothing of a load is visible before its one catalog transaction, and all of it is afterwards.
+//! - What is loaded depends on the input rows, the options and the directors alone: not on threads or the budget.
+//! - Every row that is read is loaded or counted as refused, with a reason; none is dropped in silence.
+
+mod choose;
+mod directors;
+mod error;
+mod fault;
+mod format;
+mod key_map;
+mod load;
+mod memory;
+mod mysql_type;
+mod normalise;
+mod partitioning;
+mod pipeline;
+mod place;
+mod plan;
+mod position;
+mod progress;
+mod read;
+mod refusal;
+mod report;
+mod request;
+mod row_batch;
+mod schema;
+mod sort;
+mod verdict;
+mod write;
+
+pub use error::IngestError;
+pub use fault::FAULT_PHASES;
+pub use load::load;
+pub use memory::{default_memory, machine_memory, parse_size};
+pub use place::matches::HOME_COLUMNS;
+pub use progress::{Phase, Progress, ProgressSnapshot};
+pub use refusal::{RefusalSummary, RefusedRow};
+pub use report::{LoadReport, Partitioning, PlacementCounts, grouped, size};
+pub use request::{LoadRequest, TextOptions};
+pub use schema::parse_byte;

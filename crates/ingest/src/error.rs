@@ -1,0 +1,176 @@
+//! What can go wrong with a load, each as a sentence that says what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use arrow::error::ArrowError;
+use catalog::CatalogError;
+use store::StoreError;
+
+/// A load (or a check) that could not be done. Nothing of a failed load is visible.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IngestError {
+    /// An input file does not exist.
+    #[error("there is no file {}: check the name", .0.display())]
+    MissingFile(PathBuf),
+    /// No input file was named.
+    #[error("no file to load was given: name at least one")]
+    NoFiles,
+    /// The disk has no room left.
+    #[error("the disk is full: cannot {action} {}; nothing was loaded: free some space and load again", .path.display())]
+    DiskFull {
+        /// What was being done.
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+    },
+    /// A file could not be read or written.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A compressed or binary input file ends early or is damaged.
+    #[error("{} is damaged or cut off ({reason}): fetch it again", .path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What the decoder said.
+        reason: String,
+    },
+    /// A text file does not look like the table.
+    #[error("{}: {reason}", .path.display())]
+    Layout {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+    /// The schema file cannot be used.
+    #[error("the schema {}: {reason}", .path.display())]
+    Schema {
+        /// The schema file.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+    /// A column was named that the table does not have.
+    #[error("{role} {column:?} is not a column of the table{}", near_hint(.near.as_deref()))]
+    NoSuchColumn {
+        /// Which option or rule named it.
+        role: String,
+        /// The name given.
+        column: String,
+        /// The nearest name there is.
+        near: Option<String>,
+    },
+    /// Options that contradict each other, the table, or the database.
+    #[error("{0}")]
+    Options(String),
+    /// More rows were refused than allowed.
+    #[error(
+        "{count} rows were refused, more than the {allowed} allowed by --max-errors; nothing was loaded. {examples}"
+    )]
+    TooManyRefused {
+        /// How many were refused before the load stopped.
+        count: u64,
+        /// The number allowed.
+        allowed: u64,
+        /// The first of them, with file and line.
+        examples: String,
+    },
+    /// Not one row could be used.
+    #[error("every one of the {count} rows was refused; nothing was loaded. {examples}")]
+    AllRefused {
+        /// How many were read.
+        count: u64,
+        /// The first of them, with file and line.
+        examples: String,
+    },
+    /// A test asked the load to stop here.
+    #[error("stopped after the phase {0:?}, as MERIDIAN_FAULT asked")]
+    Fault(String),
+    /// The load was cancelled.
+    #[error("the load was cancelled; nothing was loaded")]
+    Cancelled,
+    /// A computation on columns failed.
+    #[error("the columns could not be put together: {0}")]
+    Arrow(#[from] ArrowError),
+    /// The catalog refused or failed.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// A chunk file or index could not be written or read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The sky refused a partitioning or a position.
+    #[error(transparent)]
+    Sky(#[from] sky::SkyError),
+    /// A thread of the load ended by a panic: a defect of Meridian.
+    #[error("a thread of the load failed unexpectedly; nothing was loaded: please report this")]
+    Internal,
+}
+
+impl IngestError {
+    /// Wraps an I/O error with what was being done to which file; a full disk gets its own sentence.
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        match source.kind() {
+            io::ErrorKind::NotFound if action == "open" => Self::MissingFile(path),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::DiskFull { action, path }
+            }
+            _ => Self::Io {
+                action,
+                path,
+                source,
+            },
+        }
+    }
+
+    /// An error of the layout of a text file.
+    pub(crate) fn layout(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Layout {
+            path: path.to_path_buf(),
+            reason: reason.into(),
+        }
+    }
+
+    /// A column that is not there, with the nearest name that is.
+    pub(crate) fn no_such_column<'a>(
+        role: impl Into<String>,
+        column: &str,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        Self::NoSuchColumn {
+            role: role.into(),
+            column: column.to_owned(),
+            near: nearest(column, names),
+        }
+    }
+}
+
+fn near_hint(near: Option<&str>) -> String {
+    match near {
+        Some(name) => format!(": did you mean {name:?}?"),
+        None => String::new(),
+    }
+}
+
+/// The name most like `wanted`, if one is alike enough to be worth suggesting.
+pub(crate) fn nearest<'a>(
+    wanted: &str,
+    names: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    let wanted = wanted.to_lowercase();
+    names
+        .into_iter()
+        .map(|name| (strsim::jaro_winkler(&wanted, &name.to_lowercase()), name))
+        .filter(|(likeness, _)| *likeness > 0.7)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name.to_owned())
+}

@@ -1,0 +1,42 @@
+//! The test seam for crashes: the environment variable `MERIDIAN_FAULT=PHASE:kill` or `PHASE:error` stops a
+//! load right after the named phase, by SIGKILL to itself or by an error.
+//!
+//! It exists so that whole-system tests can ask "what does a reader see if the power fails here?" at every
+//! boundary of the load transaction. Without the variable it costs one look at the environment a phase.
+
+use crate::error::IngestError;
+
+/// The boundaries of a load transaction, in the order in which they are passed.
+pub const FAULT_PHASES: [&str; 8] = [
+    "begun",
+    "read",
+    "partitioned",
+    "index-written",
+    "chunks-written",
+    "overlap-written",
+    "before-publish",
+    "after-publish",
+];
+
+/// Stops here if the environment asks for it.
+pub(crate) fn reached(phase: &str) -> Result<(), IngestError> {
+    debug_assert!(FAULT_PHASES.contains(&phase));
+    let Ok(wish) = std::env::var("MERIDIAN_FAULT") else {
+        return Ok(());
+    };
+    match wish.split_once(':') {
+        Some((at, "error")) if at == phase => Err(IngestError::Fault(phase.to_owned())),
+        Some((at, "kill")) if at == phase => kill_self(),
+        _ => Ok(()),
+    }
+}
+
+/// Dies as under `kill -9`: no destructor runs, no buffer is flushed.
+fn kill_self() -> ! {
+    let pid = std::process::id().to_string();
+    // A process cannot be sent SIGKILL from safe Rust, so the shell's own `kill` does it.
+    let _ = std::process::Command::new("kill")
+        .args(["-9", &pid])
+        .status();
+    std::process::abort()
+}

@@ -1,0 +1,173 @@
+//! Readers of foreign formats, behind one pair of traits.
+//!
+//! A [`TableFile`] is an input file that has been looked at: its format, its columns, about how many rows. It opens a
+//! [`Source`], which hands out [`Part`]s one after the other: a source is read by one thread at a time, parts are
+//! decoded by any number of threads at once. A new format (FITS, VOTable, Arrow IPC) is one implementation of the
+//! three and one line in [`open`].
+
+pub(crate) mod parquet;
+pub(crate) mod text;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use arrow::datatypes::SchemaRef;
+use catalog::Column;
+
+use crate::error::IngestError;
+use crate::progress::Progress;
+use crate::refusal::Refusals;
+use crate::row_batch::{RowBatch, travel_schema};
+
+/// What every reader of a load needs to know and to report to.
+#[derive(Debug)]
+pub(crate) struct ReadContext {
+    /// The table's columns.
+    pub columns: Vec<Column>,
+    /// The schema of the batches that readers give: [`travel_schema`] of the columns.
+    pub schema: SchemaRef,
+    /// Where refused rows go.
+    pub refusals: Refusals,
+    /// Where progress goes.
+    pub progress: Arc<Progress>,
+    /// Text values that were not UTF-8 and were taken as Latin-1.
+    pub latin1_values: AtomicU64,
+}
+
+impl ReadContext {
+    pub(crate) fn new(columns: Vec<Column>, refusals: Refusals, progress: Arc<Progress>) -> Self {
+        Self {
+            schema: travel_schema(&columns),
+            columns,
+            refusals,
+            progress,
+            latin1_values: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts values that were taken as Latin-1.
+    pub(crate) fn note_latin1(&self, values: u64) {
+        self.latin1_values.fetch_add(values, Relaxed);
+    }
+}
+
+/// An input file whose format is known.
+pub(crate) trait TableFile: Send + Sync {
+    /// The columns that the file itself declares or lets one infer.
+    fn columns(&self) -> Result<Vec<Column>, IngestError>;
+
+    /// About how many rows it holds.
+    fn estimated_rows(&self) -> u64;
+
+    /// The work of reading it, in the unit that its parts advance the progress by.
+    fn work(&self) -> u64;
+
+    /// Checks that the file fits the columns of the context and starts to read it. `number` is its place among the
+    /// files of the load.
+    fn open(
+        &self,
+        number: usize,
+        context: &Arc<ReadContext>,
+    ) -> Result<Box<dyn Source>, IngestError>;
+
+    /// Some rows from all over the file, for choosing a partitioning; what cannot be read is left out.
+    fn sample(&self, context: &Arc<ReadContext>) -> Result<Vec<RowBatch>, IngestError>;
+}
+
+/// A file that is being read.
+pub(crate) trait Source: Send {
+    /// The next part; `None` at the end of the file.
+    fn next_part(&mut self) -> Result<Option<Box<dyn Part>>, IngestError>;
+}
+
+/// Some consecutive rows of a file, decoded on their own.
+pub(crate) trait Part: Send {
+    /// The next rows; `None` at the end of the part. Refused rows are reported to the context and left out.
+    fn next_batch(&mut self) -> Result<Option<RowBatch>, IngestError>;
+}
+
+/// The kinds of file that are told apart by their first bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Magic {
+    Parquet,
+    Gzip,
+    /// Formats that are known but cannot be read.
+    Foreign(&'static str),
+    Other,
+}
+
+/// Looks at the first bytes of a file.
+pub(crate) fn magic(path: &Path) -> Result<Magic, IngestError> {
+    let mut file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
+    let is_dir = file.metadata().is_ok_and(|m| m.is_dir());
+    if is_dir {
+        return Err(IngestError::layout(
+            path,
+            "it is a directory: name the files in it",
+        ));
+    }
+    let mut head = [0; 8];
+    let mut filled = 0;
+    while filled < head.len() {
+        match file
+            .read(&mut head[filled..])
+            .map_err(|e| IngestError::io("read", path, e))?
+        {
+            0 => break,
+            n => filled += n,
+        }
+    }
+    Ok(match &head[..filled] {
+        [b'P', b'A', b'R', b'1', ..] => Magic::Parquet,
+        [0x1f, 0x8b, ..] => Magic::Gzip,
+        b"SIMPLE  " => Magic::Foreign("FITS"),
+        [b'A', b'R', b'R', b'O', b'W', b'1', ..] => Magic::Foreign("Arrow IPC"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Magic::Foreign("zstd-compressed"),
+        [b'B', b'Z', b'h', ..] => Magic::Foreign("bzip2-compressed"),
+        [0xfd, b'7', b'z', b'X', b'Z', ..] => Magic::Foreign("xz-compressed"),
+        [b'P', b'K', 3, 4, ..] => Magic::Foreign("zip"),
+        _ => Magic::Other,
+    })
+}
+
+/// Opens every file of a load, in order. `layout` says how text files are written; `declared` are the columns of a
+/// schema, if one was given.
+pub(crate) fn open(
+    files: &[PathBuf],
+    layout: &text::TextLayout,
+    declared: Option<&[Column]>,
+) -> Result<Vec<Box<dyn TableFile>>, IngestError> {
+    let open_one = |path: &PathBuf| -> Result<Box<dyn TableFile>, IngestError> {
+        match magic(path)? {
+            Magic::Parquet => Ok(Box::new(parquet::ParquetFile::open(path)?)),
+            Magic::Gzip => Ok(Box::new(text::TextFile::open(
+                path, true, layout, declared,
+            )?)),
+            Magic::Other if has_extension(path, &["parquet", "pq"]) => Err(IngestError::Damaged {
+                path: path.clone(),
+                reason: "it does not begin as a Parquet file does".to_owned(),
+            }),
+            Magic::Other => Ok(Box::new(text::TextFile::open(
+                path, false, layout, declared,
+            )?)),
+            Magic::Foreign(format) => Err(IngestError::layout(
+                path,
+                format!(
+                    "it is a {format} file, which cannot be loaded yet: convert it to Parquet, CSV or gzipped CSV"
+                ),
+            )),
+        }
+    };
+    files.iter().map(open_one).collect()
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    let extension = path
+        .extension()
+        .and_then(|e| e.to_str())
+        .unwrap_or_default();
+    extensions.iter().any(|e| e.eq_ignore_ascii_case(extension))
+}

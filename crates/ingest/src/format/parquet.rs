@@ -1,0 +1,266 @@
+//! Parquet files. A part is a row group; several threads decode several of them.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use catalog::Column;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader,
+    ParquetRecordBatchReaderBuilder,
+};
+use parquet::errors::ParquetError;
+
+use super::{Part, ReadContext, Source, TableFile};
+use crate::error::{IngestError, nearest};
+use crate::normalise;
+use crate::refusal::RowId;
+use crate::row_batch::RowBatch;
+
+const ROWS_PER_BATCH: usize = 8192;
+/// Row groups from which rows are sampled, and rows of each.
+const SAMPLED_GROUPS: usize = 32;
+const SAMPLED_ROWS: usize = 2048;
+
+/// A Parquet file whose footer has been read.
+pub(crate) struct ParquetFile {
+    path: PathBuf,
+    metadata: ArrowReaderMetadata,
+    bytes: u64,
+}
+
+impl ParquetFile {
+    pub(crate) fn open(path: &Path) -> Result<Self, IngestError> {
+        let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
+        let bytes = file
+            .metadata()
+            .map_err(|e| IngestError::io("read", path, e))?
+            .len();
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
+            .map_err(|e| damaged(path, &e))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            metadata,
+            bytes,
+        })
+    }
+
+    /// For each column of the table the column of the file; `None` if the file lacks it.
+    fn map_columns(&self, columns: &[Column]) -> Result<Vec<Option<usize>>, IngestError> {
+        let fields = self.metadata.schema().fields();
+        let find = |column: &Column| {
+            let found = fields
+                .iter()
+                .position(|f| f.name().eq_ignore_ascii_case(&column.name));
+            if found.is_none() && !column.nullable {
+                let near = nearest(&column.name, fields.iter().map(|f| f.name().as_str()));
+                let hint = near.map_or(String::new(), |near| format!(": is it {near:?}?"));
+                let reason = format!(
+                    "it lacks the column {:?}, which is NOT NULL{hint}",
+                    column.name
+                );
+                return Err(IngestError::layout(&self.path, reason));
+            }
+            Ok(found)
+        };
+        let mapped: Vec<Option<usize>> = columns.iter().map(find).collect::<Result<_, _>>()?;
+        if mapped.iter().all(Option::is_none) {
+            return Err(IngestError::layout(
+                &self.path,
+                "it has none of the table's columns",
+            ));
+        }
+        Ok(mapped)
+    }
+
+    fn reader(
+        &self,
+        group: usize,
+        wanted: &[Option<usize>],
+    ) -> Result<ParquetRecordBatchReader, IngestError> {
+        open_group(&self.path, &self.metadata, group, wanted)
+    }
+}
+
+impl TableFile for ParquetFile {
+    fn columns(&self) -> Result<Vec<Column>, IngestError> {
+        let column = |field: &arrow::datatypes::FieldRef| {
+            let ty = normalise::column_type(field.data_type()).map_err(|reason| {
+                IngestError::layout(&self.path, format!("column {:?} {reason}", field.name()))
+            })?;
+            Ok(Column {
+                name: field.name().clone(),
+                ty,
+                nullable: field.is_nullable(),
+                declared: None,
+            })
+        };
+        self.metadata.schema().fields().iter().map(column).collect()
+    }
+
+    fn estimated_rows(&self) -> u64 {
+        self.metadata.metadata().file_metadata().num_rows().max(0) as u64
+    }
+
+    fn work(&self) -> u64 {
+        self.bytes
+    }
+
+    fn open(
+        &self,
+        number: usize,
+        context: &Arc<ReadContext>,
+    ) -> Result<Box<dyn Source>, IngestError> {
+        Ok(Box::new(ParquetSource {
+            path: self.path.clone(),
+            metadata: self.metadata.clone(),
+            wanted: self.map_columns(&context.columns)?.into(),
+            number,
+            group: 0,
+            first_row: 1,
+            context: context.clone(),
+        }))
+    }
+
+    fn sample(&self, context: &Arc<ReadContext>) -> Result<Vec<RowBatch>, IngestError> {
+        let wanted = self.map_columns(&context.columns)?;
+        let groups = self.metadata.metadata().num_row_groups();
+        let step = groups.div_ceil(SAMPLED_GROUPS).max(1);
+        let mut batches = Vec::new();
+        for group in (0..groups).step_by(step) {
+            let mut reader = self.reader(group, &wanted)?;
+            let Some(batch) = reader.next() else {
+                continue;
+            };
+            let batch = batch?;
+            let batch = batch.slice(0, batch.num_rows().min(SAMPLED_ROWS));
+            let rows = (1..=batch.num_rows() as u64)
+                .map(|line| RowId::new(0, line).0)
+                .collect();
+            let arrays = arrays_in_order(&batch, &wanted);
+            batches.push(normalise::to_rows(&arrays, rows, context)?);
+        }
+        Ok(batches)
+    }
+}
+
+/// A file cut off or damaged is told apart from one that cannot be read for another reason.
+fn damaged(path: &Path, error: &ParquetError) -> IngestError {
+    let reason = match error {
+        ParquetError::EOF(what) | ParquetError::General(what) => what.clone(),
+        other => other.to_string(),
+    };
+    IngestError::Damaged {
+        path: path.to_path_buf(),
+        reason,
+    }
+}
+
+fn open_group(
+    path: &Path,
+    metadata: &ArrowReaderMetadata,
+    group: usize,
+    wanted: &[Option<usize>],
+) -> Result<ParquetRecordBatchReader, IngestError> {
+    let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
+    let roots = wanted.iter().flatten().copied();
+    let mask = ProjectionMask::roots(metadata.parquet_schema(), roots);
+    ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone())
+        .with_row_groups(vec![group])
+        .with_projection(mask)
+        .with_batch_size(ROWS_PER_BATCH)
+        .build()
+        .map_err(|e| damaged(path, &e))
+}
+
+/// The batch's columns in the order of the table's; the reader gives them in the order of the file.
+fn arrays_in_order(
+    batch: &RecordBatch,
+    wanted: &[Option<usize>],
+) -> Vec<Option<arrow::array::ArrayRef>> {
+    let mut in_file: Vec<usize> = wanted.iter().flatten().copied().collect();
+    in_file.sort_unstable();
+    let array = |column: &Option<usize>| {
+        let at = in_file.binary_search(&(*column)?).ok()?;
+        Some(batch.column(at).clone())
+    };
+    wanted.iter().map(array).collect()
+}
+
+struct ParquetSource {
+    path: PathBuf,
+    metadata: ArrowReaderMetadata,
+    wanted: Arc<[Option<usize>]>,
+    number: usize,
+    group: usize,
+    /// The number of the group's first row in the file, from 1.
+    first_row: u64,
+    context: Arc<ReadContext>,
+}
+
+impl Source for ParquetSource {
+    fn next_part(&mut self) -> Result<Option<Box<dyn Part>>, IngestError> {
+        let groups = self.metadata.metadata().num_row_groups();
+        if self.group >= groups {
+            return Ok(None);
+        }
+        let group = self.metadata.metadata().row_group(self.group);
+        let part = ParquetPart {
+            path: self.path.clone(),
+            metadata: self.metadata.clone(),
+            wanted: self.wanted.clone(),
+            group: self.group,
+            reader: None,
+            next_row: RowId::new(self.number, self.first_row),
+            rows: group.num_rows().max(0) as u64,
+            compressed: group.compressed_size().max(0) as u64,
+            context: self.context.clone(),
+        };
+        self.first_row += part.rows;
+        self.group += 1;
+        Ok(Some(Box::new(part)))
+    }
+}
+
+struct ParquetPart {
+    path: PathBuf,
+    metadata: ArrowReaderMetadata,
+    wanted: Arc<[Option<usize>]>,
+    group: usize,
+    reader: Option<ParquetRecordBatchReader>,
+    next_row: RowId,
+    rows: u64,
+    compressed: u64,
+    context: Arc<ReadContext>,
+}
+
+impl Part for ParquetPart {
+    fn next_batch(&mut self) -> Result<Option<RowBatch>, IngestError> {
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            empty => empty.insert(open_group(
+                &self.path,
+                &self.metadata,
+                self.group,
+                &self.wanted,
+            )?),
+        };
+        let Some(batch) = reader.next() else {
+            return Ok(None);
+        };
+        let batch = batch.map_err(|error| IngestError::Damaged {
+            path: self.path.clone(),
+            reason: error.to_string(),
+        })?;
+        let count = batch.num_rows() as u64;
+        let rows = (self.next_row.0..self.next_row.0 + count).collect();
+        self.next_row = RowId(self.next_row.0 + count);
+        let arrays = arrays_in_order(&batch, &self.wanted);
+        let progress = &self.context.progress;
+        progress.advance(self.compressed * count / self.rows.max(1));
+        progress.read(0, batch.get_array_memory_size() as u64);
+        Ok(Some(normalise::to_rows(&arrays, rows, &self.context)?))
+    }
+}

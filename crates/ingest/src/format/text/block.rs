@@ -1,0 +1,223 @@
+//! Cutting a text file into blocks that end where a record ends.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use flate2::read::MultiGzDecoder;
+
+use super::dialect::Dialect;
+use crate::error::IngestError;
+
+/// The usual size of a block.
+pub(super) const BLOCK: usize = 4 << 20;
+/// The size of a block that is only sampled.
+pub(super) const SAMPLE_BLOCK: usize = 128 << 10;
+/// How much of a file is looked at to find out its dialect.
+const HEAD: usize = 1 << 20;
+/// A record larger than this is taken for a quote that is never closed.
+const LARGEST_RECORD: usize = 256 << 20;
+
+/// Consecutive records of a file.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub bytes: Vec<u8>,
+    /// The line number of the first byte, from 1.
+    pub first_line: u64,
+}
+
+/// The beginning of a file.
+#[derive(Debug)]
+pub(super) struct Sample {
+    pub bytes: Vec<u8>,
+    /// Whether it is the whole file.
+    pub whole: bool,
+}
+
+/// Reads a file, decompressing it if need be, and cuts it at records' ends.
+pub(super) struct BlockReader {
+    path: PathBuf,
+    input: Box<dyn Read + Send>,
+    /// Bytes taken from the file itself (compressed, if it is).
+    file_bytes: Arc<AtomicU64>,
+    /// What was read but not yet given out.
+    rest: Vec<u8>,
+    line: u64,
+    at_end: bool,
+}
+
+/// Counts what goes through.
+struct Counting {
+    file: File,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Read for Counting {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.bytes.fetch_add(read as u64, Relaxed);
+        Ok(read)
+    }
+}
+
+impl BlockReader {
+    pub(super) fn open(path: &Path, gzip: bool) -> Result<Self, IngestError> {
+        Self::open_at(path, gzip, 0)
+    }
+
+    fn open_at(path: &Path, gzip: bool, at: u64) -> Result<Self, IngestError> {
+        let mut file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
+        if at > 0 {
+            file.seek(SeekFrom::Start(at))
+                .map_err(|e| IngestError::io("read", path, e))?;
+        }
+        let file_bytes = Arc::new(AtomicU64::new(0));
+        let counting = Counting {
+            file,
+            bytes: file_bytes.clone(),
+        };
+        let input: Box<dyn Read + Send> = if gzip {
+            Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(
+                256 << 10,
+                counting,
+            )))
+        } else {
+            Box::new(counting)
+        };
+        Ok(Self {
+            path: path.to_path_buf(),
+            input,
+            file_bytes,
+            rest: Vec::new(),
+            line: 1,
+            at_end: false,
+        })
+    }
+
+    pub(super) fn file_bytes_read(&self) -> u64 {
+        self.file_bytes.load(Relaxed)
+    }
+
+    /// Goes to a byte of a plain file that was just opened.
+    pub(super) fn skip_to(&mut self, at: u64) -> Result<(), IngestError> {
+        *self = Self::open_at(&self.path, false, at)?;
+        Ok(())
+    }
+
+    /// The beginning of the file, without a byte order mark.
+    pub(super) fn read_head(&mut self) -> Result<Sample, IngestError> {
+        self.fill(HEAD)?;
+        self.drop_byte_order_mark();
+        Ok(Sample {
+            bytes: std::mem::take(&mut self.rest),
+            whole: self.at_end,
+        })
+    }
+
+    /// Passes over the rest of the current line.
+    pub(super) fn skip_line(&mut self) -> Result<(), IngestError> {
+        let mut wanted = 64 << 10;
+        loop {
+            self.fill(wanted)?;
+            if let Some(end) = memchr::memchr(b'\n', &self.rest) {
+                self.rest.drain(..=end);
+                self.line += 1;
+                return Ok(());
+            }
+            if self.at_end {
+                self.rest.clear();
+                return Ok(());
+            }
+            wanted *= 2;
+        }
+    }
+
+    /// The next block of about `size` bytes, or of one record if that is larger.
+    pub(super) fn next_block(
+        &mut self,
+        dialect: &Dialect,
+        size: usize,
+    ) -> Result<Option<Block>, IngestError> {
+        let mut wanted = size;
+        loop {
+            self.fill(wanted)?;
+            if self.line == 1 {
+                self.drop_byte_order_mark();
+            }
+            if self.rest.is_empty() {
+                return Ok(None);
+            }
+            let end = if self.at_end {
+                Some(self.rest.len())
+            } else {
+                dialect.last_record_end(&self.rest)
+            };
+            if let Some(end) = end {
+                return Ok(Some(self.cut(end)));
+            }
+            if self.rest.len() > LARGEST_RECORD {
+                return Err(self.endless_record(dialect));
+            }
+            wanted = self.rest.len() * 2;
+        }
+    }
+
+    fn cut(&mut self, end: usize) -> Block {
+        let rest = self.rest.split_off(end);
+        let bytes = std::mem::replace(&mut self.rest, rest);
+        let first_line = self.line;
+        self.line += memchr::memchr_iter(b'\n', &bytes).count() as u64;
+        Block { bytes, first_line }
+    }
+
+    /// Reads until `wanted` bytes are there or the file ends.
+    fn fill(&mut self, wanted: usize) -> Result<(), IngestError> {
+        if self.at_end || self.rest.len() >= wanted {
+            return Ok(());
+        }
+        let missing = (wanted - self.rest.len()) as u64;
+        let before = self.rest.len();
+        let read = self
+            .input
+            .by_ref()
+            .take(missing)
+            .read_to_end(&mut self.rest);
+        let read = read.map_err(|e| self.read_error(e))?;
+        self.at_end = (read as u64) < missing;
+        debug_assert_eq!(self.rest.len(), before + read);
+        Ok(())
+    }
+
+    fn drop_byte_order_mark(&mut self) {
+        if self.rest.starts_with(b"\xef\xbb\xbf") {
+            self.rest.drain(..3);
+        }
+    }
+
+    fn read_error(&self, error: io::Error) -> IngestError {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidData => IngestError::Damaged {
+                path: self.path.clone(),
+                reason: format!("the gzip stream breaks off or is wrong: {error}"),
+            },
+            _ => IngestError::io("read", &self.path, error),
+        }
+    }
+
+    fn endless_record(&self, dialect: &Dialect) -> IngestError {
+        let line = self.line;
+        let cause = if dialect.quote.is_some() {
+            "a quote that is opened there is never closed: if the file has no quoting, give --quote none"
+        } else {
+            "it has no end of line: is it a text file?"
+        };
+        IngestError::layout(
+            &self.path,
+            format!("the record at line {line} is larger than 256 MiB; {cause}"),
+        )
+    }
+}

@@ -1,0 +1,1 @@
+//! Text files through the reader.

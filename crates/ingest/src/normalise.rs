@@ -1,0 +1,191 @@
+//! Arrow columns of any type to the columns of the table, by the value rules: NaN is NULL, -0.0 is 0.0, what the
+//! column's type cannot hold refuses the row.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch, new_null_array};
+use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, TimeUnit};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use catalog::{Column, ColumnType};
+
+use crate::error::IngestError;
+use crate::format::ReadContext;
+use crate::row_batch::{RowBatch, travel_type};
+use crate::verdict::{ValueFault, Verdicts};
+
+/// The column type for an Arrow type, or why there is none.
+pub(crate) fn column_type(data_type: &DataType) -> Result<ColumnType, String> {
+    use ColumnType as T;
+    Ok(match data_type {
+        DataType::Boolean => T::Boolean,
+        DataType::Int8 => T::Int8,
+        DataType::Int16 => T::Int16,
+        DataType::Int32 => T::Int32,
+        DataType::Int64 => T::Int64,
+        DataType::UInt8 => T::UInt8,
+        DataType::UInt16 => T::UInt16,
+        DataType::UInt32 => T::UInt32,
+        DataType::UInt64 => T::UInt64,
+        DataType::Float16 | DataType::Float32 => T::Float32,
+        DataType::Float64 => T::Float64,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => T::Text,
+        DataType::Time32(_) | DataType::Time64(_) | DataType::Null => T::Text,
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => T::Binary,
+        DataType::Date32 | DataType::Date64 => T::Date,
+        DataType::Timestamp(..) => T::Timestamp,
+        DataType::Dictionary(_, values) => return column_type(values),
+        DataType::RunEndEncoded(_, values) => return column_type(values.data_type()),
+        DataType::Decimal32(p, s)
+        | DataType::Decimal64(p, s)
+        | DataType::Decimal128(p, s)
+        | DataType::Decimal256(p, s) => {
+            return decimal(*p, *s);
+        }
+        other => {
+            return Err(format!(
+                "is of type {other}: a table holds plain values only; leave the column out by giving --schema"
+            ));
+        }
+    })
+}
+
+fn decimal(precision: u8, scale: i8) -> Result<ColumnType, String> {
+    match u8::try_from(scale) {
+        Ok(scale) if (1..=38).contains(&precision) && scale <= precision => {
+            Ok(ColumnType::Decimal { precision, scale })
+        }
+        _ => Err(format!(
+            "is a decimal({precision},{scale}), which cannot be kept exactly: declare it DOUBLE in a --schema"
+        )),
+    }
+}
+
+/// Turns columns as a file has them (`None`: it has not) into rows of the table; rows that do not fit are refused.
+pub(crate) fn to_rows(
+    arrays: &[Option<ArrayRef>],
+    rows: Vec<u64>,
+    context: &ReadContext,
+) -> Result<RowBatch, IngestError> {
+    let mut verdicts = Verdicts::new(context, &rows);
+    let mut columns = Vec::with_capacity(arrays.len());
+    for (column, array) in context.columns.iter().zip(arrays) {
+        let array = match array {
+            Some(array) => normalise(array, column, &mut verdicts)?,
+            None => new_null_array(&travel_type(column.ty), rows.len()),
+        };
+        refuse_nulls(&array, column, &mut verdicts);
+        columns.push(array);
+    }
+    let keep = verdicts.into_keep();
+    let columns = RecordBatch::try_new(context.schema.clone(), columns)?;
+    RowBatch { columns, rows }.filter(&keep)
+}
+
+fn normalise(
+    array: &ArrayRef,
+    column: &Column,
+    verdicts: &mut Verdicts<'_>,
+) -> Result<ArrayRef, IngestError> {
+    let wanted = travel_type(column.ty);
+    let array = if *array.data_type() == wanted {
+        array.clone()
+    } else {
+        converted(array, &wanted, column, verdicts)?
+    };
+    Ok(match array.data_type() {
+        DataType::Float32 => clean_floats::<Float32Type>(&array, |v| v.is_nan(), |v| v + 0.0),
+        DataType::Float64 => clean_floats::<Float64Type>(&array, |v| v.is_nan(), |v| v + 0.0),
+        _ => array,
+    })
+}
+
+/// Casts; a value that becomes NULL by that is refused.
+fn converted(
+    array: &ArrayRef,
+    wanted: &DataType,
+    column: &Column,
+    verdicts: &mut Verdicts<'_>,
+) -> Result<ArrayRef, IngestError> {
+    let array = &unwrapped(array)?;
+    let options = CastOptions {
+        safe: true,
+        ..CastOptions::default()
+    };
+    let cast_array = cast_with_options(array, wanted, &options)?;
+    if cast_array.null_count() > array.logical_null_count() || loses_fractions(array, wanted) {
+        let lossless = |row: usize| is_same_number(array, &cast_array, row);
+        let nulls = array.logical_nulls();
+        let was_null = |row: usize| nulls.as_ref().is_some_and(|n| n.is_null(row));
+        for row in (0..array.len()).filter(|row| !was_null(*row)) {
+            if cast_array.is_null(row) || !lossless(row) {
+                let shown = shown_value(array, row)?;
+                verdicts.refuse_value(row, column, shown.as_bytes(), ValueFault::OutOfRange);
+            }
+        }
+    }
+    Ok(cast_array)
+}
+
+/// Dictionaries, run-ends and views as plain arrays; times with a zone as times in UTC.
+fn unwrapped(array: &ArrayRef) -> Result<ArrayRef, IngestError> {
+    Ok(match array.data_type() {
+        DataType::Dictionary(_, values) => cast(array, values)?,
+        DataType::RunEndEncoded(_, values) => cast(array, values.data_type())?,
+        DataType::Timestamp(unit, Some(_)) => {
+            // Seen as UTC first: a cast straight to "no zone" would give local times.
+            let utc = cast(array, &DataType::Timestamp(*unit, Some("+00:00".into())))?;
+            cast(&utc, &DataType::Timestamp(TimeUnit::Microsecond, None))?
+        }
+        DataType::Date64 => cast(array, &DataType::Date32)?,
+        _ => array.clone(),
+    })
+}
+
+fn loses_fractions(array: &ArrayRef, wanted: &DataType) -> bool {
+    array.data_type().is_floating() && wanted.is_integer()
+}
+
+/// Whether an integer made of a float is still the same number; true where there is nothing to compare.
+fn is_same_number(array: &ArrayRef, cast_array: &ArrayRef, row: usize) -> bool {
+    if !loses_fractions(array, cast_array.data_type()) {
+        return true;
+    }
+    let back = cast(&cast_array.slice(row, 1), array.data_type());
+    back.is_ok_and(|back| back.to_data() == array.slice(row, 1).to_data())
+}
+
+fn shown_value(array: &ArrayRef, row: usize) -> Result<String, IngestError> {
+    let options = FormatOptions::default();
+    Ok(ArrayFormatter::try_new(array, &options)?
+        .value(row)
+        .to_string())
+}
+
+/// NaN to NULL, -0.0 to 0.0. A column without NaN keeps its nulls as they are.
+fn clean_floats<T: ArrowPrimitiveType>(
+    array: &ArrayRef,
+    is_nan: impl Fn(T::Native) -> bool,
+    positive_zero: impl Fn(T::Native) -> T::Native,
+) -> ArrayRef {
+    let floats = array.as_primitive::<T>();
+    let has_nan = floats.values().iter().any(|v| is_nan(*v));
+    if has_nan {
+        let cleaned: PrimitiveArray<T> =
+            floats.unary_opt::<_, T>(|v| (!is_nan(v)).then(|| positive_zero(v)));
+        return Arc::new(cleaned);
+    }
+    Arc::new(floats.unary::<_, T>(positive_zero))
+}
+
+fn refuse_nulls(array: &ArrayRef, column: &Column, verdicts: &mut Verdicts<'_>) {
+    if column.nullable || array.null_count() == 0 {
+        return;
+    }
+    for row in (0..array.len()).filter(|row| array.is_null(*row)) {
+        verdicts.refuse_null(row, column);
+    }
+}

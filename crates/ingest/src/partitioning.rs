@@ -1,0 +1,113 @@
+//! How the sky of the database is cut: as it is, as asked for, or as suits the rows.
+
+use std::sync::Arc;
+
+use catalog::{Catalog, Database, TableKind};
+
+use crate::choose::{
+    DEFAULT_OVERLAP_DEG, covered_fraction, default_partitioning, estimated_rows, partitioning_for,
+};
+use crate::error::IngestError;
+use crate::format::ReadContext;
+use crate::load::blocking;
+use crate::plan::TablePlan;
+use crate::progress::Progress;
+use crate::refusal::Refusals;
+use crate::report::Partitioning;
+use crate::request::LoadRequest;
+
+/// Settles the partitioning of the request's database; gives the plan back.
+pub(crate) async fn settle_partitioning(
+    catalog: &Catalog,
+    request: &LoadRequest,
+    plan: TablePlan,
+) -> Result<(TablePlan, Partitioning), IngestError> {
+    let database = catalog.database(&request.database).await?;
+    if let Some(database) = &database {
+        let tables = catalog.tables(&request.database).await?;
+        let fixed = tables
+            .iter()
+            .any(|table| table.spec.kind != TableKind::Replicated);
+        if fixed || plan.kind == TableKind::Replicated {
+            let cut = of_database(database, request)?;
+            return Ok((plan, cut));
+        }
+    }
+    let request = request.clone();
+    blocking(move || {
+        let cut = for_new_database(&request, &plan)?;
+        Ok((plan, cut))
+    })
+    .await
+}
+
+fn of_database(database: &Database, request: &LoadRequest) -> Result<Partitioning, IngestError> {
+    let same = request.stripes.is_none_or(|s| s == database.stripes)
+        && request
+            .sub_stripes
+            .is_none_or(|s| s == database.sub_stripes)
+        && request
+            .overlap_deg
+            .is_none_or(|o| (o - database.overlap_deg).abs() < 1e-12);
+    if !same {
+        return Err(IngestError::Options(format!(
+            "the database {:?} is cut into {} stripes of {} sub-stripes with an overlap of {} degrees, and all its \
+             tables share that: leave out --stripes, --sub-stripes and --overlap, or load into another database",
+            database.name, database.stripes, database.sub_stripes, database.overlap_deg
+        )));
+    }
+    Ok(Partitioning {
+        stripes: database.stripes,
+        sub_stripes: database.sub_stripes,
+        overlap_deg: database.overlap_deg,
+        chosen: false,
+    })
+}
+
+fn for_new_database(request: &LoadRequest, plan: &TablePlan) -> Result<Partitioning, IngestError> {
+    let overlap_deg = request.overlap_deg.unwrap_or(DEFAULT_OVERLAP_DEG);
+    if !(0.0..=10.0).contains(&overlap_deg) {
+        return Err(IngestError::Options(format!(
+            "--overlap {overlap_deg} is not between 0 and 10 degrees"
+        )));
+    }
+    let (stripes, sub_stripes) = match (request.stripes, request.sub_stripes) {
+        (Some(stripes), Some(sub_stripes)) => (stripes, sub_stripes),
+        (stripes, sub_stripes) => {
+            let (best_stripes, best_sub_stripes) = chosen(request, plan)?;
+            let used = stripes.unwrap_or(best_stripes);
+            // Sub-chunks of the same size whatever the number of stripes.
+            let finer = (best_stripes * best_sub_stripes)
+                .div_ceil(used.max(1))
+                .max(1);
+            (used, sub_stripes.unwrap_or(finer))
+        }
+    };
+    let cut = Partitioning {
+        stripes,
+        sub_stripes,
+        overlap_deg,
+        chosen: request.stripes.is_none() || request.sub_stripes.is_none(),
+    };
+    cut.chunker()?;
+    Ok(cut)
+}
+
+fn chosen(request: &LoadRequest, plan: &TablePlan) -> Result<(u32, u32), IngestError> {
+    let Some(positions) = plan.positions() else {
+        return Ok(default_partitioning());
+    };
+    // What is wrong with the sampled rows is told when they are read.
+    let refusals = Refusals::new(request.files.clone(), u64::MAX);
+    let context = Arc::new(ReadContext::new(
+        plan.columns_to_read(),
+        refusals,
+        Arc::new(Progress::default()),
+    ));
+    let mut sample = Vec::new();
+    for file in &plan.files {
+        sample.extend(file.sample(&context)?);
+    }
+    let fraction = covered_fraction(&sample, positions)?;
+    Ok(partitioning_for(estimated_rows(&plan.files), fraction))
+}

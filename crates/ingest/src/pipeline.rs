@@ -1,0 +1,230 @@
+//! The work of a load between its begin and its publication: read, settle, write. It blocks its thread.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use catalog::{Chunk, Column, TableKind};
+use sky::Angle;
+use store::{FileSummary, LoadDir, arrow_schema};
+use tokio::runtime::Handle;
+
+use crate::directors::Directors;
+use crate::error::IngestError;
+use crate::fault;
+use crate::format::{ReadContext, TableFile};
+use crate::memory::MemoryBudget;
+use crate::place::child::ChildPlacement;
+use crate::place::director::DirectorPlacement;
+use crate::place::matches::{MatchPlacement, home_fields};
+use crate::place::replicated::ReplicatedPlacement;
+use crate::place::{PlaceContext, Placed, Placement};
+use crate::plan::{Roles, TablePlan};
+use crate::progress::{Phase, Progress};
+use crate::read::read_all;
+use crate::refusal::{RefusalSummary, Refusals};
+use crate::report::{Partitioning, PlacementCounts};
+use crate::request::LoadRequest;
+use crate::write::ChunkWriter;
+
+/// The directory for sorted runs within a load's own.
+const SPILL_DIR: &str = "spill";
+
+/// A load that is ready to read.
+pub(crate) struct Pipeline {
+    context: PlaceContext,
+    columns: Vec<Column>,
+    kind: TableKind,
+    roles: Roles,
+    files: Vec<Box<dyn TableFile>>,
+    load_dir: Arc<LoadDir>,
+    threads: usize,
+}
+
+/// What a load wrote.
+pub(crate) struct Outcome {
+    pub chunks: Vec<Chunk>,
+    /// Rows as a query counts them.
+    pub rows: u64,
+    pub refused: u64,
+    pub refusals: Vec<RefusalSummary>,
+    pub counts: PlacementCounts,
+    pub latin1_values: u64,
+    pub index_bytes: u64,
+    pub input_bytes: u64,
+    pub spilled_runs: u64,
+}
+
+impl Pipeline {
+    pub(crate) fn new(
+        request: &LoadRequest,
+        cut: &Partitioning,
+        plan: TablePlan,
+        load_dir: Arc<LoadDir>,
+        progress: Arc<Progress>,
+    ) -> Result<Self, IngestError> {
+        let threads = request.thread_count();
+        let refusals = Refusals::new(request.files.clone(), request.max_errors);
+        let read = ReadContext::new(plan.columns_to_read(), refusals, progress);
+        let spill_dir = load_dir.path().join(SPILL_DIR);
+        std::fs::create_dir_all(&spill_dir)
+            .map_err(|e| IngestError::io("create", &spill_dir, e))?;
+        Ok(Self {
+            context: PlaceContext {
+                read: Arc::new(read),
+                budget: Arc::new(MemoryBudget::new(request.memory_bytes(), threads)),
+                chunker: Arc::new(cut.chunker()?),
+                overlap: Angle::from_degrees(cut.overlap_deg),
+                spill_dir,
+                index_dir: load_dir.index_dir(),
+            },
+            columns: plan.columns,
+            kind: plan.kind,
+            roles: plan.roles,
+            files: plan.files,
+            load_dir,
+            threads,
+        })
+    }
+
+    fn placement(
+        &self,
+        directors: &mut Directors,
+    ) -> Result<Box<dyn Placement + Send>, IngestError> {
+        let context = self.context.clone();
+        let memory = context.budget.key_map_bytes();
+        Ok(match self.roles {
+            Roles::Director { key, positions } => {
+                Box::new(DirectorPlacement::new(context, key, positions))
+            }
+            Roles::Child(columns) => Box::new(ChildPlacement::new(
+                context,
+                columns,
+                directors.parent(memory)?,
+            )),
+            Roles::Match { keys } => {
+                Box::new(MatchPlacement::new(context, directors.ends(keys, memory)?))
+            }
+            Roles::Replicated => Box::new(ReplicatedPlacement::new(context)),
+        })
+    }
+
+    /// Reads all files.
+    pub(crate) fn read(self, directors: &mut Directors) -> Result<ReadRows, IngestError> {
+        let placement = self.placement(directors)?;
+        let progress = &self.context.read.progress;
+        progress.enter(
+            Phase::Reading,
+            self.files.iter().map(|file| file.work()).sum(),
+        );
+        read_all(
+            &self.files,
+            &self.context.read,
+            placement.as_ref(),
+            self.threads,
+        )?;
+        Ok(ReadRows {
+            pipeline: self,
+            placement,
+        })
+    }
+
+    /// The schema of the chunk files.
+    fn file_schema(&self) -> SchemaRef {
+        let declared = arrow_schema(&self.columns);
+        if self.kind != TableKind::Match {
+            return declared;
+        }
+        let mut fields: Vec<Arc<Field>> = declared.fields().iter().cloned().collect();
+        fields.extend(home_fields().map(Arc::new));
+        Arc::new(Schema::new(fields))
+    }
+}
+
+/// A load whose rows have all been read.
+pub(crate) struct ReadRows {
+    pipeline: Pipeline,
+    placement: Box<dyn Placement + Send>,
+}
+
+impl ReadRows {
+    /// Settles what depends on all rows and writes the files. `siblings` are the orphan indexes of the director's
+    /// other children.
+    pub(crate) fn write(
+        self,
+        siblings: &[PathBuf],
+        runtime: Handle,
+    ) -> Result<Outcome, IngestError> {
+        let Self {
+            pipeline,
+            placement,
+        } = self;
+        let read = &pipeline.context.read;
+        read.progress.enter(Phase::Indexing, 0);
+        let placed = placement.finish(siblings)?;
+        read.refusals.check()?;
+        if placed.query_rows == 0 && read.refusals.count() > 0 {
+            return Err(IngestError::AllRefused {
+                count: read.refusals.count(),
+                examples: read.refusals.first_examples(),
+            });
+        }
+        fault::reached("index-written")?;
+        let chunks = pipeline.write_files(&placed, runtime)?;
+        let spilled =
+            placed.rows.spilled_runs() + placed.overlap.as_ref().map_or(0, |o| o.spilled_runs());
+        let outcome = Outcome {
+            chunks,
+            rows: placed.query_rows,
+            refused: read.refusals.count(),
+            refusals: read.refusals.summary(),
+            counts: placed.counts,
+            latin1_values: read.latin1_values.load(Relaxed),
+            index_bytes: placed.index_bytes,
+            input_bytes: read.progress.snapshot().bytes,
+            spilled_runs: spilled as u64,
+        };
+        drop(placed);
+        let spill_dir = &pipeline.context.spill_dir;
+        std::fs::remove_dir_all(spill_dir).map_err(|e| IngestError::io("remove", spill_dir, e))?;
+        Ok(outcome)
+    }
+}
+
+impl Pipeline {
+    fn write_files(&self, placed: &Placed, runtime: Handle) -> Result<Vec<Chunk>, IngestError> {
+        let progress = &self.context.read.progress;
+        let overlap_rows = placed.overlap.as_ref().map_or(0, |overlap| overlap.rows());
+        progress.enter(Phase::Writing, placed.rows.rows() + overlap_rows);
+        let schema = self.file_schema();
+        let writer = ChunkWriter {
+            placed,
+            load_dir: &self.load_dir,
+            writers: self.context.budget.writers(schema.fields().len()),
+            schema,
+            runtime,
+            progress,
+        };
+        let mut chunks = writer.write_chunks()?;
+        if self.kind == TableKind::Replicated && chunks.is_empty() {
+            chunks.push(writer.write_empty()?);
+        }
+        fault::reached("chunks-written")?;
+        writer.write_overlaps(&mut chunks)?;
+        fault::reached("overlap-written")?;
+        Ok(chunks)
+    }
+}
+
+/// A chunk as the catalog knows it.
+pub(crate) fn chunk_of(chunk: sky::ChunkId, file: FileSummary, bounds: Option<[f64; 4]>) -> Chunk {
+    Chunk {
+        chunk,
+        rows: file.rows,
+        bytes: file.bytes,
+        checksum: file.checksum,
+        overlap: None,
+        bounds,
+    }
+}

@@ -1,0 +1,239 @@
+//! A director's rows live in the chunk of their position; those near another chunk go into that one's overlap, too.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, Int64Array, UInt64Array};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt64Type};
+use sky::{ChunkId, Location, LonLat, SubChunkId};
+use store::IndexWriter;
+
+use super::{PlaceContext, PlaceRows, Placed, Placement, take_rows};
+use crate::error::IngestError;
+use crate::key_map::keys_of;
+use crate::position::{PositionColumns, Positions, settle};
+use crate::refusal::RowId;
+use crate::report::PlacementCounts;
+use crate::row_batch::{Place, RowBatch, placed_batch, rows_of};
+use crate::sort::{SortColumns, Sorter, SorterInput};
+use crate::verdict::Verdicts;
+
+/// How a thread's run buffer is shared between the rows, the overlap and the keys.
+const SHARES: [f64; 3] = [0.75, 0.1, 0.15];
+
+/// The placement of a director.
+pub(crate) struct DirectorPlacement {
+    context: PlaceContext,
+    key: usize,
+    positions: PositionColumns,
+    rows: Sorter,
+    overlap: Sorter,
+    /// Every key with its place: in the order of keys it is the index, and duplicates are neighbours.
+    keys: Sorter,
+}
+
+impl DirectorPlacement {
+    pub(crate) fn new(context: PlaceContext, key: usize, positions: PositionColumns) -> Self {
+        let columns = context.read.schema.clone();
+        let by_key = SortColumns {
+            key: Some(key),
+            order: None,
+        };
+        let key_columns = Arc::new(Schema::new(vec![
+            Field::new("key", DataType::Int64, false),
+            Field::new("place", DataType::UInt64, false),
+        ]));
+        let first = SortColumns {
+            key: Some(0),
+            order: None,
+        };
+        Self {
+            rows: context.sorter("rows", &columns, by_key, SHARES[0]),
+            overlap: context.sorter("overlap", &columns, by_key, SHARES[1]),
+            keys: context.sorter("keys", &key_columns, first, SHARES[2]),
+            context,
+            key,
+            positions,
+        }
+    }
+
+    /// Refuses rows without a usable position or key; wraps right ascensions. Gives the batch as it will be stored.
+    fn settle(&self, batch: RowBatch) -> Result<RowBatch, IngestError> {
+        let RowBatch { columns, rows } = batch;
+        let mut arrays: Vec<ArrayRef> = columns.columns().to_vec();
+        let mut verdicts = Verdicts::new(&self.context.read, &rows);
+        settle(&mut arrays, self.positions, true, &mut verdicts)?;
+        let (_, has_key) = keys_of(&arrays[self.key])?;
+        for row in (0..rows.len()).filter(|row| !has_key[*row]) {
+            verdicts.refuse(row, "no key".to_owned(), || {
+                "the key is NULL or does not fit into a 64-bit integer".to_owned()
+            });
+        }
+        let keep = verdicts.into_keep();
+        let columns = arrow::array::RecordBatch::try_new(columns.schema(), arrays)?;
+        RowBatch { columns, rows }.filter(&keep)
+    }
+}
+
+impl Placement for DirectorPlacement {
+    fn worker(&self) -> Box<dyn PlaceRows + '_> {
+        Box::new(DirectorWorker {
+            placement: self,
+            rows: self.rows.input(),
+            overlap: self.overlap.input(),
+            keys: self.keys.input(),
+            locations: Vec::new(),
+        })
+    }
+
+    fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<Placed, IngestError> {
+        let (dropped, index_bytes, entries) = write_index(&self.context, self.keys)?;
+        let counts = PlacementCounts {
+            duplicate_keys: dropped.len() as u64,
+            ..PlacementCounts::default()
+        };
+        Ok(Placed {
+            rows: self.rows.into_runs(),
+            overlap: Some(self.overlap.into_runs()),
+            dropped,
+            positions: Some(self.positions),
+            bounds_in_directory: false,
+            by_sub_chunk: true,
+            index_bytes,
+            query_rows: entries,
+            counts,
+        })
+    }
+}
+
+struct DirectorWorker<'a> {
+    placement: &'a DirectorPlacement,
+    rows: SorterInput<'a>,
+    overlap: SorterInput<'a>,
+    keys: SorterInput<'a>,
+    locations: Vec<Location>,
+}
+
+impl PlaceRows for DirectorWorker<'_> {
+    fn place(&mut self, batch: RowBatch) -> Result<(), IngestError> {
+        let batch = self.placement.settle(batch)?;
+        if batch.rows.is_empty() {
+            return Ok(());
+        }
+        let arrays = batch.columns.columns();
+        let positions = Positions::read(arrays, self.placement.positions)?;
+        let chunker = &self.placement.context.chunker;
+        chunker.locate_degrees(&positions.ra, &positions.dec, &mut self.locations);
+        let places: Vec<u64> = self.locations.iter().map(|l| Place::from(*l).0).collect();
+        self.place_overlap(&batch, &positions)?;
+        self.place_keys(&batch, &places)?;
+        let placed = placed_batch(self.placement.rows.schema(), arrays, places, batch.rows)?;
+        self.rows.push(placed)
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), IngestError> {
+        self.rows.finish()?;
+        self.overlap.finish()?;
+        self.keys.finish()
+    }
+}
+
+impl DirectorWorker<'_> {
+    /// Copies of the rows that lie within the overlap radius of other chunks, one for each of these.
+    fn place_overlap(
+        &mut self,
+        batch: &RowBatch,
+        positions: &Positions,
+    ) -> Result<(), IngestError> {
+        let PlaceContext {
+            chunker, overlap, ..
+        } = &self.placement.context;
+        let (mut near, mut chosen, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        for (row, own) in self.locations.iter().enumerate() {
+            let position = LonLat::from_degrees(positions.ra[row], positions.dec[row])?;
+            near.clear();
+            chunker.chunks_within(position, *overlap, &mut near);
+            for chunk in near.iter().filter(|chunk| **chunk != own.chunk) {
+                chosen.push(row as u32);
+                places.push(overlap_place(*chunk).0);
+            }
+        }
+        if chosen.is_empty() {
+            return Ok(());
+        }
+        let rows = chosen.iter().map(|row| batch.rows[*row as usize]).collect();
+        let taken = take_rows(batch.columns.columns(), &chosen)?;
+        self.overlap.push(placed_batch(
+            self.placement.overlap.schema(),
+            &taken,
+            places,
+            rows,
+        )?)
+    }
+
+    fn place_keys(&mut self, batch: &RowBatch, places: &[u64]) -> Result<(), IngestError> {
+        let (keys, _) = keys_of(batch.columns.column(self.placement.key))?;
+        let columns: [ArrayRef; 2] = [
+            Arc::new(Int64Array::from(keys)),
+            Arc::new(UInt64Array::from(places.to_vec())),
+        ];
+        // All in one place, so that they are sorted by key alone.
+        let nowhere = vec![0; places.len()];
+        self.keys.push(placed_batch(
+            self.placement.keys.schema(),
+            &columns,
+            nowhere,
+            batch.rows.clone(),
+        )?)
+    }
+}
+
+/// The rows of an overlap file are sorted by key alone: they belong to no sub-chunk of the chunk.
+fn overlap_place(chunk: ChunkId) -> Place {
+    Place::new(chunk, SubChunkId(0))
+}
+
+/// Goes through all keys in order, writes the index, and refuses every row whose key an earlier row of the input has.
+/// Gives the refused rows, the bytes of the index and its entries.
+fn write_index(
+    context: &PlaceContext,
+    keys: Sorter,
+) -> Result<(HashSet<u64>, u64, u64), IngestError> {
+    let runs = keys.into_runs();
+    let memory = context.budget.index_bytes() as usize;
+    let mut index = IndexWriter::create(&context.index_dir, memory)?;
+    let mut dropped = HashSet::new();
+    let mut previous: Option<(i64, u64)> = None;
+    for batch in runs.merge_all()? {
+        let batch = batch?;
+        let keys = batch.column(0).as_primitive::<Int64Type>().values();
+        let places = batch.column(1).as_primitive::<UInt64Type>().values();
+        context.read.progress.advance(keys.len() as u64);
+        for ((key, place), row) in keys.iter().zip(places).zip(rows_of(&batch)) {
+            match previous {
+                Some((last, first_row)) if last == *key => {
+                    refuse_duplicate(context, *key, RowId(*row), RowId(first_row));
+                    dropped.insert(*row);
+                }
+                _ => {
+                    previous = Some((*key, *row));
+                    index.push(*key, Place(*place).location(), false)?;
+                }
+            }
+        }
+        context.read.refusals.check()?;
+    }
+    let summary = index.finish()?;
+    Ok((dropped, summary.bytes, summary.entries))
+}
+
+fn refuse_duplicate(context: &PlaceContext, key: i64, row: RowId, first: RowId) {
+    let refusals = &context.read.refusals;
+    refusals.refuse(row, "duplicate key".to_owned(), || {
+        format!(
+            "the key {key} occurs before, at {}: a director's key must be unique",
+            refusals.locate(first)
+        )
+    });
+}

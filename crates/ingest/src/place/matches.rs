@@ -1,0 +1,259 @@
+//! A match table's pairs live in the chunks of both ends, once if they are the same.
+//!
+//! A pair's left home is the place of its left key; if the left director does not have that key, the place of its
+//! right key; if neither is known, the first sub-chunk of the left director's smallest chunk. The right home is the
+//! same with right and left exchanged. Each row says in two hidden columns which homes it stands for, so in all
+//! chunks together each pair has one row with a left home and one with a right home.
+//!
+//! A pair whose ends are both known must not be wider than the overlap, or a query could not find it near both. The
+//! ends' positions are not at hand here, only their sub-chunks: a pair is refused when not even these lie within the
+//! overlap of each other. A narrower pair that is still too wide passes.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use arrow::array::{ArrayRef, Int32Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use sky::ChunkId;
+
+use super::{PlaceContext, PlaceRows, Placed, Placement, take_rows};
+use crate::error::IngestError;
+use crate::key_map::{KeyMap, NOWHERE, keys_of};
+use crate::report::PlacementCounts;
+use crate::row_batch::{Place, RowBatch, placed_batch};
+use crate::sort::{SortColumns, Sorter, SorterInput};
+use crate::verdict::Verdicts;
+
+/// The hidden columns: the sub-chunk of the pair's left and right home if it is in the row's chunk, else -1.
+pub const HOME_COLUMNS: [&str; 2] = ["__left_sub_chunk", "__right_sub_chunk"];
+
+/// The hidden columns as fields.
+pub(crate) fn home_fields() -> [Field; 2] {
+    HOME_COLUMNS.map(|name| Field::new(name, DataType::Int32, false))
+}
+
+/// Stands for "the home is in another chunk".
+const ELSEWHERE: i32 = -1;
+
+/// Remembered answers for pairs of sub-chunks; more than a batch ever needs.
+const REMEMBERED_PAIRS: usize = 1 << 16;
+
+/// One end of the pairs.
+#[derive(Debug)]
+pub(crate) struct MatchEnd {
+    /// The column of the director's key.
+    pub key: usize,
+    /// The director's keys; shared if both ends have the same director.
+    pub director: Arc<KeyMap>,
+    /// The director's smallest chunk.
+    pub smallest_chunk: Option<ChunkId>,
+}
+
+/// The placement of a match table.
+pub(crate) struct MatchPlacement {
+    context: PlaceContext,
+    ends: [MatchEnd; 2],
+    rows: Sorter,
+    pairs: AtomicU64,
+    unknown: [AtomicU64; 2],
+    homeless: AtomicU64,
+}
+
+impl MatchPlacement {
+    pub(crate) fn new(context: PlaceContext, ends: [MatchEnd; 2]) -> Self {
+        let mut fields: Vec<Arc<Field>> = context.read.schema.fields().iter().cloned().collect();
+        fields.extend(home_fields().map(Arc::new));
+        let schema: SchemaRef = Arc::new(Schema::new(fields));
+        let by_left_key = SortColumns {
+            key: Some(ends[0].key),
+            order: None,
+        };
+        Self {
+            rows: context.sorter("rows", &schema, by_left_key, 1.0),
+            context,
+            ends,
+            pairs: AtomicU64::new(0),
+            unknown: [AtomicU64::new(0), AtomicU64::new(0)],
+            homeless: AtomicU64::new(0),
+        }
+    }
+
+    /// The places of one end's keys, [`NOWHERE`] for those that the director does not have.
+    fn lookup(&self, end: usize, columns: &RecordBatch) -> Result<Vec<u64>, IngestError> {
+        let MatchEnd { key, director, .. } = &self.ends[end];
+        let (keys, has_key) = keys_of(columns.column(*key))?;
+        let mut places = Vec::new();
+        director.lookup(&keys, &mut places)?;
+        for (place, has_key) in places.iter_mut().zip(has_key) {
+            if !has_key {
+                *place = NOWHERE;
+            }
+        }
+        Ok(places)
+    }
+}
+
+impl Placement for MatchPlacement {
+    fn worker(&self) -> Box<dyn PlaceRows + '_> {
+        Box::new(MatchWorker {
+            placement: self,
+            rows: self.rows.input(),
+            near: HashMap::new(),
+        })
+    }
+
+    fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<Placed, IngestError> {
+        let [left, right] = self.unknown;
+        Ok(Placed {
+            rows: self.rows.into_runs(),
+            overlap: None,
+            dropped: Default::default(),
+            positions: None,
+            bounds_in_directory: false,
+            by_sub_chunk: true,
+            index_bytes: 0,
+            query_rows: self.pairs.into_inner(),
+            counts: PlacementCounts {
+                unknown_left_keys: left.into_inner(),
+                unknown_right_keys: right.into_inner(),
+                homeless_pairs: self.homeless.into_inner(),
+                ..PlacementCounts::default()
+            },
+        })
+    }
+}
+
+struct MatchWorker<'a> {
+    placement: &'a MatchPlacement,
+    rows: SorterInput<'a>,
+    /// Whether two sub-chunks are within the overlap of each other, as far as asked.
+    near: HashMap<(u64, u64), bool>,
+}
+
+/// The rows that the pairs of a batch become.
+#[derive(Default)]
+struct HomeRows {
+    pair: Vec<u32>,
+    place: Vec<u64>,
+    homes: [Vec<i32>; 2],
+}
+
+impl HomeRows {
+    fn push(&mut self, pair: usize, place: Place, homes: [i32; 2]) {
+        self.pair.push(pair as u32);
+        self.place.push(place.0);
+        self.homes[0].push(homes[0]);
+        self.homes[1].push(homes[1]);
+    }
+
+    /// The rows of the pair with these homes.
+    fn push_pair(&mut self, pair: usize, left: Place, right: Place) {
+        let [l, r] = [left.sub_chunk().0, right.sub_chunk().0];
+        if left.chunk() == right.chunk() {
+            self.push(pair, left, [l, r]);
+        } else {
+            self.push(pair, left, [l, ELSEWHERE]);
+            self.push(pair, right, [ELSEWHERE, r]);
+        }
+    }
+}
+
+impl PlaceRows for MatchWorker<'_> {
+    fn place(&mut self, batch: RowBatch) -> Result<(), IngestError> {
+        let placement = self.placement;
+        let lookup = |end| placement.lookup(end, &batch.columns);
+        let ends = [lookup(0)?, lookup(1)?];
+        let mut verdicts = Verdicts::new(&placement.context.read, &batch.rows);
+        let mut homes = HomeRows::default();
+        let fallback = |end: usize| {
+            placement
+                .context
+                .place_of_the_homeless(placement.ends[end].smallest_chunk)
+        };
+        let (mut pairs, mut unknown, mut homeless) = (0, [0, 0], 0);
+        for row in 0..batch.rows.len() {
+            let (left, right) = (ends[0][row], ends[1][row]);
+            if left != NOWHERE && right != NOWHERE && !self.within_overlap(left, right) {
+                refuse_wide(&mut verdicts, row, Place(left), Place(right));
+                continue;
+            }
+            pairs += 1;
+            for (count, place) in unknown.iter_mut().zip([left, right]) {
+                *count += u64::from(place == NOWHERE);
+            }
+            let (left, right) = match (left, right) {
+                (NOWHERE, NOWHERE) => {
+                    homeless += 1;
+                    (fallback(0), fallback(1))
+                }
+                (NOWHERE, known) | (known, NOWHERE) => (Place(known), Place(known)),
+                (left, right) => (Place(left), Place(right)),
+            };
+            homes.push_pair(row, left, right);
+        }
+        placement.pairs.fetch_add(pairs, Relaxed);
+        placement.homeless.fetch_add(homeless, Relaxed);
+        for (sum, count) in placement.unknown.iter().zip(unknown) {
+            sum.fetch_add(count, Relaxed);
+        }
+        self.push(&batch, homes)
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), IngestError> {
+        self.rows.finish()
+    }
+}
+
+impl MatchWorker<'_> {
+    fn push(&mut self, batch: &RowBatch, homes: HomeRows) -> Result<(), IngestError> {
+        let mut arrays = take_rows(batch.columns.columns(), &homes.pair)?;
+        let rows = homes
+            .pair
+            .iter()
+            .map(|pair| batch.rows[*pair as usize])
+            .collect();
+        arrays.extend(
+            homes
+                .homes
+                .map(|home| Arc::new(Int32Array::from(home)) as ArrayRef),
+        );
+        self.rows.push(placed_batch(
+            self.placement.rows.schema(),
+            &arrays,
+            homes.place,
+            rows,
+        )?)
+    }
+
+    /// Whether the sub-chunks of two places may hold positions within the overlap of each other.
+    fn within_overlap(&mut self, left: u64, right: u64) -> bool {
+        if left == right {
+            return true;
+        }
+        if self.near.len() > REMEMBERED_PAIRS {
+            self.near.clear();
+        }
+        let PlaceContext {
+            chunker, overlap, ..
+        } = &self.placement.context;
+        *self.near.entry((left, right)).or_insert_with(|| {
+            let area = |place| chunker.sub_chunk_box(Place(place).location());
+            match (area(left), area(right)) {
+                (Some(left), Some(right)) => left.dilated(*overlap).intersects(&right),
+                _ => true,
+            }
+        })
+    }
+}
+
+fn refuse_wide(verdicts: &mut Verdicts<'_>, row: usize, left: Place, right: Place) {
+    verdicts.refuse(row, "pair wider than the overlap".to_owned(), || {
+        format!(
+            "the pair is wider than the overlap: its ends lie in chunks {} and {}, too far from each other",
+            left.chunk(),
+            right.chunk()
+        )
+    });
+}

@@ -1,0 +1,72 @@
+//! A replicated table's rows stay together, in the order of the input.
+
+use std::path::PathBuf;
+
+use catalog::REPLICATED_CHUNK;
+use sky::SubChunkId;
+
+use super::{PlaceContext, PlaceRows, Placed, Placement};
+use crate::error::IngestError;
+use crate::report::PlacementCounts;
+use crate::row_batch::{Place, RowBatch, placed_batch};
+use crate::sort::{SortColumns, Sorter, SorterInput};
+
+/// The placement of a replicated table.
+pub(crate) struct ReplicatedPlacement {
+    rows: Sorter,
+}
+
+impl ReplicatedPlacement {
+    pub(crate) fn new(context: PlaceContext) -> Self {
+        let columns = context.read.schema.clone();
+        Self {
+            rows: context.sorter("rows", &columns, SortColumns::default(), 1.0),
+        }
+    }
+}
+
+impl Placement for ReplicatedPlacement {
+    fn worker(&self) -> Box<dyn PlaceRows + '_> {
+        Box::new(ReplicatedWorker {
+            placement: self,
+            rows: self.rows.input(),
+        })
+    }
+
+    fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<Placed, IngestError> {
+        let rows = self.rows.into_runs();
+        Ok(Placed {
+            query_rows: rows.rows(),
+            rows,
+            overlap: None,
+            dropped: Default::default(),
+            positions: None,
+            bounds_in_directory: false,
+            by_sub_chunk: false,
+            index_bytes: 0,
+            counts: PlacementCounts::default(),
+        })
+    }
+}
+
+struct ReplicatedWorker<'a> {
+    placement: &'a ReplicatedPlacement,
+    rows: SorterInput<'a>,
+}
+
+impl PlaceRows for ReplicatedWorker<'_> {
+    fn place(&mut self, batch: RowBatch) -> Result<(), IngestError> {
+        let places = vec![Place::new(REPLICATED_CHUNK, SubChunkId(0)).0; batch.rows.len()];
+        let schema = self.placement.rows.schema();
+        self.rows.push(placed_batch(
+            schema,
+            batch.columns.columns(),
+            places,
+            batch.rows,
+        )?)
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), IngestError> {
+        self.rows.finish()
+    }
+}

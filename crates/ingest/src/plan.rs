@@ -1,0 +1,305 @@
+//! What a request means for the files at hand: the table's columns and the parts that some of them play.
+
+use std::path::Path;
+
+use catalog::{Column, ColumnType, Position, TableKind};
+
+use crate::error::IngestError;
+use crate::format::text::TextLayout;
+use crate::format::{self, TableFile};
+use crate::place::child::ChildColumns;
+use crate::position::{PositionColumns, find_column};
+use crate::request::LoadRequest;
+use crate::row_batch::travel_type;
+use crate::schema::{DeclaredTable, read_schema};
+use crate::sort::is_sortable;
+
+/// The parts that columns play.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Roles {
+    Director {
+        key: usize,
+        positions: PositionColumns,
+    },
+    Child(ChildColumns),
+    Match {
+        keys: [usize; 2],
+    },
+    Replicated,
+}
+
+/// A table to be made of files.
+pub(crate) struct TablePlan {
+    pub kind: TableKind,
+    /// The columns as the catalog will know them.
+    pub columns: Vec<Column>,
+    pub roles: Roles,
+    pub files: Vec<Box<dyn TableFile>>,
+}
+
+impl TablePlan {
+    /// Looks at the files and the schema and checks the request against them.
+    pub(crate) fn make(request: &LoadRequest) -> Result<Self, IngestError> {
+        let kind = request.effective_kind();
+        check_options(request, kind)?;
+        let schema = request.schema.as_deref();
+        let declared = schema
+            .map(|path| read_schema(path, &request.table))
+            .transpose()?;
+        let layout = text_layout(request, declared.as_ref());
+        let declared_columns = declared.as_ref().map(|d| d.columns.as_slice());
+        let files = format::open(&request.files, &layout, declared_columns)?;
+        let mut columns = match declared {
+            Some(declared) => declared.columns,
+            None => columns_of_files(&files)?,
+        };
+        check_columns(&columns, &request.files[0])?;
+        positions_as_floats(&mut columns, request);
+        make_nullable(&mut columns, &request.nullable)?;
+        let roles = Roles::find(request, kind, &columns)?;
+        if let Roles::Director { key, positions } = roles {
+            for column in [key, positions.ra, positions.dec] {
+                columns[column].nullable = false;
+            }
+        }
+        Ok(Self {
+            kind,
+            columns,
+            roles,
+            files,
+        })
+    }
+
+    /// The columns as readers see them. What a director needs in every row may be NULL to them: the director's
+    /// placement refuses such rows and says so in its own words.
+    pub(crate) fn columns_to_read(&self) -> Vec<Column> {
+        let mut columns = self.columns.clone();
+        if let Roles::Director { key, positions } = self.roles {
+            for column in [key, positions.ra, positions.dec] {
+                columns[column].nullable = true;
+            }
+        }
+        columns
+    }
+
+    /// The number of the position columns.
+    pub(crate) fn positions(&self) -> Option<PositionColumns> {
+        match self.roles {
+            Roles::Director { positions, .. } => Some(positions),
+            Roles::Child(columns) => columns.positions,
+            Roles::Match { .. } | Roles::Replicated => None,
+        }
+    }
+
+    /// The names of the position columns, as declared.
+    pub(crate) fn position(&self) -> Option<Position> {
+        self.positions().map(|p| Position {
+            ra: self.columns[p.ra].name.clone(),
+            dec: self.columns[p.dec].name.clone(),
+        })
+    }
+
+    /// A director's key or a child's own key.
+    pub(crate) fn key(&self) -> Option<String> {
+        let key = match self.roles {
+            Roles::Director { key, .. } => Some(key),
+            Roles::Child(columns) => columns.own_key,
+            Roles::Match { .. } | Roles::Replicated => None,
+        };
+        key.map(|key| self.columns[key].name.clone())
+    }
+}
+
+fn wrong(sentence: impl Into<String>) -> IngestError {
+    IngestError::Options(sentence.into())
+}
+
+/// The options that each kind needs and those that mean nothing for it.
+fn check_options(request: &LoadRequest, kind: TableKind) -> Result<(), IngestError> {
+    if request.files.is_empty() {
+        return Err(IngestError::NoFiles);
+    }
+    if request.ra.is_some() != request.dec.is_some() {
+        return Err(wrong(
+            "--ra and --dec belong together: give both or neither",
+        ));
+    }
+    let (keys, directors) = (request.key.len(), request.directors.len());
+    let needed = match kind {
+        TableKind::Director => (keys == 1 && request.ra.is_some() && directors == 0)
+            .then_some(())
+            .ok_or("a director needs --key COL, --ra COL and --dec COL, and no --director"),
+        TableKind::Child => (keys == 1 && directors == 1)
+            .then_some(())
+            .ok_or("a child needs --director TABLE and --key COL, its column that holds the director's key"),
+        TableKind::Match => (keys == 2 && directors == 2)
+            .then_some(())
+            .ok_or("a match table needs --director LEFT,RIGHT and --key LEFTKEY,RIGHTKEY"),
+        TableKind::Replicated => (directors == 0)
+            .then_some(())
+            .ok_or("a replicated table has no --director: leave it out, or give --kind child"),
+    };
+    needed.map_err(wrong)?;
+    let is_child = kind == TableKind::Child;
+    if !is_child && (request.own_key.is_some() || request.order.is_some()) {
+        return Err(wrong("--own-key and --order are for child tables only"));
+    }
+    if kind == TableKind::Match && request.ra.is_some() {
+        return Err(wrong(
+            "a match table has no position of its own: leave out --ra and --dec",
+        ));
+    }
+    Ok(())
+}
+
+/// Options win over the schema, the schema over what is detected.
+fn text_layout(request: &LoadRequest, declared: Option<&DeclaredTable>) -> TextLayout {
+    let options = &request.text;
+    TextLayout {
+        delimiter: options.delimiter.or(declared.and_then(|d| d.delimiter)),
+        quote: options.quote.or(declared.and_then(|d| d.quote)),
+        escapes: options.escapes,
+        null: options
+            .null
+            .clone()
+            .or(declared.and_then(|d| d.null.clone())),
+        header: options.header,
+    }
+}
+
+/// The columns of the first file that has any.
+fn columns_of_files(files: &[Box<dyn TableFile>]) -> Result<Vec<Column>, IngestError> {
+    let with_rows = files.iter().find(|file| file.estimated_rows() > 0);
+    match with_rows.or(files.first()) {
+        Some(file) => file.columns(),
+        None => Err(IngestError::NoFiles),
+    }
+}
+
+/// Names that queries could not tell apart, or that Meridian needs for itself.
+fn check_columns(columns: &[Column], file: &Path) -> Result<(), IngestError> {
+    for (i, column) in columns.iter().enumerate() {
+        let name = &column.name;
+        if columns[..i]
+            .iter()
+            .any(|other| other.name.eq_ignore_ascii_case(name))
+        {
+            let reason = format!(
+                "the column {name:?} occurs twice (names are the same whatever their case)"
+            );
+            return Err(IngestError::layout(file, reason));
+        }
+        if name.trim().is_empty() || name.starts_with("__") {
+            let reason = format!(
+                "the column name {name:?} cannot be used: it is empty or begins with two underscores"
+            );
+            return Err(IngestError::layout(file, reason));
+        }
+    }
+    Ok(())
+}
+
+/// Whole degrees are inferred as integers; a position is a float all the same.
+fn positions_as_floats(columns: &mut [Column], request: &LoadRequest) {
+    for name in [&request.ra, &request.dec].into_iter().flatten() {
+        let column = columns
+            .iter_mut()
+            .find(|c| c.name.eq_ignore_ascii_case(name));
+        if let Some(column) = column.filter(|c| c.declared.is_none()) {
+            if column.ty.is_integer() || matches!(column.ty, ColumnType::Decimal { .. }) {
+                column.ty = ColumnType::Float64;
+            }
+        }
+    }
+}
+
+fn make_nullable(columns: &mut [Column], names: &[String]) -> Result<(), IngestError> {
+    for name in names {
+        if name.eq_ignore_ascii_case("all") {
+            columns.iter_mut().for_each(|column| column.nullable = true);
+            continue;
+        }
+        let at = find_column(columns, "--nullable", name)?;
+        columns[at].nullable = true;
+    }
+    Ok(())
+}
+
+impl Roles {
+    fn find(
+        request: &LoadRequest,
+        kind: TableKind,
+        columns: &[Column],
+    ) -> Result<Self, IngestError> {
+        let position = request
+            .ra
+            .clone()
+            .zip(request.dec.clone())
+            .map(|(ra, dec)| Position { ra, dec });
+        let find_positions = || {
+            position
+                .as_ref()
+                .map(|p| PositionColumns::find(columns, p))
+                .transpose()
+        };
+        Ok(match kind {
+            TableKind::Director => Self::Director {
+                key: integer_column(columns, "--key", &request.key[0])?,
+                positions: find_positions()?
+                    .ok_or_else(|| wrong("a director needs --ra and --dec"))?,
+            },
+            TableKind::Child => Self::Child(child_columns(request, columns, find_positions()?)?),
+            TableKind::Match => {
+                let keys = [&request.key[0], &request.key[1]];
+                Self::Match {
+                    keys: [
+                        integer_column(columns, "--key", keys[0])?,
+                        integer_column(columns, "--key", keys[1])?,
+                    ],
+                }
+            }
+            TableKind::Replicated => Self::Replicated,
+        })
+    }
+}
+
+fn integer_column(columns: &[Column], role: &str, name: &str) -> Result<usize, IngestError> {
+    let at = find_column(columns, role, name)?;
+    if columns[at].ty.is_integer() {
+        return Ok(at);
+    }
+    let ty = columns[at].ty;
+    Err(wrong(format!(
+        "{role} {name:?} is of type {ty}: a key must be of an integer type of at most 64 bits"
+    )))
+}
+
+fn child_columns(
+    request: &LoadRequest,
+    columns: &[Column],
+    positions: Option<PositionColumns>,
+) -> Result<ChildColumns, IngestError> {
+    let key = integer_column(columns, "--key", &request.key[0])?;
+    let own_key = match &request.own_key {
+        Some(name) => Some(integer_column(columns, "--own-key", name)?),
+        None => (0..columns.len()).find(|c| *c != key && columns[*c].ty.is_integer()),
+    };
+    let order = match &request.order {
+        None => own_key,
+        Some(name) => {
+            let at = find_column(columns, "--order", name)?;
+            if !is_sortable(&travel_type(columns[at].ty)) {
+                return Err(wrong(format!(
+                    "--order {name:?} must be a number or a time"
+                )));
+            }
+            Some(at)
+        }
+    };
+    Ok(ChildColumns {
+        key,
+        own_key,
+        order,
+        positions,
+    })
+}

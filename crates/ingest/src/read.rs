@@ -1,0 +1,141 @@
+//! The reading phase: threads take parts of the files, decode them, and hand the rows to the placement.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::IngestError;
+use crate::format::{Part, ReadContext, Source, TableFile};
+use crate::place::{PlaceRows, Placement};
+
+/// The files of a load while they are read.
+struct OpenSources<'a> {
+    files: &'a [Box<dyn TableFile>],
+    context: &'a Arc<ReadContext>,
+    next_file: AtomicUsize,
+    open: Mutex<Vec<Arc<SharedSource>>>,
+    /// Set when a thread failed, so that the others stop.
+    stop: AtomicBool,
+}
+
+/// A file that any thread may take the next part of.
+struct SharedSource {
+    source: Mutex<Option<Box<dyn Source>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reads every file to its end.
+pub(crate) fn read_all(
+    files: &[Box<dyn TableFile>],
+    context: &Arc<ReadContext>,
+    placement: &dyn Placement,
+    threads: usize,
+) -> Result<(), IngestError> {
+    let sources = OpenSources {
+        files,
+        context,
+        next_file: AtomicUsize::new(0),
+        open: Mutex::default(),
+        stop: AtomicBool::new(false),
+    };
+    let outcomes = std::thread::scope(|scope| {
+        let work = || {
+            let outcome = sources.work(placement);
+            if outcome.is_err() {
+                sources.stop.store(true, Relaxed);
+            }
+            outcome
+        };
+        let handles: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let join = |handle: std::thread::ScopedJoinHandle<'_, _>| {
+            handle.join().unwrap_or(Err(IngestError::Internal))
+        };
+        handles.into_iter().map(join).collect::<Vec<_>>()
+    });
+    outcomes.into_iter().collect::<Result<(), _>>()?;
+    context.refusals.check()
+}
+
+impl OpenSources<'_> {
+    fn work(&self, placement: &dyn Placement) -> Result<(), IngestError> {
+        let mut worker = placement.worker();
+        let mut current = None;
+        while let Some(part) = self.next_part(&mut current)? {
+            self.read_part(part, worker.as_mut())?;
+            if self.stop.load(Relaxed) {
+                // Another thread failed, and its error is the one that is told.
+                return Ok(());
+            }
+        }
+        worker.finish()
+    }
+
+    fn read_part(
+        &self,
+        mut part: Box<dyn Part>,
+        worker: &mut dyn PlaceRows,
+    ) -> Result<(), IngestError> {
+        while let Some(batch) = part.next_batch()? {
+            self.context.progress.read(batch.rows.len() as u64, 0);
+            if !batch.rows.is_empty() {
+                worker.place(batch)?;
+            }
+            self.context.refusals.check()?;
+            if self.context.progress.is_cancelled() {
+                return Err(IngestError::Cancelled);
+            }
+            if self.stop.load(Relaxed) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next part of the thread's current file, or of another one when that is at its end.
+    fn next_part(
+        &self,
+        current: &mut Option<Arc<SharedSource>>,
+    ) -> Result<Option<Box<dyn Part>>, IngestError> {
+        loop {
+            let shared = match current.take() {
+                Some(shared) => shared,
+                None => match self.next_source()? {
+                    Some(shared) => shared,
+                    None => return Ok(None),
+                },
+            };
+            let mut source = lock(&shared.source);
+            let part = match source.as_mut() {
+                Some(source) => source.next_part()?,
+                None => None,
+            };
+            match part {
+                Some(part) => {
+                    drop(source);
+                    *current = Some(shared);
+                    return Ok(Some(part));
+                }
+                None => {
+                    *source = None;
+                    lock(&self.open).retain(|open| !Arc::ptr_eq(open, &shared));
+                }
+            }
+        }
+    }
+
+    /// A file that nobody has opened yet, or else one that another thread is reading.
+    fn next_source(&self) -> Result<Option<Arc<SharedSource>>, IngestError> {
+        let number = self.next_file.fetch_add(1, Relaxed);
+        let Some(file) = self.files.get(number) else {
+            return Ok(lock(&self.open).first().cloned());
+        };
+        let source = file.open(number, self.context)?;
+        let shared = Arc::new(SharedSource {
+            source: Mutex::new(Some(source)),
+        });
+        lock(&self.open).push(shared.clone());
+        Ok(Some(shared))
+    }
+}

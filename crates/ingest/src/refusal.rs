@@ -1,0 +1,205 @@
+//! Rows that cannot be loaded: counted by reason, the first of each kept as examples with file and line.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::error::IngestError;
+
+/// Where a row was read: the file's number in the request and the line (text) or row (Parquet), from 1.
+///
+/// Ordered as the input is: first by file, then by line. 24 bits hold the file, 40 the line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct RowId(pub u64);
+
+const LINE_BITS: u32 = 40;
+
+impl RowId {
+    pub(crate) fn new(file: usize, line: u64) -> Self {
+        Self((file as u64) << LINE_BITS | line)
+    }
+
+    fn file(self) -> usize {
+        (self.0 >> LINE_BITS) as usize
+    }
+
+    fn line(self) -> u64 {
+        self.0 & ((1 << LINE_BITS) - 1)
+    }
+}
+
+/// A refused row, for the report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedRow {
+    /// The file it was read from.
+    pub file: PathBuf,
+    /// Its line in a text file (that of its first byte), or its row in another; from 1.
+    pub line: u64,
+    /// Why it was refused.
+    pub reason: String,
+}
+
+impl std::fmt::Display for RefusedRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}", self.file.display(), self.line, self.reason)
+    }
+}
+
+/// One kind of refusal: what is wrong and in which column.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Reason {
+    /// A short text without the row's own values, by which refusals are counted.
+    pub class: String,
+}
+
+/// Examples kept for each reason.
+const EXAMPLES: usize = 3;
+
+#[derive(Debug, Default)]
+struct Tally {
+    count: u64,
+    /// The earliest rows, so that the report does not depend on which thread was first.
+    first: BTreeMap<RowId, String>,
+}
+
+/// What all threads of a load refused.
+#[derive(Debug)]
+pub(crate) struct Refusals {
+    files: Vec<PathBuf>,
+    allowed: u64,
+    total: AtomicU64,
+    tallies: Mutex<BTreeMap<Reason, Tally>>,
+}
+
+impl Refusals {
+    pub(crate) fn new(files: Vec<PathBuf>, allowed: u64) -> Self {
+        Self {
+            files,
+            allowed,
+            total: AtomicU64::new(0),
+            tallies: Mutex::default(),
+        }
+    }
+
+    /// Notes one refused row. `class` names the kind, `detail` is the sentence for this row.
+    pub(crate) fn refuse(&self, row: RowId, class: String, detail: impl FnOnce() -> String) {
+        self.total.fetch_add(1, Relaxed);
+        let mut tallies = self.lock();
+        let tally = tallies.entry(Reason { class }).or_default();
+        tally.count += 1;
+        let later = tally
+            .first
+            .last_key_value()
+            .is_none_or(|(last, _)| row > *last);
+        if tally.first.len() >= EXAMPLES && later {
+            return;
+        }
+        tally.first.insert(row, detail());
+        if tally.first.len() > EXAMPLES {
+            tally.first.pop_last();
+        }
+    }
+
+    /// How many rows were refused so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.total.load(Relaxed)
+    }
+
+    /// Fails once more rows were refused than the request allows.
+    pub(crate) fn check(&self) -> Result<(), IngestError> {
+        let count = self.count();
+        if count <= self.allowed {
+            return Ok(());
+        }
+        Err(IngestError::TooManyRefused {
+            count,
+            allowed: self.allowed,
+            examples: self.first_examples(),
+        })
+    }
+
+    /// The first few examples in one line, in the order of the input.
+    pub(crate) fn first_examples(&self) -> String {
+        let mut rows: Vec<(RowId, String)> = Vec::new();
+        for tally in self.lock().values() {
+            rows.extend(tally.first.iter().map(|(row, why)| (*row, why.clone())));
+        }
+        rows.sort();
+        let shown: Vec<String> = (rows.into_iter().take(EXAMPLES))
+            .map(|(row, reason)| self.describe(row, reason).to_string())
+            .collect();
+        format!("First: {}", shown.join("; "))
+    }
+
+    /// Counts and examples by reason, the most frequent first.
+    pub(crate) fn summary(&self) -> Vec<RefusalSummary> {
+        let mut all: Vec<RefusalSummary> = (self.lock().iter())
+            .map(|(reason, tally)| RefusalSummary {
+                reason: reason.class.clone(),
+                rows: tally.count,
+                examples: (tally.first.iter())
+                    .map(|(row, why)| self.describe(*row, why.clone()))
+                    .collect(),
+            })
+            .collect();
+        all.sort_by(|a, b| b.rows.cmp(&a.rows).then(a.reason.cmp(&b.reason)));
+        all
+    }
+
+    /// A row's file and line, as text.
+    pub(crate) fn locate(&self, row: RowId) -> String {
+        let file = self.files.get(row.file()).map(|f| f.display().to_string());
+        format!("{}:{}", file.unwrap_or_default(), row.line())
+    }
+
+    fn describe(&self, row: RowId, reason: String) -> RefusedRow {
+        RefusedRow {
+            file: self.files.get(row.file()).cloned().unwrap_or_default(),
+            line: row.line(),
+            reason,
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Reason, Tally>> {
+        // A poisoned tally is still a tally: only counts are in it.
+        self.tallies
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// The rows refused for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusalSummary {
+    /// The reason, without any row's own values.
+    pub reason: String,
+    /// How many rows.
+    pub rows: u64,
+    /// The first of them in the order of the input.
+    pub examples: Vec<RefusedRow>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_are_the_first_rows_whatever_the_order_of_arrival() {
+        let refusals = Refusals::new(vec!["a.csv".into(), "b.csv".into()], 3);
+        for line in [9, 4, 7, 2, 8] {
+            refusals.refuse(RowId::new(1, line), "bad".into(), || format!("bad {line}"));
+        }
+        refusals.refuse(RowId::new(0, 100), "worse".into(), || "worse".into());
+        let summary = refusals.summary();
+        assert_eq!(summary[0].rows, 5);
+        let lines: Vec<u64> = summary[0].examples.iter().map(|e| e.line).collect();
+        assert_eq!(lines, [2, 4, 7]);
+        assert!(refusals.check().is_err());
+        assert!(
+            refusals
+                .first_examples()
+                .starts_with("First: a.csv:100: worse; b.csv:2: bad 2")
+        );
+    }
+}

@@ -1,0 +1,245 @@
+//! What a load did, for the person who started it.
+
+use std::fmt;
+use std::time::Duration;
+
+use catalog::{LoadId, TableKind};
+
+use crate::refusal::RefusalSummary;
+
+/// What was noticed while rows found their places.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PlacementCounts {
+    /// Director: rows refused because an earlier row has their key.
+    pub duplicate_keys: u64,
+    /// Child: rows whose director key is NULL.
+    pub null_keys: u64,
+    /// Child: rows whose key the director does not have.
+    pub orphan_rows: u64,
+    /// Child: different keys of those rows.
+    pub orphan_keys: u64,
+    /// Child: rows whose own position lies in another chunk than their director's row.
+    pub displaced_rows: u64,
+    /// Match: pairs whose left key the left director does not have (or that is NULL).
+    pub unknown_left_keys: u64,
+    /// Match: pairs whose right key the right director does not have (or that is NULL).
+    pub unknown_right_keys: u64,
+    /// Match: pairs of which neither key is known.
+    pub homeless_pairs: u64,
+}
+
+/// How the sky of the database is cut.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Partitioning {
+    /// Stripes of equal height.
+    pub stripes: u32,
+    /// Sub-stripes of each stripe.
+    pub sub_stripes: u32,
+    /// The overlap radius in degrees.
+    pub overlap_deg: f64,
+    /// Whether the loader chose it (true) or it was given by options or the database.
+    pub chosen: bool,
+}
+
+/// What a finished load did.
+#[derive(Debug, Clone)]
+pub struct LoadReport {
+    /// The database.
+    pub database: String,
+    /// The table.
+    pub table: String,
+    /// Its kind.
+    pub kind: TableKind,
+    /// The load that it shows now.
+    pub load: LoadId,
+    /// How the database is cut.
+    pub partitioning: Partitioning,
+    /// Rows read from the files.
+    pub rows_read: u64,
+    /// Rows that a query sees.
+    pub rows_loaded: u64,
+    /// Rows refused.
+    pub rows_refused: u64,
+    /// Why, with examples.
+    pub refusals: Vec<RefusalSummary>,
+    /// What was noticed while rows found their places.
+    pub counts: PlacementCounts,
+    /// Text values that were not UTF-8 and were taken as Latin-1.
+    pub latin1_values: u64,
+    /// Chunks that have rows.
+    pub chunks: u64,
+    /// Rows in overlap files.
+    pub overlap_rows: u64,
+    /// Bytes of the chunk files.
+    pub chunk_bytes: u64,
+    /// Bytes of the overlap files.
+    pub overlap_bytes: u64,
+    /// Bytes of the index.
+    pub index_bytes: u64,
+    /// Bytes decoded from the input.
+    pub input_bytes: u64,
+    /// Sorted runs that did not fit into the memory budget and went to disk for a while.
+    pub spilled_runs: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// What else is worth knowing: children placed by a replaced director, replaced files still in use.
+    pub notes: Vec<String>,
+}
+
+impl fmt::Display for LoadReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            database,
+            table,
+            kind,
+            partitioning: cut,
+            ..
+        } = self;
+        writeln!(f, "{database}.{table} is loaded as a {kind} table.")?;
+        if *kind != TableKind::Replicated {
+            let how = if cut.chosen {
+                "chosen for these rows"
+            } else {
+                "as given"
+            };
+            writeln!(
+                f,
+                "  partitioning  {} stripes, {} sub-stripes, overlap {:.4} degrees ({how})",
+                cut.stripes, cut.sub_stripes, cut.overlap_deg
+            )?;
+        }
+        writeln!(f, "  rows read     {}", grouped(self.rows_read))?;
+        writeln!(f, "  rows loaded   {}", grouped(self.rows_loaded))?;
+        self.write_refusals(f)?;
+        self.write_counts(f)?;
+        if self.latin1_values > 0 {
+            let values = grouped(self.latin1_values);
+            writeln!(f, "  not UTF-8     {values} text values, taken as Latin-1")?;
+        }
+        self.write_sizes(f)?;
+        let seconds = self.elapsed.as_secs_f64();
+        let rate = self.rows_read as f64 / seconds.max(1e-3);
+        writeln!(
+            f,
+            "  time          {seconds:.1} s ({} rows/s)",
+            grouped(rate as u64)
+        )?;
+        for note in &self.notes {
+            writeln!(f, "  note: {note}")?;
+        }
+        Ok(())
+    }
+}
+
+impl LoadReport {
+    fn write_refusals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  rows refused  {}", grouped(self.rows_refused))?;
+        for refusal in &self.refusals {
+            writeln!(
+                f,
+                "    {} because: {}",
+                grouped(refusal.rows),
+                refusal.reason
+            )?;
+            for example in &refusal.examples {
+                writeln!(f, "      {example}")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let c = &self.counts;
+        match self.kind {
+            TableKind::Child => {
+                let (rows, keys) = (grouped(c.orphan_rows), grouped(c.orphan_keys));
+                writeln!(
+                    f,
+                    "  orphans       {rows} rows with {keys} keys that the director does not have"
+                )?;
+                writeln!(f, "  NULL keys     {} rows", grouped(c.null_keys))?;
+                let displaced = grouped(c.displaced_rows);
+                writeln!(
+                    f,
+                    "  displaced     {displaced} rows lie in another chunk than their director's row"
+                )
+            }
+            TableKind::Match => {
+                let (left, right) = (grouped(c.unknown_left_keys), grouped(c.unknown_right_keys));
+                let neither = grouped(c.homeless_pairs);
+                writeln!(
+                    f,
+                    "  unknown keys  {left} left, {right} right, {neither} pairs with neither known"
+                )
+            }
+            TableKind::Director | TableKind::Replicated => Ok(()),
+        }
+    }
+
+    fn write_sizes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let chunks = grouped(self.chunks);
+        writeln!(f, "  chunks        {chunks}, {}", size(self.chunk_bytes))?;
+        if self.kind == TableKind::Director {
+            writeln!(
+                f,
+                "  overlap       {} rows, {}",
+                grouped(self.overlap_rows),
+                size(self.overlap_bytes)
+            )?;
+        }
+        if self.index_bytes > 0 {
+            writeln!(f, "  index         {}", size(self.index_bytes))?;
+        }
+        if self.spilled_runs > 0 {
+            let runs = grouped(self.spilled_runs);
+            writeln!(
+                f,
+                "  spilled       {runs} sorted runs went through disk to stay within the memory budget"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// A number with commas between groups of three digits.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Bytes in a unit that suits them.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1000.0 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{bytes} B")
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(1234567), "1,234,567");
+        assert_eq!(grouped(123), "123");
+        assert_eq!(size(999), "999 B");
+        assert_eq!(size(1_450_000_000), "1.4 GB");
+    }
+}

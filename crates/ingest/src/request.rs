@@ -1,0 +1,120 @@
+//! What a load is asked to do.
+
+use std::path::PathBuf;
+
+use catalog::TableKind;
+
+/// One call of `meridian load`: what to load, from where, as what.
+///
+/// `LoadRequest::new` fills in the defaults; every field may be changed afterwards.
+#[derive(Debug, Clone)]
+pub struct LoadRequest {
+    /// The data directory; made if it does not exist.
+    pub data_dir: PathBuf,
+    /// The database; made if it does not exist.
+    pub database: String,
+    /// The table to make.
+    pub table: String,
+    /// The table's kind; by default what the other options say (see [`LoadRequest::effective_kind`]).
+    pub kind: Option<TableKind>,
+    /// The key column: one name, or two for a match table (left and right).
+    pub key: Vec<String>,
+    /// The column of the right ascension, in degrees.
+    pub ra: Option<String>,
+    /// The column of the declination, in degrees.
+    pub dec: Option<String>,
+    /// The director's table name: one for a child, two for a match table.
+    pub directors: Vec<String>,
+    /// A child's own key; by default its first integer column that is not `key`.
+    pub own_key: Option<String>,
+    /// The column by which a child's rows of one object are ordered; by default its own key.
+    pub order: Option<String>,
+    /// Stripes of a new database; chosen from the rows when absent.
+    pub stripes: Option<u32>,
+    /// Sub-stripes of a new database; chosen from the rows when absent.
+    pub sub_stripes: Option<u32>,
+    /// The overlap of a new database in degrees; one arcminute when absent.
+    pub overlap_deg: Option<f64>,
+    /// A JSON file that declares the columns.
+    pub schema: Option<PathBuf>,
+    /// How the text files are written, where it differs from what is detected.
+    pub text: TextOptions,
+    /// Columns declared NOT NULL that are made nullable (`all`: every one), so that NaN or NULL in them is accepted.
+    pub nullable: Vec<String>,
+    /// Whether a table of this name may exist and is then replaced.
+    pub replace: bool,
+    /// How many refused rows are tolerated.
+    pub max_errors: u64,
+    /// The memory budget in bytes; a third of the machine when absent.
+    pub memory: Option<u64>,
+    /// Threads that read and write; all cores when absent.
+    pub threads: Option<usize>,
+    /// The scan rating of the table (0: never shared; larger: a slower lane).
+    pub scan_rating: u8,
+    /// The files to read, in this order.
+    pub files: Vec<PathBuf>,
+}
+
+/// How text files are written. What is absent is detected.
+#[derive(Debug, Clone, Default)]
+pub struct TextOptions {
+    /// The byte between fields.
+    pub delimiter: Option<u8>,
+    /// The quote; `Some(None)` switches quoting off.
+    pub quote: Option<Option<u8>>,
+    /// Whether a backslash escapes the byte after it, as in MySQL's dumps.
+    pub escapes: Option<bool>,
+    /// The text that stands for NULL.
+    pub null: Option<String>,
+    /// Whether the first line of each file holds the column names.
+    pub header: Option<bool>,
+}
+
+impl LoadRequest {
+    /// A request with every choice left to the loader.
+    pub fn new(
+        data_dir: impl Into<PathBuf>,
+        database: impl Into<String>,
+        table: impl Into<String>,
+    ) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            database: database.into(),
+            table: table.into(),
+            kind: None,
+            key: Vec::new(),
+            ra: None,
+            dec: None,
+            directors: Vec::new(),
+            own_key: None,
+            order: None,
+            stripes: None,
+            sub_stripes: None,
+            overlap_deg: None,
+            schema: None,
+            text: TextOptions::default(),
+            nullable: Vec::new(),
+            replace: false,
+            max_errors: 0,
+            memory: None,
+            threads: None,
+            scan_rating: 1,
+            files: Vec::new(),
+        }
+    }
+
+    /// The kind asked for, or else: two directors make a match table, one a child table, a key and a
+    /// position a director, anything else a replicated table.
+    pub fn effective_kind(&self) -> TableKind {
+        if let Some(kind) = self.kind {
+            return kind;
+        }
+        let has_position = self.ra.is_some() && self.dec.is_some();
+        match self.directors.len() {
+            0 if has_position && self.key.len() == 1 => TableKind::Director,
+            0 => TableKind::Replicated,
+            1 => TableKind::Child,
+            _ => TableKind::Match,
+        }
+    }
+}

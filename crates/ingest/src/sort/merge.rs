@@ -1,0 +1,156 @@
+//! The merge of sorted runs into one sorted stream of batches.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use arrow::array::RecordBatch;
+use arrow::compute::interleave_record_batch;
+use arrow::datatypes::SchemaRef;
+
+use super::key::{SortColumns, SortKey};
+use super::run::Run;
+use crate::error::IngestError;
+use crate::row_batch::places_of;
+
+/// Rows of one batch of the merged stream, the last one perhaps fewer.
+const MERGED_ROWS: usize = 16 << 10;
+
+/// Where the merge stands in one run.
+struct Cursor<'a> {
+    run: &'a Run,
+    /// The run's batches still to be read.
+    ahead: Range<usize>,
+    keys: Vec<SortKey>,
+    /// The next row of the current batch.
+    row: usize,
+    /// The current batch's number among the merge's held batches.
+    held: usize,
+}
+
+/// An iterator over batches of rows in order.
+pub(crate) struct Merge<'a> {
+    columns: &'a SortColumns,
+    schema: SchemaRef,
+    places: Range<u64>,
+    cursors: Vec<Cursor<'a>>,
+    /// The next row of each run that is not at its end.
+    heap: BinaryHeap<Reverse<(SortKey, usize)>>,
+    /// Batches that rows of the next output are taken from.
+    held: Vec<RecordBatch>,
+}
+
+impl<'a> Merge<'a> {
+    pub(crate) fn new(
+        schema: &SchemaRef,
+        columns: &'a SortColumns,
+        runs: &'a [Run],
+        places: Range<u64>,
+    ) -> Result<Self, IngestError> {
+        let mut merge = Self {
+            columns,
+            schema: schema.clone(),
+            cursors: Vec::with_capacity(runs.len()),
+            heap: BinaryHeap::with_capacity(runs.len()),
+            held: Vec::new(),
+            places,
+        };
+        for run in runs {
+            let ahead = run.batches_in(&merge.places);
+            if ahead.is_empty() {
+                continue;
+            }
+            merge.cursors.push(Cursor {
+                run,
+                ahead,
+                keys: Vec::new(),
+                row: 0,
+                held: 0,
+            });
+            let number = merge.cursors.len() - 1;
+            if let Some(key) = merge.next_batch(number)? {
+                merge.heap.push(Reverse((key, number)));
+            }
+        }
+        Ok(merge)
+    }
+
+    /// Moves a cursor to its run's next batch that has rows in the range; gives the first row's rank.
+    fn next_batch(&mut self, number: usize) -> Result<Option<SortKey>, IngestError> {
+        let cursor = &mut self.cursors[number];
+        while let Some(next) = cursor.ahead.next() {
+            let batch = cursor.run.batch(next)?;
+            let places = places_of(&batch);
+            let start = places.partition_point(|place| *place < self.places.start);
+            let end = places.partition_point(|place| *place < self.places.end);
+            if start == end {
+                continue;
+            }
+            let batch = batch.slice(start, end - start);
+            cursor.keys = self.columns.keys(&batch)?;
+            cursor.row = 0;
+            cursor.held = self.held.len();
+            self.held.push(batch);
+            return Ok(cursor.keys.first().copied());
+        }
+        cursor.keys.clear();
+        Ok(None)
+    }
+
+    /// Takes rows from the run with the smallest next row as long as it stays the smallest.
+    fn take_rows(&mut self, taken: &mut Vec<(usize, usize)>) -> Result<bool, IngestError> {
+        let Some(Reverse((_, number))) = self.heap.pop() else {
+            return Ok(false);
+        };
+        let limit = self.heap.peek().map(|Reverse((key, _))| *key);
+        let cursor = &mut self.cursors[number];
+        let room = cursor.row + (MERGED_ROWS - taken.len());
+        let last = cursor.keys.len().min(room);
+        let mut row = cursor.row;
+        while row < last && limit.is_none_or(|limit| cursor.keys[row] < limit) {
+            taken.push((cursor.held, row));
+            row += 1;
+        }
+        cursor.row = row;
+        let next = match cursor.keys.get(row) {
+            Some(key) => Some(*key),
+            None => self.next_batch(number)?,
+        };
+        if let Some(key) = next {
+            self.heap.push(Reverse((key, number)));
+        }
+        Ok(true)
+    }
+
+    fn next_output(&mut self) -> Result<Option<RecordBatch>, IngestError> {
+        let mut taken = Vec::with_capacity(MERGED_ROWS);
+        while taken.len() < MERGED_ROWS && self.take_rows(&mut taken)? {}
+        if taken.is_empty() {
+            return Ok(None);
+        }
+        let held: Vec<&RecordBatch> = self.held.iter().collect();
+        let merged = interleave_record_batch(&held, &taken)?;
+        debug_assert_eq!(merged.schema(), self.schema);
+        self.let_go();
+        Ok(Some(merged))
+    }
+
+    /// Drops the batches that no cursor stands in any more.
+    fn let_go(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        for cursor in &mut self.cursors {
+            if cursor.row < cursor.keys.len() {
+                self.held.push(held[cursor.held].clone());
+                cursor.held = self.held.len() - 1;
+            }
+        }
+    }
+}
+
+impl Iterator for Merge<'_> {
+    type Item = Result<RecordBatch, IngestError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_output().transpose()
+    }
+}

@@ -1,0 +1,99 @@
+//! Judging values while columns are made: which rows of a batch are refused, and why.
+
+use catalog::Column;
+
+use crate::format::ReadContext;
+use crate::refusal::RowId;
+
+/// What is wrong with one value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValueFault {
+    /// It cannot be read as the column's type.
+    NotOfType,
+    /// It is a number (or a time) that the column's type cannot hold.
+    OutOfRange,
+}
+
+/// The rows of one batch and which of them are still good.
+pub(crate) struct Verdicts<'a> {
+    context: &'a ReadContext,
+    rows: &'a [u64],
+    keep: Vec<bool>,
+}
+
+impl<'a> Verdicts<'a> {
+    pub(crate) fn new(context: &'a ReadContext, rows: &'a [u64]) -> Self {
+        Self {
+            context,
+            rows,
+            keep: vec![true; rows.len()],
+        }
+    }
+
+    /// For each row whether it is kept.
+    pub(crate) fn into_keep(self) -> Vec<bool> {
+        self.keep
+    }
+
+    /// Refuses a row unless it already was: a row counts once, by what was found first.
+    pub(crate) fn refuse(&mut self, row: usize, class: String, detail: impl FnOnce() -> String) {
+        if std::mem::replace(&mut self.keep[row], false) {
+            self.context
+                .refusals
+                .refuse(RowId(self.rows[row]), class, detail);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn refuse_value(
+        &mut self,
+        row: usize,
+        column: &Column,
+        value: &[u8],
+        fault: ValueFault,
+    ) {
+        let (name, ty) = (&column.name, type_name(column));
+        let (class, verb) = match fault {
+            ValueFault::NotOfType => (format!("column {name:?}: not a {ty}"), "is not a"),
+            ValueFault::OutOfRange => (
+                format!("column {name:?}: out of range for {ty}"),
+                "is out of range for a",
+            ),
+        };
+        self.refuse(row, class, || {
+            format!("column {name:?}: {} {verb} {ty}", excerpt(value))
+        });
+    }
+
+    #[cold]
+    pub(crate) fn refuse_null(&mut self, row: usize, column: &Column) {
+        let name = &column.name;
+        let class = format!("column {name:?}: NULL or NaN where it is NOT NULL");
+        self.refuse(row, class, || {
+            format!("column {name:?} is NULL or NaN but declared NOT NULL (--nullable {name} would accept it)")
+        });
+    }
+}
+
+/// The type as the person declared it, or as the catalog calls it.
+fn type_name(column: &Column) -> String {
+    match &column.declared {
+        Some(declared) => declared
+            .split(' ')
+            .next()
+            .unwrap_or_default()
+            .to_uppercase(),
+        None => column.ty.to_string().to_uppercase(),
+    }
+}
+
+/// A value in quotes, cut if it is long.
+pub(crate) fn excerpt(value: &[u8]) -> String {
+    const LONGEST: usize = 40;
+    let text = String::from_utf8_lossy(value);
+    if text.chars().count() <= LONGEST {
+        return format!("{text:?}");
+    }
+    let start: String = text.chars().take(LONGEST).collect();
+    format!("{start:?}...")
+}

@@ -1,0 +1,209 @@
+//! `meridian load`: files into a table, with progress on the way and a report at the end.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use catalog::TableKind;
+use clap::Args;
+use ingest::{IngestError, LoadReport, LoadRequest, Progress, TextOptions};
+
+use crate::failure::Failure;
+use crate::load_progress::ProgressDisplay;
+
+/// What to load and how.
+#[derive(Args)]
+pub struct LoadArguments {
+    /// The data directory; made if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// The database; made if it does not exist.
+    #[arg(long, value_name = "NAME")]
+    db: String,
+    /// The table to make.
+    #[arg(long, value_name = "NAME")]
+    table: String,
+    /// director, child, match or replicated; by default what the other options say.
+    #[arg(long, value_parser = parse_kind)]
+    kind: Option<TableKind>,
+    /// Director: its unique key. Child: the column with the director's key. Match: LEFTKEY,RIGHTKEY.
+    #[arg(long, value_name = "COL", value_delimiter = ',')]
+    key: Vec<String>,
+    /// The column of the right ascension in degrees.
+    #[arg(long, value_name = "COL")]
+    ra: Option<String>,
+    /// The column of the declination in degrees.
+    #[arg(long, value_name = "COL")]
+    dec: Option<String>,
+    /// Child: the director's table. Match: LEFT,RIGHT.
+    #[arg(long, value_name = "TABLE", value_delimiter = ',')]
+    director: Vec<String>,
+    /// Child: its own key; by default the first integer column that is not --key.
+    #[arg(long, value_name = "COL")]
+    own_key: Option<String>,
+    /// Child: what the rows of one object are ordered by; by default the own key.
+    #[arg(long, value_name = "COL")]
+    order: Option<String>,
+    /// Stripes of a new database; chosen to suit the rows by default.
+    #[arg(long, value_name = "N")]
+    stripes: Option<u32>,
+    /// Sub-stripes of each stripe of a new database; chosen by default.
+    #[arg(long, value_name = "N")]
+    sub_stripes: Option<u32>,
+    /// The overlap of a new database in degrees; one arcminute by default.
+    #[arg(long, value_name = "DEG")]
+    overlap: Option<f64>,
+    /// A JSON file with the columns and their MySQL types.
+    #[arg(long, value_name = "FILE")]
+    schema: Option<PathBuf>,
+    #[command(flatten)]
+    text: TextArguments,
+    /// Columns that may hold NULL and NaN although they are declared NOT NULL; `all` for every one.
+    #[arg(long, value_name = "COLS", value_delimiter = ',')]
+    nullable: Vec<String>,
+    /// Load the table anew if it exists; queries see the old rows until the new ones are complete.
+    #[arg(long)]
+    replace: bool,
+    /// How many refused rows are tolerated.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    max_errors: u64,
+    /// The memory to use, such as 8G or 500M; a third of the machine's by default.
+    #[arg(long, value_name = "SIZE", value_parser = ingest::parse_size)]
+    memory: Option<u64>,
+    /// Threads that read and write; all cores by default.
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// How heavy a scan of the table is: 0 lightest, 255 heaviest.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    scan_rating: u8,
+    /// No progress.
+    #[arg(long, short)]
+    quiet: bool,
+    /// The files: CSV, TSV, MySQL dumps, plain or gzipped, and Parquet.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+/// How text files are written, where it is not as detected.
+#[derive(Args)]
+struct TextArguments {
+    /// The character between fields; `tab` or `\t` for a tab.
+    #[arg(long, value_name = "CHAR", value_parser = parse_byte)]
+    delimiter: Option<u8>,
+    /// The quote character; `none` if there are no quotes.
+    #[arg(long, value_name = "CHAR", value_parser = parse_quote)]
+    quote: Option<Quote>,
+    /// Whether a backslash escapes the character after it, as in MySQL's dumps: `backslash` or `none`.
+    #[arg(long, value_name = "HOW", value_parser = parse_escape)]
+    escape: Option<bool>,
+    /// The text that stands for NULL.
+    #[arg(long, value_name = "STR", allow_hyphen_values = true)]
+    null: Option<String>,
+    /// The first line of each file holds the column names.
+    #[arg(long, conflicts_with = "no_header")]
+    header: bool,
+    /// The first line of each file holds a row.
+    #[arg(long)]
+    no_header: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Quote(Option<u8>);
+
+fn parse_kind(text: &str) -> Result<TableKind, String> {
+    text.parse().map_err(|e: catalog::CatalogError| e.to_string())
+}
+
+fn parse_byte(text: &str) -> Result<u8, String> {
+    ingest::parse_byte(text).ok_or_else(|| format!("{text:?} is not a single character"))
+}
+
+fn parse_quote(text: &str) -> Result<Quote, String> {
+    match text {
+        "none" | "" => Ok(Quote(None)),
+        _ => parse_byte(text).map(|byte| Quote(Some(byte))),
+    }
+}
+
+fn parse_escape(text: &str) -> Result<bool, String> {
+    match text {
+        "backslash" | "\\" => Ok(true),
+        "none" => Ok(false),
+        _ => Err("give `backslash` or `none`".to_owned()),
+    }
+}
+
+impl LoadArguments {
+    fn into_request(self) -> LoadRequest {
+        let mut request = LoadRequest::new(self.data, self.db, self.table);
+        request.kind = self.kind;
+        request.key = self.key;
+        request.ra = self.ra;
+        request.dec = self.dec;
+        request.directors = self.director;
+        request.own_key = self.own_key;
+        request.order = self.order;
+        request.stripes = self.stripes;
+        request.sub_stripes = self.sub_stripes;
+        request.overlap_deg = self.overlap;
+        request.schema = self.schema;
+        request.text = self.text.into_options();
+        request.nullable = self.nullable;
+        request.replace = self.replace;
+        request.max_errors = self.max_errors;
+        request.memory = self.memory;
+        request.threads = self.threads;
+        request.scan_rating = self.scan_rating;
+        request.files = self.files;
+        request
+    }
+}
+
+impl TextArguments {
+    fn into_options(self) -> TextOptions {
+        let header = match (self.header, self.no_header) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        };
+        TextOptions {
+            delimiter: self.delimiter,
+            quote: self.quote.map(|quote| quote.0),
+            escapes: self.escape,
+            null: self.null,
+            header,
+        }
+    }
+}
+
+/// Loads the table and prints the report.
+pub fn run(arguments: LoadArguments) -> Result<(), Failure> {
+    let quiet = arguments.quiet;
+    let request = arguments.into_request();
+    let runtime = tokio::runtime::Runtime::new()?;
+    let report = runtime.block_on(load_with_progress(request, quiet))?;
+    print_report(&report);
+    Ok(())
+}
+
+/// Loads with a display beside it. Ctrl-C cancels the load, which then leaves nothing.
+async fn load_with_progress(request: LoadRequest, quiet: bool) -> Result<LoadReport, IngestError> {
+    let progress = Arc::new(Progress::default());
+    let display = (!quiet).then(|| ProgressDisplay::start(&request.table, progress.clone()));
+    let interrupted = progress.clone();
+    let watch = tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            interrupted.cancel();
+        }
+    });
+    let outcome = ingest::load(request, progress).await;
+    watch.abort();
+    if let Some(display) = display {
+        display.finish();
+    }
+    outcome
+}
+
+#[expect(clippy::print_stdout, reason = "the report is this command's answer")]
+fn print_report(report: &LoadReport) {
+    print!("{report}");
+}
