@@ -16,7 +16,7 @@ use crate::StoreError;
 use crate::trailer::Trailer;
 
 /// Bytes for each checksum in the files that we write. A read is widened to whole blocks, so small
-/// blocks waste less of a point read (a Vortex segment of 8,192 rows is some 20 kB), and large ones
+/// blocks waste less of a point read (a Vortex segment of 16,384 rows is some 40 kB), and large ones
 /// keep the table small, which is read whole when a file is opened: 8 KiB give one thousandth of
 /// the file, 50 kB for a chunk of 50 MB.
 pub(crate) const BLOCK_SIZE: u32 = 8 * 1024;

@@ -90,7 +90,8 @@ impl ChunkFile {
                 .map_err(failed)?,
             None => Vec::new(),
         };
-        let ranges = request.ranges.unwrap_or_else(|| vec![0..self.num_rows()]);
+        let all = 0..self.num_rows();
+        let ranges = request.ranges.unwrap_or_else(|| [all].into());
         check_ranges(&ranges, self.num_rows()).map_err(wrong)?;
         Ok(Scan {
             path: Arc::clone(self.blocks.path()),

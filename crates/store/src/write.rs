@@ -24,11 +24,12 @@ use crate::{Directory, StoreError};
 
 /// Rows of one Vortex block: the grain of reading, of the zone maps and of the batches of a scan.
 ///
-/// All columns share it, so no block is read twice in a scan. A sub-chunk of a few thousand rows
-/// lies in one or two blocks, of which only its rows are decoded; a block of a column is some 20 kB.
-/// Smaller blocks make point reads no cheaper (the cost is then in the number of columns), and let
-/// the metadata grow that are read when a file is opened.
-pub const ROWS_PER_BLOCK: usize = 8192;
+/// All columns share it, so a scan reads no block twice. A sub-chunk of a few thousand rows lies in
+/// one or two blocks, of which only its rows are decoded. Measured on half a million rows of 20
+/// columns: with 8,192, reading 3,000 rows of all columns takes a tenth less time, but a full scan a
+/// fifth more (there is a fixed cost for each block of each column), and so does opening a file,
+/// whose metadata list the blocks; with 32,768 it is the other way round.
+pub const ROWS_PER_BLOCK: usize = 16_384;
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -46,6 +46,11 @@ impl DirectorIndex {
     ///
     /// [`StoreError::Missing`], [`StoreError::Damaged`], [`StoreError::NewerFormat`].
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        Self::open_with(dir, RESIDENT_PAGES)
+    }
+
+    /// Opens the index and keeps the fences of the lowest level that has no more than so many pages.
+    pub(super) fn open_with(dir: &Path, resident_pages: u64) -> Result<Self, StoreError> {
         let path = index_path(dir);
         let file = File::open(&path).map_err(StoreError::io("open", &path))?;
         let len = file
@@ -76,7 +81,7 @@ impl DirectorIndex {
             resident_level: 0,
             resident: Vec::new(),
         };
-        inner.load_fences()?;
+        inner.load_fences(resident_pages)?;
         Ok(Self {
             inner: Arc::new(inner),
         })
@@ -193,10 +198,9 @@ impl DirectorIndex {
 }
 
 impl Inner {
-    /// Loads the fences of the lowest level that has no more than [`RESIDENT_PAGES`].
-    fn load_fences(&mut self) -> Result<(), StoreError> {
+    fn load_fences(&mut self, resident_pages: u64) -> Result<(), StoreError> {
         self.resident_level = (1..self.tree.height())
-            .find(|level| self.tree.pages(*level) <= RESIDENT_PAGES)
+            .find(|level| self.tree.pages(*level) <= resident_pages)
             .unwrap_or(0);
         if self.resident_level > 0 {
             for number in 0..self.tree.pages(self.resident_level) {

@@ -68,9 +68,11 @@ fn check_against_map(records: &[(i64, i32, i32, bool)], memory: usize, others: &
     keys.extend_from_slice(others);
     keys.extend(others.iter().map(|key| key.saturating_add(1)));
     let found = index.lookup(&keys).unwrap();
-    for (key, entry) in keys.iter().zip(found) {
+    for (key, entry) in keys.iter().zip(&found) {
         assert_eq!(entry.as_ref(), oracle.get(key), "{key}");
-        assert_eq!(index.get(*key).unwrap(), entry, "{key}");
+    }
+    for (key, entry) in keys.iter().zip(&found).step_by(keys.len() / 50 + 1) {
+        assert_eq!(index.get(*key).unwrap(), *entry, "{key}");
     }
 }
 
@@ -151,11 +153,24 @@ fn fences_on_disk_are_searched() {
         })
         .collect();
     write(dir.path(), 1 << 22, &records);
-    let index = DirectorIndex::open(dir.path()).unwrap();
-    index.verify().unwrap();
-    for keys in records.chunks(1000).take(20) {
-        let keys: Vec<i64> = keys.iter().map(|record| record.0).collect();
-        assert!(index.lookup(&keys).unwrap().iter().all(Option::is_some));
+    let (highest, lowest) = (1, u64::MAX);
+    for resident_pages in [highest, lowest] {
+        let index = DirectorIndex::open_with(dir.path(), resident_pages).unwrap();
+        index.verify().unwrap();
+        for records in records.chunks(5000).take(10) {
+            let keys: Vec<i64> = records.iter().map(|record| record.0).collect();
+            for (record, entry) in records.iter().zip(index.lookup(&keys).unwrap()) {
+                let expected = IndexEntry {
+                    location: location(record.1, record.2),
+                    orphan: record.3,
+                };
+                assert_eq!(entry, Some(expected));
+            }
+            // The neighbours of random keys are not there.
+            let others: Vec<i64> = keys.iter().map(|key| key.wrapping_add(1)).collect();
+            assert!(index.lookup(&others).unwrap().iter().all(Option::is_none));
+        }
+        assert_eq!(index.get(i64::MIN).unwrap(), None);
     }
 }
 
