@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use vortex::buffer::{Alignment, ByteBuffer, ByteBufferMut};
 use vortex::io::{IoBuf, VortexWrite};
@@ -32,6 +33,8 @@ pub(crate) struct BlockFile {
     block_size: u64,
     /// The table of checksums as stored: eight bytes, little-endian, for each block.
     checksums: Vec<u8>,
+    /// Whether a read has ever failed.
+    failed: AtomicBool,
 }
 
 impl BlockFile {
@@ -43,7 +46,13 @@ impl BlockFile {
             body_len: trailer.body_len(),
             block_size: u64::from(trailer.block_size),
             checksums,
+            failed: AtomicBool::new(false),
         }
+    }
+
+    /// Whether a read has ever failed.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
     }
 
     pub fn path(&self) -> &Arc<Path> {
@@ -74,6 +83,18 @@ impl BlockFile {
     /// than such a read. Segments lie in the file at multiples of their alignment and blocks do so
     /// of any alignment in use, so the bytes are returned where they were read, without a copy.
     pub fn read(&self, range: Range<u64>, alignment: Alignment) -> Result<ByteBuffer, StoreError> {
+        let read = self.read_verified(range, alignment);
+        if read.is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        read
+    }
+
+    fn read_verified(
+        &self,
+        range: Range<u64>,
+        alignment: Alignment,
+    ) -> Result<ByteBuffer, StoreError> {
         if range.is_empty() {
             return Ok(ByteBuffer::empty_aligned(alignment));
         }

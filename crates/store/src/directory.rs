@@ -78,17 +78,17 @@ impl Directory {
         self.entries.get(at)
     }
 
-    /// The row ranges of all or some sub-chunks (these sorted ascending), sorted, disjoint, and
-    /// merged where they meet.
+    /// The row ranges of all or some sub-chunks, sorted, disjoint, and merged where they meet.
     pub fn rows_of(&self, sub_chunks: &SubChunks) -> Vec<Range<u64>> {
         match sub_chunks {
             SubChunks::All => self.rows_where(|_| true),
-            SubChunks::Some(wanted) => merge(
-                wanted
-                    .iter()
-                    .filter_map(|id| self.get(*id))
-                    .map(|entry| entry.rows.clone()),
-            ),
+            SubChunks::Some(wanted) => {
+                let entries = wanted.iter().filter_map(|id| self.get(*id));
+                let mut ranges: Vec<_> = entries.map(|entry| entry.rows.clone()).collect();
+                // They come sorted, or nearly so; a merge of unsorted ranges would lose rows.
+                ranges.sort_by_key(|range| range.start);
+                merge(ranges.into_iter())
+            }
         }
     }
 
@@ -268,6 +268,7 @@ mod tests {
         // 3 and 7 are neighbours here although 4, 5 and 6 lie between them: those have no rows.
         assert_eq!(directory.rows_of(&some(&[3, 5, 7, 8])), vec![10..16]);
         assert!(directory.rows_of(&some(&[0, 100])).is_empty());
+        assert_eq!(directory.rows_of(&some(&[9, 2, 3, 2])), vec![0..15, 16..20]);
         assert_eq!(directory.rows_between(SubChunkId(3), SubChunkId(8)), 10..16);
         assert!(
             directory

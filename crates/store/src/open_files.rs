@@ -11,7 +11,8 @@ use crate::{ChunkFile, StoreError};
 /// A bounded cache of open chunk files, so that a query does not open what another has open.
 ///
 /// Chunk files never change, so an open one never goes stale; but it keeps its disk space after it
-/// was removed: whoever replaces a load calls [`OpenFiles::forget`].
+/// was removed: whoever replaces a load calls [`OpenFiles::forget`]. A file from which reading has
+/// failed is opened anew for the next who asks, so a restored file is found without a restart.
 #[derive(Debug)]
 pub struct OpenFiles {
     capacity: usize,
@@ -85,7 +86,9 @@ impl OpenFiles {
         let mut state = self.lock();
         state.clock += 1;
         let now = state.clock;
-        if let Some(slot) = state.files.get_mut(path) {
+        if let Some(slot) = state.files.get_mut(path)
+            && !slot.file.get().is_some_and(|file| file.has_failed())
+        {
             slot.last_used = now;
             return Arc::clone(&slot.file);
         }

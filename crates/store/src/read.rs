@@ -135,6 +135,13 @@ impl ChunkFile {
         self.file_len
     }
 
+    /// Whether reading from it has ever failed. Vortex keeps what it read of zone maps and
+    /// dictionaries, failures too: a file that was restored under its name must be opened anew, which
+    /// [`crate::OpenFiles`] does.
+    pub fn has_failed(&self) -> bool {
+        self.blocks.has_failed()
+    }
+
     /// Reads the whole file and verifies every block. What opening verifies (trailer, directory, row
     /// count, metadata) has been verified then. Blocks the calling thread for as long as the file
     /// takes to read.

@@ -663,3 +663,22 @@ async fn open_files_are_shared_and_bounded() {
     assert!(files.is_empty());
     assert_eq!(before.num_rows(), 19);
 }
+
+#[tokio::test]
+async fn a_restored_file_is_found_without_a_restart() {
+    let sample = sample(40_000).await;
+    let files = OpenFiles::new(8);
+    let good = fs::read(&sample.path).unwrap();
+    let mut bad = good.clone();
+    bad[5000] ^= 1;
+    fs::write(&sample.path, &bad).unwrap();
+    let file = files.get(&sample.path).await.unwrap();
+    let every: Vec<usize> = (0..all_types().fields().len()).collect();
+    assert!(scan(&file, request(&all_types(), &every)).await.is_err());
+    fs::write(&sample.path, &good).unwrap();
+    let file = files.get(&sample.path).await.unwrap();
+    assert_eq!(
+        scan(&file, request(&all_types(), &every)).await.unwrap(),
+        sample.all
+    );
+}

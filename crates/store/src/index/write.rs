@@ -89,8 +89,14 @@ impl IndexWriter {
     pub fn push(&mut self, key: i64, location: Location, orphan: bool) -> Result<(), StoreError> {
         let record = Record::new(key, location, orphan)
             .ok_or(StoreError::WrongLocation(location.sub_chunk.0))?;
-        if self.records.len() >= self.memory_bytes / BYTES_PER_RECORD {
+        let room = self.memory_bytes / BYTES_PER_RECORD;
+        if self.records.len() >= room {
             self.spill()?;
+        }
+        if self.records.len() == self.records.capacity() {
+            // Doubling, as a vector does by itself, but never beyond the room there is.
+            let more = self.records.len().max(1024).min(room - self.records.len());
+            self.records.reserve_exact(more);
         }
         self.records.push(record);
         Ok(())
