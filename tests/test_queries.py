@@ -36,6 +36,11 @@ def test_gaia(case: Case, gaia: Catalogue) -> None:
     gaia.check(case)
 
 
+def test_the_made_up_sky_fills_many_chunks(synthetic_sky: Catalogue) -> None:
+    chunks = list(synthetic_sky.data.glob("tables/sky.object/*/chunk_*.mrd"))
+    assert len(chunks) >= 300
+
+
 def test_case_names_are_unique() -> None:
     names = [case.name for case in SYNTHETIC]
     assert len(names) == len(set(names)), sorted(name for name in names if names.count(name) > 1)
