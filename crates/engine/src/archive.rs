@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use arrow::datatypes::{Schema, SchemaRef};
-use catalog::{Catalog, LoadId, Table, TableKind, fold_name};
+use arrow::datatypes::SchemaRef;
+use catalog::{Catalog, LoadId, Table, TableKind};
 use store::{LoadDir, OpenFiles, StoreError};
 
 use crate::loaded_table::{LoadedTable, StoredTable};
@@ -123,7 +123,7 @@ impl Archive {
     fn open_stored(&self, id: StoredTableId) -> Result<Arc<StoredTable>, EngineError> {
         let dir = LoadDir::open(&self.data_dir, &id.database, &id.name, id.load)?;
         Ok(Arc::new(StoredTable {
-            schema: queried_schema(&id.files_schema, id.kind),
+            schema: loaded_table::queried_schema(&id.files_schema, id.kind),
             database: id.database,
             name: id.name,
             kind: id.kind,
@@ -137,7 +137,10 @@ impl Archive {
 
     /// The files of one load of a table, for a plan that was made elsewhere.
     pub(crate) fn stored_table(&self, id: StoredTableId) -> Result<Arc<StoredTable>, EngineError> {
-        if let Some(current) = lock(&self.tables).values().find(|table| table.table.load == id.load) {
+        if let Some(current) = lock(&self.tables)
+            .values()
+            .find(|table| table.table.load == id.load)
+        {
             return Ok(Arc::clone(&current.stored));
         }
         let mut known = lock(&self.stored);
@@ -149,17 +152,6 @@ impl Archive {
         known.insert(stored.load, Arc::downgrade(&stored));
         Ok(stored)
     }
-}
-
-/// The columns of a table's files as queries see them: names folded, the hidden ones of a match table (its last two) left out.
-fn queried_schema(files: &Schema, kind: TableKind) -> SchemaRef {
-    let hidden = if kind == TableKind::Match { loaded_table::HIDDEN_COLUMNS } else { 0 };
-    let seen = files.fields().len().saturating_sub(hidden);
-    let folded = files.fields()[..seen].iter().map(|field| {
-        let name = fold_name(field.name());
-        field.as_ref().clone().with_name(name)
-    });
-    Arc::new(Schema::new(folded.collect::<Vec<_>>()))
 }
 
 /// A panic elsewhere leaves these maps whole: every change is a single insertion.

@@ -6,6 +6,7 @@
 //! has a codec.
 
 mod archive;
+mod codec;
 mod coverage;
 mod error;
 pub mod exec;
@@ -18,10 +19,11 @@ mod session;
 mod settings;
 
 pub use archive::Archive;
+pub use codec::PlanCodec;
 pub use coverage::{Coverage, SubChunkSet};
 pub use error::EngineError;
 pub use loaded_table::{LoadedTable, StoredTable};
 pub use piece::Piece;
 pub use restriction::Restriction;
-pub use session::{Answer, Session, SessionOptions, analyzer_rules, physical_rules};
+pub use session::{Answer, Prepared, Session, SessionOptions, analyzer_rules, physical_rules};
 pub use settings::Settings;

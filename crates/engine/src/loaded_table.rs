@@ -57,12 +57,13 @@ impl StoredTable {
     }
 }
 
-/// The columns of a table as queries see them: names folded.
-pub(crate) fn folded_schema(spec: &TableSpec) -> SchemaRef {
-    let declared = store::arrow_schema(&spec.columns);
-    let fields: Vec<Field> = declared
+/// The columns of a table as queries see them: those of its files but for the hidden ones, names folded.
+pub(crate) fn queried_schema(files: &Schema, kind: TableKind) -> SchemaRef {
+    let hidden = |name: &str| kind == TableKind::Match && [LEFT_SUB_CHUNK, RIGHT_SUB_CHUNK].contains(&name);
+    let fields: Vec<Field> = files
         .fields()
         .iter()
+        .filter(|field| !hidden(field.name()))
         .map(|field| field.as_ref().clone().with_name(fold_name(field.name())))
         .collect();
     Arc::new(Schema::new(fields))

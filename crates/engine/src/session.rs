@@ -11,7 +11,7 @@ use datafusion::common::DataFusionError;
 use datafusion::common::TableReference;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
@@ -70,6 +70,33 @@ pub struct Answer {
     pub plan: Arc<dyn ExecutionPlan>,
 }
 
+/// A statement that is planned and has not started.
+#[derive(Debug)]
+pub struct Prepared {
+    /// What is asked.
+    pub logical: LogicalPlan,
+    /// The plan that gives the answer.
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// The answer's columns, under the headings that the user is to see.
+    pub schema: SchemaRef,
+}
+
+impl Prepared {
+    /// The answer whose rows are `batches`, wherever the plan runs.
+    pub fn answer(self, batches: SendableRecordBatchStream) -> Answer {
+        let headed = Arc::clone(&self.schema);
+        let batches = batches.map(move |batch| {
+            let batch = batch.map_err(|error| EngineError::from_run(&error))?;
+            with_schema(batch, &headed)
+        });
+        Answer {
+            schema: self.schema,
+            batches: batches.boxed(),
+            plan: self.plan,
+        }
+    }
+}
+
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Session({:?}, {})", self.archive, self.database)
@@ -126,26 +153,28 @@ impl Session {
         }
     }
 
-    /// Starts a statement of `text`; its rows come as they are asked for.
-    pub async fn run(&self, text: &str, parsed: Parsed) -> Result<Answer, EngineError> {
+    /// Makes a statement of `text` ready to run, here or elsewhere.
+    pub async fn prepare(&self, text: &str, parsed: Parsed) -> Result<Prepared, EngineError> {
         let (logical, headings) = self.plan(text, parsed).await?;
         let plan = match self.context.state().create_physical_plan(&logical).await {
             Ok(plan) => plan,
             Err(error) => return Err(self.explain_error(text, &error).await),
         };
         let schema = self.headed(&logical, &headings, &plan.schema()).await?;
-        let batches = execute_stream(Arc::clone(&plan), self.context.task_ctx())
+        Ok(Prepared { logical, plan, schema })
+    }
+
+    /// Starts a statement of `text`; its rows come as they are asked for.
+    pub async fn run(&self, text: &str, parsed: Parsed) -> Result<Answer, EngineError> {
+        let prepared = self.prepare(text, parsed).await?;
+        self.start(prepared)
+    }
+
+    /// Starts a statement in this process.
+    pub fn start(&self, prepared: Prepared) -> Result<Answer, EngineError> {
+        let batches = execute_stream(Arc::clone(&prepared.plan), self.context.task_ctx())
             .map_err(|error| EngineError::from_run(&error))?;
-        let headed = Arc::clone(&schema);
-        let batches = batches.map(move |batch| {
-            let batch = batch.map_err(|error| EngineError::from_run(&error))?;
-            with_schema(batch, &headed)
-        });
-        Ok(Answer {
-            schema,
-            batches: batches.boxed(),
-            plan,
-        })
+        Ok(prepared.answer(batches))
     }
 
     /// Answers the only statement of `text`.
@@ -153,9 +182,18 @@ impl Session {
     /// # Errors
     /// Also where there is none or more than one.
     pub async fn ask(&self, text: &str) -> Result<Answer, EngineError> {
+        let only = self.parse_one(text).await?;
+        self.run(text, only).await
+    }
+
+    /// Reads the only statement of a text.
+    ///
+    /// # Errors
+    /// Also where there is none or more than one.
+    pub async fn parse_one(&self, text: &str) -> Result<Parsed, EngineError> {
         let mut statements = self.parse(text).await?;
         match (statements.pop(), statements.is_empty()) {
-            (Some(only), true) => self.run(text, only).await,
+            (Some(only), true) => Ok(only),
             (None, _) => Err(SqlError::new("there is no statement in the text").into()),
             _ => Err(SqlError::new(
                 "one statement at a time, please: there are several in the text",

@@ -113,6 +113,11 @@ impl PieceScanExec {
         self
     }
 
+    /// The piece that it reads; none in a plan that does not run yet.
+    pub(crate) fn piece(&self) -> Option<&Piece> {
+        self.piece.as_ref()
+    }
+
     pub(crate) fn stored(&self) -> &StoredTable {
         &self.stored
     }

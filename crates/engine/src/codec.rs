@@ -1,0 +1,329 @@
+//! How a plan with nodes of ours travels from one process to another.
+//!
+//! A chunk phase travels with its inner plan, which is no child of it. A scan travels as the name of the load that it reads
+//! and what its files hold, so that it can be put together again at once, without asking the catalog. What was read or done
+//! already does not travel: a plan is sent before it runs.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use catalog::{LoadId, TableKind};
+use datafusion::common::{
+    DataFusionError, Result, internal_datafusion_err, internal_err, not_impl_err,
+};
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion_proto::physical_plan::{
+    PhysicalExtensionCodec, PhysicalPlanDecodeContext, PhysicalProtoConverterExtension,
+};
+use datafusion_proto::protobuf;
+use prost::Message;
+
+use crate::Archive;
+use crate::archive::StoredTableId;
+use crate::error::external;
+use crate::exec::{ChunkPhaseExec, PhaseSummary, PieceScanExec, RowsOf};
+use crate::loaded_table::StoredTable;
+
+/// Writes and reads plans with nodes of ours, which read the tables of one archive; other nodes are left to another codec.
+#[derive(Debug)]
+pub struct PlanCodec {
+    archive: Arc<Archive>,
+    others: Option<Arc<dyn PhysicalExtensionCodec>>,
+}
+
+impl PlanCodec {
+    /// A codec for plans whose only foreign nodes are ours.
+    pub fn new(archive: Arc<Archive>) -> Self {
+        Self {
+            archive,
+            others: None,
+        }
+    }
+
+    /// Leaves nodes that are neither ours nor DataFusion's to `others`.
+    pub fn with_others(self, others: Arc<dyn PhysicalExtensionCodec>) -> Self {
+        Self {
+            others: Some(others),
+            ..self
+        }
+    }
+
+    fn others(&self) -> Result<&dyn PhysicalExtensionCodec> {
+        match &self.others {
+            Some(others) => Ok(others.as_ref()),
+            None => {
+                not_impl_err!("this plan has a node that is neither Meridian's nor DataFusion's")
+            }
+        }
+    }
+
+    fn decode_phase(
+        &self,
+        message: ChunkPhaseMessage,
+        inputs: &[Arc<dyn ExecutionPlan>],
+        ctx: &TaskContext,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let ([input], Some(inner)) = (inputs, &message.inner) else {
+            return internal_err!("a chunk phase arrived without its pieces or its inner plan");
+        };
+        let inner =
+            converter.proto_to_execution_plan(inner, &PhysicalPlanDecodeContext::new(ctx, self))?;
+        Ok(Arc::new(ChunkPhaseExec::new(
+            Arc::clone(input),
+            inner,
+            usize::try_from(message.concurrency).unwrap_or(1),
+            message.ordered,
+            PhaseSummary {
+                text: message.summary,
+            },
+        )))
+    }
+
+    fn encode_phase(
+        &self,
+        phase: &ChunkPhaseExec,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<ChunkPhaseMessage> {
+        Ok(ChunkPhaseMessage {
+            concurrency: phase.concurrency() as u64,
+            ordered: phase.ordered(),
+            summary: phase.summary().text.clone(),
+            inner: Some(converter.execution_plan_to_proto(phase.inner(), self)?),
+        })
+    }
+
+    fn decode_scan(
+        &self,
+        message: PieceScanMessage,
+        ctx: &TaskContext,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let rows = RowsMessage::try_from(message.rows_of).map_err(|error| {
+            internal_datafusion_err!("a scan arrived with rows of an unknown kind: {error}")
+        })?;
+        let Some(table) = message.table else {
+            return internal_err!("a scan arrived without its table");
+        };
+        let stored = self
+            .archive
+            .stored_table(table.into_id()?)
+            .map_err(external)?;
+        let projection: Vec<usize> = message.projection.iter().map(|at| *at as usize).collect();
+        if projection
+            .iter()
+            .any(|at| *at >= stored.schema.fields().len())
+        {
+            return internal_err!(
+                "a scan arrived that asks {} for columns it does not have",
+                stored.name
+            );
+        }
+        let bounds = <[f64; 4]>::try_from(message.bounds).ok();
+        let scan = PieceScanExec::new(
+            Arc::clone(&self.archive),
+            stored,
+            projection,
+            rows.into(),
+            bounds,
+        );
+        let schema = scan.schema();
+        let decode = PhysicalPlanDecodeContext::new(ctx, self);
+        let predicates = message
+            .predicates
+            .iter()
+            .map(|predicate| converter.proto_to_physical_expr(predicate, &schema, &decode))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(scan.with_predicates(predicates)))
+    }
+
+    fn encode_scan(
+        &self,
+        scan: &PieceScanExec,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<PieceScanMessage> {
+        if scan.piece().is_some() {
+            return internal_err!("a scan that is bound to a piece was to be sent elsewhere");
+        }
+        Ok(PieceScanMessage {
+            table: Some(StoredTableMessage::of(scan.stored())?),
+            projection: scan.projection().iter().map(|at| *at as u64).collect(),
+            rows_of: RowsMessage::from(scan.rows()).into(),
+            bounds: scan.bounds().map(Vec::from).unwrap_or_default(),
+            predicates: scan
+                .predicates()
+                .iter()
+                .map(|predicate| converter.physical_expr_to_proto(predicate, self))
+                .collect::<Result<_>>()?,
+        })
+    }
+}
+
+impl PhysicalExtensionCodec for PlanCodec {
+    fn try_decode(
+        &self,
+        buf: &[u8],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        ctx: &TaskContext,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let message = NodeMessage::decode(buf).map_err(|error| {
+            internal_datafusion_err!("a node of a plan cannot be read: {error}")
+        })?;
+        match message.node {
+            Some(Node::ChunkPhase(phase)) => self.decode_phase(phase, inputs, ctx, converter),
+            Some(Node::PieceScan(scan)) => self.decode_scan(scan, ctx, converter),
+            Some(Node::Other(bytes)) => self.others()?.try_decode(&bytes, inputs, ctx, converter),
+            None => internal_err!("a node of a plan arrived empty"),
+        }
+    }
+
+    fn try_encode(
+        &self,
+        node: Arc<dyn ExecutionPlan>,
+        buf: &mut Vec<u8>,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<()> {
+        let node = if let Some(phase) = node.downcast_ref::<ChunkPhaseExec>() {
+            Node::ChunkPhase(self.encode_phase(phase, converter)?)
+        } else if let Some(scan) = node.downcast_ref::<PieceScanExec>() {
+            Node::PieceScan(self.encode_scan(scan, converter)?)
+        } else {
+            let mut bytes = Vec::new();
+            self.others()?.try_encode(node, &mut bytes, converter)?;
+            Node::Other(bytes)
+        };
+        NodeMessage { node: Some(node) }
+            .encode(buf)
+            .map_err(|error| {
+                internal_datafusion_err!("a node of a plan cannot be written: {error}")
+            })
+    }
+}
+
+/// A node that DataFusion does not know.
+#[derive(Clone, PartialEq, Message)]
+struct NodeMessage {
+    #[prost(oneof = "Node", tags = "1, 2, 3")]
+    node: Option<Node>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum Node {
+    #[prost(message, tag = "1")]
+    ChunkPhase(ChunkPhaseMessage),
+    #[prost(message, tag = "2")]
+    PieceScan(PieceScanMessage),
+    /// Somebody else's.
+    #[prost(bytes = "vec", tag = "3")]
+    Other(Vec<u8>),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ChunkPhaseMessage {
+    #[prost(uint64, tag = "1")]
+    concurrency: u64,
+    #[prost(bool, tag = "2")]
+    ordered: bool,
+    #[prost(string, tag = "3")]
+    summary: String,
+    #[prost(message, optional, tag = "4")]
+    inner: Option<protobuf::PhysicalPlanNode>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PieceScanMessage {
+    #[prost(message, optional, tag = "1")]
+    table: Option<StoredTableMessage>,
+    #[prost(uint64, repeated, tag = "2")]
+    projection: Vec<u64>,
+    #[prost(enumeration = "RowsMessage", tag = "3")]
+    rows_of: i32,
+    /// Four numbers, or none.
+    #[prost(double, repeated, tag = "4")]
+    bounds: Vec<f64>,
+    #[prost(message, repeated, tag = "5")]
+    predicates: Vec<protobuf::PhysicalExprNode>,
+}
+
+/// [`RowsOf`] with numbers that never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+enum RowsMessage {
+    Own = 0,
+    LeftHome = 1,
+    RightHome = 2,
+    Whole = 3,
+}
+
+impl From<RowsOf> for RowsMessage {
+    fn from(rows: RowsOf) -> Self {
+        match rows {
+            RowsOf::Own => Self::Own,
+            RowsOf::LeftHome => Self::LeftHome,
+            RowsOf::RightHome => Self::RightHome,
+            RowsOf::Whole => Self::Whole,
+        }
+    }
+}
+
+impl From<RowsMessage> for RowsOf {
+    fn from(rows: RowsMessage) -> Self {
+        match rows {
+            RowsMessage::Own => Self::Own,
+            RowsMessage::LeftHome => Self::LeftHome,
+            RowsMessage::RightHome => Self::RightHome,
+            RowsMessage::Whole => Self::Whole,
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct StoredTableMessage {
+    #[prost(string, tag = "1")]
+    database: String,
+    #[prost(string, tag = "2")]
+    name: String,
+    #[prost(string, tag = "3")]
+    kind: String,
+    #[prost(int64, tag = "4")]
+    load: i64,
+    #[prost(uint64, tag = "5")]
+    rows: u64,
+    #[prost(message, optional, tag = "6")]
+    files_schema: Option<protobuf::Schema>,
+}
+
+impl StoredTableMessage {
+    fn of(stored: &StoredTable) -> Result<Self> {
+        Ok(Self {
+            database: stored.database.clone(),
+            name: stored.name.clone(),
+            kind: stored.kind.to_string(),
+            load: stored.load.0,
+            rows: stored.rows,
+            files_schema: Some(stored.files_schema.as_ref().try_into().map_err(foreign)?),
+        })
+    }
+
+    fn into_id(self) -> Result<StoredTableId> {
+        let Some(files_schema) = &self.files_schema else {
+            return internal_err!("a scan arrived without the columns of {}", self.name);
+        };
+        let files_schema: Schema = files_schema.try_into().map_err(foreign)?;
+        Ok(StoredTableId {
+            kind: self.kind.parse::<TableKind>().map_err(external)?,
+            files_schema: Arc::new(files_schema),
+            database: self.database,
+            name: self.name,
+            load: LoadId(self.load),
+            rows: self.rows,
+        })
+    }
+}
+
+/// The error of a schema's conversion.
+fn foreign(error: impl Into<DataFusionError>) -> DataFusionError {
+    error.into()
+}
