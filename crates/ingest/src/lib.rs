@@ -14,6 +14,7 @@
 //! - What is loaded depends on the input rows, the options and the directors alone: not on threads or the budget.
 //! - Every row that is read is loaded or counted as refused, with a reason; none is dropped in silence.
 
+mod check;
 mod choose;
 mod directors;
 mod error;
@@ -40,6 +41,7 @@ mod sort;
 mod verdict;
 mod write;
 
+pub use check::{Problem, TableCheck, check};
 pub use error::IngestError;
 pub use fault::FAULT_PHASES;
 pub use load::load;

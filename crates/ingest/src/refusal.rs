@@ -55,6 +55,8 @@ pub(crate) struct Reason {
 
 /// Examples kept for each reason.
 const EXAMPLES: usize = 3;
+/// Examples told when a load fails.
+const EXAMPLES_IN_A_SENTENCE: usize = 2;
 
 #[derive(Debug, Default)]
 struct Tally {
@@ -126,7 +128,7 @@ impl Refusals {
             rows.extend(tally.first.iter().map(|(row, why)| (*row, why.clone())));
         }
         rows.sort();
-        let shown: Vec<String> = (rows.into_iter().take(EXAMPLES))
+        let shown: Vec<String> = (rows.into_iter().take(EXAMPLES_IN_A_SENTENCE))
             .map(|(row, reason)| self.describe(row, reason).to_string())
             .collect();
         format!("First: {}", shown.join("; "))

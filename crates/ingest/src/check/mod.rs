@@ -1,0 +1,316 @@
+//! `meridian check`: whether what is on disk is what the catalog says, down to every row's place.
+//!
+//! Of every chunk and overlap file: its blocks' checksums, its directory, its counts against the catalog's, and its
+//! rows: sorted, and in the right chunk and sub-chunk by their own position (director), by the index (child, match).
+//! Of every index: its pages, and that it agrees with the files. Problems are collected, not stopped at.
+
+mod file;
+mod rows;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use catalog::{Catalog, Chunk, LoadId, Table, TableKind};
+use futures::StreamExt;
+use sky::{Angle, ChunkId, Chunker};
+use store::{DirectorIndex, LoadDir, StoreError};
+
+use self::file::FileCheck;
+use self::rows::RowRules;
+use crate::error::IngestError;
+use crate::place::matches::HOME_COLUMNS;
+
+/// What is wrong with a table, as a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The file that is wrong, if it is one.
+    pub file: Option<PathBuf>,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.file {
+            // Errors of the store name the file themselves.
+            Some(file) if !self.what.contains(&*file.to_string_lossy()) => {
+                write!(f, "{}: {}", file.display(), self.what)
+            }
+            _ => f.write_str(&self.what),
+        }
+    }
+}
+
+/// What was found of one table.
+#[derive(Debug, Clone)]
+pub struct TableCheck {
+    /// The database's name.
+    pub database: String,
+    /// The table's name.
+    pub table: String,
+    /// Files that were read.
+    pub files: u64,
+    /// Rows that were read, those of overlap files included.
+    pub rows: u64,
+    /// What is wrong; empty if nothing is.
+    pub problems: Vec<Problem>,
+}
+
+/// Checks the tables of a data directory, or those of one database, or one of these; hands each to `checked` when
+/// it is done.
+///
+/// # Errors
+/// Only if the catalog cannot be read or holds no such database or table. What is wrong with tables is in their
+/// [`TableCheck`].
+pub async fn check(
+    data_dir: &Path,
+    database: Option<&str>,
+    table: Option<&str>,
+    mut checked: impl FnMut(TableCheck),
+) -> Result<(), IngestError> {
+    let catalog = Catalog::open(data_dir).await?;
+    let mut found = false;
+    for db in catalog.databases().await? {
+        if database.is_some_and(|name| !name.eq_ignore_ascii_case(&db.name)) {
+            continue;
+        }
+        for candidate in catalog.tables(&db.name).await? {
+            if table.is_some_and(|name| !name.eq_ignore_ascii_case(&candidate.spec.name)) {
+                continue;
+            }
+            found = true;
+            checked(check_table(&catalog, data_dir, candidate).await?);
+        }
+    }
+    let asked = database.or(table);
+    match asked {
+        Some(name) if !found => Err(IngestError::Options(format!(
+            "there is nothing to check: no table fits {name:?}; `meridian tables` lists what there is"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+async fn check_table(
+    catalog: &Catalog,
+    data_dir: &Path,
+    table: Table,
+) -> Result<TableCheck, IngestError> {
+    let mut outcome = TableCheck {
+        database: table.database.name.clone(),
+        table: table.spec.name.clone(),
+        files: 0,
+        rows: 0,
+        problems: Vec::new(),
+    };
+    let chunks = catalog.chunks(table.load).await?;
+    let load_dir = match LoadDir::open(data_dir, &table.database.name, &table.spec.name, table.load)
+    {
+        Ok(dir) => dir,
+        Err(error) => {
+            outcome.problems.push(store_problem(&error, None));
+            return Ok(outcome);
+        }
+    };
+    outcome.problems.extend(strays(&load_dir, &chunks));
+    let rules = match rules_of(catalog, data_dir, &table, &load_dir).await? {
+        Ok(rules) => Arc::new(rules),
+        Err(problem) => {
+            outcome.problems.push(problem);
+            return Ok(outcome);
+        }
+    };
+    let tally = check_files(&mut outcome, &rules, &load_dir, &chunks).await;
+    if outcome.problems.is_empty() {
+        outcome
+            .problems
+            .extend(wrong_totals(&table, &chunks, &rules, &tally));
+    }
+    Ok(outcome)
+}
+
+/// Sums over the files of a table.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    own_rows: u64,
+    /// Rows that stand for a left and for a right home.
+    homes: [u64; 2],
+}
+
+async fn check_files(
+    outcome: &mut TableCheck,
+    rules: &Arc<RowRules>,
+    load_dir: &LoadDir,
+    chunks: &[Chunk],
+) -> Tally {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut files = Vec::new();
+    for chunk in chunks {
+        files.push(FileCheck::of_chunk(
+            load_dir.chunk_path(chunk.chunk),
+            chunk,
+            rules.clone(),
+        ));
+        if let Some(overlap) = chunk.overlap {
+            files.push(FileCheck::of_overlap(
+                load_dir.overlap_path(chunk.chunk),
+                chunk.chunk,
+                overlap,
+                rules.clone(),
+            ));
+        }
+    }
+    // Each file on a task of its own, for all cores to have one.
+    let checks = files.into_iter().map(|file| tokio::spawn(file.run()));
+    let mut checks = futures::stream::iter(checks).buffer_unordered(cores);
+    let mut tally = Tally::default();
+    while let Some(checked) = checks.next().await {
+        outcome.files += 1;
+        match checked {
+            Ok(Ok(seen)) => {
+                outcome.rows += seen.rows;
+                if seen.own {
+                    tally.own_rows += seen.rows;
+                    tally.homes[0] += seen.homes[0];
+                    tally.homes[1] += seen.homes[1];
+                }
+            }
+            Ok(Err(problem)) => outcome.problems.push(problem),
+            Err(_) => outcome.problems.push(Problem {
+                file: None,
+                what: "a check failed unexpectedly: please report this".to_owned(),
+            }),
+        }
+    }
+    outcome.problems.sort_by(|a, b| a.file.cmp(&b.file));
+    tally
+}
+
+fn store_problem(error: &StoreError, file: Option<&Path>) -> Problem {
+    Problem {
+        file: file.map(Path::to_path_buf),
+        what: error.to_string(),
+    }
+}
+
+/// What the rows of a table must fulfil; a problem if an index that says so cannot be used.
+async fn rules_of(
+    catalog: &Catalog,
+    data_dir: &Path,
+    table: &Table,
+    load_dir: &LoadDir,
+) -> Result<Result<RowRules, Problem>, IngestError> {
+    let mut indexes = Vec::new();
+    let mut current = true;
+    let own_index = match table.spec.kind {
+        TableKind::Director | TableKind::Child => Some(load_dir.index_dir()),
+        TableKind::Match | TableKind::Replicated => None,
+    };
+    if let Some(dir) = own_index {
+        match open_index(&dir) {
+            Ok(index) => indexes.push(index),
+            Err(problem) => return Ok(Err(problem)),
+        }
+    }
+    for reference in &table.spec.directors {
+        let Some(director) = catalog
+            .table(&table.database.name, &reference.table)
+            .await?
+        else {
+            current = false;
+            continue;
+        };
+        current &= director.load == reference.load;
+        if director.load == reference.load {
+            let name = &director.spec.name;
+            let opened = LoadDir::open(data_dir, &table.database.name, name, director.load)
+                .map_err(|e| store_problem(&e, None))
+                .and_then(|dir| open_index(&dir.index_dir()));
+            match opened {
+                Ok(index) => indexes.push(index),
+                Err(problem) => return Ok(Err(problem)),
+            }
+        }
+    }
+    let database = &table.database;
+    Ok(Ok(RowRules {
+        chunker: Chunker::new(database.stripes, database.sub_stripes)?,
+        overlap: Angle::from_degrees(database.overlap_deg),
+        spec: table.spec.clone(),
+        indexes,
+        placed_by_current_directors: current,
+    }))
+}
+
+fn open_index(dir: &Path) -> Result<DirectorIndex, Problem> {
+    let index = DirectorIndex::open(dir).map_err(|e| store_problem(&e, None))?;
+    index
+        .verify()
+        .map_err(|e| store_problem(&e, Some(index.path())))?;
+    Ok(index)
+}
+
+/// Files in the load's directory that the catalog does not speak of.
+fn strays(load_dir: &LoadDir, chunks: &[Chunk]) -> Vec<Problem> {
+    let Ok(entries) = std::fs::read_dir(load_dir.path()) else {
+        return Vec::new();
+    };
+    let id = |name: &str, prefix: &str| {
+        name.strip_prefix(prefix)?
+            .strip_suffix(".mrd")?
+            .parse::<i32>()
+            .ok()
+            .map(ChunkId)
+    };
+    let find = |chunk: ChunkId| chunks.iter().find(|c| c.chunk == chunk);
+    let is_known = |name: &str| match (id(name, "chunk_"), id(name, "overlap_")) {
+        (Some(chunk), _) => find(chunk).is_some(),
+        (_, Some(chunk)) => find(chunk).is_some_and(|c| c.overlap.is_some()),
+        _ => !name.ends_with(".mrd"),
+    };
+    let names = entries.flatten().map(|entry| entry.path());
+    let unknown = names.filter(|path| {
+        path.file_name()
+            .and_then(|n| n.to_str())
+            .is_some_and(|n| !is_known(n))
+    });
+    let problem = |path| Problem {
+        file: Some(path),
+        what: "the catalog does not speak of this file".to_owned(),
+    };
+    unknown.map(problem).collect()
+}
+
+/// What does not add up although every file is right.
+fn wrong_totals(table: &Table, chunks: &[Chunk], rules: &RowRules, tally: &Tally) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let mut expect = |what: &str, found: u64, said: u64| {
+        if found != said {
+            let what = format!("{what}: {found} found, {said} according to the catalog");
+            problems.push(Problem { file: None, what });
+        }
+    };
+    match table.spec.kind {
+        TableKind::Match => {
+            for (name, homes) in HOME_COLUMNS.iter().zip(tally.homes) {
+                expect(&format!("pairs with a home in {name}"), homes, table.rows);
+            }
+        }
+        TableKind::Director => {
+            expect("rows", tally.own_rows, table.rows);
+            expect(
+                "keys in the director index",
+                rules.indexes.first().map_or(0, DirectorIndex::len),
+                table.rows,
+            );
+        }
+        TableKind::Child | TableKind::Replicated => expect("rows", tally.own_rows, table.rows),
+    }
+    let _: LoadId = table.load;
+    expect(
+        "rows in chunks",
+        tally.own_rows,
+        chunks.iter().map(|c| c.rows).sum(),
+    );
+    problems
+}
