@@ -1,5 +1,7 @@
 //! `meridian sky` as a program: what it reads, writes and refuses.
 
+#![allow(clippy::unwrap_used, reason = "a failure is the test's own message")]
+
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 

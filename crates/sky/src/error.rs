@@ -28,7 +28,7 @@ pub enum SkyError {
     /// An ellipse's semi-axes are out of range or in the wrong order.
     #[error(
         "the semi-axes {semi_major} and {semi_minor} do not make an ellipse; \
-         give the larger one first, both of 0 to 90 degrees"
+         give the larger one first, both of 0 or more and less than 90 degrees"
     )]
     EllipseAxes {
         /// The semi-major axis, degrees.
@@ -98,8 +98,10 @@ pub enum SkyError {
     /// No stripes, no sub-stripes, or too many of them.
     #[error(
         "the sky cannot be cut into {stripes} stripes of {sub_stripes} sub-stripes; \
-         give at least 1 of each, at most {max_stripes} stripes and at most {max_all} sub-stripes in all",
+         give at least 1 of each, at most {max_stripes} stripes, {max_sub_stripes} sub-stripes in a stripe \
+         and {max_all} in all",
         max_stripes = crate::chunker::MAX_STRIPES,
+        max_sub_stripes = crate::chunker::MAX_SUB_STRIPES,
         max_all = crate::chunker::MAX_ALL_SUB_STRIPES
     )]
     Partitioning {

@@ -7,12 +7,11 @@
 
 use std::ops::Range;
 
-use cdshealpix::largest_center_to_vertex_distance;
 use cdshealpix::nested::{self, Layer};
 
 use crate::ranges::merged;
 use crate::region::MARGIN;
-use crate::{Angle, LonLat, Region, SkyError, UnitVector};
+use crate::{Angle, LonLat, Region, SkyError, UnitVector, separation};
 
 /// The deepest depth; its cells are about 0.4 milliarcseconds wide.
 pub const MAX_DEPTH: u8 = 29;
@@ -101,11 +100,6 @@ pub fn ring_degrees(
     done
 }
 
-/// The nested number of a cell given by its ring number, or `None` if there is no such cell.
-pub fn nested_of_ring(depth: Depth, ring: u64) -> Option<u64> {
-    (ring < depth.num_cells()).then(|| depth.layer().from_ring(ring))
-}
-
 /// The ring number of a cell given by its nested number, or `None` if there is no such cell.
 pub fn ring_of_nested(depth: Depth, nested: u64) -> Option<u64> {
     (nested < depth.num_cells()).then(|| depth.layer().to_ring(nested))
@@ -118,6 +112,11 @@ pub fn centre(depth: Depth, nested: u64) -> Option<LonLat> {
 
 fn centre_of(depth: u8, nested: u64) -> LonLat {
     let (ra, dec) = nested::get(depth).center(nested);
+    position_of(ra, dec)
+}
+
+/// A position that `cdshealpix` gave in radians.
+fn position_of(ra: f64, dec: f64) -> LonLat {
     LonLat::valid(ra.to_degrees(), dec.to_degrees().clamp(-90.0, 90.0))
 }
 
@@ -154,14 +153,18 @@ enum Side {
 }
 
 /// Compares the circle around a cell with the region.
+///
+/// The farthest points of a cell from its centre are corners (so for every cell of the depths 0 to 6, on a grid of 17 × 17
+/// points of each).
 fn side_of(region: &Region, depth: u8, cell: u64) -> Side {
     let centre = centre_of(depth, cell);
+    let corners = nested::get(depth).vertices(cell);
+    let reach = corners
+        .map(|(ra, dec)| separation(centre, position_of(ra, dec)))
+        .into_iter()
+        .fold(Angle::ZERO, Angle::max)
+        + MARGIN;
     let distance = region.signed_distance(UnitVector::from(centre));
-    let reach = Angle::from_radians(largest_center_to_vertex_distance(
-        depth,
-        centre.ra().radians(),
-        centre.dec().radians(),
-    )) + MARGIN;
     if distance > reach {
         Side::Outside
     } else if distance + reach < Angle::ZERO {

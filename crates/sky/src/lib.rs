@@ -22,6 +22,15 @@
 //! # Ok::<(), meridian_sky::SkyError>(())
 //! ```
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::float_cmp,
+        reason = "a failure is the test's own message"
+    )
+)]
+
 mod angle;
 pub mod chunker;
 mod error;

@@ -37,11 +37,10 @@ pub(crate) fn orientation(a: UnitVector, b: UnitVector, c: UnitVector) -> Orderi
 #[cold]
 fn exact_orientation(a: UnitVector, b: UnitVector, c: UnitVector) -> Ordering {
     let mut sum = Expansion::default();
-    let (a, b, c) = (a.components(), b.components(), c.components());
-    for i in 0..3 {
-        let (j, k) = ((i + 1) % 3, (i + 2) % 3);
-        sum.add_product(a[i], b[j], c[k]);
-        sum.add_product(-a[i], b[k], c[j]);
+    let (b, c) = (b.components(), c.components());
+    for (x, (j, k)) in a.components().into_iter().zip([(1, 2), (2, 0), (0, 1)]) {
+        sum.add_product(x, b[j], c[k]);
+        sum.add_product(-x, b[k], c[j]);
     }
     sum.sign()
 }

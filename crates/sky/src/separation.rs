@@ -42,10 +42,26 @@ pub fn separation_degrees(
     );
 }
 
-/// Degrees in, degrees out. Any finite right ascensions.
+/// `to - from` for right ascensions in [0, 360), the shorter way round: in [-180, 180] degrees.
+///
+/// Taking 360 from the larger one first is exact for a point just west of the seam, so that the difference of points
+/// on either side of it is as accurate as elsewhere.
+#[inline(always)]
+pub(crate) fn ra_difference(from: f64, to: f64) -> f64 {
+    let difference = to - from;
+    if difference > 180.0 {
+        (to - 360.0) - from
+    } else if difference < -180.0 {
+        to - (from - 360.0)
+    } else {
+        difference
+    }
+}
+
+/// Degrees in, degrees out.
 #[inline]
 pub(crate) fn separation_of_degrees(ra1: f64, dec1: f64, ra2: f64, dec2: f64) -> f64 {
-    let (sin_half, cos_half) = sin_cos_degrees(0.5 * (ra2 - ra1));
+    let (sin_half, cos_half) = sin_cos_degrees(0.5 * ra_difference(ra1, ra2));
     let parallels = cos_degrees(dec1) * cos_degrees(dec2);
     let near = square(sin_degrees(0.5 * (dec2 - dec1))) + parallels * square(sin_half);
     let far = square(sin_degrees(0.5 * (dec2 + dec1))) + parallels * square(cos_half);
@@ -55,4 +71,102 @@ pub(crate) fn separation_of_degrees(ra1: f64, dec1: f64, ra2: f64, dec2: f64) ->
 #[inline(always)]
 pub(crate) fn square(x: f64) -> f64 {
     x * x
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Computed with 60 digits from the binary values of the positions (mpmath, `2 atan2(|a - b|, |a + b|)`).
+    const KNOWN: [[f64; 5]; 12] = [
+        [
+            10.0,
+            20.0,
+            10.0,
+            20.00000000000091,
+            9.094_947_017_729_282e-13,
+        ],
+        [10.0, 20.0, 10.000000001, 20.0, 9.396_926_985_364_245e-10],
+        [
+            0.0,
+            0.0,
+            2.2737367544323206e-13,
+            0.0,
+            2.273_736_754_432_320_6e-13,
+        ],
+        [359.9999999, -5.0, 1e-7, -5.0, 1.992_389_620_176_791e-7],
+        [
+            266.4168,
+            -29.0078,
+            266.4169,
+            -29.0077,
+            0.000_132_847_465_632_183_53,
+        ],
+        [
+            10.0,
+            89.999999,
+            190.0,
+            89.999999,
+            1.999_999_994_950_485_4e-6,
+        ],
+        [1.0, 1.0, 2.0, 2.0, 1.413_962_280_317_459_6],
+        [0.0, 0.0, 90.0, 0.0, 90.0],
+        [200.5, -60.0, 201.5, 60.0, 120.002_519_133_810_07],
+        [123.456, 45.678, 321.0, -12.25, 143.400_210_719_418_5],
+        [10.0, 20.0, 190.0000001, -20.0, 179.999_999_906_030_74],
+        [10.0, 20.0, 190.0, -20.00000000001, 179.999_999_999_99],
+    ];
+
+    #[test]
+    fn known_separations() {
+        for [ra1, dec1, ra2, dec2, known] in KNOWN {
+            let found = separation_of_degrees(ra1, dec1, ra2, dec2);
+            assert!((found - known).abs() <= 1e-15 * known, "{found} {known}");
+        }
+    }
+
+    #[test]
+    fn nothing_and_half_a_turn() {
+        let at = |ra, dec| LonLat::from_degrees(ra, dec).unwrap();
+        assert_eq!(separation(at(123.4, 56.7), at(123.4, 56.7)).degrees(), 0.0);
+        assert_eq!(
+            separation(at(10.0, 20.0), at(190.0, -20.0)).degrees(),
+            180.0
+        );
+        assert_eq!(separation(at(0.0, 90.0), at(77.0, 90.0)).degrees(), 0.0);
+        assert_eq!(separation(at(45.0, -90.0), at(12.0, 90.0)).degrees(), 180.0);
+    }
+
+    #[test]
+    fn slices_end_with_the_shortest_and_replace() {
+        let mut out = vec![7.0; 5];
+        separation_degrees(
+            &[0.0, 1.0, 2.0],
+            &[0.0; 3],
+            &[0.0, 2.0],
+            &[0.0; 9],
+            &mut out,
+        );
+        assert_eq!(out, [0.0, 1.0]);
+        separation_degrees(&[f64::NAN], &[0.0], &[0.0], &[0.0], &mut out);
+        assert!(out[0].is_nan());
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_vectors(
+            ra1 in 0.0_f64..360.0, dec1 in -90.0_f64..=90.0,
+            ra2 in 0.0_f64..360.0, dec2 in -90.0_f64..=90.0,
+        ) {
+            let at = |ra, dec| LonLat::from_degrees(ra, dec).unwrap();
+            let (a, b) = (at(ra1, dec1), at(ra2, dec2));
+            let vectors = crate::UnitVector::from(a).separation(b.into());
+            prop_assert!((separation(a, b) - vectors).degrees().abs() <= 1e-13);
+            prop_assert_eq!(separation(a, b), separation(b, a));
+            let mut out = Vec::new();
+            separation_degrees(&[ra1], &[dec1], &[ra2], &[dec2], &mut out);
+            prop_assert_eq!(out[0], separation(a, b).degrees());
+        }
+    }
 }

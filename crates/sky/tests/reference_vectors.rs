@@ -1,5 +1,11 @@
 //! Every line of the reference values in `tests/vectors/`, which lsst-sphgeom computed.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::float_cmp,
+    reason = "a failure is the test's own message"
+)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -8,10 +14,14 @@ use meridian_sky::{ChunkId, Chunker, LonLat, Region, SubChunks, UnitVector, htm}
 
 /// The lines of a file below its header, cut at commas.
 fn lines_of(file: &str) -> Vec<Vec<String>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/vectors")
+        .join(file);
     let text = fs::read_to_string(&path).unwrap();
     let lines = text.lines().skip(1);
-    lines.map(|line| line.split(',').map(str::to_owned).collect()).collect()
+    lines
+        .map(|line| line.split(',').map(str::to_owned).collect())
+        .collect()
 }
 
 fn number<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
@@ -28,7 +38,11 @@ fn numbers_of_chunks() {
     assert_eq!(lines.len(), 8);
     for line in lines {
         let chunker = Chunker::new(number(&line[0]), number(&line[1])).unwrap();
-        assert_eq!(chunker.all_chunks().count(), number::<usize>(&line[2]), "{line:?}");
+        assert_eq!(
+            chunker.all_chunks().count(),
+            number::<usize>(&line[2]),
+            "{line:?}"
+        );
     }
 }
 
@@ -75,11 +89,17 @@ fn chunks_of_regions() {
     for line in lines {
         let chunker = Chunker::new(number(&line[0]), number(&line[1])).unwrap();
         let region: Region = line[2].parse().unwrap();
-        let expected: Vec<ChunkId> = line[3].split_whitespace().map(|id| ChunkId(number(id))).collect();
+        let expected: Vec<ChunkId> = line[3]
+            .split_whitespace()
+            .map(|id| ChunkId(number(id)))
+            .collect();
         let found = chunker.chunks_intersecting(&region);
         let envelope = region.envelope_box();
         if matches!(region, Region::Polygon(_)) && envelope.ra_min() > envelope.ra_max() {
-            assert!(found.iter().all(|chunk| expected.contains(chunk)), "{line:?}");
+            assert!(
+                found.iter().all(|chunk| expected.contains(chunk)),
+                "{line:?}"
+            );
         } else {
             assert_eq!(found, expected, "{line:?}");
         }
@@ -95,7 +115,10 @@ fn sub_chunks_of_regions_stay_within_the_reference() {
         let region: Region = line[2].parse().unwrap();
         let reference: BTreeSet<i32> = line[3].split_whitespace().map(number).collect();
         let found = chunker.sub_chunks_intersecting(&region);
-        assert!(found.iter().all(|(chunk, _)| reference.contains(&chunk.0)), "{line:?}");
+        assert!(
+            found.iter().all(|(chunk, _)| reference.contains(&chunk.0)),
+            "{line:?}"
+        );
         if matches!(region, Region::Circle(_) | Region::Box(_)) {
             assert_eq!(found.len(), reference.len(), "{line:?}");
         }
@@ -108,7 +131,10 @@ fn sub_chunks_of_regions_stay_within_the_reference() {
             let found = chunker.sub_chunks_intersecting(&region);
             let chunk = found.iter().find(|(chunk, _)| *chunk == location.chunk);
             let sub_chunks: Option<&SubChunks> = chunk.map(|(_, sub_chunks)| sub_chunks);
-            assert!(sub_chunks.is_some_and(|s| s.contains(location.sub_chunk)), "{line:?}");
+            assert!(
+                sub_chunks.is_some_and(|s| s.contains(location.sub_chunk)),
+                "{line:?}"
+            );
         }
     }
 }

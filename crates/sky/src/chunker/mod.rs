@@ -23,6 +23,10 @@ use crate::{LonLat, LonLatBox, SkyError};
 /// The most stripes whose chunk numbers fit into 31 bits: 2·S² ≤ 2³¹ - 1.
 pub const MAX_STRIPES: u32 = 32_767;
 
+/// The most sub-stripes in a stripe whose sub-chunk numbers fit into 31 bits: `M` is at most 2π times their number (the
+/// sub-stripe at the edge of a pole's stripe, which is one chunk), so numbers stay below 2π·SS² < 2³¹.
+pub const MAX_SUB_STRIPES: u32 = 16_384;
+
 /// The most sub-stripes in all: no sub-stripe is lower than an arcsecond.
 pub const MAX_ALL_SUB_STRIPES: u32 = 180 * 3600;
 
@@ -122,10 +126,14 @@ impl Chunker {
     /// The cut into `stripes` stripes of `sub_stripes` sub-stripes each.
     ///
     /// # Errors
-    /// [`SkyError::Partitioning`] if either is 0, or beyond [`MAX_STRIPES`] or [`MAX_ALL_SUB_STRIPES`].
+    /// [`SkyError::Partitioning`] if either is 0, or beyond [`MAX_STRIPES`], [`MAX_SUB_STRIPES`] or
+    /// [`MAX_ALL_SUB_STRIPES`].
     pub fn new(stripes: u32, sub_stripes: u32) -> Result<Self, SkyError> {
         let all = u64::from(stripes) * u64::from(sub_stripes);
-        if all == 0 || stripes > MAX_STRIPES || all > u64::from(MAX_ALL_SUB_STRIPES) {
+        let too_many = stripes > MAX_STRIPES
+            || sub_stripes > MAX_SUB_STRIPES
+            || all > u64::from(MAX_ALL_SUB_STRIPES);
+        if all == 0 || too_many {
             return Err(SkyError::Partitioning {
                 stripes,
                 sub_stripes,
@@ -260,9 +268,12 @@ impl Chunker {
             id / self.max_sub_chunks as u32,
             id % self.max_sub_chunks as u32,
         );
+        if row >= self.sub_stripes_per_stripe {
+            return None;
+        }
         let sub_stripe = stripe * self.sub_stripes_per_stripe + row;
         let sub_chunks = self.sub_stripes[sub_stripe as usize].sub_chunks as u32;
-        (row < self.sub_stripes_per_stripe && column < sub_chunks)
+        (column < sub_chunks)
             .then(|| self.box_of_sub_chunk(sub_stripe, chunk * sub_chunks + column))
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::separation::square;
+use crate::separation::{ra_difference, square};
 use crate::trig::{cos_degrees, sin_cos_degrees, sin_degrees};
 use crate::{Angle, LonLat, LonLatBox, SkyError, UnitVector};
 
@@ -71,7 +71,8 @@ impl Circle {
     /// Compares the squared sine of half the separation; the formulas are those of [`crate::separation()`].
     #[inline(always)]
     fn is_within_radius(&self, ra: f64, dec: f64) -> bool {
-        let (sin_half, cos_half) = sin_cos_degrees(0.5 * (ra - self.centre.ra().degrees()));
+        let (sin_half, cos_half) =
+            sin_cos_degrees(0.5 * ra_difference(self.centre.ra().degrees(), ra));
         let parallels = self.cos_dec * cos_degrees(dec);
         let dec0 = self.centre.dec().degrees();
         if self.wide {

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use crate::region::circle::Circle;
-use crate::separation::square;
+use crate::separation::{ra_difference, square};
 use crate::trig::{sin_cos_degrees, sin_degrees};
 use crate::{Angle, LonLat, LonLatBox, SkyError, UnitVector};
 
@@ -25,6 +25,8 @@ pub struct Ellipse {
     turn: (f64, f64),
     major: (f64, f64),
     minor: (f64, f64),
+    /// Unit vectors along the major axis, along the minor axis and towards the centre.
+    frame: [UnitVector; 3],
     foci: [UnitVector; 2],
     envelope: LonLatBox,
 }
@@ -33,7 +35,7 @@ impl Ellipse {
     /// The ellipse around `centre` whose major axis points `position_angle` from north towards east.
     ///
     /// # Errors
-    /// [`SkyError::EllipseAxes`] unless 0 ≤ semi-minor ≤ semi-major ≤ 90 degrees, [`SkyError::PositionAngle`] if the
+    /// [`SkyError::EllipseAxes`] unless 0 ≤ semi-minor ≤ semi-major < 90 degrees, [`SkyError::PositionAngle`] if the
     /// position angle is not finite.
     pub fn new(
         centre: LonLat,
@@ -42,7 +44,7 @@ impl Ellipse {
         position_angle: Angle,
     ) -> Result<Self, SkyError> {
         let (a, b) = (semi_major.degrees(), semi_minor.degrees());
-        if !(0.0 <= b && b <= a && a <= 90.0) {
+        if !(0.0 <= b && b <= a && a < 90.0) {
             return Err(SkyError::EllipseAxes {
                 semi_major: a,
                 semi_minor: b,
@@ -51,6 +53,7 @@ impl Ellipse {
         if !position_angle.degrees().is_finite() {
             return Err(SkyError::PositionAngle(position_angle.degrees()));
         }
+        let frame = frame(centre, position_angle);
         Ok(Self {
             centre,
             semi_major,
@@ -60,7 +63,8 @@ impl Ellipse {
             turn: sin_cos_degrees(position_angle.degrees() % 360.0),
             major: semi_major.sin_cos(),
             minor: semi_minor.sin_cos(),
-            foci: foci(centre, semi_major, semi_minor, position_angle),
+            foci: foci(frame, semi_major, semi_minor),
+            frame,
             envelope: Circle::valid(centre, semi_major).envelope_box(),
         })
     }
@@ -100,7 +104,8 @@ impl Ellipse {
     fn is_inside_cone(&self, ra: f64, dec: f64) -> bool {
         let (sin_dec0, cos_dec0) = self.dec;
         let (sin_dec, cos_dec) = sin_cos_degrees(dec);
-        let (sin_half, cos_half) = sin_cos_degrees(0.5 * (ra - self.centre.ra().degrees()));
+        let (sin_half, cos_half) =
+            sin_cos_degrees(0.5 * ra_difference(self.centre.ra().degrees(), ra));
         let versine = 2.0 * square(sin_half);
         // East, north and towards the centre; differences are taken before sines, so that nothing cancels when near.
         let east = cos_dec * 2.0 * sin_half * cos_half;
@@ -120,10 +125,48 @@ impl Ellipse {
             && xi * cos2_a * sin2_b + eta * cos2_b * sin2_a <= zeta * sin2_a * sin2_b
     }
 
+    /// The better of two bounds, of which each is exact at one of the axes and poor at the other.
+    ///
     /// Moving by an angle changes the sum of the distances to the foci by at most twice that angle.
     pub(crate) fn signed_distance(&self, p: UnitVector) -> Angle {
         let sum = p.separation(self.foci[0]) + p.separation(self.foci[1]);
-        sum / 2.0 - self.semi_major
+        let from_foci = sum / 2.0 - self.semi_major;
+        let from_cone = self.signed_distance_by_cone(p);
+        // Both are lower bounds, of the distance outside and of the depth inside; they may differ about which it is
+        // only within rounding of the edge.
+        if from_foci <= Angle::ZERO && from_cone <= Angle::ZERO {
+            from_foci.min(from_cone)
+        } else {
+            from_foci.max(from_cone)
+        }
+    }
+
+    /// `F = √((ξ cos a sin b)² + (η cos b sin a)²) - ζ sin a sin b` is convex and homogeneous, and not positive in the
+    /// ellipse alone. Hence `F(q) ≥ ∇F(p)·q` for all `p` and `q`: the ellipse lies on the inner side of the plane
+    /// through the origin whose normal is `∇F(p)`, and `p` is `asin(F(p) / |∇F(p)|)` outside of that plane. Inside,
+    /// `F` changes no faster than its largest gradient, `sin a` (at the minor axis).
+    fn signed_distance_by_cone(&self, p: UnitVector) -> Angle {
+        let [xi, eta, zeta] = self.frame.map(|axis| axis.dot(p));
+        let (sin_a, cos_a) = self.major;
+        let (sin_b, cos_b) = self.minor;
+        let (x, y) = (cos_a * sin_b, cos_b * sin_a);
+        let root = (xi * x).hypot(eta * y);
+        let value = root - zeta * sin_a * sin_b;
+        if sin_a <= 0.0 {
+            // A single point, which the foci tell all about.
+            Angle::ZERO
+        } else if value <= 0.0 {
+            // No point at a shorter chord than this is outside.
+            let chord = (-value / sin_a).min(1.0);
+            Angle::from_radians(-2.0 * (0.5 * chord).asin())
+        } else {
+            let slope = (xi * x * x).hypot(eta * y * y).hypot(root * sin_a * sin_b);
+            Angle::from_radians(
+                (value * root / slope.max(f64::MIN_POSITIVE))
+                    .min(1.0)
+                    .asin(),
+            )
+        }
     }
 
     /// The smallest circle around the centre that holds the ellipse.
@@ -136,29 +179,38 @@ impl Ellipse {
     }
 }
 
-/// `sin²γ = 1 - cos²a / cos²b = sin(a - b) sin(a + b) / cos²b`, which does not cancel for small ellipses.
-fn foci(
-    centre: LonLat,
-    semi_major: Angle,
-    semi_minor: Angle,
-    position_angle: Angle,
-) -> [UnitVector; 2] {
-    let product = (semi_major - semi_minor).sin_cos().0 * (semi_major + semi_minor).sin_cos().0;
-    let sine = product.max(0.0).sqrt();
-    let gamma = sine.atan2(semi_major.sin_cos().1.max(0.0));
-    let (sin_gamma, cos_gamma) = gamma.sin_cos();
+/// North turned by the position angle, the same turned by 90 degrees towards east, and the centre.
+fn frame(centre: LonLat, position_angle: Angle) -> [UnitVector; 3] {
     let (sin_turn, cos_turn) = sin_cos_degrees(position_angle.degrees() % 360.0);
     let (sin_ra, cos_ra) = centre.ra().sin_cos();
     let (sin_dec, cos_dec) = centre.dec().sin_cos();
-    let towards = UnitVector::from(centre).components();
-    let north = [-sin_dec * cos_ra, -sin_dec * sin_ra, cos_dec];
-    let east = [-sin_ra, cos_ra, 0.0];
-    [1.0, -1.0].map(|side| {
-        let component = |i: usize| {
-            cos_gamma * towards[i] + side * sin_gamma * (cos_turn * north[i] + sin_turn * east[i])
-        };
-        UnitVector::from_components(component(0), component(1), component(2))
-    })
+    let north = UnitVector::from_components(-sin_dec * cos_ra, -sin_dec * sin_ra, cos_dec);
+    let east = UnitVector::from_components(-sin_ra, cos_ra, 0.0);
+    [
+        combined(cos_turn, north, sin_turn, east),
+        combined(-sin_turn, north, cos_turn, east),
+        UnitVector::from(centre),
+    ]
+}
+
+/// `p·a + q·b` for orthogonal unit vectors and `p² + q² = 1`.
+fn combined(p: f64, a: UnitVector, q: f64, b: UnitVector) -> UnitVector {
+    UnitVector::from_components(
+        p * a.x() + q * b.x(),
+        p * a.y() + q * b.y(),
+        p * a.z() + q * b.z(),
+    )
+}
+
+/// `sin²γ = 1 - cos²a / cos²b = sin(a - b) sin(a + b) / cos²b`, which does not cancel for small ellipses.
+fn foci(frame: [UnitVector; 3], semi_major: Angle, semi_minor: Angle) -> [UnitVector; 2] {
+    let product = (semi_major - semi_minor).sin_cos().0 * (semi_major + semi_minor).sin_cos().0;
+    let (sin_gamma, cos_gamma) = product
+        .max(0.0)
+        .sqrt()
+        .atan2(semi_major.sin_cos().1)
+        .sin_cos();
+    [sin_gamma, -sin_gamma].map(|side| combined(cos_gamma, frame[2], side, frame[0]))
 }
 
 /// `ellipse RA DEC SEMI_MAJOR SEMI_MINOR POSITION_ANGLE` in degrees.

@@ -137,7 +137,10 @@ impl Region {
         match self {
             Self::Circle(circle) => circle.is_near_box(b, MARGIN),
             Self::Box(own) => own.padded(MARGIN).intersects(b),
-            Self::Ellipse(_) => self.may_intersect_part(b, QUARTERINGS),
+            Self::Ellipse(ellipse) => {
+                ellipse.bounding_circle().is_near_box(b, MARGIN)
+                    && self.may_intersect_part(b, QUARTERINGS)
+            }
             Self::Polygon(polygon) => {
                 polygon.envelope_box().padded(MARGIN).intersects(b)
                     && !polygon.has_edge_before_box(b, MARGIN)
