@@ -28,8 +28,15 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
     let (database, table) = (arguments.db.as_deref(), arguments.table.as_deref());
     let check = ingest::check(&arguments.data, database, table, |checked| {
         tell(&checked);
-        let TableCheck { database, table, .. } = &checked;
-        problems.extend(checked.problems.iter().map(|problem| format!("{database}.{table}: {problem}")));
+        let TableCheck {
+            database, table, ..
+        } = &checked;
+        problems.extend(
+            checked
+                .problems
+                .iter()
+                .map(|problem| format!("{database}.{table}: {problem}")),
+        );
     });
     runtime.block_on(check)?;
     match problems.as_slice() {
@@ -37,7 +44,9 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
         [only] => Err(Failure::new(format!("one problem was found: {only}"))),
         [first, others @ ..] => {
             let count = others.len() + 1;
-            Err(Failure::new(format!("{count} problems were found, all told above; the first: {first}")))
+            Err(Failure::new(format!(
+                "{count} problems were found, all told above; the first: {first}"
+            )))
         }
     }
 }
@@ -48,7 +57,9 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
     reason = "what was found is this command's answer, problems go to standard error"
 )]
 fn tell(checked: &TableCheck) {
-    let TableCheck { database, table, .. } = checked;
+    let TableCheck {
+        database, table, ..
+    } = checked;
     if checked.problems.is_empty() {
         let (files, rows) = (grouped(checked.files), grouped(checked.rows));
         println!("{database}.{table}: {files} files with {rows} rows are right");

@@ -110,7 +110,8 @@ struct TextArguments {
 struct Quote(Option<u8>);
 
 fn parse_kind(text: &str) -> Result<TableKind, String> {
-    text.parse().map_err(|e: catalog::CatalogError| e.to_string())
+    text.parse()
+        .map_err(|e: catalog::CatalogError| e.to_string())
 }
 
 fn parse_byte(text: &str) -> Result<u8, String> {

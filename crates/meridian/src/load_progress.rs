@@ -66,9 +66,17 @@ impl PhaseStart {
         let mut text = match now.phase {
             Phase::Reading => {
                 let megabytes = (now.bytes - self.bytes) as f64 / 1e6;
-                format!("{} rows, {:.0} MB/s", grouped(now.rows - self.rows), megabytes / seconds)
+                format!(
+                    "{} rows, {:.0} MB/s",
+                    grouped(now.rows - self.rows),
+                    megabytes / seconds
+                )
             }
-            Phase::Writing => format!("{} rows, {} rows/s", grouped(now.done), grouped((now.done as f64 / seconds) as u64)),
+            Phase::Writing => format!(
+                "{} rows, {} rows/s",
+                grouped(now.done),
+                grouped((now.done as f64 / seconds) as u64)
+            ),
             _ => String::new(),
         };
         if now.total > 0 && now.done > 0 && seconds > 1.0 {
@@ -98,7 +106,10 @@ fn show_bars(table: &str, progress: &Progress, done: &AtomicBool) {
     bar.finish_and_clear();
 }
 
-#[expect(clippy::print_stderr, reason = "progress goes to standard error, away from the report")]
+#[expect(
+    clippy::print_stderr,
+    reason = "progress goes to standard error, away from the report"
+)]
 fn show_lines(table: &str, progress: &Progress, done: &AtomicBool) {
     let mut start = PhaseStart::new(&progress.snapshot());
     let mut shown = Instant::now();
@@ -110,8 +121,16 @@ fn show_lines(table: &str, progress: &Progress, done: &AtomicBool) {
         }
         if shown.elapsed() >= LINE_INTERVAL {
             shown = Instant::now();
-            let share = if now.total > 0 { format!(" {} %", now.done * 100 / now.total) } else { String::new() };
-            eprintln!("{table}: {}{share}: {}", now.phase.name(), start.describe(&now));
+            let share = if now.total > 0 {
+                format!(" {} %", now.done * 100 / now.total)
+            } else {
+                String::new()
+            };
+            eprintln!(
+                "{table}: {}{share}: {}",
+                now.phase.name(),
+                start.describe(&now)
+            );
         }
     }
 }

@@ -4,14 +4,23 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod check;
 mod failure;
+mod load;
+mod load_progress;
+mod output;
 mod sky_commands;
-
-use failure::Failure;
+mod sql;
+mod tables;
 
 /// A massively parallel SQL database for astronomical catalogues.
 #[derive(Parser)]
-#[command(version, about, propagate_version = true, arg_required_else_help = true)]
+#[command(
+    version,
+    about,
+    propagate_version = true,
+    arg_required_else_help = true
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -19,6 +28,13 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Sql(sql::SqlArgs),
+    /// Load files into a table.
+    Load(Box<load::LoadArguments>),
+    /// Verify that everything that is loaded is whole.
+    Check(check::CheckArguments),
+    /// List what is loaded.
+    Tables(tables::TablesArguments),
     /// Questions of sky geometry: which chunk, which chunks, which trixel.
     #[command(subcommand)]
     Sky(sky_commands::SkyCommand),
@@ -26,6 +42,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::Sql(args) => sql::run(args),
+        Command::Load(arguments) => load::run(*arguments),
+        Command::Check(arguments) => check::run(arguments),
+        Command::Tables(arguments) => tables::run(arguments),
         Command::Sky(command) => sky_commands::run(command),
     };
     match outcome {

@@ -66,7 +66,13 @@ async fn lines(arguments: &TablesArguments) -> Result<Vec<Line>, catalog::Catalo
 
 impl Line {
     fn fields(&self, number: impl Fn(u64) -> String, bytes: impl Fn(u64) -> String) -> [String; 6] {
-        let Table { database, spec, rows, bytes: size, .. } = &self.table;
+        let Table {
+            database,
+            spec,
+            rows,
+            bytes: size,
+            ..
+        } = &self.table;
         [
             database.name.clone(),
             spec.name.clone(),
@@ -81,13 +87,22 @@ impl Line {
 fn aligned(lines: &[Line]) -> String {
     let mut rows = vec![HEADINGS.map(str::to_owned)];
     rows.extend(lines.iter().map(|line| line.fields(grouped, size)));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: [usize; 6] = std::array::from_fn(width);
     let mut text = String::new();
     for row in &rows {
         for (column, (field, width)) in row.iter().zip(widths).enumerate() {
             // Names to the left, numbers to the right.
-            let padded = if column < 3 { format!("{field:<width$}") } else { format!("{field:>width$}") };
+            let padded = if column < 3 {
+                format!("{field:<width$}")
+            } else {
+                format!("{field:>width$}")
+            };
             text.push_str(&padded);
             text.push_str(if column < 5 { "  " } else { "\n" });
         }
@@ -97,7 +112,11 @@ fn aligned(lines: &[Line]) -> String {
 
 fn csv(lines: &[Line]) -> String {
     let quoted = |field: &String| {
-        if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.clone() }
+        if field.contains([',', '"', '\n']) {
+            format!("\"{}\"", field.replace('"', "\"\""))
+        } else {
+            field.clone()
+        }
     };
     let mut text = HEADINGS.join(",") + "\n";
     for line in lines {
@@ -119,5 +138,8 @@ fn json(lines: &[Line]) -> String {
             "bytes": line.table.bytes,
         })
     };
-    lines.iter().map(|line| object(line).to_string() + "\n").collect()
+    lines
+        .iter()
+        .map(|line| object(line).to_string() + "\n")
+        .collect()
 }
