@@ -93,7 +93,11 @@ impl Archive {
             }
             match self.load(table).await {
                 Ok(loaded) => {
-                    lock(&self.tables).insert(folded, Arc::clone(&loaded));
+                    let before = lock(&self.tables).insert(folded, Arc::clone(&loaded));
+                    if let Some(before) = before {
+                        // Open files of a replaced load would keep their place on the disk.
+                        self.files.forget(before.stored.dir.path());
+                    }
                     return Ok(Some(loaded));
                 }
                 // Replaced and removed between the look-up and the opening.

@@ -42,31 +42,35 @@ fn prepare(
     mut statement: Statement,
     tables: &dyn TableShapes,
 ) -> Result<Parsed, SqlError> {
-    let mut headings = Headings::default();
-    match &mut statement {
-        Statement::Statement(ast) => {
-            if let Ast::Query(query) = &**ast {
-                headings = Headings::of(sql, query);
-            } else if !is_question(ast) {
-                return Err(only_questions());
-            }
-            areaspec::expand(sql, ast, tables)?;
-        }
-        Statement::Explain(explain) => {
-            let inner = std::mem::replace(
-                &mut *explain.statement,
-                Statement::Reset(datafusion::sql::parser::ResetStatement::Variable(
-                    datafusion::sql::sqlparser::ast::ObjectName(vec![]),
-                )),
-            );
-            *explain.statement = prepare(sql, inner, tables)?.statement;
-        }
-        _ => return Err(only_questions()),
-    }
+    let headings = rewrite(sql, &mut statement, tables)?;
     Ok(Parsed {
         statement,
         headings,
     })
+}
+
+/// Rewrites a statement in place and says how its result is headed; what is explained gets no headings.
+fn rewrite(
+    sql: &str,
+    statement: &mut Statement,
+    tables: &dyn TableShapes,
+) -> Result<Headings, SqlError> {
+    match statement {
+        Statement::Statement(ast) => {
+            let headings = match &**ast {
+                Ast::Query(query) => Headings::of(sql, query),
+                other if is_question(other) => Headings::default(),
+                _ => return Err(only_questions()),
+            };
+            areaspec::expand(sql, ast, tables)?;
+            Ok(headings)
+        }
+        Statement::Explain(explain) => {
+            rewrite(sql, &mut explain.statement, tables)?;
+            Ok(Headings::default())
+        }
+        _ => Err(only_questions()),
+    }
 }
 
 fn is_question(ast: &Ast) -> bool {

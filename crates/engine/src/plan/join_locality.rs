@@ -101,6 +101,7 @@ fn co_located(shape: &JoinShape<'_>, left: &Variant, right: &Variant) -> Option<
     ) {
         (Some(l), Some(r)) => {
             l.director == r.director
+                    && l.unknown.meet(r.unknown)
                 && (shape.nulls_equal == NullEquality::NullEqualsNothing || (l.groups && r.groups))
         }
         _ => false,
@@ -186,6 +187,7 @@ mod tests {
     use sky::ChunkId;
 
     use super::*;
+    use crate::plan::locality::UnknownKeys;
     use crate::coverage::SubChunkSet;
     use crate::exec::RowsOf;
     use crate::loaded_table::DirectorId;
@@ -226,6 +228,24 @@ mod tests {
             side(&[1], origin(1, true)),
             side(&[1], origin(1, false))
         )));
+    }
+
+    /// A pair whose end the director does not have is placed by its other end: two tables of such pairs, joined on that
+    /// key, once lost the joined rows whose two pairs were in different pieces.
+    #[test]
+    fn keys_that_the_director_does_not_have_must_be_together_to_join() {
+        let with = |unknown| origin(1, false).map(|o| KeyOrigin { unknown, ..o });
+        use UnknownKeys::{None, Scattered, Together};
+        for (left, right, local) in [
+            (None, Scattered, true),
+            (Together, None, true),
+            (Together, Together, true),
+            (Together, Scattered, false),
+            (Scattered, Scattered, false),
+        ] {
+            let joined = joined(JoinType::Inner, with(left), with(right));
+            assert_eq!(!is_global(joined), local, "{left:?} with {right:?}");
+        }
     }
 
     #[test]
@@ -279,7 +299,8 @@ mod tests {
             table: "object".into(),
             load: LoadId(director),
         };
-        Some(KeyOrigin { director, groups })
+        let unknown = UnknownKeys::None;
+        Some(KeyOrigin { director, unknown, groups })
     }
 
     fn chunks(ids: &[i32]) -> Coverage {

@@ -10,11 +10,31 @@ use crate::exec::{RowsOf, TableScanExec};
 use crate::loaded_table::{DirectorId, LoadedTable};
 use catalog::TableKind;
 
+/// Where rows are whose key the director does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnknownKeys {
+    /// There are none.
+    None,
+    /// All rows of one such key, of all children of the director, are in one piece.
+    Together,
+    /// Anywhere: a pair of a match table is then placed by its other end.
+    Scattered,
+}
+
+impl UnknownKeys {
+    /// Whether rows of two tables with the same key are in the same piece, whatever the key.
+    pub(super) fn meet(self, other: Self) -> bool {
+        matches!((self, other), (Self::None, _) | (_, Self::None) | (Self::Together, Self::Together))
+    }
+}
+
 /// What is known of where a column's values are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KeyOrigin {
     /// The director whose keys the column holds: rows with the same key of it, from whichever table, are in the same piece.
     pub director: DirectorId,
+    /// Where rows are whose key it does not have.
+    pub unknown: UnknownKeys,
     /// Whether all rows that are equal in this column, NULLs among them, are in one piece, so that a group is whole there.
     pub groups: bool,
 }
@@ -137,12 +157,17 @@ fn key_columns(table: &LoadedTable, projection: &[usize], home: usize) -> Vec<Op
             continue;
         };
         // NULL keys of a child are all over the sky; so are pairs of which the director does not know one end.
-        let groups = match spec.kind {
-            TableKind::Director => true,
-            TableKind::Child => spec.null_keys == 0,
-            _ => false,
+        let (groups, unknown) = match spec.kind {
+            TableKind::Director => (true, UnknownKeys::None),
+            TableKind::Child if spec.orphan_rows == 0 => (spec.null_keys == 0, UnknownKeys::None),
+            TableKind::Child => (spec.null_keys == 0, UnknownKeys::Together),
+            _ => (false, UnknownKeys::Scattered),
         };
-        origins[at] = Some(KeyOrigin { director, groups });
+        origins[at] = Some(KeyOrigin {
+            director,
+            unknown,
+            groups,
+        });
     }
     projection.iter().map(|at| origins[*at].clone()).collect()
 }

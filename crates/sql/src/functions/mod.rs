@@ -3,7 +3,9 @@
 //! Every function is known under its `scisql_` name and, where nothing else has it, under the plain name. Angles are in
 //! degrees unless a function says otherwise; fluxes are in erg/s/cm²/Hz unless its name says nanojansky.
 
+mod formula;
 mod geometry;
+mod math;
 mod photometry;
 mod real;
 
@@ -18,6 +20,7 @@ pub use real::{FINITE, REAL, finite, real};
 pub fn all() -> Vec<Arc<ScalarUDF>> {
     let mut functions = photometry::all();
     functions.extend(geometry::all());
+    functions.extend(math::all());
     functions.extend([real(), finite()]);
     functions
 }

@@ -7,14 +7,10 @@
 use std::f64::consts::{LN_10, LOG10_E};
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, Float64Array, Float64Builder};
-use arrow::datatypes::{DataType, Float64Type};
-use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::ScalarUDF;
 
-use super::{aliases, real::keep_where};
+use super::aliases;
+use super::formula::Formula;
 
 /// Magnitudes for one unit of relative error: 2.5 / ln 10.
 const MAG_PER_RELATIVE_ERROR: f64 = 2.5 * LOG10_E;
@@ -59,13 +55,6 @@ fn dn_to_flux(dn: f64, flux_mag_0: f64) -> f64 {
 
 fn flux_to_dn(flux: f64, flux_mag_0: f64) -> f64 {
     flux / ab_flux(0.0) * flux_mag_0
-}
-
-/// One function of doubles: its plain name, how many arguments it takes and its formula; NaN stands for NULL.
-struct Formula {
-    name: &'static str,
-    arity: usize,
-    of: fn(&[f64]) -> f64,
 }
 
 const FORMULAS: &[Formula] = &[
@@ -159,107 +148,20 @@ pub(super) fn all() -> Vec<Arc<ScalarUDF>> {
     FORMULAS
         .iter()
         .map(|formula| {
-            Arc::new(ScalarUDF::new_from_impl(Photometry {
-                formula,
-                name: format!("scisql_{}", formula.name),
-                aliases: aliases(formula.name, &[]),
-                signature: Signature::exact(
-                    vec![DataType::Float64; formula.arity],
-                    Volatility::Immutable,
-                ),
-            }))
+            formula.udf(
+                format!("scisql_{}", formula.name),
+                aliases(formula.name, &[]),
+            )
         })
         .collect()
 }
 
-struct Photometry {
-    formula: &'static Formula,
-    name: String,
-    aliases: Vec<String>,
-    signature: Signature,
-}
-
-impl std::fmt::Debug for Photometry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.name)
-    }
-}
-impl PartialEq for Photometry {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-impl Eq for Photometry {}
-impl std::hash::Hash for Photometry {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
-}
-
-impl ScalarUDFImpl for Photometry {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn aliases(&self) -> &[String] {
-        &self.aliases
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Float64)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let scalars = args
-            .args
-            .iter()
-            .all(|a| matches!(a, ColumnarValue::Scalar(_)));
-        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
-        let columns: Vec<&Float64Array> = arrays
-            .iter()
-            .map(|a| a.as_primitive::<Float64Type>())
-            .collect();
-        let result = evaluate(self.formula, &columns);
-        if scalars {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(
-                &result, 0,
-            )?));
-        }
-        Ok(ColumnarValue::Array(result))
-    }
-}
-
-fn evaluate(formula: &Formula, columns: &[&Float64Array]) -> arrow::array::ArrayRef {
-    if let [only] = columns {
-        let values: Vec<f64> = only.values().iter().map(|&x| (formula.of)(&[x])).collect();
-        return keep_where(
-            &Float64Array::new(values.into(), only.nulls().cloned()),
-            f64::is_finite,
-        );
-    }
-    let rows = columns.first().map_or(0, |c| c.len());
-    let mut result = Float64Builder::with_capacity(rows);
-    let mut values = vec![0.0; columns.len()];
-    for row in 0..rows {
-        if columns.iter().any(|c| c.is_null(row)) {
-            result.append_null();
-            continue;
-        }
-        for (value, column) in values.iter_mut().zip(columns) {
-            *value = column.value(row);
-        }
-        result.append_value((formula.of)(&values));
-    }
-    keep_where(&result.finish(), f64::is_finite)
-}
-
 #[cfg(test)]
 mod tests {
+    use arrow::array::{Array, Float64Array};
+
     use super::*;
+    use crate::functions::formula::evaluate;
 
     fn of(name: &str, args: &[f64]) -> f64 {
         let formula = FORMULAS.iter().find(|f| f.name == name).unwrap();
