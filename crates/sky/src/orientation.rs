@@ -16,6 +16,7 @@ const ERROR_BOUND: f64 = 8.0 * f64::EPSILON / 2.0;
 
 /// `Greater` if `a`, `b`, `c` turn anti-clockwise as seen from outside of the sphere, that is, if `c` lies to the left
 /// of the great circle from `a` to `b`; `Equal` if the three are on one great circle; `Less` otherwise.
+#[inline]
 pub(crate) fn orientation(a: UnitVector, b: UnitVector, c: UnitVector) -> Ordering {
     let [ax, ay, az] = a.components();
     let [bx, by, bz] = b.components();

@@ -94,15 +94,12 @@ fn the_whole_sky_is_one_range() {
     for text in ["circle 5 5 180", "box 0 -90 360 90"] {
         let sky: Region = text.parse().unwrap();
         for n in [0, 7, 24] {
-            assert_eq!(
-                htm::ranges(level(n), &sky),
-                [8 << (2 * n)..16 << (2 * n)],
-                "{text}"
-            );
+            let trixels = 8 << (2 * n)..16 << (2 * n);
+            let cells = 0..depth(n).num_cells();
+            assert_eq!(htm::ranges(level(n), &sky), std::slice::from_ref(&trixels));
             assert_eq!(
                 healpix::ranges(depth(n), &sky),
-                [0..depth(n).num_cells()],
-                "{text}"
+                std::slice::from_ref(&cells)
             );
         }
     }

@@ -52,10 +52,8 @@ pub fn id(level: Level, p: UnitVector) -> u64 {
     let mut trixel = Trixel::root(root);
     let mut id = 8 + root as u64;
     for _ in 0..level.0 {
-        let middles = trixel.middles();
-        let quarter = trixel.quarter_of(&middles, p);
-        trixel = trixel.quarter(&middles, quarter);
-        id = 4 * id + quarter as u64;
+        let quarter = trixel.descend(p);
+        id = 4 * id + quarter;
     }
     id
 }
@@ -127,17 +125,25 @@ impl Trixel {
         [middle(b, c), middle(c, a), middle(a, b)]
     }
 
-    /// Which quarter holds the point, which is in this trixel.
-    fn quarter_of(&self, middles: &[UnitVector; 3], p: UnitVector) -> usize {
-        let [a, b, c] = *middles;
+    /// Becomes its quarter that holds the point, which is in this trixel, and tells which that is. The middle of the
+    /// edge from corner 1 to corner 2 is computed only when it matters.
+    fn descend(&mut self, p: UnitVector) -> u64 {
         let left = |from, to| orientation(p, from, to) != Ordering::Less;
+        let [v0, v1, v2] = self.0;
+        let (b, c) = (middle(v2, v0), middle(v0, v1));
         if left(c, b) {
-            0
-        } else if left(a, c) {
+            self.0 = [v0, c, b];
+            return 0;
+        }
+        let a = middle(v1, v2);
+        if left(a, c) {
+            self.0 = [v1, a, c];
             1
         } else if left(b, a) {
+            self.0 = [v2, b, a];
             2
         } else {
+            self.0 = [a, b, c];
             3
         }
     }

@@ -143,7 +143,6 @@ impl Region {
             }
             Self::Polygon(polygon) => {
                 polygon.envelope_box().padded(MARGIN).intersects(b)
-                    && !polygon.has_edge_before_box(b, MARGIN)
                     && self.may_intersect_part(b, QUARTERINGS)
             }
         }
@@ -155,11 +154,18 @@ impl Region {
         if distance > radius + MARGIN {
             return false;
         }
-        distance <= MARGIN
-            || quarterings == 0
-            || b.quarters()
-                .iter()
-                .any(|quarter| self.may_intersect_part(quarter, quarterings - 1))
+        if distance <= MARGIN || quarterings == 0 {
+            return true;
+        }
+        // An edge that leaves the box outside settles most of what is left.
+        if let Self::Polygon(polygon) = self
+            && polygon.has_edge_before_box(b, MARGIN)
+        {
+            return false;
+        }
+        b.quarters()
+            .iter()
+            .any(|quarter| self.may_intersect_part(quarter, quarterings - 1))
     }
 
     /// Whether the box certainly lies in the region. `true` is certain; `false` may be wrong.
