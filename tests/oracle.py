@@ -16,9 +16,10 @@ import pyarrow as pa
 ARCSEC = 1.0 / 3600.0
 
 MACROS = """
-CREATE MACRO scisql_angSep(ra1, dec1, ra2, dec2) AS degrees(2 * asin(least(1.0, sqrt(
-    pow(sin(radians(dec2 - dec1) / 2), 2)
-    + cos(radians(dec1)) * cos(radians(dec2)) * pow(sin(radians(ra2 - ra1) / 2), 2)))));
+CREATE MACRO haversine(ra1, dec1, ra2, dec2) AS pow(sin(radians(dec2 - dec1) / 2), 2)
+    + cos(radians(dec1)) * cos(radians(dec2)) * pow(sin(radians(ra2 - ra1) / 2), 2);
+CREATE MACRO scisql_angSep(ra1, dec1, ra2, dec2) AS degrees(2 * atan2(
+    sqrt(haversine(ra1, dec1, ra2, dec2)), sqrt(greatest(0.0, 1.0 - haversine(ra1, dec1, ra2, dec2)))));
 CREATE MACRO angSep(ra1, dec1, ra2, dec2) AS scisql_angSep(ra1, dec1, ra2, dec2);
 CREATE MACRO scisql_fluxToAbMag(f) AS CASE WHEN f > 0 THEN -2.5 * log10(f) - 48.6 END;
 CREATE MACRO fluxToAbMag(f) AS scisql_fluxToAbMag(f);
