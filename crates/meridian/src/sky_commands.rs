@@ -90,7 +90,7 @@ pub fn run(command: SkyCommand) -> Result<(), Failure> {
         SkyCommand::Htm { level } => {
             let level = htm::Level::new(level)?;
             answer_positions(io::stdin().lock(), |position, out| {
-                write!(out, "{}", htm::id(level, position.into()))
+                write!(out, "{}", htm::id_at(level, position))
             })
         }
     };

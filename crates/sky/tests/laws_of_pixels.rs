@@ -40,8 +40,9 @@ proptest! {
     #[test]
     fn a_trixel_is_a_quarter_of_its_parent(p in positions(), n in 1_u32..=24) {
         let vector = UnitVector::from(p);
-        let id = htm::id(level(n), vector);
-        prop_assert_eq!(id >> 2, htm::id(level(n - 1), vector));
+        prop_assert_eq!(htm::id(level(n), vector) >> 2, htm::id(level(n - 1), vector));
+        let id = htm::id_at(level(n), p);
+        prop_assert_eq!(id >> 2, htm::id_at(level(n - 1), p));
         prop_assert!((8 << (2 * n)..16 << (2 * n)).contains(&id));
         let mut out = vec![1, 2, 3];
         htm::ids_degrees(level(n), &[p.ra().degrees()], &[p.dec().degrees()], &mut out);
@@ -75,6 +76,7 @@ proptest! {
         prop_assert!(are_tidy(&ranges));
         for p in points.into_iter().filter(|&p| shape.region.contains(p)) {
             prop_assert!(holds(&ranges, htm::id(level(n), p.into())), "{p}");
+            prop_assert!(holds(&ranges, htm::id_at(level(n), p)), "{p}");
         }
     }
 

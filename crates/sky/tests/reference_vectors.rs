@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use meridian_sky::{ChunkId, Chunker, LonLat, Region, SubChunks, UnitVector, htm};
+use meridian_sky::{ChunkId, Chunker, LonLat, Region, SubChunks, htm};
 
 /// The lines of a file below its header, cut at commas.
 fn lines_of(file: &str) -> Vec<Vec<String>> {
@@ -64,8 +64,10 @@ fn trixels_of_points() {
     assert_eq!(lines.len(), 900);
     for line in lines {
         let level = htm::Level::new(number(&line[0])).unwrap();
-        let vector = UnitVector::from(position(&line[1], &line[2]));
-        assert_eq!(htm::id(level, vector), number::<u64>(&line[3]), "{line:?}");
+        let position = position(&line[1], &line[2]);
+        let known: u64 = number(&line[3]);
+        assert_eq!(htm::id_at(level, position), known, "{line:?}");
+        assert_eq!(htm::id(level, position.into()), known, "{line:?}");
     }
 }
 

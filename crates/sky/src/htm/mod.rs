@@ -11,8 +11,7 @@ mod cover;
 use std::cmp::Ordering;
 
 use crate::orientation::orientation;
-use crate::position::vector_of_degrees;
-use crate::{SkyError, UnitVector};
+use crate::{LonLat, SkyError, UnitVector};
 
 pub use cover::ranges;
 
@@ -58,20 +57,25 @@ pub fn id(level: Level, p: UnitVector) -> u64 {
     id
 }
 
-/// Puts into `out` (replacing what it held) the trixels of the positions `(ra[i], dec[i])` in degrees; 0, which is no
-/// trixel's number, for what is not a position. As many as the shorter slice has entries.
+/// The number of the trixel that holds the position.
+///
+/// The same as [`id`] of its vector but for points within rounding of a trixel's edge. The vector is computed from
+/// radians, as lsst/sphgeom computes it, rather than by our own sines, which are exact on the meridians of RA 90, 180 and
+/// 270: so rounding puts a point of such a meridian on the same side of it there and here.
+pub fn id_at(level: Level, p: LonLat) -> u64 {
+    let (sin_ra, cos_ra) = p.ra().radians().sin_cos();
+    let (sin_dec, cos_dec) = p.dec().radians().sin_cos();
+    let vector = UnitVector::from_components(cos_ra * cos_dec, sin_ra * cos_dec, sin_dec);
+    id(level, vector)
+}
+
+/// Puts into `out` (replacing what it held) the trixels of the positions `(ra[i], dec[i])` in degrees, as [`id_at`] finds
+/// them; 0, which is no trixel's number, for what is not a position. As many as the shorter slice has entries.
 pub fn ids_degrees(level: Level, ra: &[f64], dec: &[f64], out: &mut Vec<u64>) {
     out.clear();
     out.extend(ra.iter().zip(dec).map(|(&ra, &dec)| {
-        let valid = ra.is_finite() && (-90.0..=90.0).contains(&dec);
-        if valid {
-            id(
-                level,
-                vector_of_degrees(crate::position::wrap_degrees(ra), dec),
-            )
-        } else {
-            0
-        }
+        let position = LonLat::from_degrees(ra, dec);
+        position.map_or(0, |p| id_at(level, p))
     }));
 }
 
