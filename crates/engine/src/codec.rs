@@ -22,7 +22,7 @@ use prost::Message;
 use crate::Archive;
 use crate::archive::StoredTableId;
 use crate::error::external;
-use crate::exec::{ChunkPhaseExec, PhaseSummary, PieceScanExec, RowsOf};
+use crate::exec::{ChunkPhaseExec, PhaseSummary, PieceOrderExec, PieceScanExec, RowsOf};
 use crate::loaded_table::StoredTable;
 
 /// Writes and reads plans with nodes of ours, which read the tables of one archive; other nodes are left to another codec.
@@ -70,7 +70,7 @@ impl PlanCodec {
         };
         let inner =
             converter.proto_to_execution_plan(inner, &PhysicalPlanDecodeContext::new(ctx, self))?;
-        Ok(Arc::new(ChunkPhaseExec::new(
+        let phase = ChunkPhaseExec::new(
             Arc::clone(input),
             inner,
             usize::try_from(message.concurrency).unwrap_or(1),
@@ -78,7 +78,8 @@ impl PlanCodec {
             PhaseSummary {
                 text: message.summary,
             },
-        )))
+        );
+        Ok(Arc::new(if message.numbered { phase.with_numbers() } else { phase }))
     }
 
     fn encode_phase(
@@ -89,6 +90,7 @@ impl PlanCodec {
         Ok(ChunkPhaseMessage {
             concurrency: phase.concurrency() as u64,
             ordered: phase.ordered(),
+            numbered: phase.numbered(),
             summary: phase.summary().text.clone(),
             inner: Some(converter.execution_plan_to_proto(phase.inner(), self)?),
         })
@@ -174,6 +176,10 @@ impl PhysicalExtensionCodec for PlanCodec {
         match message.node {
             Some(Node::ChunkPhase(phase)) => self.decode_phase(phase, inputs, ctx, converter),
             Some(Node::PieceScan(scan)) => self.decode_scan(scan, ctx, converter),
+            Some(Node::PieceOrder(PieceOrderMessage {})) => match inputs {
+                [input] => Ok(Arc::new(PieceOrderExec::try_new(Arc::clone(input))?)),
+                _ => internal_err!("an order of pieces arrived without rows"),
+            },
             Some(Node::Other(bytes)) => self.others()?.try_decode(&bytes, inputs, ctx, converter),
             None => internal_err!("a node of a plan arrived empty"),
         }
@@ -189,6 +195,8 @@ impl PhysicalExtensionCodec for PlanCodec {
             Node::ChunkPhase(self.encode_phase(phase, converter)?)
         } else if let Some(scan) = node.downcast_ref::<PieceScanExec>() {
             Node::PieceScan(self.encode_scan(scan, converter)?)
+        } else if node.is::<PieceOrderExec>() {
+            Node::PieceOrder(PieceOrderMessage {})
         } else {
             let mut bytes = Vec::new();
             self.others()?.try_encode(node, &mut bytes, converter)?;
@@ -205,7 +213,7 @@ impl PhysicalExtensionCodec for PlanCodec {
 /// A node that DataFusion does not know.
 #[derive(Clone, PartialEq, Message)]
 struct NodeMessage {
-    #[prost(oneof = "Node", tags = "1, 2, 3")]
+    #[prost(oneof = "Node", tags = "1, 2, 3, 4")]
     node: Option<Node>,
 }
 
@@ -218,7 +226,12 @@ enum Node {
     /// Somebody else's.
     #[prost(bytes = "vec", tag = "3")]
     Other(Vec<u8>),
+    #[prost(message, tag = "4")]
+    PieceOrder(PieceOrderMessage),
 }
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct PieceOrderMessage {}
 
 #[derive(Clone, PartialEq, Message)]
 struct ChunkPhaseMessage {
@@ -230,6 +243,8 @@ struct ChunkPhaseMessage {
     summary: String,
     #[prost(message, optional, tag = "4")]
     inner: Option<protobuf::PhysicalPlanNode>,
+    #[prost(bool, tag = "5")]
+    numbered: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

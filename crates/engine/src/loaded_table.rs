@@ -59,7 +59,8 @@ impl StoredTable {
 
 /// The columns of a table as queries see them: those of its files but for the hidden ones, names folded.
 pub(crate) fn queried_schema(files: &Schema, kind: TableKind) -> SchemaRef {
-    let hidden = |name: &str| kind == TableKind::Match && [LEFT_SUB_CHUNK, RIGHT_SUB_CHUNK].contains(&name);
+    let hidden =
+        |name: &str| kind == TableKind::Match && [LEFT_SUB_CHUNK, RIGHT_SUB_CHUNK].contains(&name);
     let fields: Vec<Field> = files
         .fields()
         .iter()

@@ -161,7 +161,11 @@ impl Session {
             Err(error) => return Err(self.explain_error(text, &error).await),
         };
         let schema = self.headed(&logical, &headings, &plan.schema()).await?;
-        Ok(Prepared { logical, plan, schema })
+        Ok(Prepared {
+            logical,
+            plan,
+            schema,
+        })
     }
 
     /// Starts a statement of `text`; its rows come as they are asked for.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -26,6 +27,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::PieceScanExec;
+use super::row_numbers::{number_rows, numbered_schema};
 use crate::piece::Piece;
 
 /// Batches that a piece may be ahead of its reader.
@@ -57,6 +59,8 @@ pub struct ChunkPhaseExec {
     inner: Arc<dyn ExecutionPlan>,
     concurrency: usize,
     ordered: bool,
+    /// Whether the output has two more columns with the numbers of piece and row.
+    numbered: bool,
     summary: PhaseSummary,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -71,21 +75,32 @@ impl ChunkPhaseExec {
         ordered: bool,
         summary: PhaseSummary,
     ) -> Self {
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(inner.schema()),
-            Partitioning::UnknownPartitioning(input.output_partitioning().partition_count()),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        );
         Self {
+            properties: properties(&input, inner.schema()),
             input,
             inner,
             concurrency: concurrency.max(1),
             ordered,
+            numbered: false,
             summary,
-            properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }
+    }
+
+    /// The same phase with two more columns, by which its rows can be brought back into the order of the pieces
+    /// ([`PIECE_NUMBER`](super::PIECE_NUMBER), [`ROW_NUMBER`](super::ROW_NUMBER)).
+    pub fn with_numbers(&self) -> Self {
+        Self {
+            properties: properties(&self.input, numbered_schema(&self.inner.schema())),
+            numbered: true,
+            ..self.over(Arc::clone(&self.input))
+        }
+    }
+
+    /// The same phase, not numbered, over other pieces.
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        let (inner, summary) = (Arc::clone(&self.inner), self.summary.clone());
+        Self::new(input, inner, self.concurrency, self.ordered, summary)
     }
 
     /// The plan that runs for each piece.
@@ -103,10 +118,24 @@ impl ChunkPhaseExec {
         self.ordered
     }
 
+    /// Whether its rows are numbered.
+    pub fn numbered(&self) -> bool {
+        self.numbered
+    }
+
     /// What it touches and why.
     pub fn summary(&self) -> &PhaseSummary {
         &self.summary
     }
+}
+
+fn properties(input: &Arc<dyn ExecutionPlan>, schema: SchemaRef) -> Arc<PlanProperties> {
+    Arc::new(PlanProperties::new(
+        EquivalenceProperties::new(schema),
+        Partitioning::UnknownPartitioning(input.output_partitioning().partition_count()),
+        EmissionType::Incremental,
+        Boundedness::Bounded,
+    ))
 }
 
 /// The inner plan for one piece: every scan bound to it, and no state shared with other runs of the plan.
@@ -133,6 +162,9 @@ fn bind(plan: &Arc<dyn ExecutionPlan>, piece: &Piece) -> Result<Arc<dyn Executio
 /// Starts pieces, each in a task of its own.
 struct Runner {
     inner: Arc<dyn ExecutionPlan>,
+    /// The schema of the results.
+    schema: SchemaRef,
+    numbered: bool,
     context: Arc<TaskContext>,
     turns: Arc<Semaphore>,
     done: Count,
@@ -141,13 +173,17 @@ struct Runner {
 impl Runner {
     /// The results of a piece, whose task ends when they are dropped.
     fn start(&self, piece: Piece) -> SendableRecordBatchStream {
-        let mut results = RecordBatchReceiverStream::builder(self.inner.schema(), BATCHES_AHEAD);
+        let mut results = RecordBatchReceiverStream::builder(Arc::clone(&self.schema), BATCHES_AHEAD);
         let sender = results.tx();
         let (inner, context) = (Arc::clone(&self.inner), Arc::clone(&self.context));
         let (turns, done) = (Arc::clone(&self.turns), self.done.clone());
+        let numbered = self.numbered.then(|| Arc::clone(&self.schema));
         results.spawn(async move {
             let held = turn(&turns).await?;
-            let batches = bind(&inner, &piece)?.execute(0, context)?;
+            let mut batches = bind(&inner, &piece)?.execute(0, context)?;
+            if let Some(schema) = numbered {
+                batches = number_rows(batches, &piece, schema);
+            }
             send_all(batches, sender, turns, held).await?;
             done.add(1);
             Ok(())
@@ -249,6 +285,9 @@ impl DisplayAs for ChunkPhaseExec {
         if self.ordered {
             f.write_str(", in order")?;
         }
+        if self.numbered {
+            f.write_str(", numbered")?;
+        }
         for line in displayable(self.inner.as_ref())
             .indent(false)
             .to_string()
@@ -290,13 +329,8 @@ impl ExecutionPlan for ChunkPhaseExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self::new(
-            children.swap_remove(0),
-            Arc::clone(&self.inner),
-            self.concurrency,
-            self.ordered,
-            self.summary.clone(),
-        )))
+        let phase = self.over(children.swap_remove(0));
+        Ok(Arc::new(if self.numbered { phase.with_numbers() } else { phase }))
     }
 
     fn with_new_children(
@@ -317,6 +351,8 @@ impl ExecutionPlan for ChunkPhaseExec {
         let pieces = self.input.execute(partition, Arc::clone(&context))?;
         let runner = Runner {
             inner: Arc::clone(&self.inner),
+            schema: self.schema(),
+            numbered: self.numbered,
             context,
             turns: Arc::new(Semaphore::new(self.concurrency)),
             done: MetricBuilder::new(&self.metrics).counter("pieces_done", partition),

@@ -1,9 +1,13 @@
 //! The operators of Meridian.
 
 mod chunk_phase;
+mod piece_order;
 mod piece_scan;
+mod row_numbers;
 mod table_scan;
 
 pub use chunk_phase::{ChunkPhaseExec, PhaseSummary};
+pub use piece_order::PieceOrderExec;
 pub use piece_scan::{PieceScanExec, RowsOf};
+pub use row_numbers::{PIECE_NUMBER, ROW_NUMBER};
 pub use table_scan::TableScanExec;

@@ -101,7 +101,7 @@ fn co_located(shape: &JoinShape<'_>, left: &Variant, right: &Variant) -> Option<
     ) {
         (Some(l), Some(r)) => {
             l.director == r.director
-                    && l.unknown.meet(r.unknown)
+                && l.unknown.meet(r.unknown)
                 && (shape.nulls_equal == NullEquality::NullEqualsNothing || (l.groups && r.groups))
         }
         _ => false,
@@ -187,10 +187,10 @@ mod tests {
     use sky::ChunkId;
 
     use super::*;
-    use crate::plan::locality::UnknownKeys;
     use crate::coverage::SubChunkSet;
     use crate::exec::RowsOf;
     use crate::loaded_table::DirectorId;
+    use crate::plan::locality::UnknownKeys;
 
     #[test]
     fn a_join_on_the_key_stays_in_the_piece() {
@@ -300,7 +300,11 @@ mod tests {
             load: LoadId(director),
         };
         let unknown = UnknownKeys::None;
-        Some(KeyOrigin { director, unknown, groups })
+        Some(KeyOrigin {
+            director,
+            unknown,
+            groups,
+        })
     }
 
     fn chunks(ids: &[i32]) -> Coverage {

@@ -24,7 +24,10 @@ pub(super) enum UnknownKeys {
 impl UnknownKeys {
     /// Whether rows of two tables with the same key are in the same piece, whatever the key.
     pub(super) fn meet(self, other: Self) -> bool {
-        matches!((self, other), (Self::None, _) | (_, Self::None) | (Self::Together, Self::Together))
+        matches!(
+            (self, other),
+            (Self::None, _) | (_, Self::None) | (Self::Together, Self::Together)
+        )
     }
 }
 

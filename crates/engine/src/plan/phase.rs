@@ -267,11 +267,11 @@ fn summary(
         .values()
         .filter(|part| part.sub_chunks != SubChunkSet::All)
         .count();
-    let mut text = format!("{} of {} chunks", chunks.len(), all.len());
+    let mut text = format!("{} of {}", chunks.len(), counted(all.len(), "chunk"));
     if partial > 0 {
-        text.push_str(&format!(" ({sub_chunks} sub-chunks in {partial} of them)"));
+        text.push_str(&format!(", {} there", counted(sub_chunks, "sub-chunk")));
     }
-    text.push_str(&format!(" in {pieces} pieces"));
+    text.push_str(&format!(", in {}", counted(pieces, "piece")));
     let reasons: Vec<String> = scans
         .iter()
         .map(|s| format!("{} by {}", s.table.spec().name, s.restriction))
@@ -280,4 +280,9 @@ fn summary(
         text.push_str(&format!("; {}", reasons.join("; ")));
     }
     PhaseSummary { text }
+}
+
+fn counted(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }

@@ -1,0 +1,128 @@
+//! What queries are planned to, as snapshots: which subtrees run piece by piece, on which pieces, and what merges them.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure here is the test's own message"
+)]
+
+use insta::assert_snapshot;
+
+mod small_sky;
+use small_sky::SmallSky;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cone_reads_a_few_sub_chunks() {
+    let sky = SmallSky::load().await;
+    assert_snapshot!(
+        sky.plan("SELECT id FROM Object WHERE scisql_s2PtInCircle(ra, decl, 100.0, 0.5, 0.4) = 1")
+            .await
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_leads_to_its_sub_chunk() {
+    let sky = SmallSky::load().await;
+    assert_snapshot!(
+        sky.plan("SELECT flux FROM Source WHERE objectId = 17")
+            .await
+    );
+    assert_snapshot!(
+        sky.plan("SELECT flux FROM Source WHERE objectId = -5")
+            .await
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn director_and_child_join_and_group_in_the_piece() {
+    let sky = SmallSky::load().await;
+    assert_snapshot!(
+        sky.plan("SELECT o.id, avg(s.flux) FROM Object o JOIN Source s ON s.objectId = o.id GROUP BY o.id").await
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_groups_are_merged_in_the_order_of_the_pieces() {
+    let sky = SmallSky::load().await;
+    assert_snapshot!(
+        sky.plan("SELECT filterId, sum(flux) FROM Source GROUP BY filterId")
+            .await
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_by_a_key_with_nulls_are_merged() {
+    let sky = SmallSky::load().await;
+    assert_snapshot!(
+        sky.plan("SELECT objectId, count(*) FROM Source GROUP BY objectId")
+            .await
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replicated_table_joins_in_every_piece() {
+    let sky = SmallSky::load().await;
+    assert_snapshot!(
+        sky.plan("SELECT s.id, f.name FROM Source s LEFT JOIN Filter f ON f.id = s.filterId")
+            .await
+    );
+    assert_snapshot!(
+        sky.plan("SELECT s.id, f.name FROM Source s RIGHT JOIN Filter f ON f.id = s.filterId")
+            .await
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_match_table_is_read_by_the_end_that_is_joined() {
+    let sky = SmallSky::load().await;
+    assert_snapshot!(
+        sky.plan("SELECT m.sep FROM ObjectPair m JOIN Object o ON o.id = m.rightId")
+            .await
+    );
+    assert_snapshot!(sky.plan("SELECT m.sep FROM ObjectPair m").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_rows_are_chosen_in_the_piece_and_above() {
+    let sky = SmallSky::load().await;
+    assert_snapshot!(
+        sky.plan("SELECT id, flux FROM Source ORDER BY flux DESC LIMIT 3")
+            .await
+    );
+    assert_snapshot!(sky.plan("SELECT id FROM Source LIMIT 3 OFFSET 2").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_restricts_nothing_prunes_nothing() {
+    let sky = SmallSky::load().await;
+    for (filter, chunks) in [
+        (
+            "NOT scisql_s2PtInCircle(ra, decl, 100.0, 0.5, 0.4) = 1",
+            "ChunkPhaseExec: 10 of 10 chunks",
+        ),
+        (
+            "scisql_s2PtInCircle(ra, decl, 100.0, 0.5, 0.4) = 0",
+            "ChunkPhaseExec: 10 of 10 chunks",
+        ),
+        (
+            "scisql_s2PtInCircle(ra, decl, 100.0, 0.5, 0.4) = 1 OR id = 3",
+            "ChunkPhaseExec: 2 of 10 chunks",
+        ),
+        ("id = 3 OR flag = 1", "ChunkPhaseExec: 10 of 10 chunks"),
+        ("ra > 355 OR ra < 5", "ChunkPhaseExec: 2 of 10 chunks"),
+        (
+            "id IN (3, 4, 5, 6, 7) AND NOT id = 3",
+            "ChunkPhaseExec: 1 of 10 chunks",
+        ),
+    ] {
+        let plan = sky
+            .plan(&format!("SELECT id FROM Object WHERE {filter}"))
+            .await;
+        assert!(plan.contains(chunks), "{filter}\n{plan}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_is_known_without_reading() {
+    let sky = SmallSky::load().await;
+    assert_snapshot!(sky.plan("SELECT count(*) FROM Source").await);
+}
