@@ -78,8 +78,8 @@ PT12 = [
         "SELECT scienceCcdExposureId, visit, raftName, ccdName, filterName, ra, decl, obsStart FROM Science_Ccd_Exposure",
     ),
     Case(
-        "exposures' binary polygons by length",
-        "SELECT scienceCcdExposureId, octet_length(poly) FROM Science_Ccd_Exposure",
+        "exposures' binary polygons",
+        "SELECT scienceCcdExposureId, poly FROM Science_Ccd_Exposure",
     ),
     Case(
         "objects on both sides of RA 0",
