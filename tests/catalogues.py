@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import concurrent.futures
-import csv
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 
 import oracle
@@ -20,6 +18,7 @@ from mysql_dump import read_dump, tables_of
 from queries import Case
 
 QUERIES_AT_A_TIME = 2
+DEMO = Path(__file__).resolve().parent.parent / "demo"
 
 
 @dataclass
@@ -110,21 +109,14 @@ def load_dumps(meridian: Meridian, directory: Path, dumps: Path) -> Catalogue:
 
 
 def load_gaia(meridian: Meridian, directory: Path, path: Path) -> Catalogue:
-    """The sample of Gaia's stars, as the CSV with a header that `make demo` writes."""
-    key = "source_id"
-    meridian.load(directory, "gaia", "gaia", path, kind="director", key=key, ra="ra", dec="dec")
-    with open(path, encoding="utf-8", newline="") as file:
-        lines = csv.reader(file)
-        names = next(lines)
-        columns = list(zip(*lines))
-    arrays = [gaia_column(name, values) for name, values in zip(names, columns)]
+    """The sample of Gaia's stars, loaded as `make demo` does it."""
+    schema = DEMO / "gaia_source.json"
+    meridian.load(directory, "gaia", "gaia_source", path, key="source_id", ra="ra", dec="dec", schema=schema)
     connection = oracle.connect()
-    oracle.add_table(connection, "gaia", pa.table(arrays, names=names))
+    # The magnitudes are FLOAT in the schema: 32 bits are kept of them.
+    connection.execute(
+        "CREATE TABLE gaia_source AS SELECT source_id::BIGINT AS source_id, ra::DOUBLE AS ra, dec::DOUBLE AS dec, "
+        "COLUMNS('magnitude')::FLOAT::DOUBLE FROM read_csv(?, header = true)",
+        [str(path)],
+    )
     return Catalogue(meridian, directory, "gaia", connection)
-
-
-def gaia_column(name: str, values: tuple[str, ...]) -> pa.Array:
-    """The identifier as an integer, everything else as a number or NULL."""
-    if name == "source_id":
-        return pa.array([int(value) for value in values], pa.int64())
-    return pa.array(np.array([float(value) if value else np.nan for value in values]), from_pandas=True)

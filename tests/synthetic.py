@@ -79,7 +79,9 @@ def uniform_sphere(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np
     return rng.uniform(0.0, 360.0, count), np.degrees(np.arcsin(rng.uniform(-1.0, 1.0, count)))
 
 
-def jittered(rng: np.random.Generator, ra: np.ndarray, dec: np.ndarray, sigma: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def jittered(
+    rng: np.random.Generator, ra: np.ndarray, dec: np.ndarray, sigma: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Positions moved by a Gaussian of `sigma` degrees in each direction, right at the poles too."""
     lon, lat = np.radians(ra), np.radians(dec)
     vectors = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)])
