@@ -19,7 +19,7 @@ pub enum Restriction {
     /// Nowhere: the filter keeps no row.
     Nothing,
     /// Rows whose own position is in the region.
-    Region(Region),
+    Region(Box<Region>),
     /// Rows whose key column (by its number among [`Roles::keys`]) has one of these values.
     Keys(usize, Vec<i64>),
     /// All of these at once.
@@ -29,6 +29,10 @@ pub enum Restriction {
 }
 
 impl Restriction {
+    fn region(region: Region) -> Self {
+        Self::Region(Box::new(region))
+    }
+
     /// A box (`[ra_min, dec_min, ra_max, dec_max]`, degrees) that holds the positions of all rows kept, where there is one.
     pub(crate) fn envelope(&self) -> Option<[f64; 4]> {
         match self {
@@ -212,7 +216,7 @@ impl Roles {
         }
         let numbers: Option<Vec<f64>> = numbers.iter().map(as_number).collect();
         // A region that makes no sense is reported when the function is evaluated.
-        shape.region(&numbers?).ok().map(Restriction::Region)
+        shape.region(&numbers?).ok().map(Restriction::region)
     }
 
     fn separation(&self, args: &[Expr], radius: f64) -> Option<Restriction> {
@@ -237,7 +241,7 @@ impl Roles {
         let radius = radius * (1.0 + RADIUS_ROUNDING.0) + RADIUS_ROUNDING.1 + flat;
         Region::circle_degrees(centre.0, centre.1, radius.min(180.0))
             .ok()
-            .map(Restriction::Region)
+            .map(Restriction::region)
     }
 
     /// The keys of `column = value` or `column IN (values)`; `None` if that is not what it is.
@@ -281,7 +285,7 @@ impl Bounds {
             return Restriction::Nothing;
         }
         Region::box_degrees(ra_min, dec_min, ra_max, dec_max)
-            .map_or(Restriction::None, Restriction::Region)
+            .map_or(Restriction::None, Restriction::region)
     }
 }
 
@@ -393,7 +397,7 @@ mod tests {
 
     #[test]
     fn regions_are_found_in_either_order_and_through_and() {
-        let circle = Restriction::Region(Region::circle_degrees(10.0, 5.0, 1.0).unwrap());
+        let circle = Restriction::region(Region::circle_degrees(10.0, 5.0, 1.0).unwrap());
         let inside = call(
             "scisql_s2ptincircle",
             vec![col("ra"), col("dec"), lit(10.0), lit(5.0), lit(1.0)],
@@ -441,7 +445,7 @@ mod tests {
             .and(col("dec").between(lit(1.0), lit(9.0)));
         assert_eq!(
             of(bounds),
-            Restriction::Region(Region::box_degrees(350.0, 1.0, 360.0, 5.5).unwrap())
+            Restriction::region(Region::box_degrees(350.0, 1.0, 360.0, 5.5).unwrap())
         );
         assert_eq!(
             of(col("dec").gt(lit(3)).and(col("dec").lt(lit(2)))),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::common::{JoinType, NullEquality};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::joins::utils::JoinOnRef;
 
 use super::locality::{KeyOrigin, Locality, MAX_VARIANTS, Variant, origin_of};
 use crate::coverage::Coverage;
@@ -12,7 +13,7 @@ use crate::coverage::Coverage;
 pub(super) struct JoinShape<'a> {
     pub join_type: JoinType,
     /// Pairs of equal expressions of the left and the right side.
-    pub on: &'a [(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)],
+    pub on: JoinOnRef<'a>,
     pub nulls_equal: NullEquality,
     /// NOT IN: a NULL anywhere on one side decides about every row of the other.
     pub null_aware: bool,
@@ -184,6 +185,7 @@ fn output(
 mod tests {
     use catalog::LoadId;
     use datafusion::physical_expr::expressions::Column;
+    use datafusion::physical_plan::joins::utils::JoinOn;
     use sky::ChunkId;
 
     use super::*;
@@ -325,11 +327,10 @@ mod tests {
     }
 
     fn shape(join_type: JoinType) -> JoinShape<'static> {
-        static ON: std::sync::LazyLock<Vec<(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)>> =
-            std::sync::LazyLock::new(|| {
-                let key = || Arc::new(Column::new("id", 0)) as Arc<dyn PhysicalExpr>;
-                vec![(key(), key())]
-            });
+        static ON: std::sync::LazyLock<JoinOn> = std::sync::LazyLock::new(|| {
+            let key = || Arc::new(Column::new("id", 0)) as Arc<dyn PhysicalExpr>;
+            vec![(key(), key())]
+        });
         JoinShape {
             join_type,
             on: &ON,
