@@ -202,13 +202,12 @@ fn check_columns(columns: &[Column], file: &Path) -> Result<(), IngestError> {
 /// Whole degrees are inferred as integers; a position is a float all the same.
 fn positions_as_floats(columns: &mut [Column], request: &LoadRequest) {
     for name in [&request.ra, &request.dec].into_iter().flatten() {
+        let is_exact = |ty: ColumnType| ty.is_integer() || matches!(ty, ColumnType::Decimal { .. });
         let column = columns
             .iter_mut()
             .find(|c| c.name.eq_ignore_ascii_case(name));
-        if let Some(column) = column.filter(|c| c.declared.is_none()) {
-            if column.ty.is_integer() || matches!(column.ty, ColumnType::Decimal { .. }) {
-                column.ty = ColumnType::Float64;
-            }
+        if let Some(column) = column.filter(|c| c.declared.is_none() && is_exact(c.ty)) {
+            column.ty = ColumnType::Float64;
         }
     }
 }

@@ -253,7 +253,7 @@ mod tests {
             (-1e-20, 0.0),
             (720.5, 0.5),
         ] {
-            assert_eq!(wrap(ra), expected);
+            assert_eq!(wrap(ra).to_bits(), f64::to_bits(expected), "{ra}");
         }
         assert!(wrap(-0.0).is_sign_positive() || wrap(-0.0) == 0.0);
         let array: ArrayRef =

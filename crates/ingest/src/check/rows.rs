@@ -164,10 +164,9 @@ impl<'a> RowCheck<'a> {
         let unique = self.rules.spec.kind == TableKind::Director;
         for (row, sub_chunk) in sub_chunks.iter().enumerate() {
             let now = (*sub_chunk, has_key[row].then_some(values[row]));
-            if let Some(last) = self.last {
-                if now < last || (unique && now == last) {
-                    return wrong(first, row, "it is not sorted by sub-chunk and key");
-                }
+            let sorted = (self.last).is_none_or(|last| last < now || (last == now && !unique));
+            if !sorted {
+                return wrong(first, row, "it is not sorted by sub-chunk and key");
             }
             self.last = Some(now);
         }

@@ -146,6 +146,10 @@ pub(crate) fn open(
             Magic::Gzip => Ok(Box::new(text::TextFile::open(
                 path, true, layout, declared,
             )?)),
+            Magic::Other if has_extension(path, &["gz"]) => Err(IngestError::Damaged {
+                path: path.clone(),
+                reason: "it does not begin as a gzip file does".to_owned(),
+            }),
             Magic::Other if has_extension(path, &["parquet", "pq"]) => Err(IngestError::Damaged {
                 path: path.clone(),
                 reason: "it does not begin as a Parquet file does".to_owned(),

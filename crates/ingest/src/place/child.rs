@@ -212,8 +212,8 @@ impl PlaceRows for ChildWorker<'_> {
         placement.parent.director.lookup(&keys, &mut self.places)?;
         let (mut at_home, mut orphans) = (Vec::with_capacity(keys.len()), Vec::new());
         let mut null_keys = 0;
-        for row in 0..keys.len() {
-            if !has_key[row] {
+        for (row, has_key) in has_key.iter().enumerate() {
+            if !has_key {
                 self.places[row] = placement.own_place(positions.as_ref(), row)?.0;
                 null_keys += 1;
             } else if self.places[row] == NOWHERE {

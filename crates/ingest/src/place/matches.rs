@@ -173,8 +173,8 @@ impl PlaceRows for MatchWorker<'_> {
                 .place_of_the_homeless(placement.ends[end].smallest_chunk)
         };
         let (mut pairs, mut unknown, mut homeless) = (0, [0, 0], 0);
-        for row in 0..batch.rows.len() {
-            let (left, right) = (ends[0][row], ends[1][row]);
+        for (row, (left, right)) in ends[0].iter().zip(&ends[1]).enumerate() {
+            let (left, right) = (*left, *right);
             if left != NOWHERE && right != NOWHERE && !self.within_overlap(left, right) {
                 refuse_wide(&mut verdicts, row, Place(left), Place(right));
                 continue;

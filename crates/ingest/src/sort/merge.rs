@@ -9,7 +9,7 @@ use arrow::compute::interleave_record_batch;
 use arrow::datatypes::SchemaRef;
 
 use super::key::{SortColumns, SortKey};
-use super::run::Run;
+use super::run::{Run, rows_per_batch};
 use crate::error::IngestError;
 use crate::row_batch::places_of;
 
@@ -38,6 +38,8 @@ pub(crate) struct Merge<'a> {
     heap: BinaryHeap<Reverse<(SortKey, usize)>>,
     /// Batches that rows of the next output are taken from.
     held: Vec<RecordBatch>,
+    /// Rows of an output batch.
+    output_rows: usize,
 }
 
 impl<'a> Merge<'a> {
@@ -53,6 +55,7 @@ impl<'a> Merge<'a> {
             cursors: Vec::with_capacity(runs.len()),
             heap: BinaryHeap::with_capacity(runs.len()),
             held: Vec::new(),
+            output_rows: output_rows(runs),
             places,
         };
         for run in runs {
@@ -78,7 +81,7 @@ impl<'a> Merge<'a> {
     /// Moves a cursor to its run's next batch that has rows in the range; gives the first row's rank.
     fn next_batch(&mut self, number: usize) -> Result<Option<SortKey>, IngestError> {
         let cursor = &mut self.cursors[number];
-        while let Some(next) = cursor.ahead.next() {
+        for next in cursor.ahead.by_ref() {
             let batch = cursor.run.batch(next)?;
             let places = places_of(&batch);
             let start = places.partition_point(|place| *place < self.places.start);
@@ -104,7 +107,7 @@ impl<'a> Merge<'a> {
         };
         let limit = self.heap.peek().map(|Reverse((key, _))| *key);
         let cursor = &mut self.cursors[number];
-        let room = cursor.row + (MERGED_ROWS - taken.len());
+        let room = cursor.row + (self.output_rows - taken.len());
         let last = cursor.keys.len().min(room);
         let mut row = cursor.row;
         while row < last && limit.is_none_or(|limit| cursor.keys[row] < limit) {
@@ -123,8 +126,8 @@ impl<'a> Merge<'a> {
     }
 
     fn next_output(&mut self) -> Result<Option<RecordBatch>, IngestError> {
-        let mut taken = Vec::with_capacity(MERGED_ROWS);
-        while taken.len() < MERGED_ROWS && self.take_rows(&mut taken)? {}
+        let mut taken = Vec::with_capacity(self.output_rows);
+        while taken.len() < self.output_rows && self.take_rows(&mut taken)? {}
         if taken.is_empty() {
             return Ok(None);
         }
@@ -145,6 +148,12 @@ impl<'a> Merge<'a> {
             }
         }
     }
+}
+
+/// Fewer rows where those of some run are large.
+fn output_rows(runs: &[Run]) -> usize {
+    let of_run = |run: &Run| rows_per_batch(run.bytes_of(run.rows()), run.rows(), MERGED_ROWS);
+    runs.iter().map(of_run).min().unwrap_or(MERGED_ROWS)
 }
 
 impl Iterator for Merge<'_> {

@@ -16,6 +16,8 @@ use crate::row_batch::{Place, batch_bytes};
 
 /// A batch of a run ends here at the latest.
 const BATCH_ROWS: usize = 8192;
+/// A batch holds no more than about this many bytes (or one row): offsets of text have 31 bits.
+const BATCH_BYTES: u64 = 32 << 20;
 /// A batch of a run ends at the end of a chunk once it has this many rows, so that reading one chunk of a run reads
 /// little of its neighbours.
 const BATCH_ROWS_AT_CHUNK_END: usize = 1024;
@@ -25,6 +27,13 @@ pub(crate) struct SortedRows<'a> {
     schema: &'a SchemaRef,
     gathered: Vec<&'a RecordBatch>,
     order: Vec<(SortKey, u32, u32)>,
+    batch_rows: usize,
+}
+
+/// How many rows of this mean size a batch may have, `most` if they are small.
+pub(super) fn rows_per_batch(bytes: u64, rows: u64, most: usize) -> usize {
+    let fitting = BATCH_BYTES * rows.max(1) / bytes.max(1);
+    fitting.clamp(1, most as u64) as usize
 }
 
 impl<'a> SortedRows<'a> {
@@ -40,10 +49,12 @@ impl<'a> SortedRows<'a> {
             order.extend(keys.map(|(row, key)| (key, number as u32, row as u32)));
         }
         order.sort_unstable_by_key(|(key, _, _)| *key);
+        let bytes = gathered.iter().map(batch_bytes).sum();
         Ok(Self {
             schema,
             gathered: gathered.iter().collect(),
             order,
+            batch_rows: rows_per_batch(bytes, rows as u64, BATCH_ROWS),
         })
     }
 
@@ -69,7 +80,7 @@ impl<'a> SortedRows<'a> {
 
     fn batch_end(&self, start: usize) -> Option<usize> {
         let rest = self.order.get(start..).filter(|rest| !rest.is_empty())?;
-        let longest = rest.len().min(BATCH_ROWS);
+        let longest = rest.len().min(self.batch_rows);
         let chunk_of = |i: usize| rest[i].0.place >> 32;
         let chunk_end =
             (BATCH_ROWS_AT_CHUNK_END..longest).find(|&i| chunk_of(i) != chunk_of(i - 1));
