@@ -11,8 +11,7 @@ CASES = [
     Case("stars of Hipparcos", "SELECT source_id, ra, dec FROM gaia_source WHERE source_id < 0"),
     Case(
         "cone",
-        "SELECT source_id, ra, dec, magnitude FROM gaia_source "
-        "WHERE scisql_s2PtInCircle(ra, dec, 56.75, 24.12, 2) = 1",
+        "SELECT source_id, ra, dec, magnitude FROM gaia_source WHERE scisql_s2PtInCircle(ra, dec, 56.75, 24.12, 2) = 1",
     ),
     same_rows(
         "area of a cone",

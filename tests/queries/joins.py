@@ -128,6 +128,24 @@ WITH_REPLICATED = [
     Case("replicated, crossed", "SELECT count(*) FROM Object CROSS JOIN Filter WHERE Object.flags = 3"),
 ]
 
+# Both sides have a column of the same name, the larger one is written last, and a condition on the smaller one's stays
+# above the join: once DataFusion has exchanged the sides, it must not take that column for the other.
+SAME_NAMES = [
+    Case(
+        f"{join} join, {left} and {right}, where {condition}",
+        f"SELECT count(*), count(x.{key}), count(y.{key}), min(x.{key}), max(y.{key}) "
+        f"FROM {left} x {join} JOIN {right} y ON x.{key} = y.{key} WHERE {condition}",
+    )
+    for left, right, key in (("Source", "Object", "objectId"), ("Object", "RefMatch", "objectId"))
+    for join in ("LEFT", "RIGHT", "FULL")
+    for condition in (
+        f"x.{key} IS NULL",
+        f"y.{key} IS NULL",
+        f"x.{key} IS NULL OR y.{key} < 1000700",
+        f"coalesce(x.{key}, 0) = 0",
+    )
+]
+
 REF = "RefMatch m JOIN RefObject r ON m.refId = r.refId"
 OBJ = "RefMatch m JOIN Object o ON m.objectId = o.objectId"
 BOTH = "RefObject r JOIN RefMatch m ON r.refId = m.refId JOIN Object o ON o.objectId = m.objectId"
@@ -254,4 +272,4 @@ CLOSE_PAIRS = [
     ),
 ]
 
-CASES = DIRECTOR_AND_CHILD + WITH_REPLICATED + MATCHES + CLOSE_PAIRS
+CASES = DIRECTOR_AND_CHILD + WITH_REPLICATED + SAME_NAMES + MATCHES + CLOSE_PAIRS
