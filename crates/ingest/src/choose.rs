@@ -22,8 +22,11 @@ const ROWS_PER_SUB_CHUNK: f64 = 3_000.0;
 /// S stripes make about 1.243 S² chunks: 8,983 for 85. (Squares of side 180/S would make 4/π S².)
 const CHUNKS_PER_STRIPE_SQUARED: f64 = 8_983.0 / (85.0 * 85.0);
 
-/// The grid on which covered sky is measured: cells of a degree.
-const GRID_STRIPES: u32 = 180;
+/// The stripes of the grids on which covered sky is measured, finest first: cells of 1 to 90 degrees.
+const GRIDS: [u32; 7] = [180, 90, 45, 20, 10, 5, 2];
+/// A grid is fine enough to show gaps between rows, not only between clusters, when its covered cells have fewer
+/// sampled rows than this on average; then a coarser one is asked.
+const ROWS_PER_COVERED_CELL: usize = 5;
 
 const FEWEST_STRIPES: f64 = 2.0;
 /// Stripes of a quarter degree: fifteen times the default overlap, so that overlaps stay small beside chunks.
@@ -51,24 +54,37 @@ pub(crate) fn default_partitioning() -> (u32, u32) {
     (DEFAULT_STRIPES, DEFAULT_SUB_STRIPES)
 }
 
-/// The share of the sky, 0 to 1, that has rows in the sample; 1 if the sample has no position.
+/// The share of the sky, 0 to 1, that has rows in the sample; 1 if the sample has no position. Measured on the finest
+/// grid for which the sample is large enough: a few rows all over the sky cover all of it, not a few spots.
 pub(crate) fn covered_fraction(
     sample: &[RowBatch],
     columns: PositionColumns,
 ) -> Result<f64, IngestError> {
-    let grid = Chunker::new(GRID_STRIPES, 1)?;
-    let (mut covered, mut locations) = (HashSet::new(), Vec::new());
+    let mut all = Positions::default();
     for batch in sample {
         let positions = Positions::read(batch.columns.columns(), columns)?;
-        grid.locate_degrees(&positions.ra, &positions.dec, &mut locations);
-        let usable = (0..batch.rows.len())
-            .filter(|row| positions.has(*row) && positions.dec[*row].abs() <= 90.0);
-        covered.extend(usable.map(|row| locations[row].chunk));
+        for row in (0..batch.rows.len()).filter(|row| positions.has(*row)) {
+            if positions.ra[row].is_finite() && positions.dec[row].abs() <= 90.0 {
+                all.ra.push(positions.ra[row]);
+                all.dec.push(positions.dec[row]);
+            }
+        }
     }
-    if covered.is_empty() {
-        return Ok(1.0);
+    let mut fraction = 1.0;
+    for stripes in GRIDS {
+        let grid = Chunker::new(stripes, 1)?;
+        let mut locations = Vec::new();
+        grid.locate_degrees(&all.ra, &all.dec, &mut locations);
+        let covered: HashSet<_> = locations.iter().map(|location| location.chunk).collect();
+        if covered.is_empty() {
+            break;
+        }
+        fraction = covered.len() as f64 / grid.all_chunks().count() as f64;
+        if locations.len() >= covered.len() * ROWS_PER_COVERED_CELL {
+            break;
+        }
     }
-    Ok(covered.len() as f64 / grid.all_chunks().count() as f64)
+    Ok(fraction)
 }
 
 /// The rows of all files, as far as their beginnings tell.

@@ -54,7 +54,10 @@ impl<'a> Verdicts<'a> {
     ) {
         let (name, ty) = (&column.name, type_name(column));
         let (class, verb) = match fault {
-            ValueFault::NotOfType => (format!("column {name:?}: not a valid {ty}"), "is not a valid"),
+            ValueFault::NotOfType => (
+                format!("column {name:?}: not a valid {ty}"),
+                "is not a valid",
+            ),
             ValueFault::OutOfRange => (
                 format!("column {name:?}: out of range for {ty}"),
                 "is out of range for",

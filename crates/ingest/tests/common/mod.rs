@@ -145,7 +145,7 @@ pub struct Sky {
     pub dir: tempfile::TempDir,
 }
 
-pub const STRIPES: u32 = 12;
+pub const STRIPES: u32 = 6;
 pub const SUB_STRIPES: u32 = 4;
 pub const OVERLAP: f64 = 0.5;
 
