@@ -79,7 +79,11 @@ impl PlanCodec {
                 text: message.summary,
             },
         );
-        Ok(Arc::new(if message.numbered { phase.with_numbers() } else { phase }))
+        Ok(Arc::new(if message.numbered {
+            phase.with_numbers()
+        } else {
+            phase
+        }))
     }
 
     fn encode_phase(

@@ -173,7 +173,8 @@ struct Runner {
 impl Runner {
     /// The results of a piece, whose task ends when they are dropped.
     fn start(&self, piece: Piece) -> SendableRecordBatchStream {
-        let mut results = RecordBatchReceiverStream::builder(Arc::clone(&self.schema), BATCHES_AHEAD);
+        let mut results =
+            RecordBatchReceiverStream::builder(Arc::clone(&self.schema), BATCHES_AHEAD);
         let sender = results.tx();
         let (inner, context) = (Arc::clone(&self.inner), Arc::clone(&self.context));
         let (turns, done) = (Arc::clone(&self.turns), self.done.clone());
@@ -330,7 +331,11 @@ impl ExecutionPlan for ChunkPhaseExec {
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let phase = self.over(children.swap_remove(0));
-        Ok(Arc::new(if self.numbered { phase.with_numbers() } else { phase }))
+        Ok(Arc::new(if self.numbered {
+            phase.with_numbers()
+        } else {
+            phase
+        }))
     }
 
     fn with_new_children(

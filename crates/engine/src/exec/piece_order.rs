@@ -36,14 +36,21 @@ impl PieceOrderExec {
     pub fn try_new(input: Arc<dyn ExecutionPlan>) -> Result<Self> {
         let schema = input.schema();
         let [own @ .., piece, row] = schema.fields().as_ref() else {
-            return internal_err!("rows without numbers cannot be brought into the order of the pieces");
+            return internal_err!(
+                "rows without numbers cannot be brought into the order of the pieces"
+            );
         };
         if piece.name() != PIECE_NUMBER || row.name() != ROW_NUMBER {
-            return internal_err!("the last columns are {piece} and {row}, not the numbers of piece and row");
+            return internal_err!(
+                "the last columns are {piece} and {row}, not the numbers of piece and row"
+            );
         }
-        let by = [PIECE_NUMBER, ROW_NUMBER].iter().zip(own.len()..).map(|(name, at)| {
-            PhysicalSortExpr::new(Arc::new(Column::new(name, at)), SortOptions::default())
-        });
+        let by = [PIECE_NUMBER, ROW_NUMBER]
+            .iter()
+            .zip(own.len()..)
+            .map(|(name, at)| {
+                PhysicalSortExpr::new(Arc::new(Column::new(name, at)), SortOptions::default())
+            });
         let Some(by) = LexOrdering::new(by) else {
             return internal_err!("an order by two columns has none");
         };
@@ -52,7 +59,10 @@ impl PieceOrderExec {
             let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), at));
             (column, field.name().clone())
         });
-        let sorted = Arc::new(ProjectionExec::try_new(kept.collect::<Vec<_>>(), Arc::new(sort))?);
+        let sorted = Arc::new(ProjectionExec::try_new(
+            kept.collect::<Vec<_>>(),
+            Arc::new(sort),
+        )?);
         Ok(Self { input, sorted })
     }
 }
@@ -103,7 +113,11 @@ impl ExecutionPlan for PieceOrderExec {
         self.replace_children(children, options)
     }
 
-    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         self.sorted.execute(partition, context)
     }
 

@@ -18,7 +18,8 @@ pub const ROW_NUMBER: &str = "__row";
 
 /// A schema with the two numbers after its own columns.
 pub(super) fn numbered_schema(schema: &Schema) -> SchemaRef {
-    let numbers = [PIECE_NUMBER, ROW_NUMBER].map(|name| Arc::new(Field::new(name, DataType::Int64, false)));
+    let numbers =
+        [PIECE_NUMBER, ROW_NUMBER].map(|name| Arc::new(Field::new(name, DataType::Int64, false)));
     let fields: Vec<_> = schema.fields().iter().cloned().chain(numbers).collect();
     Arc::new(Schema::new(fields))
 }
