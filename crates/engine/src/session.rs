@@ -21,7 +21,7 @@ use futures::stream::{BoxStream, StreamExt};
 use sql::rules::{GuardValues, WidenFloats};
 use sql::{Headings, Parsed, SqlError, TableShape, TableShapes};
 
-use crate::plan::CutChunkPhases;
+use crate::plan::{CutChunkPhases, PushFilters};
 use crate::provider::{ArchiveCatalog, TableNames};
 use crate::{Archive, EngineError, Settings};
 
@@ -382,6 +382,7 @@ pub fn physical_rules() -> PhysicalRules {
         .position(|rule| rule.name() == "aggregate_statistics")
         .map_or(0, |at| at + 1);
     rules.insert(at, Arc::new(CutChunkPhases));
+    PushFilters::guard(&mut rules);
     rules
 }
 

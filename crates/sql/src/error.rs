@@ -137,6 +137,12 @@ impl SqlError {
             .trim_start_matches("ParserError(\"")
             .trim_start_matches("sql parser error: ")
             .trim_end_matches("\")");
+        if let Some(expected) = message.strip_suffix(", found: EOF") {
+            let wanted = expected.trim_start_matches("Expected: ");
+            let mut error = Self::new(format!("the query ends too early: {wanted} is missing"));
+            error.point_at(sql, sql.trim_end().len(), 1);
+            return error;
+        }
         let Some((sentence, place)) = message.split_once(" at Line: ") else {
             return Self::new(format!("the query cannot be read: {message}"));
         };
@@ -264,7 +270,8 @@ fn plain_sentence(message: &str) -> String {
     ] {
         text = text.strip_prefix(decoration).unwrap_or(text);
     }
-    text.to_owned()
+    // What follows the first line is a listing for developers.
+    text.lines().next().unwrap_or(text).to_owned()
 }
 
 #[cfg(test)]

@@ -12,5 +12,7 @@ mod join_locality;
 mod locality;
 mod optimize_inner;
 mod phase;
+mod push_filters;
 
 pub use cut_chunk_phases::CutChunkPhases;
+pub use push_filters::PushFilters;

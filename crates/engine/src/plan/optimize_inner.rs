@@ -7,14 +7,17 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 
+use super::PushFilters;
+
 /// Runs the ordinary physical optimizer on a single-partition plan.
 pub(super) fn optimize_inner(
     plan: Arc<dyn ExecutionPlan>,
     config: &ConfigOptions,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let config = inner_config(config);
-    PhysicalOptimizer::new()
-        .rules
+    let mut rules = PhysicalOptimizer::new().rules;
+    PushFilters::guard(&mut rules);
+    rules
         .iter()
         .try_fold(plan, |plan, rule| rule.optimize(plan, &config))
 }
