@@ -287,7 +287,7 @@ async fn a_failed_load_leaves_nothing_and_a_replaced_one_goes() {
         .await
         .unwrap();
     let first = sky.table("Star").await;
-    let again = sky.director("Star", &[good.clone()]);
+    let again = sky.director("Star", std::slice::from_ref(&good));
     assert!(refusal(again.clone()).await.contains("--replace"));
     assert!(
         refusal(LoadRequest {

@@ -29,10 +29,16 @@ pub trait Output {
 }
 
 /// Opens an output of a format, to a file or to standard output.
-pub fn open_output(format: Format, file: Option<&Path>, schema: &Schema) -> Result<Box<dyn Output>, Failure> {
+pub fn open_output(
+    format: Format,
+    file: Option<&Path>,
+    schema: &Schema,
+) -> Result<Box<dyn Output>, Failure> {
     let binary = matches!(format, Format::Parquet | Format::Arrow);
     if binary && file.is_none() && io::stdout().is_terminal() {
-        return Err(Failure::new("this format is not for a terminal: give --output FILE or redirect standard output"));
+        return Err(Failure::new(
+            "this format is not for a terminal: give --output FILE or redirect standard output",
+        ));
     }
     let sink = Sink::open(file)?;
     Ok(match format {
@@ -41,8 +47,14 @@ pub fn open_output(format: Format, file: Option<&Path>, schema: &Schema) -> Resu
         Format::Tsv => Box::new(Delimited::tsv(sink, schema)?),
         Format::Json => Box::new(Json::new(sink)),
         Format::Parquet => {
-            let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
-            Box::new(Parquet(ArrowWriter::try_new(sink, schema.clone().into(), Some(properties))?))
+            let properties = WriterProperties::builder()
+                .set_compression(Compression::ZSTD(ZstdLevel::default()))
+                .build();
+            Box::new(Parquet(ArrowWriter::try_new(
+                sink,
+                schema.clone().into(),
+                Some(properties),
+            )?))
         }
         Format::Arrow => Box::new(ArrowStream(StreamWriter::try_new(sink, schema)?)),
     })
@@ -57,13 +69,17 @@ pub struct Sink {
 impl Sink {
     fn open(file: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = file else {
-            return Ok(Self { writer: BufWriter::new(Box::new(io::stdout())), file: None });
+            return Ok(Self {
+                writer: BufWriter::new(Box::new(io::stdout())),
+                file: None,
+            });
         };
         let mut partial = path.as_os_str().to_owned();
         partial.push(".part");
         let partial = PathBuf::from(partial);
-        let created = File::create(&partial)
-            .map_err(|error| Failure::new(format!("cannot write {}: {error}", partial.display())))?;
+        let created = File::create(&partial).map_err(|error| {
+            Failure::new(format!("cannot write {}: {error}", partial.display()))
+        })?;
         Ok(Self {
             writer: BufWriter::new(Box::new(created)),
             file: Some((partial, path.to_owned())),
@@ -73,8 +89,12 @@ impl Sink {
     fn finish(mut self) -> Result<(), Failure> {
         still_read(self.writer.flush())?;
         if let Some((partial, path)) = self.file.take() {
-            std::fs::rename(&partial, &path)
-                .map_err(|error| Failure::new(format!("cannot name the answer {}: {error}", path.display())))?;
+            std::fs::rename(&partial, &path).map_err(|error| {
+                Failure::new(format!(
+                    "cannot name the answer {}: {error}",
+                    path.display()
+                ))
+            })?;
         }
         Ok(())
     }

@@ -71,7 +71,9 @@ pub enum Format {
 /// Runs the command.
 pub fn run(args: SqlArgs) -> Result<(), Failure> {
     let text = query_text(&args)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         tokio::select! {
             outcome = answer_all(&args, &text) => outcome,
@@ -86,14 +88,19 @@ fn query_text(args: &SqlArgs) -> Result<String, Failure> {
         (None, Some(file)) if file.as_os_str() != "-" => file,
         _ => {
             if std::io::stdin().is_terminal() {
-                return Err(Failure::new("give a query, --file, or a query on standard input; see `meridian sql --help`"));
+                return Err(Failure::new(
+                    "give a query, --file, or a query on standard input; see `meridian sql --help`",
+                ));
             }
             let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).map_err(|error| Failure::new(format!("cannot read standard input: {error}")))?;
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .map_err(|error| Failure::new(format!("cannot read standard input: {error}")))?;
             return Ok(text);
         }
     };
-    std::fs::read_to_string(file).map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))
+    std::fs::read_to_string(file)
+        .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))
 }
 
 async fn answer_all(args: &SqlArgs, text: &str) -> Result<(), Failure> {
@@ -110,7 +117,9 @@ async fn answer_all(args: &SqlArgs, text: &str) -> Result<(), Failure> {
         return Err(Failure::new("the query is empty"));
     }
     if statements.len() > 1 && matches!(args.format, Format::Parquet | Format::Arrow) {
-        return Err(Failure::new("Parquet and Arrow hold one answer: give one statement at a time"));
+        return Err(Failure::new(
+            "Parquet and Arrow hold one answer: give one statement at a time",
+        ));
     }
     for statement in statements {
         let start = Instant::now();
@@ -124,7 +133,8 @@ async fn answer_all(args: &SqlArgs, text: &str) -> Result<(), Failure> {
 }
 
 async fn write_answer(args: &SqlArgs, mut answer: Answer) -> Result<u64, Failure> {
-    let mut output: Box<dyn Output> = open_output(args.format, args.output.as_deref(), &answer.schema)?;
+    let mut output: Box<dyn Output> =
+        open_output(args.format, args.output.as_deref(), &answer.schema)?;
     let mut rows = 0;
     while let Some(batch) = answer.batches.next().await {
         let batch = batch?;
@@ -137,7 +147,10 @@ async fn write_answer(args: &SqlArgs, mut answer: Answer) -> Result<u64, Failure
     Ok(rows)
 }
 
-#[expect(clippy::print_stderr, reason = "how much and how long is said beside the answer, not in it")]
+#[expect(
+    clippy::print_stderr,
+    reason = "how much and how long is said beside the answer, not in it"
+)]
 fn report(rows: u64, time: Duration) {
     let plural = if rows == 1 { "" } else { "s" };
     eprintln!("{rows} row{plural} in {}", readable(time));

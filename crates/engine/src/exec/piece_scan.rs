@@ -4,8 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
-use catalog::TableKind;
+use arrow::datatypes::Schema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -377,18 +376,5 @@ impl ExecutionPlan for PieceScanExec {
             FilterPushdownPropagation::with_parent_pushdown_result(taken)
                 .with_updated_node(updated),
         )
-    }
-}
-
-/// Whether rows of such a table are spread over chunks.
-pub(crate) fn is_partitioned(kind: TableKind) -> bool {
-    kind != TableKind::Replicated
-}
-
-/// The schema of the scan's output, for those who build one from elsewhere.
-impl PieceScanExec {
-    /// The output columns.
-    pub fn output_schema(&self) -> SchemaRef {
-        self.schema()
     }
 }

@@ -22,12 +22,26 @@ pub struct Delimited {
 impl Delimited {
     /// RFC 4180; NULL is an empty field and empty text is `""`.
     pub fn csv(sink: Sink, schema: &Schema) -> Result<Self, Failure> {
-        Self { sink, delimiter: b',', null: "", protect: quote, line: String::new() }.with_header(schema)
+        Self {
+            sink,
+            delimiter: b',',
+            null: "",
+            protect: quote,
+            line: String::new(),
+        }
+        .with_header(schema)
     }
 
     /// As MySQL writes it: backslash escapes, NULL is `\N`.
     pub fn tsv(sink: Sink, schema: &Schema) -> Result<Self, Failure> {
-        Self { sink, delimiter: b'\t', null: "\\N", protect: escape, line: String::new() }.with_header(schema)
+        Self {
+            sink,
+            delimiter: b'\t',
+            null: "\\N",
+            protect: escape,
+            line: String::new(),
+        }
+        .with_header(schema)
     }
 
     fn with_header(mut self, schema: &Schema) -> Result<Self, Failure> {
@@ -83,7 +97,9 @@ impl Output for Delimited {
 }
 
 fn quote(text: &str, line: &mut String) {
-    let plain = !text.is_empty() && !text.contains(['"', ',', '\n', '\r']) && text.trim().len() == text.len();
+    let plain = !text.is_empty()
+        && !text.contains(['"', ',', '\n', '\r'])
+        && text.trim().len() == text.len();
     if plain {
         line.push_str(text);
         return;

@@ -33,8 +33,16 @@ impl Table {
     /// A table of an answer with these columns.
     pub fn new(sink: Sink, schema: &Schema) -> Self {
         Self {
-            headings: schema.fields().iter().map(|field| field.name().replace('\n', " ")).collect(),
-            numeric: schema.fields().iter().map(|field| field.data_type().is_numeric()).collect(),
+            headings: schema
+                .fields()
+                .iter()
+                .map(|field| field.name().replace('\n', " "))
+                .collect(),
+            numeric: schema
+                .fields()
+                .iter()
+                .map(|field| field.data_type().is_numeric())
+                .collect(),
             sink,
             waiting: Vec::new(),
             layout: None,
@@ -50,9 +58,15 @@ impl Table {
             }
         }
         let total: usize = widths.iter().map(|w| w + 3).sum();
-        let narrow = std::io::stdout().is_terminal() && total > terminal_width() && self.headings.len() > 1;
+        let narrow =
+            std::io::stdout().is_terminal() && total > terminal_width() && self.headings.len() > 1;
         if narrow {
-            let heading = self.headings.iter().map(|heading| width(heading)).max().unwrap_or(0);
+            let heading = self
+                .headings
+                .iter()
+                .map(|heading| width(heading))
+                .max()
+                .unwrap_or(0);
             self.layout = Some(Layout::Blocks { heading });
         } else {
             let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
@@ -82,10 +96,16 @@ impl Table {
             }
             // A text with several lines takes several lines.
             _ if row.iter().any(|text| text.contains('\n')) => {
-                let lines = row.iter().map(|text| text.lines().count()).max().unwrap_or(1);
+                let lines = row
+                    .iter()
+                    .map(|text| text.lines().count())
+                    .max()
+                    .unwrap_or(1);
                 for line in 0..lines {
-                    let part: Vec<String> =
-                        row.iter().map(|text| text.lines().nth(line).unwrap_or("").to_owned()).collect();
+                    let part: Vec<String> = row
+                        .iter()
+                        .map(|text| text.lines().nth(line).unwrap_or("").to_owned())
+                        .collect();
                     if !self.line(&part)? {
                         return Ok(false);
                     }
@@ -155,7 +175,11 @@ fn width(text: &str) -> usize {
 }
 
 fn padded(text: &str, to: usize, right: bool) -> String {
-    if right { format!("{text:>to$}") } else { format!("{text:<to$}") }
+    if right {
+        format!("{text:>to$}")
+    } else {
+        format!("{text:<to$}")
+    }
 }
 
 fn terminal_width() -> usize {
