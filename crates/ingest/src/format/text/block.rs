@@ -46,6 +46,7 @@ pub(super) struct BlockReader {
     rest: Vec<u8>,
     line: u64,
     at_end: bool,
+    largest_record: usize,
 }
 
 /// Counts what goes through.
@@ -93,6 +94,7 @@ impl BlockReader {
             rest: Vec::new(),
             line: 1,
             at_end: false,
+            largest_record: LARGEST_RECORD,
         })
     }
 
@@ -100,9 +102,11 @@ impl BlockReader {
         self.file_bytes.load(Relaxed)
     }
 
-    /// Goes to a byte of a plain file that was just opened.
+    /// Goes to a byte of a plain file that was just opened, to look at the rows from there on. The byte may lie within
+    /// a quoted field, from where on quotes are taken for the wrong ones: so no record is sought for long.
     pub(super) fn skip_to(&mut self, at: u64) -> Result<(), IngestError> {
         *self = Self::open_at(&self.path, false, at)?;
+        self.largest_record = HEAD;
         Ok(())
     }
 
@@ -157,7 +161,7 @@ impl BlockReader {
             if let Some(end) = end {
                 return Ok(Some(self.cut(end)));
             }
-            if self.rest.len() > LARGEST_RECORD {
+            if self.rest.len() > self.largest_record {
                 return Err(self.endless_record(dialect));
             }
             wanted = self.rest.len() * 2;

@@ -100,7 +100,8 @@ impl TextFile {
             } else if self.head.is_header {
                 reader.skip_line()?;
             }
-            if let Some(block) = reader.next_block(&self.dialect, SAMPLE_BLOCK)? {
+            // What cannot be read from the middle may well be read from the beginning.
+            if let Ok(Some(block)) = reader.next_block(&self.dialect, SAMPLE_BLOCK) {
                 batches.extend(self.part(block, 0, map, context).next_batch()?);
             }
         }

@@ -308,6 +308,30 @@ fn gzip_members_in_a_row_are_one_file_and_a_cut_is_noticed() {
     assert!(sentence.contains("damaged or cut off"), "{sentence}");
 }
 
+#[test]
+fn sampling_survives_landing_inside_quotes() {
+    // Every record is mostly one long quoted field with line ends in it, so nearly every sample begins in one.
+    let record = |i: u32| format!("{i},\"{}\"\n", "long text,\n".repeat(40));
+    let content: String = (0..6000).map(record).collect();
+    let (_dir, path) = file("t.csv", content.as_bytes());
+    let columns = vec![
+        column("id", ColumnType::Int64),
+        column("text", ColumnType::Text),
+    ];
+    let opened = open(&path, &TextLayout::default(), Some(&columns)).unwrap();
+    let refusals = Refusals::new(Vec::new(), u64::MAX);
+    let context = Arc::new(ReadContext::new(columns, refusals, Arc::default()));
+    let sampled: usize = opened
+        .sample(&context)
+        .unwrap()
+        .iter()
+        .map(|b| b.rows.len())
+        .sum();
+    assert!(sampled > 0);
+    let estimate = opened.estimated_rows();
+    assert!((5500..6500).contains(&estimate), "{estimate}");
+}
+
 fn any_field() -> impl Strategy<Value = Option<String>> {
     proptest::option::weighted(0.8, "[ab,\"\\\\\t\n\rNé0]{0,6}")
 }
