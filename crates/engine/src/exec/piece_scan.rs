@@ -10,7 +10,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{Column, InListExpr};
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
 use datafusion::physical_plan::filter_pushdown::{
@@ -139,6 +139,9 @@ impl PieceScanExec {
 
     /// A condition over the output columns as the file's scan understands it; `None` if it does not.
     fn to_vortex(&self, predicate: &Arc<dyn PhysicalExpr>) -> Result<Option<Expression>> {
+        if has_long_list(predicate)? {
+            return Ok(None);
+        }
         let files = &self.stored.files_schema;
         let renamed = Arc::clone(predicate)
             .transform(|expr| {
@@ -260,6 +263,16 @@ impl PieceScanExec {
             _ => None,
         }
     }
+}
+
+/// A list of this many values becomes a chain of comparisons in the file's scan; DataFusion looks longer ones up in a set.
+const LONGEST_LIST: usize = 32;
+
+fn has_long_list(predicate: &Arc<dyn PhysicalExpr>) -> Result<bool> {
+    predicate.exists(|expr| {
+        let list = expr.downcast_ref::<InListExpr>();
+        Ok(list.is_some_and(|list| list.list().len() > LONGEST_LIST))
+    })
 }
 
 impl DisplayAs for PieceScanExec {

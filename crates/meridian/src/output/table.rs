@@ -174,11 +174,13 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
+/// Pads by hand: the standard formatter refuses widths above 65,535, and a plan may have lines that long.
 fn padded(text: &str, to: usize, right: bool) -> String {
+    let padding = " ".repeat(to.saturating_sub(width(text)));
     if right {
-        format!("{text:>to$}")
+        padding + text
     } else {
-        format!("{text:<to$}")
+        text.to_owned() + &padding
     }
 }
 
@@ -189,5 +191,20 @@ fn terminal_width() -> usize {
             Some((_, columns)) => usize::from(columns),
             None => USUAL_WIDTH,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An EXPLAIN of four thousand keys has a line of more than 65,535 characters, at which the standard formatter's
+    /// padding panicked.
+    #[test]
+    fn very_long_lines_are_padded() {
+        let long = "x".repeat(70_000);
+        assert_eq!(padded(&long, 70_001, true).len(), 70_001);
+        assert_eq!(padded("ab", 4, false), "ab  ");
+        assert_eq!(padded("é", 3, true), "  é");
     }
 }

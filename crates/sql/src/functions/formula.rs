@@ -9,7 +9,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::real::keep_where;
+use super::real::{keep_numbers, keep_where};
 
 /// One function of doubles: its name, how many arguments it takes and its formula, in which what is not a finite number
 /// stands for NULL.
@@ -94,11 +94,9 @@ impl ScalarUDFImpl for FormulaFunction {
 
 pub(super) fn evaluate(formula: &Formula, columns: &[&Float64Array]) -> ArrayRef {
     if let [only] = columns {
-        let values: Vec<f64> = only.values().iter().map(|&x| (formula.of)(&[x])).collect();
-        return keep_where(
-            &Float64Array::new(values.into(), only.nulls().cloned()),
-            f64::is_finite,
-        );
+        let of = formula.of;
+        let numbers = only.values().iter().map(|&x| of(&[x]) + 0.0).collect();
+        return keep_numbers(numbers, only.nulls().cloned(), f64::is_finite);
     }
     let rows = columns.first().map_or(0, |c| c.len());
     let mut result = Float64Builder::with_capacity(rows);

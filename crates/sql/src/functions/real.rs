@@ -5,7 +5,7 @@
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
-use arrow::buffer::NullBuffer;
+use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{DataType, Float64Type};
 use datafusion::common::Result;
 use datafusion::logical_expr::{
@@ -82,15 +82,23 @@ impl ScalarUDFImpl for Guard {
 
 /// NULL where `keeps` says no; -0.0 becomes 0.0 (adding 0.0 does just that).
 pub(super) fn keep_where(values: &Float64Array, keeps: impl Fn(f64) -> bool) -> ArrayRef {
-    let numbers = values.values();
-    let positive: Vec<f64> = numbers.iter().map(|x| x + 0.0).collect();
+    let positive = values.values().iter().map(|x| x + 0.0).collect();
+    keep_numbers(positive, values.nulls().cloned(), keeps)
+}
+
+/// The numbers as an array that is also NULL where `keeps` says no.
+pub(super) fn keep_numbers(
+    numbers: Vec<f64>,
+    nulls: Option<NullBuffer>,
+    keeps: impl Fn(f64) -> bool,
+) -> ArrayRef {
     let nulls = if numbers.iter().all(|&x| keeps(x)) {
-        values.nulls().cloned()
+        nulls
     } else {
-        let kept = NullBuffer::from_iter(numbers.iter().map(|&x| keeps(x)));
-        NullBuffer::union(values.nulls(), Some(&kept))
+        let kept = BooleanBuffer::collect_bool(numbers.len(), |at| keeps(numbers[at]));
+        NullBuffer::union(nulls.as_ref(), Some(&NullBuffer::new(kept)))
     };
-    Arc::new(Float64Array::new(positive.into(), nulls))
+    Arc::new(Float64Array::new(numbers.into(), nulls))
 }
 
 #[cfg(test)]
