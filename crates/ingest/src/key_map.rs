@@ -122,7 +122,10 @@ impl SortedKeys {
 pub(crate) fn keys_of(array: &ArrayRef) -> Result<(Vec<i64>, Vec<bool>), IngestError> {
     let cast_array = cast(array, &DataType::Int64)?;
     let keys = cast_array.as_primitive::<Int64Type>();
-    let valid = (0..keys.len()).map(|row| keys.is_valid(row)).collect();
+    let valid = match keys.nulls() {
+        Some(nulls) => nulls.iter().collect(),
+        None => vec![true; keys.len()],
+    };
     Ok((keys.values().to_vec(), valid))
 }
 
