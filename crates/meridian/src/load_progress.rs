@@ -121,11 +121,9 @@ fn show_lines(table: &str, progress: &Progress, done: &AtomicBool) {
         }
         if shown.elapsed() >= LINE_INTERVAL {
             shown = Instant::now();
-            let share = if now.total > 0 {
-                format!(" {} %", now.done * 100 / now.total)
-            } else {
-                String::new()
-            };
+            let share = (now.done * 100)
+                .checked_div(now.total)
+                .map_or(String::new(), |percent| format!(" {percent} %"));
             eprintln!(
                 "{table}: {}{share}: {}",
                 now.phase.name(),
