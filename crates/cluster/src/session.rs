@@ -12,9 +12,11 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_proto::physical_plan::PhysicalExtensionCodec;
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use engine::{Answer, Archive, EngineError, Prepared, Session, SessionOptions};
+use futures::stream::{self, StreamExt};
 use sql::Parsed;
 
 use crate::ClusterError;
@@ -28,6 +30,9 @@ const PARTITIONS_FOR_A_SLOT: usize = 2;
 
 /// How often a question is asked before executors that get lost make it fail.
 const TRIES: usize = 5;
+/// Batches of an answer that are fetched before any is given out.
+const FETCHED_AT_ONCE: usize = 16;
+
 /// Asks questions of an archive that a cluster answers.
 pub struct ClusterSession {
     session: Session,
@@ -118,6 +123,8 @@ impl ClusterSession {
         Err(ClusterError::Lost(format!("in each of {TRIES} attempts")))
     }
 
+    /// Runs a plan once. When it returns, the first rows have arrived, of a small answer all: an executor may be lost even
+    /// after it has answered, and until then the question can be asked again.
     async fn submit(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
@@ -145,7 +152,20 @@ impl ClusterSession {
         )
         .await;
         job.ended = true;
-        batches.map_err(|error| ClusterError::from_run(&error))
+        let mut batches = batches.map_err(|error| ClusterError::from_run(&error))?;
+        let mut first = Vec::new();
+        while first.len() < FETCHED_AT_ONCE
+            && let Some(batch) = batches.next().await
+        {
+            first.push(Ok(
+                batch.map_err(|error| ClusterError::Lost(error.strip_backtrace()))?
+            ));
+        }
+        let batches = stream::iter(first).chain(batches);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            plan.schema(),
+            batches,
+        )))
     }
 }
 

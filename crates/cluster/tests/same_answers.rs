@@ -1,5 +1,10 @@
 //! The same questions to one process and to a cluster of two executors with one core each: the same multisets of rows.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure here is the test's own message"
+)]
+
 mod common;
 
 use std::sync::Arc;
@@ -519,7 +524,6 @@ async fn an_executor_may_be_lost() {
         WHERE scisql_angSep(a.ra_PS, a.decl_PS, b.ra, b.dec) < 5 GROUP BY a.class";
     let (_, mut expected) = rows(both.local.ask(question).await.unwrap()).await;
     expected.sort();
-    let remote = Arc::new(both.remote);
     let mut under_way = 0;
     for pause in [100, 400, 900, 1600] {
         let options = ClusterOptions {
@@ -555,26 +559,33 @@ async fn an_executor_may_be_lost() {
     );
     // A cluster that has lost one goes on answering.
     assert!(both.cluster.lose_executor());
-    let (_, count) = rows(remote.ask("SELECT count(*) FROM Object").await.unwrap()).await;
-    assert_eq!(count, ["2000"]);
+    let (_, count) = rows(
+        both.remote
+            .ask("SELECT count(class) FROM Object")
+            .await
+            .unwrap(),
+    )
+    .await;
+    assert_eq!(count, ["1935"]);
     both.cluster.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_ends_with_the_one_who_asks() {
     let both = both().await;
-    let slow = "SELECT count(*) FROM Source a, Source b, Filter f WHERE scisql_angSep(a.ra, a.decl, b.ra, b.decl) < f.filterId";
+    let slow = "SELECT count(*) FROM Source a, Object b \
+        WHERE scisql_angSep(a.ra, a.decl, b.ra_PS, b.decl_PS) < 3";
     for _ in 0..3 {
         let asked = tokio::time::timeout(Duration::from_millis(700), both.remote.ask(slow)).await;
         assert!(asked.is_err(), "the slow question was answered");
     }
-    // The slots are free again.
-    let quick = both.remote.ask("SELECT count(*) FROM Object");
-    let answer = tokio::time::timeout(Duration::from_secs(60), quick)
+    // The slots are free again, once the tasks have come to a point where they can stop.
+    let quick = both.remote.ask("SELECT count(class) FROM Object");
+    let answer = tokio::time::timeout(Duration::from_secs(240), quick)
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(rows(answer).await.1, ["2000"]);
+    assert_eq!(rows(answer).await.1, ["1935"]);
     both.cluster.stop().await;
 }
 

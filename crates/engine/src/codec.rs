@@ -96,7 +96,9 @@ impl PlanCodec {
             ordered: phase.ordered(),
             numbered: phase.numbered(),
             summary: phase.summary().text.clone(),
-            inner: Some(converter.execution_plan_to_proto(phase.inner(), self)?),
+            inner: Some(Box::new(
+                converter.execution_plan_to_proto(phase.inner(), self)?,
+            )),
         })
     }
 
@@ -245,8 +247,8 @@ struct ChunkPhaseMessage {
     ordered: bool,
     #[prost(string, tag = "3")]
     summary: String,
-    #[prost(message, optional, tag = "4")]
-    inner: Option<protobuf::PhysicalPlanNode>,
+    #[prost(message, optional, boxed, tag = "4")]
+    inner: Option<Box<protobuf::PhysicalPlanNode>>,
     #[prost(bool, tag = "5")]
     numbered: bool,
 }
