@@ -8,11 +8,11 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::functions::core::expr_fn::nullif;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
-use super::widen_floats::{input_schema, is_arithmetic};
+use super::rewrite_expressions;
+use super::widen_floats::is_arithmetic;
 use crate::functions::{FINITE, REAL, finite, real};
 
 /// Puts guards around everything that could compute NaN, -0.0 or a division by zero. Runs after type coercion.
@@ -31,17 +31,7 @@ impl AnalyzerRule for GuardValues {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|plan| {
-            let schema = input_schema(&plan);
-            let names = NamePreserver::new(&plan);
-            plan.map_expressions(|expr| {
-                let saved = names.save(&expr);
-                let guarded = guard_tree(expr, &schema)?;
-                Ok(guarded.update_data(|e| saved.restore(e)))
-            })?
-            .map_data(|plan| plan.recompute_schema())
-        })
-        .map(|guarded| guarded.data)
+        rewrite_expressions(plan, guard_tree)
     }
 }
 

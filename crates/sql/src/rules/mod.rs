@@ -3,5 +3,125 @@
 mod guard_values;
 mod widen_floats;
 
+use std::sync::Arc;
+
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, DFSchemaRef, Result};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+
 pub use guard_values::GuardValues;
 pub use widen_floats::WidenFloats;
+
+/// Rewrites every expression of a plan and of its subqueries, from the leaves up, keeping the names of its columns.
+/// `rewrite` is given the columns that the expression may refer to.
+fn rewrite_expressions(
+    plan: LogicalPlan,
+    rewrite: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<LogicalPlan> {
+    plan.transform_up_with_subqueries(|plan| {
+        let schema = input_schema(&plan);
+        let names = NamePreserver::new(&plan);
+        plan.map_expressions(|expr| {
+            let saved = names.save(&expr);
+            let rewritten = rewrite(expr, &schema)?;
+            Ok(rewritten.update_data(|e| saved.restore(e)))
+        })?
+        .map_data(|plan| plan.recompute_schema())
+    })
+    .map(|rewritten| rewritten.data)
+}
+
+fn input_schema(plan: &LogicalPlan) -> DFSchemaRef {
+    match plan {
+        LogicalPlan::TableScan(scan) => Arc::clone(&scan.projected_schema),
+        _ if plan.inputs().is_empty() => Arc::new(DFSchema::empty()),
+        _ => Arc::new(merge_schema(&plan.inputs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::util::pretty::pretty_format_batches;
+    use datafusion::execution::{FunctionRegistry as _, SessionStateBuilder};
+    use datafusion::optimizer::analyzer::Analyzer;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    /// The value of an expression over one row: single precision a = 0.1 and b = 0.2, double x = -0.0 and y = 0.5, integer
+    /// n = 0.
+    async fn value(expression: &str) -> String {
+        let mut rules = Analyzer::new().rules;
+        let coercion = rules
+            .iter()
+            .position(|rule| rule.name() == "type_coercion")
+            .unwrap();
+        rules.insert(coercion, Arc::new(WidenFloats));
+        rules.push(Arc::new(GuardValues));
+        let mut state = SessionStateBuilder::new()
+            .with_default_features()
+            .with_analyzer_rules(rules)
+            .build();
+        for function in crate::functions::all() {
+            state.register_udf(function).unwrap();
+        }
+        let context = SessionContext::new_with_state(state);
+        let table = "SELECT CAST(0.1 AS FLOAT) AS a, CAST(0.2 AS FLOAT) AS b, column1 AS x, 0.5 AS y, column2 AS n
+                     FROM (VALUES (-1.0 * 0.0, 0))";
+        let query = format!("SELECT {expression} AS v FROM ({table})");
+        let batches = context.sql(&query).await.unwrap().collect().await.unwrap();
+        let text = pretty_format_batches(&batches).unwrap().to_string();
+        text.lines()
+            .nth(3)
+            .unwrap()
+            .trim_matches(['|', ' '])
+            .to_owned()
+    }
+
+    #[tokio::test]
+    async fn single_precision_is_computed_with_in_double() {
+        // 0.1f32 is 0.100000001490116..., and 0.2f32 is 0.200000002980232...
+        assert_eq!(value("a + b").await, "0.30000000447034836");
+        assert_eq!(value("a").await, "0.1");
+        assert_eq!(value("coalesce(a, b)").await, "0.1");
+    }
+
+    #[tokio::test]
+    async fn what_has_no_value_is_null() {
+        for expression in [
+            "y / x",
+            "n / n",
+            "5 % n",
+            "x / x",
+            "ln(x)",
+            "ln(-y)",
+            "sqrt(-y)",
+            "asin(y + 1)",
+            "log10(n)",
+            "power(n, -1)",
+            "CAST('nan' AS DOUBLE)",
+            "y / (y - y)",
+        ] {
+            assert_eq!(value(expression).await, "", "{expression}");
+        }
+    }
+
+    #[tokio::test]
+    async fn negative_zero_is_zero() {
+        for expression in [
+            "-(y - y)",
+            "(y - y) * -1",
+            "round(-0.2 * y)",
+            "(y - y) / -2.0",
+        ] {
+            assert_eq!(value(expression).await, "0.0", "{expression}");
+            assert_eq!(
+                value(&format!("{expression} = 0")).await,
+                "true",
+                "{expression}"
+            );
+        }
+    }
+}

@@ -1,16 +1,14 @@
 //! Single-precision columns are stored as such, but computed with in double precision.
 
-use std::sync::Arc;
-
 use arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, DFSchemaRef};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
+
+use super::rewrite_expressions;
 
 /// Casts single-precision operands of arithmetic and arguments of scalar functions to double.
 ///
@@ -37,26 +35,9 @@ impl AnalyzerRule for WidenFloats {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|plan| {
-            let schema = input_schema(&plan);
-            let names = NamePreserver::new(&plan);
-            plan.map_expressions(|expr| {
-                let saved = names.save(&expr);
-                let widened = expr.transform_up(|e| widen(e, &schema))?;
-                Ok(widened.update_data(|e| saved.restore(e)))
-            })?
-            .map_data(|plan| plan.recompute_schema())
+        rewrite_expressions(plan, |expr, schema| {
+            expr.transform_up(|expr| widen(expr, schema))
         })
-        .map(|widened| widened.data)
-    }
-}
-
-/// The columns that a node's expressions may refer to.
-pub(super) fn input_schema(plan: &LogicalPlan) -> DFSchemaRef {
-    match plan {
-        LogicalPlan::TableScan(scan) => Arc::clone(&scan.projected_schema),
-        _ if plan.inputs().is_empty() => Arc::new(DFSchema::empty()),
-        _ => Arc::new(merge_schema(&plan.inputs())),
     }
 }
 
