@@ -7,6 +7,7 @@ import io
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -102,6 +103,29 @@ def test_statement_from_a_file(meridian: Meridian, data: Path, tmp_path: Path) -
 
 def test_statement_from_standard_input(meridian: Meridian, data: Path) -> None:
     assert "5" in ask(meridian, data, "--format", "csv", stdin="SELECT count(*) AS n FROM Star").text
+
+
+def test_each_statement_of_a_pipe_is_answered_when_it_is_whole(meridian: Meridian, data: Path) -> None:
+    running = meridian.start("sql", "--data", data, "--db", "sky", "--format", "arrow", "--quiet")
+    assert running.stdin and running.stdout
+    for number, statement in enumerate(["SELECT 0 AS n;", "SELECT\n 1 -- not here;\n AS n;", "SELECT 2 AS n /* ; */\n;"]):
+        running.stdin.write(statement.encode() + b"\n")
+        running.stdin.flush()
+        # Nothing more is written before the answer has come.
+        with pa.ipc.open_stream(running.stdout) as answer:
+            assert answer.read_all().to_pydict() == {"n": [number]}
+    running.stdin.write(b"SELECT 'a;\nb' AS n")
+    running.stdin.close()
+    with pa.ipc.open_stream(running.stdout) as answer:
+        assert answer.read_all().to_pydict() == {"n": ["a;\nb"]}
+    assert running.wait(timeout=60) == 0
+
+
+def test_a_device_is_written_to_and_not_replaced(meridian: Meridian, data: Path) -> None:
+    before = Path("/dev/null").stat()
+    assert ask(meridian, data, "--format", "csv", "--output", "/dev/null", QUERY).status == 0
+    after = Path("/dev/null").stat()
+    assert (after.st_mode, after.st_ino) == (before.st_mode, before.st_ino)
 
 
 def test_database_in_the_name(meridian: Meridian, data: Path) -> None:

@@ -74,6 +74,17 @@ impl Sink {
                 file: None,
             });
         };
+        // A device or a pipe is written to as it is: nothing may take its place.
+        if path.metadata().is_ok_and(|found| !found.is_file()) {
+            let opened = File::options().write(true).open(path);
+            let opened = opened.map_err(|error| {
+                Failure::new(format!("cannot write {}: {error}", path.display()))
+            })?;
+            return Ok(Self {
+                writer: BufWriter::new(Box::new(opened)),
+                file: None,
+            });
+        }
         let mut partial = path.as_os_str().to_owned();
         partial.push(".part");
         let partial = PathBuf::from(partial);

@@ -1,12 +1,13 @@
 //! `meridian sql`: questions from the shell.
 
-use std::io::{IsTerminal, Read};
+use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use engine::{Answer, Archive, Session, SessionOptions};
 use futures::StreamExt;
+use tokio::sync::mpsc;
 
 use crate::failure::Failure;
 use crate::output::{Output, open_output};
@@ -47,7 +48,8 @@ pub struct SqlArgs {
     #[arg(long, short)]
     quiet: bool,
     /// The query; several, separated by semicolons, are answered one after another. Without one, and without
-    /// --file, it is read from standard input.
+    /// --file, queries are read from standard input, and each is answered as soon as the line with its
+    /// semicolon has come.
     query: Option<String>,
 }
 
@@ -64,46 +66,91 @@ pub enum Format {
     Json,
     /// Apache Parquet.
     Parquet,
-    /// Apache Arrow IPC stream.
+    /// Apache Arrow IPC stream; a stream for each query.
     Arrow,
 }
 
 /// Runs the command.
 pub fn run(args: SqlArgs) -> Result<(), Failure> {
-    let text = query_text(&args)?;
+    let texts = Texts::open(&args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
         tokio::select! {
-            outcome = answer_all(&args, &text) => outcome,
+            outcome = answer_all(&args, texts) => outcome,
             _ = tokio::signal::ctrl_c() => Err(Failure::with_status("cancelled", INTERRUPTED)),
         }
     })
 }
 
-fn query_text(args: &SqlArgs) -> Result<String, Failure> {
-    let file = match (&args.query, &args.file) {
-        (Some(query), _) => return Ok(query.clone()),
-        (None, Some(file)) if file.as_os_str() != "-" => file,
-        _ => {
-            if std::io::stdin().is_terminal() {
-                return Err(Failure::new(
-                    "give a query, --file, or a query on standard input; see `meridian sql --help`",
-                ));
-            }
-            let mut text = String::new();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .map_err(|error| Failure::new(format!("cannot read standard input: {error}")))?;
-            return Ok(text);
-        }
-    };
-    std::fs::read_to_string(file)
-        .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display())))
+/// Where the queries come from.
+enum Texts {
+    /// All of them at once; taken when they have been asked.
+    Whole(Option<String>),
+    /// Statement by statement, as somebody writes them.
+    Written(mpsc::Receiver<Result<String, Failure>>),
 }
 
-async fn answer_all(args: &SqlArgs, text: &str) -> Result<(), Failure> {
+impl Texts {
+    fn open(args: &SqlArgs) -> Result<Self, Failure> {
+        match (&args.query, &args.file) {
+            (Some(query), _) => Ok(Self::Whole(Some(query.clone()))),
+            (None, Some(file)) if file.as_os_str() != "-" => std::fs::read_to_string(file)
+                .map(|text| Self::Whole(Some(text)))
+                .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display()))),
+            _ if std::io::stdin().is_terminal() => Err(Failure::new(
+                "give a query, --file, or a query on standard input; see `meridian sql --help`",
+            )),
+            _ => Ok(Self::Written(read_statements())),
+        }
+    }
+
+    /// The next text to answer; `None` after the last.
+    async fn next(&mut self) -> Option<Result<String, Failure>> {
+        match self {
+            Self::Whole(text) => text.take().map(Ok),
+            Self::Written(statements) => statements.recv().await,
+        }
+    }
+}
+
+/// Reads standard input in a thread of its own, which nobody has to wait for when the program ends.
+fn read_statements() -> mpsc::Receiver<Result<String, Failure>> {
+    let (sender, receiver) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        loop {
+            let mut text = String::new();
+            let read = read_statement(&mut input, &mut text);
+            let ended = !matches!(read, Ok(true));
+            let statement = match read {
+                Ok(_) if ended && text.trim().is_empty() => return,
+                Ok(_) => Ok(text),
+                Err(error) => Err(Failure::new(format!("cannot read standard input: {error}"))),
+            };
+            if sender.blocking_send(statement).is_err() || ended {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Appends lines up to one that ends a statement; `false` if the input ended.
+fn read_statement(input: &mut impl BufRead, text: &mut String) -> std::io::Result<bool> {
+    loop {
+        let start = text.len();
+        if input.read_line(text)? == 0 {
+            return Ok(false);
+        }
+        if text[start..].trim_end().ends_with(';') && sql::ends_statement(text) {
+            return Ok(true);
+        }
+    }
+}
+
+async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
     let archive = Archive::open(&args.data).await?;
     let options = SessionOptions {
         database: args.db.clone(),
@@ -112,22 +159,27 @@ async fn answer_all(args: &SqlArgs, text: &str) -> Result<(), Failure> {
         ..SessionOptions::default()
     };
     let session = Session::new(archive, &options).await?;
-    let statements = session.parse(text).await?;
-    if statements.is_empty() {
-        return Err(Failure::new("the query is empty"));
-    }
-    if statements.len() > 1 && matches!(args.format, Format::Parquet | Format::Arrow) {
-        return Err(Failure::new(
-            "Parquet and Arrow hold one answer: give one statement at a time",
-        ));
-    }
-    for statement in statements {
-        let start = Instant::now();
-        let answer = session.run(text, statement).await?;
-        let rows = write_answer(args, answer).await?;
-        if !args.quiet {
-            report(rows, start.elapsed());
+    let mut answered = 0;
+    while let Some(text) = texts.next().await {
+        let text = text?;
+        let statements = session.parse(&text).await?;
+        answered += statements.len();
+        if answered > 1 && args.format == Format::Parquet {
+            return Err(Failure::new(
+                "Parquet holds one answer: give one statement at a time",
+            ));
         }
+        for statement in statements {
+            let start = Instant::now();
+            let answer = session.run(&text, statement).await?;
+            let rows = write_answer(args, answer).await?;
+            if !args.quiet {
+                report(rows, start.elapsed());
+            }
+        }
+    }
+    if answered == 0 {
+        return Err(Failure::new("the query is empty"));
     }
     Ok(())
 }

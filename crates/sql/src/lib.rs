@@ -16,4 +16,4 @@ pub use areaspec::{TableShape, TableShapes};
 pub use error::SqlError;
 pub use fold::fold_case;
 pub use headings::Headings;
-pub use parse::{Parsed, parse};
+pub use parse::{Parsed, ends_statement, parse};

@@ -3,6 +3,7 @@
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use crate::areaspec::{self, TableShapes};
 use crate::{Headings, SqlError, fold_case};
@@ -35,6 +36,18 @@ pub fn parse(sql: &str, tables: &dyn TableShapes) -> Result<Vec<Parsed>, SqlErro
         .into_iter()
         .map(|statement| prepare(sql, statement, tables))
         .collect()
+}
+
+/// Whether a text ends with the semicolon of its last statement: one that is not part of a string or a comment.
+pub fn ends_statement(text: &str) -> bool {
+    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize();
+    // A string that is still open cannot be read yet.
+    tokens.is_ok_and(|tokens| {
+        let last = tokens
+            .iter()
+            .rfind(|token| !matches!(token, Token::Whitespace(_)));
+        last == Some(&Token::SemiColon)
+    })
 }
 
 fn prepare(
@@ -110,6 +123,21 @@ mod tests {
             .to_string();
         assert!(error.contains("line 2"), "{error}");
         assert!(error.contains('^'), "{error}");
+    }
+
+    #[test]
+    fn a_semicolon_in_a_string_or_comment_ends_nothing() {
+        for (text, ends) in [
+            ("SELECT 1;", true),
+            ("SELECT 1; -- done", true),
+            ("SELECT 1 -- not yet;", false),
+            ("SELECT 1 /* nor\nhere; */", false),
+            ("SELECT ';'", false),
+            ("SELECT 'open;", false),
+            ("SELECT 1", false),
+        ] {
+            assert_eq!(ends_statement(text), ends, "{text}");
+        }
     }
 
     #[test]
