@@ -28,6 +28,7 @@ pub use column::{Column, ColumnType};
 pub use error::CatalogError;
 pub use lock::{Holder, LoadLock};
 pub use names::{fold_name, path_name};
+pub use sqlite::CatalogState;
 pub use table::{
     Chunk, Database, DirectorRef, LoadId, NewDatabase, OverlapFile, Position, REPLICATED_CHUNK,
     Table, TableKind, TableSpec,

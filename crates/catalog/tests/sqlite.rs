@@ -27,6 +27,54 @@ async fn plain_connection(dir: &Path) -> SqliteConnection {
 }
 
 #[tokio::test]
+async fn the_state_changes_with_every_change_and_with_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open_or_create(dir.path()).await.unwrap();
+    let mut seen = vec![catalog.state().unwrap()];
+    let others = [
+        Catalog::open(dir.path()).await.unwrap(),
+        Catalog::open(dir.path()).await.unwrap(),
+    ];
+    for round in 0..40 {
+        let other = &others[round % 2];
+        load(
+            other,
+            &director("sky", &format!("Object{round}")),
+            &chunks(3, 10),
+        )
+        .await
+        .unwrap();
+        let state = catalog.state().unwrap();
+        assert!(!seen.contains(&state), "round {round}");
+        assert_eq!(catalog.tables("sky").await.unwrap().len(), round + 1);
+        assert_eq!(other.state(), Some(state));
+        seen.push(state);
+    }
+}
+
+#[tokio::test]
+async fn a_change_is_seen_that_was_made_while_nobody_had_the_catalog_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut seen = Vec::new();
+    for round in 0..5 {
+        let catalog = Catalog::open_or_create(dir.path()).await.unwrap();
+        catalog.tables("sky").await.unwrap();
+        let state = catalog.state().unwrap();
+        assert!(!seen.contains(&state), "round {round}");
+        seen.push(state);
+        load(
+            &catalog,
+            &director("sky", &format!("Object{round}")),
+            &chunks(3, 10),
+        )
+        .await
+        .unwrap();
+        catalog.close().await;
+        assert_eq!(catalog.state(), None);
+    }
+}
+
+#[tokio::test]
 async fn opening_what_is_not_there_creates_nothing() {
     let dir = tempfile::tempdir().unwrap();
     for missing in [dir.path().to_owned(), dir.path().join("no/such")] {

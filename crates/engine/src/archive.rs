@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow::datatypes::SchemaRef;
-use catalog::{Catalog, LoadId, Table, TableKind};
+use catalog::{Catalog, CatalogState, LoadId, Table, TableKind};
 use store::{LoadDir, OpenFiles, StoreError};
 
 use crate::loaded_table::{LoadedTable, StoredTable};
@@ -23,9 +23,15 @@ pub struct Archive {
     files: OpenFiles,
     /// The latest load of each table that was asked for, by folded database and table name. An entry keeps that load's
     /// files in being, so it is replaced as soon as a newer load is seen.
-    tables: Mutex<HashMap<(String, String), Arc<LoadedTable>>>,
+    tables: Mutex<HashMap<(String, String), Known>>,
     /// Stored tables that plans from elsewhere refer to, kept by those plans.
     stored: Mutex<HashMap<LoadId, Weak<StoredTable>>>,
+}
+
+/// A table as it was in a state of the catalog.
+struct Known {
+    state: Option<CatalogState>,
+    table: Arc<LoadedTable>,
 }
 
 /// What has to be known of one load of a table to read its files without asking the catalog.
@@ -83,20 +89,33 @@ impl Archive {
         let mut looks = 0;
         loop {
             looks += 1;
+            // Read before the catalog is asked: what changes meanwhile is looked up once more the next time.
+            let state = self.catalog.state();
+            if let Some(known) = lock(&self.tables).get(&folded)
+                && state.is_some()
+                && known.state == state
+            {
+                return Ok(Some(Arc::clone(&known.table)));
+            }
             let Some(table) = self.catalog.table(database, name).await? else {
                 return Ok(None);
             };
-            if let Some(known) = lock(&self.tables).get(&folded)
-                && known.table.load == table.load
+            if let Some(known) = lock(&self.tables).get_mut(&folded)
+                && known.table.table.load == table.load
             {
-                return Ok(Some(Arc::clone(known)));
+                known.state = state;
+                return Ok(Some(Arc::clone(&known.table)));
             }
             match self.load(table).await {
                 Ok(loaded) => {
-                    let before = lock(&self.tables).insert(folded, Arc::clone(&loaded));
+                    let known = Known {
+                        state,
+                        table: Arc::clone(&loaded),
+                    };
+                    let before = lock(&self.tables).insert(folded, known);
                     if let Some(before) = before {
                         // Open files of a replaced load would keep their place on the disk.
-                        self.files.forget(before.stored.dir.path());
+                        self.files.forget(before.table.stored.dir.path());
                     }
                     return Ok(Some(loaded));
                 }
@@ -143,9 +162,9 @@ impl Archive {
     pub(crate) fn stored_table(&self, id: StoredTableId) -> Result<Arc<StoredTable>, EngineError> {
         if let Some(current) = lock(&self.tables)
             .values()
-            .find(|table| table.table.load == id.load)
+            .find(|known| known.table.table.load == id.load)
         {
-            return Ok(Arc::clone(&current.stored));
+            return Ok(Arc::clone(&current.table.stored));
         }
         let mut known = lock(&self.stored);
         if let Some(stored) = known.get(&id.load).and_then(Weak::upgrade) {

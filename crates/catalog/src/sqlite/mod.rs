@@ -7,18 +7,23 @@
 
 mod read;
 mod schema;
+mod state;
 mod write;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Sqlite, SqlitePool, Transaction};
 
 use crate::CatalogError;
+pub use state::CatalogState;
 
 /// The catalog's file in the data directory.
 const FILE_NAME: &str = "meridian.sqlite";
+/// What SQLite calls the wal-index of that file.
+const WAL_INDEX_NAME: &str = "meridian.sqlite-shm";
 
 /// How long a writer waits for the other writers. A transaction takes well under a second, so this is
 /// the patience for a long queue of them on a slow disk.
@@ -31,6 +36,8 @@ const CONNECTIONS: u32 = 4;
 #[derive(Debug, Clone)]
 pub(crate) struct SqliteCatalog {
     pool: SqlitePool,
+    database: Arc<Path>,
+    wal_index: Arc<Path>,
 }
 
 impl SqliteCatalog {
@@ -55,7 +62,20 @@ impl SqliteCatalog {
             .max_connections(CONNECTIONS)
             .connect_with(options(&path))
             .await?;
-        Ok(Self { pool })
+        Ok(Self {
+            pool,
+            database: path.into(),
+            wal_index: data_dir.join(WAL_INDEX_NAME).into(),
+        })
+    }
+
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    /// The state in which the catalog is.
+    pub fn state(&self) -> Option<CatalogState> {
+        state::state(&self.database, &self.wal_index)
     }
 
     /// A transaction that sees one state of the catalog from its first read on.
