@@ -67,6 +67,9 @@ pub enum StoreError {
     /// The batches to be written could not be made.
     #[error(transparent)]
     Input(Arc<dyn Error + Send + Sync>),
+    /// The condition of a scan could not be evaluated.
+    #[error(transparent)]
+    Condition(Arc<dyn Error + Send + Sync>),
     /// The batches to be written do not have the columns that were announced.
     #[error("rows for {} do not fit its columns: {message}", path.display())]
     WrongBatch {

@@ -11,6 +11,7 @@
 //! has its final name.
 
 mod block_file;
+mod column_blocks;
 mod directory;
 mod durable;
 mod error;
@@ -32,6 +33,6 @@ pub use index::{
 pub use load_dir::{LoadDir, Removal, table_dir};
 pub use open_files::OpenFiles;
 pub use read::ChunkFile;
-pub use scan::{BatchStream, ScanRequest};
+pub use scan::{BatchStream, RowCondition, ScanRequest};
 pub use schema::arrow_schema;
 pub use write::{FileSummary, ROWS_PER_BLOCK, write_chunk_file, write_chunk_file_with};

@@ -17,6 +17,7 @@ use vortex::layout::segments::{SegmentFuture, SegmentId, SegmentSource};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::block_file::{BlockFile, len};
+use crate::column_blocks::ColumnBlocks;
 use crate::session::session;
 use crate::trailer::{TRAILER_LEN, Trailer};
 use crate::{Directory, StoreError};
@@ -32,6 +33,7 @@ const FIRST_READ: u64 = 64 * 1024;
 pub struct ChunkFile {
     pub(crate) blocks: Arc<BlockFile>,
     pub(crate) layout: LayoutReaderRef,
+    pub(crate) columns: Arc<ColumnBlocks>,
     vortex: VortexFile,
     directory: Directory,
     schema: SchemaRef,
@@ -83,6 +85,12 @@ impl ChunkFile {
             blocks: Arc::clone(&blocks),
             segments: Arc::clone(footer.segment_map()),
         });
+        let columns = ColumnBlocks::new(
+            Arc::clone(&blocks),
+            Arc::clone(footer.segment_map()),
+            footer.layout(),
+        )
+        .map_err(failed)?;
         let schema = session()
             .arrow()
             .to_arrow_schema(footer.dtype())
@@ -90,6 +98,7 @@ impl ChunkFile {
         let vortex = VortexFile::new(footer, segments, session().clone());
         Ok(Self {
             layout: vortex.layout_reader().map_err(failed)?,
+            columns: Arc::new(columns),
             blocks,
             vortex,
             directory,

@@ -1,28 +1,55 @@
 //! Reading rows of a chunk file as Arrow batches.
 
 use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt::Debug;
 use std::ops::{BitAnd, Range};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{Field, SchemaRef};
+use arrow::array::{Array, ArrayRef as ArrowArrayRef, AsArray, BooleanArray};
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::{filter, prep_null_mask_filter};
+use arrow::datatypes::{Field, FieldRef, Fields, SchemaRef};
 use futures::stream::{self, BoxStream, StreamExt};
 use vortex::array::{ArrayRef, MaskFuture, VortexSessionExecute};
 use vortex::arrow::ArrowSessionExt;
+use vortex::buffer::BitBuffer;
 use vortex::error::{VortexError, VortexResult};
 use vortex::expr::transform::find_between;
 use vortex::expr::{BoundExpression, Expression, root, select};
 use vortex::layout::LayoutReaderRef;
-use vortex::mask::Mask;
+use vortex::mask::{AllOr, Mask};
 use vortex::scalar_fn::fns::binary::Binary;
 use vortex::scalar_fn::fns::operators::Operator;
 
+use crate::column_blocks::ColumnBlocks;
 use crate::session::session;
 use crate::{ChunkFile, ROWS_PER_BLOCK, StoreError};
 
 /// Batches of rows, in the order of the file.
 pub type BatchStream = BoxStream<'static, Result<RecordBatch, StoreError>>;
+
+/// A condition on rows that the scan's caller evaluates.
+///
+/// The scan reads its columns first, and the others only for the rows that meet it.
+pub trait RowCondition: Debug + Send + Sync {
+    /// The columns that it looks at, as numbers within the file, each once.
+    fn columns(&self) -> &[usize];
+
+    /// Their fields, whose Arrow types are those in which it wants them.
+    fn fields(&self) -> &Fields;
+
+    /// For each of `rows` rows whether it is kept: where the answer is true. The arrays are those of [`Self::columns`].
+    ///
+    /// # Errors
+    /// Whatever keeps it from telling; it ends the scan.
+    fn keep(
+        &self,
+        columns: &[ArrowArrayRef],
+        rows: usize,
+    ) -> Result<BooleanArray, Arc<dyn Error + Send + Sync>>;
+}
 
 /// What to read from a chunk file.
 #[derive(Debug, Clone)]
@@ -32,6 +59,10 @@ pub struct ScanRequest {
     pub projection: Vec<usize>,
     /// Rows for which this is not true (false or NULL) are left out; it names the file's columns.
     pub filter: Option<Expression>,
+    /// What every wanted row meets. Blocks whose minima and maxima exclude it are not read; rows are not tested.
+    pub hints: Vec<Expression>,
+    /// Rows that do not meet it are left out as well.
+    pub condition: Option<Arc<dyn RowCondition>>,
     /// Rows to read, sorted and disjoint; all rows if None.
     pub ranges: Option<Vec<Range<u64>>>,
     /// The schema of the batches to produce: one field for each column of the projection, with that
@@ -59,7 +90,6 @@ impl ChunkFile {
             path: self.path().to_owned(),
             message,
         };
-        let failed = |error: VortexError| StoreError::vortex("scan", self.path(), &error);
         if request.schema.fields().len() != request.projection.len() {
             return Err(wrong(format!(
                 "{} columns are projected into {} fields",
@@ -67,45 +97,99 @@ impl ChunkFile {
                 request.schema.fields().len()
             )));
         }
-        let names = request
-            .projection
-            .iter()
-            .map(|at| {
-                self.schema()
-                    .fields()
-                    .get(*at)
-                    .map(|field| Arc::from(field.name().as_str()))
-            })
-            .collect::<Option<Vec<Arc<str>>>>()
-            .ok_or_else(|| wrong(format!("it has {} columns", self.schema().fields().len())))?;
-        let projection = if names.is_empty() {
-            None
-        } else {
-            Some(bind(&select(names, root()), self).map_err(failed)?)
+        let bind = |filter| {
+            bind_conjuncts(filter, self)
+                .map_err(|error| StoreError::vortex("scan", self.path(), &error))
         };
         let conjuncts = match &request.filter {
-            Some(filter) => bind(filter, self)
-                .and_then(find_between)
-                .map(|f| conjuncts(&f))
-                .map_err(failed)?,
+            Some(filter) => bind(filter)?,
             None => Vec::new(),
         };
+        let (condition, rest, places) = self.split_columns(&request)?;
         let all = 0..self.num_rows();
         let ranges = request.ranges.unwrap_or_else(|| [all].into());
         check_ranges(&ranges, self.num_rows()).map_err(wrong)?;
+        // Zone maps are read and evaluated in about the time in which a block is.
+        let worth_pruning = ranges.iter().map(rows).sum::<usize>() > 2 * ROWS_PER_BLOCK;
+        let mut hints = conjuncts.clone();
+        for hint in request.hints.iter().filter(|_| worth_pruning) {
+            hints.extend(bind(hint)?);
+        }
+        hints.truncate(if worth_pruning { hints.len() } else { 0 });
         Ok(Scan {
             path: Arc::clone(self.blocks.path()),
             layout: Arc::clone(&self.layout),
-            projection,
+            blocks: Arc::clone(&self.columns),
+            hints,
             conjuncts,
+            condition,
+            rest,
+            places,
             ranges: ranges
                 .into_iter()
                 .filter(|range| !range.is_empty())
                 .collect(),
-            target: Field::new_struct("", request.schema.fields().clone(), false),
             schema: request.schema,
         })
     }
+
+    /// The condition with its columns, the columns that are read after it, and where each column of the result comes from.
+    fn split_columns(
+        &self,
+        request: &ScanRequest,
+    ) -> Result<(Option<Conditioned>, Columns, Vec<Place>), StoreError> {
+        let fields = request.schema.fields();
+        let Some(condition) = &request.condition else {
+            let rest = Columns::new(self, &request.projection, fields)?;
+            let places = (0..request.projection.len()).map(Place::Rest).collect();
+            return Ok((None, rest, places));
+        };
+        let (places, rest) = places(request, condition.as_ref());
+        let rest_fields: Vec<FieldRef> = rest.iter().map(|at| Arc::clone(&fields[*at])).collect();
+        let rest: Vec<usize> = rest.iter().map(|at| request.projection[*at]).collect();
+        let conditioned = Conditioned {
+            columns: Columns::new(self, condition.columns(), condition.fields())?,
+            condition: Arc::clone(condition),
+        };
+        let rest = Columns::new(self, &rest, &rest_fields.into())?;
+        Ok((Some(conditioned), rest, places))
+    }
+}
+
+/// Fields of the file's columns with these numbers.
+fn file_fields(file: &ChunkFile, columns: &[usize]) -> Result<Vec<FieldRef>, StoreError> {
+    columns
+        .iter()
+        .map(|at| file.schema().fields().get(*at).cloned())
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(|| StoreError::WrongScan {
+            path: file.path().to_owned(),
+            message: format!("it has {} columns", file.schema().fields().len()),
+        })
+}
+
+/// Where each column of the projection comes from, and which of them (as places in the projection) are read only for rows
+/// that meet the condition. A column that the condition was given is not read again.
+fn places(request: &ScanRequest, condition: &dyn RowCondition) -> (Vec<Place>, Vec<usize>) {
+    let (tested, fields) = (condition.columns(), condition.fields());
+    let mut rest = Vec::new();
+    let mut places = Vec::with_capacity(request.projection.len());
+    for (at, column) in request.projection.iter().enumerate() {
+        let wanted = request.schema.field(at).data_type();
+        let known = tested.iter().position(|other| other == column);
+        match known.filter(|known| fields[*known].data_type() == wanted) {
+            Some(known) => places.push(Place::Tested(known)),
+            None => {
+                places.push(Place::Rest(rest.len()));
+                rest.push(at);
+            }
+        }
+    }
+    (places, rest)
+}
+
+fn bind_conjuncts(filter: &Expression, file: &ChunkFile) -> VortexResult<Vec<BoundExpression>> {
+    Ok(conjuncts(&find_between(bind(filter, file)?)?))
 }
 
 fn bind(expression: &Expression, file: &ChunkFile) -> VortexResult<BoundExpression> {
@@ -144,23 +228,68 @@ fn check_ranges(ranges: &[Range<u64>], rows: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// Columns that are read together, as Arrow arrays.
+enum Columns {
+    /// Each by itself: their numbers in the file and the fields that are wanted.
+    Blocks(Vec<(usize, FieldRef)>),
+    /// By Vortex's reader, because one of them is not laid out in blocks: what to read, and the fields as the type of a struct.
+    Layout(BoundExpression, Field),
+}
+
+impl Columns {
+    fn new(file: &ChunkFile, columns: &[usize], fields: &Fields) -> Result<Self, StoreError> {
+        let names: Vec<Arc<str>> = file_fields(file, columns)?
+            .iter()
+            .map(|field| Arc::from(field.name().as_str()))
+            .collect();
+        if columns.iter().all(|column| file.columns.has(*column)) {
+            let fields = fields.iter().cloned();
+            return Ok(Self::Blocks(columns.iter().copied().zip(fields).collect()));
+        }
+        let bound = bind(&select(names, root()), file)
+            .map_err(|error| StoreError::vortex("scan", file.path(), &error))?;
+        let target = Field::new_struct("", fields.clone(), false);
+        Ok(Self::Layout(bound, target))
+    }
+}
+
+/// A condition and the columns that it is given.
+struct Conditioned {
+    condition: Arc<dyn RowCondition>,
+    columns: Columns,
+}
+
+/// Where a column of the result comes from.
+#[derive(Clone, Copy)]
+enum Place {
+    /// The condition was given it, under this number.
+    Tested(usize),
+    /// It was read afterwards, under this number.
+    Rest(usize),
+}
+
 /// A scan under way.
 struct Scan {
     path: Arc<Path>,
     layout: LayoutReaderRef,
-    /// None if no column is wanted.
-    projection: Option<BoundExpression>,
+    blocks: Arc<ColumnBlocks>,
+    /// What zone maps are asked, before anything is read.
+    hints: Vec<BoundExpression>,
     conjuncts: Vec<BoundExpression>,
+    condition: Option<Conditioned>,
+    /// The columns that the condition was not given.
+    rest: Columns,
+    /// Where each column of the result comes from.
+    places: Vec<Place>,
     /// What is still to be read: sorted, disjoint, none empty.
     ranges: VecDeque<Range<u64>>,
     schema: SchemaRef,
-    /// The schema as the type of a struct.
-    target: Field,
 }
 
 impl Scan {
     fn into_stream(self) -> BatchStream {
         stream::try_unfold(self, |mut scan| async move {
+            scan.prune().await?;
             while let Some(part) = scan.next_part() {
                 // Everything below is ready at once: without this, a long scan would keep its thread
                 // from every other task, its own cancellation among them.
@@ -174,12 +303,57 @@ impl Scan {
         .boxed()
     }
 
+    /// Takes the blocks that the zone maps exclude out of what is still to be read.
+    async fn prune(&mut self) -> Result<(), StoreError> {
+        let hints = std::mem::take(&mut self.hints);
+        let (Some(first), Some(last)) = (self.ranges.front(), self.ranges.back()) else {
+            return Ok(());
+        };
+        let span = first.start..last.end;
+        let mut mask = Mask::new_true(rows(&span));
+        for hint in hints {
+            mask = self
+                .excluded_by(&span, &hint, mask)
+                .await
+                .map_err(|error| StoreError::vortex("scan", &self.path, &error))?;
+        }
+        if mask.all_true() {
+            return Ok(());
+        }
+        let mut kept = VecDeque::new();
+        while let Some((part, wanted)) = self.next_part() {
+            let at = rows(&(span.start..part.start))..rows(&(span.start..part.end));
+            if mask.slice(at).all_false() {
+                continue;
+            }
+            kept.extend(ranges_of(&part, &wanted));
+        }
+        self.ranges = kept;
+        Ok(())
+    }
+
+    async fn excluded_by(
+        &self,
+        span: &Range<u64>,
+        hint: &BoundExpression,
+        mask: Mask,
+    ) -> VortexResult<Mask> {
+        if mask.all_false() {
+            return Ok(mask);
+        }
+        let kept = self
+            .layout
+            .pruning_evaluation(span, hint, mask.clone())?
+            .await?;
+        Ok(mask.bitand(&kept))
+    }
+
     /// Takes the wanted rows of the next block from the ranges: the range from the first to the last
     /// of them, and which rows in it are wanted. Several ranges in one block make one part, so the
     /// block is read once. Where nothing has to be read, a part is a whole range.
     fn next_part(&mut self) -> Option<(Range<u64>, Mask)> {
         let first = self.ranges.pop_front()?;
-        if self.projection.is_none() && self.conjuncts.is_empty() {
+        if self.reads_nothing() {
             let mask = Mask::new_true(rows(&first));
             return Some((first, mask));
         }
@@ -213,39 +387,96 @@ impl Scan {
         Some((part, mask))
     }
 
-    /// The rows of a part that pass the filter; None if there are none.
+    /// Whether rows are only counted.
+    fn reads_nothing(&self) -> bool {
+        self.places.is_empty() && self.conjuncts.is_empty() && self.condition.is_none()
+    }
+
+    /// The rows of a part that are wanted; None if there are none.
     async fn read(
         &self,
         (rows, mask): (Range<u64>, Mask),
     ) -> Result<Option<RecordBatch>, StoreError> {
-        let failed = |error: VortexError| StoreError::vortex("scan", &self.path, &error);
-        let mask = self.filter(&rows, mask).await.map_err(failed)?;
+        let mut mask = self
+            .filter(&rows, mask)
+            .await
+            .map_err(|error| StoreError::vortex("scan", &self.path, &error))?;
         if mask.all_false() {
             return Ok(None);
         }
-        let Some(projection) = &self.projection else {
-            return self.batch(Vec::new(), mask.true_count()).map(Some);
-        };
-        let array = self
-            .layout
-            .projection_evaluation(&rows, projection, MaskFuture::ready(mask))
-            .map_err(failed)?
-            .await
-            .map_err(failed)?;
-        self.to_arrow(array).map(Some)
+        let mut tested = Vec::new();
+        if let Some(Conditioned { condition, columns }) = &self.condition {
+            tested = self.columns(columns, &rows, mask.clone()).await?;
+            let keep = condition
+                .keep(&tested, mask.true_count())
+                .map_err(StoreError::Condition)?;
+            let keep = match keep.null_count() {
+                0 => keep,
+                _ => prep_null_mask_filter(&keep),
+            };
+            match keep.true_count() {
+                0 => return Ok(None),
+                kept if kept == keep.len() => {}
+                _ => {
+                    self.drop_rows(&mut tested, &keep)?;
+                    mask = intersect(&mask, keep);
+                }
+            }
+        }
+        let count = mask.true_count();
+        let rest = self.columns(&self.rest, &rows, mask).await?;
+        let columns = self
+            .places
+            .iter()
+            .map(|place| match place {
+                Place::Tested(at) => Arc::clone(&tested[*at]),
+                Place::Rest(at) => Arc::clone(&rest[*at]),
+            })
+            .collect();
+        self.batch(columns, count).map(Some)
+    }
+
+    /// Keeps the rows for which `keep` is true in the columns that the result has.
+    fn drop_rows(
+        &self,
+        tested: &mut [ArrowArrayRef],
+        keep: &BooleanArray,
+    ) -> Result<(), StoreError> {
+        for place in &self.places {
+            if let Place::Tested(at) = place {
+                tested[*at] = filter(&tested[*at], keep)
+                    .map_err(|error| StoreError::Condition(Arc::new(error)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The columns of the rows of a part that are in the mask.
+    async fn columns(
+        &self,
+        columns: &Columns,
+        rows: &Range<u64>,
+        mask: Mask,
+    ) -> Result<Vec<ArrowArrayRef>, StoreError> {
+        let failed = |error: VortexError| StoreError::vortex("scan", &self.path, &error);
+        match columns {
+            Columns::Blocks(columns) => columns
+                .iter()
+                .map(|(column, field)| self.blocks.read(*column, rows, &mask, field))
+                .collect(),
+            Columns::Layout(expression, target) => {
+                let array = self
+                    .layout
+                    .projection_evaluation(rows, expression, MaskFuture::ready(mask))
+                    .map_err(failed)?
+                    .await
+                    .map_err(failed)?;
+                self.to_arrow(array, target)
+            }
+        }
     }
 
     async fn filter(&self, rows: &Range<u64>, mut mask: Mask) -> VortexResult<Mask> {
-        for conjunct in &self.conjuncts {
-            if mask.all_false() {
-                return Ok(mask);
-            }
-            let kept = self
-                .layout
-                .pruning_evaluation(rows, conjunct, mask.clone())?
-                .await?;
-            mask = mask.bitand(&kept);
-        }
         for conjunct in &self.conjuncts {
             if mask.all_false() {
                 return Ok(mask);
@@ -259,25 +490,19 @@ impl Scan {
         Ok(mask)
     }
 
-    fn to_arrow(&self, array: ArrayRef) -> Result<RecordBatch, StoreError> {
+    fn to_arrow(&self, array: ArrayRef, target: &Field) -> Result<Vec<ArrowArrayRef>, StoreError> {
         let mut context = session().create_execution_ctx();
         let structs = session()
             .arrow()
-            .execute_arrow(array, Some(&self.target), &mut context)
+            .execute_arrow(array, Some(target), &mut context)
             .map_err(|error| StoreError::vortex("decode", &self.path, &error))?;
-        let rows = structs.len();
-        let columns = structs
+        Ok(structs
             .as_struct_opt()
             .map(|s| s.columns().to_vec())
-            .unwrap_or_default();
-        self.batch(columns, rows)
+            .unwrap_or_default())
     }
 
-    fn batch(
-        &self,
-        columns: Vec<arrow::array::ArrayRef>,
-        rows: usize,
-    ) -> Result<RecordBatch, StoreError> {
+    fn batch(&self, columns: Vec<ArrowArrayRef>, rows: usize) -> Result<RecordBatch, StoreError> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options).map_err(
             |error| StoreError::WrongScan {
@@ -285,6 +510,29 @@ impl Scan {
                 message: error.to_string(),
             },
         )
+    }
+}
+
+/// The ranges of rows of a part that are in its mask.
+fn ranges_of(part: &Range<u64>, wanted: &Mask) -> Vec<Range<u64>> {
+    match wanted.slices() {
+        AllOr::All => vec![part.clone()],
+        AllOr::None => Vec::new(),
+        AllOr::Some(slices) => slices
+            .iter()
+            .map(|(start, end)| part.start + *start as u64..part.start + *end as u64)
+            .collect(),
+    }
+}
+
+/// The rows of `mask` for which `keep`, which has one value for each of them, is true.
+fn intersect(mask: &Mask, keep: BooleanArray) -> Mask {
+    let (kept, _) = keep.into_parts();
+    let kept = Mask::from_buffer(BitBuffer::from(kept));
+    if mask.all_true() {
+        kept
+    } else {
+        mask.intersect_by_rank(&kept)
     }
 }
 

@@ -127,6 +127,8 @@ impl FileCheck {
         let mut batches = file.scan(ScanRequest {
             projection,
             filter: None,
+            hints: Vec::new(),
+            condition: None,
             ranges: None,
             schema: Arc::new(schema),
         });

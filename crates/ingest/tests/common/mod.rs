@@ -237,6 +237,8 @@ impl Sky {
             let request = ScanRequest {
                 projection: (0..file.schema().fields().len()).collect(),
                 filter: None,
+                hints: Vec::new(),
+                condition: None,
                 ranges: None,
                 schema: file.schema().clone(),
             };
