@@ -136,14 +136,14 @@ impl PlanCodec {
             rows.into(),
             bounds,
         );
-        let schema = scan.schema();
+        let schema = Arc::clone(&scan.stored().schema);
         let decode = PhysicalPlanDecodeContext::new(ctx, self);
         let predicates = message
             .predicates
             .iter()
             .map(|predicate| converter.proto_to_physical_expr(predicate, &schema, &decode))
             .collect::<Result<Vec<_>>>()?;
-        Ok(Arc::new(scan.with_predicates(predicates)))
+        Ok(Arc::new(scan.with_predicates(predicates)?))
     }
 
     fn encode_scan(

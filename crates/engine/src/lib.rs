@@ -7,6 +7,7 @@
 
 mod archive;
 mod codec;
+mod condition;
 mod coverage;
 mod error;
 pub mod exec;

@@ -8,24 +8,27 @@ use arrow::datatypes::Schema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::common::{Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::{Column, InListExpr};
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
 };
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use store::{ChunkFile, ScanRequest, StoreError, SubChunkRange};
+use store::{ChunkFile, RowCondition, ScanRequest, StoreError, SubChunkRange};
 use tokio::sync::OnceCell;
 use vortex::expr::{Expression, and_collect, col, gt_eq, lit, lt_eq, or_collect};
 use vortex_datafusion::convert::{DefaultExpressionConverter, ExpressionConverter};
 
 use super::table_scan::single_partition;
+use crate::condition::{ScanCondition, renumber};
 use crate::coverage::SubChunkSet;
 use crate::error::external;
 use crate::loaded_table::{LEFT_SUB_CHUNK, RIGHT_SUB_CHUNK, StoredTable, bounds_box};
@@ -51,7 +54,7 @@ const KEPT_VALUES: u64 = 16 << 20;
 /// Reads the rows of one piece from the table's chunk file.
 ///
 /// ```text
-///   piece (chunk, sub-chunks) ──► directory ──► row ranges ──► Vortex scan (columns, predicate) ──► batches
+///   piece (chunk, sub-chunks) ──► directory ──► row ranges ──► zone maps ──► conditions ──► the other columns ──► batches
 /// ```
 ///
 /// Invariant: it runs only when bound to a piece ([`PieceScanExec::bound_to`]), and then gives each row of the table that
@@ -64,8 +67,10 @@ pub struct PieceScanExec {
     rows: RowsOf,
     /// Rows whose own positions lie outside of these (ra_min, dec_min, ra_max, dec_max) are not needed.
     bounds: Option<[f64; 4]>,
-    /// Conditions that the file's scan evaluates, over the output columns.
+    /// Conditions on the rows it gives, over the table's columns.
     predicates: Vec<Arc<dyn PhysicalExpr>>,
+    /// The same, ready to be tested.
+    condition: Option<Arc<ScanCondition>>,
     piece: Option<Piece>,
     /// The batches of a small replicated table, shared by all pieces of a query.
     kept: Arc<OnceCell<Vec<RecordBatch>>>,
@@ -90,6 +95,7 @@ impl PieceScanExec {
             rows,
             bounds,
             predicates: vec![],
+            condition: None,
             piece: None,
             kept: Arc::default(),
             properties: single_partition(Arc::new(Schema::new(fields))),
@@ -105,11 +111,32 @@ impl PieceScanExec {
         }
     }
 
-    pub(crate) fn with_predicates(mut self, predicates: Vec<Arc<dyn PhysicalExpr>>) -> Self {
+    /// The same scan, giving only rows for which all of `predicates` are true; their columns are numbered as the table's.
+    pub(crate) fn with_predicates(
+        mut self,
+        predicates: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Self> {
+        self.condition = ScanCondition::try_new(&predicates, &self.stored.files_schema)?;
         self.predicates = predicates;
         // What was kept, if anything, was kept under other predicates.
         self.kept = Arc::default();
-        self
+        Ok(self)
+    }
+
+    /// The same scan, giving only the columns with these numbers among its own.
+    fn with_columns(&self, columns: &[usize]) -> Self {
+        let narrowed = Self::new(
+            Arc::clone(&self.archive),
+            Arc::clone(&self.stored),
+            columns.iter().map(|at| self.projection[*at]).collect(),
+            self.rows,
+            self.bounds,
+        );
+        Self {
+            predicates: self.predicates.clone(),
+            condition: self.condition.clone(),
+            ..narrowed
+        }
     }
 
     /// The piece that it reads; none in a plan that does not run yet.
@@ -137,24 +164,33 @@ impl PieceScanExec {
         &self.predicates
     }
 
-    /// A condition over the output columns as the file's scan understands it; `None` if it does not.
-    fn to_vortex(&self, predicate: &Arc<dyn PhysicalExpr>) -> Result<Option<Expression>> {
-        if has_long_list(predicate)? {
-            return Ok(None);
-        }
-        let files = &self.stored.files_schema;
-        let renamed = Arc::clone(predicate)
+    /// A condition over the output columns as one over the table's.
+    fn over_table(&self, predicate: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        Arc::clone(predicate)
             .transform(|expr| {
                 let Some(column) = expr.downcast_ref::<Column>() else {
                     return Ok(Transformed::no(expr));
                 };
                 let at = self.projection[column.index()];
                 Ok(Transformed::yes(
-                    Arc::new(Column::new(files.field(at).name(), at)) as Arc<dyn PhysicalExpr>,
+                    Arc::new(Column::new(column.name(), at)) as Arc<dyn PhysicalExpr>
                 ))
             })
-            .data()?;
-        DefaultExpressionConverter::default().try_convert(&renamed, files)
+            .data()
+    }
+
+    /// What the zone maps of the file can tell of the conditions.
+    fn hints(&self) -> Vec<Expression> {
+        let Some(condition) = &self.condition else {
+            return Vec::new();
+        };
+        let mut hints = condition.hints();
+        let others = self
+            .predicates
+            .iter()
+            .filter_map(|predicate| to_vortex(predicate, &self.stored.files_schema));
+        hints.extend(others);
+        hints
     }
 
     fn keeps_rows(&self) -> bool {
@@ -204,13 +240,11 @@ impl PieceScanExec {
             }
             .into());
         }
-        let request = self
-            .request(&file, &piece)
-            .map_err(|error| EngineError::from_run(&error))?;
+        let request = self.request(&file, &piece);
         Ok(file.scan(request).map_err(external).boxed())
     }
 
-    fn request(&self, file: &ChunkFile, piece: &Piece) -> Result<ScanRequest> {
+    fn request(&self, file: &ChunkFile, piece: &Piece) -> ScanRequest {
         let directory = file.directory();
         let bounds = self.bounds.and_then(bounds_box);
         let near = |entry: &SubChunkRange| match (&bounds, entry.bounds.and_then(bounds_box)) {
@@ -225,24 +259,14 @@ impl PieceScanExec {
                     .rows_where(|entry| piece.sub_chunks.contains(entry.sub_chunk) && near(entry)),
             ),
         };
-        let mut conditions = Vec::with_capacity(self.predicates.len() + 1);
-        conditions.extend(self.home_condition(piece));
-        for predicate in &self.predicates {
-            match self.to_vortex(predicate)? {
-                Some(condition) => conditions.push(condition),
-                None => {
-                    return internal_err!(
-                        "the condition {predicate} was given to a scan that cannot evaluate it"
-                    );
-                }
-            }
-        }
-        Ok(ScanRequest {
+        ScanRequest {
             projection: self.projection.clone(),
-            filter: and_collect(conditions),
+            filter: self.home_condition(piece),
+            hints: self.hints(),
+            condition: self.condition.clone().map(|it| it as Arc<dyn RowCondition>),
             ranges,
             schema: self.schema(),
-        })
+        }
     }
 
     /// Which pairs of a match table have their home in the piece.
@@ -263,6 +287,40 @@ impl PieceScanExec {
             _ => None,
         }
     }
+}
+
+/// A condition over the table's columns in the words of the file's scan, if it has words for it.
+fn to_vortex(predicate: &Arc<dyn PhysicalExpr>, files: &Schema) -> Option<Expression> {
+    if has_long_list(predicate).unwrap_or(true) {
+        return None;
+    }
+    let renamed = Arc::clone(predicate)
+        .transform(|expr| {
+            let Some(column) = expr.downcast_ref::<Column>() else {
+                return Ok(Transformed::no(expr));
+            };
+            let declared = Column::new(files.field(column.index()).name(), column.index());
+            Ok(Transformed::yes(Arc::new(declared) as Arc<dyn PhysicalExpr>))
+        })
+        .data()
+        .ok()?;
+    DefaultExpressionConverter::default()
+        .try_convert(&renamed, files)
+        .ok()
+        .flatten()
+}
+
+/// Columns of a projection without the doubles: those that it reads, in order.
+fn columns_read(projection: &ProjectionExec) -> Vec<usize> {
+    let mut columns: Vec<usize> = projection
+        .expr()
+        .iter()
+        .flat_map(|projected| collect_columns(&projected.expr))
+        .map(|column| column.index())
+        .collect();
+    columns.sort_unstable();
+    columns.dedup();
+    columns
 }
 
 /// A list of this many values becomes a chain of comparisons in the file's scan; DataFusion looks longer ones up in a set.
@@ -369,25 +427,51 @@ impl ExecutionPlan for PieceScanExec {
         pushed: ChildPushdownResult,
         _: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        // All of them: the scan tests rows before it reads the columns that no condition needs.
         let mut predicates = self.predicates.clone();
-        let mut taken = Vec::with_capacity(pushed.parent_filters.len());
-        for filter in pushed.parent_filters {
-            let parts = split_conjunction(&filter.filter);
-            let all = parts
-                .iter()
-                .map(|part| self.to_vortex(part))
-                .collect::<Result<Vec<_>>>()?;
-            if all.iter().all(Option::is_some) {
-                predicates.extend(parts.into_iter().cloned());
-                taken.push(PushedDown::Yes);
-            } else {
-                taken.push(PushedDown::No);
+        for filter in &pushed.parent_filters {
+            for part in split_conjunction(&filter.filter) {
+                predicates.push(self.over_table(part)?);
             }
         }
-        let updated: Arc<dyn ExecutionPlan> = Arc::new(self.clone().with_predicates(predicates));
+        let taken = vec![PushedDown::Yes; pushed.parent_filters.len()];
+        let updated: Arc<dyn ExecutionPlan> = Arc::new(self.clone().with_predicates(predicates)?);
         Ok(
             FilterPushdownPropagation::with_parent_pushdown_result(taken)
                 .with_updated_node(updated),
         )
+    }
+
+    /// Columns that only conditions needed are left out.
+    fn try_swapping_with_projection(
+        &self,
+        projection: &ProjectionExec,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let read = columns_read(projection);
+        if read.len() == self.projection.len() {
+            return Ok(None);
+        }
+        let narrowed: Arc<dyn ExecutionPlan> = Arc::new(self.with_columns(&read));
+        let expressions = projection
+            .expr()
+            .iter()
+            .map(|projected| {
+                Ok(ProjectionExpr {
+                    expr: renumber(&projected.expr, &read)?,
+                    alias: projected.alias.clone(),
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let same = expressions.iter().enumerate().all(|(at, projected)| {
+            let column = projected.expr.downcast_ref::<Column>();
+            column.is_some_and(|c| c.index() == at && c.name() == projected.alias)
+        });
+        if same && expressions.len() == read.len() {
+            return Ok(Some(narrowed));
+        }
+        Ok(Some(Arc::new(ProjectionExec::try_new(
+            expressions,
+            narrowed,
+        )?)))
     }
 }

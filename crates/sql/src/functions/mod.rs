@@ -14,6 +14,7 @@ use std::sync::Arc;
 use datafusion::logical_expr::ScalarUDF;
 
 pub use geometry::{RegionShape, SEPARATION};
+pub use photometry::is_magnitude_of_flux;
 pub use real::{FINITE, REAL, finite, real};
 
 /// All functions that Meridian adds, ready to be registered with a session.

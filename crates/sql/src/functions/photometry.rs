@@ -57,6 +57,15 @@ fn flux_to_dn(flux: f64, flux_mag_0: f64) -> f64 {
     flux / ab_flux(0.0) * flux_mag_0
 }
 
+/// Functions of one flux that give its magnitude: -2.5 log10 of it, times a constant, less a constant.
+const MAGNITUDES_OF_FLUX: &[&str] = &["scisql_fluxtoabmag", "scisql_nanojanskytoabmag"];
+
+/// Whether the function of this name gives the magnitude of its one argument, a flux, and NULL where that is not positive.
+/// Two of these, applied to different fluxes, differ by -2.5 log10 of the fluxes' ratio.
+pub fn is_magnitude_of_flux(name: &str) -> bool {
+    MAGNITUDES_OF_FLUX.contains(&name)
+}
+
 const FORMULAS: &[Formula] = &[
     Formula {
         name: "fluxtoabmag",

@@ -1,0 +1,159 @@
+//! The conditions that a scan tests row by row, decided where that is possible without computing what they say.
+//!
+//! ```text
+//!   fluxToAbMag(zFlux) > 25                       zFlux in [1.4e-45, 3.6e-30]            (Within)
+//!   fluxToAbMag(iFlux) - fluxToAbMag(zFlux) > 2   zFlux > 6.3 iFlux, but near the bound  (Ratio)
+//!                                                 as it is written
+//!   anything else                                 as it is written                       (Exact)
+//! ```
+//!
+//! Invariant: whatever decides, a row is kept exactly if every condition as it is written is true for it, computed as
+//! everywhere else.
+
+mod bits;
+mod chain;
+mod exact;
+mod ratio;
+mod within;
+
+#[cfg(test)]
+mod tests;
+
+use std::error::Error;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray};
+use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::{Fields, Schema};
+use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::collect_columns;
+use store::RowCondition;
+use vortex::expr::Expression;
+
+use exact::Exact;
+pub(crate) use exact::renumber;
+use ratio::Ratio;
+use within::Within;
+
+/// All conditions of one scan: a row is kept if each of them is true.
+#[derive(Debug)]
+pub(crate) struct ScanCondition {
+    /// Numbers of the file's columns that are looked at.
+    columns: Vec<usize>,
+    fields: Fields,
+    /// Cheapest first.
+    decisions: Vec<Decision>,
+}
+
+#[derive(Debug)]
+enum Decision {
+    Within(Within),
+    Ratio(Ratio),
+    Exact(Exact),
+}
+
+impl ScanCondition {
+    /// The conditions `predicates`, whose columns are numbered as in `schema`; `None` if there are none.
+    pub fn try_new(
+        predicates: &[Arc<dyn PhysicalExpr>],
+        schema: &Schema,
+    ) -> Result<Option<Arc<Self>>> {
+        if predicates.is_empty() {
+            return Ok(None);
+        }
+        let mut columns: Vec<usize> = predicates
+            .iter()
+            .flat_map(|predicate| collect_columns(predicate))
+            .map(|column| column.index())
+            .collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let fields: Fields = columns
+            .iter()
+            .map(|at| Arc::clone(&schema.fields()[*at]))
+            .collect();
+        let own_schema = Schema::new(fields.clone());
+        let mut decisions = predicates
+            .iter()
+            .map(|predicate| {
+                let predicate = renumber(predicate, &columns)?;
+                Decision::of(&predicate, &own_schema)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        decisions.sort_by_key(Decision::cost);
+        Ok(Some(Arc::new(Self {
+            columns,
+            fields,
+            decisions,
+        })))
+    }
+
+    /// What every row that is kept meets, as far as minima and maxima of columns can tell.
+    pub fn hints(&self) -> Vec<Expression> {
+        let name = |column: usize| self.fields[column].name().as_str();
+        self.decisions
+            .iter()
+            .filter_map(|decision| match decision {
+                Decision::Within(within) => Some(within.hint(name(within.column))),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+impl Decision {
+    fn of(predicate: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Self> {
+        if let Some(within) = Within::of(predicate, schema)? {
+            return Ok(Self::Within(within));
+        }
+        if let Some(ratio) = Ratio::of(predicate, schema)? {
+            return Ok(Self::Ratio(ratio));
+        }
+        Exact::of(predicate, schema).map(Self::Exact)
+    }
+
+    fn cost(&self) -> usize {
+        match self {
+            Self::Within(_) => 0,
+            Self::Ratio(_) => 1,
+            Self::Exact(_) => 2,
+        }
+    }
+
+    /// Those of the rows in `alive` for which the condition is true.
+    fn keep(&self, columns: &[ArrayRef], alive: BooleanBuffer) -> Result<BooleanBuffer> {
+        match self {
+            Self::Within(within) => within.keep(columns, alive),
+            Self::Ratio(ratio) => ratio.keep(columns, alive),
+            Self::Exact(exact) => exact.keep(columns, alive),
+        }
+    }
+}
+
+impl RowCondition for ScanCondition {
+    fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    fn fields(&self) -> &Fields {
+        &self.fields
+    }
+
+    fn keep(
+        &self,
+        columns: &[ArrayRef],
+        rows: usize,
+    ) -> Result<BooleanArray, Arc<dyn Error + Send + Sync>> {
+        let mut alive = BooleanBuffer::new_set(rows);
+        for decision in &self.decisions {
+            alive = decision
+                .keep(columns, alive)
+                .map_err(|error| Arc::new(error) as Arc<dyn Error + Send + Sync>)?;
+            if alive.count_set_bits() == 0 {
+                break;
+            }
+        }
+        Ok(BooleanArray::new(alive, None))
+    }
+}
