@@ -13,6 +13,11 @@ mod sky_commands;
 mod sql;
 mod tables;
 
+/// Scans make and drop a buffer for each block of each column: this allocator keeps them at hand, where the system's would
+/// give the pages back and fault them in anew.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A massively parallel SQL database for astronomical catalogues.
 #[derive(Parser)]
 #[command(
