@@ -229,27 +229,42 @@ fn check_ranges(ranges: &[Range<u64>], rows: u64) -> Result<(), String> {
 }
 
 /// Columns that are read together, as Arrow arrays.
-enum Columns {
-    /// Each by itself: their numbers in the file and the fields that are wanted.
-    Blocks(Vec<(usize, FieldRef)>),
-    /// By Vortex's reader, because one of them is not laid out in blocks: what to read, and the fields as the type of a struct.
-    Layout(BoundExpression, Field),
+struct Columns {
+    /// Where each comes from.
+    sources: Vec<Source>,
+    /// Those that are not laid out in blocks, read by Vortex's reader: what to read, and the fields as the type of a struct.
+    others: Option<(BoundExpression, Field)>,
+}
+
+/// Where a column is read.
+enum Source {
+    /// By itself, block by block: its number in the file and the field that is wanted.
+    Block(usize, FieldRef),
+    /// With the others that are not laid out in blocks, under this number.
+    Other(usize),
 }
 
 impl Columns {
     fn new(file: &ChunkFile, columns: &[usize], fields: &Fields) -> Result<Self, StoreError> {
-        let names: Vec<Arc<str>> = file_fields(file, columns)?
-            .iter()
-            .map(|field| Arc::from(field.name().as_str()))
-            .collect();
-        if columns.iter().all(|column| file.columns.has(*column)) {
-            let fields = fields.iter().cloned();
-            return Ok(Self::Blocks(columns.iter().copied().zip(fields).collect()));
+        let mut sources = Vec::with_capacity(columns.len());
+        let (mut names, mut targets) = (Vec::new(), Vec::new());
+        for ((column, own), field) in columns.iter().zip(file_fields(file, columns)?).zip(fields) {
+            if file.columns.has(*column) {
+                sources.push(Source::Block(*column, Arc::clone(field)));
+            } else {
+                sources.push(Source::Other(names.len()));
+                names.push(Arc::<str>::from(own.name().as_str()));
+                targets.push(Arc::clone(field));
+            }
         }
-        let bound = bind(&select(names, root()), file)
-            .map_err(|error| StoreError::vortex("scan", file.path(), &error))?;
-        let target = Field::new_struct("", fields.clone(), false);
-        Ok(Self::Layout(bound, target))
+        let others = if names.is_empty() {
+            None
+        } else {
+            let bound = bind(&select(names, root()), file)
+                .map_err(|error| StoreError::vortex("scan", file.path(), &error))?;
+            Some((bound, Field::new_struct("", targets, false)))
+        };
+        Ok(Self { sources, others })
     }
 }
 
@@ -459,21 +474,26 @@ impl Scan {
         mask: Mask,
     ) -> Result<Vec<ArrowArrayRef>, StoreError> {
         let failed = |error: VortexError| StoreError::vortex("scan", &self.path, &error);
-        match columns {
-            Columns::Blocks(columns) => columns
-                .iter()
-                .map(|(column, field)| self.blocks.read(*column, rows, &mask, field))
-                .collect(),
-            Columns::Layout(expression, target) => {
+        let others = match &columns.others {
+            None => Vec::new(),
+            Some((expression, target)) => {
                 let array = self
                     .layout
-                    .projection_evaluation(rows, expression, MaskFuture::ready(mask))
+                    .projection_evaluation(rows, expression, MaskFuture::ready(mask.clone()))
                     .map_err(failed)?
                     .await
                     .map_err(failed)?;
-                self.to_arrow(array, target)
+                self.to_arrow(array, target)?
             }
-        }
+        };
+        columns
+            .sources
+            .iter()
+            .map(|source| match source {
+                Source::Block(column, field) => self.blocks.read(*column, rows, &mask, field),
+                Source::Other(at) => Ok(Arc::clone(&others[*at])),
+            })
+            .collect()
     }
 
     async fn filter(&self, rows: &Range<u64>, mut mask: Mask) -> VortexResult<Mask> {

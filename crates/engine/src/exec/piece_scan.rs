@@ -1,7 +1,7 @@
 //! The rows of a table in one piece: the leaf of the plan that runs inside a chunk phase.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
@@ -304,10 +304,9 @@ fn to_vortex(predicate: &Arc<dyn PhysicalExpr>, files: &Schema) -> Option<Expres
         })
         .data()
         .ok()?;
-    DefaultExpressionConverter::default()
-        .try_convert(&renamed, files)
-        .ok()
-        .flatten()
+    // Making one registers every encoding and function that Vortex has.
+    static CONVERTER: LazyLock<DefaultExpressionConverter> = LazyLock::new(Default::default);
+    CONVERTER.try_convert(&renamed, files).ok().flatten()
 }
 
 /// Columns of a projection without the doubles: those that it reads, in order.
