@@ -34,8 +34,8 @@ const MOST_STRIPES: f64 = 720.0;
 /// Sub-stripes of an arcminute over the whole sky.
 const MOST_ALL_SUB_STRIPES: f64 = 10_800.0;
 
-/// The partitioning for about `rows` rows that cover `fraction` of the sky.
-pub(crate) fn partitioning_for(rows: u64, fraction: f64) -> (u32, u32) {
+/// The stripes and sub-stripes that a load chooses for about `rows` rows that cover `fraction` of the sky, 0 to 1.
+pub fn partitioning_for(rows: u64, fraction: f64) -> (u32, u32) {
     let rows = rows.max(1) as f64;
     let cells = |rows_per_cell: f64| {
         let over_whole_sky = rows / rows_per_cell / fraction.clamp(1e-6, 1.0);

@@ -42,6 +42,7 @@ mod verdict;
 mod write;
 
 pub use check::{Problem, TableCheck, check};
+pub use choose::partitioning_for;
 pub use error::IngestError;
 pub use fault::FAULT_PHASES;
 pub use load::load;

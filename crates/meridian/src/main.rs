@@ -11,6 +11,8 @@ mod load_progress;
 mod output;
 mod sky_commands;
 mod sql;
+mod synthesize_commands;
+mod synthesize_progress;
 mod tables;
 
 /// Scans make and drop a buffer for each block of each column: this allocator keeps them at hand, where the system's would
@@ -43,6 +45,9 @@ enum Command {
     /// Questions of sky geometry: which chunk, which chunks, which trixel.
     #[command(subcommand)]
     Sky(sky_commands::SkyCommand),
+    /// Make catalogues of any size.
+    #[command(subcommand)]
+    Synthesize(synthesize_commands::SynthesizeCommand),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +57,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(arguments),
         Command::Tables(arguments) => tables::run(arguments),
         Command::Sky(command) => sky_commands::run(command),
+        Command::Synthesize(command) => synthesize_commands::run(command),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
