@@ -8,8 +8,9 @@ use clap::{Args, Subcommand};
 use ingest::{grouped, partitioning_for, size};
 use sky::{ChunkId, Region};
 use synthesize::{
-    Band, Catalogue, Compression, Extent, GenerateOptions, Generated, Progress, TableSummary,
-    WHOLE_SKY_SQUARE_DEGREES, WriteOptions, find_chunks, write_parquet,
+    Band, Catalogue, ChildFiles, Compression, DirectorFiles, DuplicateOptions, Duplicated, Extent,
+    GenerateOptions, Generated, Progress, TableSummary, WHOLE_SKY_SQUARE_DEGREES, WriteOptions,
+    find_chunks, write_parquet,
 };
 
 use crate::failure::Failure;
@@ -26,6 +27,16 @@ pub enum SynthesizeCommand {
         after_help = "Example, the benchmark catalogue:\n  meridian synthesize generate --objects 20000000 --out benchmark"
     )]
     Generate(Box<GenerateArguments>),
+    /// Repeat a real patch of catalogue, director and children, over the sky or a region.
+    ///
+    /// Each copy is the patch, moved by a rotation of the sphere that keeps north up: separations and densities stay what
+    /// they are at every declination. Children move with their director's row; rows whose director is not in the patch
+    /// are left out and counted. Keys are new and unique. The patch is held in memory.
+    #[command(
+        after_help = "Example:\n  meridian synthesize duplicate --director patch/Object --key objectId --ra ra_PS --dec decl_PS \\\n    \
+                      --child Source=patch/Source:objectId,ra,decl,sourceId --region \"box 0 -30 120 30\" --out copies"
+    )]
+    Duplicate(Box<DuplicateArguments>),
 }
 
 /// A catalogue from nothing.
@@ -63,6 +74,41 @@ pub struct GenerateArguments {
     target: Target,
 }
 
+/// A catalogue of copies.
+#[derive(Args)]
+pub struct DuplicateArguments {
+    /// The director's Parquet files, or a directory of them.
+    #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
+    director: Vec<PathBuf>,
+    /// The director's name in what is made.
+    #[arg(long, value_name = "NAME", default_value = "Object")]
+    name: String,
+    /// The director's unique key, an integer.
+    #[arg(long, value_name = "COL")]
+    key: String,
+    /// The director's right ascension in degrees.
+    #[arg(long, value_name = "COL")]
+    ra: String,
+    /// The director's declination in degrees.
+    #[arg(long, value_name = "COL")]
+    dec: String,
+    /// A child: its name, its Parquet file or a directory of them, and its columns: the one with the director's key, then
+    /// right ascension and declination if it has them, then its own key if it has one.
+    #[arg(long, value_name = "NAME=PATH:KEY[,RA,DEC][,OWN_KEY]", value_parser = parse_child)]
+    child: Vec<ChildFiles>,
+    /// The box to copy, "box RA_MIN DEC_MIN RA_MAX DEC_MAX"; by default the one around the director's rows.
+    #[arg(long, value_name = "BOX")]
+    patch: Option<Region>,
+    /// The region to fill, in degrees; by default the whole sky.
+    #[arg(long, value_name = "REGION", default_value = "box 0 -90 360 90")]
+    region: Region,
+    /// The same seed gives the same rows; it says where the copies of each band of declination begin.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    target: Target,
+}
+
 /// Where a catalogue goes, and which part of it.
 #[derive(Args)]
 struct Target {
@@ -95,11 +141,40 @@ fn parse_rows(text: &str) -> Result<u64, String> {
         .map_err(|_| "give a whole number of 1 or more, for example 20000000".to_owned())
 }
 
+/// Reads `Source=patch/Source:objectId,ra,decl,sourceId`.
+fn parse_child(text: &str) -> Result<ChildFiles, String> {
+    let wrong = || "write NAME=PATH:KEY[,RA,DEC][,OWN_KEY], for example Source=patch/Source:objectId,ra,decl,sourceId";
+    let (name, rest) = text.split_once('=').ok_or_else(wrong)?;
+    let (path, columns) = rest.rsplit_once(':').ok_or_else(wrong)?;
+    let columns: Vec<String> = columns.split(',').map(str::to_owned).collect();
+    let no_blanks = ![name, path].contains(&"") && columns.iter().all(|column| !column.is_empty());
+    let (key, position, own_key) = match columns.as_slice() {
+        _ if !no_blanks => return Err(wrong().to_owned()),
+        [key] => (key, None, None),
+        [key, own_key] => (key, None, Some(own_key)),
+        [key, ra, dec] => (key, Some([ra.clone(), dec.clone()]), None),
+        [key, ra, dec, own_key] => (key, Some([ra.clone(), dec.clone()]), Some(own_key)),
+        _ => return Err(wrong().to_owned()),
+    };
+    Ok(ChildFiles {
+        name: name.to_owned(),
+        files: vec![path.into()],
+        key: key.clone(),
+        position,
+        own_key: own_key.cloned(),
+    })
+}
+
 /// Makes a catalogue and says what was made.
 pub fn run(command: SynthesizeCommand) -> Result<(), Failure> {
     match command {
         SynthesizeCommand::Generate(arguments) => {
             let (catalogue, target) = generated(*arguments)?;
+            target.make(catalogue)
+        }
+        SynthesizeCommand::Duplicate(arguments) => {
+            let (catalogue, target) = duplicated(*arguments)?;
+            print_notes(&catalogue.notes());
             target.make(catalogue)
         }
     }
@@ -120,6 +195,35 @@ fn generated(arguments: GenerateArguments) -> Result<(Generated, Target), Failur
         columns: arguments.columns,
     };
     Ok((Generated::new(options)?, arguments.target))
+}
+
+fn duplicated(arguments: DuplicateArguments) -> Result<(Duplicated, Target), Failure> {
+    let patch = match arguments.patch {
+        None => None,
+        Some(Region::Box(patch)) => Some(patch),
+        Some(other) => {
+            return Err(Failure::new(format!(
+                "the patch must be a box, not {other}: give --patch \"box RA_MIN DEC_MIN RA_MAX DEC_MAX\""
+            )));
+        }
+    };
+    let options = DuplicateOptions {
+        director: DirectorFiles {
+            name: arguments.name,
+            files: arguments.director,
+            key: arguments.key,
+            position: [arguments.ra, arguments.dec],
+        },
+        children: arguments.child,
+        patch,
+        region: arguments.region,
+        seed: arguments.seed,
+    };
+    let given = arguments.target.stripes;
+    let stripes = |rows: u64, area: f64| {
+        given.unwrap_or_else(|| partitioning_for(rows, area / WHOLE_SKY_SQUARE_DEGREES).0)
+    };
+    Ok((Duplicated::new(options, stripes)?, arguments.target))
 }
 
 impl Target {
@@ -164,6 +268,16 @@ fn write_with_progress<C: Catalogue + 'static>(
         display.finish();
     }
     Ok(outcome?)
+}
+
+#[expect(
+    clippy::print_stdout,
+    reason = "what is copied and what is not is part of the answer"
+)]
+fn print_notes(notes: &[String]) {
+    for note in notes {
+        println!("note: {note}");
+    }
 }
 
 #[expect(clippy::print_stdout, reason = "the report is this command's answer")]

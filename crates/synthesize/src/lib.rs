@@ -1,4 +1,5 @@
-//! Catalogues of any size that are made, not observed: from nothing ([`Generated`]).
+//! Catalogues of any size that are made, not observed: from nothing ([`Generated`]), or of copies of a real patch of sky
+//! ([`Duplicated`]).
 //!
 //! A [`Catalogue`] is made chunk by chunk of the sky's partitioning. Each chunk has random streams of its own, so any
 //! chunk can be made alone, on any machine, and has the rows that it has in the whole. [`write_parquet`] writes one file a
@@ -23,6 +24,7 @@
 )]
 
 mod catalogue;
+mod duplicate;
 mod error;
 mod footprint;
 mod generate;
@@ -35,6 +37,7 @@ mod random;
 mod write;
 
 pub use catalogue::{Batches, Catalogue, Role, Table, find_chunks};
+pub use duplicate::{ChildFiles, DirectorFiles, DuplicateOptions, Duplicated};
 pub use error::SynthesizeError;
 pub use footprint::{DEFAULT_DENSITY, Extent, WHOLE_SKY_SQUARE_DEGREES};
 pub use generate::{GenerateOptions, Generated};

@@ -29,6 +29,8 @@ pub(crate) enum Purpose {
     Forced(u32),
     /// When the exposure of one epoch of a chunk was taken.
     Exposure(u32),
+    /// Where the tiles of a declination band begin.
+    TileBand(u32),
 }
 
 impl Purpose {
@@ -43,6 +45,7 @@ impl Purpose {
             Self::Source(epoch) => (1 << 32) + u64::from(epoch),
             Self::Forced(epoch) => (2 << 32) + u64::from(epoch),
             Self::Exposure(epoch) => (3 << 32) + u64::from(epoch),
+            Self::TileBand(band) => (4 << 32) + u64::from(band),
         }
     }
 }
