@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,24 @@ def meridian() -> Meridian:
             f"No program at {path}: build it with `cargo build -p meridian`, or set MERIDIAN_BIN.", returncode=2
         )
     return Meridian(path)
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes."""
+    place = tmp_path / "tiny"
+    place.mkdir()
+    mounted = (
+        os.geteuid() == 0
+        and subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
+    if not mounted:
+        pytest.skip("A small file system cannot be mounted here; the full disk needs one.")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
 
 
 def selected_cases(request: pytest.FixtureRequest, function: str) -> list[Case]:

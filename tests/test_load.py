@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -285,24 +282,6 @@ def test_child_of_a_replaced_director_still_answers_right(meridian: Meridian, tm
 
 
 # No room.
-
-
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of two megabytes."""
-    place = tmp_path / "tiny"
-    place.mkdir()
-    mounted = (
-        os.geteuid() == 0
-        and subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)], capture_output=True, check=False
-        ).returncode
-        == 0
-    )
-    if not mounted:
-        pytest.skip("A small file system cannot be mounted here; the full disk needs one.")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
 
 
 def test_full_disk(meridian: Meridian, tmp_path: Path, tiny_disk: Path) -> None:

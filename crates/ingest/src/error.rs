@@ -92,6 +92,9 @@ pub enum IngestError {
         /// The first of them, with file and line.
         examples: String,
     },
+    /// The rows to load could not be made.
+    #[error("{0}; nothing was loaded")]
+    Making(String),
     /// A test asked the load to stop here.
     #[error("stopped after the phase {0:?}, as MERIDIAN_FAULT asked")]
     Fault(String),

@@ -45,6 +45,7 @@ pub use check::{Problem, TableCheck, check};
 pub use choose::partitioning_for;
 pub use error::IngestError;
 pub use fault::FAULT_PHASES;
+pub use format::made::{MadeBatches, RowSource};
 pub use load::load;
 pub use memory::{default_memory, machine_memory, parse_size};
 pub use place::matches::HOME_COLUMNS;

@@ -37,7 +37,8 @@ pub async fn load(
     })
     .await?;
     let catalog = Catalog::open_or_create(&request.data_dir).await?;
-    let what = format!("loading {}", request.files[0].display());
+    let inputs = request.input_names();
+    let what = format!("loading {}", inputs[0].display());
     let _lock = LoadLock::acquire(&request.data_dir, &request.database, &request.table, &what)?;
     clean_up(&catalog, &request).await?;
     check_replaceable(&catalog, &request).await?;

@@ -98,7 +98,7 @@ fn chosen(request: &LoadRequest, plan: &TablePlan) -> Result<(u32, u32), IngestE
         return Ok(default_partitioning());
     };
     // What is wrong with the sampled rows is told when they are read.
-    let refusals = Refusals::new(request.files.clone(), u64::MAX);
+    let refusals = Refusals::new(request.input_names(), u64::MAX);
     let context = Arc::new(ReadContext::new(
         plan.columns_to_read(),
         refusals,

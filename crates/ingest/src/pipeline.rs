@@ -65,7 +65,7 @@ impl Pipeline {
         progress: Arc<Progress>,
     ) -> Result<Self, IngestError> {
         let threads = request.thread_count();
-        let refusals = Refusals::new(request.files.clone(), request.max_errors);
+        let refusals = Refusals::new(request.input_names(), request.max_errors);
         let read = ReadContext::new(plan.columns_to_read(), refusals, progress);
         let spill_dir = load_dir.path().join(SPILL_DIR);
         std::fs::create_dir_all(&spill_dir)

@@ -48,12 +48,15 @@ impl TablePlan {
             .transpose()?;
         let layout = text_layout(request, declared.as_ref());
         let declared_columns = declared.as_ref().map(|d| d.columns.as_slice());
-        let files = format::open(&request.files, &layout, declared_columns)?;
+        let files = match &request.made {
+            Some(made) => format::made::open(made),
+            None => format::open(&request.files, &layout, declared_columns)?,
+        };
         let mut columns = match declared {
             Some(declared) => declared.columns,
             None => columns_of_files(&files)?,
         };
-        check_columns(&columns, &request.files[0])?;
+        check_columns(&columns, &request.input_names()[0])?;
         positions_as_floats(&mut columns, request);
         make_nullable(&mut columns, &request.nullable)?;
         let roles = Roles::find(request, kind, &columns)?;
@@ -116,7 +119,7 @@ fn wrong(sentence: impl Into<String>) -> IngestError {
 
 /// The options that each kind needs and those that mean nothing for it.
 fn check_options(request: &LoadRequest, kind: TableKind) -> Result<(), IngestError> {
-    if request.files.is_empty() {
+    if request.input_names().is_empty() {
         return Err(IngestError::NoFiles);
     }
     if request.ra.is_some() != request.dec.is_some() {

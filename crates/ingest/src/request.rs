@@ -1,8 +1,11 @@
 //! What a load is asked to do.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use catalog::TableKind;
+
+use crate::format::made::RowSource;
 
 /// One call of `meridian load`: what to load, from where, as what.
 ///
@@ -53,6 +56,8 @@ pub struct LoadRequest {
     pub scan_rating: u8,
     /// The files to read, in this order.
     pub files: Vec<PathBuf>,
+    /// Rows that are made while they are loaded, instead of files.
+    pub made: Option<Arc<dyn RowSource>>,
 }
 
 /// How text files are written. What is absent is detected.
@@ -100,6 +105,17 @@ impl LoadRequest {
             threads: None,
             scan_rating: 1,
             files: Vec::new(),
+            made: None,
+        }
+    }
+
+    /// What the rows come from, as messages name it: the files, or the parts of what is made.
+    pub(crate) fn input_names(&self) -> Vec<PathBuf> {
+        match &self.made {
+            Some(made) => (0..made.parts())
+                .map(|part| made.part_name(part).into())
+                .collect(),
+            None => self.files.clone(),
         }
     }
 

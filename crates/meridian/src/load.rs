@@ -187,7 +187,10 @@ pub fn run(arguments: LoadArguments) -> Result<(), Failure> {
 }
 
 /// Loads with a display beside it. Ctrl-C cancels the load, which then leaves nothing.
-async fn load_with_progress(request: LoadRequest, quiet: bool) -> Result<LoadReport, IngestError> {
+pub async fn load_with_progress(
+    request: LoadRequest,
+    quiet: bool,
+) -> Result<LoadReport, IngestError> {
     let progress = Arc::new(Progress::default());
     let display = (!quiet).then(|| ProgressDisplay::start(&request.table, progress.clone()));
     let interrupted = progress.clone();
@@ -205,6 +208,6 @@ async fn load_with_progress(request: LoadRequest, quiet: bool) -> Result<LoadRep
 }
 
 #[expect(clippy::print_stdout, reason = "the report is this command's answer")]
-fn print_report(report: &LoadReport) {
+pub fn print_report(report: &LoadReport) {
     print!("{report}");
 }

@@ -12,6 +12,7 @@ mod output;
 mod sky_commands;
 mod sql;
 mod synthesize_commands;
+mod synthesize_load;
 mod synthesize_progress;
 mod tables;
 

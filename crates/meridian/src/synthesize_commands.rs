@@ -1,4 +1,4 @@
-//! `meridian synthesize`: catalogues that are made, as Parquet files.
+//! `meridian synthesize`: catalogues that are made, as Parquet files or straight into a database.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,11 +9,12 @@ use ingest::{grouped, partitioning_for, size};
 use sky::{ChunkId, Region};
 use synthesize::{
     Band, Catalogue, ChildFiles, Compression, DirectorFiles, DuplicateOptions, Duplicated, Extent,
-    GenerateOptions, Generated, Progress, TableSummary, WHOLE_SKY_SQUARE_DEGREES, WriteOptions,
-    find_chunks, write_parquet,
+    GenerateOptions, Generated, Patch, Progress, TableSummary, WHOLE_SKY_SQUARE_DEGREES,
+    WriteOptions, find_chunks, write_parquet,
 };
 
 use crate::failure::Failure;
+use crate::synthesize_load::{DatabaseOptions, load_tables};
 use crate::synthesize_progress::SynthesizeDisplay;
 
 /// What catalogues are made from.
@@ -113,8 +114,22 @@ pub struct DuplicateArguments {
 #[derive(Args)]
 struct Target {
     /// Write DIR/TABLE/chunk_NNNNN.parquet.
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    #[arg(
+        long,
+        value_name = "DIR",
+        required_unless_present = "data",
+        conflicts_with = "data"
+    )]
+    out: Option<PathBuf>,
+    /// Load into a database in this data directory instead; made if it does not exist.
+    #[arg(long, value_name = "DIR", requires = "db")]
+    data: Option<PathBuf>,
+    /// The database; made if it does not exist.
+    #[arg(long, value_name = "NAME", requires = "data")]
+    db: Option<String>,
+    /// The memory that a load may use, such as 8G or 500M; a third of the machine's by default.
+    #[arg(long, value_name = "SIZE", value_parser = ingest::parse_size, requires = "data")]
+    memory: Option<u64>,
     /// How the Parquet files are compressed: none, snappy, lz4 or zstd.
     #[arg(long, value_name = "HOW", default_value = "zstd")]
     compression: Compression,
@@ -169,24 +184,23 @@ fn parse_child(text: &str) -> Result<ChildFiles, String> {
 pub fn run(command: SynthesizeCommand) -> Result<(), Failure> {
     match command {
         SynthesizeCommand::Generate(arguments) => {
-            let (catalogue, target) = generated(*arguments)?;
-            target.make(catalogue)
+            let (catalogue, target, cut) = generated(*arguments)?;
+            target.make(catalogue, cut)
         }
         SynthesizeCommand::Duplicate(arguments) => {
-            let (catalogue, target) = duplicated(*arguments)?;
+            let (catalogue, target, cut) = duplicated(*arguments)?;
             print_notes(&catalogue.notes());
-            target.make(catalogue)
+            target.make(catalogue, cut)
         }
     }
 }
 
-fn generated(arguments: GenerateArguments) -> Result<(Generated, Target), Failure> {
+fn generated(arguments: GenerateArguments) -> Result<(Generated, Target, Cut), Failure> {
     let extent = Extent::new(arguments.objects, arguments.density, arguments.region)?;
-    let fraction = extent.area / WHOLE_SKY_SQUARE_DEGREES;
-    let chosen = partitioning_for(extent.objects, fraction).0;
+    let cut = Cut::new(arguments.target.stripes, extent.objects, extent.area);
     let options = GenerateOptions {
         extent,
-        stripes: arguments.target.stripes.unwrap_or(chosen),
+        stripes: cut.stripes,
         epochs: arguments.epochs,
         forced_epochs: arguments.forced_epochs,
         bands: Band::parse_list(&arguments.bands)?,
@@ -194,10 +208,10 @@ fn generated(arguments: GenerateArguments) -> Result<(Generated, Target), Failur
         tables: arguments.tables,
         columns: arguments.columns,
     };
-    Ok((Generated::new(options)?, arguments.target))
+    Ok((Generated::new(options)?, arguments.target, cut))
 }
 
-fn duplicated(arguments: DuplicateArguments) -> Result<(Duplicated, Target), Failure> {
+fn duplicated(arguments: DuplicateArguments) -> Result<(Duplicated, Target, Cut), Failure> {
     let patch = match arguments.patch {
         None => None,
         Some(Region::Box(patch)) => Some(patch),
@@ -219,32 +233,86 @@ fn duplicated(arguments: DuplicateArguments) -> Result<(Duplicated, Target), Fai
         region: arguments.region,
         seed: arguments.seed,
     };
-    let given = arguments.target.stripes;
-    let stripes = |rows: u64, area: f64| {
-        given.unwrap_or_else(|| partitioning_for(rows, area / WHOLE_SKY_SQUARE_DEGREES).0)
-    };
-    Ok((Duplicated::new(options, stripes)?, arguments.target))
+    let patch = Patch::read(options)?;
+    let (rows, area) = patch.expected();
+    let cut = Cut::new(arguments.target.stripes, rows, area);
+    Ok((Duplicated::new(patch, cut.stripes)?, arguments.target, cut))
 }
 
 impl Target {
-    fn make<C: Catalogue + 'static>(self, catalogue: C) -> Result<(), Failure> {
-        let wanted: Option<Vec<ChunkId>> =
-            (self.chunk.as_ref()).map(|chunks| chunks.iter().copied().map(ChunkId).collect());
-        let chunks = wanted
-            .map(|wanted| find_chunks(&catalogue, &wanted))
-            .transpose()?;
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let options = WriteOptions {
-            dir: self.out,
-            chunks,
-            compression: self.compression,
-            threads: self.threads.unwrap_or_else(cores),
-            replace: self.replace,
-        };
-        let started = Instant::now();
-        let tables = write_with_progress(Arc::new(catalogue), options, self.quiet)?;
-        print_report(&tables, started.elapsed().as_secs_f64());
-        Ok(())
+    fn make<C: Catalogue + 'static>(self, catalogue: C, cut: Cut) -> Result<(), Failure> {
+        let all = || (0..catalogue.chunks().len()).collect();
+        let wanted = self.chunk.as_ref().map(|chunks| {
+            let chunks: Vec<ChunkId> = chunks.iter().copied().map(ChunkId).collect();
+            find_chunks(&catalogue, &chunks)
+        });
+        let chunks = wanted.transpose()?;
+        match (self.out, self.data, self.db) {
+            (Some(dir), _, _) => {
+                let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+                let options = WriteOptions {
+                    dir,
+                    chunks,
+                    compression: self.compression,
+                    threads: self.threads.unwrap_or_else(cores),
+                    replace: self.replace,
+                };
+                write_files(Arc::new(catalogue), options, self.quiet)
+            }
+            (None, Some(data), Some(database)) => {
+                let options = DatabaseOptions {
+                    data,
+                    database,
+                    chunks: chunks.unwrap_or_else(all),
+                    stripes: cut.stripes,
+                    sub_stripes: cut.sub_stripes,
+                    replace: self.replace,
+                    memory: self.memory,
+                    threads: self.threads,
+                    quiet: self.quiet,
+                };
+                load_tables(Arc::new(catalogue), options)
+            }
+            _ => Err(Failure::new(
+                "where to? Give --out DIR for Parquet files, or --data DIR and --db NAME for a database",
+            )),
+        }
+    }
+}
+
+/// Writes Parquet files and prints what was written.
+fn write_files<C: Catalogue + 'static>(
+    catalogue: Arc<C>,
+    options: WriteOptions,
+    quiet: bool,
+) -> Result<(), Failure> {
+    let started = Instant::now();
+    let tables = write_with_progress(catalogue, options, quiet)?;
+    print_report(&tables, started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// How the sky of a catalogue is cut: as asked for, or as a load would choose for it.
+#[derive(Clone, Copy)]
+struct Cut {
+    stripes: u32,
+    sub_stripes: u32,
+}
+
+impl Cut {
+    /// For so many director rows in an area in square degrees. Sub-chunks have the same size whatever stripes are given.
+    fn new(given: Option<u32>, rows: u64, area: f64) -> Self {
+        let (stripes, sub_stripes) = partitioning_for(rows, area / WHOLE_SKY_SQUARE_DEGREES);
+        match given {
+            Some(given) => Self {
+                stripes: given,
+                sub_stripes: (stripes * sub_stripes).div_ceil(given.max(1)).max(1),
+            },
+            None => Self {
+                stripes,
+                sub_stripes,
+            },
+        }
     }
 }
 

@@ -203,7 +203,7 @@ const NARROWEST_BOX: f64 = 1.0;
 const DENSITY_TOLERANCE: f64 = 1e-3;
 
 /// Stripes of the grid on which a region's area is measured.
-const AREA_STRIPES: u32 = 45;
+pub(crate) const AREA_STRIPES: u32 = 45;
 
 impl Extent {
     /// Settles any two of objects, density (objects in a square degree) and region. Of one alone the density is

@@ -37,7 +37,7 @@ mod random;
 mod write;
 
 pub use catalogue::{Batches, Catalogue, Role, Table, find_chunks};
-pub use duplicate::{ChildFiles, DirectorFiles, DuplicateOptions, Duplicated};
+pub use duplicate::{ChildFiles, DirectorFiles, DuplicateOptions, Duplicated, Patch};
 pub use error::SynthesizeError;
 pub use footprint::{DEFAULT_DENSITY, Extent, WHOLE_SKY_SQUARE_DEGREES};
 pub use generate::{GenerateOptions, Generated};

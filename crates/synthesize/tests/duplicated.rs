@@ -11,7 +11,9 @@ use arrow::array::{
 };
 use arrow::compute::concat_batches;
 use arrow::datatypes::{Float64Type, Int64Type};
-use meridian_synthesize::{Catalogue, ChildFiles, DirectorFiles, DuplicateOptions, Duplicated};
+use meridian_synthesize::{
+    Catalogue, ChildFiles, DirectorFiles, DuplicateOptions, Duplicated, Patch, SynthesizeError,
+};
 use parquet::arrow::ArrowWriter;
 use sky::{LonLat, Region, separation};
 
@@ -94,6 +96,10 @@ fn options(dir: &Path, region: &str) -> DuplicateOptions {
     }
 }
 
+fn made(options: DuplicateOptions, stripes: u32) -> Result<Duplicated, SynthesizeError> {
+    Duplicated::new(Patch::read(options)?, stripes)
+}
+
 fn rows(catalogue: &Arc<Duplicated>, table: usize) -> RecordBatch {
     let batches: Vec<RecordBatch> = (0..catalogue.chunks().len())
         .flat_map(|chunk| catalogue.clone().batches(table, chunk))
@@ -138,7 +144,7 @@ fn separations_are_kept_at_every_declination() {
         "circle 0 90 3",
         "circle 0 -90 3",
     ] {
-        let catalogue = Arc::new(Duplicated::new(options(dir.path(), region), |_, _| 20).unwrap());
+        let catalogue = Arc::new(made(options(dir.path(), region), 20).unwrap());
         let objects = places(&rows(&catalogue, 0), "id", "RA", "Dec");
         let mut pairs = 0;
         for (key, place) in &objects {
@@ -170,7 +176,7 @@ fn rows_do_not_depend_on_how_the_sky_is_cut() {
     let make = |stripes: u32, seed: u64| {
         let mut options = options(dir.path(), "box 350 40 30 90");
         options.seed = seed;
-        let catalogue = Arc::new(Duplicated::new(options, |_, _| stripes).unwrap());
+        let catalogue = Arc::new(made(options, stripes).unwrap());
         let objects = places(&rows(&catalogue, 0), "id", "RA", "Dec");
         (objects, places(&rows(&catalogue, 1), "sid", "ra", "dec"))
     };
@@ -185,7 +191,7 @@ fn rows_do_not_depend_on_how_the_sky_is_cut() {
 fn children_stay_beside_their_directors() {
     let dir = tempfile::tempdir().unwrap();
     write_patch(dir.path());
-    let catalogue = Duplicated::new(options(dir.path(), "circle 0 88 4"), |_, _| 20).unwrap();
+    let catalogue = made(options(dir.path(), "circle 0 88 4"), 20).unwrap();
     let notes = catalogue.notes().join("; ");
     assert!(notes.contains("1 rows of Source are left out"), "{notes}");
     let catalogue = Arc::new(catalogue);
@@ -226,7 +232,7 @@ fn a_patch_that_cannot_be_used_is_refused_in_words() {
     let refused = |change: fn(&mut DuplicateOptions)| {
         let mut options = options(dir.path(), "circle 0 0 1");
         change(&mut options);
-        Duplicated::new(options, |_, _| 20).unwrap_err().to_string()
+        made(options, 20).unwrap_err().to_string()
     };
     assert!(refused(|o| o.director.key = "nokey".into()).contains("it has id, RA, Dec, name"));
     assert!(refused(|o| o.director.key = "name".into()).contains("integer"));

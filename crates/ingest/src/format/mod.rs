@@ -3,8 +3,9 @@
 //! A [`TableFile`] is an input file that has been looked at: its format, its columns, about how many rows. It opens a
 //! [`Source`], which hands out [`Part`]s one after the other: a source is read by one thread at a time, parts are
 //! decoded by any number of threads at once. A new format (FITS, VOTable, Arrow IPC) is one implementation of the
-//! three and one line in [`open`].
+//! three and one line in [`open`]. Rows that a program makes ([`made::RowSource`]) come through the same three.
 
+pub(crate) mod made;
 pub(crate) mod parquet;
 pub(crate) mod text;
 
@@ -14,10 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use catalog::Column;
 
 use crate::error::IngestError;
+use crate::normalise;
 use crate::progress::Progress;
 use crate::refusal::Refusals;
 use crate::row_batch::{RowBatch, travel_schema};
@@ -87,6 +89,22 @@ pub(crate) trait Source: Send {
 pub(crate) trait Part: Send {
     /// The next rows; `None` at the end of the part. Refused rows are reported to the context and left out.
     fn next_batch(&mut self) -> Result<Option<RowBatch>, IngestError>;
+}
+
+/// The columns of a table whose rows come as Arrow columns; `path` names the input in messages.
+pub(crate) fn columns_of(schema: &Schema, path: &Path) -> Result<Vec<Column>, IngestError> {
+    let column = |field: &FieldRef| {
+        let ty = normalise::column_type(field.data_type()).map_err(|reason| {
+            IngestError::layout(path, format!("column {:?} {reason}", field.name()))
+        })?;
+        Ok(Column {
+            name: field.name().clone(),
+            ty,
+            nullable: field.is_nullable(),
+            declared: None,
+        })
+    };
+    schema.fields().iter().map(column).collect()
 }
 
 /// The kinds of file that are told apart by their first bytes.

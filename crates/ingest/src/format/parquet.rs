@@ -13,7 +13,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::errors::ParquetError;
 
-use super::{Part, ReadContext, Source, TableFile};
+use super::{Part, ReadContext, Source, TableFile, columns_of};
 use crate::error::{IngestError, nearest};
 use crate::normalise;
 use crate::refusal::RowId;
@@ -86,18 +86,7 @@ impl ParquetFile {
 
 impl TableFile for ParquetFile {
     fn columns(&self) -> Result<Vec<Column>, IngestError> {
-        let column = |field: &arrow::datatypes::FieldRef| {
-            let ty = normalise::column_type(field.data_type()).map_err(|reason| {
-                IngestError::layout(&self.path, format!("column {:?} {reason}", field.name()))
-            })?;
-            Ok(Column {
-                name: field.name().clone(),
-                ty,
-                nullable: field.is_nullable(),
-                declared: None,
-            })
-        };
-        self.metadata.schema().fields().iter().map(column).collect()
+        columns_of(self.metadata.schema(), &self.path)
     }
 
     fn estimated_rows(&self) -> u64 {

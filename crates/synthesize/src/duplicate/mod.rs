@@ -20,7 +20,7 @@ use self::patch::{Child, Director};
 use self::tiling::{Rotation, Tiling, dot, position, vector};
 use crate::catalogue::{Batches, Catalogue, Role, Table};
 use crate::error::SynthesizeError;
-use crate::footprint::Footprint;
+use crate::footprint::{AREA_STRIPES, Footprint};
 
 /// Rows of a batch, and rows of the patch that are looked at in one step.
 const BATCH_ROWS: usize = 65_536;
@@ -68,7 +68,50 @@ pub struct DuplicateOptions {
     pub seed: u64,
 }
 
-/// A patch that has been read.
+/// A patch that has been read, and where it is to be copied to.
+#[derive(Debug)]
+pub struct Patch {
+    options: DuplicateOptions,
+    director: Director,
+    children: Vec<Child>,
+    /// The box that is copied.
+    boxed: LonLatBox,
+    /// Director rows in a square degree.
+    density: f64,
+    /// The region to fill in square degrees.
+    area: f64,
+}
+
+impl Patch {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// Files or columns that are not there, keys that are not unique, a patch without an area.
+    pub fn read(options: DuplicateOptions) -> Result<Self, SynthesizeError> {
+        let (director, boxed) = Director::read(&options.director, options.patch)?;
+        let children = (options.children.iter())
+            .map(|files| Child::read(files, &director))
+            .collect::<Result<_, _>>()?;
+        let area = |region: Region| -> Result<f64, SynthesizeError> {
+            Ok(Footprint::new(Chunker::new(AREA_STRIPES, 1)?, region).area())
+        };
+        Ok(Self {
+            density: director.rows.num_rows() as f64 / area(Region::Box(boxed))?,
+            area: area(options.region.clone())?,
+            options,
+            director,
+            children,
+            boxed,
+        })
+    }
+
+    /// About how many rows the director will have, and the area in square degrees that they fill.
+    pub fn expected(&self) -> (u64, f64) {
+        ((self.density * self.area) as u64, self.area)
+    }
+}
+
+/// Copies of a patch.
 #[derive(Debug)]
 pub struct Duplicated {
     director: Director,
@@ -82,28 +125,23 @@ pub struct Duplicated {
 }
 
 impl Duplicated {
-    /// Reads the patch. `stripes` says how to cut the sky into the chunks that are made one by one, given the number of
-    /// director rows to expect and the region's area in square degrees.
+    /// Settles the tiles. `stripes` are those of the partitioning whose chunks are made one by one; which rows there are
+    /// does not depend on it.
     ///
     /// # Errors
-    /// Files or columns that are not there, keys that are not unique, a patch without an area.
-    pub fn new(
-        options: DuplicateOptions,
-        stripes: impl FnOnce(u64, f64) -> u32,
-    ) -> Result<Self, SynthesizeError> {
-        let (director, patch) = Director::read(&options.director, options.patch)?;
-        let children: Vec<Child> = (options.children.iter())
-            .map(|files| Child::read(files, &director))
-            .collect::<Result<_, _>>()?;
-        let tiling = Tiling::new(&patch, options.seed)?;
-        let area = |region: Region| {
-            Ok::<_, SynthesizeError>(Footprint::new(Chunker::new(20, 1)?, region).area())
-        };
-        let density = director.rows.num_rows() as f64 / area(Region::Box(patch))?;
-        let filled = area(options.region.clone())?;
+    /// A patch without an area, more rows than there are keys.
+    pub fn new(patch: Patch, stripes: u32) -> Result<Self, SynthesizeError> {
+        let Patch {
+            options,
+            director,
+            children,
+            boxed,
+            density,
+            ..
+        } = patch;
+        let tiling = Tiling::new(&boxed, options.seed)?;
         check_keys(&tiling, &director, &children)?;
-        let chunker = Chunker::new(stripes((density * filled) as u64, filled), 1)?;
-        let footprint = Footprint::new(chunker, options.region);
+        let footprint = Footprint::new(Chunker::new(stripes, 1)?, options.region);
         let mut tables = vec![director_table(&options.director, &director)];
         let child_tables = options.children.iter().zip(&children);
         tables.extend(
