@@ -118,6 +118,10 @@ def test_impossible_wishes(
     assert_refused(meridian.run(*GENERATE, *options, "--out", tmp_path / "out"), *words)
 
 
+def test_nowhere_to_write(meridian: Meridian) -> None:
+    assert_refused(meridian.run(*GENERATE, "--objects", 100), "--out", "--data")
+
+
 def test_negative_rows(meridian: Meridian, tmp_path: Path) -> None:
     outcome = meridian.run(*GENERATE, "--objects", -5, "--out", tmp_path / "out")
     assert outcome.status == 2

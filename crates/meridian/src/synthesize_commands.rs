@@ -114,12 +114,7 @@ pub struct DuplicateArguments {
 #[derive(Args)]
 struct Target {
     /// Write DIR/TABLE/chunk_NNNNN.parquet.
-    #[arg(
-        long,
-        value_name = "DIR",
-        required_unless_present = "data",
-        conflicts_with = "data"
-    )]
+    #[arg(long, value_name = "DIR", conflicts_with = "data")]
     out: Option<PathBuf>,
     /// Load into a database in this data directory instead; made if it does not exist.
     #[arg(long, value_name = "DIR", requires = "db")]
