@@ -1,0 +1,212 @@
+"""The questions: each one's text, by dialect where they differ, and which constants it takes.
+
+In a text, `MAG(f)` is the AB magnitude of a flux, `MAGERR(f, s)` its error, `COLUMNS` all columns of Object as they
+were made (peers hold columns of their own besides), and names in braces are constants (see `constants.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+LOOKUP, SCAN = "lookup", "scan"
+NINE = "objectId, ra_PS, decl_PS, uFlux_PS, gFlux_PS, rFlux_PS, iFlux_PS, zFlux_PS, yFlux_PS"
+
+# Fluxes are cast to double before anything is computed, as Meridian does, so that cuts fall on the same rows.
+MAGNITUDES = {
+    "meridian": ("scisql_fluxToAbMag({f})", "scisql_fluxToAbMagSigma({f}, {s})"),
+    "duckdb": (
+        "(CASE WHEN {f} > 0 THEN -2.5 * log10({f}::DOUBLE) - 48.6 END)",
+        "(CASE WHEN {f} > 0 THEN 1.0857362047581294 * {s}::DOUBLE / {f}::DOUBLE END)",
+    ),
+    "clickhouse": (
+        "if({f} > 0, -2.5 * log10(toFloat64({f})) - 48.6, NULL)",
+        "if({f} > 0, 1.0857362047581294 * toFloat64({s}) / toFloat64({f}), NULL)",
+    ),
+    "postgres": (
+        "(CASE WHEN {f} > 0 THEN -2.5 * log10({f}::float8) - 48.6 END)",
+        "(CASE WHEN {f} > 0 THEN 1.0857362047581294 * {s}::float8 / {f}::float8 END)",
+    ),
+    # Its LOG10 gives NULL where there is no logarithm.
+    "mariadb": ("(-2.5e0 * LOG10({f}) - 48.6e0)", "(1.0857362047581294e0 * {s} / {f})"),
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question. `texts` has a text for each dialect that needs its own, `text` is for the others."""
+
+    name: str
+    title: str
+    kind: str
+    text: str
+    texts: dict[str, str] = field(default_factory=dict)
+    tables: Sequence[str] = ("Object",)
+    # Columns beyond those that every size of the catalogue has.
+    columns: Sequence[str] = ()
+    # Meridian's own column of chunk numbers, and the peers' counterpart, take part.
+    by_chunk: bool = False
+    cold: bool = False
+
+    def asked_in(self, dialect: str, constants: dict[str, object], columns: Sequence[str]) -> str | None:
+        """The text in a dialect, or None if the question has none in it."""
+        template = self.texts.get(dialect, "" if dialect == "python" else self.text)
+        if not template:
+            return None
+        if dialect == "python":
+            return template % constants
+        every = "*" if dialect == "meridian" else ", ".join(columns)
+        text = template.replace("COLUMNS", every).format(**constants)
+        magnitude, error = MAGNITUDES[dialect]
+        text = re.sub(r"\bMAGERR\(([^,()]+), ([^()]+)\)", lambda m: error.format(f=m[1], s=m[2]), text)
+        return re.sub(r"\bMAG\(([^()]+)\)", lambda m: magnitude.format(f=m[1]), text)
+
+
+def box_texts(select: str, prefix: str = "", table: str = "", rest: str = "") -> tuple[str, dict[str, str]]:
+    """A question of a box: each database with the condition that its own index answers, and the exact box."""
+    names = {bound: "{" + prefix + bound + "}" for bound in ("ra0", "ra1", "dec0", "dec1", "polygon", "zones")}
+    ra, dec = f"{table}ra_PS", f"{table}decl_PS"
+    exact = f"{ra} BETWEEN {names['ra0']} AND {names['ra1']} AND {dec} BETWEEN {names['dec0']} AND {names['dec1']}"
+    cells = (
+        f"{table}zone BETWEEN floor({names['dec0']} * 4) AND floor({names['dec1']} * 4)"
+        f" AND {table}cell BETWEEN floor({names['ra0']} * 4) AND floor({names['ra1']} * 4)"
+    )
+    polygon = f"q3c_poly_query({ra}, {dec}, ARRAY[{names['polygon']}]::float8[])"
+    # Listed one by one, so that its index is read for each zone's range of right ascension alone.
+    zones = f"{table}zone IN ({names['zones']})"
+    return f"{select} WHERE {exact}{rest}", {
+        "clickhouse": f"{select} WHERE {cells} AND {exact}{rest}",
+        "postgres": f"{select} WHERE {polygon} AND {exact}{rest}",
+        "mariadb": f"{select} WHERE {zones} AND {exact}{rest}",
+    }
+
+
+def box_question(name: str, title: str, kind: str, select: str, **options: object) -> Question:
+    """A question of a box."""
+    box = {key: options.pop(key) for key in ("prefix", "table", "rest") if key in options}
+    text, texts = box_texts(select, **box)  # type: ignore[arg-type]
+    return Question(name, title, kind, text, texts, **options)  # type: ignore[arg-type]
+
+
+HAVERSINE = (
+    "2 * asin(sqrt(pow(sin(radians(decl_PS - {cone_dec}) / 2), 2) + cos(radians(decl_PS)) * cos(radians({cone_dec}))"
+    " * pow(sin(radians(ra_PS - {cone_ra}) / 2), 2))) <= radians({cone_radius})"
+)
+CONE_BOX = "decl_PS BETWEEN {cone_dec0} AND {cone_dec1} AND ra_PS BETWEEN {cone_ra0} AND {cone_ra1}"
+CONE_CELLS = (
+    "zone BETWEEN floor({cone_dec0} * 4) AND floor({cone_dec1} * 4)"
+    " AND cell BETWEEN floor({cone_ra0} * 4) AND floor({cone_ra1} * 4)"
+)
+CONE_ZONES = "zone IN ({cone_zones})"
+
+QUESTIONS = [
+    Question(
+        "LV1",
+        "all columns of one object by objectId",
+        LOOKUP,
+        "SELECT COLUMNS FROM Object WHERE objectId = {key}",
+        cold=True,
+    ),
+    Question(
+        "LV2",
+        "light curve of one object",
+        LOOKUP,
+        "SELECT taiMidPoint, MAG(psfFlux) AS mag, MAGERR(psfFlux, psfFluxErr) AS magErr, ra, decl FROM Source"
+        " WHERE objectId = {key}",
+        tables=("Source",),
+    ),
+    box_question(
+        "LV3",
+        "count in 1 square degree with three colour cuts",
+        LOOKUP,
+        "SELECT count(*) AS n FROM Object",
+        rest=" AND MAG(zFlux_PS) BETWEEN {z_mag} AND {z_mag_end} AND MAG(gFlux_PS) - MAG(rFlux_PS) BETWEEN 0.3 AND 0.4"
+        " AND MAG(iFlux_PS) - MAG(zFlux_PS) BETWEEN 0.1 AND 0.12",
+    ),
+    Question(
+        "LV4",
+        "the latest source of one object",
+        LOOKUP,
+        "SELECT s.ra, s.decl FROM Object o JOIN Source s ON o.objectId = s.objectId WHERE o.objectId = {key}"
+        " AND s.taiMidPoint = (SELECT max(taiMidPoint) FROM Source WHERE objectId = {key})",
+        tables=("Object", "Source"),
+    ),
+    Question(
+        "cone",
+        "cone of 60 arcsec, all columns",
+        LOOKUP,
+        "",
+        {
+            "meridian": "SELECT COLUMNS FROM Object"
+            " WHERE scisql_s2PtInCircle(ra_PS, decl_PS, {cone_ra}, {cone_dec}, {cone_radius}) = 1",
+            "duckdb": f"SELECT COLUMNS FROM Object WHERE {CONE_BOX} AND {HAVERSINE}",
+            "clickhouse": f"SELECT COLUMNS FROM Object WHERE {CONE_CELLS} AND {CONE_BOX} AND {HAVERSINE}",
+            "postgres": "SELECT COLUMNS FROM Object"
+            " WHERE q3c_radial_query(ra_PS, decl_PS, {cone_ra}, {cone_dec}, {cone_radius})",
+            "mariadb": f"SELECT COLUMNS FROM Object WHERE {CONE_ZONES} AND {CONE_BOX} AND {HAVERSINE}",
+            "python": '{"ra": %(cone_ra)r, "dec": %(cone_dec)r, "radius": %(cone_radius)r}',
+        },
+        cold=True,
+    ),
+    Question("HV1", "count of all objects", SCAN, "SELECT count(*) AS n FROM Object"),
+    Question(
+        "HV2",
+        "colour cut over all objects, 9 columns out",
+        SCAN,
+        f"SELECT {NINE} FROM Object WHERE MAG(iFlux_PS) - MAG(zFlux_PS) > {{cut}}",
+        cold=True,
+    ),
+    Question(
+        "HV2b",
+        "count by magnitude",
+        SCAN,
+        "SELECT count(*) AS n FROM Object WHERE MAG(zFlux_PS) BETWEEN {mag} AND {mag_end}",
+        cold=True,
+    ),
+    Question("HV2c", "count by flux", SCAN, "SELECT count(*) AS n FROM Object WHERE gFlux_PS > {g_flux}"),
+    Question(
+        "HV3",
+        "density: count and means by chunk",
+        SCAN,
+        "SELECT chunkId, count(*) AS n, avg(ra_PS) AS ra, avg(decl_PS) AS decl FROM Object GROUP BY chunkId",
+        by_chunk=True,
+    ),
+    Question(
+        "groups",
+        "counts and mean fluxes by flags",
+        SCAN,
+        "SELECT flags, count(*) AS n, avg(rFlux_PS) AS flux FROM Object WHERE gFlux_PS > {g_flux} GROUP BY flags",
+        columns=("flags",),
+    ),
+    box_question(
+        "J1",
+        "objectId of Source joined with Object in 1 square degree",
+        SCAN,
+        "SELECT o.objectId FROM Object o JOIN Source s ON o.objectId = s.objectId",
+        table="o.",
+        tables=("Object", "Source"),
+    ),
+    box_question(
+        "SHV2",
+        "Object joined with Source in 30 square degrees, mean flux",
+        SCAN,
+        "SELECT count(*) AS n, avg(s.psfFlux) AS flux FROM Object o JOIN Source s ON o.objectId = s.objectId",
+        prefix="wide_",
+        table="o.",
+        tables=("Object", "Source"),
+    ),
+    Question(
+        "epochs",
+        "sources of each object, the ten with most",
+        SCAN,
+        "SELECT objectId, count(*) AS n, avg(psfFlux) AS flux FROM Source WHERE psfFlux > {psf_flux}"
+        " GROUP BY objectId ORDER BY n DESC, objectId LIMIT 10",
+        tables=("Source",),
+    ),
+]
+
+
+def questions_for(tables: Sequence[str], columns: Sequence[str]) -> list[Question]:
+    """Those that a catalogue of these tables and columns of Object can answer."""
+    return [q for q in QUESTIONS if set(q.tables) <= set(tables) and set(q.columns) <= set(columns)]

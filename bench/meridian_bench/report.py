@@ -1,0 +1,319 @@
+"""Writes REPORT.md and its plots from the record of a run."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .contenders import CARDS
+from .plots import bars, distributions
+from .samples import Ratio, flat, percentile, ratio
+from .targets import OBJECT_BYTES, TARGETS, Target
+
+Record = dict[str, Any]
+OURS = "meridian"
+
+
+def has_failed(record: Record) -> bool:
+    """Whether answers differ, or Meridian fell out on the way."""
+    return OURS in record["absent"] or any(asked["differences"] for asked in record["questions"])
+
+
+def contenders(record: Record) -> list[str]:
+    """All that were loaded or asked, Meridian first."""
+    seen = {name for asked in record["questions"] for name in asked["times"]}
+    seen |= {load["contender"] for load in record["loads"]}
+    return [name for name in CARDS if name in seen]
+
+
+class Row:
+    """One question of one kind (warm or cold), over all groups in which it was asked."""
+
+    def __init__(self, askings: list[Record]) -> None:
+        self.askings = askings
+        self.name: str = askings[0]["name"]
+        self.title: str = askings[0]["title"]
+
+    def times(self, name: str) -> list[float]:
+        """All of a contender's times, of all groups."""
+        return [time for asking in self.askings for time in flat(asking["times"].get(name, []))]
+
+    def best(self) -> tuple[str, Ratio] | None:
+        """The peer that does best beside Meridian in its own group, and Meridian's time over its."""
+        found: list[tuple[str, Ratio]] = []
+        for asking in self.askings:
+            ours = asking["times"].get(OURS, [])
+            for name, theirs in asking["times"].items():
+                if name != OURS and (one := ratio(ours, theirs)):
+                    found.append((name, one))
+        return max(found, key=lambda pair: pair[1].value, default=None)
+
+    def complaint(self, name: str) -> str:
+        """What a contender said when it refused."""
+        return next((a["complaints"][name] for a in self.askings if name in a["complaints"]), "")
+
+    def differences(self) -> list[Record]:
+        """Where answers differ."""
+        return [one for asking in self.askings for one in asking["differences"]]
+
+
+def rows_of(record: Record, kind: str, cold: bool) -> list[Row]:
+    """The questions in their order."""
+    found: dict[str, list[Record]] = {}
+    for asking in record["questions"]:
+        if asking["cold"] == cold and (cold or asking["kind"] == kind):
+            found.setdefault(asking["name"], []).append(asking)
+    return [Row(askings) for askings in found.values()]
+
+
+def milliseconds(seconds: float) -> str:
+    """A time with three significant digits or so."""
+    value = seconds * 1e3
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def lookup_cell(times: Sequence[float], asked: int) -> str:
+    """Percentiles, and of how many where not all were asked."""
+    figures = " / ".join(milliseconds(percentile(times, p)) for p in (50, 95, 99))
+    return figures if len(times) >= asked else f"{figures} (of {len(times):,})"
+
+
+def scan_cell(times: Sequence[float], _asked: int) -> str:
+    """Median and minimum."""
+    return f"{milliseconds(statistics.median(times))} ({milliseconds(min(times))})"
+
+
+def ratio_cell(row: Row) -> str:
+    """Meridian's time over the best peer's."""
+    best = row.best()
+    if best is None:
+        return ""
+    name, one = best
+    return f"{one.value:.2f} ({one.low:.2f} to {one.high:.2f}), {CARDS[name].title}"
+
+
+def target_cells(record: Record, row: Row) -> tuple[str, str]:
+    """The target, and whether it is reached; at other sizes than its own a target says nothing."""
+    target = TARGETS.get(record["about"]["size"], {}).get(row.name)
+    shown = target or TARGETS["standard"].get(row.name)
+    if shown is None or row.askings[0]["cold"]:
+        return "", ""
+    text = f"≤ {milliseconds(shown.median)}" + (f", p99 ≤ {milliseconds(shown.p99)}" if shown.p99 else "")
+    times = row.times(OURS)
+    if target is None or not times:
+        return text, "not at this size" if target is None else "no answer"
+    return text, reached(target, times)
+
+
+def reached(target: Target, times: Sequence[float]) -> str:
+    """Whether the times keep within a target."""
+    kept = statistics.median(times) <= target.median
+    kept = kept and (target.p99 is None or percentile(times, 99) <= target.p99)
+    return ("yes" if kept else "no") + (f" ({target.note})" if target.note else "")
+
+
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table."""
+    lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}"]
+    return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
+
+
+def question_table(record: Record, rows: Sequence[Row], cell: Any) -> list[str]:
+    """One line a question, one column a contender."""
+    names = [name for name in contenders(record) if any(row.times(name) or row.complaint(name) for row in rows)]
+    lines = []
+    for row in rows:
+        cells = []
+        for name in names:
+            times = row.times(name)
+            text = cell(times, record["about"]["lookups"]) if times else ("refused" if row.complaint(name) else "–")
+            wrong = any(one["contender"] == name for one in row.differences())
+            cells.append(f"**{text}, answer differs**" if wrong else text)
+        counts = {asking["rows"] for asking in row.askings if asking["rows"] is not None}
+        many = " to ".join(f"{count:,}" for count in sorted({min(counts), max(counts)})) if counts else ""
+        lines.append([f"**{row.name}** {row.title}", many, *cells, ratio_cell(row), *target_cells(record, row)])
+    titles = [CARDS[name].title for name in names]
+    return markdown_table(["question", "rows", *titles, "Meridian / best peer", "target", "reached"], lines)
+
+
+def trouble(record: Record) -> list[str]:
+    """Differing answers in bold, then refusals and absences."""
+    lines = []
+    for asking in record["questions"]:
+        for one in asking["differences"]:
+            pair = f"{CARDS[one['contender']].title} against {CARDS[one['against']].title}"
+            lines.append(f"- **{asking['name']}: answers differ, {pair}: {one['found']}.** `{one['text']}`")
+    told = set()
+    for asking in record["questions"]:
+        for name, text in asking["complaints"].items():
+            if (asking["name"], name) not in told:
+                told.add((asking["name"], name))
+                lines.append(f"- {asking['name']}: {CARDS[name].title} refused: {text}")
+    for name, why in record["absent"].items():
+        lines.append(f"- {CARDS[name].title} is absent or fell out: {why}")
+    if skipped := record["about"]["skipped"]:
+        lines.append(f"- Not asked to take part: {', '.join(CARDS[name].title for name in skipped)}.")
+    return lines
+
+
+def load_section(record: Record) -> list[str]:
+    """Seconds, memory and bytes of each load; the ratio to DuckDB's; the target for bytes."""
+    seconds = {(load["contender"], load["table"]): load["seconds"] for load in record["loads"]}
+    rows = []
+    for load in sorted(record["loads"], key=lambda load: (load["table"], list(CARDS).index(load["contender"]))):
+        duckdb = seconds.get(("duckdb", load["table"]))
+        against = f"{load['seconds'] / duckdb:.2f}" if duckdb else ""
+        size = f"{load['bytes'] / 1e9:.3f}" if load["bytes"] else "in memory"
+        peak = f"{load['peak'] / 2**30:.2f}"
+        rows.append([load["table"], CARDS[load["contender"]].title, f"{load['seconds']:,.1f}", against, peak, size])
+    headings = ["table", "contender", "load, s", "of DuckDB's", "peak memory, GiB", "on disk, GB"]
+    lines = [*markdown_table(headings, rows)]
+    lines.append("Target: not slower than DuckDB's sorted load of the same files" + _kept(seconds) + ".")
+    if record["about"]["size"] == "standard":
+        ours = [load["bytes"] for load in record["loads"] if load["contender"] == OURS and load["table"] == "Object"]
+        if ours:
+            word = "reached" if ours[0] <= OBJECT_BYTES else "not reached"
+            lines.append(f"Target for Object with its indexes: {OBJECT_BYTES / 1e9:.2f} GB: {word}.")
+    return [*lines, ""]
+
+
+def _kept(seconds: dict[tuple[str, str], float]) -> str:
+    pairs = [
+        f"{table} {'reached' if mine <= seconds['duckdb', table] else 'not reached'}"
+        for (name, table), mine in seconds.items()
+        if name == OURS and ("duckdb", table) in seconds
+    ]
+    return f": {', '.join(pairs)}" if pairs else " (DuckDB did not take part)"
+
+
+def memory_section(record: Record) -> list[str]:
+    """The most memory while asking."""
+    rows = [[CARDS[name].title, f"{peak / 2**30:.2f}"] for name, peak in record["memory"].items()]
+    return markdown_table(["contender", "GiB"], rows)
+
+
+def machine_section(record: Record) -> list[str]:
+    """Machine, versions and data set."""
+    about = record["about"]
+    lines = [f"- {name}: {value}" for name, value in about["machine"].items()]
+    versions = ", ".join(f"{CARDS[name].title} {version}" for name, version in record["versions"].items())
+    lines += [
+        f"- versions: {versions}",
+        f"- threads for each contender: {about['threads']}",
+        f"- date: {about['date']}",
+    ]
+    for name, table in about["catalogue"]["tables"].items():
+        columns = len(table["columns"])
+        lines.append(f"- {name}: {table['rows']:,} rows of {columns} columns, {table['bytes'] / 1e9:.2f} GB of Parquet")
+    lines.append(f"- catalogue: {about['catalogue']['made_by']}; constants drawn from seed {about['seed']}")
+    return [*lines, ""]
+
+
+def method_section(record: Record) -> list[str]:
+    """How it was measured, in sentences."""
+    about = record["about"]
+    groups = "; ".join(" and ".join(CARDS[name].title for name in ["meridian", *group]) for group in about["groups"])
+    fetches = [f"- {CARDS[name].title}: {CARDS[name].fetches}" for name in contenders(record)]
+    return [
+        "Every contender holds the rows of the same Parquet files, set up as `bench/README.md` describes, and runs in a"
+        f" process of its own. Taking turns question by question: {groups}. A time is from handing over the text to"
+        " having the whole answer in the client's memory:",
+        "",
+        *fetches,
+        "",
+        f"Lookups were asked {about['lookups']:,} times in blocks of {about['block']}, scans {about['rounds']} times,"
+        " each time with other constants, the same for all contenders of a round; each round was begun by another"
+        " contender, and one unmeasured round came before. A contender that had spent"
+        f" {about['budget']:.0f} s on a question sat out the rest of it, and tools that start a process or a plan for"
+        " each cone were asked five of each block. The ratio is the median of the ratios of single rounds (for"
+        " lookups: of the medians of blocks), with the least and the greatest of them in brackets.",
+        "",
+        f"Cold, {about['cold_rounds']} times each: the contender's process started anew with none of its files in the"
+        " page cache, and one question asked after it had answered `SELECT 1`. The program itself may be in the cache.",
+        "",
+        "Memory of PostgreSQL is the sum over its processes, shared pages counted once, as seen twice a second while"
+        " loading and between questions; that of the others is the kernel's own peak, and includes Python where the"
+        " database lives in the client.",
+        "",
+        "Each answer was compared with that of the group's first peer as a multiset of rows: integers exactly, doubles"
+        " to 1e-9, single-precision columns to 1e-6 (MariaDB: 6e-6, since it sends six digits).",
+        "",
+    ]
+
+
+def write_plots(record: Record, directory: Path) -> list[str]:
+    """Writes the plots; gives the lines that show them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for old in directory.glob("*.svg"):
+        old.unlink()
+    shown = []
+
+    def keep(name: str, svg: str, text: str) -> None:
+        (directory / f"{name}.svg").write_text(svg, encoding="utf-8")
+        shown.append(f"![{text}]({directory.name}/{name}.svg)\n")
+
+    scans = rows_of(record, "scan", cold=False)
+    medians = {row.name: {n: statistics.median(row.times(n)) for n in CARDS if row.times(n)} for row in scans}
+    if medians:
+        keep("scans", bars("Scans: median seconds", medians), "Bars: median times of scans by contender")
+    for row in rows_of(record, "lookup", cold=False):
+        times = {name: row.times(name) for name in CARDS if row.times(name)}
+        if times:
+            title = f"{row.name}: {row.title}"
+            keep(f"latency_{row.name}", distributions(title, times), f"Latencies of {row.name} by contender")
+    loads: dict[str, dict[str, float]] = {}
+    sizes: dict[str, dict[str, float]] = {}
+    for load in record["loads"]:
+        loads.setdefault(load["table"], {})[load["contender"]] = load["seconds"]
+        if load["bytes"]:
+            sizes.setdefault(load["table"], {})[load["contender"]] = load["bytes"] / 1e9
+    keep("load", bars("Load: seconds", loads), "Bars: seconds of loading by contender")
+    keep("bytes", bars("On disk: gigabytes", sizes), "Bars: gigabytes on disk by contender")
+    return shown
+
+
+def write_report(record: Record, out: Path) -> Path:
+    """Writes REPORT.md and, beside it, report/*.svg."""
+    out.mkdir(parents=True, exist_ok=True)
+    about = record["about"]
+    warm_lookups, scans = rows_of(record, "lookup", cold=False), rows_of(record, "scan", cold=False)
+    lines = [
+        "# Benchmark report",
+        "",
+        f"Size `{about['size']}`, {about['date']}, {about['machine']['processor']}, {about['machine']['memory']}. "
+        "Written by `make bench`; what the rows and the set-ups are is in [README.md](README.md).",
+        "",
+        "**Answers differ: see below.**" if has_failed(record) else "All answers that were compared are the same.",
+        "",
+        "A ratio below 1 means that Meridian is the faster. Times are in milliseconds.",
+        "",
+        "## Lookups",
+        "",
+        "p50 / p95 / p99.",
+        "",
+        *question_table(record, warm_lookups, lookup_cell),
+        "## Scans and joins",
+        "",
+        "Median (minimum).",
+        "",
+        *question_table(record, scans, scan_cell),
+    ]
+    if cold := rows_of(record, "", cold=True):
+        lines += ["## Cold", "", "Median (minimum).", "", *question_table(record, cold, scan_cell)]
+    lines += ["## Loading", "", *load_section(record), "## Memory while asking", "", *memory_section(record)]
+    if troubles := trouble(record):
+        lines += ["## What is missing or wrong", "", *troubles, ""]
+    lines += ["## Plots", "", *write_plots(record, out / "report")]
+    lines += [
+        "## Machine and data",
+        "",
+        *machine_section(record),
+        "## How it was measured",
+        "",
+        *method_section(record),
+    ]
+    report = out / "REPORT.md"
+    report.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
+    return report

@@ -1,0 +1,335 @@
+"""Runs the benchmark: loads the contenders group by group and asks them in turns."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .catalogue import Catalogue
+from .comparison import difference
+from .constants import Constants
+from .contenders import CARDS, SINGLE_DIGITS
+from .contenders.base import Setup
+from .install import NotInstalled, install
+from .machine import forget_files, free_bytes, memory_bytes
+from .questions import LOOKUP, Question, questions_for
+from .sizes import SPARE_BYTES, Size, room_for
+from .worker import Reply, Trouble, Worker
+
+# Of a block of lookups, those whose every question costs seconds get this many.
+SLOW_BLOCK = 5
+MOST_DIFFERENCES_KEPT = 5
+
+
+def log(text: str) -> None:
+    """Says how far it is."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run, as the command line has it."""
+
+    size: Size
+    groups: Sequence[Sequence[str]]
+    work: Path
+    program: Path
+    threads: int
+    keep: bool
+    # An interpreter that has all packages already, or None to install them.
+    python: str | None
+
+
+class Run:
+    """One run. `record` is what the raw file gets, and all that the report is made from."""
+
+    def __init__(self, plan: Plan, catalogue: Catalogue, constants: Constants) -> None:
+        self.plan = plan
+        self.catalogue = catalogue
+        self.constants = constants
+        self.workers: dict[str, Worker] = {}
+        self.pythons: dict[str, str] = {}
+        self.record: dict[str, Any] = {
+            "versions": {},
+            "absent": {},
+            "loads": [],
+            "memory": {},
+            "questions": [],
+        }
+        columns = catalogue.tables["Object"].columns
+        self.questions = questions_for(list(catalogue.tables), columns)
+
+    def everything(self, raw: Path) -> None:
+        """All groups. A peer that fails is left out, and the record says why; without Meridian there is no run."""
+        if not self._ready("meridian"):
+            raise SystemExit(f"Meridian cannot take part: {self.record['absent']['meridian']}")
+        try:
+            for number, group in enumerate(self.plan.groups):
+                self._run_group(number, group)
+                raw.write_text(json.dumps(self.record))
+        finally:
+            self._close_all()
+
+    # Loading.
+
+    def _home(self, name: str) -> Path:
+        return self.plan.work / name
+
+    def _stripes(self) -> int | None:
+        file = self.plan.work / "stripes.txt"
+        return int(file.read_text()) if file.is_file() else None
+
+    def _setup(self, name: str) -> Setup:
+        tables = {table: files for table, files in self.catalogue.tables.items() if table in CARDS[name].tables}
+        return Setup(self._home(name), tables, self.plan.threads, memory_bytes(), self.plan.program, self._stripes())
+
+    def _worker(self, name: str) -> Worker:
+        worker = Worker(name, self._setup(name), self.pythons[name])
+        self.record["versions"][name] = worker.version
+        return worker
+
+    def _ready(self, name: str) -> bool:
+        """Installs and loads a contender; says in the record why it is absent if that fails."""
+        try:
+            log(f"{CARDS[name].title}: installing")
+            self.pythons[name] = self.plan.python or install(name)
+            self._load(name)
+        except (NotInstalled, Trouble, OSError) as error:
+            self.record["absent"][name] = str(error)
+            log(f"{CARDS[name].title} is left out: {error}")
+            if not self.plan.keep:
+                shutil.rmtree(self._home(name), ignore_errors=True)
+            return False
+        return True
+
+    def _load(self, name: str) -> None:
+        """Loads all tables, each in a fresh process, or takes what an earlier run has loaded from the same files."""
+        note = self.plan.work / f"{name}_loaded.json"
+        made_by = [self.catalogue.made_by, self.catalogue.directory]
+        if self.plan.keep and note.is_file():
+            loaded = json.loads(note.read_text())
+            stripes = self._stripes() if name != "meridian" else loaded["stripes"]
+            if loaded["made_by"] == made_by and loaded["stripes"] == stripes and self._home(name).exists():
+                self.record["loads"] += loaded["loads"]
+                log(f"{CARDS[name].title}: as an earlier run has loaded it")
+                return
+        note.unlink(missing_ok=True)
+        shutil.rmtree(self._home(name), ignore_errors=True)
+        self._check_room(name)
+        figures: list[dict[str, Any]] = []
+        for table in self._setup(name).tables.values():
+            log(f"{CARDS[name].title}: loading {table.name}")
+            worker = self._worker(name)
+            try:
+                seconds, peak = worker.load(table)
+            finally:
+                worker.close()
+            figures.append({"contender": name, "table": table.name, "seconds": seconds, "peak": peak})
+        sizes = self._sizes(name)
+        for figure in figures:
+            figure["bytes"] = sizes.get(str(figure["table"]), 0)
+        self.record["loads"] += figures
+        if CARDS[name].tables and self._home(name).exists():
+            note.write_text(json.dumps({"made_by": made_by, "stripes": self._stripes(), "loads": figures}))
+
+    def _check_room(self, name: str) -> None:
+        tables = self._setup(name).tables
+        sources = tables["Source"].rows if "Source" in tables else 0
+        needed = room_for(name, tables["Object"].rows, sources, len(tables["Object"].columns)) + SPARE_BYTES
+        free = free_bytes(self.plan.work)
+        if free < needed:
+            raise Trouble(f"it needs about {needed / 1e9:.0f} GB of disk, and {free / 1e9:.0f} GB are free")
+
+    def _sizes(self, name: str) -> dict[str, int]:
+        """Bytes by table; of those that say it only while they run."""
+        if CARDS[name].tables == ("Object",) and not self._home(name).exists():
+            return {}
+        worker = self._worker(name)
+        try:
+            worker.call("start")
+            return worker.call("bytes_on_disk")  # type: ignore[return-value]
+        finally:
+            worker.close()
+
+    # Asking.
+
+    def _run_group(self, number: int, peers: Sequence[str]) -> None:
+        present = [name for name in peers if self._ready(name)]
+        names = ["meridian", *present]
+        self._cold(number, [name for name in names if CARDS[name].dialect != "python"])
+        for name in names:
+            self._start(name)
+        for question in self.questions:
+            self._warm(number, question, [name for name in names if name in self.workers])
+        self._close_all()
+        if not self.plan.keep:
+            for name in present:
+                shutil.rmtree(self._home(name), ignore_errors=True)
+                (self.plan.work / f"{name}_loaded.json").unlink(missing_ok=True)
+
+    def _start(self, name: str) -> None:
+        try:
+            self.workers[name] = self._worker(name)
+            self.workers[name].call("start")
+        except Trouble as error:
+            self._lose(name, error)
+
+    def _lose(self, name: str, error: Trouble) -> None:
+        """A contender's process has ended: it takes no further part."""
+        self.record["absent"][name] = str(error)
+        log(f"{CARDS[name].title} takes no further part: {error}")
+        if worker := self.workers.pop(name, None):
+            worker.close()
+
+    def _close_all(self) -> None:
+        for worker in self.workers.values():
+            worker.close()
+        self.workers.clear()
+
+    def _note_memory(self, name: str) -> None:
+        if worker := self.workers.get(name):
+            peak: Any = worker.call("peak_memory")
+            self.record["memory"][name] = max(self.record["memory"].get(name, 0), peak)
+
+    def _text(self, name: str, question: Question, constants: dict[str, object]) -> str | None:
+        if name == "meridian" or not question.by_chunk or self._stripes():
+            return question.asked_in(CARDS[name].dialect, constants, self.catalogue.tables["Object"].columns)
+        return None
+
+    def _warm(self, number: int, question: Question, names: Sequence[str]) -> None:
+        """Asks one question in rounds, the contenders in turns, and compares every answer."""
+        size = self.plan.size
+        rounds, block = (-(-size.lookups // size.block), size.block) if question.kind == LOOKUP else (size.rounds, 1)
+        asking = Asking(self, question, number, cold=False)
+        asking.takers = [n for n in names if self._text(n, question, self.constants.draw()) is not None]
+        if len(asking.takers) < 2 and len(self.plan.groups[number]) > 0:
+            return
+        log(f"{question.name}: {question.title}")
+        asking.round(1, counted=False)
+        for at in range(rounds):
+            asking.round(block, turn=at)
+        for name in asking.takers:
+            self._note_memory(name)
+        self.record["questions"].append(asking.as_json())
+
+    def _cold(self, number: int, names: Sequence[str]) -> None:
+        """Asks some questions once after each start, nothing of the contender's files being in the page cache."""
+        if len(names) < 2 and self.plan.groups[number]:
+            return
+        for question in self.questions:
+            if not question.cold:
+                continue
+            log(f"{question.name}, cold: {question.title}")
+            asking = Asking(self, question, number, cold=True)
+            asking.takers = list(names)
+            for at in range(self.plan.size.cold_rounds):
+                asking.round(1, turn=at)
+            self.record["questions"].append(asking.as_json())
+
+
+class Asking:
+    """One question in one group: who still takes part, and the times of each round."""
+
+    def __init__(self, run: Run, question: Question, group: int, cold: bool) -> None:
+        self.run = run
+        self.question = question
+        self.group = group
+        self.cold = cold
+        self.takers: list[str] = []
+        self.times: dict[str, list[list[float]]] = {}
+        self.spent: dict[str, float] = {}
+        self.rows: list[int] = []
+        self.complaints: dict[str, str] = {}
+        self.differences: list[dict[str, str]] = []
+        self.compared = 0
+
+    def round(self, block: int, turn: int = 0, counted: bool = True) -> None:
+        """Asks each taker a block of the same constants, beginning with another one each time."""
+        constants = [self.run.constants.draw() for _ in range(block)]
+        order = self.takers[turn % len(self.takers) :] + self.takers[: turn % len(self.takers)] if self.takers else []
+        replies: dict[str, list[Reply]] = {}
+        for name in order:
+            rounds = self.times.setdefault(name, [])
+            if self.spent.get(name, 0.0) > self.run.plan.size.budget and rounds:
+                rounds.append([])
+                continue
+            count = min(block, SLOW_BLOCK) if CARDS[name].slow else block
+            replies[name] = self._ask(name, constants[:count])
+            answered = [reply.seconds for reply in replies[name] if reply.answer is not None]
+            if counted:
+                rounds.append(answered)
+                self.spent[name] = self.spent.get(name, 0.0) + sum(answered)
+        self._compare(replies, constants)
+
+    def _ask(self, name: str, constants: list[dict[str, object]]) -> list[Reply]:
+        """One contender's replies; one that complains is not asked this question again."""
+        texts = [self.run._text(name, self.question, one) or "" for one in constants]
+        try:
+            worker = self._cold_worker(name) if self.cold else self.run.workers[name]
+            try:
+                replies = worker.ask(texts)
+            finally:
+                if self.cold:
+                    worker.close()
+        except Trouble as error:
+            self._drop(name, str(error))
+            if not self.cold:
+                self.run._lose(name, error)
+            return []
+        if complaint := next((reply.complaint for reply in replies if reply.complaint), ""):
+            self._drop(name, complaint)
+        return replies
+
+    def _drop(self, name: str, complaint: str) -> None:
+        self.complaints[name] = complaint
+        self.takers = [taker for taker in self.takers if taker != name]
+        log(f"  {CARDS[name].title}: {complaint}")
+
+    def _cold_worker(self, name: str) -> Worker:
+        forget_files(self.run._home(name))
+        worker = self.run._worker(name)
+        worker.call("start")
+        return worker
+
+    def _compare(self, replies: dict[str, list[Reply]], constants: list[dict[str, object]]) -> None:
+        """Compares every answer with that of the first peer, or with Meridian's if no peer answered."""
+        names = sorted(replies, key=lambda name: (name == "meridian", list(CARDS).index(name)))
+        names = [name for name in names if replies[name]]
+        if not names:
+            return
+        self.rows += [reply.answer.num_rows for reply in replies[names[0]] if reply.answer is not None]
+        for name in names[1:]:
+            digits = max(CARDS[name].single_digits, CARDS[names[0]].single_digits, SINGLE_DIGITS)
+            for at, (theirs, ours) in enumerate(zip(replies[names[0]], replies[name], strict=False)):
+                if theirs.answer is None or ours.answer is None:
+                    continue
+                self.compared += 1
+                if found := difference(ours.answer, theirs.answer, digits):
+                    self._note_difference(name, names[0], found, constants[at])
+
+    def _note_difference(self, name: str, reference: str, found: str, constants: dict[str, object]) -> None:
+        log(f"  ANSWERS DIFFER: {CARDS[name].title} against {CARDS[reference].title}: {found}")
+        if len(self.differences) < MOST_DIFFERENCES_KEPT:
+            text = self.run._text(name, self.question, constants) or ""
+            self.differences.append({"contender": name, "against": reference, "found": found, "text": text})
+
+    def as_json(self) -> dict[str, Any]:
+        """For the raw file."""
+        return {
+            "name": self.question.name,
+            "title": self.question.title,
+            "kind": self.question.kind,
+            "cold": self.cold,
+            "group": self.group,
+            "times": self.times,
+            "rows": sorted(self.rows)[len(self.rows) // 2] if self.rows else None,
+            "compared": self.compared,
+            "complaints": self.complaints,
+            "differences": self.differences,
+        }

@@ -1,0 +1,57 @@
+"""The three sizes of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is loaded and how often is asked."""
+
+    objects: int
+    # Sources of each object; 0: Object alone, and of that the nine columns.
+    epochs: int
+    lookups: int
+    block: int
+    rounds: int
+    cold_rounds: int
+    peers: Sequence[str]
+    # Seconds that one contender may spend on one question before it sits out the rest of it.
+    budget: float
+
+
+EVERY_PEER = ("duckdb", "chdb", "postgres", "mariadb", "astropy", "stilts", "lsdb")
+
+SIZES = {
+    "tiny": Size(20_000, 5, 10, 5, 2, 1, ("duckdb",), 20.0),
+    "small": Size(200_000, 5, 50, 25, 3, 1, EVERY_PEER, 20.0),
+    "standard": Size(20_000_000, 5, 2_000, 50, 7, 3, EVERY_PEER, 90.0),
+    "large": Size(400_000_000, 0, 500, 50, 5, 1, ("duckdb", "chdb"), 300.0),
+}
+
+# Those that are asked in turns with Meridian at the same time. What stands together has to fit into memory together.
+GROUPS = (("duckdb", "chdb"), ("postgres",), ("mariadb",), ("astropy", "stilts", "lsdb"))
+
+# Bytes on disk for each object and each source while it loads, sorting beside the data included, of runs at smaller
+# sizes and with something on top: for the check of free room.
+ROOM = {
+    "catalogue": (62, 32),
+    "meridian": (140, 80),
+    "duckdb": (150, 60),
+    "chdb": (150, 60),
+    "postgres": (330, 110),
+    "mariadb": (230, 120),
+    "astropy": (0, 0),
+    "stilts": (180, 0),
+    "lsdb": (190, 0),
+}
+# What must stay free, for others and for the unexpected.
+SPARE_BYTES = 2 * 2**30
+
+
+def room_for(name: str, objects: int, sources: int, columns: int) -> int:
+    """Bytes that a contender is expected to need; objects of fewer columns need less."""
+    per_object, per_source = ROOM[name]
+    return int(per_object * min(1.0, columns / 17) * objects + per_source * sources)
