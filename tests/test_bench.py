@@ -1,0 +1,200 @@
+"""The benchmark's harness: a tiny run with DuckDB; its comparison, statistics, constants and chunk numbers."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import xml.etree.ElementTree
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from conftest import REPOSITORY
+from meridian_cli import Meridian
+
+sys.path.insert(0, str(REPOSITORY / "bench"))
+
+from meridian_bench.chunker import chunk_ids  # noqa: E402
+from meridian_bench.comparison import difference  # noqa: E402
+from meridian_bench.constants import Constants  # noqa: E402
+from meridian_bench.catalogue import Sky  # noqa: E402
+from meridian_bench.questions import QUESTIONS  # noqa: E402
+from meridian_bench.samples import percentile, ratio  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def run(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the report and the samples of a tiny run."""
+    work = tmp_path_factory.mktemp("bench")
+    command = [sys.executable, "-m", "meridian_bench", "run", "--size", "tiny", "--peers", "duckdb", "--no-install"]
+    command += ["--meridian", str(meridian.binary), "--work", str(work), "--out", str(work)]
+    done = subprocess.run(command, cwd=REPOSITORY / "bench", capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return work
+
+
+def test_report_has_every_row_and_no_differing_answer(run: Path) -> None:
+    """Each question was answered by both, warm, and each answer compared."""
+    record = json.loads((run / "samples.json").read_text())
+    warm = {asking["name"]: asking for asking in record["questions"] if not asking["cold"]}
+    assert list(warm) == [question.name for question in QUESTIONS]
+    report = (run / "REPORT.md").read_text()
+    for name, asking in warm.items():
+        assert f"| **{name}** " in report
+        assert not asking["complaints"], name
+        assert not asking["differences"], name
+        assert asking["compared"] > 0, name
+        assert set(asking["times"]) == {"meridian", "duckdb"}
+    assert not record["absent"]
+    assert "All answers that were compared are the same." in report
+    assert {asking["name"] for asking in record["questions"] if asking["cold"]} >= {"LV1", "cone", "HV2", "HV2b"}
+    assert {(load["contender"], load["table"]) for load in record["loads"]} == {
+        (name, table) for name in ("meridian", "duckdb") for table in ("Object", "Source")
+    }
+    assert all(load["seconds"] > 0 and load["bytes"] > 0 and load["peak"] > 0 for load in record["loads"])
+
+
+def test_plots_are_drawn(run: Path) -> None:
+    """Every plot that the report shows is there, and is XML."""
+    report = (run / "REPORT.md").read_text()
+    plots = sorted((run / "report").glob("*.svg"))
+    assert {"scans.svg", "load.svg", "bytes.svg", "latency_cone.svg"} <= {plot.name for plot in plots}
+    for plot in plots:
+        xml.etree.ElementTree.parse(plot)
+        assert f"(report/{plot.name})" in report
+
+
+def test_report_is_written_again_from_samples(run: Path, tmp_path: Path) -> None:
+    """The same report comes from the raw file."""
+    command = [sys.executable, "-m", "meridian_bench", "report", str(run / "samples.json"), "--out", str(tmp_path)]
+    subprocess.run(command, cwd=REPOSITORY / "bench", check=True, capture_output=True)
+    assert (tmp_path / "REPORT.md").read_text() == (run / "REPORT.md").read_text()
+
+
+def test_a_differing_answer_is_shown_and_fails(run: Path, tmp_path: Path) -> None:
+    """A difference in the samples is bold in the report, and the exit status tells."""
+    record = json.loads((run / "samples.json").read_text())
+    one = {"contender": "meridian", "against": "duckdb", "found": "1 of 9 rows differ", "text": "SELECT 1"}
+    record["questions"][-1]["differences"].append(one)
+    (tmp_path / "samples.json").write_text(json.dumps(record))
+    command = [sys.executable, "-m", "meridian_bench", "report", "samples.json", "--out", "."]
+    environment = {"PYTHONPATH": str(REPOSITORY / "bench"), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=False, capture_output=True)
+    assert done.returncode == 1
+    report = (tmp_path / "REPORT.md").read_text()
+    assert "**Answers differ: see below.**" in report
+    assert "1 of 9 rows differ.**" in report
+
+
+def answer(rows: int = 40) -> pa.Table:
+    """An answer with a key, a double, a column in single precision with NULLs, and text."""
+    rng = np.random.default_rng(1)
+    return pa.table(
+        {
+            "objectId": pa.array(rng.permutation(rows), pa.int64()),
+            "ra": pa.array(rng.uniform(0, 360, rows)),
+            "flux": pa.array([None if i % 5 == 0 else 1e-30 * (i + 1) for i in range(rows)], pa.float32()),
+            "band": pa.array(["ugrizy"[i % 6] for i in range(rows)]),
+        }
+    )
+
+
+def with_value(table: pa.Table, column: int, row: int, value: object) -> pa.Table:
+    values = table.column(column).to_pylist()
+    values[row] = value
+    return table.set_column(column, table.field(column).name, pa.array(values, table.field(column).type))
+
+
+def test_the_order_of_rows_and_the_width_of_numbers_do_not_matter() -> None:
+    shuffled = answer().take(list(reversed(range(40))))
+    widened = shuffled.set_column(0, "id", shuffled.column(0).cast(pa.int32()))
+    widened = widened.set_column(2, "f", widened.column(2).cast(pa.float64()))
+    assert difference(answer(), widened) is None
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        pytest.param(0, 1_000_000, id="key"),
+        pytest.param(1, 123.456, id="double"),
+        pytest.param(2, 2.5e-30, id="single"),
+        pytest.param(2, None, id="a NULL too many"),
+        pytest.param(3, "x", id="text"),
+    ],
+)
+def test_a_changed_value_is_caught(column: int, value: object) -> None:
+    assert difference(answer(), with_value(answer(), column, 7, value)) is not None
+
+
+def test_a_changed_digit_is_caught() -> None:
+    was = answer().column(1)[7].as_py()
+    assert difference(answer(), with_value(answer(), 1, 7, was * (1 + 1e-8))) is not None
+    assert difference(answer(), with_value(answer(), 1, 7, was * (1 + 1e-11))) is None
+    was = answer().column(2)[7].as_py()
+    assert difference(answer(), with_value(answer(), 2, 7, was * (1 + 1e-5))) is not None
+
+
+def test_a_null_for_a_value_and_a_value_for_a_null_are_caught() -> None:
+    assert answer().column(2)[5].as_py() is None
+    assert difference(answer(), with_value(answer(), 2, 5, 0.0)) is not None
+
+
+def test_a_dropped_row_is_caught() -> None:
+    assert difference(answer(), answer().slice(1)) is not None
+
+
+def test_a_duplicated_row_is_caught() -> None:
+    """Also where another one is dropped for it, so that the counts agree."""
+    assert difference(answer(), pa.concat_tables([answer(), answer().slice(3, 1)])) is not None
+    assert difference(answer(), pa.concat_tables([answer().slice(1), answer().slice(3, 1)])) is not None
+
+
+def test_a_dropped_column_is_caught() -> None:
+    assert difference(answer(), answer().drop_columns("band")) is not None
+
+
+def test_floats_that_sorting_puts_in_another_order_are_still_paired() -> None:
+    """Two rows whose first floats are equal but for rounding, and whose second ones tell them apart."""
+    one = pa.table({"a": [1.0, 1.0 + 1e-12], "b": [5.0, 6.0]})
+    other = pa.table({"a": [1.0 + 1e-12, 1.0], "b": [5.0, 6.0]})
+    assert difference(one, other) is None
+    assert difference(one, pa.table({"a": [1.0 + 1e-12, 1.0], "b": [5.0, 5.0]})) is not None
+
+
+def test_percentiles_are_of_the_nearest_rank() -> None:
+    samples = list(range(1, 101))
+    random.Random(1).shuffle(samples)
+    assert [percentile(samples, p) for p in (50, 95, 99, 100)] == [50, 95, 99, 100]
+    assert percentile([7.0], 99) == 7.0
+
+
+def test_ratios_are_of_rounds_in_which_both_took_part() -> None:
+    found = ratio([[1.0], [2.0], [3.0], [9.0]], [[2.0], [2.0], [1.0], []])
+    assert found is not None
+    assert (found.value, found.low, found.high) == (1.0, 0.5, 3.0)
+    assert ratio([[1.0]], [[]]) is None
+
+
+def test_constants_come_once_and_the_same_from_the_same_seed() -> None:
+    sky = Sky(0.0, 20.0, -10.0, 10.0, [(i, 10.0 + i / 100, i / 100) for i in range(50)])
+    drawn = [Constants(sky, seed=3).draw() for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    source = Constants(sky, seed=3)
+    many = [source.draw() for _ in range(50)]
+    for name in ("key", "cut", "mag", "g_flux", "cone_ra", "ra0"):
+        assert len({one[name] for one in many}) == 50, name
+
+
+def test_chunk_numbers_are_those_of_the_program(meridian: Meridian, tmp_path: Path) -> None:
+    """The peers' chunk column, from the formula, against `meridian sky locate`."""
+    rng = np.random.default_rng(2)
+    ra, dec = rng.uniform(0, 360, 200), np.degrees(np.arcsin(rng.uniform(-1, 1, 200)))
+    lines = "".join(f"{r!r},{d!r}\n" for r, d in zip(ra.tolist(), dec.tolist(), strict=True))
+    for stripes in (4, 59, 85):
+        said = meridian.must("sky", "locate", "--stripes", stripes, "--sub-stripes", 3, stdin=lines)
+        theirs = [int(line.split(",")[2]) for line in said.text.splitlines()]
+        assert chunk_ids(ra, dec, stripes).tolist() == theirs
