@@ -6,7 +6,7 @@ help:
 	@echo "make build   build the program: target/release/meridian"
 	@echo "make test    everything that must pass: lint, then unit, property and whole-system tests"
 	@echo "make lint    format, tidiness, dependency rules, clippy"
-	@echo "make bench   benchmarks"
+	@echo "make bench   measure Meridian beside its peers: SIZE=small|standard|large PEERS=duckdb,chdb,... WORK=DIR"
 
 build:
 	scripts/setup build
@@ -21,5 +21,9 @@ test:
 lint:
 	scripts/lint
 
-bench:
-	@echo "There are no benchmarks to run yet; bench/make_benchmark_catalogue.py writes the catalogue that they will use."
+# small takes minutes, standard some hours; bench/README.md says what either needs.
+SIZE ?= small
+PEERS ?=
+WORK ?= bench/work
+bench: build
+	bench/run --size $(SIZE) $(if $(PEERS),--peers $(PEERS)) --meridian target/release/meridian --work $(WORK) $(BENCH_OPTIONS)
