@@ -17,7 +17,8 @@ class Constants:
         self.sky = sky
         self.rng = random.Random(seed)
         self.used: set[object] = set()
-        self.objects = list(sky.objects)
+        # A box of right ascensions does not reach over 0: cones that do are not asked for.
+        self.objects = [one for one in sky.objects if _away_from_seam(*one[1:])]
         self.rng.shuffle(self.objects)
         self.next_object = 0
 
@@ -84,6 +85,12 @@ class Constants:
             f"{prefix}zones": _zones(dec0, dec1),
             f"{prefix}polygon": ", ".join(f"{c[0] % 360.0!r}, {c[1]!r}" for c in corners),
         }
+
+
+def _away_from_seam(ra: float, dec: float) -> bool:
+    """Whether a cone with this position in it stays within right ascensions of 0 to 360."""
+    width = 3 * CONE_DEGREES / math.cos(math.radians(min(89.9, abs(dec) + 3 * CONE_DEGREES)))
+    return width < ra < 360.0 - width
 
 
 def _inside(value: float, low: float, high: float) -> float:

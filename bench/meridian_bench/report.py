@@ -275,7 +275,7 @@ def write_plots(record: Record, directory: Path) -> list[str]:
 
 
 def write_report(record: Record, out: Path) -> Path:
-    """Writes REPORT.md and, beside it, report/*.svg."""
+    """Writes REPORT.md and, beside it, figures/*.svg."""
     out.mkdir(parents=True, exist_ok=True)
     about = record["about"]
     warm_lookups, scans = rows_of(record, "lookup", cold=False), rows_of(record, "scan", cold=False)
@@ -305,7 +305,7 @@ def write_report(record: Record, out: Path) -> Path:
     lines += ["## Loading", "", *load_section(record), "## Memory while asking", "", *memory_section(record)]
     if troubles := trouble(record):
         lines += ["## What is missing or wrong", "", *troubles, ""]
-    lines += ["## Plots", "", *write_plots(record, out / "report")]
+    lines += ["## Plots", "", *write_plots(record, out / "figures")]
     lines += [
         "## Machine and data",
         "",

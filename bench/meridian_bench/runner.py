@@ -22,6 +22,7 @@ from .questions import LOOKUP, Question, questions_for
 from .sizes import SPARE_BYTES, Size, room_for
 from .worker import Reply, Trouble, Worker
 
+OURS = "meridian"
 # Of a block of lookups, those whose every question costs seconds get this many.
 SLOW_BLOCK = 5
 MOST_DIFFERENCES_KEPT = 5
@@ -67,7 +68,7 @@ class Run:
 
     def everything(self, raw: Path) -> None:
         """All groups. A peer that fails is left out, and the record says why; without Meridian there is no run."""
-        if not self._ready("meridian"):
+        if not self._ready(OURS):
             raise SystemExit(f"Meridian cannot take part: {self.record['absent']['meridian']}")
         try:
             for number, group in enumerate(self.plan.groups):
@@ -114,7 +115,7 @@ class Run:
         made_by = [self.catalogue.made_by, self.catalogue.directory]
         if self.plan.keep and note.is_file():
             loaded = json.loads(note.read_text())
-            stripes = self._stripes() if name != "meridian" else loaded["stripes"]
+            stripes = self._stripes() if name != OURS else loaded["stripes"]
             if loaded["made_by"] == made_by and loaded["stripes"] == stripes and self._home(name).exists():
                 self.record["loads"] += loaded["loads"]
                 log(f"{CARDS[name].title}: as an earlier run has loaded it")
@@ -161,7 +162,9 @@ class Run:
 
     def _run_group(self, number: int, peers: Sequence[str]) -> None:
         present = [name for name in peers if self._ready(name)]
-        names = ["meridian", *present]
+        if peers and not present and number > 0:
+            return
+        names = [OURS, *present]
         self._cold(number, [name for name in names if CARDS[name].dialect != "python"])
         for name in names:
             self._start(name)
@@ -198,7 +201,7 @@ class Run:
             self.record["memory"][name] = max(self.record["memory"].get(name, 0), peak)
 
     def _text(self, name: str, question: Question, constants: dict[str, object]) -> str | None:
-        if name == "meridian" or not question.by_chunk or self._stripes():
+        if name == OURS or not question.by_chunk or self._stripes():
             return question.asked_in(CARDS[name].dialect, constants, self.catalogue.tables["Object"].columns)
         return None
 
@@ -208,7 +211,7 @@ class Run:
         rounds, block = (-(-size.lookups // size.block), size.block) if question.kind == LOOKUP else (size.rounds, 1)
         asking = Asking(self, question, number, cold=False)
         asking.takers = [n for n in names if self._text(n, question, self.constants.draw()) is not None]
-        if len(asking.takers) < 2 and len(self.plan.groups[number]) > 0:
+        if asking.takers == [OURS] and self._asked_already(question, cold=False):
             return
         log(f"{question.name}: {question.title}")
         asking.round(1, counted=False)
@@ -218,12 +221,14 @@ class Run:
             self._note_memory(name)
         self.record["questions"].append(asking.as_json())
 
+    def _asked_already(self, question: Question, cold: bool) -> bool:
+        """Whether an earlier group was asked: Meridian alone need not be asked again."""
+        return any(asked["name"] == question.name and asked["cold"] == cold for asked in self.record["questions"])
+
     def _cold(self, number: int, names: Sequence[str]) -> None:
         """Asks some questions once after each start, nothing of the contender's files being in the page cache."""
-        if len(names) < 2 and self.plan.groups[number]:
-            return
         for question in self.questions:
-            if not question.cold:
+            if not question.cold or (list(names) == [OURS] and self._asked_already(question, cold=True)):
                 continue
             log(f"{question.name}, cold: {question.title}")
             asking = Asking(self, question, number, cold=True)
@@ -299,7 +304,7 @@ class Asking:
 
     def _compare(self, replies: dict[str, list[Reply]], constants: list[dict[str, object]]) -> None:
         """Compares every answer with that of the first peer, or with Meridian's if no peer answered."""
-        names = sorted(replies, key=lambda name: (name == "meridian", list(CARDS).index(name)))
+        names = sorted(replies, key=lambda name: (name == OURS, list(CARDS).index(name)))
         names = [name for name in names if replies[name]]
         if not names:
             return

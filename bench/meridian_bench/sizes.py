@@ -42,7 +42,7 @@ ROOM = {
     "duckdb": (150, 60),
     "chdb": (150, 60),
     "postgres": (330, 110),
-    "mariadb": (230, 120),
+    "mariadb": (250, 160),
     "astropy": (0, 0),
     "stilts": (180, 0),
     "lsdb": (190, 0),

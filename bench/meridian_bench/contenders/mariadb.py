@@ -66,6 +66,9 @@ class MariaDB(Contender):
             "innodb_doublewrite": 0,
             # The page cache holds what the pool does not.
             "innodb_flush_method": "fsync",
+            # Started anew it would read its pool back in: cold is to be cold.
+            "innodb_buffer_pool_dump_at_shutdown": 0,
+            "innodb_buffer_pool_load_at_startup": 0,
             "join_buffer_size": "64M",
             "sort_buffer_size": "64M",
             "tmp_table_size": "256M",

@@ -83,9 +83,11 @@ class Meridian(Contender):
         self.ask("SELECT 1 AS ready")
 
     def ask(self, text: str) -> object:
+        if self.process is None:
+            # It ended over the last question.
+            self.start()
         process = self.process
-        if process is None or process.stdin is None or process.stdout is None:
-            raise Refused("`meridian sql` does not run")
+        assert process is not None and process.stdin is not None and process.stdout is not None
         try:
             process.stdin.write(f"{text};\n".encode())
             return pa.ipc.open_stream(AnswerPipe(process.stdout)).read_all()
@@ -93,11 +95,11 @@ class Meridian(Contender):
             raise Refused(self._complaint(str(error))) from None
 
     def _complaint(self, otherwise: str) -> str:
-        """What the program said before it ended; it is started anew for the next question."""
+        """What the program said before it ended; the next question will start it anew."""
         self.stop()
         self.errors.seek(0)
         said = self.errors.read().decode(errors="replace").strip()
-        self.start()
+        self.errors.close()
         return said.splitlines()[0].removeprefix("meridian: ") if said else otherwise
 
     def to_arrow(self, answer: object) -> pa.Table:
