@@ -74,9 +74,10 @@ def prepare(directory: Path, program: Path, objects: int, epochs: int, seed: int
     if note.is_file() and note.read_text().startswith(wanted):
         return open_catalogue(directory, note.read_text().strip())
     shutil.rmtree(directory, ignore_errors=True)
-    if _has_synthesize(program):
-        command = [str(program), "synthesize", "generate", "--objects", str(objects), "--seed", str(seed)]
-        command += ["--epochs", str(epochs), "--out", str(directory)]
+    if options := _synthesize_options(program):
+        command = [str(program), "synthesize", "generate", "--objects", str(objects), "--out", str(directory)]
+        command += ["--seed", str(seed)] if "--seed" in options else []
+        command += ["--epochs", str(epochs)] if epochs else []
         if only_nine_columns:
             command += ["--tables", "Object", "--columns", ",".join(NINE_COLUMNS)]
         by = "`meridian synthesize generate`"
@@ -91,9 +92,11 @@ def prepare(directory: Path, program: Path, objects: int, epochs: int, seed: int
     return open_catalogue(directory, note.read_text().strip())
 
 
-def _has_synthesize(program: Path) -> bool:
-    asked = subprocess.run([str(program), "synthesize", "generate", "--help"], capture_output=True, check=False)
-    return asked.returncode == 0
+def _synthesize_options(program: Path) -> str:
+    """What the program says of its own generator; nothing if it has none."""
+    command = [str(program), "synthesize", "generate", "--help"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    return asked.stdout if asked.returncode == 0 else ""
 
 
 @dataclass(frozen=True)

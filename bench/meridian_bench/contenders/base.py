@@ -13,6 +13,9 @@ import pyarrow as pa
 from ..catalogue import TableFiles
 from ..memory import high_water
 
+# A question that takes a server longer is given up, so that one bad plan does not hold up the run.
+LONGEST_SECONDS = 300
+
 
 class Refused(Exception):
     """The contender says that it does not answer a question."""

@@ -40,7 +40,8 @@ class Lsdb(Contender):
             highest_healpix_order=8,
             progress_bar=False,
         )
-        with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as client:
+        workers = self.setup.threads
+        with Client(n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None) as client:
             pipeline_with_client(arguments, client)
         return None
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from ..catalogue import TableFiles
 from ..memory import high_water
 from ..text_rows import csv_blocks, csv_schema
-from .base import Contender, Fetched, Refused
+from .base import LONGEST_SECONDS, Contender, Fetched, Refused
 
 SERVER = "/usr/sbin/mariadbd"
 TYPES = {"int64": "BIGINT", "int32": "INT", "int8": "TINYINT", "double": "DOUBLE", "float": "FLOAT"}
@@ -139,6 +139,7 @@ class MariaDB(Contender):
 
     def start(self) -> None:
         self.prepare()
+        self._do(f"SET max_statement_time = {LONGEST_SECONDS}")
         self.ask("SELECT 1")
 
     def ask(self, text: str) -> object:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ..catalogue import TableFiles
 from ..memory import MemoryWatch, tree_memory
 from ..text_rows import csv_blocks, csv_schema
-from .base import Contender, Fetched
+from .base import LONGEST_SECONDS, Contender, Fetched
 
 BINARIES = Path("/usr/lib/postgresql/15/bin")
 TYPES = {"int64": "bigint", "int32": "integer", "int8": "smallint", "double": "double precision", "float": "real"}
@@ -138,6 +138,7 @@ class PostgreSQL(Contender):
 
     def start(self) -> None:
         self.prepare()
+        self._do(f"SET statement_timeout = '{LONGEST_SECONDS}s'")
         self.ask("SELECT 1")
 
     def ask(self, text: str) -> object:
