@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+READ_BYTES = 8 * 2**20
+
 
 def memory_bytes() -> int:
     """All memory of the machine."""
@@ -44,6 +46,15 @@ def _disk(directory: Path) -> str:
     spins = rotating.read_text().strip() if rotating.exists() else "?"
     word = {"0": "solid state or virtual", "1": "rotating or virtual"}.get(spins, "kind unknown")
     return f"{usage.total / 1e9:,.0f} GB, {usage.free / 1e9:,.0f} GB free, {kind.strip() or '?'} ({word})"
+
+
+def read_files(directory: Path) -> None:
+    """Reads every file below a directory, so that it is in the page cache as far as there is room."""
+    for file in directory.rglob("*"):
+        if file.is_file():
+            with file.open("rb", buffering=0) as content:
+                while content.read(READ_BYTES):
+                    pass
 
 
 def forget_files(directory: Path) -> None:

@@ -22,6 +22,16 @@ def has_failed(record: Record) -> bool:
     return OURS in record["absent"] or any(asked["differences"] for asked in record["questions"])
 
 
+def verdict(record: Record) -> str:
+    """The report's first sentence."""
+    if any(asked["differences"] for asked in record["questions"]):
+        return "**Answers differ: see below.**"
+    if OURS in record["absent"]:
+        return "**Meridian fell out on the way: see below.**"
+    compared = sum(asked["compared"] for asked in record["questions"])
+    return f"All {compared:,} answers that were compared are the same."
+
+
 def contenders(record: Record) -> list[str]:
     """All that were loaded or asked, Meridian first."""
     seen = {name for asked in record["questions"] for name in asked["times"]}
@@ -233,7 +243,8 @@ def method_section(record: Record) -> list[str]:
         "",
         f"Lookups were asked {about['lookups']:,} times in blocks of {about['block']}, scans {about['rounds']} times,"
         " each time with other constants, the same for all contenders of a round; each round was begun by another"
-        " contender, and one unmeasured round came before. A contender that had spent"
+        " contender. Warm is: every file of the contenders was read once before, and a round of each question came"
+        " first that does not count. A contender that had spent"
         f" {about['budget']:.0f} s on a question sat out the rest of it, and tools that start a process or a plan for"
         " each cone were asked five of each block. The ratio is the median of the ratios of single rounds (for"
         " lookups: of the medians of blocks), with the least and the greatest of them in brackets.",
@@ -293,7 +304,7 @@ def write_report(record: Record, out: Path) -> Path:
         f"Size `{about['size']}`, {about['date']}, {about['machine']['processor']}, {about['machine']['memory']}. "
         "Written by `make bench`; what the rows and the set-ups are is in [README.md](README.md).",
         "",
-        "**Answers differ: see below.**" if has_failed(record) else "All answers that were compared are the same.",
+        verdict(record),
         "",
         "A ratio below 1 means that Meridian is the faster. Times are in milliseconds.",
         "",

@@ -6,9 +6,12 @@ the harness and this process is in none of them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import resource
+import select
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +26,11 @@ from .contenders import contender_class
 from .contenders.base import Contender, Setup
 
 BENCH = Path(__file__).resolve().parent.parent
+
+
+# A block of questions, or an orderly end, that takes longer is taken for a contender that hangs.
+BLOCK_SECONDS = 1800.0
+STOP_SECONDS = 600.0
 
 
 class Trouble(Exception):
@@ -48,7 +56,13 @@ class Worker:
         self.log = setup.home.parent / f"{name}_worker.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+                # A group of its own, with which a contender's server can be ended too.
+                start_new_session=True,
             )
         try:
             self.version = self.call("setup", setup)
@@ -56,19 +70,31 @@ class Worker:
             self.close()
             raise
 
-    def call(self, request: str, *arguments: object) -> object:
-        """Has the worker do something and gives what it replies."""
+    def call(self, request: str, *arguments: object, within: float | None = None) -> object:
+        """Has the worker do something and gives what it replies, in `within` seconds if that is given."""
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
             pickle.dump((request, arguments), self.process.stdin)
             self.process.stdin.flush()
+            if not select.select([self.process.stdout], [], [], within)[0]:
+                self._end()
+                raise Trouble(f"it gave no answer within {within:.0f} s")
             succeeded, reply = pickle.load(self.process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError):
-            self.process.kill()
+            self._end()
             raise Trouble(f"its process ended: {self._last_words()}") from None
         if not succeeded:
             raise Trouble(reply)
         return reply
+
+    def _end(self) -> None:
+        """Ends the process and all that it has started."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=20)
+                time.sleep(0.5)
 
     def _last_words(self) -> str:
         lines = self.log.read_text(errors="replace").strip().splitlines()
@@ -80,7 +106,7 @@ class Worker:
 
     def ask(self, texts: Sequence[str], answers: bool = True) -> list[Reply]:
         """Asks one after another. Without `answers` only the times come back."""
-        replies = self.call("ask", list(texts), answers)
+        replies = self.call("ask", list(texts), answers, within=BLOCK_SECONDS)
         return [
             Reply(seconds, _from_bytes(content) if content else None, complaint)
             for seconds, content, complaint in replies  # type: ignore[attr-defined]
@@ -90,7 +116,7 @@ class Worker:
         """Ends the contender and the process."""
         try:
             if self.process.poll() is None:
-                self.call("stop")
+                self.call("stop", within=STOP_SECONDS)
         except Trouble:
             pass
         for pipe in (self.process.stdin, self.process.stdout):
@@ -99,8 +125,7 @@ class Worker:
         try:
             self.process.wait(timeout=60)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            self._end()
 
 
 def _to_bytes(table: pa.Table) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,6 +84,16 @@ class Contender(ABC):
     def peak_memory(self) -> int:
         """Bytes: the most that its processes have had in memory since they started."""
         return high_water("self")
+
+
+def run_once(command: Sequence[object]) -> None:
+    """Runs a program that makes something ready; if it fails, what it said first is the reason."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, cwd="/", check=False)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise Refused(
+            f"{' '.join(str(word) for word in command[:5])}... failed: {said[0] if said else 'no reason given'}"
+        )
 
 
 def directory_size(directory: Path) -> int:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from ..catalogue import TableFiles
 from ..memory import high_water
 from ..text_rows import csv_blocks, csv_schema
-from .base import LONGEST_SECONDS, Contender, Fetched, Refused
+from .base import LONGEST_SECONDS, Contender, Fetched, Refused, run_once
 
 SERVER = "/usr/sbin/mariadbd"
 TYPES = {"int64": "BIGINT", "int32": "INT", "int8": "TINYINT", "double": "DOUBLE", "float": "FLOAT"}
@@ -42,7 +42,7 @@ class MariaDB(Contender):
             self.home.mkdir(parents=True, exist_ok=True)
             make = ["mariadb-install-db", "--no-defaults", f"--datadir={self.home}", "--skip-test-db", *user]
             make.append("--auth-root-authentication-method=normal")
-            subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+            run_once(make)
         # A path below /tmp is short enough for a socket's name, which the work directory may not be.
         self.socket = Path(tempfile.mkdtemp(prefix="bench_mariadb_"))
         options = [f"--{name.replace('_', '-')}={value}" for name, value in self._settings().items()]

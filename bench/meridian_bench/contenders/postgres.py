@@ -17,7 +17,7 @@ import pyarrow as pa
 from ..catalogue import TableFiles
 from ..memory import MemoryWatch, tree_memory
 from ..text_rows import csv_blocks, csv_schema
-from .base import LONGEST_SECONDS, Contender, Fetched
+from .base import LONGEST_SECONDS, Contender, Fetched, run_once
 
 BINARIES = Path("/usr/lib/postgresql/15/bin")
 TYPES = {"int64": "bigint", "int32": "integer", "int8": "smallint", "double": "double precision", "float": "real"}
@@ -67,7 +67,7 @@ class PostgreSQL(Contender):
             self.home.mkdir(parents=True)
             self._give(self.home)
             initdb = [BINARIES / "initdb", "-D", self.home, "-U", "bench", "-A", "trust", "-E", "UTF8", "--locale=C"]
-            subprocess.run(self._as_server_user(*initdb), check=True, stdout=subprocess.DEVNULL, cwd="/")
+            run_once(self._as_server_user(*initdb))
         # A path below /tmp is short enough for a socket's name, which the work directory may not be.
         self.socket = Path(tempfile.mkdtemp(prefix="bench_postgres_"))
         self._give(self.socket)
