@@ -10,7 +10,7 @@ help:
 
 build:
 	scripts/setup build
-	cargo build --release --locked -p meridian
+	scripts/build_release
 
 demo:
 	demo/run

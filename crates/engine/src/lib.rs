@@ -14,6 +14,7 @@ pub mod exec;
 mod loaded_table;
 mod piece;
 pub mod plan;
+mod point_query;
 mod provider;
 mod restriction;
 mod session;

@@ -17,11 +17,12 @@ use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::stream::{BoxStream, StreamExt};
+use futures::stream::{BoxStream, Stream, StreamExt};
 use sql::rules::{GuardValues, WidenFloats};
 use sql::{Headings, Parsed, SqlError, TableShape, TableShapes};
 
 use crate::plan::{CutChunkPhases, PushFilters};
+use crate::point_query::{PointQueries, PointQuery};
 use crate::provider::{ArchiveCatalog, TableNames};
 use crate::{Archive, EngineError, Settings};
 
@@ -58,6 +59,7 @@ pub struct Session {
     context: SessionContext,
     names: Arc<RwLock<TableNames>>,
     database: String,
+    point_queries: PointQueries,
 }
 
 /// The answer to one question, as it comes.
@@ -84,16 +86,25 @@ pub struct Prepared {
 impl Prepared {
     /// The answer whose rows are `batches`, wherever the plan runs.
     pub fn answer(self, batches: SendableRecordBatchStream) -> Answer {
-        let headed = Arc::clone(&self.schema);
-        let batches = batches.map(move |batch| {
-            let batch = batch.map_err(|error| EngineError::from_run(&error))?;
-            with_schema(batch, &headed)
-        });
-        Answer {
-            schema: self.schema,
-            batches: batches.boxed(),
-            plan: self.plan,
-        }
+        headed_answer(self.schema, self.plan, batches)
+    }
+}
+
+/// An answer whose columns get the headings of `schema`.
+fn headed_answer(
+    schema: SchemaRef,
+    plan: Arc<dyn ExecutionPlan>,
+    batches: impl Stream<Item = datafusion::common::Result<RecordBatch>> + Send + 'static,
+) -> Answer {
+    let headed = Arc::clone(&schema);
+    let batches = batches.map(move |batch| {
+        let batch = batch.map_err(|error| EngineError::from_run(&error))?;
+        with_schema(batch, &headed)
+    });
+    Answer {
+        schema,
+        batches: batches.boxed(),
+        plan,
     }
 }
 
@@ -117,6 +128,7 @@ impl Session {
             context,
             names,
             database,
+            point_queries: PointQueries::default(),
         })
     }
 
@@ -170,7 +182,20 @@ impl Session {
 
     /// Starts a statement of `text`; its rows come as they are asked for.
     pub async fn run(&self, text: &str, parsed: Parsed) -> Result<Answer, EngineError> {
+        let point = PointQuery::of(text, &parsed.statement);
+        let Some(point) = point else {
+            let prepared = self.prepare(text, parsed).await?;
+            return self.start(prepared);
+        };
+        let context = self.context.task_ctx();
+        let known = self.point_queries.answer(&point, &self.archive, context);
+        if let Some(answer) = known.await? {
+            return Ok(headed_answer(answer.schema, answer.plan, answer.batches));
+        }
         let prepared = self.prepare(text, parsed).await?;
+        self.point_queries
+            .learn(point, &self.archive, &prepared)
+            .await?;
         self.start(prepared)
     }
 

@@ -139,14 +139,17 @@ fn properties(input: &Arc<dyn ExecutionPlan>, schema: SchemaRef) -> Arc<PlanProp
 }
 
 /// The inner plan for one piece: every scan bound to it, and no state shared with other runs of the plan.
-fn bind(plan: &Arc<dyn ExecutionPlan>, piece: &Piece) -> Result<Arc<dyn ExecutionPlan>> {
+pub(crate) fn bind_to_piece(
+    plan: &Arc<dyn ExecutionPlan>,
+    piece: &Piece,
+) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some(scan) = plan.downcast_ref::<PieceScanExec>() {
         return Ok(Arc::new(scan.bound_to(piece)));
     }
     let children = plan
         .children()
         .into_iter()
-        .map(|child| bind(child, piece))
+        .map(|child| bind_to_piece(child, piece))
         .collect::<Result<Vec<_>>>()?;
     let bound = if children.is_empty() {
         Arc::clone(plan)
@@ -181,7 +184,7 @@ impl Runner {
         let numbered = self.numbered.then(|| Arc::clone(&self.schema));
         results.spawn(async move {
             let held = turn(&turns).await?;
-            let mut batches = bind(&inner, &piece)?.execute(0, context)?;
+            let mut batches = bind_to_piece(&inner, &piece)?.execute(0, context)?;
             if let Some(schema) = numbered {
                 batches = number_rows(batches, &piece, schema);
             }

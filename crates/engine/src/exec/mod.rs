@@ -6,6 +6,7 @@ mod piece_scan;
 mod row_numbers;
 mod table_scan;
 
+pub(crate) use chunk_phase::bind_to_piece;
 pub use chunk_phase::{ChunkPhaseExec, PhaseSummary};
 pub use piece_order::PieceOrderExec;
 pub use piece_scan::{PieceScanExec, RowsOf};

@@ -1,12 +1,16 @@
 //! A small archive on which plans are made: all kinds of tables around the equator.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
+use arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::displayable;
+use futures::TryStreamExt;
 use ingest::{LoadRequest, Progress};
-use meridian_engine::{Archive, Session, SessionOptions};
+use meridian_engine::{Answer, Archive, Session, SessionOptions};
 use tempfile::TempDir;
 
 /// Objects, one a degree along the equator: 36 in each of the ten chunks of its stripe.
@@ -14,7 +18,8 @@ const OBJECTS: usize = 360;
 
 pub struct SmallSky {
     session: Session,
-    _dir: TempDir,
+    archive: Arc<Archive>,
+    dir: TempDir,
 }
 
 impl SmallSky {
@@ -80,9 +85,49 @@ impl SmallSky {
             ..SessionOptions::default()
         };
         Self {
-            session: Session::new(archive, &options).await.unwrap(),
-            _dir: dir,
+            session: Session::new(Arc::clone(&archive), &options).await.unwrap(),
+            archive,
+            dir,
         }
+    }
+
+    /// The rows of a query as text, and whether they came from a plan that was kept rather than made.
+    pub async fn rows(&self, sql: &str) -> (String, bool) {
+        let answer = self.session.ask(sql).await.unwrap();
+        let kept = !displayable(answer.plan.as_ref())
+            .indent(false)
+            .to_string()
+            .contains("ChunkPhaseExec");
+        (in_order(answer).await, kept)
+    }
+
+    /// The same of a session that has not been asked anything before.
+    pub async fn rows_afresh(&self, sql: &str) -> String {
+        let options = SessionOptions::default();
+        let session = Session::new(Arc::clone(&self.archive), &options)
+            .await
+            .unwrap();
+        let answer = session.ask(sql).await.unwrap();
+        in_order(answer).await
+    }
+
+    /// Loads Source anew, with other fluxes.
+    pub async fn replace_sources(&self) {
+        let path = self.dir.path().join("Other.csv");
+        let lines: String = (1..OBJECTS)
+            .map(|at| format!("{at},{at},1,{at}.75\n"))
+            .collect();
+        std::fs::write(&path, format!("id,objectId,filterId,flux\n{lines}")).unwrap();
+        let request = LoadRequest {
+            files: vec![path],
+            key: vec!["objectId".into()],
+            directors: vec!["Object".into()],
+            replace: true,
+            ..LoadRequest::new(&self.dir.path().join("data"), "sky", "Source")
+        };
+        ingest::load(request, Arc::new(Progress::default()))
+            .await
+            .unwrap();
     }
 
     /// The physical plan of a query, as text.
@@ -90,4 +135,14 @@ impl SmallSky {
         let answer = self.session.ask(sql).await.unwrap();
         displayable(answer.plan.as_ref()).indent(false).to_string()
     }
+}
+
+/// The headings and the rows of an answer as text, the rows in the order of the alphabet.
+async fn in_order(answer: Answer) -> String {
+    let mut batches: Vec<RecordBatch> = answer.batches.try_collect().await.unwrap();
+    batches.insert(0, RecordBatch::new_empty(answer.schema));
+    let table = pretty_format_batches(&batches).unwrap().to_string();
+    let mut lines: Vec<&str> = table.lines().collect();
+    lines[3..].sort_unstable();
+    lines.join("\n")
 }
