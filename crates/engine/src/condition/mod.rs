@@ -64,7 +64,7 @@ impl ScanCondition {
         }
         let mut columns: Vec<usize> = predicates
             .iter()
-            .flat_map(|predicate| collect_columns(predicate))
+            .flat_map(collect_columns)
             .map(|column| column.index())
             .collect();
         columns.sort_unstable();
