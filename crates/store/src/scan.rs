@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use std::ops::{BitAnd, Range};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{Array, ArrayRef as ArrowArrayRef, AsArray, BooleanArray};
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -51,6 +52,52 @@ pub trait RowCondition: Debug + Send + Sync {
     ) -> Result<BooleanArray, Arc<dyn Error + Send + Sync>>;
 }
 
+/// Rows from which on zone maps are asked: reading and evaluating them takes about as long as reading a few blocks.
+const WORTH_PRUNING: usize = 3 * ROWS_PER_BLOCK;
+
+/// What every wanted row meets, to be shared by the scans of a query.
+///
+/// Zone maps are asked whether they exclude blocks. That takes as long as reading a few blocks, so a hint that has excluded
+/// nothing in the first files is not asked for in the others.
+#[derive(Debug)]
+pub struct Hint {
+    expression: Expression,
+    asked: AtomicUsize,
+    useful: AtomicUsize,
+}
+
+impl Hint {
+    /// Times that a hint is asked for before it is judged.
+    const TRIALS: usize = 6;
+    /// It goes on being asked for if it was useful once in so many times.
+    const USEFUL_ENOUGH: usize = 16;
+
+    /// A condition on the file's columns.
+    pub fn new(expression: Expression) -> Arc<Self> {
+        Arc::new(Self {
+            expression,
+            asked: AtomicUsize::new(0),
+            useful: AtomicUsize::new(0),
+        })
+    }
+
+    /// How often zone maps have been asked for it.
+    pub fn times_asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    fn is_worth_asking(&self) -> bool {
+        let asked = self.asked.load(Ordering::Relaxed);
+        asked < Self::TRIALS || self.useful.load(Ordering::Relaxed) * Self::USEFUL_ENOUGH >= asked
+    }
+
+    fn was_asked(&self, excluded_some: bool) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.useful
+            .fetch_add(usize::from(excluded_some), Ordering::Relaxed);
+    }
+}
+
 /// What to read from a chunk file.
 #[derive(Debug, Clone)]
 pub struct ScanRequest {
@@ -60,7 +107,7 @@ pub struct ScanRequest {
     /// Rows for which this is not true (false or NULL) are left out; it names the file's columns.
     pub filter: Option<Expression>,
     /// What every wanted row meets. Blocks whose minima and maxima exclude it are not read; rows are not tested.
-    pub hints: Vec<Expression>,
+    pub hints: Vec<Arc<Hint>>,
     /// Rows that do not meet it are left out as well.
     pub condition: Option<Arc<dyn RowCondition>>,
     /// Rows to read, sorted and disjoint; all rows if None.
@@ -109,13 +156,15 @@ impl ChunkFile {
         let all = 0..self.num_rows();
         let ranges = request.ranges.unwrap_or_else(|| [all].into());
         check_ranges(&ranges, self.num_rows()).map_err(wrong)?;
-        // Zone maps are read and evaluated in about the time in which a block is.
-        let worth_pruning = ranges.iter().map(rows).sum::<usize>() > 2 * ROWS_PER_BLOCK;
-        let mut hints = conjuncts.clone();
-        for hint in request.hints.iter().filter(|_| worth_pruning) {
-            hints.extend(bind(hint)?);
+        let mut hints: Vec<(BoundExpression, Option<Arc<Hint>>)> = Vec::new();
+        if ranges.iter().map(rows).sum::<usize>() >= WORTH_PRUNING {
+            hints.extend(conjuncts.iter().map(|conjunct| (conjunct.clone(), None)));
+            for hint in request.hints.iter().filter(|hint| hint.is_worth_asking()) {
+                for part in bind(&hint.expression)? {
+                    hints.push((part, Some(Arc::clone(hint))));
+                }
+            }
         }
-        hints.truncate(if worth_pruning { hints.len() } else { 0 });
         Ok(Scan {
             path: Arc::clone(self.blocks.path()),
             layout: Arc::clone(&self.layout),
@@ -289,7 +338,7 @@ struct Scan {
     layout: LayoutReaderRef,
     blocks: Arc<ColumnBlocks>,
     /// What zone maps are asked, before anything is read.
-    hints: Vec<BoundExpression>,
+    hints: Vec<(BoundExpression, Option<Arc<Hint>>)>,
     conjuncts: Vec<BoundExpression>,
     condition: Option<Conditioned>,
     /// The columns that the condition was not given.
@@ -326,11 +375,15 @@ impl Scan {
         };
         let span = first.start..last.end;
         let mut mask = Mask::new_true(rows(&span));
-        for hint in hints {
+        for (condition, hint) in hints {
+            let before = mask.true_count();
             mask = self
-                .excluded_by(&span, &hint, mask)
+                .not_excluded_by(&span, &condition, mask)
                 .await
                 .map_err(|error| StoreError::vortex("scan", &self.path, &error))?;
+            if let Some(hint) = hint {
+                hint.was_asked(mask.true_count() < before);
+            }
         }
         if mask.all_true() {
             return Ok(());
@@ -347,7 +400,7 @@ impl Scan {
         Ok(())
     }
 
-    async fn excluded_by(
+    async fn not_excluded_by(
         &self,
         span: &Range<u64>,
         hint: &BoundExpression,

@@ -15,7 +15,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BooleanArray};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Fields, Int64Type};
 use common::{Sample, all_types, request, sample, scan, slices};
-use meridian_store::{ChunkFile, RowCondition, StoreError};
+use meridian_store::{ChunkFile, Hint, RowCondition, StoreError};
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use vortex::expr::{col, gt_eq, lit};
@@ -148,7 +148,7 @@ async fn hints_spare_reading_and_drop_no_row() {
     let file = ChunkFile::open(&sample.path).await.unwrap();
     let condition = KeyCondition::new(&[0], |key| Some(key >= 39_990));
     let mut wanted = request(&all_types(), &[0, 11]);
-    wanted.hints = vec![gt_eq(col("key"), lit(39_990_i64))];
+    wanted.hints = vec![Hint::new(gt_eq(col("key"), lit(39_990_i64)))];
     wanted.condition = Some(condition.clone());
     let read = scan(&file, wanted).await.unwrap();
     assert_eq!(
@@ -158,7 +158,7 @@ async fn hints_spare_reading_and_drop_no_row() {
     // Only the last block was read, and all of it was tested: a hint is no condition.
     assert_eq!(condition.asked(), (32_768..40_000).collect::<Vec<_>>());
     let mut hinted = request(&all_types(), &[0]);
-    hinted.hints = vec![gt_eq(col("key"), lit(39_990_i64))];
+    hinted.hints = vec![Hint::new(gt_eq(col("key"), lit(39_990_i64)))];
     assert_eq!(
         scan(&file, hinted).await.unwrap().num_rows(),
         40_000 - 32_768
@@ -174,4 +174,22 @@ async fn a_condition_that_fails_ends_the_scan_with_its_words() {
     let error = scan(&file, wanted).await.unwrap_err();
     assert!(matches!(error, StoreError::Condition(_)), "{error:?}");
     assert_eq!(error.to_string(), "six thousand and so on");
+}
+
+#[tokio::test]
+async fn a_hint_that_excludes_nothing_is_given_up_and_another_is_not() {
+    let sample = sample(60_000).await;
+    let file = ChunkFile::open(&sample.path).await.unwrap();
+    let useless = Hint::new(gt_eq(col("key"), lit(0_i64)));
+    let useful = Hint::new(gt_eq(col("key"), lit(59_000_i64)));
+    for _ in 0..30 {
+        let mut wanted = request(&all_types(), &[0]);
+        wanted.hints = vec![Arc::clone(&useless), Arc::clone(&useful)];
+        // The last block, every time.
+        assert_eq!(
+            scan(&file, wanted).await.unwrap().num_rows(),
+            60_000 - 49_152
+        );
+    }
+    assert_eq!((useless.times_asked(), useful.times_asked()), (6, 30));
 }

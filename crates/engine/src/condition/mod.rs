@@ -28,8 +28,7 @@ use arrow::datatypes::{Fields, Schema};
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
-use store::RowCondition;
-use vortex::expr::Expression;
+use store::{Hint, RowCondition};
 
 use exact::Exact;
 pub(crate) use exact::renumber;
@@ -44,6 +43,8 @@ pub(crate) struct ScanCondition {
     fields: Fields,
     /// Cheapest first.
     decisions: Vec<Decision>,
+    /// Shared by all pieces.
+    hints: Vec<Arc<Hint>>,
 }
 
 #[derive(Debug)]
@@ -54,7 +55,7 @@ enum Decision {
 }
 
 impl ScanCondition {
-    /// The conditions `predicates`, whose columns are numbered as in `schema`; `None` if there are none.
+    /// The conditions `predicates`, whose columns are numbered as in `schema`, which has the files' names for them; `None` if there are none.
     pub fn try_new(
         predicates: &[Arc<dyn PhysicalExpr>],
         schema: &Schema,
@@ -83,6 +84,7 @@ impl ScanCondition {
             .collect::<Result<Vec<_>>>()?;
         decisions.sort_by_key(Decision::cost);
         Ok(Some(Arc::new(Self {
+            hints: hints_of(&decisions, &columns, schema),
             columns,
             fields,
             decisions,
@@ -90,16 +92,24 @@ impl ScanCondition {
     }
 
     /// What every row that is kept meets, as far as minima and maxima of columns can tell.
-    pub fn hints(&self) -> Vec<Expression> {
-        let name = |column: usize| self.fields[column].name().as_str();
-        self.decisions
-            .iter()
-            .filter_map(|decision| match decision {
-                Decision::Within(within) => Some(within.hint(name(within.column))),
-                _ => None,
-            })
-            .collect()
+    pub fn hints(&self) -> &[Arc<Hint>] {
+        &self.hints
     }
+}
+
+/// The words of the file's scan for conditions, as far as it has any. `files` has the declared names of the columns, which
+/// are numbered as in `columns`.
+fn hints_of(decisions: &[Decision], columns: &[usize], files: &Schema) -> Vec<Arc<Hint>> {
+    let name = |column: usize| files.field(columns[column]).name().as_str();
+    decisions
+        .iter()
+        .filter_map(|decision| match decision {
+            Decision::Within(within) => Some(within.hint(name(within.column))),
+            Decision::Ratio(_) => None,
+            Decision::Exact(exact) => exact.hint(&|column| name(column).to_owned()),
+        })
+        .map(Hint::new)
+        .collect()
 }
 
 impl Decision {

@@ -1,7 +1,7 @@
 //! The rows of a table in one piece: the leaf of the plan that runs inside a chunk phase.
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
@@ -10,7 +10,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::{Column, InListExpr};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
@@ -25,7 +25,6 @@ use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use store::{ChunkFile, RowCondition, ScanRequest, StoreError, SubChunkRange};
 use tokio::sync::OnceCell;
 use vortex::expr::{Expression, and_collect, col, gt_eq, lit, lt_eq, or_collect};
-use vortex_datafusion::convert::{DefaultExpressionConverter, ExpressionConverter};
 
 use super::table_scan::single_partition;
 use crate::condition::{ScanCondition, renumber};
@@ -179,20 +178,6 @@ impl PieceScanExec {
             .data()
     }
 
-    /// What the zone maps of the file can tell of the conditions.
-    fn hints(&self) -> Vec<Expression> {
-        let Some(condition) = &self.condition else {
-            return Vec::new();
-        };
-        let mut hints = condition.hints();
-        let others = self
-            .predicates
-            .iter()
-            .filter_map(|predicate| to_vortex(predicate, &self.stored.files_schema));
-        hints.extend(others);
-        hints
-    }
-
     fn keeps_rows(&self) -> bool {
         let values = self
             .stored
@@ -262,7 +247,11 @@ impl PieceScanExec {
         ScanRequest {
             projection: self.projection.clone(),
             filter: self.home_condition(piece),
-            hints: self.hints(),
+            hints: self
+                .condition
+                .as_ref()
+                .map(|condition| condition.hints().to_vec())
+                .unwrap_or_default(),
             condition: self.condition.clone().map(|it| it as Arc<dyn RowCondition>),
             ranges,
             schema: self.schema(),
@@ -289,26 +278,6 @@ impl PieceScanExec {
     }
 }
 
-/// A condition over the table's columns in the words of the file's scan, if it has words for it.
-fn to_vortex(predicate: &Arc<dyn PhysicalExpr>, files: &Schema) -> Option<Expression> {
-    if has_long_list(predicate).unwrap_or(true) {
-        return None;
-    }
-    let renamed = Arc::clone(predicate)
-        .transform(|expr| {
-            let Some(column) = expr.downcast_ref::<Column>() else {
-                return Ok(Transformed::no(expr));
-            };
-            let declared = Column::new(files.field(column.index()).name(), column.index());
-            Ok(Transformed::yes(Arc::new(declared) as Arc<dyn PhysicalExpr>))
-        })
-        .data()
-        .ok()?;
-    // Making one registers every encoding and function that Vortex has.
-    static CONVERTER: LazyLock<DefaultExpressionConverter> = LazyLock::new(Default::default);
-    CONVERTER.try_convert(&renamed, files).ok().flatten()
-}
-
 /// Columns of a projection without the doubles: those that it reads, in order.
 fn columns_read(projection: &ProjectionExec) -> Vec<usize> {
     let mut columns: Vec<usize> = projection
@@ -320,16 +289,6 @@ fn columns_read(projection: &ProjectionExec) -> Vec<usize> {
     columns.sort_unstable();
     columns.dedup();
     columns
-}
-
-/// A list of this many values becomes a chain of comparisons in the file's scan; DataFusion looks longer ones up in a set.
-const LONGEST_LIST: usize = 32;
-
-fn has_long_list(predicate: &Arc<dyn PhysicalExpr>) -> Result<bool> {
-    predicate.exists(|expr| {
-        let list = expr.downcast_ref::<InListExpr>();
-        Ok(list.is_some_and(|list| list.list().len() > LONGEST_LIST))
-    })
 }
 
 impl DisplayAs for PieceScanExec {
