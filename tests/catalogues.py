@@ -88,7 +88,21 @@ def load_synthetic(meridian: Meridian, directory: Path) -> Catalogue:
     connection = oracle.connect()
     for table in tables.values():
         oracle.add_table(connection, table.name, table.rows)
+    number_chunks(meridian, connection, "chunk_of_object", "SELECT objectId, ra_PS, decl_PS FROM Object")
+    number_chunks(meridian, connection, "chunk_of_reference", "SELECT refId, ra, decl FROM RefObject")
     return Catalogue(meridian, data, db, connection)
+
+
+def number_chunks(meridian: Meridian, connection: duckdb.DuckDBPyConnection, name: str, positions: str) -> None:
+    """A table of the keys that `positions` gives and the chunks in which `meridian sky locate` puts their positions."""
+    rows = connection.execute(positions)
+    key = rows.description[0][0]
+    found = rows.fetchall()
+    lines = "".join(f"{ra!r},{dec!r}\n" for _, ra, dec in found)
+    cut = ("--stripes", synthetic.STRIPES, "--sub-stripes", synthetic.SUB_STRIPES)
+    located = meridian.must("sky", "locate", *cut, stdin=lines).text.splitlines()
+    chunks = [int(line.split(",")[2]) for line in located]
+    oracle.add_table(connection, name, pa.table({key: [row[0] for row in found], "chunkId": chunks}))
 
 
 def load_dumps(meridian: Meridian, directory: Path, dumps: Path) -> Catalogue:

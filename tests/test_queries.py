@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from catalogues import Catalogue
-from queries import Case, joins, keys, lsst, regions, shapes, values
+from queries import Case, chunks, joins, keys, lsst, regions, shapes, values
 from queries import gaia as gaia_queries
 
-SYNTHETIC = regions.CASES + keys.CASES + joins.CASES + shapes.CASES + values.CASES
+SYNTHETIC = chunks.CASES + regions.CASES + keys.CASES + joins.CASES + shapes.CASES + values.CASES
 
 
 def each(cases: list[Case]) -> pytest.MarkDecorator:

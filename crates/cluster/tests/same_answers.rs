@@ -308,6 +308,15 @@ const QUESTIONS: &[(As, &str)] = &[
         As::List,
         "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 5) SELECT n FROM t ORDER BY n",
     ),
+    // The number of the chunk.
+    (
+        As::Rows,
+        "SELECT chunkId, count(*), min(objectId) FROM Object GROUP BY chunkId",
+    ),
+    (
+        As::Rows,
+        "SELECT s.chunkId, o.objectId FROM Source s JOIN Object o ON s.objectId = o.objectId WHERE o.chunkId > 100",
+    ),
     // The replicated table alone, and texts that are NULL.
     (As::List, "SELECT * FROM Filter ORDER BY filterId"),
     (

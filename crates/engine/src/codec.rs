@@ -22,7 +22,9 @@ use prost::Message;
 use crate::Archive;
 use crate::archive::StoredTableId;
 use crate::error::external;
-use crate::exec::{ChunkPhaseExec, PhaseSummary, PieceOrderExec, PieceScanExec, RowsOf};
+use crate::exec::{
+    ChunkNumberExec, ChunkPhaseExec, PhaseSummary, PieceOrderExec, PieceScanExec, RowsOf,
+};
 use crate::loaded_table::StoredTable;
 
 /// Writes and reads plans with nodes of ours, which read the tables of one archive; other nodes are left to another codec.
@@ -186,6 +188,13 @@ impl PhysicalExtensionCodec for PlanCodec {
                 [input] => Ok(Arc::new(PieceOrderExec::try_new(Arc::clone(input))?)),
                 _ => internal_err!("an order of pieces arrived without rows"),
             },
+            Some(Node::ChunkNumber(ChunkNumberMessage { at })) => match inputs {
+                [input] => Ok(Arc::new(ChunkNumberExec::try_new(
+                    Arc::clone(input),
+                    usize::try_from(at).unwrap_or(usize::MAX),
+                )?)),
+                _ => internal_err!("the number of a chunk arrived without rows"),
+            },
             Some(Node::Other(bytes)) => self.others()?.try_decode(&bytes, inputs, ctx, converter),
             None => internal_err!("a node of a plan arrived empty"),
         }
@@ -203,6 +212,13 @@ impl PhysicalExtensionCodec for PlanCodec {
             Node::PieceScan(self.encode_scan(scan, converter)?)
         } else if node.is::<PieceOrderExec>() {
             Node::PieceOrder(PieceOrderMessage {})
+        } else if let Some(number) = node.downcast_ref::<ChunkNumberExec>() {
+            if number.is_bound() {
+                return internal_err!("the number of a particular chunk was to be sent elsewhere");
+            }
+            Node::ChunkNumber(ChunkNumberMessage {
+                at: number.at() as u64,
+            })
         } else {
             let mut bytes = Vec::new();
             self.others()?.try_encode(node, &mut bytes, converter)?;
@@ -219,7 +235,7 @@ impl PhysicalExtensionCodec for PlanCodec {
 /// A node that DataFusion does not know.
 #[derive(Clone, PartialEq, Message)]
 struct NodeMessage {
-    #[prost(oneof = "Node", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "Node", tags = "1, 2, 3, 4, 5")]
     node: Option<Node>,
 }
 
@@ -234,10 +250,19 @@ enum Node {
     Other(Vec<u8>),
     #[prost(message, tag = "4")]
     PieceOrder(PieceOrderMessage),
+    #[prost(message, tag = "5")]
+    ChunkNumber(ChunkNumberMessage),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
 struct PieceOrderMessage {}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct ChunkNumberMessage {
+    /// The place of the number among the columns.
+    #[prost(uint64, tag = "1")]
+    at: u64,
+}
 
 #[derive(Clone, PartialEq, Message)]
 struct ChunkPhaseMessage {

@@ -18,6 +18,23 @@ pub(crate) const LEFT_SUB_CHUNK: &str = "__left_sub_chunk";
 /// The same for the right home.
 pub(crate) const RIGHT_SUB_CHUNK: &str = "__right_sub_chunk";
 
+/// Column of every partitioned table that queries may name and `*` leaves out: the number of the chunk that a row is in.
+pub(crate) const CHUNK_NUMBER: &str = "chunkid";
+/// Its name as users write it.
+pub(crate) const CHUNK_NUMBER_DECLARED: &str = "chunkId";
+
+/// The column of [`CHUNK_NUMBER`].
+pub(crate) fn chunk_number_field() -> Field {
+    Field::new(CHUNK_NUMBER, DataType::Int32, false)
+}
+
+/// The columns of a table that queries may name beside those of `*`: a column of its own of that name stands before ours.
+pub(crate) fn hidden_columns(spec: &TableSpec) -> Vec<&'static str> {
+    let mut own = spec.columns.iter().map(|column| fold_name(&column.name));
+    let hidden = spec.kind != TableKind::Replicated && !own.any(|name| name == CHUNK_NUMBER);
+    if hidden { vec![CHUNK_NUMBER] } else { vec![] }
+}
+
 /// The files of one load of a table: all that is needed to read rows. Keeps them in being while somebody holds it.
 #[derive(Debug)]
 pub struct StoredTable {
@@ -124,6 +141,16 @@ impl LoadedTable {
     /// What was declared of the table.
     pub fn spec(&self) -> &TableSpec {
         &self.table.spec
+    }
+
+    /// Its columns, and after them those that queries may name beside `*`.
+    pub(crate) fn schema_with_hidden(&self) -> SchemaRef {
+        if hidden_columns(self.spec()).is_empty() {
+            return Arc::clone(&self.stored.schema);
+        }
+        let mut fields = self.stored.schema.fields().to_vec();
+        fields.push(Arc::new(chunk_number_field()));
+        Arc::new(Schema::new(fields))
     }
 
     /// How the database cuts the sky.

@@ -24,12 +24,26 @@ pub(crate) type TableNames = BTreeMap<String, Vec<String>>;
 pub(crate) struct ArchiveCatalog {
     archive: Arc<Archive>,
     names: Arc<RwLock<TableNames>>,
+    hidden_columns: bool,
 }
 
 impl ArchiveCatalog {
     /// The databases and tables under these names; the names may be brought up to date while it is in use.
     pub(crate) fn new(archive: Arc<Archive>, names: Arc<RwLock<TableNames>>) -> Self {
-        Self { archive, names }
+        Self {
+            archive,
+            names,
+            hidden_columns: false,
+        }
+    }
+
+    /// The same, its tables with the columns that `*` leaves out: for statements that name one of them.
+    pub(crate) fn with_hidden_columns(&self) -> Self {
+        Self {
+            archive: Arc::clone(&self.archive),
+            names: Arc::clone(&self.names),
+            hidden_columns: true,
+        }
     }
 }
 
@@ -44,6 +58,7 @@ impl CatalogProvider for ArchiveCatalog {
                 archive: Arc::clone(&self.archive),
                 names: Arc::clone(&self.names),
                 name: name.to_owned(),
+                hidden_columns: self.hidden_columns,
             }) as Arc<dyn SchemaProvider>
         })
     }
@@ -60,6 +75,7 @@ struct ArchiveDatabase {
     archive: Arc<Archive>,
     names: Arc<RwLock<TableNames>>,
     name: String,
+    hidden_columns: bool,
 }
 
 #[async_trait]
@@ -78,9 +94,15 @@ impl SchemaProvider for ArchiveDatabase {
             .await
             .map_err(external)?;
         Ok(table.map(|table| {
+            let schema = if self.hidden_columns {
+                table.schema_with_hidden()
+            } else {
+                Arc::clone(&table.stored.schema)
+            };
             Arc::new(ArchiveTable {
                 archive: Arc::clone(&self.archive),
                 table,
+                schema,
             }) as Arc<dyn TableProvider>
         }))
     }
@@ -96,12 +118,14 @@ impl SchemaProvider for ArchiveDatabase {
 pub(crate) struct ArchiveTable {
     pub archive: Arc<Archive>,
     pub table: Arc<LoadedTable>,
+    /// Its columns as the statement sees them.
+    pub schema: SchemaRef,
 }
 
 #[async_trait]
 impl TableProvider for ArchiveTable {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.table.stored.schema)
+        Arc::clone(&self.schema)
     }
 
     fn table_type(&self) -> TableType {
@@ -142,6 +166,7 @@ impl TableProvider for ArchiveTable {
         Ok(Arc::new(TableScanExec::try_new(
             archive,
             table,
+            &self.schema,
             projection,
             coverage,
             restriction,

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use catalog::{TableKind, fold_name};
+use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::common::DataFusionError;
 use datafusion::common::TableReference;
 use datafusion::execution::memory_pool::FairSpillPool;
@@ -21,6 +22,7 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 use sql::rules::{GuardValues, WidenFloats};
 use sql::{Headings, Parsed, SqlError, TableShape, TableShapes};
 
+use crate::loaded_table::{CHUNK_NUMBER, CHUNK_NUMBER_DECLARED, hidden_columns};
 use crate::plan::{CutChunkPhases, PushFilters};
 use crate::point_query::{PointQueries, PointQuery};
 use crate::provider::{ArchiveCatalog, TableNames};
@@ -57,6 +59,8 @@ impl Default for SessionOptions {
 pub struct Session {
     archive: Arc<Archive>,
     context: SessionContext,
+    /// The same tables with the columns that `*` leaves out.
+    with_hidden: Arc<dyn CatalogProviderList>,
     names: Arc<RwLock<TableNames>>,
     database: String,
     point_queries: PointQueries,
@@ -122,10 +126,13 @@ impl Session {
         let names = Arc::new(RwLock::new(names));
         let context = SessionContext::new_with_state(state(options, &database)?);
         let catalog = ArchiveCatalog::new(Arc::clone(&archive), Arc::clone(&names));
+        let with_hidden = MemoryCatalogProviderList::new();
+        with_hidden.register_catalog(CATALOG.to_owned(), Arc::new(catalog.with_hidden_columns()));
         context.register_catalog(CATALOG, Arc::new(catalog));
         Ok(Self {
             archive,
             context,
+            with_hidden: Arc::new(with_hidden),
             names,
             database,
             point_queries: PointQueries::default(),
@@ -140,7 +147,7 @@ impl Session {
     /// Reads a text of one or more statements.
     pub async fn parse(&self, text: &str) -> Result<Vec<Parsed>, EngineError> {
         let folded = text.to_ascii_lowercase();
-        let shapes = if folded.contains("qserv_areaspec") {
+        let shapes = if folded.contains("qserv_areaspec") || folded.contains(CHUNK_NUMBER) {
             self.shapes().await?
         } else {
             Shapes::default()
@@ -158,7 +165,10 @@ impl Session {
         text: &str,
         parsed: Parsed,
     ) -> Result<(LogicalPlan, Headings), EngineError> {
-        let state = self.context.state();
+        let mut state = self.context.state();
+        if parsed.names_hidden_columns {
+            state.register_catalog_list(Arc::clone(&self.with_hidden));
+        }
         match state.statement_to_plan(parsed.statement).await {
             Ok(plan) => Ok((plan, parsed.headings)),
             Err(error) => Err(self.explain_error(text, &error).await),
@@ -279,6 +289,7 @@ impl Session {
                 }
             }
         }
+        declare_hidden(&mut declared);
         Ok(declared)
     }
 
@@ -297,6 +308,7 @@ impl Session {
                 let shape = TableShape {
                     partitioned: table.spec.kind != TableKind::Replicated,
                     position,
+                    hidden: hidden_columns(&table.spec),
                 };
                 shapes.tables.insert(
                     (fold_name(&database.name), fold_name(&table.spec.name)),
@@ -326,6 +338,7 @@ impl Session {
             }
             tables.push(table.spec.name);
         }
+        declare_hidden(&mut declared);
         let spelled = |name: &str| {
             declared
                 .get(name)
@@ -439,6 +452,13 @@ fn default_database(names: &TableNames, wanted: Option<&str>) -> Result<String, 
         // Tables must then be named with their database.
         None => Ok("information_schema".to_owned()),
     }
+}
+
+/// Adds the declared spelling of columns that no table declares.
+fn declare_hidden(declared: &mut HashMap<String, String>) {
+    declared
+        .entry(CHUNK_NUMBER.to_owned())
+        .or_insert_with(|| CHUNK_NUMBER_DECLARED.to_owned());
 }
 
 fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, EngineError> {

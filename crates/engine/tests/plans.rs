@@ -126,3 +126,25 @@ async fn a_count_is_known_without_reading() {
     let sky = SmallSky::load().await;
     assert_snapshot!(sky.plan("SELECT count(*) FROM Source").await);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_number_of_the_chunk_is_added_in_the_piece() {
+    let sky = SmallSky::load().await;
+    assert_snapshot!(
+        sky.plan("SELECT chunkId, count(*) AS n, avg(ra), avg(decl) FROM Object GROUP BY chunkId")
+            .await
+    );
+    assert_snapshot!(
+        sky.plan("SELECT id FROM Object WHERE chunkId = 63 AND ra > 3")
+            .await
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pair_has_the_chunk_of_its_left_end_however_it_is_joined() {
+    let sky = SmallSky::load().await;
+    assert_snapshot!(
+        sky.plan("SELECT m.chunkId FROM ObjectPair m JOIN Object o ON o.id = m.rightId")
+            .await
+    );
+}

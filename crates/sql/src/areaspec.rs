@@ -24,6 +24,8 @@ pub struct TableShape {
     pub partitioned: bool,
     /// Its columns of right ascension and declination.
     pub position: Option<(String, String)>,
+    /// Columns that it has beside those of `*`.
+    pub hidden: Vec<&'static str>,
 }
 
 /// Who knows the tables.
@@ -142,17 +144,8 @@ impl Expansion<'_> {
         else {
             return None;
         };
-        let parts: Vec<&str> = name
-            .0
-            .iter()
-            .filter_map(|p| p.as_ident())
-            .map(|i| i.value.as_str())
-            .collect();
-        let (&table, database) = (
-            parts.last()?,
-            parts.len().checked_sub(2).map(|at| parts[at]),
-        );
-        let shape = self.tables.shape(database, table)?;
+        let parts = name_parts(name);
+        let shape = shape_of(self.tables, &parts)?;
         let (ra, dec) = shape.position.filter(|_| shape.partitioned)?;
         let name = match alias {
             Some(alias) => quoted(&alias.name.value),
@@ -248,6 +241,18 @@ impl Expansion<'_> {
             ControlFlow::Break(error) => Err(error),
         }
     }
+}
+
+/// The words of a name, of which the last is the table's.
+pub(crate) fn name_parts(name: &ObjectName) -> Vec<&str> {
+    let idents = name.0.iter().filter_map(|part| part.as_ident());
+    idents.map(|ident| ident.value.as_str()).collect()
+}
+
+/// The shape of the table with this name.
+pub(crate) fn shape_of(tables: &dyn TableShapes, parts: &[&str]) -> Option<TableShape> {
+    let database = parts.len().checked_sub(2).map(|at| parts[at]);
+    tables.shape(database, parts.last()?)
 }
 
 /// Whether a join keeps every row of its left and of its right side, rather than filling it up with NULLs.
@@ -471,6 +476,7 @@ mod tests {
             Some(TableShape {
                 partitioned: table != "filter",
                 position: Some(("ra".into(), "dec".into())),
+                hidden: vec![],
             })
         }
     }

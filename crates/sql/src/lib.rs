@@ -9,6 +9,7 @@ mod error;
 mod fold;
 pub mod functions;
 mod headings;
+mod hidden;
 mod parse;
 pub mod rules;
 

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use crate::areaspec::{self, TableShapes};
-use crate::{Headings, SqlError, fold_case};
+use crate::{Headings, SqlError, fold_case, hidden};
 
 /// Deeper nesting than this is refused rather than risked on the stack.
 const DEEPEST_NESTING: usize = 100;
@@ -18,6 +18,8 @@ pub struct Parsed {
     pub statement: Statement,
     /// How its result is headed.
     pub headings: Headings,
+    /// Whether it names columns that tables have beside those of `*`.
+    pub names_hidden_columns: bool,
 }
 
 /// Reads the statements of a text, which are separated by semicolons.
@@ -55,19 +57,21 @@ fn prepare(
     mut statement: Statement,
     tables: &dyn TableShapes,
 ) -> Result<Parsed, SqlError> {
-    let headings = rewrite(sql, &mut statement, tables)?;
+    let (headings, names_hidden_columns) = rewrite(sql, &mut statement, tables)?;
     Ok(Parsed {
         statement,
         headings,
+        names_hidden_columns,
     })
 }
 
-/// Rewrites a statement in place and says how its result is headed; what is explained gets no headings.
+/// Rewrites a statement in place and says how its result is headed and whether it names hidden columns; what is explained
+/// gets no headings.
 fn rewrite(
     sql: &str,
     statement: &mut Statement,
     tables: &dyn TableShapes,
-) -> Result<Headings, SqlError> {
+) -> Result<(Headings, bool), SqlError> {
     match statement {
         Statement::Statement(ast) => {
             let headings = match &**ast {
@@ -75,12 +79,14 @@ fn rewrite(
                 other if is_question(other) => Headings::default(),
                 _ => return Err(only_questions()),
             };
+            // Before the areas, which put subqueries with `*` in the places of tables.
+            let hidden = hidden::leave_out(sql, ast, tables)?;
             areaspec::expand(sql, ast, tables)?;
-            Ok(headings)
+            Ok((headings, hidden))
         }
         Statement::Explain(explain) => {
-            rewrite(sql, &mut explain.statement, tables)?;
-            Ok(Headings::default())
+            let (_, hidden) = rewrite(sql, &mut explain.statement, tables)?;
+            Ok((Headings::default(), hidden))
         }
         _ => Err(only_questions()),
     }

@@ -26,8 +26,8 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::PieceScanExec;
 use super::row_numbers::{number_rows, numbered_schema};
+use super::{ChunkNumberExec, PieceScanExec};
 use crate::piece::Piece;
 
 /// Batches that a piece may be ahead of its reader.
@@ -138,13 +138,18 @@ fn properties(input: &Arc<dyn ExecutionPlan>, schema: SchemaRef) -> Arc<PlanProp
     ))
 }
 
-/// The inner plan for one piece: every scan bound to it, and no state shared with other runs of the plan.
+/// The inner plan for one piece: every scan, and whatever tells its chunk, bound to it, and no state shared with other runs
+/// of the plan.
 pub(crate) fn bind_to_piece(
     plan: &Arc<dyn ExecutionPlan>,
     piece: &Piece,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some(scan) = plan.downcast_ref::<PieceScanExec>() {
         return Ok(Arc::new(scan.bound_to(piece)));
+    }
+    if let Some(number) = plan.downcast_ref::<ChunkNumberExec>() {
+        let input = bind_to_piece(number.input(), piece)?;
+        return Ok(Arc::new(number.bound_to(piece, input)));
     }
     let children = plan
         .children()

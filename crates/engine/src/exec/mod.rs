@@ -1,11 +1,13 @@
 //! The operators of Meridian.
 
+mod chunk_number;
 mod chunk_phase;
 mod piece_order;
 mod piece_scan;
 mod row_numbers;
 mod table_scan;
 
+pub use chunk_number::ChunkNumberExec;
 pub(crate) use chunk_phase::bind_to_piece;
 pub use chunk_phase::{ChunkPhaseExec, PhaseSummary};
 pub use piece_order::PieceOrderExec;

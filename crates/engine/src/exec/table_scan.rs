@@ -15,7 +15,7 @@ use datafusion::physical_plan::execution_plan::{
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 
-use super::{PieceScanExec, RowsOf};
+use super::{ChunkNumberExec, PieceScanExec, RowsOf};
 use crate::Archive;
 use crate::coverage::Coverage;
 use crate::loaded_table::LoadedTable;
@@ -23,7 +23,8 @@ use crate::restriction::Restriction;
 
 /// All rows of a table, with what is known of where the wanted ones are.
 ///
-/// Planning puts it at the bottom of a plan; cutting turns it into a [`PieceScanExec`] inside a chunk phase. It never runs.
+/// Planning puts it at the bottom of a plan; cutting turns it into a [`PieceScanExec`] inside a chunk phase, below a
+/// [`ChunkNumberExec`] where the chunk's number is asked for. It never runs.
 #[derive(Debug)]
 pub struct TableScanExec {
     pub(crate) archive: Arc<Archive>,
@@ -36,19 +37,19 @@ pub struct TableScanExec {
 }
 
 impl TableScanExec {
-    /// A scan of the columns of `projection`; all of them without one.
+    /// A scan of the columns of `projection` among those of `schema`; all of them without one.
     pub(crate) fn try_new(
         archive: Arc<Archive>,
         table: Arc<LoadedTable>,
+        schema: &SchemaRef,
         projection: Option<&Vec<usize>>,
         coverage: Vec<Coverage>,
         restriction: Restriction,
     ) -> Result<Self> {
-        let schema = project_schema(&table.stored.schema, projection)?;
-        let all = || (0..table.stored.schema.fields().len()).collect();
+        let all = || (0..schema.fields().len()).collect();
         Ok(Self {
             projection: projection.cloned().unwrap_or_else(all),
-            properties: single_partition(schema),
+            properties: single_partition(project_schema(schema, projection)?),
             archive,
             table,
             coverage,
@@ -56,24 +57,39 @@ impl TableScanExec {
         })
     }
 
-    /// The numbers of the table's columns that it gives.
+    /// The numbers of the table's columns that it gives; the number after the last one stands for the chunk's number.
     pub(crate) fn projection(&self) -> &[usize] {
         &self.projection
     }
 
+    /// The place of the chunk's number among the columns that it gives.
+    pub(crate) fn chunk_number_at(&self) -> Option<usize> {
+        let stored = self.table.stored.schema.fields().len();
+        self.projection.iter().position(|column| *column == stored)
+    }
+
     /// The scan of one piece after another that takes its place inside a chunk phase.
-    pub(crate) fn to_piece_scan(&self, rows: RowsOf) -> Arc<dyn ExecutionPlan> {
+    pub(crate) fn to_piece_scan(&self, rows: RowsOf) -> Result<Arc<dyn ExecutionPlan>> {
         let bounds = match rows {
             RowsOf::Own => self.restriction.envelope(),
             _ => None,
         };
-        Arc::new(PieceScanExec::new(
+        let mut columns = self.projection.clone();
+        let number_at = self.chunk_number_at();
+        if let Some(at) = number_at {
+            columns.remove(at);
+        }
+        let scan = Arc::new(PieceScanExec::new(
             Arc::clone(&self.archive),
             Arc::clone(&self.table.stored),
-            self.projection.clone(),
+            columns,
             rows,
             bounds,
-        ))
+        ));
+        Ok(match number_at {
+            Some(at) => Arc::new(ChunkNumberExec::try_new(scan, at)?),
+            None => scan,
+        })
     }
 }
 

@@ -82,6 +82,8 @@ impl Locality {
             return Self::Anywhere;
         }
         let homes: &[RowsOf] = match table.spec().kind {
+            // A pair has one chunk number, however it is read: that of its left home.
+            TableKind::Match if scan.chunk_number_at().is_some() => &[RowsOf::LeftHome],
             TableKind::Match => &[RowsOf::LeftHome, RowsOf::RightHome],
             _ => &[RowsOf::Own],
         };
@@ -172,7 +174,9 @@ fn key_columns(table: &LoadedTable, projection: &[usize], home: usize) -> Vec<Op
             groups,
         });
     }
-    projection.iter().map(|at| origins[*at].clone()).collect()
+    // The chunk's number is no key, and a chunk may be cut into several pieces: groups by it are whole in none of them.
+    let origin = |at: &usize| origins.get(*at).cloned().flatten();
+    projection.iter().map(origin).collect()
 }
 
 /// The output columns of expressions over an input.

@@ -152,7 +152,7 @@ fn piece_scans(
                     internal_datafusion_err!("a phase has more tables than it was planned for")
                 })?
             };
-            Ok(Transformed::yes(scan.to_piece_scan(rows)))
+            Ok(Transformed::yes(scan.to_piece_scan(rows)?))
         })
         .data()
 }
