@@ -139,6 +139,27 @@ def test_explain_tells_what_is_read(meridian: Meridian, data: Path) -> None:
     assert "chunk" in told.text.lower()
 
 
+def test_the_number_of_the_chunk_is_headed_as_qserv_spells_it(meridian: Meridian, data: Path) -> None:
+    answer = ask(meridian, data, "--format", "csv", "SELECT CHUNKID, count(*) AS n FROM Star s GROUP BY s.chunkid")
+    assert answer.text.splitlines()[0] == "chunkId,n"
+    answer = ask(meridian, data, "--format", "csv", "SELECT * FROM Star WHERE chunkId >= 0")
+    assert answer.text.splitlines()[0] == "id,ra,dec,note"
+
+
+def test_a_column_named_chunkid_of_its_own_stays(meridian: Meridian, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "Own.csv", ["1,10.5,1,-7", "2,20.5,2,-8"], header="id,ra,dec,CHUNKid")
+    meridian.load(tmp_path / "data", "sky", "Own", path, **DIRECTOR)
+    answer = ask(meridian, tmp_path / "data", "--format", "csv", "SELECT * FROM Own WHERE chunkId = -7")
+    assert answer.text.splitlines() == ["id,ra,dec,CHUNKid", "1,10.5,1.0,-7"]
+
+
+def test_a_replicated_table_has_no_chunk_number(meridian: Meridian, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "Filter.csv", ["1,u", "2,g"], header="filterId,filterName")
+    meridian.load(tmp_path / "data", "sky", "Filter", path, kind="replicated")
+    sentence = assert_refused(ask(meridian, tmp_path / "data", "SELECT chunkId FROM Filter"), "chunkId", "filterId")
+    assert points_at(sentence, "chunkId"), sentence
+
+
 # What is said about wrong statements: the word that is wrong, where it is, and what was perhaps meant.
 
 TYPOS = {
@@ -146,6 +167,8 @@ TYPOS = {
     "column in WHERE": ("SELECT id\nFROM Star\nWHERE rra > 3", "rra", "ra"),
     "column of an alias": ("SELECT s.nott FROM Star s", "nott", "note"),
     "table": ("SELECT id FROM Staar", "Staar", "Star"),
+    "column beside the chunk's number": ("SELECT chunkId, nte FROM Star", "nte", "note"),
+    "table beside the chunk's number": ("SELECT chunkId FROM Staar", "Staar", "Star"),
     "function": ("SELECT scisql_angSepp(ra, dec, 0, 0) FROM Star", "scisql_angSepp", "scisql_angSep"),
     "region function": (
         "SELECT id FROM Star WHERE scisql_s2PtInCircl(ra, dec, 0, 0, 1) = 1",
