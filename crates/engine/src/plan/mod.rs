@@ -8,6 +8,7 @@
 //! ```
 
 mod cut_chunk_phases;
+mod group_by_chunk;
 mod join_locality;
 mod locality;
 mod optimize_inner;

@@ -11,6 +11,7 @@ use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::physical_plan::ExecutionPlan;
 use sky::ChunkId;
 
+use super::group_by_chunk::group_by_chunk;
 use super::locality::Variant;
 use super::optimize_inner::optimize_inner;
 use crate::coverage::{Coverage, SubChunkSet};
@@ -86,7 +87,8 @@ fn build(
     config: &ConfigOptions,
     settings: Settings,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let inner = optimize_inner(piece_scans(plan, rows_of)?, config)?;
+    let inner = group_by_chunk(piece_scans(plan, rows_of)?)?;
+    let inner = optimize_inner(inner, config)?;
     let partitions = settings.phase_partitions.clamp(1, pieces.len().max(1));
     // Dealt like cards, so that partitions move over the sky together and end at about the same time.
     let mut dealt = vec![Vec::new(); partitions];
