@@ -1,5 +1,5 @@
 # What one does with a clone of Meridian. Every target may be run again at any time.
-.PHONY: help build demo test lint bench
+.PHONY: help build demo test lint bench micro-bench
 
 help:
 	@echo "make demo    build Meridian, load 482,000 real stars and ask about them"
@@ -7,10 +7,11 @@ help:
 	@echo "make test    everything that must pass: lint, then unit, property and whole-system tests"
 	@echo "make lint    format, tidiness, dependency rules, clippy"
 	@echo "make bench   measure Meridian beside its peers: SIZE=small|standard|large PEERS=duckdb,chdb,... WORK=DIR"
+	@echo "make micro-bench   time the hot loops by themselves"
 
 build:
 	scripts/setup build
-	scripts/build_release
+	scripts/release build
 
 demo:
 	demo/run
@@ -27,3 +28,7 @@ PEERS ?=
 WORK ?= bench/work
 bench: build
 	bench/run --size $(SIZE) $(if $(PEERS),--peers $(PEERS)) --meridian target/release/meridian --work $(WORK) $(BENCH_OPTIONS)
+
+micro-bench:
+	scripts/setup build
+	scripts/release bench
