@@ -121,8 +121,8 @@ proptest! {
         projection in prop::sample::subsequence((0..18_usize).collect::<Vec<_>>(), 0..6).prop_shuffle(),
         ranges in ranges(),
     ) {
+        let sample = &*SAMPLE;
         runtime().block_on(async {
-            let sample = &*SAMPLE;
             let file = ChunkFile::open(&sample.path).await.unwrap();
             let columns: Vec<usize> = std::iter::once(0).chain(tested).collect();
             let condition = KeyCondition::new(&columns, TESTS[which]);
@@ -144,24 +144,24 @@ proptest! {
 
 #[tokio::test]
 async fn hints_spare_reading_and_drop_no_row() {
-    let sample = sample(40_000).await;
+    let sample = sample(60_000).await;
     let file = ChunkFile::open(&sample.path).await.unwrap();
-    let condition = KeyCondition::new(&[0], |key| Some(key >= 39_990));
+    let condition = KeyCondition::new(&[0], |key| Some(key >= 59_990));
     let mut wanted = request(&all_types(), &[0, 11]);
-    wanted.hints = vec![Hint::new(gt_eq(col("key"), lit(39_990_i64)))];
+    wanted.hints = vec![Hint::new(gt_eq(col("key"), lit(59_990_i64)))];
     wanted.condition = Some(condition.clone());
     let read = scan(&file, wanted).await.unwrap();
     assert_eq!(
         read,
-        sample.all.slice(39_990, 10).project(&[0, 11]).unwrap()
+        sample.all.slice(59_990, 10).project(&[0, 11]).unwrap()
     );
     // Only the last block was read, and all of it was tested: a hint is no condition.
-    assert_eq!(condition.asked(), (32_768..40_000).collect::<Vec<_>>());
+    assert_eq!(condition.asked(), (49_152..60_000).collect::<Vec<_>>());
     let mut hinted = request(&all_types(), &[0]);
-    hinted.hints = vec![Hint::new(gt_eq(col("key"), lit(39_990_i64)))];
+    hinted.hints = vec![Hint::new(gt_eq(col("key"), lit(59_990_i64)))];
     assert_eq!(
         scan(&file, hinted).await.unwrap().num_rows(),
-        40_000 - 32_768
+        60_000 - 49_152
     );
 }
 
