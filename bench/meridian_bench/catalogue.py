@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
@@ -88,6 +89,8 @@ def prepare(directory: Path, program: Path, objects: int, epochs: int, seed: int
     print(f"making the catalogue: {wanted}", file=sys.stderr, flush=True)
     if subprocess.run(command, stdout=sys.stderr, check=False).returncode != 0:
         raise SystemExit(f"The catalogue could not be made: {' '.join(command)} failed.")
+    # Whoever loads first would wait for these files to reach the disk.
+    os.sync()
     note.write_text(f"{wanted}; made by {by}\n")
     return open_catalogue(directory, note.read_text().strip())
 

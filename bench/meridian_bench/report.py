@@ -173,6 +173,11 @@ def trouble(record: Record) -> list[str]:
         lines.append(f"- {CARDS[name].title} is absent or fell out: {why}")
     if skipped := record["about"]["skipped"]:
         lines.append(f"- Not asked to take part: {', '.join(CARDS[name].title for name in skipped)}.")
+    loaded = {load["contender"] for load in record["loads"]} | set(record["absent"])
+    wanted = [name for group in record["about"]["groups"] for name in group]
+    if unfinished := [name for name in wanted if name not in loaded]:
+        titles = ", ".join(CARDS[name].title for name in unfinished)
+        lines.append(f"- The run was ended before these had taken their turns: {titles}.")
     return lines
 
 

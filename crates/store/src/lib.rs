@@ -12,6 +12,7 @@
 
 mod block_file;
 mod column_blocks;
+mod condition;
 mod directory;
 mod durable;
 mod error;
@@ -25,6 +26,7 @@ mod session;
 mod trailer;
 mod write;
 
+pub use condition::{Hint, RowCondition};
 pub use directory::{Directory, DirectoryBuilder, SubChunkRange};
 pub use error::StoreError;
 pub use index::{
@@ -33,6 +35,6 @@ pub use index::{
 pub use load_dir::{LoadDir, Removal, table_dir};
 pub use open_files::OpenFiles;
 pub use read::ChunkFile;
-pub use scan::{BatchStream, Hint, RowCondition, ScanRequest};
+pub use scan::{BatchStream, ScanRequest};
 pub use schema::arrow_schema;
 pub use write::{FileSummary, ROWS_PER_BLOCK, write_chunk_file, write_chunk_file_with};

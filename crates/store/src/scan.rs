@@ -1,12 +1,9 @@
 //! Reading rows of a chunk file as Arrow batches.
 
 use std::collections::VecDeque;
-use std::error::Error;
-use std::fmt::Debug;
 use std::ops::{BitAnd, Range};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{Array, ArrayRef as ArrowArrayRef, AsArray, BooleanArray};
 use arrow::array::{RecordBatch, RecordBatchOptions};
@@ -25,78 +22,15 @@ use vortex::scalar_fn::fns::binary::Binary;
 use vortex::scalar_fn::fns::operators::Operator;
 
 use crate::column_blocks::ColumnBlocks;
+use crate::condition::{Hint, RowCondition};
 use crate::session::session;
 use crate::{ChunkFile, ROWS_PER_BLOCK, StoreError};
 
 /// Batches of rows, in the order of the file.
 pub type BatchStream = BoxStream<'static, Result<RecordBatch, StoreError>>;
 
-/// A condition on rows that the scan's caller evaluates.
-///
-/// The scan reads its columns first, and the others only for the rows that meet it.
-pub trait RowCondition: Debug + Send + Sync {
-    /// The columns that it looks at, as numbers within the file, each once.
-    fn columns(&self) -> &[usize];
-
-    /// Their fields, whose Arrow types are those in which it wants them.
-    fn fields(&self) -> &Fields;
-
-    /// For each of `rows` rows whether it is kept: where the answer is true. The arrays are those of [`Self::columns`].
-    ///
-    /// # Errors
-    /// Whatever keeps it from telling; it ends the scan.
-    fn keep(
-        &self,
-        columns: &[ArrowArrayRef],
-        rows: usize,
-    ) -> Result<BooleanArray, Arc<dyn Error + Send + Sync>>;
-}
-
 /// Rows from which on zone maps are asked: reading and evaluating them takes about as long as reading a few blocks.
 const WORTH_PRUNING: usize = 3 * ROWS_PER_BLOCK;
-
-/// What every wanted row meets, to be shared by the scans of a query.
-///
-/// Zone maps are asked whether they exclude blocks. That takes as long as reading a few blocks, so a hint that has excluded
-/// nothing in the first files is not asked for in the others.
-#[derive(Debug)]
-pub struct Hint {
-    expression: Expression,
-    asked: AtomicUsize,
-    useful: AtomicUsize,
-}
-
-impl Hint {
-    /// Times that a hint is asked for before it is judged.
-    const TRIALS: usize = 6;
-    /// It goes on being asked for if it was useful once in so many times.
-    const USEFUL_ENOUGH: usize = 16;
-
-    /// A condition on the file's columns.
-    pub fn new(expression: Expression) -> Arc<Self> {
-        Arc::new(Self {
-            expression,
-            asked: AtomicUsize::new(0),
-            useful: AtomicUsize::new(0),
-        })
-    }
-
-    /// How often zone maps have been asked for it.
-    pub fn times_asked(&self) -> usize {
-        self.asked.load(Ordering::Relaxed)
-    }
-
-    fn is_worth_asking(&self) -> bool {
-        let asked = self.asked.load(Ordering::Relaxed);
-        asked < Self::TRIALS || self.useful.load(Ordering::Relaxed) * Self::USEFUL_ENOUGH >= asked
-    }
-
-    fn was_asked(&self, excluded_some: bool) {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        self.useful
-            .fetch_add(usize::from(excluded_some), Ordering::Relaxed);
-    }
-}
 
 /// What to read from a chunk file.
 #[derive(Debug, Clone)]

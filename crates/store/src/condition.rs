@@ -1,0 +1,74 @@
+//! What the caller of a scan knows of the rows that it wants: conditions on rows, and hints for zone maps.
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::{ArrayRef as ArrowArrayRef, BooleanArray};
+use arrow::datatypes::Fields;
+use vortex::expr::Expression;
+
+/// A condition on rows that the scan's caller evaluates.
+///
+/// The scan reads its columns first, and the others only for the rows that meet it.
+pub trait RowCondition: Debug + Send + Sync {
+    /// The columns that it looks at, as numbers within the file, each once.
+    fn columns(&self) -> &[usize];
+
+    /// Their fields, whose Arrow types are those in which it wants them.
+    fn fields(&self) -> &Fields;
+
+    /// For each of `rows` rows whether it is kept: where the answer is true. The arrays are those of [`Self::columns`].
+    ///
+    /// # Errors
+    /// Whatever keeps it from telling; it ends the scan.
+    fn keep(
+        &self,
+        columns: &[ArrowArrayRef],
+        rows: usize,
+    ) -> Result<BooleanArray, Arc<dyn Error + Send + Sync>>;
+}
+
+/// What every wanted row meets, to be shared by the scans of a query.
+///
+/// Zone maps are asked whether they exclude blocks. That takes as long as reading a few blocks, so a hint that has excluded
+/// nothing in the first files is not asked for in the others.
+#[derive(Debug)]
+pub struct Hint {
+    pub(crate) expression: Expression,
+    asked: AtomicUsize,
+    useful: AtomicUsize,
+}
+
+impl Hint {
+    /// Times that a hint is asked for before it is judged.
+    const TRIALS: usize = 6;
+    /// It goes on being asked for if it was useful once in so many times.
+    const USEFUL_ENOUGH: usize = 16;
+
+    /// A condition on the file's columns.
+    pub fn new(expression: Expression) -> Arc<Self> {
+        Arc::new(Self {
+            expression,
+            asked: AtomicUsize::new(0),
+            useful: AtomicUsize::new(0),
+        })
+    }
+
+    /// How often zone maps have been asked for it.
+    pub fn times_asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_worth_asking(&self) -> bool {
+        let asked = self.asked.load(Ordering::Relaxed);
+        asked < Self::TRIALS || self.useful.load(Ordering::Relaxed) * Self::USEFUL_ENOUGH >= asked
+    }
+
+    pub(crate) fn was_asked(&self, excluded_some: bool) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.useful
+            .fetch_add(usize::from(excluded_some), Ordering::Relaxed);
+    }
+}
