@@ -128,7 +128,10 @@ proptest! {
             let condition = KeyCondition::new(&columns, TESTS[which]);
             let mut wanted = request(&all_types(), &projection);
             // The row with the key that fails the condition is before these.
-            wanted.ranges = Some(ranges.unwrap_or_else(|| [7_000..40_000].into()));
+            wanted.ranges = Some(ranges.unwrap_or_else(|| Vec::from([Range {
+                start: 7_000,
+                end: 40_000,
+            }])));
             wanted.condition = Some(condition.clone());
             let rows = slices(&sample.all, wanted.ranges.as_ref().unwrap());
             let keys = rows.column(0).as_primitive::<Int64Type>();

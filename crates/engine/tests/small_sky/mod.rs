@@ -123,7 +123,7 @@ impl SmallSky {
             key: vec!["objectId".into()],
             directors: vec!["Object".into()],
             replace: true,
-            ..LoadRequest::new(&self.dir.path().join("data"), "sky", "Source")
+            ..LoadRequest::new(self.dir.path().join("data"), "sky", "Source")
         };
         ingest::load(request, Arc::new(Progress::default()))
             .await
