@@ -76,6 +76,8 @@ class Run:
                 self._run_group(number, group)
                 raw.write_text(json.dumps(self.record))
         finally:
+            # Also where somebody ends the run: hours of samples are in it.
+            raw.write_text(json.dumps(self.record))
             self._close_all()
 
     # Loading.
