@@ -7,19 +7,19 @@
 //!      ▼ from then on, if they were the same: the director index ─► pieces ─► the kept plan with the key put into it
 //! ```
 //!
-//! Planning takes a millisecond, reading the row half of one. Invariant: an answer is what planning would have given. The kept
-//! plan holds for one load of the table, and its filter is evaluated as ever.
+//! Planning takes longer than reading the row. Invariant: an answer is what planning would have given. The kept plans hold for
+//! one state of the catalog, and their filters are evaluated as ever. A plan that knows the time of day is not kept.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use catalog::{LoadId, fold_name};
+use catalog::{CatalogState, LoadId, fold_name};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::execution::TaskContext;
-use datafusion::logical_expr::Operator;
+use datafusion::logical_expr::{Expr as LogicalExpr, LogicalPlan, Operator, Volatility};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -40,6 +40,8 @@ use crate::{Archive, EngineError, Prepared};
 
 /// Wordings that are kept; when there are more, all are forgotten.
 const MOST_WORDINGS: usize = 512;
+/// Bytes of the longest wording that is kept.
+const LONGEST_WORDING: usize = 4096;
 
 /// A question about one key: its wording and the key.
 #[derive(Debug)]
@@ -63,7 +65,7 @@ impl PointQuery {
         let number = equal_number(select.selection.as_ref()?)?;
         let key = number.parse().ok()?;
         let text = text.trim().trim_end_matches(';');
-        if text.contains(';') {
+        if text.contains(';') || text.len() > LONGEST_WORDING {
             return None;
         }
         Some(Self {
@@ -115,7 +117,14 @@ fn without_number(text: &str, number: &str) -> Option<String> {
 /// The wordings that were met.
 #[derive(Debug, Default)]
 pub(crate) struct PointQueries {
-    known: Mutex<HashMap<String, Known>>,
+    known: Mutex<Wordings>,
+}
+
+#[derive(Debug, Default)]
+struct Wordings {
+    /// The state of the catalog in which they were met.
+    state: Option<CatalogState>,
+    known: HashMap<String, Known>,
 }
 
 #[derive(Debug, Clone)]
@@ -129,6 +138,15 @@ enum Known {
 }
 
 impl PointQueries {
+    /// Forgets what was met in another state of the catalog: a kept plan keeps the files of its load in being.
+    pub fn follow(&self, state: Option<CatalogState>) {
+        let mut wordings = self.lock();
+        if state.is_none() || wordings.state != state {
+            wordings.known.clear();
+            wordings.state = state;
+        }
+    }
+
     /// The rows of the answer and their schema, if the wording is known well enough.
     pub async fn answer(
         &self,
@@ -136,12 +154,12 @@ impl PointQueries {
         archive: &Arc<Archive>,
         context: Arc<TaskContext>,
     ) -> Result<Option<PointAnswer>, EngineError> {
-        let known = self.lock().get(&query.wording).cloned();
+        let known = self.lock().known.get(&query.wording).cloned();
         let Some(Known::Sure(template)) = known else {
             return Ok(None);
         };
         let Some(pieces) = template.pieces(archive, query.key).await? else {
-            self.lock().remove(&query.wording);
+            self.lock().known.remove(&query.wording);
             return Ok(None);
         };
         let plan = template
@@ -165,7 +183,7 @@ impl PointQueries {
         prepared: &Prepared,
     ) -> Result<(), EngineError> {
         let template = Template::of(prepared, archive, query.key).await?;
-        let mut known = self.lock();
+        let known = &mut self.lock().known;
         let before = known.get(&query.wording);
         let now = match (before, template) {
             (Some(Known::Never), _) | (_, None) => Known::Never,
@@ -188,7 +206,7 @@ impl PointQueries {
     }
 
     /// A panic elsewhere leaves the map whole: every change is a single one.
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Known>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Wordings> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -241,6 +259,9 @@ impl Template {
         let Some(phase) = prepared.plan.downcast_ref::<ChunkPhaseExec>() else {
             return Ok(None);
         };
+        if depends_on_the_moment(&prepared.logical) {
+            return Ok(None);
+        }
         let Some(scan) = only_scan(phase.inner()).filter(|scan| scan.rows() == RowsOf::Own) else {
             return Ok(None);
         };
@@ -328,6 +349,21 @@ impl Template {
             ),
         })
     }
+}
+
+/// Whether a plan has a function whose value planning may have put into it, as that of `current_date()`.
+fn depends_on_the_moment(plan: &LogicalPlan) -> bool {
+    let of_the_moment = |expr: &LogicalExpr| {
+        Ok(matches!(expr, LogicalExpr::ScalarFunction(function)
+            if function.func.signature().volatility != Volatility::Immutable))
+    };
+    plan.exists(|node| {
+        Ok(node
+            .expressions()
+            .iter()
+            .any(|expr| expr.exists(of_the_moment).unwrap_or(true)))
+    })
+    .unwrap_or(true)
 }
 
 /// The scan of a plan that does nothing else but compute columns of its rows.

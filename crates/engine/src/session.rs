@@ -192,6 +192,7 @@ impl Session {
 
     /// Starts a statement of `text`; its rows come as they are asked for.
     pub async fn run(&self, text: &str, parsed: Parsed) -> Result<Answer, EngineError> {
+        self.point_queries.follow(self.archive.catalog().state());
         let point = PointQuery::of(text, &parsed.statement);
         let Some(point) = point else {
             let prepared = self.prepare(text, parsed).await?;

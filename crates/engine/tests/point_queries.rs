@@ -48,6 +48,9 @@ async fn what_depends_on_the_key_in_another_way_is_planned() {
         "SELECT id FROM Object WHERE flag = KEY",
         "SELECT id FROM Object WHERE id = KEY OR flag = 0",
         "SELECT id FROM Object WHERE NOT (id = KEY)",
+        // Another answer tomorrow.
+        "SELECT id, current_date() AS today FROM Object WHERE id = KEY",
+        "SELECT id FROM Object WHERE id = KEY AND now() > TIMESTAMP '2020-01-01 00:00:00'",
         // More than reading rows of one table.
         "SELECT count(*) FROM Source WHERE objectId = KEY",
         "SELECT s.flux FROM Object o JOIN Source s ON o.id = s.objectId WHERE o.id = KEY",
