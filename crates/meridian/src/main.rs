@@ -1,10 +1,8 @@
 //! The command line of Meridian: one binary, one subcommand a file, each of them thin.
 
-use std::ffi::c_long;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use libmimalloc_sys::{mi_option_set, mi_option_t};
 
 mod check;
 mod failure;
@@ -53,19 +51,7 @@ enum Command {
     Synthesize(synthesize_commands::SynthesizeCommand),
 }
 
-/// Milliseconds after which memory that nobody uses goes back to the system. The allocator's own 10 ms are less than a scan takes:
-/// a sixth of a load went into clearing pages that it had just given back.
-const GIVE_BACK_AFTER: c_long = 1_000;
-/// `mi_option_purge_delay` in the allocator's list of options.
-const PURGE_DELAY: mi_option_t = 15;
-
-fn keep_memory_at_hand() {
-    // SAFETY: sets a number in the allocator's table of options, which it reads as it goes.
-    unsafe { mi_option_set(PURGE_DELAY, GIVE_BACK_AFTER) };
-}
-
 fn main() -> ExitCode {
-    keep_memory_at_hand();
     let outcome = match Cli::parse().command {
         Command::Sql(args) => sql::run(args),
         Command::Load(arguments) => load::run(*arguments),
