@@ -27,7 +27,7 @@ SIZE ?= small
 PEERS ?=
 WORK ?= bench/work
 bench: build
-	bench/run --size $(SIZE) $(if $(PEERS),--peers $(PEERS)) --meridian target/release/meridian --work $(WORK) $(BENCH_OPTIONS)
+	bench/run --size $(SIZE) $(if $(PEERS),--peers $(PEERS)) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK) $(BENCH_OPTIONS)
 
 micro-bench:
 	scripts/setup build

@@ -21,7 +21,6 @@ NINE_COLUMNS = [
     *(f"{band}Flux_PS" for band in "ugrizy"),
 ]
 SAMPLED_OBJECTS = 20_000
-OLD_GENERATOR = Path(__file__).resolve().parent.parent / "make_benchmark_catalogue.py"
 
 
 @dataclass(frozen=True)
@@ -75,31 +74,18 @@ def prepare(directory: Path, program: Path, objects: int, epochs: int, seed: int
     if note.is_file() and note.read_text().startswith(wanted):
         return open_catalogue(directory, note.read_text().strip())
     shutil.rmtree(directory, ignore_errors=True)
-    if options := _synthesize_options(program):
-        command = [str(program), "synthesize", "generate", "--objects", str(objects), "--out", str(directory)]
-        command += ["--seed", str(seed)] if "--seed" in options else []
-        command += ["--epochs", str(epochs)] if epochs else []
-        if only_nine_columns:
-            command += ["--tables", "Object", "--columns", ",".join(NINE_COLUMNS)]
-        by = "`meridian synthesize generate`"
-    else:
-        command = [sys.executable, str(OLD_GENERATOR), "--objects", str(objects), "--seed", str(seed)]
-        command += ["--sources-per-object", str(0 if only_nine_columns else epochs), "--out", str(directory)]
-        by = "`bench/make_benchmark_catalogue.py`"
+    command = [str(program), "synthesize", "generate", "--objects", str(objects), "--seed", str(seed)]
+    command += ["--epochs", str(epochs)] if epochs else []
+    if only_nine_columns:
+        command += ["--tables", "Object", "--columns", ",".join(NINE_COLUMNS)]
+    command += ["--out", str(directory)]
     print(f"making the catalogue: {wanted}", file=sys.stderr, flush=True)
     if subprocess.run(command, stdout=sys.stderr, check=False).returncode != 0:
         raise SystemExit(f"The catalogue could not be made: {' '.join(command)} failed.")
     # Whoever loads first would wait for these files to reach the disk.
     os.sync()
-    note.write_text(f"{wanted}; made by {by}\n")
+    note.write_text(f"{wanted}; made by `meridian synthesize generate`\n")
     return open_catalogue(directory, note.read_text().strip())
-
-
-def _synthesize_options(program: Path) -> str:
-    """What the program says of its own generator; nothing if it has none."""
-    command = [str(program), "synthesize", "generate", "--help"]
-    asked = subprocess.run(command, capture_output=True, text=True, check=False)
-    return asked.stdout if asked.returncode == 0 else ""
 
 
 @dataclass(frozen=True)
