@@ -174,7 +174,7 @@ def test_second_load_is_refused_and_told_who_loads(meridian: Meridian, tmp_path:
     large = write_stars(tmp_path / "large.csv", 60_000)
     arguments = load_arguments(data, "sky", "Star", large, **DIRECTOR)
     first = meridian.start(*arguments)
-    wait_for_lock(data, first.pid)
+    wait_until_begun(data, first.pid)
     first.send_signal(signal.SIGSTOP)
     try:
         assert_refused(meridian.run(*arguments), "Star", str(first.pid))
@@ -187,11 +187,12 @@ def test_second_load_is_refused_and_told_who_loads(meridian: Meridian, tmp_path:
     assert count_of(meridian, data) == 60_000
 
 
-def wait_for_lock(data: Path, pid: int) -> None:
-    """Waits until a process has written who it is into a load lock."""
+def wait_until_begun(data: Path, pid: int) -> None:
+    """Waits until a process holds a load's lock and is done with recording the load, for which it locks the catalog."""
     until = time.monotonic() + 60.0
     while time.monotonic() < until:
-        if any(str(pid) in path.read_text() for path in data.glob("locks/*.lock")):
+        locked = any(str(pid) in path.read_text() for path in data.glob("locks/*.lock"))
+        if locked and any(data.glob("tables/*/*/index")):
             return
         time.sleep(0.005)
-    raise AssertionError("the load never took its lock")
+    raise AssertionError("the load never began")
