@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow::datatypes::SchemaRef;
 use catalog::{Catalog, CatalogState, LoadId, Table, TableKind};
-use store::{LoadDir, OpenFiles, StoreError};
+use store::{DecodedBlocks, LoadDir, OpenFiles, StoreError};
 
 use crate::loaded_table::{LoadedTable, StoredTable};
 use crate::{EngineError, loaded_table};
 
 /// How many chunk files stay open between queries.
 const OPEN_FILES: usize = 512;
+/// Bytes of decoded columns that are kept where nobody says how many.
+const USUAL_KEPT_BYTES: u64 = 64 << 20;
 /// How often a table is looked up again when a newer load took its place between two looks.
 const LOOKS: usize = 5;
 
@@ -58,12 +60,18 @@ impl std::fmt::Debug for Archive {
 }
 
 impl Archive {
-    /// Opens a data directory that exists.
+    /// Opens a data directory that exists, with a little memory for decoded columns.
     pub async fn open(data_dir: &Path) -> Result<Arc<Self>, EngineError> {
+        Self::open_keeping(data_dir, USUAL_KEPT_BYTES).await
+    }
+
+    /// Opens a data directory that exists. Up to `bytes` of decoded columns are kept in memory for later questions.
+    pub async fn open_keeping(data_dir: &Path, bytes: u64) -> Result<Arc<Self>, EngineError> {
+        let files = OpenFiles::new(OPEN_FILES).keeping(DecodedBlocks::new(bytes));
         Ok(Arc::new(Self {
             data_dir: data_dir.to_owned(),
             catalog: Catalog::open(data_dir).await?,
-            files: OpenFiles::new(OPEN_FILES),
+            files,
             tables: Mutex::default(),
             stored: Mutex::default(),
         }))

@@ -11,6 +11,7 @@
 //! one state of the catalog, and their filters are evaluated as ever. A plan that knows the time of day is not kept.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
@@ -40,6 +41,8 @@ use crate::{Archive, EngineError, Prepared};
 
 /// Wordings that are kept; when there are more, all are forgotten.
 const MOST_WORDINGS: usize = 512;
+/// Numbers of a text that are tried as its key.
+const MOST_NUMBERS: usize = 4;
 /// Bytes of the longest wording that is kept.
 const LONGEST_WORDING: usize = 4096;
 
@@ -64,15 +67,59 @@ impl PointQuery {
         };
         let number = equal_number(select.selection.as_ref()?)?;
         let key = number.parse().ok()?;
-        let text = text.trim().trim_end_matches(';');
-        if text.contains(';') || text.len() > LONGEST_WORDING {
-            return None;
-        }
         Some(Self {
-            wording: without_number(text, number)?,
+            wording: without_number(only_statement(text)?, number)?,
             key,
         })
     }
+
+    /// What `text` asks if one of its whole numbers is the key: the same for each number, as only the wordings that were met
+    /// can tell. A wording that was met stands for the same statement whatever whole number is put into it, because where one
+    /// number was read as such another is.
+    pub fn possible(text: &str) -> Vec<Self> {
+        let Some(text) = only_statement(text) else {
+            return Vec::new();
+        };
+        whole_numbers(text)
+            .filter_map(|at| {
+                Some(Self {
+                    key: text[at.clone()].parse().ok()?,
+                    wording: [&text[..at.start], "?", &text[at.end..]].concat(),
+                })
+            })
+            .take(MOST_NUMBERS)
+            .collect()
+    }
+}
+
+/// The text of a single statement, without what ends it.
+fn only_statement(text: &str) -> Option<&str> {
+    let text = text.trim().trim_end_matches(';');
+    (!text.contains(';') && text.len() <= LONGEST_WORDING).then_some(text)
+}
+
+/// Where runs of digits stand that are no part of a word or of another number.
+fn whole_numbers(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let bytes = text.as_bytes();
+    let part_of_word =
+        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | 128..);
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at < bytes.len() {
+            let start = at;
+            if !part_of_word(bytes[at]) {
+                at += 1;
+                continue;
+            }
+            while at < bytes.len() && part_of_word(bytes[at]) {
+                at += 1;
+            }
+            if bytes[start..at].iter().all(u8::is_ascii_digit) {
+                return Some(start..at);
+            }
+        }
+        None
+    })
 }
 
 /// The number that something must be equal to, under AND alone.
@@ -103,15 +150,12 @@ fn equal_number(condition: &Expr) -> Option<&str> {
 
 /// The text with a mark in the place of a number; `None` unless it stands there exactly once.
 fn without_number(text: &str, number: &str) -> Option<String> {
-    let part_of_word = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
-    let mut places = text.match_indices(number).filter(|(at, found)| {
-        !text[..*at].ends_with(part_of_word) && !text[at + found.len()..].starts_with(part_of_word)
-    });
-    let (at, _) = places.next()?;
+    let mut places = whole_numbers(text).filter(|at| text[at.clone()] == *number);
+    let at = places.next()?;
     if places.next().is_some() {
         return None;
     }
-    Some([&text[..at], "?", &text[at + number.len()..]].concat())
+    Some([&text[..at.start], "?", &text[at.end..]].concat())
 }
 
 /// The wordings that were met.
@@ -145,6 +189,11 @@ impl PointQueries {
             wordings.known.clear();
             wordings.state = state;
         }
+    }
+
+    /// Whether the wording is known well enough to be answered.
+    pub fn knows(&self, query: &PointQuery) -> bool {
+        matches!(self.lock().known.get(&query.wording), Some(Known::Sure(_)))
     }
 
     /// The rows of the answer and their schema, if the wording is known well enough.

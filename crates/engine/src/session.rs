@@ -198,16 +198,36 @@ impl Session {
             let prepared = self.prepare(text, parsed).await?;
             return self.start(prepared);
         };
-        let context = self.context.task_ctx();
-        let known = self.point_queries.answer(&point, &self.archive, context);
-        if let Some(answer) = known.await? {
-            return Ok(headed_answer(answer.schema, answer.plan, answer.batches));
+        if let Some(answer) = self.run_again(&point).await? {
+            return Ok(answer);
         }
         let prepared = self.prepare(text, parsed).await?;
         self.point_queries
             .learn(point, &self.archive, &prepared)
             .await?;
         self.start(prepared)
+    }
+
+    /// The answer to the only statement of `text`, where the same was asked before about other keys: it is neither read nor
+    /// planned again. `None` where it has to be.
+    pub async fn ask_again(&self, text: &str) -> Result<Option<Answer>, EngineError> {
+        self.point_queries.follow(self.archive.catalog().state());
+        for query in PointQuery::possible(text) {
+            if let Some(answer) = self.run_again(&query).await? {
+                return Ok(Some(answer));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn run_again(&self, query: &PointQuery) -> Result<Option<Answer>, EngineError> {
+        if !self.point_queries.knows(query) {
+            return Ok(None);
+        }
+        let known = self
+            .point_queries
+            .answer(query, &self.archive, self.context.task_ctx());
+        Ok((known.await?).map(|known| headed_answer(known.schema, known.plan, known.batches)))
     }
 
     /// Starts a statement in this process.
@@ -222,6 +242,9 @@ impl Session {
     /// # Errors
     /// Also where there is none or more than one.
     pub async fn ask(&self, text: &str) -> Result<Answer, EngineError> {
+        if let Some(answer) = self.ask_again(text).await? {
+            return Ok(answer);
+        }
         let only = self.parse_one(text).await?;
         self.run(text, only).await
     }

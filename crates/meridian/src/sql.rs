@@ -41,6 +41,10 @@ pub struct SqlArgs {
     /// Memory for sorts, groups and joins, for example 8G; a third of the machine's by default.
     #[arg(long, value_name = "SIZE", value_parser = ingest::parse_size)]
     memory: Option<u64>,
+    /// Memory for decoded columns, kept for the next queries of this call, for example 2G, or 0 for none; a quarter of the
+    /// machine's by default.
+    #[arg(long, value_name = "SIZE", value_parser = cache_size)]
+    cache: Option<u64>,
     /// Processor cores to use; all by default.
     #[arg(long)]
     threads: Option<std::num::NonZeroUsize>,
@@ -68,6 +72,13 @@ pub enum Format {
     Parquet,
     /// Apache Arrow IPC stream; a stream for each query.
     Arrow,
+}
+
+fn cache_size(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" {
+        return Ok(0);
+    }
+    ingest::parse_size(text)
 }
 
 /// Runs the command.
@@ -151,7 +162,8 @@ fn read_statement(input: &mut impl BufRead, text: &mut String) -> std::io::Resul
 }
 
 async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
-    let archive = Archive::open(&args.data).await?;
+    let cache = args.cache.unwrap_or_else(|| ingest::machine_memory() / 4);
+    let archive = Archive::open_keeping(&args.data, cache).await?;
     let options = SessionOptions {
         database: args.db.clone(),
         cores: args.threads,
@@ -162,6 +174,14 @@ async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
     let mut answered = 0;
     while let Some(text) = texts.next().await {
         let text = text?;
+        let start = Instant::now();
+        if args.format != Format::Parquet
+            && let Some(answer) = session.ask_again(&text).await?
+        {
+            answered += 1;
+            write_and_report(args, answer, start).await?;
+            continue;
+        }
         let statements = session.parse(&text).await?;
         answered += statements.len();
         if answered > 1 && args.format == Format::Parquet {
@@ -172,14 +192,19 @@ async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
         for statement in statements {
             let start = Instant::now();
             let answer = session.run(&text, statement).await?;
-            let rows = write_answer(args, answer).await?;
-            if !args.quiet {
-                report(rows, start.elapsed());
-            }
+            write_and_report(args, answer, start).await?;
         }
     }
     if answered == 0 {
         return Err(Failure::new("the query is empty"));
+    }
+    Ok(())
+}
+
+async fn write_and_report(args: &SqlArgs, answer: Answer, start: Instant) -> Result<(), Failure> {
+    let rows = write_answer(args, answer).await?;
+    if !args.quiet {
+        report(rows, start.elapsed());
     }
     Ok(())
 }

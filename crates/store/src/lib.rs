@@ -12,7 +12,9 @@
 
 mod block_file;
 mod column_blocks;
+mod columns;
 mod condition;
+mod decoded_blocks;
 mod directory;
 mod durable;
 mod error;
@@ -27,6 +29,7 @@ mod trailer;
 mod write;
 
 pub use condition::{Hint, RowCondition};
+pub use decoded_blocks::DecodedBlocks;
 pub use directory::{Directory, DirectoryBuilder, SubChunkRange};
 pub use error::StoreError;
 pub use index::{

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::OnceCell;
 
-use crate::{ChunkFile, StoreError};
+use crate::{ChunkFile, DecodedBlocks, StoreError};
 
 /// A bounded cache of open chunk files, so that a query does not open what another has open.
 ///
@@ -16,6 +16,7 @@ use crate::{ChunkFile, StoreError};
 #[derive(Debug)]
 pub struct OpenFiles {
     capacity: usize,
+    decoded: Option<Arc<DecodedBlocks>>,
     state: Mutex<State>,
 }
 
@@ -39,7 +40,16 @@ impl OpenFiles {
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity: capacity.max(1),
+            decoded: None,
             state: Mutex::default(),
+        }
+    }
+
+    /// The same, whose files keep decoded blocks for each other's sake within one budget.
+    pub fn keeping(self, decoded: DecodedBlocks) -> Self {
+        Self {
+            decoded: Some(Arc::new(decoded)),
+            ..self
         }
     }
 
@@ -51,7 +61,12 @@ impl OpenFiles {
     pub async fn get(&self, path: &Path) -> Result<Arc<ChunkFile>, StoreError> {
         let slot = self.slot(path);
         let opened = slot
-            .get_or_try_init(|| ChunkFile::open(path))
+            .get_or_try_init(|| async {
+                match &self.decoded {
+                    Some(decoded) => ChunkFile::open_keeping(path, Arc::clone(decoded)).await,
+                    None => ChunkFile::open(path).await,
+                }
+            })
             .await
             .cloned();
         if opened.is_err() {

@@ -18,6 +18,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::block_file::{BlockFile, len};
 use crate::column_blocks::ColumnBlocks;
+use crate::decoded_blocks::{DecodedBlocks, DecodedFile};
 use crate::session::session;
 use crate::trailer::{TRAILER_LEN, Trailer};
 use crate::{Directory, StoreError};
@@ -34,6 +35,7 @@ pub struct ChunkFile {
     pub(crate) blocks: Arc<BlockFile>,
     pub(crate) layout: LayoutReaderRef,
     pub(crate) columns: Arc<ColumnBlocks>,
+    pub(crate) decoded: Option<Arc<DecodedFile>>,
     vortex: VortexFile,
     directory: Directory,
     schema: SchemaRef,
@@ -59,10 +61,22 @@ impl ChunkFile {
     /// [`StoreError::Missing`]; [`StoreError::Damaged`] if what was read does not bear out its
     /// checksums (the rows are not read here); [`StoreError::NewerFormat`].
     pub async fn open(path: &Path) -> Result<Arc<Self>, StoreError> {
-        Self::open_blocking(path).map(Arc::new)
+        Self::open_blocking(path, None).map(Arc::new)
     }
 
-    fn open_blocking(path: &Path) -> Result<Self, StoreError> {
+    /// Opens a chunk file as [`Self::open`] does; decoded blocks are kept in `decoded`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::open`].
+    pub async fn open_keeping(
+        path: &Path,
+        decoded: Arc<DecodedBlocks>,
+    ) -> Result<Arc<Self>, StoreError> {
+        Self::open_blocking(path, Some(decoded)).map(Arc::new)
+    }
+
+    fn open_blocking(path: &Path, decoded: Option<Arc<DecodedBlocks>>) -> Result<Self, StoreError> {
         let file = File::open(path).map_err(StoreError::io("open", path))?;
         let path: Arc<Path> = Arc::from(path);
         let Tail {
@@ -95,10 +109,15 @@ impl ChunkFile {
             .arrow()
             .to_arrow_schema(footer.dtype())
             .map_err(failed)?;
+        let decoded = decoded.map(|decoded| {
+            let columns = schema.fields().len();
+            DecodedFile::new(decoded, trailer.checksum(), trailer.rows, columns)
+        });
         let vortex = VortexFile::new(footer, segments, session().clone());
         Ok(Self {
             layout: vortex.layout_reader().map_err(failed)?,
             columns: Arc::new(columns),
+            decoded: decoded.map(Arc::new),
             blocks,
             vortex,
             directory,

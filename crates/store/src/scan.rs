@@ -2,28 +2,24 @@
 
 use std::collections::VecDeque;
 use std::ops::{BitAnd, Range};
-use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef as ArrowArrayRef, AsArray, BooleanArray};
+use arrow::array::{Array, ArrayRef as ArrowArrayRef, BooleanArray};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::{filter, prep_null_mask_filter};
-use arrow::datatypes::{Field, FieldRef, Fields, SchemaRef};
+use arrow::datatypes::{FieldRef, SchemaRef};
 use futures::stream::{self, BoxStream, StreamExt};
-use vortex::array::{ArrayRef, MaskFuture, VortexSessionExecute};
-use vortex::arrow::ArrowSessionExt;
+use vortex::array::MaskFuture;
 use vortex::buffer::BitBuffer;
-use vortex::error::{VortexError, VortexResult};
+use vortex::error::VortexResult;
 use vortex::expr::transform::find_between;
-use vortex::expr::{BoundExpression, Expression, root, select};
-use vortex::layout::LayoutReaderRef;
+use vortex::expr::{BoundExpression, Expression};
 use vortex::mask::{AllOr, Mask};
 use vortex::scalar_fn::fns::binary::Binary;
 use vortex::scalar_fn::fns::operators::Operator;
 
-use crate::column_blocks::ColumnBlocks;
+use crate::columns::{Columns, OpenColumns};
 use crate::condition::{Hint, RowCondition};
-use crate::session::session;
 use crate::{ChunkFile, ROWS_PER_BLOCK, StoreError};
 
 /// Batches of rows, in the order of the file.
@@ -100,9 +96,7 @@ impl ChunkFile {
             }
         }
         Ok(Scan {
-            path: Arc::clone(self.blocks.path()),
-            layout: Arc::clone(&self.layout),
-            blocks: Arc::clone(&self.columns),
+            file: OpenColumns::of(self),
             hints,
             conjuncts,
             condition,
@@ -139,18 +133,6 @@ impl ChunkFile {
     }
 }
 
-/// Fields of the file's columns with these numbers.
-fn file_fields(file: &ChunkFile, columns: &[usize]) -> Result<Vec<FieldRef>, StoreError> {
-    columns
-        .iter()
-        .map(|at| file.schema().fields().get(*at).cloned())
-        .collect::<Option<Vec<_>>>()
-        .ok_or_else(|| StoreError::WrongScan {
-            path: file.path().to_owned(),
-            message: format!("it has {} columns", file.schema().fields().len()),
-        })
-}
-
 /// Where each column of the projection comes from, and which of them (as places in the projection) are read only for rows
 /// that meet the condition. A column that the condition was given is not read again.
 fn places(request: &ScanRequest, condition: &dyn RowCondition) -> (Vec<Place>, Vec<usize>) {
@@ -175,7 +157,7 @@ fn bind_conjuncts(filter: &Expression, file: &ChunkFile) -> VortexResult<Vec<Bou
     Ok(conjuncts(&find_between(bind(filter, file)?)?))
 }
 
-fn bind(expression: &Expression, file: &ChunkFile) -> VortexResult<BoundExpression> {
+pub(crate) fn bind(expression: &Expression, file: &ChunkFile) -> VortexResult<BoundExpression> {
     expression.bind(file.dtype())?.optimize_recursive()
 }
 
@@ -211,46 +193,6 @@ fn check_ranges(ranges: &[Range<u64>], rows: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Columns that are read together, as Arrow arrays.
-struct Columns {
-    /// Where each comes from.
-    sources: Vec<Source>,
-    /// Those that are not laid out in blocks, read by Vortex's reader: what to read, and the fields as the type of a struct.
-    others: Option<(BoundExpression, Field)>,
-}
-
-/// Where a column is read.
-enum Source {
-    /// By itself, block by block: its number in the file and the field that is wanted.
-    Block(usize, FieldRef),
-    /// With the others that are not laid out in blocks, under this number.
-    Other(usize),
-}
-
-impl Columns {
-    fn new(file: &ChunkFile, columns: &[usize], fields: &Fields) -> Result<Self, StoreError> {
-        let mut sources = Vec::with_capacity(columns.len());
-        let (mut names, mut targets) = (Vec::new(), Vec::new());
-        for ((column, own), field) in columns.iter().zip(file_fields(file, columns)?).zip(fields) {
-            if file.columns.has(*column) {
-                sources.push(Source::Block(*column, Arc::clone(field)));
-            } else {
-                sources.push(Source::Other(names.len()));
-                names.push(Arc::<str>::from(own.name().as_str()));
-                targets.push(Arc::clone(field));
-            }
-        }
-        let others = if names.is_empty() {
-            None
-        } else {
-            let bound = bind(&select(names, root()), file)
-                .map_err(|error| StoreError::vortex("scan", file.path(), &error))?;
-            Some((bound, Field::new_struct("", targets, false)))
-        };
-        Ok(Self { sources, others })
-    }
-}
-
 /// A condition and the columns that it is given.
 struct Conditioned {
     condition: Arc<dyn RowCondition>,
@@ -268,9 +210,7 @@ enum Place {
 
 /// A scan under way.
 struct Scan {
-    path: Arc<Path>,
-    layout: LayoutReaderRef,
-    blocks: Arc<ColumnBlocks>,
+    file: OpenColumns,
     /// What zone maps are asked, before anything is read.
     hints: Vec<(BoundExpression, Option<Arc<Hint>>)>,
     conjuncts: Vec<BoundExpression>,
@@ -314,7 +254,7 @@ impl Scan {
             mask = self
                 .not_excluded_by(&span, &condition, mask)
                 .await
-                .map_err(|error| StoreError::vortex("scan", &self.path, &error))?;
+                .map_err(|error| StoreError::vortex("scan", &self.file.path, &error))?;
             if let Some(hint) = hint {
                 hint.was_asked(mask.true_count() < before);
             }
@@ -344,6 +284,7 @@ impl Scan {
             return Ok(mask);
         }
         let kept = self
+            .file
             .layout
             .pruning_evaluation(span, hint, mask.clone())?
             .await?;
@@ -402,13 +343,13 @@ impl Scan {
         let mut mask = self
             .filter(&rows, mask)
             .await
-            .map_err(|error| StoreError::vortex("scan", &self.path, &error))?;
+            .map_err(|error| StoreError::vortex("scan", &self.file.path, &error))?;
         if mask.all_false() {
             return Ok(None);
         }
         let mut tested = Vec::new();
         if let Some(Conditioned { condition, columns }) = &self.condition {
-            tested = self.columns(columns, &rows, mask.clone()).await?;
+            tested = columns.read(&self.file, &rows, &mask).await?;
             let keep = condition
                 .keep(&tested, mask.true_count())
                 .map_err(StoreError::Condition)?;
@@ -426,7 +367,7 @@ impl Scan {
             }
         }
         let count = mask.true_count();
-        let rest = self.columns(&self.rest, &rows, mask).await?;
+        let rest = self.rest.read(&self.file, &rows, &mask).await?;
         let columns = self
             .places
             .iter()
@@ -453,36 +394,6 @@ impl Scan {
         Ok(())
     }
 
-    /// The columns of the rows of a part that are in the mask.
-    async fn columns(
-        &self,
-        columns: &Columns,
-        rows: &Range<u64>,
-        mask: Mask,
-    ) -> Result<Vec<ArrowArrayRef>, StoreError> {
-        let failed = |error: VortexError| StoreError::vortex("scan", &self.path, &error);
-        let others = match &columns.others {
-            None => Vec::new(),
-            Some((expression, target)) => {
-                let array = self
-                    .layout
-                    .projection_evaluation(rows, expression, MaskFuture::ready(mask.clone()))
-                    .map_err(failed)?
-                    .await
-                    .map_err(failed)?;
-                self.to_arrow(array, target)?
-            }
-        };
-        columns
-            .sources
-            .iter()
-            .map(|source| match source {
-                Source::Block(column, field) => self.blocks.read(*column, rows, &mask, field),
-                Source::Other(at) => Ok(Arc::clone(&others[*at])),
-            })
-            .collect()
-    }
-
     async fn filter(&self, rows: &Range<u64>, mut mask: Mask) -> VortexResult<Mask> {
         for conjunct in &self.conjuncts {
             if mask.all_false() {
@@ -490,6 +401,7 @@ impl Scan {
             }
             let input = MaskFuture::ready(mask);
             mask = self
+                .file
                 .layout
                 .filter_evaluation(rows, conjunct, input)?
                 .await?;
@@ -497,23 +409,11 @@ impl Scan {
         Ok(mask)
     }
 
-    fn to_arrow(&self, array: ArrayRef, target: &Field) -> Result<Vec<ArrowArrayRef>, StoreError> {
-        let mut context = session().create_execution_ctx();
-        let structs = session()
-            .arrow()
-            .execute_arrow(array, Some(target), &mut context)
-            .map_err(|error| StoreError::vortex("decode", &self.path, &error))?;
-        Ok(structs
-            .as_struct_opt()
-            .map(|s| s.columns().to_vec())
-            .unwrap_or_default())
-    }
-
     fn batch(&self, columns: Vec<ArrowArrayRef>, rows: usize) -> Result<RecordBatch, StoreError> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options).map_err(
             |error| StoreError::WrongScan {
-                path: self.path.to_path_buf(),
+                path: self.file.path.to_path_buf(),
                 message: error.to_string(),
             },
         )

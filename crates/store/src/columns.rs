@@ -1,0 +1,162 @@
+//! Columns of the rows of a block, as Arrow arrays: from memory, from their own block, or through Vortex's reader.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef as ArrowArrayRef, AsArray};
+use arrow::datatypes::{Field, FieldRef, Fields};
+use arrow::error::ArrowError;
+use vortex::array::{MaskFuture, VortexSessionExecute};
+use vortex::arrow::ArrowSessionExt;
+use vortex::error::{VortexError, VortexResult};
+use vortex::expr::{BoundExpression, root, select};
+use vortex::layout::LayoutReaderRef;
+use vortex::mask::Mask;
+
+use crate::column_blocks::ColumnBlocks;
+use crate::decoded_blocks::{DecodedFile, Known, Wanted};
+use crate::scan::bind;
+use crate::session::session;
+use crate::{ChunkFile, StoreError};
+
+/// What reading columns needs of an open file.
+pub(crate) struct OpenColumns {
+    pub path: Arc<Path>,
+    pub layout: LayoutReaderRef,
+    blocks: Arc<ColumnBlocks>,
+    decoded: Option<Arc<DecodedFile>>,
+}
+
+impl OpenColumns {
+    pub fn of(file: &ChunkFile) -> Self {
+        Self {
+            path: Arc::clone(file.blocks.path()),
+            layout: Arc::clone(&file.layout),
+            blocks: Arc::clone(&file.columns),
+            decoded: file.decoded.clone(),
+        }
+    }
+}
+
+/// Columns that are read together.
+pub(crate) struct Columns(Vec<Column>);
+
+/// A column that is read.
+struct Column {
+    /// Its number in the file.
+    number: usize,
+    /// The field that is wanted.
+    field: FieldRef,
+    source: Source,
+}
+
+/// Where a column is read.
+enum Source {
+    /// By itself, block by block.
+    Block,
+    /// By Vortex's reader, since it is not laid out in blocks: what to read, and the field as the type of a struct.
+    Reader(BoundExpression, Field),
+}
+
+impl Columns {
+    /// Columns of a file with these numbers, to be given as these fields.
+    pub fn new(file: &ChunkFile, columns: &[usize], fields: &Fields) -> Result<Self, StoreError> {
+        let columns = columns.iter().zip(fields).map(|(number, field)| {
+            let own = file.schema().fields().get(*number);
+            let own = own.ok_or_else(|| StoreError::WrongScan {
+                path: file.path().to_owned(),
+                message: format!("it has {} columns", file.schema().fields().len()),
+            })?;
+            Ok(Column {
+                number: *number,
+                field: Arc::clone(field),
+                source: Source::of(file, *number, own.name(), field)
+                    .map_err(|error| StoreError::vortex("scan", file.path(), &error))?,
+            })
+        });
+        columns.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Those rows that are in the mask, which is about `rows`; these lie in one block.
+    pub async fn read(
+        &self,
+        file: &OpenColumns,
+        rows: &Range<u64>,
+        mask: &Mask,
+    ) -> Result<Vec<ArrowArrayRef>, StoreError> {
+        let mut arrays = Vec::with_capacity(self.0.len());
+        for column in &self.0 {
+            arrays.push(column.read(file, rows, mask).await?);
+        }
+        Ok(arrays)
+    }
+}
+
+impl Source {
+    fn of(file: &ChunkFile, number: usize, name: &str, field: &FieldRef) -> VortexResult<Self> {
+        if file.columns.has(number) {
+            return Ok(Self::Block);
+        }
+        let only = bind(&select(vec![Arc::<str>::from(name)], root()), file)?;
+        let target = Field::new_struct("", [Arc::clone(field)], false);
+        Ok(Self::Reader(only, target))
+    }
+}
+
+impl Column {
+    async fn read(
+        &self,
+        file: &OpenColumns,
+        rows: &Range<u64>,
+        mask: &Mask,
+    ) -> Result<ArrowArrayRef, StoreError> {
+        let Some(decoded) = &file.decoded else {
+            return self.decode(file, rows, mask).await;
+        };
+        let failed = |error: ArrowError| StoreError::vortex("decode", &file.path, &error.into());
+        let wanted = Wanted {
+            column: self.number,
+            rows,
+            mask,
+            data_type: self.field.data_type(),
+        };
+        match decoded.look(wanted).map_err(failed)? {
+            Known::Rows(array) => Ok(array),
+            Known::ToKeep(block) => {
+                let every = Mask::new_true(crate::block_file::len(&block));
+                let whole = self.decode(file, &block, &every).await?;
+                decoded.keep(wanted, &whole).map_err(failed)
+            }
+            Known::No => self.decode(file, rows, mask).await,
+        }
+    }
+
+    async fn decode(
+        &self,
+        file: &OpenColumns,
+        rows: &Range<u64>,
+        mask: &Mask,
+    ) -> Result<ArrowArrayRef, StoreError> {
+        let (expression, target) = match &self.source {
+            Source::Block => return file.blocks.read(self.number, rows, mask, &self.field),
+            Source::Reader(expression, target) => (expression, target),
+        };
+        let failed = |what, error: VortexError| StoreError::vortex(what, &file.path, &error);
+        let array = file
+            .layout
+            .projection_evaluation(rows, expression, MaskFuture::ready(mask.clone()))
+            .map_err(|error| failed("scan", error))?
+            .await
+            .map_err(|error| failed("scan", error))?;
+        let mut context = session().create_execution_ctx();
+        let structs = session()
+            .arrow()
+            .execute_arrow(array, Some(target), &mut context)
+            .map_err(|error| failed("decode", error))?;
+        structs
+            .as_struct_opt()
+            .and_then(|structs| structs.columns().first().cloned())
+            .ok_or_else(|| StoreError::damaged(&file.path, "a column of it is none"))
+    }
+}

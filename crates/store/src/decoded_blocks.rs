@@ -1,0 +1,291 @@
+//! Decoded blocks of columns, kept in memory for whoever reads them next.
+//!
+//! Most questions of an archive go to the same columns, and many to the same part of the sky; a decoded block serves them
+//! without a read, a checksum and a decoder. What is kept is what a file holds, never an answer.
+//!
+//! ```text
+//!   a block is read ──► kept? ──yes──► its rows are taken from memory
+//!                         │no
+//!                         ▼ decoded whole, and kept:  while there is room, if most of it was wanted or it was read before;
+//!                                                     when there is none, once it was read often
+//!                           decoded in part:          otherwise
+//! ```
+//!
+//! So one look at a row does not decode thousands of others, and a scan of more than there is room for does not push out what
+//! is used.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array};
+use arrow::compute::{filter, take};
+use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use vortex::mask::{AllOr, Mask};
+
+use crate::ROWS_PER_BLOCK;
+use crate::block_file::len;
+
+/// What the cache itself takes for each block that it keeps: its key, the array's head, its place in a queue.
+const BYTES_BESIDE: u64 = 256;
+/// Bytes of a block of doubles, of which a budget holds about so many blocks.
+const USUAL_BYTES: u64 = 8 * ROWS_PER_BLOCK as u64;
+/// Reads of a block, of less than half of its rows, from which on it is kept while there is room.
+const READS_WITH_ROOM: u8 = 2;
+/// Reads of a block from which on it takes the place of others.
+const READS_WITHOUT_ROOM: u8 = 8;
+/// What counts as full, in 1/16 of the budget: the cache's parts fill unevenly.
+const FULL_SIXTEENTHS: u64 = 15;
+/// Rows of which less than one in so many is wanted are picked one by one.
+const FEW: usize = 16;
+
+/// Decoded blocks within a budget of bytes. Shared by all files of a process.
+///
+/// A block is known by the checksum of its file, so that a file that is closed and opened again finds its own.
+pub struct DecodedBlocks {
+    kept: Cache<BlockId, ArrayRef, Bytes>,
+}
+
+/// Which block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct BlockId {
+    /// The checksum of the file (see [`crate::ChunkFile::checksum`]).
+    file: u64,
+    /// The column's number in the file.
+    column: u32,
+    /// The block's number in the column.
+    block: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Bytes;
+
+impl Weighter<BlockId, ArrayRef> for Bytes {
+    fn weight(&self, _: &BlockId, block: &ArrayRef) -> u64 {
+        block.get_buffer_memory_size() as u64 + BYTES_BESIDE
+    }
+}
+
+impl std::fmt::Debug for DecodedBlocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DecodedBlocks")
+            .field("bytes", &self.num_bytes())
+            .field("budget", &self.budget())
+            .finish()
+    }
+}
+
+impl DecodedBlocks {
+    /// Room for this many bytes; with 0 nothing is kept.
+    pub fn new(budget: u64) -> Self {
+        let blocks = usize::try_from(budget / USUAL_BYTES).unwrap_or(usize::MAX);
+        Self {
+            kept: Cache::with_weighter(blocks, budget, Bytes),
+        }
+    }
+
+    /// Bytes that are kept.
+    pub fn num_bytes(&self) -> u64 {
+        self.kept.weight()
+    }
+
+    /// Bytes that may be kept.
+    pub fn budget(&self) -> u64 {
+        self.kept.capacity()
+    }
+
+    /// How many blocks are kept.
+    pub fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Whether blocks of columns of this type are kept. Text is not: one value would hold the text of the whole block.
+    fn keeps(&self, data_type: &DataType) -> bool {
+        self.budget() > 0 && (data_type.is_primitive() || *data_type == DataType::Boolean)
+    }
+
+    /// A block, if it is kept in this type.
+    fn get(&self, id: &BlockId, data_type: &DataType) -> Option<ArrayRef> {
+        let block = self.kept.get(id)?;
+        (block.data_type() == data_type).then_some(block)
+    }
+
+    /// Keeps a block.
+    fn keep(&self, id: BlockId, block: ArrayRef) {
+        self.kept.insert(id, block);
+    }
+
+    /// Whether a block of `rows` that was read `reads` times so far, and of which `wanted` rows are wanted now, is to be kept.
+    fn is_worth_keeping(&self, rows: usize, wanted: usize, reads: u8) -> bool {
+        if reads >= READS_WITHOUT_ROOM {
+            return true;
+        }
+        let most = wanted * 2 >= rows;
+        (most || reads >= READS_WITH_ROOM) && !self.is_full()
+    }
+
+    fn is_full(&self) -> bool {
+        self.num_bytes() >= self.budget() / 16 * FULL_SIXTEENTHS
+    }
+}
+
+/// How often each block of a column was read without being kept.
+#[derive(Debug)]
+struct Reads(Box<[AtomicU8]>);
+
+impl Reads {
+    fn new(rows: u64) -> Self {
+        let blocks = rows.div_ceil(ROWS_PER_BLOCK as u64);
+        Self((0..blocks).map(|_| AtomicU8::new(0)).collect())
+    }
+
+    /// Counts one more, and gives how many there are now; 255 stands for more.
+    fn count(&self, block: u32) -> u8 {
+        let Some(reads) = self.0.get(block as usize) else {
+            return 0;
+        };
+        // A count that is lost between two threads makes no answer wrong.
+        let now = reads.load(Ordering::Relaxed).saturating_add(1);
+        reads.store(now, Ordering::Relaxed);
+        now
+    }
+
+    /// Begins anew, for a block that is kept now and may be dropped later.
+    fn forget(&self, block: u32) {
+        if let Some(reads) = self.0.get(block as usize) {
+            reads.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The decoded blocks of one file.
+#[derive(Debug)]
+pub(crate) struct DecodedFile {
+    decoded: Arc<DecodedBlocks>,
+    /// The checksum of the file.
+    file: u64,
+    rows: u64,
+    /// For each column, once it is read.
+    reads: Vec<OnceLock<Reads>>,
+}
+
+/// What is known of rows of a block before they are read.
+pub(crate) enum Known {
+    /// The rows themselves.
+    Rows(ArrayRef),
+    /// Nothing, and their block, which has these rows of the file, is to be decoded whole and given to [`DecodedFile::keep`].
+    ToKeep(Range<u64>),
+    /// Nothing.
+    No,
+}
+
+/// Some rows of one block of a column.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// The column's number in the file.
+    pub column: usize,
+    /// From the first to the last of them.
+    pub rows: &'a Range<u64>,
+    /// Which of these.
+    pub mask: &'a Mask,
+    /// The Arrow type in which they are wanted.
+    pub data_type: &'a DataType,
+}
+
+impl Wanted<'_> {
+    fn block(&self) -> Range<u64> {
+        let first = self.rows.start / ROWS_PER_BLOCK as u64 * ROWS_PER_BLOCK as u64;
+        first..first + ROWS_PER_BLOCK as u64
+    }
+
+    /// Picks them out of their whole block.
+    fn of(&self, block: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+        let start = len(&(self.block().start..self.rows.start));
+        rows_of(block, start, self.mask)
+    }
+}
+
+impl DecodedFile {
+    /// Those of a file with this checksum, so many rows and so many columns.
+    pub fn new(decoded: Arc<DecodedBlocks>, file: u64, rows: u64, columns: usize) -> Self {
+        Self {
+            decoded,
+            file,
+            rows,
+            reads: (0..columns).map(|_| OnceLock::new()).collect(),
+        }
+    }
+
+    /// What is known of rows, and whether their block is worth keeping.
+    pub fn look(&self, wanted: Wanted<'_>) -> Result<Known, ArrowError> {
+        let Some(reads) = self.reads.get(wanted.column) else {
+            return Ok(Known::No);
+        };
+        if !self.decoded.keeps(wanted.data_type) {
+            return Ok(Known::No);
+        }
+        let id = self.id(wanted);
+        if let Some(block) = self.decoded.get(&id, wanted.data_type) {
+            return wanted.of(&block).map(Known::Rows);
+        }
+        let reads = reads.get_or_init(|| Reads::new(self.rows)).count(id.block);
+        let block = wanted.block();
+        let block = block.start..block.end.min(self.rows);
+        let worth = self
+            .decoded
+            .is_worth_keeping(len(&block), wanted.mask.true_count(), reads);
+        Ok(if worth {
+            Known::ToKeep(block)
+        } else {
+            Known::No
+        })
+    }
+
+    /// Keeps a whole block, and picks the wanted rows out of it.
+    pub fn keep(&self, wanted: Wanted<'_>, block: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+        let id = self.id(wanted);
+        if let Some(reads) = self.reads.get(wanted.column).and_then(OnceLock::get) {
+            reads.forget(id.block);
+        }
+        self.decoded.keep(id, Arc::clone(block));
+        wanted.of(block)
+    }
+
+    fn id(&self, wanted: Wanted<'_>) -> BlockId {
+        BlockId {
+            file: self.file,
+            column: wanted.column as u32,
+            block: (wanted.rows.start / ROWS_PER_BLOCK as u64) as u32,
+        }
+    }
+}
+
+/// The rows of a whole block that are in the mask, which begins with row `start` of the block.
+///
+/// Few rows are copied, so that they do not keep a whole block in memory that nobody counts.
+fn rows_of(block: &ArrayRef, start: usize, mask: &Mask) -> Result<ArrayRef, ArrowError> {
+    let wanted = mask.true_count();
+    if mask.all_true() && wanted * 2 >= block.len() {
+        return Ok(block.slice(start, wanted));
+    }
+    if wanted * FEW >= mask.len()
+        && let AllOr::Some(bits) = mask.bit_buffer()
+    {
+        let keep = BooleanArray::new(bits.clone().into(), None);
+        return filter(&block.slice(start, mask.len()), &keep);
+    }
+    let rows: UInt32Array = match mask.indices() {
+        AllOr::All => (start..start + wanted).map(|row| row as u32).collect(),
+        AllOr::None => UInt32Array::from(Vec::<u32>::new()),
+        AllOr::Some(rows) => rows.iter().map(|row| (start + row) as u32).collect(),
+    };
+    take(block, &rows, None)
+}
