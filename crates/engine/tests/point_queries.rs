@@ -97,3 +97,15 @@ async fn headings_follow_the_words_that_were_typed() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_goes_on_between_questions() {
+    let sky = SmallSky::load().await;
+    let (before, _) = sky.rows("SELECT now() AS moment").await;
+    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    let (after, _) = sky.rows("SELECT now() AS moment").await;
+    assert_ne!(
+        before, after,
+        "the same planner was used with its old clock"
+    );
+}
