@@ -5,6 +5,7 @@
 //! is always evaluated, pruning only spares work; every row of a table is read in exactly one piece; every plan node here
 //! has a codec.
 
+mod again;
 mod archive;
 mod codec;
 mod condition;
@@ -14,7 +15,6 @@ pub mod exec;
 mod loaded_table;
 mod piece;
 pub mod plan;
-mod point_query;
 mod provider;
 mod restriction;
 mod session;

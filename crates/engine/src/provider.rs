@@ -170,6 +170,7 @@ impl TableProvider for ArchiveTable {
             projection,
             coverage,
             restriction,
+            filters,
         )?))
     }
 }

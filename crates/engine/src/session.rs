@@ -21,13 +21,14 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use sql::rules::{GuardValues, WidenFloats};
 use sql::{Headings, Parsed, SqlError, TableShape, TableShapes};
 
+use crate::again::{KnownWordings, Wording};
 use crate::loaded_table::{CHUNK_NUMBER, CHUNK_NUMBER_DECLARED, hidden_columns};
 use crate::plan::{CutChunkPhases, PushFilters};
-use crate::point_query::{PointQueries, PointQuery};
 use crate::provider::{ArchiveCatalog, TableNames};
 use crate::{Archive, EngineError, Settings};
 
@@ -66,7 +67,7 @@ pub struct Session {
     with_hidden: Arc<dyn CatalogProviderList>,
     names: Arc<RwLock<TableNames>>,
     database: String,
-    point_queries: PointQueries,
+    wordings: KnownWordings,
     planners: Planners,
     task: OnceLock<Arc<TaskContext>>,
 }
@@ -167,7 +168,7 @@ impl Session {
             with_hidden: Arc::new(with_hidden),
             names,
             database,
-            point_queries: PointQueries::default(),
+            wordings: KnownWordings::default(),
             planners: Planners::default(),
             task: OnceLock::new(),
         })
@@ -219,39 +220,31 @@ impl Session {
 
     /// Starts a statement of `text`; its rows come as they are asked for.
     pub async fn run(&self, text: &str, parsed: Parsed) -> Result<Answer, EngineError> {
-        self.point_queries.follow(self.archive.catalog().state());
-        let point = PointQuery::of(text, &parsed.statement);
-        let Some(point) = point else {
-            let prepared = self.prepare(text, parsed).await?;
-            return self.start(prepared);
-        };
-        if let Some(answer) = self.run_again(&point).await? {
-            return Ok(answer);
-        }
+        let state = self.archive.catalog().state();
+        self.wordings.follow(state);
+        let wording = Wording::of(text)
+            .filter(|wording| is_query(&parsed.statement) && self.wordings.may_learn(wording));
         let prepared = self.prepare(text, parsed).await?;
-        self.point_queries
-            .learn(point, &self.archive, &prepared)
-            .await?;
+        if let Some(wording) = wording
+            && state == self.archive.catalog().state()
+        {
+            self.wordings
+                .learn(wording, &self.archive, &prepared)
+                .await?;
+        }
         self.start(prepared)
     }
 
-    /// The answer to the only statement of `text`, where the same was asked before about other keys: it is neither read nor
+    /// The answer to the only statement of `text`, where the same was asked before with other numbers: it is neither read nor
     /// planned again. `None` where it has to be.
     pub async fn ask_again(&self, text: &str) -> Result<Option<Answer>, EngineError> {
-        self.point_queries.follow(self.archive.catalog().state());
-        for query in PointQuery::possible(text) {
-            if let Some(answer) = self.run_again(&query).await? {
-                return Ok(Some(answer));
-            }
-        }
-        Ok(None)
-    }
-
-    async fn run_again(&self, query: &PointQuery) -> Result<Option<Answer>, EngineError> {
-        if !self.point_queries.knows(query) {
+        let Some(wording) = Wording::of(text) else {
             return Ok(None);
-        }
-        let known = self.point_queries.answer(query, &self.archive, self.task());
+        };
+        self.wordings.follow(self.archive.catalog().state());
+        let known = self
+            .wordings
+            .answer(&wording, &self.archive, || self.task());
         Ok((known.await?).map(|known| headed_answer(known.schema, known.plan, known.batches)))
     }
 
@@ -447,6 +440,11 @@ fn state(options: &SessionOptions, database: &str) -> Result<SessionState, Engin
             .map_err(|error| EngineError::from_run(&error))?;
     }
     Ok(state)
+}
+
+/// Whether a statement asks for rows, not for a plan or for what there is.
+fn is_query(statement: &Statement) -> bool {
+    matches!(statement, Statement::Statement(ast) if matches!(**ast, Ast::Query(_)))
 }
 
 /// The logical and the physical plan of a statement.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use datafusion::catalog::memory::{DataSourceExec, MemorySourceConfig};
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
@@ -101,6 +102,35 @@ impl ChunkPhaseExec {
     fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
         let (inner, summary) = (Arc::clone(&self.inner), self.summary.clone());
         Self::new(input, inner, self.concurrency, self.ordered, summary)
+    }
+
+    /// The same phase over these pieces, with another plan of the same schema for each.
+    pub(crate) fn of(&self, pieces: &[Piece], inner: Arc<dyn ExecutionPlan>) -> Result<Self> {
+        let batches = [vec![Piece::encode(pieces)?]];
+        let input = MemorySourceConfig::try_new_exec(&batches, Piece::schema(), None)?;
+        let summary = PhaseSummary::default();
+        Ok(Self::new(
+            input,
+            inner,
+            self.concurrency,
+            self.ordered,
+            summary,
+        ))
+    }
+
+    /// The pieces that it runs over, in one partition.
+    pub(crate) fn pieces(&self) -> Result<Vec<Piece>> {
+        let source = self
+            .input
+            .downcast_ref::<DataSourceExec>()
+            .and_then(|source| source.data_source().downcast_ref::<MemorySourceConfig>());
+        match source.map(MemorySourceConfig::partitions) {
+            Some([batches]) => {
+                let pieces = batches.iter().map(Piece::decode);
+                Ok(pieces.collect::<Result<Vec<_>>>()?.concat())
+            }
+            _ => exec_err!("the pieces of a phase are not all in one place"),
+        }
     }
 
     /// The plan that runs for each piece.

@@ -10,6 +10,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
@@ -68,7 +69,9 @@ pub struct PieceScanExec {
     bounds: Option<[f64; 4]>,
     /// Conditions on the rows it gives, over the table's columns.
     predicates: Vec<Arc<dyn PhysicalExpr>>,
-    /// The same, ready to be tested.
+    /// The filters of the statement off which bounds and pieces were read; none in a plan from elsewhere.
+    filters: Arc<[Expr]>,
+    /// The predicates, ready to be tested.
     condition: Option<Arc<ScanCondition>>,
     piece: Option<Piece>,
     /// The batches of a small replicated table, shared by all pieces of a query.
@@ -94,6 +97,7 @@ impl PieceScanExec {
             rows,
             bounds,
             predicates: vec![],
+            filters: Arc::new([]),
             condition: None,
             piece: None,
             kept: Arc::default(),
@@ -122,6 +126,16 @@ impl PieceScanExec {
         Ok(self)
     }
 
+    /// The same scan, of which it is known from which filters its bounds and pieces follow.
+    pub(crate) fn with_filters(self, filters: Arc<[Expr]>) -> Self {
+        Self { filters, ..self }
+    }
+
+    /// The same scan with other bounds.
+    pub(crate) fn with_bounds(self, bounds: Option<[f64; 4]>) -> Self {
+        Self { bounds, ..self }
+    }
+
     /// The same scan, giving only the columns with these numbers among its own.
     fn with_columns(&self, columns: &[usize]) -> Self {
         let narrowed = Self::new(
@@ -133,6 +147,7 @@ impl PieceScanExec {
         );
         Self {
             predicates: self.predicates.clone(),
+            filters: Arc::clone(&self.filters),
             condition: self.condition.clone(),
             ..narrowed
         }
@@ -157,6 +172,10 @@ impl PieceScanExec {
 
     pub(crate) fn bounds(&self) -> Option<[f64; 4]> {
         self.bounds
+    }
+
+    pub(crate) fn filters(&self) -> &[Expr] {
+        &self.filters
     }
 
     pub(crate) fn predicates(&self) -> &[Arc<dyn PhysicalExpr>] {

@@ -8,6 +8,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics, internal_err, project_schema};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
     Boundedness, EmissionType, ReplaceChildrenOptions,
@@ -33,6 +34,8 @@ pub struct TableScanExec {
     /// One for each home: two for a match table, else one.
     pub(crate) coverage: Vec<Coverage>,
     pub(crate) restriction: Restriction,
+    /// What the restriction was read off.
+    filters: Arc<[Expr]>,
     properties: Arc<PlanProperties>,
 }
 
@@ -45,6 +48,7 @@ impl TableScanExec {
         projection: Option<&Vec<usize>>,
         coverage: Vec<Coverage>,
         restriction: Restriction,
+        filters: &[Expr],
     ) -> Result<Self> {
         let all = || (0..schema.fields().len()).collect();
         Ok(Self {
@@ -54,6 +58,7 @@ impl TableScanExec {
             table,
             coverage,
             restriction,
+            filters: filters.into(),
         })
     }
 
@@ -79,13 +84,14 @@ impl TableScanExec {
         if let Some(at) = number_at {
             columns.remove(at);
         }
-        let scan = Arc::new(PieceScanExec::new(
+        let scan = PieceScanExec::new(
             Arc::clone(&self.archive),
             Arc::clone(&self.table.stored),
             columns,
             rows,
             bounds,
-        ));
+        );
+        let scan = Arc::new(scan.with_filters(Arc::clone(&self.filters)));
         Ok(match number_at {
             Some(at) => Arc::new(ChunkNumberExec::try_new(scan, at)?),
             None => scan,

@@ -16,4 +16,5 @@ mod phase;
 mod push_filters;
 
 pub use cut_chunk_phases::CutChunkPhases;
+pub(crate) use phase::pieces_of;
 pub use push_filters::PushFilters;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use catalog::TableKind;
+use catalog::{Chunk, TableKind};
 use datafusion::catalog::memory::MemorySourceConfig;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -18,6 +18,7 @@ use crate::coverage::{Coverage, SubChunkSet};
 use crate::exec::{ChunkPhaseExec, PhaseSummary, RowsOf, TableScanExec};
 use crate::loaded_table::LoadedTable;
 use crate::piece::Piece;
+use crate::restriction::Restriction;
 use crate::settings::Settings;
 
 /// Rows that make a piece worth its overhead, and few enough that the cores end at about the same time.
@@ -114,6 +115,20 @@ fn build(
     )))
 }
 
+/// The pieces of the rows of one partitioned table.
+pub(crate) fn pieces_of(
+    table: &Arc<LoadedTable>,
+    restriction: &Restriction,
+    coverage: &Coverage,
+    cores: usize,
+) -> Vec<Piece> {
+    let scans = [Arc::new(TableScan {
+        table: Arc::clone(table),
+        restriction: restriction.clone(),
+    })];
+    cut(&scans, &touched(&scans, coverage), cores)
+}
+
 /// The table scans of a subtree, from left to right.
 fn scans(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<TableScan>> {
     let mut found = Vec::new();
@@ -132,7 +147,7 @@ fn scans(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<TableScan>> {
 
 struct TableScan {
     table: Arc<LoadedTable>,
-    restriction: crate::restriction::Restriction,
+    restriction: Restriction,
 }
 
 /// Puts piece scans in the places of the table scans.
@@ -173,14 +188,7 @@ fn touched(scans: &[Arc<TableScan>], coverage: &Coverage) -> BTreeMap<ChunkId, P
         .iter()
         .filter(|s| s.table.spec().kind != TableKind::Replicated)
     {
-        for (chunk, stored) in &scan.table.chunks {
-            let sub_chunks = match coverage {
-                Coverage::Everything => SubChunkSet::All,
-                Coverage::Only(only) => match only.get(chunk) {
-                    Some(set) => set.clone(),
-                    None => continue,
-                },
-            };
+        for (chunk, stored, sub_chunks) in stored_parts(&scan.table, coverage) {
             let part = parts.entry(*chunk).or_insert(Part {
                 sub_chunks,
                 rows: 0,
@@ -190,6 +198,24 @@ fn touched(scans: &[Arc<TableScan>], coverage: &Coverage) -> BTreeMap<ChunkId, P
         }
     }
     parts
+}
+
+/// The chunks of a table that a coverage touches. Where it names some, only these are looked at: a question about one place
+/// must not take longer because there are many others.
+fn stored_parts<'a>(
+    table: &'a LoadedTable,
+    coverage: &'a Coverage,
+) -> Box<dyn Iterator<Item = (&'a ChunkId, &'a Chunk, SubChunkSet)> + 'a> {
+    match coverage {
+        Coverage::Everything => {
+            let all = table.chunks.iter();
+            Box::new(all.map(|(chunk, stored)| (chunk, stored, SubChunkSet::All)))
+        }
+        Coverage::Only(only) => Box::new(only.iter().filter_map(|(chunk, set)| {
+            let stored = table.chunks.get(chunk)?;
+            Some((chunk, stored, set.clone()))
+        })),
+    }
 }
 
 /// The share of a chunk's sub-chunks that a set holds.

@@ -1,0 +1,193 @@
+//! Questions that are answered without planning them again, because the same was asked with other numbers.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failure here is the test's own message"
+)]
+
+mod small_sky;
+use small_sky::SmallSky;
+
+/// Asks the same with one number after another in the place of KEY; each answer must be that of a session that plans it.
+async fn ask(sky: &SmallSky, sql: &str, keys: &[impl ToString]) -> Vec<bool> {
+    let mut kept = Vec::new();
+    for key in keys {
+        let sql = sql.replace("KEY", &key.to_string());
+        let (rows, from_kept_plan) = sky.rows(&sql).await;
+        assert_eq!(rows, sky.rows_afresh(&sql).await, "{sql}");
+        kept.push(from_kept_plan);
+    }
+    kept
+}
+
+/// After two that were planned, all were answered from the kept plan.
+fn from_the_third_on(kept: &[bool]) -> bool {
+    !kept[0] && !kept[1] && kept[2..].iter().all(|kept| *kept)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_third_key_needs_no_planning() {
+    let sky = SmallSky::load().await;
+    for sql in [
+        "SELECT * FROM Object WHERE id = KEY",
+        "select ID, Flag from object o where (o.id = KEY and o.flag < 2);",
+        "SELECT scisql_fluxToAbMag(flux) AS mag, filterId FROM sky.Source s WHERE s.objectId = KEY",
+        "SELECT flux * 2 FROM Source WHERE objectId = KEY AND scisql_fluxToAbMag(flux) < -49",
+        "SELECT count(*), sum(flux) FROM Source WHERE objectId = KEY",
+        "SELECT flux FROM Source WHERE objectId = KEY ORDER BY flux DESC LIMIT 1",
+        "SELECT DISTINCT flux FROM Source WHERE objectId = KEY",
+        "SELECT id FROM Object WHERE NOT (id = KEY)",
+    ] {
+        // A key that nobody has, an orphan's, the first again.
+        let kept = ask(&sky, sql, &[17, 100, 101, 100_000, 0, 7, 17, 345]).await;
+        assert!(from_the_third_on(&kept), "{sql}: {kept:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn neither_does_the_third_place_in_the_sky() {
+    let sky = SmallSky::load().await;
+    // A sign is part of the wording.
+    let north = [
+        "10.5, 20.25, 30.125",
+        "200.75, 45.5, 47.0",
+        "359.9, 0.5, 2.5",
+        "0.1, 89.9, 4.5",
+        "10.5, 20.25, 30.125",
+        "120.5, 0.5, 0.0",
+    ];
+    let south = [
+        "10.5, -0.25, 3.125",
+        "200.75, -45.5, 48.0",
+        "0.25, -10.5, 25.75",
+        "77.0, -89.5, 12.25",
+        "120.5, -0.5, 1.5",
+    ];
+    for sql in [
+        "SELECT * FROM Object WHERE scisql_s2PtInCircle(ra, decl, KEY) = 1",
+        "SELECT count(*) FROM Object WHERE qserv_areaspec_circle(KEY)",
+        "SELECT id, ra FROM Object WHERE qserv_areaspec_circle(KEY) AND flag < 3",
+        "SELECT chunkId, count(*) FROM Object WHERE scisql_s2PtInCircle(ra, decl, KEY) = 1 GROUP BY chunkId",
+    ] {
+        for places in [&north[..], &south[..]] {
+            let kept = ask(&sky, sql, places).await;
+            assert!(from_the_third_on(&kept), "{sql}: {kept:?}");
+        }
+    }
+    let boxes = "SELECT count(*), min(id) FROM Object WHERE ra BETWEEN KEY AND flag >= 0";
+    let bounds = [
+        "10.5 AND 40.25 AND decl BETWEEN -30.0 AND 5.5",
+        "200.5 AND 240.75 AND decl BETWEEN -80.5 AND 20.25",
+        "0.25 AND 359.5 AND decl BETWEEN -60.5 AND 89.75",
+        // Nothing is in it.
+        "20.5 AND 10.5 AND decl BETWEEN -30.5 AND 5.5",
+        "100.5 AND 170.5 AND decl BETWEEN -0.25 AND 0.125",
+    ];
+    let kept = ask(&sky, boxes, &bounds).await;
+    assert!(from_the_third_on(&kept), "{kept:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_that_planning_makes_something_else_of_are_planned() {
+    let sky = SmallSky::load().await;
+    for sql in [
+        // The number means something else as well, or stands for something else.
+        "SELECT id, KEY AS n FROM Object WHERE id = KEY",
+        "SELECT id + KEY AS n FROM Object WHERE id < 4",
+        "SELECT id FROM Object WHERE id < 200 ORDER BY id LIMIT KEY",
+        "SELECT id FROM Object WHERE id > 200 AND id > KEY",
+        "SELECT id FROM Object WHERE id IN (KEY, 5, 6, 7, 8, 9, 10)",
+        "SELECT id FROM Object WHERE id = KEY + 1",
+        // Another answer tomorrow.
+        "SELECT id, current_date() AS today FROM Object WHERE id = KEY",
+        "SELECT id FROM Object WHERE id = KEY AND now() > TIMESTAMP '2020-01-01 00:00:00'",
+        // More than reading rows of one table.
+        "SELECT s.flux FROM Object o JOIN Source s ON o.id = s.objectId WHERE o.id = KEY",
+        "SELECT sep FROM ObjectPair WHERE leftId = KEY",
+        "SELECT name FROM Filter WHERE id = KEY",
+        "SELECT flux FROM Source WHERE objectId = KEY UNION ALL SELECT flux FROM Source WHERE id = 3",
+        "SELECT (SELECT max(flux) FROM Source WHERE objectId = KEY) AS most",
+    ] {
+        let kept = ask(&sky, sql, &[17, 100, 101, 250, 2, 18]).await;
+        assert_eq!(kept, [false; 6], "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_that_were_always_the_same_are_not_taken_for_free() {
+    let sky = SmallSky::load().await;
+    let sql = "SELECT id FROM Object WHERE id = KEY AND flag < 2 ORDER BY id LIMIT 5";
+    assert!(from_the_third_on(&ask(&sky, sql, &[17, 18, 19]).await));
+    for (other, kept) in [
+        (
+            "SELECT id FROM Object WHERE id = 20 AND flag < 1 ORDER BY id LIMIT 5",
+            false,
+        ),
+        (
+            "SELECT id FROM Object WHERE id = 20 AND flag < 2 ORDER BY id LIMIT 0",
+            false,
+        ),
+    ] {
+        let (rows, from_kept_plan) = sky.rows(other).await;
+        assert_eq!((rows, from_kept_plan), (sky.rows_afresh(other).await, kept));
+    }
+}
+
+/// The 48.6 of the magnitude's formula is not in the text. A plan whose flux happens to be that must not lend it to others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_constant_of_a_formula_is_not_mistaken_for_a_number_of_the_text() {
+    let sky = SmallSky::load().await;
+    let sql = "SELECT id FROM Source WHERE scisql_fluxToAbMag(flux) < -49.0 AND flux < KEY";
+    for keys in [
+        ["48.6", "2.5", "7.5", "48.6", "100.5", "1.5"],
+        ["7.5", "48.6", "2.5", "30.5", "48.6", "49.5"],
+        ["2.5", "0.4", "10.0", "1.0", "-2.5", "49.0"],
+    ] {
+        ask(&sky, sql, &keys).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_is_kept_for_one_load_of_the_table() {
+    let sky = SmallSky::load().await;
+    let sql = "SELECT flux FROM Source WHERE objectId = KEY";
+    assert_eq!(ask(&sky, sql, &[17, 18, 19]).await, [false, false, true]);
+    sky.replace_sources().await;
+    assert_eq!(
+        ask(&sky, sql, &[19, 17, 18, 19]).await,
+        [false, false, true, true]
+    );
+    let (rows, _) = sky
+        .rows("SELECT flux FROM Source WHERE objectId = 19")
+        .await;
+    assert!(rows.contains("19.75"), "{rows}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn headings_follow_the_words_that_were_typed() {
+    let sky = SmallSky::load().await;
+    for (sql, heading) in [
+        ("SELECT ID FROM Object WHERE id = KEY", "id"),
+        ("SELECT id AS theOne FROM Object WHERE id = KEY", "theOne"),
+        ("SELECT flag AS TheOne FROM Object WHERE id = KEY", "TheOne"),
+    ] {
+        for key in [17, 18, 19, 20] {
+            let sql = sql.replace("KEY", &key.to_string());
+            let (rows, _) = sky.rows(&sql).await;
+            assert!(rows.contains(&format!("| {heading} ")), "{rows}");
+            assert_eq!(rows, sky.rows_afresh(&sql).await);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_goes_on_between_questions() {
+    let sky = SmallSky::load().await;
+    let (before, _) = sky.rows("SELECT now() AS moment").await;
+    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    let (after, _) = sky.rows("SELECT now() AS moment").await;
+    assert_ne!(
+        before, after,
+        "the same planner was used with its old clock"
+    );
+}
