@@ -173,6 +173,9 @@ class Run:
             # Few lookups touch what few scans have read: without this most of them would measure the disk.
             read_files(self._home(name))
             self._start(name)
+        for name in names:
+            if name in self.workers and CARDS[name].dialect != "python":
+                self._fill_caches(name)
         for question in self.questions:
             self._warm(number, question, [name for name in names if name in self.workers])
         self._close_all()
@@ -185,6 +188,20 @@ class Run:
         try:
             self.workers[name] = self._worker(name)
             self.workers[name].call("start")
+        except Trouble as error:
+            self._lose(name, error)
+
+    def _fill_caches(self, name: str) -> None:
+        """What a contender keeps in memory of its tables it keeps from here on: it has been asked about every value once."""
+        log(f"{CARDS[name].title}: reading every column once")
+        texts = [
+            f"SELECT {', '.join(f'max({column}) AS {column}' for column in table.columns)} FROM {table.name}"
+            for table in self._setup(name).tables.values()
+        ]
+        try:
+            for reply in self.workers[name].ask(texts, answers=False):
+                if reply.complaint:
+                    log(f"{CARDS[name].title} did not read every column: {reply.complaint}")
         except Trouble as error:
             self._lose(name, error)
 
