@@ -36,6 +36,7 @@ pub mod chunker;
 mod error;
 pub mod healpix;
 pub mod htm;
+pub mod neighbours;
 mod orientation;
 mod position;
 mod ranges;
