@@ -363,7 +363,7 @@ fn cases(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(600))]
+    #![proptest_config(cases(400))]
 
     #[test]
     fn few_rows_of_any_kind(
@@ -409,7 +409,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(60))]
+    #![proptest_config(cases(40))]
 
     /// Enough rows for several zones, and for circles with many rows that need no test.
     #[test]

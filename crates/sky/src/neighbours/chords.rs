@@ -15,41 +15,71 @@ pub(super) const LANES: usize = 4;
 /// Unit vectors, [`LANES`] of them, component by component.
 pub(super) type Block = [[f64; LANES]; 3];
 
-/// How many squared chords are below two limits.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// How many squared chords are near enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tally {
-    /// Surely within the radius.
-    pub surely: u64,
-    /// Those, and the ones that must be asked.
-    pub possibly: u64,
+    pub near: u64,
+    /// Whether one of the chords is such that the separation function must be asked, so that `near` means nothing.
+    pub in_doubt: bool,
 }
 
-/// Counts the vectors near another.
+/// Counts the vectors near another in some of the blocks.
+///
+/// Signs are added up, and the least distance from the limit is kept. That is a minimum of numbers whose order the
+/// compiler must not change, and so it takes the lanes of a block together, rather than blocks.
 #[inline]
-pub(super) fn tally(blocks: &[Block], from: [f64; 3], limits: &Limits) -> Tally {
-    let (surely_below, possibly_to) = (limits.surely, limits.possibly);
-    let mut surely = [0_u64; LANES];
-    let mut possibly = [0_u64; LANES];
-    for block in blocks {
-        let squared = squared_chords_of_block(block, from);
+pub(super) fn tally(blocks: &[Block], some: &[u32], from: [f64; 3], limits: &Limits) -> Tally {
+    let middle = limits.middle;
+    let mut near = [0_u64; LANES];
+    let mut least = [f64::INFINITY; LANES];
+    for block in some {
+        let squared = squared_chords_of_block(&blocks[*block as usize], from);
         for lane in 0..LANES {
-            surely[lane] += u64::from(squared[lane] < surely_below);
-            possibly[lane] += u64::from(squared[lane] <= possibly_to);
+            let beyond = squared[lane] - middle;
+            near[lane] += beyond.to_bits() >> 63;
+            least[lane] = smaller(beyond.abs(), least[lane]);
         }
     }
+    let least = smaller(smaller(least[0], least[1]), smaller(least[2], least[3]));
     Tally {
-        surely: surely[0] + surely[1] + surely[2] + surely[3],
-        possibly: possibly[0] + possibly[1] + possibly[2] + possibly[3],
+        near: (near[0] + near[2]) + (near[1] + near[3]),
+        in_doubt: least <= limits.doubt,
     }
 }
 
-/// Puts the squared chords from one vector to others into `out`, which has as many entries.
+/// Puts the squared chords from one vector to others into `out`, which has as many entries, and gives the largest.
 #[inline]
-pub(super) fn squared_chords(blocks: &[Block], from: [f64; 3], out: &mut [[f64; LANES]]) {
+pub(super) fn squared_chords(blocks: &[Block], from: [f64; 3], out: &mut [[f64; LANES]]) -> f64 {
     let out = &mut out[..blocks.len()];
+    let mut largest = [0.0; LANES];
     for block in 0..blocks.len() {
-        out[block] = squared_chords_of_block(&blocks[block], from);
+        let squared = squared_chords_of_block(&blocks[block], from);
+        for lane in 0..LANES {
+            largest[lane] = larger(squared[lane], largest[lane]);
+        }
+        out[block] = squared;
     }
+    larger(
+        larger(largest[0], largest[1]),
+        larger(largest[2], largest[3]),
+    )
+}
+
+/// The squared chord from one vector to a lane of others.
+#[inline]
+pub(super) fn squared_chord(block: &Block, lane: usize, from: [f64; 3]) -> f64 {
+    squared_chords_of_block(block, from)[lane]
+}
+
+/// Of numbers that are none of them NaN: one instruction, where [`f64::min`] is several.
+#[inline(always)]
+pub(super) fn smaller(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
+}
+
+#[inline(always)]
+pub(super) fn larger(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
 }
 
 #[inline(always)]
@@ -66,25 +96,23 @@ fn squared_chords_of_block([x, y, z]: &Block, from: [f64; 3]) -> [f64; LANES] {
 const NEAR: f64 = 1.0 / 256.0;
 
 /// The coefficients of `asin(√u) / √u` as a series in `u`: (2n)! / (4ⁿ (n!)² (2n + 1)).
-const ARC_SINE: [f64; 8] = [
+const ARC_SINE: [f64; 6] = [
     1.0,
     1.0 / 6.0,
     3.0 / 40.0,
     5.0 / 112.0,
     35.0 / 1152.0,
     63.0 / 2816.0,
-    231.0 / 13_312.0,
-    143.0 / 10_240.0,
 ];
 
 /// The angle of a squared chord, degrees, for one of at most [`NEAR`].
 ///
-/// `2 asin(c/2) = c · asin(√u)/√u` with `u = c²/4 < 2⁻¹⁰`. The first term left out is u⁸·0.012, below 2⁻⁸⁶.
+/// `2 asin(c/2) = c · asin(√u)/√u` with `u = c²/4 < 2⁻¹⁰`. The first term left out is u⁶·0.018, below 2⁻⁶⁵.
 #[inline(always)]
 fn separation_of_near(squared_chord: f64) -> f64 {
     let u = 0.25 * squared_chord;
-    let mut sum = ARC_SINE[7];
-    for term in (0..7).rev() {
+    let mut sum = ARC_SINE[5];
+    for term in (0..5).rev() {
         sum = sum * u + ARC_SINE[term];
     }
     squared_chord.sqrt() * sum * const { 180.0 / std::f64::consts::PI }
@@ -101,38 +129,41 @@ fn separation_of_any(squared_chord: f64) -> f64 {
     (2.0 * squared_chord.sqrt().atan2(other.sqrt())).to_degrees()
 }
 
-/// Puts the separations of squared chords, in degrees, into `out`, which gets as many.
-pub(super) fn separations(squared_chords: &[f64], out: &mut Vec<f64>) {
-    out.clear();
-    if all_near(squared_chords) {
-        out.extend(squared_chords.iter().map(|c| separation_of_near(*c)));
-    } else {
-        out.extend(squared_chords.iter().map(|c| separation_of_any(*c)));
-    }
+/// Squared chords, and the largest of them or a larger one.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SquaredChords<'a> {
+    pub all: &'a [f64],
+    pub largest: f64,
 }
 
-/// The sum of the separations of squared chords, degrees.
-pub(super) fn sum_of_separations(squared_chords: &[f64]) -> f64 {
-    if !all_near(squared_chords) {
-        return squared_chords.iter().map(|c| separation_of_any(*c)).sum();
-    }
-    let (blocks, rest) = squared_chords.as_chunks::<LANES>();
-    let mut sums = [0.0; LANES];
-    for block in blocks {
-        for lane in 0..LANES {
-            sums[lane] += separation_of_near(block[lane]);
+impl SquaredChords<'_> {
+    /// Puts the separations, in degrees, into `out`, which gets as many.
+    pub fn separations(self, out: &mut Vec<f64>) {
+        out.clear();
+        if self.largest <= NEAR {
+            out.extend(self.all.iter().map(|c| separation_of_near(*c)));
+        } else {
+            out.extend(self.all.iter().map(|c| separation_of_any(*c)));
         }
     }
-    let rest: f64 = rest.iter().map(|c| separation_of_near(*c)).sum();
-    sums.iter().sum::<f64>() + rest
-}
 
-#[inline]
-fn all_near(squared_chords: &[f64]) -> bool {
-    // Without an early end, so that it is done several at a time.
-    squared_chords
-        .iter()
-        .fold(true, |all, c| all & (*c <= NEAR))
+    /// The sum of the separations, degrees.
+    pub fn sum_of_separations(self) -> f64 {
+        if self.largest > NEAR {
+            return self.all.iter().map(|c| separation_of_any(*c)).sum();
+        }
+        let (blocks, rest) = self.all.as_chunks::<LANES>();
+        let mut sums = [0.0; LANES];
+        for block in blocks {
+            for lane in 0..LANES {
+                sums[lane] += separation_of_near(block[lane]);
+            }
+        }
+        for lane in 0..rest.len() {
+            sums[lane] += separation_of_near(rest[lane]);
+        }
+        (sums[0] + sums[2]) + (sums[1] + sums[3])
+    }
 }
 
 #[cfg(test)]
@@ -145,12 +176,17 @@ mod tests {
             let angle = std::f64::consts::PI * 10_f64.powf(f64::from(exponent - 20) / 10.0);
             let chord = 2.0 * (0.5 * angle).sin();
             let mut found = Vec::new();
-            separations(&[chord * chord], &mut found);
+            let seven = [chord * chord; 7];
+            let squared = SquaredChords {
+                all: &seven,
+                largest: seven[0],
+            };
+            squared.separations(&mut found);
             let error = (found[0].to_radians() - angle).abs();
             // The last bit of a chord weighs more the nearer the antipode is.
             let allowed = if angle > 3.0 { 3e-8 } else { 1e-14 * angle };
             assert!(error <= allowed, "{angle} {error}");
-            let sum = sum_of_separations(&[chord * chord; 7]);
+            let sum = squared.sum_of_separations();
             assert!((sum - 7.0 * found[0]).abs() <= 1e-14 * sum);
         }
     }

@@ -3,90 +3,146 @@
 //! Partners that are surely within the radius are counted by where they end in a zone; only those at the edge of
 //! the circle are looked at.
 
-use std::ops::Range;
-
 use super::Search;
-use super::chords::{Tally, tally};
-use super::windows::{Probe, Runs};
+use super::chords::{LANES, squared_chord, tally};
+use super::windows::{Probe, Run, Runs};
+
+/// How many blocks are listed at a time, without asking how many there are.
+const LISTED: usize = 4;
+
+/// What it takes to count the partners of a left row: made once for all of them.
+#[derive(Debug, Default)]
+struct Counter {
+    runs: Runs,
+    blocks: BlockList,
+}
+
+/// The blocks whose places are to be tested, of all runs: one long loop over them instead of many short ones, the ends of
+/// which no processor could foresee.
+#[derive(Debug, Default)]
+struct BlockList {
+    /// The first `len` are listed; at least [`LISTED`] follow.
+    blocks: Vec<u32>,
+    len: usize,
+}
+
+impl BlockList {
+    /// Lists what is to be tested of the runs.
+    fn list(&mut self, runs: &[Run]) {
+        self.len = 0;
+        for run in runs {
+            let blocks = (run.end - run.start) / LANES;
+            if self.blocks.len() < self.len + blocks + 2 * LISTED {
+                self.blocks.resize(2 * (self.len + blocks + LISTED), 0);
+            }
+            for edge in run.edges() {
+                self.push(edge.start / LANES, edge.len() / LANES);
+            }
+        }
+    }
+
+    /// Lists `count` blocks from the first on. For few of them there is no branch.
+    #[inline]
+    fn push(&mut self, mut first: usize, mut count: usize) {
+        loop {
+            let room = &mut self.blocks[self.len..self.len + LISTED];
+            for (place, block) in room.iter_mut().zip(first as u32..) {
+                *place = block;
+            }
+            if count <= LISTED {
+                self.len += count;
+                return;
+            }
+            self.len += LISTED;
+            first += LISTED;
+            count -= LISTED;
+        }
+    }
+
+    fn listed(&self) -> &[u32] {
+        &self.blocks[..self.len]
+    }
+}
 
 impl Search<'_> {
     /// Puts into `counts` (replacing what it held) how many partners each of the left rows has.
     pub fn counts(&self, rows: impl IntoIterator<Item = u32>, counts: &mut Vec<u64>) {
-        let mut runs = Runs::default();
+        let mut counter = Counter::default();
         counts.clear();
-        counts.extend(rows.into_iter().map(|row| self.count_of(row, &mut runs)));
+        counts.extend(rows.into_iter().map(|row| self.count_of(row, &mut counter)));
     }
 
     /// How many pairs the left rows have: the sum of [`Self::counts`].
     pub fn count(&self, rows: impl IntoIterator<Item = u32>) -> u64 {
-        let mut runs = Runs::default();
+        let mut counter = Counter::default();
         rows.into_iter()
-            .map(|row| self.count_of(row, &mut runs))
+            .map(|row| self.count_of(row, &mut counter))
             .sum()
     }
 
     /// Puts into `any` (replacing what it held) whether each of the left rows has a partner.
     pub fn any(&self, rows: impl IntoIterator<Item = u32>, any: &mut Vec<bool>) {
-        let mut runs = Runs::default();
+        let mut counter = Counter::default();
         any.clear();
-        any.extend(rows.into_iter().map(|row| self.has_partner(row, &mut runs)));
+        any.extend(
+            rows.into_iter()
+                .map(|row| self.has_partner(row, &mut counter)),
+        );
     }
 
-    fn count_of(&self, row: u32, runs: &mut Runs) -> u64 {
+    fn count_of(&self, row: u32, counter: &mut Counter) -> u64 {
         let Some(probe) = self.probe(row) else {
             return 0;
         };
-        runs.find(self.index, &probe);
+        counter.runs.find(self.index, &probe);
+        let runs = &counter.runs.runs;
+        let surely: usize = runs.iter().map(|run| run.inner.len()).sum();
+        counter.blocks.list(runs);
+        surely as u64 + self.count_tested(&probe, counter.blocks.listed())
+    }
+
+    /// How many places of the blocks are those of partners.
+    #[inline]
+    fn count_tested(&self, probe: &Probe, blocks: &[u32]) -> u64 {
+        let tally = tally(self.index.blocks(), blocks, probe.vector, &probe.limits);
+        if tally.in_doubt {
+            return self.count_asked(probe, blocks);
+        }
+        tally.near
+    }
+
+    /// The same where some are in doubt.
+    #[cold]
+    fn count_asked(&self, probe: &Probe, blocks: &[u32]) -> u64 {
         let mut count = 0;
-        for run in &runs.runs {
-            count += run.inner.len() as u64;
-            for edge in run.edges() {
-                count += self.count_tested(&probe, edge);
+        for block in blocks {
+            for lane in 0..LANES {
+                count += u64::from(self.is_partner(probe, *block as usize, lane));
             }
         }
         count
     }
 
-    /// How many of the places are partners.
-    #[inline]
-    fn count_tested(&self, probe: &Probe, places: Range<usize>) -> u64 {
-        if places.is_empty() {
-            return 0;
-        }
-        let blocks = self.index.blocks_of(&places);
-        let Tally { surely, possibly } = tally(blocks, probe.vector, &probe.limits);
-        if surely == possibly {
-            return surely;
-        }
-        self.count_asked(probe, places)
+    /// Whether a lane of a block is the place of a partner.
+    fn is_partner(&self, probe: &Probe, block: usize, lane: usize) -> bool {
+        let squared = squared_chord(&self.index.blocks()[block], lane, probe.vector);
+        squared < probe.limits.surely
+            || (squared <= probe.limits.possibly && self.is_pair(probe, LANES * block + lane))
     }
 
-    /// The same where some are in doubt. Those that are not in doubt need no asking, but such places are few.
-    #[cold]
-    fn count_asked(&self, probe: &Probe, places: Range<usize>) -> u64 {
-        places.filter(|place| self.is_pair(probe, *place)).count() as u64
-    }
-
-    fn has_partner(&self, row: u32, runs: &mut Runs) -> bool {
+    fn has_partner(&self, row: u32, counter: &mut Counter) -> bool {
+        /// How many blocks are tested before one asks whether there was a partner.
+        const AT_A_TIME: usize = 16;
         let Some(probe) = self.probe(row) else {
             return false;
         };
-        runs.find(self.index, &probe);
-        runs.runs.iter().any(|run| !run.inner.is_empty())
-            || runs.runs.iter().any(|run| {
-                let mut edges = run.edges().into_iter();
-                edges.any(|edge| self.has_partner_among(&probe, edge))
-            })
-    }
-
-    /// Whether one of the places is a partner, looking at no more of them than it takes, but for a few.
-    fn has_partner_among(&self, probe: &Probe, places: Range<usize>) -> bool {
-        const AT_A_TIME: usize = 64;
-        places.clone().step_by(AT_A_TIME).any(|start| {
-            let some = start..places.end.min(start + AT_A_TIME);
-            let blocks = self.index.blocks_of(&some);
-            let Tally { surely, possibly } = tally(blocks, probe.vector, &probe.limits);
-            surely > 0 || (possibly > 0 && some.into_iter().any(|place| self.is_pair(probe, place)))
-        })
+        counter.runs.find(self.index, &probe);
+        let runs = &counter.runs.runs;
+        if runs.iter().any(|run| !run.inner.is_empty()) {
+            return true;
+        }
+        counter.blocks.list(runs);
+        let mut some = counter.blocks.listed().chunks(AT_A_TIME);
+        some.any(|blocks| self.count_tested(&probe, blocks) > 0)
     }
 }

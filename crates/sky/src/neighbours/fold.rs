@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Search;
-use super::chords::{self, LANES, squared_chords};
+use super::chords::{LANES, SquaredChords, squared_chords};
 use super::windows::{Probe, Runs};
 
 /// Partners in one slice at most.
@@ -19,7 +19,7 @@ pub struct Partners<'a> {
     pub left: u32,
     /// The right rows, at least one, in any order.
     pub right: &'a [u32],
-    squared_chords: &'a [f64],
+    squared_chords: SquaredChords<'a>,
 }
 
 impl Partners<'_> {
@@ -30,12 +30,12 @@ impl Partners<'_> {
     /// least. They are not to the last bit those of [`crate::separation_degrees`], which is right to the last few bits at
     /// every distance; [`super::PairBuffer::separations`] are.
     pub fn separations(&self, out: &mut Vec<f64>) {
-        chords::separations(self.squared_chords, out);
+        self.squared_chords.separations(out);
     }
 
     /// The sum of [`Self::separations`], in degrees, added up in any order.
     pub fn sum_of_separations(&self) -> f64 {
-        chords::sum_of_separations(self.squared_chords)
+        self.squared_chords.sum_of_separations()
     }
 }
 
@@ -44,6 +44,8 @@ struct Gathered {
     right: [u32; SLICE],
     squared_chords: [f64; SLICE],
     len: usize,
+    /// The squared chords of the places at hand: here, so that they are not cleared each time.
+    buffer: [[f64; LANES]; SLICE / LANES],
 }
 
 impl Search<'_> {
@@ -60,32 +62,39 @@ impl Search<'_> {
             right: [0; SLICE],
             squared_chords: [0.0; SLICE],
             len: 0,
+            buffer: [[0.0; LANES]; SLICE / LANES],
         };
         for probe in rows.into_iter().filter_map(|row| self.probe(row)) {
             runs.find(self.index, &probe);
             for run in &runs.runs {
-                self.fold_inner(&probe, run.inner.clone(), &mut f);
+                self.fold_inner(&probe, run.inner.clone(), &mut gathered.buffer, &mut f);
                 for edge in run.edges() {
                     self.gather(&probe, edge, &mut gathered, &mut f);
                 }
             }
-            gathered.flush(probe.row, &mut f);
+            gathered.flush(&probe, &mut f);
         }
     }
 
     /// Hands on places that are partners, all of them.
     #[inline]
-    fn fold_inner(&self, probe: &Probe, places: Range<usize>, f: &mut impl FnMut(Partners<'_>)) {
-        let mut buffer = [[0.0; LANES]; SLICE / LANES];
+    fn fold_inner(
+        &self,
+        probe: &Probe,
+        places: Range<usize>,
+        buffer: &mut [[f64; LANES]],
+        f: &mut impl FnMut(Partners<'_>),
+    ) {
         let mut start = places.start;
         while start < places.end {
             let some = start..places.end.min(start + SLICE);
             start = some.end;
-            squared_chords(self.index.blocks_of(&some), probe.vector, &mut buffer);
+            let largest = squared_chords(self.index.blocks_of(&some), probe.vector, buffer);
+            let all = &buffer.as_flattened()[..some.len()];
             f(Partners {
                 left: probe.row,
-                squared_chords: &buffer.as_flattened()[..some.len()],
                 right: self.index.rows(some),
+                squared_chords: SquaredChords { all, largest },
             });
         }
     }
@@ -104,7 +113,7 @@ impl Search<'_> {
             let some = start..places.end.min(start + AT_A_TIME);
             start = some.end;
             if gathered.len + some.len() > SLICE {
-                gathered.flush(probe.row, f);
+                gathered.flush(probe, f);
             }
             self.take_in(probe, some, gathered);
         }
@@ -113,27 +122,43 @@ impl Search<'_> {
     /// Gathers the partners among the places, at most [`AT_A_TIME`], for which there is room.
     #[inline]
     fn take_in(&self, probe: &Probe, places: Range<usize>, gathered: &mut Gathered) {
-        let mut buffer = [[0.0; LANES]; AT_A_TIME / LANES];
-        squared_chords(self.index.blocks_of(&places), probe.vector, &mut buffer);
+        let buffer = &mut gathered.buffer;
+        squared_chords(self.index.blocks_of(&places), probe.vector, buffer);
         let squared = &buffer.as_flattened()[..places.len()];
         let rows = self.index.rows(places.clone());
+        let (right, chords) = (&mut gathered.right, &mut gathered.squared_chords);
+        let limits = &probe.limits;
+        let (mut len, mut in_doubt) = (gathered.len, false);
+        // Written always and kept at times: without a branch that nobody could foresee.
         for at in 0..rows.len() {
-            gathered.right[gathered.len] = rows[at];
-            gathered.squared_chords[gathered.len] = squared[at];
-            let is_pair = squared[at] < probe.limits.surely
-                || (squared[at] <= probe.limits.possibly && self.is_pair(probe, places.start + at));
-            gathered.len += usize::from(is_pair);
+            (right[len], chords[len]) = (rows[at], squared[at]);
+            let possibly = squared[at] <= limits.possibly;
+            len += usize::from(possibly);
+            in_doubt |= possibly & (squared[at] >= limits.surely);
         }
+        if in_doubt {
+            len = gathered.len;
+            for at in 0..rows.len() {
+                (right[len], chords[len]) = (rows[at], squared[at]);
+                let is_pair = squared[at] < limits.surely
+                    || (squared[at] <= limits.possibly && self.is_pair(probe, places.start + at));
+                len += usize::from(is_pair);
+            }
+        }
+        gathered.len = len;
     }
 }
 
 impl Gathered {
-    fn flush(&mut self, left: u32, f: &mut impl FnMut(Partners<'_>)) {
+    fn flush(&mut self, probe: &Probe, f: &mut impl FnMut(Partners<'_>)) {
         if self.len > 0 {
             f(Partners {
-                left,
+                left: probe.row,
                 right: &self.right[..self.len],
-                squared_chords: &self.squared_chords[..self.len],
+                squared_chords: SquaredChords {
+                    all: &self.squared_chords[..self.len],
+                    largest: probe.limits.possibly,
+                },
             });
             self.len = 0;
         }

@@ -336,6 +336,11 @@ impl NeighbourIndex {
         self.bins[bins.start] as usize..self.bins[bins.end - 1] as usize
     }
 
+    #[inline]
+    pub(super) fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
     /// The vectors of all places in the blocks that these are in, padding included.
     #[inline]
     pub(super) fn blocks_of(&self, places: &Range<usize>) -> &[Block] {

@@ -9,7 +9,7 @@ use crate::position::wrap_degrees;
 const ZONES_IN_RADIUS: f64 = 6.0;
 
 /// Where they are not, zones are so high that a square of that height has about as many rows.
-const ROWS_IN_SQUARE: f64 = 4.0;
+const ROWS_IN_SQUARE: f64 = 16.0;
 
 /// There are at least so many rows to a zone, on average, so that zones take little memory.
 const LEAST_ROWS_IN_ZONE: usize = 32;

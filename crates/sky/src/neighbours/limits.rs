@@ -40,6 +40,10 @@ const NO_CHORD: f64 = 4.0;
 /// of the sine larger by 1.1·s of its size, and 2·`CHORD_SLACK` by 140ε, where rounding takes less than 12ε.)
 const WIDEST_WINDOWED: f64 = 60.0;
 
+/// The middle between two squared chords is rounded by ε/2 of its size, as the distance of a third from it is. Where the two are
+/// 2·`CHORD_SLACK` apart, which is least, half their distance is at least 64ε of it. A 16th more is more than enough.
+const ROUNDING_OF_MIDDLE: f64 = 1.0 + 1.0 / 16.0;
+
 /// Whether the radius itself is within.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Bound {
@@ -142,6 +146,9 @@ pub(super) struct Limits {
     pub surely: f64,
     /// A pair with a squared chord above this is not.
     pub possibly: f64,
+    /// Between both, and how far from there a squared chord must be to be outside of both.
+    pub middle: f64,
+    pub doubt: f64,
     /// Every position whose squared chord is in truth below this is surely within, with room for the rounding of windows.
     pub window_inside: f64,
     /// No position whose squared chord is in truth above this is within, with room for the rounding of windows.
@@ -177,10 +184,13 @@ impl Limits {
         };
         let above = |slack: f64| square_of_chord(chord + slack);
         let window_outside = above(2.0 * slack);
+        let (surely, possibly) = (below(slack), above(slack));
         Some(Self {
             radius,
-            surely: below(slack),
-            possibly: above(slack),
+            surely,
+            possibly,
+            middle: 0.5 * (surely + possibly),
+            doubt: 0.5 * (possibly - surely) * ROUNDING_OF_MIDDLE,
             window_inside: below(2.0 * slack),
             window_outside,
             reach,

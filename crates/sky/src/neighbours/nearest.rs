@@ -38,6 +38,8 @@ struct Nearest {
     /// The squared chords of these.
     squared_chords: Vec<f64>,
     most: usize,
+    /// The squared chords of the places at hand: here, so that they are not cleared each time.
+    buffer: [[f64; LANES]; AT_A_TIME / LANES],
 }
 
 impl Search<'_> {
@@ -121,17 +123,20 @@ impl Search<'_> {
     /// Takes from the places, at most [`AT_A_TIME`], those among the nearest, and lowers the bound of their squared chords.
     #[inline]
     fn look_at(&self, probe: &Probe, places: Range<usize>, bound: &mut f64, nearest: &mut Nearest) {
-        let mut buffer = [[0.0; LANES]; AT_A_TIME / LANES];
-        squared_chords(self.index.blocks_of(&places), probe.vector, &mut buffer);
-        let squared = &buffer.as_flattened()[..places.len()];
+        squared_chords(
+            self.index.blocks_of(&places),
+            probe.vector,
+            &mut nearest.buffer,
+        );
         let rows = self.index.rows(places.clone());
-        for at in 0..rows.len() {
-            if squared[at] > *bound {
+        for (at, row) in rows.iter().enumerate() {
+            let squared = nearest.buffer[at / LANES][at % LANES];
+            if squared > *bound {
                 continue;
             }
             let separation = self.separation(probe, places.start + at);
             if probe.limits.radius.admits(separation) {
-                nearest.offer(rows[at], separation, squared[at]);
+                nearest.offer(*row, separation, squared);
                 if let Some(last) = nearest.last_squared_chord() {
                     *bound = bound.min(probe.limits.surely_farther(last));
                 }

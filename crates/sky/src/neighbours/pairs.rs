@@ -92,6 +92,8 @@ pub struct PairCursor<'a, I> {
     runs: Runs,
     /// The left row at hand.
     probe: Option<Probe>,
+    /// The squared chords of the places at hand: here, so that they are not cleared each time.
+    buffer: ChordBuffer,
     /// The next of `runs`, and the next place in it.
     run: usize,
     place: usize,
@@ -114,6 +116,7 @@ impl<'a> Search<'a> {
             rows: rows.into_iter(),
             runs: Runs::default(),
             probe: None,
+            buffer: ChordBuffer::default(),
             run: 0,
             place: 0,
         }
@@ -121,10 +124,16 @@ impl<'a> Search<'a> {
 
     /// Puts the partners among the places into the buffer, which has room for all of them.
     #[inline]
-    fn put_partners(&self, probe: &Probe, stretch: &Stretch, out: &mut PairBuffer) {
+    fn put_partners(
+        &self,
+        probe: &Probe,
+        stretch: &Stretch,
+        buffer: &mut ChordBuffer,
+        out: &mut PairBuffer,
+    ) {
         let (first, places) = (out.len, &stretch.places);
         if out.separations.is_some() {
-            self.put_with_separations(probe, places.clone(), out);
+            self.put_with_separations(probe, places.clone(), buffer, out);
         } else if stretch.surely {
             let end = first + places.len();
             out.right[first..end].copy_from_slice(self.index.rows(places.clone()));
@@ -133,7 +142,7 @@ impl<'a> Search<'a> {
             let mut start = places.start;
             while start < places.end {
                 let end = places.end.min(start + AT_A_TIME);
-                self.put_tested(probe, start..end, out);
+                self.put_tested(probe, start..end, buffer, out);
                 start = end;
             }
         }
@@ -142,9 +151,14 @@ impl<'a> Search<'a> {
 
     /// Puts the right rows of partners into the buffer, at most [`AT_A_TIME`].
     #[inline]
-    fn put_tested(&self, probe: &Probe, places: Range<usize>, out: &mut PairBuffer) {
-        let mut buffer = ChordBuffer::default();
-        let squared = self.squared_chords(probe, &places, &mut buffer);
+    fn put_tested(
+        &self,
+        probe: &Probe,
+        places: Range<usize>,
+        buffer: &mut ChordBuffer,
+        out: &mut PairBuffer,
+    ) {
+        let squared = self.squared_chords(probe, &places, buffer);
         let limits = &probe.limits;
         let rows = self.index.rows(places.clone());
         let room = &mut out.right[out.len..out.len + places.len()];
@@ -182,16 +196,21 @@ impl<'a> Search<'a> {
     }
 
     /// Puts right rows and separations of partners into the buffer. The separation decides, where the chord does not.
-    fn put_with_separations(&self, probe: &Probe, places: Range<usize>, out: &mut PairBuffer) {
+    fn put_with_separations(
+        &self,
+        probe: &Probe,
+        places: Range<usize>,
+        buffer: &mut ChordBuffer,
+        out: &mut PairBuffer,
+    ) {
         let Some(separations) = &mut out.separations else {
             return;
         };
-        let mut buffer = ChordBuffer::default();
         let mut start = places.start;
         while start < places.end {
             let some = start..places.end.min(start + AT_A_TIME);
             start = some.end;
-            let squared = self.squared_chords(probe, &some, &mut buffer);
+            let squared = self.squared_chords(probe, &some, buffer);
             let rows = self.index.rows(some.clone());
             for at in 0..rows.len() {
                 if squared[at] > probe.limits.possibly {
@@ -218,7 +237,10 @@ impl<I: Iterator<Item = u32>> PairCursor<'_, I> {
                 return false;
             };
             match self.next_stretch(out.room()) {
-                Some(stretch) => self.search.put_partners(&probe, &stretch, out),
+                Some(stretch) => {
+                    let buffer = &mut self.buffer;
+                    self.search.put_partners(&probe, &stretch, buffer, out);
+                }
                 None => self.probe = None,
             }
         }

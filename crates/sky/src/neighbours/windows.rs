@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use super::chords::LANES;
+use super::chords::{LANES, larger, smaller};
 use super::index::{NeighbourIndex, reciprocal_of_cosine};
 use super::limits::Limits;
 use super::positions::Place;
@@ -25,6 +25,9 @@ const PARALLEL_TOLERANCE: f64 = 1e-9;
 /// The square of the sine of half a circle's width, from which on the circle is taken to have a pole in it or on it. The
 /// parallel of a circle of less is at most 2e-10 (in its sine) from the pole: within [`PARALLEL_TOLERANCE`].
 const TOUCHES_POLE: f64 = 1.0 - 1e-10;
+
+/// Times this, the greatest width is larger than each of the others, whatever their rounding.
+const WIDER_THAN_ANY: f64 = 1.001;
 
 /// As many degrees on both sides are all around.
 const HALF_A_TURN: f64 = 180.0;
@@ -96,6 +99,14 @@ fn in_whole_blocks(place: usize) -> usize {
     place - place % LANES
 }
 
+/// How far everything is within on a parallel, or on all of a zone, and beyond what nothing is, in degrees of right
+/// ascension. Negative where nothing is within.
+#[derive(Debug, Default)]
+struct Widths {
+    inside: Vec<f64>,
+    outside: Vec<f64>,
+}
+
 /// A value of q that rounding cannot bring below 1.
 const ALL_AROUND: f64 = 2.0;
 
@@ -103,10 +114,10 @@ const ALL_AROUND: f64 = 2.0;
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     pub runs: Vec<Run>,
-    /// For each edge of the zones: how far on its parallel everything is within, and beyond what nothing is, in
-    /// degrees of right ascension. Negative where nothing is within.
-    inside: Vec<f64>,
-    outside: Vec<f64>,
+    /// At the edges of the zones.
+    edges: Widths,
+    /// In the zones between.
+    zones: Widths,
     /// For each zone: the bins of where the window begins and ends, and of where the part begins and ends in which everything is
     /// within.
     bins: Vec<[u32; 4]>,
@@ -132,8 +143,10 @@ impl Runs {
         }
         self.make_room(zones.len() + 1);
         self.widths_at_edges(index, probe, zones.start..zones.end + 1);
-        let widest = self.widths_of_zones(index, probe, &zones);
+        let parallel = Widest::of(probe);
+        self.widths_of_zones(index, &parallel, &zones);
         let eastward = layout.eastward(probe.place.east);
+        let widest = parallel.width * WIDER_THAN_ANY;
         if eastward - widest < 0.0 || eastward + widest >= TURN {
             self.push_across_seam(index, zones, eastward);
         } else {
@@ -151,9 +164,11 @@ impl Runs {
     }
 
     fn make_room(&mut self, edges: usize) {
-        if self.inside.len() < edges {
-            self.inside.resize(edges, 0.0);
-            self.outside.resize(edges, 0.0);
+        if self.bins.len() < edges {
+            for widths in [&mut self.edges, &mut self.zones] {
+                widths.inside.resize(edges, 0.0);
+                widths.outside.resize(edges, 0.0);
+            }
             self.bins.resize(edges, [0; 4]);
         }
     }
@@ -167,8 +182,8 @@ impl Runs {
         let edge_z = &index.edge_z[edges.clone()];
         let edge_cos = &index.edge_cos[edges.clone()];
         let edge_per_cos = &index.edge_per_cos[edges];
-        let (inside, outside) = (&mut self.inside[..], &mut self.outside[..]);
-        let (inside, outside) = (&mut inside[..edge_z.len()], &mut outside[..edge_z.len()]);
+        let inside = &mut self.edges.inside[..edge_z.len()];
+        let outside = &mut self.edges.outside[..edge_z.len()];
         for at in 0..edge_z.len() {
             let (dz, dp) = (sin_dec - edge_z[at], cos_dec - edge_cos[at]);
             let squared_distance = dz * dz + dp * dp;
@@ -178,38 +193,30 @@ impl Runs {
         }
     }
 
-    /// Turns the widths at the edges into those of the zones between, and gives the largest.
+    /// Turns the widths at the edges into those of the zones between.
     #[inline]
-    fn widths_of_zones(
-        &mut self,
-        index: &NeighbourIndex,
-        probe: &Probe,
-        zones: &Range<usize>,
-    ) -> f64 {
-        let parallel = Widest::of(probe);
+    fn widths_of_zones(&mut self, index: &NeighbourIndex, widest: &Widest, zones: &Range<usize>) {
+        let len = zones.len();
         let edge_z = &index.edge_z[zones.start..=zones.end];
-        let (inside, outside) = (&mut self.inside[..], &mut self.outside[..]);
-        let (inside, outside) = (&mut inside[..edge_z.len()], &mut outside[..edge_z.len()]);
-        let mut widest = 0.0_f64;
-        for at in 0..edge_z.len() - 1 {
-            let has_parallel = parallel.is_between(edge_z[at], edge_z[at + 1]);
-            let at_edges = outside[at].max(outside[at + 1]);
-            outside[at] = if has_parallel {
-                parallel.width
-            } else {
-                at_edges
-            };
-            inside[at] = inside[at].min(inside[at + 1]);
-            widest = widest.max(outside[at]);
+        let (south, north) = (&edge_z[..len], &edge_z[1..=len]);
+        let (inside_south, inside_north) = (&self.edges.inside[..len], &self.edges.inside[1..=len]);
+        let (outside_south, outside_north) =
+            (&self.edges.outside[..len], &self.edges.outside[1..=len]);
+        let inside = &mut self.zones.inside[..len];
+        let outside = &mut self.zones.outside[..len];
+        for at in 0..len {
+            inside[at] = smaller(inside_south[at], inside_north[at]);
+            let at_edges = larger(outside_south[at], outside_north[at]);
+            let has_parallel = widest.is_between(south[at], north[at]);
+            outside[at] = if has_parallel { widest.width } else { at_edges };
         }
-        widest
     }
 
     /// Adds the runs of zones whose windows do not reach over the end of right ascensions.
     #[inline]
     fn push_windows(&mut self, index: &NeighbourIndex, zones: Range<usize>, eastward: f64) {
         let len = zones.len();
-        let (inside, outside) = (&self.inside[..len], &self.outside[..len]);
+        let (inside, outside) = (&self.zones.inside[..len], &self.zones.outside[..len]);
         let bins = &mut self.bins[..len];
         for at in 0..len {
             let zone = zones.start + at;
@@ -239,7 +246,7 @@ impl Runs {
     fn push_across_seam(&mut self, index: &NeighbourIndex, zones: Range<usize>, eastward: f64) {
         for zone in zones.clone() {
             let at = zone - zones.start;
-            let (inside, outside) = (self.inside[at], self.outside[at]);
+            let (inside, outside) = (self.zones.inside[at], self.zones.outside[at]);
             if outside >= 0.0 {
                 self.push_split(
                     index,
