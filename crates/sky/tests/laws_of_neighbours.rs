@@ -441,13 +441,20 @@ proptest! {
 
     /// Both sides are the same rows.
     #[test]
-    fn rows_with_themselves(scene in clumps(50..150, sizes()), bound in bounds()) {
+    fn rows_with_themselves(
+        scene in prop_oneof![clumps(50..300, sizes()), skies()], bound in bounds(), cut: prop::sample::Index,
+    ) {
         let side = Side::new(&scene.right, true);
         let near = Near::Common(scene.radius, bound);
         check(&side, &side, &near);
         let index = NeighbourIndex::build(side.positions(), near.largest()).unwrap();
         let search = Search::new(&index, side.positions(), near.radii());
         let known = double_loop(&side, &side, &near);
+        let pairs: usize = known.iter().map(Vec::len).sum();
+        let radius = Radius::new(Angle::from_degrees(scene.radius), bound);
+        let (middle, end) = (cut.index(index.parts().end + 1), index.parts().end);
+        let counted = [0..middle, middle..end + 9].map(|part| index.count_own_pairs(radius, part));
+        prop_assert_eq!(counted.iter().sum::<u64>(), pairs as u64);
         for (row, partners) in known.iter().enumerate() {
             let is_among = partners.iter().any(|(_, other)| *other as usize == row);
             prop_assert_eq!(search.pairs_with_itself(row as u32), is_among);

@@ -92,8 +92,11 @@ fn squared_chords_of_block([x, y, z]: &Block, from: [f64; 3]) -> [f64; LANES] {
     squared
 }
 
-/// Below this squared chord [`separation_of_near`] has all digits.
+/// Up to this squared chord [`angle_of_near`] has all digits with all of its terms.
 const NEAR: f64 = 1.0 / 256.0;
+
+/// Up to this one, with three of them.
+const VERY_NEAR: f64 = 1.0 / 65_536.0;
 
 /// The coefficients of `asin(√u) / √u` as a series in `u`: (2n)! / (4ⁿ (n!)² (2n + 1)).
 const ARC_SINE: [f64; 6] = [
@@ -105,24 +108,25 @@ const ARC_SINE: [f64; 6] = [
     63.0 / 2816.0,
 ];
 
-/// The angle of a squared chord, degrees, for one of at most [`NEAR`].
+/// The angle of a squared chord, radians, for one of at most [`NEAR`] with 6 terms, [`VERY_NEAR`] with 3.
 ///
-/// `2 asin(c/2) = c · asin(√u)/√u` with `u = c²/4 < 2⁻¹⁰`. The first term left out is u⁶·0.018, below 2⁻⁶⁵.
+/// `2 asin(c/2) = c · asin(√u)/√u` with `u = c²/4`. The first term left out is u⁶·0.018 for u up to 2⁻¹⁰, and u³·0.045 for u up to
+/// 2⁻¹⁸: both are below 2⁻⁵⁸.
 #[inline(always)]
-fn separation_of_near(squared_chord: f64) -> f64 {
+fn angle_of_near<const TERMS: usize>(squared_chord: f64) -> f64 {
     let u = 0.25 * squared_chord;
-    let mut sum = ARC_SINE[5];
-    for term in (0..5).rev() {
+    let mut sum = ARC_SINE[TERMS - 1];
+    for term in (0..TERMS - 1).rev() {
         sum = sum * u + ARC_SINE[term];
     }
-    squared_chord.sqrt() * sum * const { 180.0 / std::f64::consts::PI }
+    squared_chord.sqrt() * sum
 }
 
 /// The same for any squared chord; one of more than 4, by rounding, is half a turn.
 #[inline]
 fn separation_of_any(squared_chord: f64) -> f64 {
     if squared_chord <= NEAR {
-        return separation_of_near(squared_chord);
+        return angle_of_near::<6>(squared_chord).to_degrees();
     }
     // As |a + b|² = 4 - |a - b|².
     let other = (4.0 - squared_chord).max(0.0);
@@ -141,7 +145,7 @@ impl SquaredChords<'_> {
     pub fn separations(self, out: &mut Vec<f64>) {
         out.clear();
         if self.largest <= NEAR {
-            out.extend(self.all.iter().map(|c| separation_of_near(*c)));
+            out.extend(self.all.iter().map(|c| angle_of_near::<6>(*c).to_degrees()));
         } else {
             out.extend(self.all.iter().map(|c| separation_of_any(*c)));
         }
@@ -152,18 +156,29 @@ impl SquaredChords<'_> {
         if self.largest > NEAR {
             return self.all.iter().map(|c| separation_of_any(*c)).sum();
         }
-        let (blocks, rest) = self.all.as_chunks::<LANES>();
-        let mut sums = [0.0; LANES];
-        for block in blocks {
-            for lane in 0..LANES {
-                sums[lane] += separation_of_near(block[lane]);
-            }
-        }
-        for lane in 0..rest.len() {
-            sums[lane] += separation_of_near(rest[lane]);
-        }
-        (sums[0] + sums[2]) + (sums[1] + sums[3])
+        let angles = if self.largest <= VERY_NEAR {
+            sum_of_near::<3>(self.all)
+        } else {
+            sum_of_near::<6>(self.all)
+        };
+        angles.to_degrees()
     }
+}
+
+/// The sum of the angles of squared chords, radians; see [`angle_of_near`].
+#[inline]
+fn sum_of_near<const TERMS: usize>(squared_chords: &[f64]) -> f64 {
+    let (blocks, rest) = squared_chords.as_chunks::<LANES>();
+    let mut sums = [0.0; LANES];
+    for block in blocks {
+        for lane in 0..LANES {
+            sums[lane] += angle_of_near::<TERMS>(block[lane]);
+        }
+    }
+    for lane in 0..rest.len() {
+        sums[lane] += angle_of_near::<TERMS>(rest[lane]);
+    }
+    (sums[0] + sums[2]) + (sums[1] + sums[3])
 }
 
 #[cfg(test)]

@@ -3,9 +3,11 @@
 //! Partners that are surely within the radius are counted by where they end in a zone; only those at the edge of
 //! the circle are looked at.
 
-use super::Search;
+use std::ops::Range;
+
 use super::chords::{LANES, squared_chord, tally};
 use super::windows::{Probe, Run, Runs};
+use super::{NeighbourIndex, Positions, Radii, Radius, Search};
 
 /// How many blocks are listed at a time, without asking how many there are.
 const LISTED: usize = 4;
@@ -64,6 +66,23 @@ impl BlockList {
     }
 }
 
+impl NeighbourIndex {
+    /// How many pairs the rows of the index make with each other within the radius: in either order, and each row with itself
+    /// (leave out [`Self::len`] for those, if the radius admits 0). Each pair is looked for once, but for some, which takes
+    /// less than half of the time of a search with the same rows on its left.
+    ///
+    /// The count is the sum of those of disjoint parts of [`Self::parts`], so that the work can be divided.
+    pub fn count_own_pairs(&self, radius: Radius, part: Range<usize>) -> u64 {
+        let nothing = Positions::from_degrees(&[], &[]);
+        let search = Search::new(self, nothing, Radii::common(radius));
+        let mut counter = Counter::default();
+        let places = part.start..part.end.min(self.parts().end);
+        places
+            .map(|place| search.count_from(place, &mut counter))
+            .sum()
+    }
+}
+
 impl Search<'_> {
     /// Puts into `counts` (replacing what it held) how many partners each of the left rows has.
     pub fn counts(&self, rows: impl IntoIterator<Item = u32>, counts: &mut Vec<u64>) {
@@ -95,10 +114,32 @@ impl Search<'_> {
             return 0;
         };
         counter.runs.find(self.index, &probe);
-        let runs = &counter.runs.runs;
+        self.count_in(&probe, &counter.runs.runs, &mut counter.blocks)
+    }
+
+    /// The ordered pairs of a place of the index with those of its own zone, and twice those with the zones north of it, whose
+    /// own pairs with this zone are then not counted.
+    fn count_from(&self, place: usize, counter: &mut Counter) -> u64 {
+        let (Some(position), Some(limits)) = (self.index.position(place), self.common) else {
+            return 0;
+        };
+        let probe = Probe::new(0, position, limits);
+        let zone = self.index.layout.zone(position.north);
+        let runs = &mut counter.runs;
+        runs.find_from(self.index, &probe, zone);
+        let end = self.index.places_of(zone).end;
+        let in_zone = runs.runs.partition_point(|run| run.start < end);
+        let (own, north) = runs.runs.split_at(in_zone);
+        let count = self.count_in(&probe, own, &mut counter.blocks);
+        count + 2 * self.count_in(&probe, north, &mut counter.blocks)
+    }
+
+    /// How many partners are in the runs.
+    #[inline]
+    fn count_in(&self, probe: &Probe, runs: &[Run], blocks: &mut BlockList) -> u64 {
         let surely: usize = runs.iter().map(|run| run.inner.len()).sum();
-        counter.blocks.list(runs);
-        surely as u64 + self.count_tested(&probe, counter.blocks.listed())
+        blocks.list(runs);
+        surely as u64 + self.count_tested(probe, blocks.listed())
     }
 
     /// How many places of the blocks are those of partners.

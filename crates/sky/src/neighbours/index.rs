@@ -156,6 +156,18 @@ impl NeighbourIndex {
         self.len == 0
     }
 
+    /// What can be divided for [`Self::count_own_pairs`]: somewhat more numbers than there are rows.
+    pub fn parts(&self) -> Range<usize> {
+        0..self.rows.len()
+    }
+
+    /// The position of a place, or `None` where it is padding.
+    #[inline]
+    pub(super) fn position(&self, place: usize) -> Option<Place> {
+        let (ra, dec) = (self.ra[place], self.dec[place]);
+        (!ra.is_nan()).then(|| Place::of(ra, dec))
+    }
+
     /// The left rows in an order in which neighbours are asked for one after the other, so that their partners are still in the
     /// processor's caches; those without a position come last.
     ///

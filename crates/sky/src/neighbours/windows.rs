@@ -113,6 +113,7 @@ const ALL_AROUND: f64 = 2.0;
 /// The runs of one position, with what it takes to find them: made once, filled for each left row.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
+    /// In the order of their zones.
     pub runs: Vec<Run>,
     /// At the edges of the zones.
     edges: Widths,
@@ -127,6 +128,12 @@ impl Runs {
     /// Finds the places of the index where the partners of `probe` can be; each is in one run.
     #[inline]
     pub fn find(&mut self, index: &NeighbourIndex, probe: &Probe) {
+        self.find_from(index, probe, 0);
+    }
+
+    /// The same in the zones from `first` on.
+    #[inline]
+    pub fn find_from(&mut self, index: &NeighbourIndex, probe: &Probe, first: usize) {
         self.runs.clear();
         let (layout, limits) = (&index.layout, &probe.limits);
         let (south, north) = (
@@ -136,7 +143,7 @@ impl Runs {
         if !layout.overlaps(south, north) {
             return;
         }
-        let zones = layout.zone(south)..layout.zone(north) + 1;
+        let zones = layout.zone(south).max(first)..layout.zone(north) + 1;
         if limits.all_around {
             self.push_whole(index, zones);
             return;
