@@ -363,7 +363,7 @@ fn cases(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(400))]
+    #![proptest_config(cases(300))]
 
     #[test]
     fn few_rows_of_any_kind(
@@ -409,11 +409,11 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(40))]
+    #![proptest_config(cases(30))]
 
     /// Enough rows for several zones, and for circles with many rows that need no test.
     #[test]
-    fn many_rows(scene in clumps(500..1500, sizes()), bound in bounds()) {
+    fn many_rows(scene in clumps(400..1000, sizes()), bound in bounds()) {
         let near = Near::Common(scene.radius, bound);
         check(&Side::new(&scene.left, true), &Side::new(&scene.right, true), &near);
     }

@@ -10,6 +10,8 @@ use crate::made;
 
 /// Rows of a chunk of a deep catalogue: 41 000 stars to a square degree.
 const ROWS: usize = 180_000;
+/// Neighbours of the same rows, within 0.1 degrees.
+const OWN: Radius = Radius::below(Angle::from_degrees(0.1));
 /// Pairs that come at a time.
 const PAIRS: usize = 8192;
 
@@ -48,6 +50,10 @@ fn wide(criterion: &mut Criterion, positions: Positions<'_>) {
     group.throughput(Throughput::Elements(search.count(some())));
     group.bench_function("count", |bencher| {
         bencher.iter(|| search.count(black_box(some())));
+    });
+    group.bench_function("count of own pairs", |bencher| {
+        let part = index.parts().end / 2..index.parts().end / 2 + ROWS / SOME;
+        bencher.iter(|| index.count_own_pairs(OWN, black_box(part.clone())));
     });
     group.bench_function("sum of separations", |bencher| {
         bencher.iter(|| {

@@ -68,8 +68,8 @@ impl BlockList {
 
 impl NeighbourIndex {
     /// How many pairs the rows of the index make with each other within the radius: in either order, and each row with itself
-    /// (leave out [`Self::len`] for those, if the radius admits 0). Each pair is looked for once, but for some, which takes
-    /// less than half of the time of a search with the same rows on its left.
+    /// (leave out [`Self::len`] for those, if the radius admits 0). Most pairs are looked for
+    /// once, not from both ends as in a search with the same rows on its left.
     ///
     /// The count is the sum of those of disjoint parts of [`Self::parts`], so that the work can be divided.
     pub fn count_own_pairs(&self, radius: Radius, part: Range<usize>) -> u64 {

@@ -23,12 +23,12 @@ const MOST_UNSORTED: usize = 16;
 /// What fills up a zone: a vector farther from the sphere than any chord is long.
 const PADDING: f64 = 8.0;
 
-/// The row number of padding. Nothing reads it.
+/// The row number of padding, which is in no pair.
 const NO_ROW: u32 = u32::MAX;
 
 /// Positions arranged so that those near a given one are found quickly, whatever the radius.
 ///
-/// Rows without a position are not in it. It takes 44 bytes a row, at most 10 more for bins and zones, and 12
+/// Rows without a position are not in it. It takes 44 bytes a row, at most 10 more for bins and zones, and 8
 /// more while it is built.
 #[derive(Debug)]
 pub struct NeighbourIndex {
