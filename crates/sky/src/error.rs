@@ -110,6 +110,16 @@ pub enum SkyError {
         /// The number of sub-stripes in a stripe asked for.
         sub_stripes: u32,
     },
+    /// More positions than an index of neighbours can number.
+    #[error(
+        "{given} positions are too many for one search of neighbours, which takes {most}; divide them"
+    )]
+    TooManyRows {
+        /// Positions given.
+        given: usize,
+        /// The most there may be.
+        most: usize,
+    },
     /// A subdivision level that the pixelization does not have.
     #[error("{pixels} has no level {level}; give one of 0 to {max}")]
     Level {

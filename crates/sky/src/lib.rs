@@ -1,4 +1,5 @@
-//! Meridian's sky: angles, positions, regions, the chunker that cuts the sky into pieces, HTM and HEALPix numbers.
+//! Meridian's sky: angles, positions, regions, the chunker that cuts the sky into pieces, HTM and HEALPix numbers,
+//! and the search of neighbours.
 //!
 //! This crate is plain mathematics. It depends on `thiserror` and `cdshealpix` alone, and knows nothing of files,
 //! tables, SQL or threads.
@@ -36,6 +37,7 @@ pub mod chunker;
 mod error;
 pub mod healpix;
 pub mod htm;
+pub mod neighbours;
 mod orientation;
 mod position;
 mod ranges;

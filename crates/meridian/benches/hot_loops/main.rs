@@ -10,6 +10,7 @@
 mod columns;
 mod lookups;
 mod made;
+mod neighbours;
 mod positions;
 mod regions;
 
@@ -23,6 +24,7 @@ fn main() {
     let mut criterion = Criterion::default().without_plots().configure_from_args();
     positions::chunk_location(&mut criterion);
     positions::separations(&mut criterion);
+    neighbours::neighbours(&mut criterion);
     regions::points_in_regions(&mut criterion);
     regions::chunks_of_regions(&mut criterion);
     columns::decode(&mut criterion);
