@@ -11,12 +11,15 @@
 //! has its final name.
 
 mod block_file;
+mod block_statistics;
 mod column_blocks;
+mod compress;
 mod condition;
 mod directory;
 mod durable;
 mod error;
 mod index;
+mod layout;
 mod load_dir;
 mod open_files;
 mod read;

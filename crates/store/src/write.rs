@@ -10,14 +10,17 @@ use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef};
 use futures::{Stream, StreamExt};
 use vortex::array::ArrayRef;
+use vortex::array::expr::stats::Stat;
 use vortex::array::stream::ArrayStreamAdapter;
 use vortex::arrow::ArrowSessionExt;
 use vortex::error::{VortexError, VortexResult};
-use vortex::file::{WriteOptionsSessionExt, WriteStrategyBuilder, WriteSummary};
+use vortex::file::{WriteOptionsSessionExt, WriteSummary};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::block_file::{BLOCK_SIZE, BlockWriter};
+use crate::block_statistics;
 use crate::durable::TemporaryFile;
+use crate::layout::chunk_layout;
 use crate::session::session;
 use crate::trailer::{TRAILER_LEN, Trailer};
 use crate::{Directory, StoreError};
@@ -30,6 +33,9 @@ use crate::{Directory, StoreError};
 /// fifth more (there is a fixed cost for each block of each column), and so does opening a file,
 /// whose metadata list the blocks; with 32,768 it is the other way round.
 pub const ROWS_PER_BLOCK: usize = 16_384;
+
+/// What the file's metadata say of each column as a whole. A sum would be of no use to a filter.
+const FILE_STATISTICS: [Stat; 4] = [Stat::Min, Stat::Max, Stat::NullCount, Stat::NaNCount];
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,13 +140,10 @@ where
                 stand_in
             })
     });
-    let strategy = WriteStrategyBuilder::from_session(session())
-        .with_row_block_size(ROWS_PER_BLOCK)
-        .with_data_block_target_bytes(None)
-        .build();
     let written: VortexResult<WriteSummary> = session()
         .write_options()
-        .with_strategy(strategy)
+        .with_strategy(chunk_layout())
+        .with_file_statistics(FILE_STATISTICS.to_vec())
         .write(&mut *body, ArrayStreamAdapter::new(dtype, arrays))
         .await;
     if let Some(error) = refusal
@@ -182,10 +185,12 @@ fn to_vortex(batch: RecordBatch, schema: &Schema, path: &Path) -> Result<ArrayRe
             )));
         }
     }
-    session()
+    let rows = session()
         .arrow()
-        .from_arrow_record_batch(batch, schema)
-        .map_err(|error| StoreError::vortex("write", path, &error))
+        .from_arrow_record_batch(batch.clone(), schema)
+        .map_err(|error| StoreError::vortex("write", path, &error))?;
+    block_statistics::note(&rows, &batch);
+    Ok(rows)
 }
 
 /// Writes what follows the Vortex file: directory, table of checksums, trailer.
