@@ -1,4 +1,4 @@
-//! The memory budget of a load: what it may hold in sorted runs before they go to disk.
+//! The memory budget of a load: what it may hold of rows that wait to be written before they go to disk.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -10,6 +10,8 @@ const BUFFER_SHARE: f64 = 0.25;
 const LARGEST_RUN: u64 = 192 << 20;
 /// A run smaller than this only costs files.
 const SMALLEST_RUN: u64 = 32 << 10;
+/// The same for a sorter that gets a part of a thread's buffer.
+const SMALLEST_SHARE: u64 = 8 << 10;
 
 /// Counts what the load holds in memory against its budget.
 #[derive(Debug)]
@@ -32,6 +34,16 @@ impl MemoryBudget {
     pub(crate) fn run_bytes(&self) -> u64 {
         let buffers = (self.total as f64 * BUFFER_SHARE) as u64;
         (buffers / (2 * self.threads)).clamp(SMALLEST_RUN, LARGEST_RUN)
+    }
+
+    /// What a sorter with this share of the run buffers gathers in one thread.
+    pub(crate) fn share_of_run(&self, share: f64) -> u64 {
+        ((self.run_bytes() as f64 * share) as u64).max(SMALLEST_SHARE)
+    }
+
+    /// What one thread may take to sort a chunk while files are written: the buffers of runs are free then.
+    pub(crate) fn chunk_bytes(&self) -> u64 {
+        (self.total as f64 * BUFFER_SHARE) as u64 / self.threads
     }
 
     /// Takes `bytes` for a sorted run if the budget allows to keep it in memory.
