@@ -1,5 +1,7 @@
 //! How the columns of a chunk file are laid out: blocks, zone maps, dictionaries, compression.
 //!
+//! The rows come cut into whole blocks ([`crate::blocks`]).
+//!
 //! It is the layout of Vortex's own [`vortex::file::WriteStrategyBuilder`] with three things done otherwise, all for the
 //! time that writing takes: the schemes of a block serve the blocks that follow ([`crate::compress`]), no statistics are
 //! computed for every block but those of the zone maps, and these are taken from Arrow ([`crate::block_statistics`]).
@@ -36,11 +38,21 @@ fn table() -> TableStrategy {
     let small = CompressingStrategy::new(FlatLayoutStrategy::default(), compressor.clone());
     let blocks = ChunkedLayoutStrategy::new(FlatLayoutStrategy::default());
     let together = BufferedStrategy::new(blocks, BYTES_TOGETHER);
-    let rows = RepartitionStrategy::new(CompressAlike::new(together), whole_blocks(true));
+    let compressed = Arc::new(CompressAlike::new(together));
+    // A dictionary that is full ends within a block: its codes are cut anew.
+    let codes = RepartitionStrategy::new(
+        compressed.clone() as Arc<dyn LayoutStrategy>,
+        RepartitionWriterOptions {
+            block_size_minimum: 0,
+            block_len_multiple: ROWS_PER_BLOCK,
+            block_size_target: None,
+            canonicalize: true,
+        },
+    );
     let dictionary = DictStrategy::new(
-        rows.clone(),
+        codes,
         small.clone(),
-        rows,
+        compressed as Arc<dyn LayoutStrategy>,
         Default::default(),
         compressor,
     );
@@ -52,15 +64,5 @@ fn table() -> TableStrategy {
             ..Default::default()
         },
     );
-    let column = RepartitionStrategy::new(zoned, whole_blocks(false));
-    TableStrategy::new(Arc::new(CollectStrategy::new(small)), Arc::new(column))
-}
-
-fn whole_blocks(canonicalize: bool) -> RepartitionWriterOptions {
-    RepartitionWriterOptions {
-        block_size_minimum: 0,
-        block_len_multiple: ROWS_PER_BLOCK,
-        block_size_target: None,
-        canonicalize,
-    }
+    TableStrategy::new(Arc::new(CollectStrategy::new(small)), Arc::new(zoned))
 }

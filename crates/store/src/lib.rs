@@ -12,6 +12,7 @@
 
 mod block_file;
 mod block_statistics;
+mod blocks;
 mod column_blocks;
 mod compress;
 mod condition;

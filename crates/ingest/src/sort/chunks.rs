@@ -361,12 +361,14 @@ impl Chunks {
     fn merge(&self, parts: Vec<Part>) -> Result<Merge, IngestError> {
         let sorter = &self.sorter;
         let (mut runs, mut gathered, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let mut order = Vec::new();
         let mut parts = parts.into_iter().peekable();
         while let Some(part) = parts.next() {
             gathered.push(part.batch()?);
             bytes += part.bytes;
             if bytes >= sorter.run_bytes || parts.peek().is_none() {
-                let rows = SortedRows::sort(&sorter.schema, &sorter.columns, &gathered)?;
+                let rows =
+                    SortedRows::sort(&sorter.schema, &sorter.columns, &gathered, &mut order)?;
                 runs.push(Arc::new(Run::on_disk(rows, &sorter.spill_path())?));
                 gathered.clear();
                 bytes = 0;

@@ -26,7 +26,7 @@ pub(crate) use chunk_rows::ChunkRows;
 pub(crate) use chunks::{ChunkInput, ChunkSize, ChunkSorter, Chunks};
 pub(crate) use key::{SortColumns, is_sortable};
 pub(crate) use merge::Merge;
-use run::Run;
+use run::{RankedRow, Run, SortedRows};
 
 use crate::error::IngestError;
 use crate::memory::MemoryBudget;
@@ -79,6 +79,7 @@ impl Sorter {
             sorter: self,
             gathered: Vec::new(),
             bytes: 0,
+            order: Vec::new(),
         }
     }
 
@@ -88,8 +89,13 @@ impl Sorter {
         Merge::new(&self.schema, self.columns, runs)
     }
 
-    fn add_run(&self, gathered: &[RecordBatch], bytes: u64) -> Result<(), IngestError> {
-        let sorted = run::SortedRows::sort(&self.schema, &self.columns, gathered)?;
+    fn add_run(
+        &self,
+        gathered: &[RecordBatch],
+        bytes: u64,
+        order: &mut Vec<RankedRow>,
+    ) -> Result<(), IngestError> {
+        let sorted = SortedRows::sort(&self.schema, &self.columns, gathered, order)?;
         let run = if self.budget.keep_run(bytes) {
             Run::in_memory(sorted, self.budget.clone(), bytes)?
         } else {
@@ -112,6 +118,7 @@ pub(crate) struct SorterInput<'a> {
     sorter: &'a Sorter,
     gathered: Vec<RecordBatch>,
     bytes: u64,
+    order: Vec<RankedRow>,
 }
 
 impl SorterInput<'_> {
@@ -135,7 +142,8 @@ impl SorterInput<'_> {
 
     fn seal(&mut self) -> Result<(), IngestError> {
         if !self.gathered.is_empty() {
-            self.sorter.add_run(&self.gathered, self.bytes)?;
+            self.sorter
+                .add_run(&self.gathered, self.bytes, &mut self.order)?;
             self.gathered.clear();
             self.bytes = 0;
         }

@@ -17,11 +17,15 @@ use crate::row_batch::batch_bytes;
 const BATCH_ROWS: usize = 8192;
 /// A batch holds no more than about this many bytes (or one row): offsets of text have 31 bits.
 const BATCH_BYTES: u64 = 32 << 20;
+
+/// A gathered row: its rank, its batch, its number there.
+pub(super) type RankedRow = (SortKey, u32, u32);
+
 /// Gathered rows with the order in which they are to be read.
 pub(crate) struct SortedRows<'a> {
     schema: &'a SchemaRef,
     gathered: &'a [RecordBatch],
-    order: Vec<(SortKey, u32, u32)>,
+    order: &'a mut Vec<RankedRow>,
     batch_rows: usize,
 }
 
@@ -32,13 +36,16 @@ pub(super) fn rows_per_batch(bytes: u64, rows: u64, most: usize) -> usize {
 }
 
 impl<'a> SortedRows<'a> {
+    /// Sorts in `order`, whatever was there before: it is large, so who sorts again uses its memory again.
     pub(crate) fn sort(
         schema: &'a SchemaRef,
         columns: &SortColumns,
         gathered: &'a [RecordBatch],
+        order: &'a mut Vec<RankedRow>,
     ) -> Result<Self, IngestError> {
         let rows = gathered.iter().map(RecordBatch::num_rows).sum();
-        let mut order = Vec::with_capacity(rows);
+        order.clear();
+        order.reserve_exact(rows);
         for (number, batch) in gathered.iter().enumerate() {
             let keys = columns.keys(batch)?.into_iter().enumerate();
             order.extend(keys.map(|(row, key)| (key, number as u32, row as u32)));
