@@ -238,9 +238,13 @@ mod tests {
         let keys = rows.clone().map(|n| (n * 7 + random(n) % 5) as i64);
         let few = rows.clone().map(|n| (random(n) % 6) as i32);
         let signed = rows.clone().map(|n| (random(n) % 2_000) as i64 - 1_000);
-        let rare = rows
-            .clone()
-            .map(|n| if random(n) % 99 == 0 { n as i64 } else { 0 });
+        let rare = rows.clone().map(|n| {
+            if random(n).is_multiple_of(99) {
+                n as i64
+            } else {
+                0
+            }
+        });
         vec![
             PrimitiveArray::from_iter(noise).into_array(),
             PrimitiveArray::from_iter(degrees).into_array(),
