@@ -283,7 +283,7 @@ impl Transaction {
             overlap_bytes: outcome.chunks.iter().map(|c| overlap(c).1).sum(),
             index_bytes: outcome.index_bytes,
             input_bytes: outcome.input_bytes,
-            spilled_runs: outcome.spilled_runs,
+            spilled_parts: outcome.spilled_parts,
             elapsed: self.started.elapsed(),
             notes,
         }

@@ -1,15 +1,19 @@
-//! The memory budget of a load: what it may hold in sorted runs before they go to disk.
+//! The memory budget of a load: what it may hold of rows that wait to be written before they go to disk.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Shares of the budget. The rest is headroom for what one batch needs while it is decoded, placed, and written.
-const RUNS_SHARE: f64 = 0.5;
+/// Shares of the budget. Rows that wait have half of it and what the buffers leave: these have an upper limit.
+const ROWS_SHARE: f64 = 0.5;
 const BUFFER_SHARE: f64 = 0.25;
+/// For a director's index while a child is loaded, and for what one batch needs while it is decoded, placed, and written.
+const OTHER_SHARE: f64 = 0.25;
 
 /// A run larger than this gains nothing: the merge is already short.
 const LARGEST_RUN: u64 = 192 << 20;
 /// A run smaller than this only costs files.
 const SMALLEST_RUN: u64 = 32 << 10;
+/// The same for a sorter that gets a part of a thread's buffer.
+const SMALLEST_SHARE: u64 = 8 << 10;
 
 /// Counts what the load holds in memory against its budget.
 #[derive(Debug)]
@@ -34,9 +38,30 @@ impl MemoryBudget {
         (buffers / (2 * self.threads)).clamp(SMALLEST_RUN, LARGEST_RUN)
     }
 
+    /// The bytes of rows that may wait in memory.
+    fn rows_bytes(&self) -> u64 {
+        let share = |share: f64| (self.total as f64 * share) as u64;
+        let buffers = 2 * self.threads * self.run_bytes();
+        let left = self
+            .total
+            .saturating_sub(share(OTHER_SHARE))
+            .saturating_sub(buffers);
+        left.max(share(ROWS_SHARE))
+    }
+
+    /// What a sorter with this share of the run buffers gathers in one thread.
+    pub(crate) fn share_of_run(&self, share: f64) -> u64 {
+        ((self.run_bytes() as f64 * share) as u64).max(SMALLEST_SHARE)
+    }
+
+    /// What one thread may take to sort a chunk while files are written: the buffers of runs are free then.
+    pub(crate) fn chunk_bytes(&self) -> u64 {
+        (self.total as f64 * BUFFER_SHARE) as u64 / self.threads
+    }
+
     /// Takes `bytes` for a sorted run if the budget allows to keep it in memory.
     pub(crate) fn keep_run(&self, bytes: u64) -> bool {
-        let limit = (self.total as f64 * RUNS_SHARE) as u64;
+        let limit = self.rows_bytes();
         let taken = self.in_runs.fetch_update(Relaxed, Relaxed, |used| {
             let wanted = used + bytes;
             (wanted <= limit).then_some(wanted)
@@ -129,6 +154,15 @@ mod tests {
         for bad in ["", "G", "-1G", "0", "eight", "1e30", "nan"] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn rows_have_what_buffers_leave() {
+        let fits = |total: u64, bytes: u64| MemoryBudget::new(total, 2).keep_run(bytes);
+        assert!(fits(64 << 20, 32 << 20) && !fits(64 << 20, (32 << 20) + 1));
+        let large = 8 << 30;
+        let buffers = 4 * LARGEST_RUN;
+        assert!(fits(large, (6 << 30) - buffers) && !fits(large, (6 << 30) - buffers + 1));
     }
 
     #[test]

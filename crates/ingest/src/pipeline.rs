@@ -28,7 +28,7 @@ use crate::report::{Partitioning, PlacementCounts};
 use crate::request::LoadRequest;
 use crate::write::ChunkWriter;
 
-/// The directory for sorted runs within a load's own.
+/// The directory within a load's own for rows that do not fit into memory.
 const SPILL_DIR: &str = "spill";
 
 /// A load that is ready to read.
@@ -53,7 +53,7 @@ pub(crate) struct Outcome {
     pub latin1_values: u64,
     pub index_bytes: u64,
     pub input_bytes: u64,
-    pub spilled_runs: u64,
+    pub spilled_parts: u64,
 }
 
 impl Pipeline {
@@ -173,7 +173,7 @@ impl ReadRows {
         fault::reached("index-written")?;
         let chunks = pipeline.write_files(&placed, runtime)?;
         let spilled =
-            placed.rows.spilled_runs() + placed.overlap.as_ref().map_or(0, |o| o.spilled_runs());
+            placed.rows.spilled_parts() + placed.overlap.as_ref().map_or(0, |o| o.spilled_parts());
         let outcome = Outcome {
             chunks,
             rows: placed.query_rows,
@@ -183,7 +183,7 @@ impl ReadRows {
             latin1_values: read.latin1_values.load(Relaxed),
             index_bytes: placed.index_bytes,
             input_bytes: read.progress.snapshot().bytes,
-            spilled_runs: spilled as u64,
+            spilled_parts: spilled as u64,
         };
         drop(placed);
         let spill_dir = &pipeline.context.spill_dir;

@@ -78,8 +78,8 @@ pub struct LoadReport {
     pub index_bytes: u64,
     /// Bytes decoded from the input.
     pub input_bytes: u64,
-    /// Sorted runs that did not fit into the memory budget and went to disk for a while.
-    pub spilled_runs: u64,
+    /// Parts of chunks that did not fit into the memory budget and went to disk for a while.
+    pub spilled_parts: u64,
     /// How long it took.
     pub elapsed: Duration,
     /// What else is worth knowing: children placed by a replaced director, replaced files still in use.
@@ -190,11 +190,11 @@ impl LoadReport {
         if self.index_bytes > 0 {
             writeln!(f, "  index         {}", size(self.index_bytes))?;
         }
-        if self.spilled_runs > 0 {
-            let runs = grouped(self.spilled_runs);
+        if self.spilled_parts > 0 {
+            let parts = grouped(self.spilled_parts);
             writeln!(
                 f,
-                "  spilled       {runs} sorted runs went through disk to stay within the memory budget"
+                "  spilled       {parts} parts of chunks went through disk to stay within the memory budget"
             )?;
         }
         Ok(())

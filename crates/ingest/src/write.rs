@@ -19,9 +19,9 @@ use crate::place::Placed;
 use crate::position::{Bounds, PositionColumns, Positions};
 use crate::progress::Progress;
 use crate::row_batch::{Place, places_of, rows_of, to_file_batch};
-use crate::sort::{ChunkSize, Merge, SortedRuns};
+use crate::sort::{ChunkRows, ChunkSize, Chunks};
 
-/// Batches that wait between the merge and the compression of a file.
+/// Batches that wait between the sort and the compression of a file.
 const WAITING_BATCHES: usize = 2;
 
 /// Writes the files of one load.
@@ -51,7 +51,7 @@ impl ChunkWriter<'_> {
             let written = self.write_file(&path, rows, size.chunk, true)?;
             Ok(written.map(|written| chunk_of(size.chunk, written.file, written.bounds)))
         };
-        let mut chunks: Vec<Chunk> = self.for_each_chunk(rows.chunks(), write)?;
+        let mut chunks: Vec<Chunk> = self.for_each_chunk(rows.sizes().to_vec(), write)?;
         chunks.sort_by_key(|chunk| chunk.chunk);
         Ok(chunks)
     }
@@ -71,9 +71,10 @@ impl ChunkWriter<'_> {
         };
         let has_rows: HashSet<ChunkId> = chunks.iter().map(|chunk| chunk.chunk).collect();
         let sizes = rows
-            .chunks()
-            .into_iter()
+            .sizes()
+            .iter()
             .filter(|size| has_rows.contains(&size.chunk))
+            .copied()
             .collect();
         let write = |size: &ChunkSize| {
             let path = self.load_dir.overlap_path(size.chunk);
@@ -140,12 +141,12 @@ impl ChunkWriter<'_> {
     fn write_file(
         &self,
         path: &Path,
-        rows: &SortedRuns,
+        rows: &Chunks,
         chunk: ChunkId,
         own: bool,
     ) -> Result<Option<Written>, IngestError> {
         let mut batches = KeptRows {
-            merge: rows.merge_chunk(chunk)?,
+            sorted: rows.take(chunk)?,
             dropped: &self.placed.dropped,
         };
         let Some(first) = batches.next().transpose()? else {
@@ -154,7 +155,7 @@ impl ChunkWriter<'_> {
         self.write_batches(path, first, batches, own).map(Some)
     }
 
-    /// Merges on this thread while the runtime compresses and writes.
+    /// Sorts on this thread while the runtime compresses and writes.
     fn write_batches(
         &self,
         path: &Path,
@@ -214,9 +215,9 @@ fn finish_directory(survey: &Mutex<DirectoryBuilder>) -> Result<Directory, Store
     std::mem::take(&mut *survey.lock().unwrap_or_else(PoisonError::into_inner)).finish()
 }
 
-/// Merged rows without those that were refused after they were placed.
+/// Sorted rows without those that were refused after they were placed.
 struct KeptRows<'a> {
-    merge: Merge<'a>,
+    sorted: ChunkRows,
     dropped: &'a HashSet<u64>,
 }
 
@@ -225,7 +226,7 @@ impl Iterator for KeptRows<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let batch = match self.merge.next()? {
+            let batch = match self.sorted.next()? {
                 Ok(batch) if self.dropped.is_empty() => return Some(Ok(batch)),
                 Ok(batch) => batch,
                 Err(error) => return Some(Err(error)),

@@ -66,7 +66,7 @@ async fn a_director_is_the_same_from_any_file_and_with_any_budget() {
             (report.rows_read, report.rows_loaded, report.rows_refused),
             (4000, 4000, 0)
         );
-        assert_eq!(report.spilled_runs > 0, memory == 1, "{report}");
+        assert_eq!(report.spilled_parts > 0, memory == 1, "{report}");
         assert_eq!(placed(&sky.rows(table).await), expected, "{table}");
         let table = sky.table(table).await;
         assert_eq!(table.rows, 4000);

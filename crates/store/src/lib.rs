@@ -11,14 +11,18 @@
 //! has its final name.
 
 mod block_file;
+mod block_statistics;
+mod blocks;
 mod column_blocks;
 mod columns;
+mod compress;
 mod condition;
 mod decoded_blocks;
 mod directory;
 mod durable;
 mod error;
 mod index;
+mod layout;
 mod load_dir;
 mod open_files;
 mod read;

@@ -3,21 +3,25 @@
 use std::error::Error;
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{Array, RecordBatch};
-use arrow::datatypes::{Schema, SchemaRef};
-use futures::{Stream, StreamExt};
+use arrow::datatypes::SchemaRef;
+use futures::{Stream, StreamExt, stream};
 use vortex::array::ArrayRef;
+use vortex::array::expr::stats::Stat;
 use vortex::array::stream::ArrayStreamAdapter;
 use vortex::arrow::ArrowSessionExt;
 use vortex::error::{VortexError, VortexResult};
-use vortex::file::{WriteOptionsSessionExt, WriteStrategyBuilder, WriteSummary};
+use vortex::file::{WriteOptionsSessionExt, WriteSummary};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::block_file::{BLOCK_SIZE, BlockWriter};
+use crate::block_statistics;
+use crate::blocks::Blocks;
 use crate::durable::TemporaryFile;
+use crate::layout::chunk_layout;
 use crate::session::session;
 use crate::trailer::{TRAILER_LEN, Trailer};
 use crate::{Directory, StoreError};
@@ -30,6 +34,9 @@ use crate::{Directory, StoreError};
 /// fifth more (there is a fixed cost for each block of each column), and so does opening a file,
 /// whose metadata list the blocks; with 32,768 it is the other way round.
 pub const ROWS_PER_BLOCK: usize = 16_384;
+
+/// What the file's metadata say of each column as a whole. A sum would be of no use to a filter.
+const FILE_STATISTICS: [Stat; 4] = [Stat::Min, Stat::Max, Stat::NullCount, Stat::NaNCount];
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,24 +130,22 @@ where
     // The reason why the rows ended, kept whole: Vortex would wrap it in its own words.
     let refusal = Arc::new(Mutex::new(None));
     let seen = Arc::clone(&refusal);
-    let owned_path = path.to_owned();
-    let arrays = batches.map(move |batch| {
-        batch
-            .map_err(|error| StoreError::Input(Arc::new(error)))
-            .and_then(|batch| to_vortex(batch, &schema, &owned_path))
-            .map_err(|error| {
+    let mut blocks = ToVortex::new(schema, path);
+    let arrays = batches
+        .map(|batch| Some(batch.map_err(|error| StoreError::Input(Arc::new(error)))))
+        .chain(stream::iter([None]))
+        .flat_map(move |batch| stream::iter(blocks.next(batch)))
+        .map(move |array| {
+            array.map_err(|error| {
                 let stand_in = VortexError::from(std::io::Error::other("the rows ended"));
                 *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                 stand_in
             })
-    });
-    let strategy = WriteStrategyBuilder::from_session(session())
-        .with_row_block_size(ROWS_PER_BLOCK)
-        .with_data_block_target_bytes(None)
-        .build();
+        });
     let written: VortexResult<WriteSummary> = session()
         .write_options()
-        .with_strategy(strategy)
+        .with_strategy(chunk_layout())
+        .with_file_statistics(FILE_STATISTICS.to_vec())
         .write(&mut *body, ArrayStreamAdapter::new(dtype, arrays))
         .await;
     if let Some(error) = refusal
@@ -153,39 +158,91 @@ where
     written.map_err(failed)
 }
 
-/// A batch as a Vortex array, if it has the columns of the schema and no NULL where none may be.
-fn to_vortex(batch: RecordBatch, schema: &Schema, path: &Path) -> Result<ArrayRef, StoreError> {
-    let wrong = |message: String| StoreError::WrongBatch {
-        path: path.to_owned(),
-        message,
-    };
-    if batch.num_columns() != schema.fields().len() {
-        return Err(wrong(format!(
-            "{} columns were announced, {} came",
-            schema.fields().len(),
-            batch.num_columns()
-        )));
-    }
-    for (field, column) in schema.fields().iter().zip(batch.columns()) {
-        if field.data_type() != column.data_type() {
-            return Err(wrong(format!(
-                "column {} was announced as {}, but is {}",
-                field.name(),
-                field.data_type(),
-                column.data_type()
-            )));
-        }
-        if !field.is_nullable() && column.null_count() > 0 {
-            return Err(wrong(format!(
-                "column {} is NOT NULL, but has NULL",
-                field.name()
-            )));
+/// Turns batches into the arrays that Vortex writes: whole blocks, with what is known of their columns.
+struct ToVortex {
+    schema: SchemaRef,
+    path: PathBuf,
+    blocks: Blocks,
+}
+
+impl ToVortex {
+    fn new(schema: SchemaRef, path: &Path) -> Self {
+        Self {
+            blocks: Blocks::new(schema.clone()),
+            schema,
+            path: path.to_owned(),
         }
     }
-    session()
-        .arrow()
-        .from_arrow_record_batch(batch, schema)
-        .map_err(|error| StoreError::vortex("write", path, &error))
+
+    /// What follows of the next batch, or of there being no more.
+    fn next(
+        &mut self,
+        batch: Option<Result<RecordBatch, StoreError>>,
+    ) -> Vec<Result<ArrayRef, StoreError>> {
+        match self.cut(batch) {
+            Ok(blocks) => blocks.into_iter().map(|block| self.array(block)).collect(),
+            Err(error) => vec![Err(error)],
+        }
+    }
+
+    fn cut(
+        &mut self,
+        batch: Option<Result<RecordBatch, StoreError>>,
+    ) -> Result<Vec<RecordBatch>, StoreError> {
+        let cut = match batch {
+            Some(batch) => {
+                let batch = batch?;
+                self.check(&batch)?;
+                self.blocks.push(batch)
+            }
+            None => self.blocks.finish().map(Vec::from_iter),
+        };
+        cut.map_err(|error| self.wrong(error.to_string()))
+    }
+
+    fn array(&self, block: RecordBatch) -> Result<ArrayRef, StoreError> {
+        let rows = session()
+            .arrow()
+            .from_arrow_record_batch(block.clone(), &self.schema)
+            .map_err(|error| StoreError::vortex("write", &self.path, &error))?;
+        block_statistics::note(&rows, &block);
+        Ok(rows)
+    }
+
+    fn wrong(&self, message: String) -> StoreError {
+        StoreError::WrongBatch {
+            path: self.path.clone(),
+            message,
+        }
+    }
+
+    /// Whether a batch has the columns of the schema and no NULL where none may be.
+    fn check(&self, batch: &RecordBatch) -> Result<(), StoreError> {
+        let fields = self.schema.fields();
+        if batch.num_columns() != fields.len() {
+            return Err(self.wrong(format!(
+                "{} columns were announced, {} came",
+                fields.len(),
+                batch.num_columns()
+            )));
+        }
+        for (field, column) in fields.iter().zip(batch.columns()) {
+            if field.data_type() != column.data_type() {
+                return Err(self.wrong(format!(
+                    "column {} was announced as {}, but is {}",
+                    field.name(),
+                    field.data_type(),
+                    column.data_type()
+                )));
+            }
+            if !field.is_nullable() && column.null_count() > 0 {
+                return Err(
+                    self.wrong(format!("column {} is NOT NULL, but has NULL", field.name()))
+                );
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Writes what follows the Vortex file: directory, table of checksums, trailer.

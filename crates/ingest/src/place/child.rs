@@ -13,7 +13,7 @@ use crate::key_map::{KeyMap, NOWHERE, keys_of, refuse_large_keys};
 use crate::position::{PositionColumns, Positions, settle};
 use crate::report::PlacementCounts;
 use crate::row_batch::{Place, RowBatch, placed_batch, rows_of};
-use crate::sort::{SortColumns, Sorter, SorterInput};
+use crate::sort::{ChunkInput, ChunkSorter, SortColumns, Sorter, SorterInput};
 use crate::verdict::Verdicts;
 
 const SHARES: [f64; 2] = [0.9, 0.1];
@@ -45,7 +45,7 @@ pub(crate) struct ChildPlacement {
     context: PlaceContext,
     columns: ChildColumns,
     parent: Parent,
-    rows: Sorter,
+    rows: ChunkSorter,
     /// Rows whose key the director does not have, by key and own key.
     orphans: Sorter,
     null_keys: AtomicU64,
@@ -60,7 +60,7 @@ impl ChildPlacement {
             order,
         };
         Self {
-            rows: context.sorter("rows", &schema, by(columns.order), SHARES[0]),
+            rows: context.chunk_sorter("rows", &schema, by(columns.order), SHARES[0]),
             orphans: context.sorter("orphans", &schema, by(columns.own_key), SHARES[1]),
             context,
             columns,
@@ -111,8 +111,7 @@ impl ChildPlacement {
         let mut input = self.rows.input();
         let mut last: Option<(i64, Place)> = None;
         let mut counts = OrphanCounts::default();
-        let runs = self.orphans.take_runs();
-        for batch in runs.merge_all()? {
+        for batch in self.orphans.take_sorted()? {
             let batch = batch?;
             let arrays = &batch.columns()[..batch.num_columns() - 2];
             let (keys, _) = keys_of(&arrays[self.columns.key])?;
@@ -173,7 +172,7 @@ impl Placement for ChildPlacement {
 
     fn finish(self: Box<Self>, siblings: &[PathBuf]) -> Result<Placed, IngestError> {
         let orphans = self.place_orphans(siblings)?;
-        let rows = self.rows.into_runs();
+        let rows = self.rows.into_chunks();
         Ok(Placed {
             query_rows: rows.rows(),
             rows,
@@ -196,7 +195,7 @@ impl Placement for ChildPlacement {
 
 struct ChildWorker<'a> {
     placement: &'a ChildPlacement,
-    rows: SorterInput<'a>,
+    rows: ChunkInput<'a>,
     orphans: SorterInput<'a>,
     places: Vec<u64>,
     locations: Vec<Location>,

@@ -16,7 +16,7 @@ use crate::position::{PositionColumns, Positions, settle};
 use crate::refusal::RowId;
 use crate::report::PlacementCounts;
 use crate::row_batch::{Place, RowBatch, placed_batch, rows_of};
-use crate::sort::{SortColumns, Sorter, SorterInput};
+use crate::sort::{ChunkInput, ChunkSorter, SortColumns, Sorter, SorterInput};
 use crate::verdict::Verdicts;
 
 /// How a thread's run buffer is shared between the rows, the overlap and the keys.
@@ -27,8 +27,8 @@ pub(crate) struct DirectorPlacement {
     context: PlaceContext,
     key: usize,
     positions: PositionColumns,
-    rows: Sorter,
-    overlap: Sorter,
+    rows: ChunkSorter,
+    overlap: ChunkSorter,
     /// Every key with its place: in the order of keys it is the index, and duplicates are neighbours.
     keys: Sorter,
 }
@@ -49,8 +49,8 @@ impl DirectorPlacement {
             order: None,
         };
         Self {
-            rows: context.sorter("rows", &columns, by_key, SHARES[0]),
-            overlap: context.sorter("overlap", &columns, by_key, SHARES[1]),
+            rows: context.chunk_sorter("rows", &columns, by_key, SHARES[0]),
+            overlap: context.chunk_sorter("overlap", &columns, by_key, SHARES[1]),
             keys: context.sorter("keys", &key_columns, first, SHARES[2]),
             context,
             key,
@@ -94,8 +94,8 @@ impl Placement for DirectorPlacement {
             ..PlacementCounts::default()
         };
         Ok(Placed {
-            rows: self.rows.into_runs(),
-            overlap: Some(self.overlap.into_runs()),
+            rows: self.rows.into_chunks(),
+            overlap: Some(self.overlap.into_chunks()),
             dropped,
             positions: Some(self.positions),
             bounds_in_directory: false,
@@ -109,8 +109,8 @@ impl Placement for DirectorPlacement {
 
 struct DirectorWorker<'a> {
     placement: &'a DirectorPlacement,
-    rows: SorterInput<'a>,
-    overlap: SorterInput<'a>,
+    rows: ChunkInput<'a>,
+    overlap: ChunkInput<'a>,
     keys: SorterInput<'a>,
     locations: Vec<Location>,
 }
@@ -200,12 +200,11 @@ fn write_index(
     context: &PlaceContext,
     keys: Sorter,
 ) -> Result<(HashSet<u64>, u64, u64), IngestError> {
-    let runs = keys.into_runs();
     let memory = context.budget.index_bytes() as usize;
     let mut index = IndexWriter::create(&context.index_dir, memory)?;
     let mut dropped = HashSet::new();
     let mut previous: Option<(i64, u64)> = None;
-    for batch in runs.merge_all()? {
+    for batch in keys.take_sorted()? {
         let batch = batch?;
         let keys = batch.column(0).as_primitive::<Int64Type>().values();
         let places = batch.column(1).as_primitive::<UInt64Type>().values();

@@ -23,7 +23,7 @@ use crate::error::IngestError;
 use crate::key_map::{KeyMap, NOWHERE, keys_of};
 use crate::report::PlacementCounts;
 use crate::row_batch::{Place, RowBatch, placed_batch};
-use crate::sort::{SortColumns, Sorter, SorterInput};
+use crate::sort::{ChunkInput, ChunkSorter, SortColumns};
 use crate::verdict::Verdicts;
 
 /// The hidden columns: the sub-chunk of the pair's left and right home if it is in the row's chunk, else -1.
@@ -55,7 +55,7 @@ pub(crate) struct MatchEnd {
 pub(crate) struct MatchPlacement {
     context: PlaceContext,
     ends: [MatchEnd; 2],
-    rows: Sorter,
+    rows: ChunkSorter,
     pairs: AtomicU64,
     unknown: [AtomicU64; 2],
     homeless: AtomicU64,
@@ -71,7 +71,7 @@ impl MatchPlacement {
             order: None,
         };
         Self {
-            rows: context.sorter("rows", &schema, by_left_key, 1.0),
+            rows: context.chunk_sorter("rows", &schema, by_left_key, 1.0),
             context,
             ends,
             pairs: AtomicU64::new(0),
@@ -107,7 +107,7 @@ impl Placement for MatchPlacement {
     fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<Placed, IngestError> {
         let [left, right] = self.unknown;
         Ok(Placed {
-            rows: self.rows.into_runs(),
+            rows: self.rows.into_chunks(),
             overlap: None,
             dropped: Default::default(),
             positions: None,
@@ -127,7 +127,7 @@ impl Placement for MatchPlacement {
 
 struct MatchWorker<'a> {
     placement: &'a MatchPlacement,
-    rows: SorterInput<'a>,
+    rows: ChunkInput<'a>,
     /// Whether two sub-chunks are within the overlap of each other, as far as asked.
     near: HashMap<(u64, u64), bool>,
 }

@@ -23,7 +23,7 @@ use crate::memory::MemoryBudget;
 use crate::position::PositionColumns;
 use crate::report::PlacementCounts;
 use crate::row_batch::{Place, RowBatch, placed_schema};
-use crate::sort::{SortColumns, SortedRuns, Sorter};
+use crate::sort::{ChunkSorter, Chunks, SortColumns, Sorter};
 
 /// What placements work with.
 #[derive(Debug, Clone)]
@@ -32,14 +32,26 @@ pub(crate) struct PlaceContext {
     pub budget: Arc<MemoryBudget>,
     pub chunker: Arc<Chunker>,
     pub overlap: Angle,
-    /// Where sorted runs go that do not fit into the budget.
+    /// Where rows go that do not fit into the budget.
     pub spill_dir: PathBuf,
     /// Where the table's index goes: a director's keys, a child's orphans.
     pub index_dir: PathBuf,
 }
 
 impl PlaceContext {
-    /// A sorter of rows with these columns that takes `share` of the buffers.
+    /// A sorter, chunk by chunk, of rows with these columns that takes `share` of the buffers.
+    fn chunk_sorter(
+        &self,
+        name: &'static str,
+        columns: &SchemaRef,
+        sort: SortColumns,
+        share: f64,
+    ) -> ChunkSorter {
+        let (budget, spill_dir) = (self.budget.clone(), self.spill_dir.clone());
+        ChunkSorter::new(name, placed_schema(columns), sort, budget, share, spill_dir)
+    }
+
+    /// A sorter that brings all rows into one order.
     fn sorter(
         &self,
         name: &'static str,
@@ -89,9 +101,9 @@ pub(crate) trait PlaceRows {
 /// All rows of a table, in place.
 pub(crate) struct Placed {
     /// The rows of the chunk files.
-    pub rows: SortedRuns,
+    pub rows: Chunks,
     /// The rows of the overlap files, by the chunk near which they are.
-    pub overlap: Option<SortedRuns>,
+    pub overlap: Option<Chunks>,
     /// Rows (by their place in the input) that turned out to be refused after they were placed.
     pub dropped: HashSet<u64>,
     /// The columns whose positions are bounded in the catalog.

@@ -9,18 +9,18 @@ use super::{PlaceContext, PlaceRows, Placed, Placement};
 use crate::error::IngestError;
 use crate::report::PlacementCounts;
 use crate::row_batch::{Place, RowBatch, placed_batch};
-use crate::sort::{SortColumns, Sorter, SorterInput};
+use crate::sort::{ChunkInput, ChunkSorter, SortColumns};
 
 /// The placement of a replicated table.
 pub(crate) struct ReplicatedPlacement {
-    rows: Sorter,
+    rows: ChunkSorter,
 }
 
 impl ReplicatedPlacement {
     pub(crate) fn new(context: PlaceContext) -> Self {
         let columns = context.read.schema.clone();
         Self {
-            rows: context.sorter("rows", &columns, SortColumns::default(), 1.0),
+            rows: context.chunk_sorter("rows", &columns, SortColumns::default(), 1.0),
         }
     }
 }
@@ -34,7 +34,7 @@ impl Placement for ReplicatedPlacement {
     }
 
     fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<Placed, IngestError> {
-        let rows = self.rows.into_runs();
+        let rows = self.rows.into_chunks();
         Ok(Placed {
             query_rows: rows.rows(),
             rows,
@@ -51,7 +51,7 @@ impl Placement for ReplicatedPlacement {
 
 struct ReplicatedWorker<'a> {
     placement: &'a ReplicatedPlacement,
-    rows: SorterInput<'a>,
+    rows: ChunkInput<'a>,
 }
 
 impl PlaceRows for ReplicatedWorker<'_> {

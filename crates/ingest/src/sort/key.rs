@@ -25,11 +25,25 @@ pub(crate) struct SortKey {
     pub row: u64,
 }
 
+/// Numbers that sort as the values of the two columns do; `None` where there is no such column.
+pub(super) struct Ranks {
+    pub keys: Option<Vec<u64>>,
+    pub orders: Option<Vec<u64>>,
+}
+
 impl SortColumns {
+    /// The ranks of a placed batch's values.
+    pub(super) fn ranks(&self, batch: &RecordBatch) -> Result<Ranks, IngestError> {
+        let rank = |column: Option<usize>| column.map(|c| ranks(batch.column(c))).transpose();
+        Ok(Ranks {
+            keys: rank(self.key)?,
+            orders: rank(self.order)?,
+        })
+    }
+
     /// The ranks of a placed batch's rows.
     pub(crate) fn keys(&self, batch: &RecordBatch) -> Result<Vec<SortKey>, IngestError> {
-        let rank = |column: Option<usize>| column.map(|c| ranks(batch.column(c))).transpose();
-        let (keys, orders) = (rank(self.key)?, rank(self.order)?);
+        let Ranks { keys, orders } = self.ranks(batch)?;
         let (places, rows) = (places_of(batch), rows_of(batch));
         let at = |ranks: &Option<Vec<u64>>, i: usize| ranks.as_ref().map_or(0, |r| r[i]);
         let key = |i| SortKey {

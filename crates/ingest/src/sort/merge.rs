@@ -3,22 +3,22 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::compute::interleave_record_batch;
 use arrow::datatypes::SchemaRef;
 
+use super::gather::{RowAt, gather};
 use super::key::{SortColumns, SortKey};
 use super::run::{Run, rows_per_batch};
 use crate::error::IngestError;
-use crate::row_batch::places_of;
 
 /// Rows of one batch of the merged stream, the last one perhaps fewer.
-const MERGED_ROWS: usize = 16 << 10;
+pub(super) const MERGED_ROWS: usize = 16 << 10;
 
 /// Where the merge stands in one run.
-struct Cursor<'a> {
-    run: &'a Run,
+struct Cursor {
+    run: Arc<Run>,
     /// The run's batches still to be read.
     ahead: Range<usize>,
     keys: Vec<SortKey>,
@@ -29,11 +29,10 @@ struct Cursor<'a> {
 }
 
 /// An iterator over batches of rows in order.
-pub(crate) struct Merge<'a> {
-    columns: &'a SortColumns,
+pub(crate) struct Merge {
+    columns: SortColumns,
     schema: SchemaRef,
-    places: Range<u64>,
-    cursors: Vec<Cursor<'a>>,
+    cursors: Vec<Cursor>,
     /// The next row of each run that is not at its end.
     heap: BinaryHeap<Reverse<(SortKey, usize)>>,
     /// Batches that rows of the next output are taken from.
@@ -42,12 +41,11 @@ pub(crate) struct Merge<'a> {
     output_rows: usize,
 }
 
-impl<'a> Merge<'a> {
+impl Merge {
     pub(crate) fn new(
         schema: &SchemaRef,
-        columns: &'a SortColumns,
-        runs: &'a [Run],
-        places: Range<u64>,
+        columns: SortColumns,
+        runs: Vec<Arc<Run>>,
     ) -> Result<Self, IngestError> {
         let mut merge = Self {
             columns,
@@ -55,22 +53,16 @@ impl<'a> Merge<'a> {
             cursors: Vec::with_capacity(runs.len()),
             heap: BinaryHeap::with_capacity(runs.len()),
             held: Vec::new(),
-            output_rows: output_rows(runs),
-            places,
+            output_rows: output_rows(&runs),
         };
-        for run in runs {
-            let ahead = run.batches_in(&merge.places);
-            if ahead.is_empty() {
-                continue;
-            }
+        for (number, run) in runs.into_iter().enumerate() {
             merge.cursors.push(Cursor {
+                ahead: 0..run.number_of_batches(),
                 run,
-                ahead,
                 keys: Vec::new(),
                 row: 0,
                 held: 0,
             });
-            let number = merge.cursors.len() - 1;
             if let Some(key) = merge.next_batch(number)? {
                 merge.heap.push(Reverse((key, number)));
             }
@@ -78,30 +70,23 @@ impl<'a> Merge<'a> {
         Ok(merge)
     }
 
-    /// Moves a cursor to its run's next batch that has rows in the range; gives the first row's rank.
+    /// Moves a cursor to its run's next batch; gives the first row's rank.
     fn next_batch(&mut self, number: usize) -> Result<Option<SortKey>, IngestError> {
         let cursor = &mut self.cursors[number];
-        for next in cursor.ahead.by_ref() {
-            let batch = cursor.run.batch(next)?;
-            let places = places_of(&batch);
-            let start = places.partition_point(|place| *place < self.places.start);
-            let end = places.partition_point(|place| *place < self.places.end);
-            if start == end {
-                continue;
-            }
-            let batch = batch.slice(start, end - start);
-            cursor.keys = self.columns.keys(&batch)?;
-            cursor.row = 0;
-            cursor.held = self.held.len();
-            self.held.push(batch);
-            return Ok(cursor.keys.first().copied());
-        }
-        cursor.keys.clear();
-        Ok(None)
+        let Some(next) = cursor.ahead.next() else {
+            cursor.keys.clear();
+            return Ok(None);
+        };
+        let batch = cursor.run.batch(next)?;
+        cursor.keys = self.columns.keys(&batch)?;
+        cursor.row = 0;
+        cursor.held = self.held.len();
+        self.held.push(batch);
+        Ok(cursor.keys.first().copied())
     }
 
     /// Takes rows from the run with the smallest next row as long as it stays the smallest.
-    fn take_rows(&mut self, taken: &mut Vec<(usize, usize)>) -> Result<bool, IngestError> {
+    fn take_rows(&mut self, taken: &mut Vec<RowAt>) -> Result<bool, IngestError> {
         let Some(Reverse((_, number))) = self.heap.pop() else {
             return Ok(false);
         };
@@ -111,7 +96,7 @@ impl<'a> Merge<'a> {
         let last = cursor.keys.len().min(room);
         let mut row = cursor.row;
         while row < last && limit.is_none_or(|limit| cursor.keys[row] < limit) {
-            taken.push((cursor.held, row));
+            taken.push((cursor.held as u32, row as u32));
             row += 1;
         }
         cursor.row = row;
@@ -131,9 +116,7 @@ impl<'a> Merge<'a> {
         if taken.is_empty() {
             return Ok(None);
         }
-        let held: Vec<&RecordBatch> = self.held.iter().collect();
-        let merged = interleave_record_batch(&held, &taken)?;
-        debug_assert_eq!(merged.schema(), self.schema);
+        let merged = gather(&self.schema, &self.held, &taken)?;
         self.let_go();
         Ok(Some(merged))
     }
@@ -151,12 +134,12 @@ impl<'a> Merge<'a> {
 }
 
 /// Fewer rows where those of some run are large.
-fn output_rows(runs: &[Run]) -> usize {
-    let of_run = |run: &Run| rows_per_batch(run.bytes_of(run.rows()), run.rows(), MERGED_ROWS);
+fn output_rows(runs: &[Arc<Run>]) -> usize {
+    let of_run = |run: &Arc<Run>| rows_per_batch(run.bytes(), run.rows(), MERGED_ROWS);
     runs.iter().map(of_run).min().unwrap_or(MERGED_ROWS)
 }
 
-impl Iterator for Merge<'_> {
+impl Iterator for Merge {
     type Item = Result<RecordBatch, IngestError>;
 
     fn next(&mut self) -> Option<Self::Item> {
