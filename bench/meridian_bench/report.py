@@ -249,7 +249,7 @@ def method_section(record: Record) -> list[str]:
         f"Lookups were asked {about['lookups']:,} times in blocks of {about['block']}, scans {about['rounds']} times,"
         " each time with other constants, the same for all contenders of a round; each round was begun by another"
         " contender. Warm is: every file of the contenders was read once before, each database was asked for the"
-        " greatest value of every column, so that it keeps of its tables what it will, and a round of each question"
+        " mean of every column, so that it keeps of its tables what it will, and a round of each question"
         " came first that does not count. A contender that had spent"
         f" {about['budget']:.0f} s on a question sat out the rest of it, and tools that start a process or a plan for"
         " each cone were asked five of each block. The ratio is the median of the ratios of single rounds (for"

@@ -194,8 +194,9 @@ class Run:
     def _fill_caches(self, name: str) -> None:
         """What a contender keeps in memory of its tables it keeps from here on: it has been asked about every value once."""
         log(f"{CARDS[name].title}: reading every column once")
+        # Least and greatest values some know without looking.
         texts = [
-            f"SELECT {', '.join(f'max({column}) AS {column}' for column in table.columns)} FROM {table.name}"
+            f"SELECT {', '.join(f'avg({column}) AS mean_{column}' for column in table.columns)} FROM {table.name}"
             for table in self._setup(name).tables.values()
         ]
         try:
