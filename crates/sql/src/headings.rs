@@ -3,6 +3,7 @@
 //! A plain column is headed by its declared name, an alias and an expression as they were typed.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{Expr, Query, SelectItem, SetExpr};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
@@ -12,8 +13,11 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 #[derive(Debug, Clone, Default)]
 pub struct Headings {
     items: Vec<Item>,
-    spelling: HashMap<String, String>,
+    spelling: Arc<Spelling>,
 }
+
+/// How the words of a text were typed, by the folded word.
+pub(crate) type Spelling = HashMap<String, String>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Item {
@@ -26,9 +30,9 @@ enum Item {
 }
 
 impl Headings {
-    /// Reads the headings off a query; `typed` is its text before folding.
-    pub(crate) fn of(typed: &str, query: &Query) -> Self {
-        let spelling = spellings(typed);
+    /// Reads the headings off a query; `spelling` is that of its text before folding ([`spellings`]).
+    pub(crate) fn of(spelling: &Arc<Spelling>, query: &Query) -> Self {
+        let spelling = Arc::clone(spelling);
         let items = leftmost(&query.body)
             .map(|select| select.projection.iter())
             .into_iter()
@@ -98,7 +102,7 @@ fn leftmost(body: &SetExpr) -> Option<&datafusion::sql::sqlparser::ast::Select> 
 }
 
 /// How each word of the text was spelled first.
-fn spellings(typed: &str) -> HashMap<String, String> {
+pub(crate) fn spellings(typed: &str) -> Spelling {
     let mut spelling = HashMap::new();
     for token in Tokenizer::new(&GenericDialect {}, typed)
         .tokenize()
@@ -113,7 +117,7 @@ fn spellings(typed: &str) -> HashMap<String, String> {
     spelling
 }
 
-fn spelled(name: &str, spelling: &HashMap<String, String>) -> String {
+fn spelled(name: &str, spelling: &Spelling) -> String {
     spelling
         .get(&name.to_ascii_lowercase())
         .cloned()
@@ -121,7 +125,7 @@ fn spelled(name: &str, spelling: &HashMap<String, String>) -> String {
 }
 
 /// Gives every word of an expression's text the spelling it was typed with.
-fn recase(text: &str, spelling: &HashMap<String, String>) -> String {
+fn recase(text: &str, spelling: &Spelling) -> String {
     let Ok(tokens) = Tokenizer::new(&GenericDialect {}, text).tokenize() else {
         return text.to_owned();
     };
@@ -171,7 +175,7 @@ mod tests {
             .unwrap()
             .remove(0)
         {
-            Statement::Query(query) => Headings::of(typed, &query),
+            Statement::Query(query) => Headings::of(&Arc::new(spellings(typed)), &query),
             other => panic!("not a query: {other}"),
         }
     }

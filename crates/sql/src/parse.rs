@@ -1,11 +1,14 @@
 //! One statement of SQL text, read and rewritten for the planner.
 
+use std::sync::Arc;
+
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use crate::areaspec::{self, TableShapes};
+use crate::headings::{Spelling, spellings};
 use crate::{Headings, SqlError, fold_case, hidden};
 
 /// Deeper nesting than this is refused rather than risked on the stack.
@@ -34,9 +37,11 @@ pub fn parse(sql: &str, tables: &dyn TableShapes) -> Result<Vec<Parsed>, SqlErro
         .build()
         .and_then(|mut parser| parser.parse_statements())
         .map_err(|error| SqlError::from_datafusion(sql, &error, &[], &str::to_owned))?;
+    // Of the whole text, once: it may have thousands of statements.
+    let spelling = Arc::new(spellings(sql));
     statements
         .into_iter()
-        .map(|statement| prepare(sql, statement, tables))
+        .map(|statement| prepare(sql, &spelling, statement, tables))
         .collect()
 }
 
@@ -54,10 +59,11 @@ pub fn ends_statement(text: &str) -> bool {
 
 fn prepare(
     sql: &str,
+    spelling: &Arc<Spelling>,
     mut statement: Statement,
     tables: &dyn TableShapes,
 ) -> Result<Parsed, SqlError> {
-    let (headings, names_hidden_columns) = rewrite(sql, &mut statement, tables)?;
+    let (headings, names_hidden_columns) = rewrite(sql, spelling, &mut statement, tables)?;
     Ok(Parsed {
         statement,
         headings,
@@ -69,13 +75,14 @@ fn prepare(
 /// gets no headings.
 fn rewrite(
     sql: &str,
+    spelling: &Arc<Spelling>,
     statement: &mut Statement,
     tables: &dyn TableShapes,
 ) -> Result<(Headings, bool), SqlError> {
     match statement {
         Statement::Statement(ast) => {
             let headings = match &**ast {
-                Ast::Query(query) => Headings::of(sql, query),
+                Ast::Query(query) => Headings::of(spelling, query),
                 other if is_question(other) => Headings::default(),
                 _ => return Err(only_questions()),
             };
@@ -85,7 +92,7 @@ fn rewrite(
             Ok((headings, hidden))
         }
         Statement::Explain(explain) => {
-            let (_, hidden) = rewrite(sql, &mut explain.statement, tables)?;
+            let (_, hidden) = rewrite(sql, spelling, &mut explain.statement, tables)?;
             Ok((Headings::default(), hidden))
         }
         _ => Err(only_questions()),
