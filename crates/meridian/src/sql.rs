@@ -2,12 +2,12 @@
 
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use engine::{Answer, Archive, Session, SessionOptions};
 use futures::StreamExt;
-use tokio::sync::mpsc;
 
 use crate::failure::Failure;
 use crate::output::{Output, open_output};
@@ -88,6 +88,7 @@ pub fn run(args: SqlArgs) -> Result<(), Failure> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
+        tokio::spawn(leave_while_reading());
         tokio::select! {
             outcome = answer_all(&args, texts) => outcome,
             _ = tokio::signal::ctrl_c() => Err(Failure::with_status("cancelled", INTERRUPTED)),
@@ -95,12 +96,25 @@ pub fn run(args: SqlArgs) -> Result<(), Failure> {
     })
 }
 
+/// Whether a statement is waited for.
+static READING: AtomicBool = AtomicBool::new(false);
+
+/// Ends the program at Ctrl-C while a statement is waited for, when nothing is half done; else the answer is cancelled.
+async fn leave_while_reading() {
+    while tokio::signal::ctrl_c().await.is_ok() {
+        if READING.load(Ordering::Acquire) {
+            Failure::with_status("cancelled", INTERRUPTED).report();
+            std::process::exit(INTERRUPTED.into());
+        }
+    }
+}
+
 /// Where the queries come from.
 enum Texts {
     /// All of them at once; taken when they have been asked.
     Whole(Option<String>),
-    /// Statement by statement, as somebody writes them.
-    Written(mpsc::Receiver<Result<String, Failure>>),
+    /// Statement by statement, as somebody writes them on standard input.
+    Written { ended: bool },
 }
 
 impl Texts {
@@ -113,39 +127,39 @@ impl Texts {
             _ if std::io::stdin().is_terminal() => Err(Failure::new(
                 "give a query, --file, or a query on standard input; see `meridian sql --help`",
             )),
-            _ => Ok(Self::Written(read_statements())),
+            _ => Ok(Self::Written { ended: false }),
         }
     }
 
     /// The next text to answer; `None` after the last.
-    async fn next(&mut self) -> Option<Result<String, Failure>> {
+    fn next(&mut self) -> Option<Result<String, Failure>> {
         match self {
             Self::Whole(text) => text.take().map(Ok),
-            Self::Written(statements) => statements.recv().await,
-        }
-    }
-}
-
-/// Reads standard input in a thread of its own, which nobody has to wait for when the program ends.
-fn read_statements() -> mpsc::Receiver<Result<String, Failure>> {
-    let (sender, receiver) = mpsc::channel(1);
-    std::thread::spawn(move || {
-        let mut input = std::io::stdin().lock();
-        loop {
-            let mut text = String::new();
-            let read = read_statement(&mut input, &mut text);
-            let ended = !matches!(read, Ok(true));
-            let statement = match read {
-                Ok(_) if ended && text.trim().is_empty() => return,
-                Ok(_) => Ok(text),
-                Err(error) => Err(Failure::new(format!("cannot read standard input: {error}"))),
-            };
-            if sender.blocking_send(statement).is_err() || ended {
-                return;
+            Self::Written { ended: true } => None,
+            Self::Written { ended } => {
+                let mut text = String::new();
+                // On the thread that answers: handing a statement over would take longer than answering a short one. Nothing
+                // else runs meanwhile but the wait for Ctrl-C.
+                READING.store(true, Ordering::Release);
+                let read = tokio::task::block_in_place(|| {
+                    read_statement(&mut std::io::stdin().lock(), &mut text)
+                });
+                READING.store(false, Ordering::Release);
+                match read {
+                    Ok(more) => {
+                        *ended = !more;
+                        (more || !text.trim().is_empty()).then_some(Ok(text))
+                    }
+                    Err(error) => {
+                        *ended = true;
+                        Some(Err(Failure::new(format!(
+                            "cannot read standard input: {error}"
+                        ))))
+                    }
+                }
             }
         }
-    });
-    receiver
+    }
 }
 
 /// Appends lines up to one that ends a statement; `false` if the input ended.
@@ -172,7 +186,7 @@ async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
     };
     let session = Session::new(archive, &options).await?;
     let mut answered = 0;
-    while let Some(text) = texts.next().await {
+    while let Some(text) = texts.next() {
         let text = text?;
         let start = Instant::now();
         if args.format != Format::Parquet
