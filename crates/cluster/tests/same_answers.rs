@@ -159,6 +159,21 @@ const QUESTIONS: &[(As, &str)] = &[
     ),
     (
         As::Rows,
+        "SELECT a.objectId, b.objectId FROM Object a, Object b
+         WHERE scisql_angSep(a.ra_PS, a.decl_PS, b.ra_PS, b.decl_PS) <= 3 AND a.objectId < b.objectId",
+    ),
+    (
+        As::Rows,
+        "SELECT a.objectId AS a, b.objectId AS b FROM Object a
+         LEFT JOIN Object b ON scisql_angSep(a.ra_PS, a.decl_PS, b.ra_PS, b.decl_PS) < a.flux / 50 AND a.class <> b.class",
+    ),
+    (
+        As::Rows,
+        "SELECT objectId FROM Object a WHERE NOT EXISTS (SELECT 1 FROM Object b
+         WHERE scisql_angSep(a.ra_PS, a.decl_PS, b.ra_PS, b.decl_PS) < 1 AND a.objectId <> b.objectId)",
+    ),
+    (
+        As::Rows,
         "SELECT o.objectId, s.sourceId FROM Object o LEFT JOIN Source s ON o.objectId = s.objectId",
     ),
     (
@@ -583,7 +598,7 @@ async fn an_executor_may_be_lost() {
 async fn a_question_ends_with_the_one_who_asks() {
     let both = both().await;
     let slow = "SELECT count(*) FROM Source a, Object b \
-        WHERE scisql_angSep(a.ra, a.decl, b.ra_PS, b.decl_PS) < 3";
+        WHERE scisql_angSep(a.ra, a.decl, b.ra_PS, b.decl_PS) > 3";
     for _ in 0..3 {
         let asked = tokio::time::timeout(Duration::from_millis(700), both.remote.ask(slow)).await;
         assert!(asked.is_err(), "the slow question was answered");

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow::datatypes::SchemaRef;
 use catalog::{Catalog, CatalogState, LoadId, Table, TableKind};
+use sky::Chunker;
 use store::{DecodedBlocks, LoadDir, OpenFiles, StoreError};
 
 use crate::loaded_table::{LoadedTable, StoredTable};
@@ -47,6 +48,8 @@ pub(crate) struct StoredTableId {
     pub kind: TableKind,
     /// The load.
     pub load: LoadId,
+    /// How the database cuts the sky: stripes, and sub-stripes of each.
+    pub stripes: (u32, u32),
     /// How many rows a query sees.
     pub rows: u64,
     /// What the files hold (see [`StoredTable::files_schema`]).
@@ -146,6 +149,7 @@ impl Archive {
             name: table.spec.name.clone(),
             kind: table.spec.kind,
             load: table.load,
+            stripes: (table.database.stripes, table.database.sub_stripes),
             rows: table.rows,
             files_schema: loaded_table::files_schema(&table.spec),
         })
@@ -159,6 +163,8 @@ impl Archive {
             name: id.name,
             kind: id.kind,
             load: id.load,
+            chunker: Chunker::new(id.stripes.0, id.stripes.1)
+                .map_err(|error| EngineError::Query(error.to_string()))?,
             files_schema: id.files_schema,
             rows: id.rows,
             dir,

@@ -19,6 +19,7 @@ mod provider;
 mod restriction;
 mod session;
 mod settings;
+mod vicinity;
 
 pub use archive::Archive;
 pub use codec::PlanCodec;

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use catalog::{Chunk, DirectorRef, LoadId, Table, TableKind, TableSpec, fold_name};
-use sky::{ChunkId, Chunker, Location, LonLatBox, Region, SkyError};
+use sky::{ChunkId, Chunker, Location, LonLatBox, Region};
 use store::{DirectorIndex, LoadDir, StoreError};
 use tokio::sync::OnceCell;
 
 use crate::coverage::{Coverage, SubChunkSet};
+use crate::piece::Piece;
 use crate::restriction::{Restriction, Roles};
+use crate::vicinity::Vicinity;
 use crate::{Archive, EngineError};
 
 /// Hidden column of a match table's files: the sub-chunk of the pair's left home where that is in this chunk, else -1.
@@ -46,6 +48,7 @@ pub struct StoredTable {
     pub kind: TableKind,
     /// The load.
     pub load: LoadId,
+    pub(crate) chunker: Chunker,
     /// Its columns under their folded names: what queries see.
     pub schema: SchemaRef,
     /// The same columns under their declared names, then hidden ones: what the files hold.
@@ -63,14 +66,47 @@ impl StoredTable {
         archive: &Archive,
         chunk: ChunkId,
     ) -> Result<Option<&Chunk>, EngineError> {
-        let chunks = self
-            .chunks
+        Ok(self.chunks(archive).await?.get(&chunk))
+    }
+
+    async fn chunks(&self, archive: &Archive) -> Result<&HashMap<ChunkId, Chunk>, EngineError> {
+        self.chunks
             .get_or_try_init(|| async {
                 let chunks = archive.catalog().chunks(self.load).await?;
-                Ok::<_, EngineError>(chunks.into_iter().map(|c| (c.chunk, c)).collect())
+                Ok(chunks.into_iter().map(|c| (c.chunk, c)).collect())
             })
-            .await?;
-        Ok(chunks.get(&chunk))
+            .await
+    }
+
+    /// Pieces that together have all rows whose own positions are in a vicinity, in the order of their chunks.
+    pub(crate) async fn near(
+        &self,
+        archive: &Archive,
+        vicinity: &Vicinity,
+    ) -> Result<Vec<Piece>, EngineError> {
+        let chunks = self.chunks(archive).await?;
+        let near = match self.kind {
+            TableKind::Director => vicinity.sub_chunks(&self.chunker),
+            // The rows of others may be anywhere: the bounds of their own positions tell.
+            _ => None,
+        };
+        let mut pieces: Vec<Piece> = match near {
+            Some(near) => near
+                .into_iter()
+                .filter(|(chunk, _)| chunks.contains_key(chunk))
+                .map(|(chunk, sub_chunks)| Piece { chunk, sub_chunks })
+                .collect(),
+            None => chunks
+                .values()
+                .filter(|chunk| {
+                    let bounds = chunk.bounds.and_then(bounds_box);
+                    bounds.is_none_or(|bounds| vicinity.may_hold(&bounds))
+                })
+                .map(|chunk| Piece::whole(chunk.chunk))
+                .collect(),
+        };
+        pieces.sort_unstable_by_key(|piece| piece.chunk);
+        Ok(pieces)
     }
 }
 
@@ -112,7 +148,6 @@ pub struct LoadedTable {
     pub stored: Arc<StoredTable>,
     /// Its chunks that have rows.
     pub chunks: BTreeMap<ChunkId, Chunk>,
-    chunker: Chunker,
     index: OnceCell<Option<DirectorIndex>>,
 }
 
@@ -122,8 +157,6 @@ impl LoadedTable {
         stored: Arc<StoredTable>,
         chunks: Vec<Chunk>,
     ) -> Result<Self, EngineError> {
-        let chunker = Chunker::new(table.database.stripes, table.database.sub_stripes)
-            .map_err(|error: SkyError| EngineError::Query(error.to_string()))?;
         let chunks: BTreeMap<ChunkId, Chunk> = chunks.into_iter().map(|c| (c.chunk, c)).collect();
         // A fresh cell: nobody else has initialised it.
         let _ = stored
@@ -133,7 +166,6 @@ impl LoadedTable {
             table,
             stored,
             chunks,
-            chunker,
             index: OnceCell::new(),
         })
     }
@@ -155,7 +187,7 @@ impl LoadedTable {
 
     /// How the database cuts the sky.
     pub fn chunker(&self) -> &Chunker {
-        &self.chunker
+        &self.stored.chunker
     }
 
     /// The columns that hold keys of directors, folded, each with the director and the load by which this table was placed.
@@ -239,7 +271,7 @@ impl LoadedTable {
     fn region_coverage(&self, region: &Region) -> Coverage {
         match self.spec().kind {
             TableKind::Director => {
-                let parts = self.chunker.sub_chunks_intersecting(region);
+                let parts = self.chunker().sub_chunks_intersecting(region);
                 Coverage::of(
                     parts
                         .into_iter()

@@ -41,6 +41,41 @@ async fn director_and_child_join_and_group_in_the_piece() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn neighbours_are_read_around_the_rows_of_a_piece() {
+    let sky = SmallSky::load().await;
+    for sql in [
+        "SELECT a.id, b.id FROM Object a, Object b WHERE qserv_angSep(a.ra, a.decl, b.ra, b.decl) <= 0.5 AND a.id < b.id",
+        // The restricted side is the one around whose rows is read.
+        "SELECT count(*) FROM Object a JOIN Object b ON 0.1 > scisql_angSep(a.ra, a.decl, b.ra, b.decl)
+         WHERE scisql_s2PtInCircle(b.ra, b.decl, 100.0, 0.5, 0.4) = 1",
+        "SELECT a.id FROM Object a WHERE NOT EXISTS
+         (SELECT 1 FROM Object b WHERE scisql_angSep(a.ra, a.decl, b.ra, b.decl) < 1.5 AND a.id <> b.id)",
+        "SELECT a.id, count(b.id) FROM Object a LEFT JOIN Object b ON scisql_angSep(a.ra, a.decl, b.ra, b.decl) < a.flag
+         GROUP BY a.id",
+    ] {
+        assert_snapshot!(sky.plan(sql).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_only_looks_like_nearness_is_a_loop() {
+    let sky = SmallSky::load().await;
+    for sql in [
+        "SELECT a.id, b.id FROM Object a, Object b WHERE scisql_angSep(a.ra, a.decl, b.ra, b.decl) > 0.5",
+        "SELECT a.id, b.id FROM Object a, Object b WHERE scisql_angSep(a.ra, b.decl, b.ra, a.decl) < 0.5",
+        "SELECT a.id, b.id FROM Object a, Object b WHERE scisql_angSep(a.ra, a.decl, b.ra, b.decl) < a.flag * b.flag",
+        "SELECT a.id, b.id FROM Object a, Object b WHERE scisql_angSep(a.ra, a.decl, b.ra, b.decl) < 0.5 OR a.id = 3",
+        "SELECT a.id, b.id FROM Object a FULL JOIN Object b ON scisql_angSep(a.ra, a.decl, b.ra, b.decl) < 0.5",
+    ] {
+        let plan = sky.plan(sql).await;
+        assert!(
+            plan.contains("NestedLoopJoinExec") && !plan.contains("NeighbourJoin"),
+            "{sql}\n{plan}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn other_groups_are_merged_in_the_order_of_the_pieces() {
     let sky = SmallSky::load().await;
     assert_snapshot!(

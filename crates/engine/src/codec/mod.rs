@@ -4,6 +4,8 @@
 //! and what its files hold, so that it can be put together again at once, without asking the catalog. What was read or done
 //! already does not travel: a plan is sent before it runs.
 
+mod neighbour_join;
+
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
@@ -23,9 +25,11 @@ use crate::Archive;
 use crate::archive::StoredTableId;
 use crate::error::external;
 use crate::exec::{
-    ChunkNumberExec, ChunkPhaseExec, PhaseSummary, PieceOrderExec, PieceScanExec, RowsOf,
+    ChunkNumberExec, ChunkPhaseExec, CountRowsExec, NeighbourJoinExec, PhaseSummary,
+    PieceOrderExec, PieceScanExec, RowsOf,
 };
 use crate::loaded_table::StoredTable;
+use neighbour_join::NeighbourJoinMessage;
 
 /// Writes and reads plans with nodes of ours, which read the tables of one archive; other nodes are left to another codec.
 #[derive(Debug)]
@@ -195,6 +199,19 @@ impl PhysicalExtensionCodec for PlanCodec {
                 )?)),
                 _ => internal_err!("the number of a chunk arrived without rows"),
             },
+            Some(Node::NeighbourJoin(join)) => {
+                Ok(Arc::new(join.into_join(inputs, self, ctx, converter)?))
+            }
+            Some(Node::CountRows(CountRowsMessage { schema })) => match (inputs, &schema) {
+                ([input], Some(schema)) => {
+                    let schema: Schema = schema.try_into().map_err(foreign)?;
+                    Ok(Arc::new(CountRowsExec::try_new(
+                        Arc::clone(input),
+                        Arc::new(schema),
+                    )?))
+                }
+                _ => internal_err!("a count of rows arrived without rows or columns"),
+            },
             Some(Node::Other(bytes)) => self.others()?.try_decode(&bytes, inputs, ctx, converter),
             None => internal_err!("a node of a plan arrived empty"),
         }
@@ -219,6 +236,12 @@ impl PhysicalExtensionCodec for PlanCodec {
             Node::ChunkNumber(ChunkNumberMessage {
                 at: number.at() as u64,
             })
+        } else if node.is::<CountRowsExec>() {
+            Node::CountRows(CountRowsMessage {
+                schema: Some(node.schema().as_ref().try_into().map_err(foreign)?),
+            })
+        } else if let Some(join) = node.downcast_ref::<NeighbourJoinExec>() {
+            Node::NeighbourJoin(NeighbourJoinMessage::of(join, self, converter)?)
         } else {
             let mut bytes = Vec::new();
             self.others()?.try_encode(node, &mut bytes, converter)?;
@@ -235,7 +258,7 @@ impl PhysicalExtensionCodec for PlanCodec {
 /// A node that DataFusion does not know.
 #[derive(Clone, PartialEq, Message)]
 struct NodeMessage {
-    #[prost(oneof = "Node", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "Node", tags = "1, 2, 3, 4, 5, 6, 7")]
     node: Option<Node>,
 }
 
@@ -252,6 +275,17 @@ enum Node {
     PieceOrder(PieceOrderMessage),
     #[prost(message, tag = "5")]
     ChunkNumber(ChunkNumberMessage),
+    #[prost(message, tag = "6")]
+    NeighbourJoin(NeighbourJoinMessage),
+    #[prost(message, tag = "7")]
+    CountRows(CountRowsMessage),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct CountRowsMessage {
+    /// The columns into which is counted.
+    #[prost(message, optional, tag = "1")]
+    schema: Option<protobuf::Schema>,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -301,6 +335,7 @@ enum RowsMessage {
     LeftHome = 1,
     RightHome = 2,
     Whole = 3,
+    Near = 4,
 }
 
 impl From<RowsOf> for RowsMessage {
@@ -310,6 +345,7 @@ impl From<RowsOf> for RowsMessage {
             RowsOf::LeftHome => Self::LeftHome,
             RowsOf::RightHome => Self::RightHome,
             RowsOf::Whole => Self::Whole,
+            RowsOf::Near => Self::Near,
         }
     }
 }
@@ -321,6 +357,7 @@ impl From<RowsMessage> for RowsOf {
             RowsMessage::LeftHome => Self::LeftHome,
             RowsMessage::RightHome => Self::RightHome,
             RowsMessage::Whole => Self::Whole,
+            RowsMessage::Near => Self::Near,
         }
     }
 }
@@ -339,6 +376,10 @@ struct StoredTableMessage {
     rows: u64,
     #[prost(message, optional, tag = "6")]
     files_schema: Option<protobuf::Schema>,
+    #[prost(uint32, tag = "7")]
+    stripes: u32,
+    #[prost(uint32, tag = "8")]
+    sub_stripes: u32,
 }
 
 impl StoredTableMessage {
@@ -350,6 +391,8 @@ impl StoredTableMessage {
             load: stored.load.0,
             rows: stored.rows,
             files_schema: Some(stored.files_schema.as_ref().try_into().map_err(foreign)?),
+            stripes: stored.chunker.num_stripes(),
+            sub_stripes: stored.chunker.num_sub_stripes(),
         })
     }
 
@@ -364,6 +407,7 @@ impl StoredTableMessage {
             database: self.database,
             name: self.name,
             load: LoadId(self.load),
+            stripes: (self.stripes, self.sub_stripes),
             rows: self.rows,
         })
     }

@@ -2,6 +2,8 @@
 
 mod chunk_number;
 mod chunk_phase;
+mod count_rows;
+mod neighbour_join;
 mod piece_order;
 mod piece_scan;
 mod row_numbers;
@@ -10,6 +12,8 @@ mod table_scan;
 pub use chunk_number::ChunkNumberExec;
 pub(crate) use chunk_phase::bind_to_piece;
 pub use chunk_phase::{ChunkPhaseExec, PhaseSummary};
+pub use count_rows::CountRowsExec;
+pub use neighbour_join::{Near, NeighbourJoinExec};
 pub use piece_order::PieceOrderExec;
 pub use piece_scan::{PieceScanExec, RowsOf};
 pub use row_numbers::{PIECE_NUMBER, ROW_NUMBER};

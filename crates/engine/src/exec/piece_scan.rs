@@ -14,7 +14,7 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
-use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
 };
@@ -33,6 +33,7 @@ use crate::coverage::SubChunkSet;
 use crate::error::external;
 use crate::loaded_table::{LEFT_SUB_CHUNK, RIGHT_SUB_CHUNK, StoredTable, bounds_box};
 use crate::piece::Piece;
+use crate::vicinity::Vicinity;
 use crate::{Archive, EngineError};
 
 /// Which rows of a table belong to a piece.
@@ -46,6 +47,8 @@ pub enum RowsOf {
     RightHome,
     /// Of a replicated table: all rows, whatever the piece.
     Whole,
+    /// Those that can be near the rows of a neighbour join's other side, in whichever chunk.
+    Near,
 }
 
 /// A replicated table of up to this many values is read once for all pieces of a query and kept in memory.
@@ -74,6 +77,8 @@ pub struct PieceScanExec {
     /// The predicates, ready to be tested.
     condition: Option<Arc<ScanCondition>>,
     piece: Option<Piece>,
+    /// Where rows are wanted, once a join knows ([`RowsOf::Near`]).
+    vicinity: Option<Arc<Vicinity>>,
     /// The batches of a small replicated table, shared by all pieces of a query.
     kept: Arc<OnceCell<Vec<RecordBatch>>>,
     properties: Arc<PlanProperties>,
@@ -100,6 +105,7 @@ impl PieceScanExec {
             filters: Arc::new([]),
             condition: None,
             piece: None,
+            vicinity: None,
             kept: Arc::default(),
             properties: single_partition(Arc::new(Schema::new(fields))),
             stored,
@@ -110,6 +116,14 @@ impl PieceScanExec {
     pub(crate) fn bound_to(&self, piece: &Piece) -> Self {
         Self {
             piece: Some(piece.clone()),
+            ..self.clone()
+        }
+    }
+
+    /// The same scan of what is near something.
+    fn around(&self, vicinity: &Arc<Vicinity>) -> Self {
+        Self {
+            vicinity: Some(Arc::clone(vicinity)),
             ..self.clone()
         }
     }
@@ -223,6 +237,9 @@ impl PieceScanExec {
     }
 
     async fn read(self) -> Result<BoxStream<'static, Result<RecordBatch>>, EngineError> {
+        if self.rows == RowsOf::Near {
+            return self.read_near().await;
+        }
         let piece = match (&self.piece, self.rows) {
             (_, RowsOf::Whole) => Piece::whole(catalog::REPLICATED_CHUNK),
             (Some(piece), _) => piece.clone(),
@@ -232,6 +249,30 @@ impl PieceScanExec {
                 ));
             }
         };
+        self.read_piece(piece).await
+    }
+
+    /// One chunk after another of those that are near enough.
+    async fn read_near(self) -> Result<BoxStream<'static, Result<RecordBatch>>, EngineError> {
+        let Some(vicinity) = self.vicinity.clone() else {
+            return Err(EngineError::Query(
+                "a scan of what is near was run without knowing what to".into(),
+            ));
+        };
+        let pieces = self.stored.near(&self.archive, &vicinity).await?;
+        let batches = stream::iter(pieces)
+            .then(move |piece| {
+                let scan = self.clone();
+                async move { scan.read_piece(piece).await.map_err(external) }
+            })
+            .try_flatten();
+        Ok(batches.boxed())
+    }
+
+    async fn read_piece(
+        &self,
+        piece: Piece,
+    ) -> Result<BoxStream<'static, Result<RecordBatch>>, EngineError> {
         let Some(chunk) = self.stored.chunk(&self.archive, piece.chunk).await? else {
             return Ok(stream::empty().boxed());
         };
@@ -251,9 +292,12 @@ impl PieceScanExec {
     fn request(&self, file: &ChunkFile, piece: &Piece) -> ScanRequest {
         let directory = file.directory();
         let bounds = self.bounds.and_then(bounds_box);
-        let near = |entry: &SubChunkRange| match (&bounds, entry.bounds.and_then(bounds_box)) {
-            (Some(wanted), Some(own)) => wanted.intersects(&own),
-            _ => true,
+        let near = |entry: &SubChunkRange| {
+            let Some(own) = entry.bounds.and_then(bounds_box) else {
+                return true;
+            };
+            bounds.as_ref().is_none_or(|wanted| wanted.intersects(&own))
+                && (self.vicinity.as_ref()).is_none_or(|vicinity| vicinity.may_hold(&own))
         };
         let ranges = match self.rows {
             RowsOf::Whole if piece.sub_chunks == SubChunkSet::All => None,
@@ -297,6 +341,32 @@ impl PieceScanExec {
     }
 }
 
+/// Whether a plan reads what is near the rows of a join's other side.
+pub(super) fn reads_near(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    match plan.downcast_ref::<PieceScanExec>() {
+        Some(scan) => scan.rows == RowsOf::Near,
+        None => plan.children().into_iter().any(reads_near),
+    }
+}
+
+/// The same plan, reading what is near something.
+pub(super) fn bind_near(
+    plan: &Arc<dyn ExecutionPlan>,
+    vicinity: &Arc<Vicinity>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some(scan) = plan.downcast_ref::<PieceScanExec>() {
+        return Ok(Arc::new(scan.around(vicinity)));
+    }
+    let children = plan.children().into_iter();
+    let bound = children
+        .map(|child| bind_near(child, vicinity))
+        .collect::<Result<_>>()?;
+    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+    Arc::clone(plan)
+        .replace_children(bound, options)?
+        .reset_state()
+}
+
 /// Columns of a projection without the doubles: those that it reads, in order.
 fn columns_read(projection: &ProjectionExec) -> Vec<usize> {
     let mut columns: Vec<usize> = projection
@@ -328,6 +398,7 @@ impl DisplayAs for PieceScanExec {
             RowsOf::LeftHome => f.write_str(", pairs by their left end")?,
             RowsOf::RightHome => f.write_str(", pairs by their right end")?,
             RowsOf::Whole => f.write_str(", whole")?,
+            RowsOf::Near => f.write_str(", around the other side's rows")?,
         }
         if !self.predicates.is_empty() {
             let predicates: Vec<String> = self.predicates.iter().map(ToString::to_string).collect();

@@ -36,6 +36,8 @@ pub struct TableScanExec {
     pub(crate) restriction: Restriction,
     /// What the restriction was read off.
     filters: Arc<[Expr]>,
+    /// Whether it gives what is near the rows of a join's other side, whatever the piece.
+    near: bool,
     properties: Arc<PlanProperties>,
 }
 
@@ -59,7 +61,27 @@ impl TableScanExec {
             coverage,
             restriction,
             filters: filters.into(),
+            near: false,
         })
+    }
+
+    /// The same scan of what is near the rows of a join's other side.
+    pub(crate) fn around(&self) -> Self {
+        Self {
+            archive: Arc::clone(&self.archive),
+            table: Arc::clone(&self.table),
+            projection: self.projection.clone(),
+            coverage: self.coverage.clone(),
+            restriction: self.restriction.clone(),
+            filters: Arc::clone(&self.filters),
+            near: true,
+            properties: Arc::clone(&self.properties),
+        }
+    }
+
+    /// Whether it gives what is near the rows of a join's other side.
+    pub(crate) fn is_near(&self) -> bool {
+        self.near
     }
 
     /// The numbers of the table's columns that it gives; the number after the last one stands for the chunk's number.
@@ -76,7 +98,7 @@ impl TableScanExec {
     /// The scan of one piece after another that takes its place inside a chunk phase.
     pub(crate) fn to_piece_scan(&self, rows: RowsOf) -> Result<Arc<dyn ExecutionPlan>> {
         let bounds = match rows {
-            RowsOf::Own => self.restriction.envelope(),
+            RowsOf::Own | RowsOf::Near => self.restriction.envelope(),
             _ => None,
         };
         let mut columns = self.projection.clone();

@@ -18,7 +18,9 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, WindowEx
 
 use super::join_locality::{JoinShape, join_locality};
 use super::locality::{Locality, groups_whole, through};
+use super::neighbour_locality::plan_neighbours;
 use super::phase;
+use super::recognise_neighbours::FoundNeighbours;
 use crate::exec::TableScanExec;
 
 /// Cuts a plan into chunk phases and what merges them.
@@ -73,6 +75,20 @@ impl Cut<'_> {
                 plan,
                 locality: Locality::Global,
             });
+        }
+        if let [left, right] = children.as_slice()
+            && let Some(found) = FoundNeighbours::of(&plan)?
+        {
+            let localities = [&left.locality, &right.locality];
+            let local = plan_neighbours(&found, [&left.plan, &right.plan], localities)?;
+            let join: Arc<dyn ExecutionPlan> = Arc::new(local.join);
+            return match local.locality {
+                Locality::Global => self.above(join, children),
+                locality => Ok(Node {
+                    plan: join,
+                    locality,
+                }),
+            };
         }
         match self.locality(&plan, &children) {
             Locality::Global => self.above(plan, children),

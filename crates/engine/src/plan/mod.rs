@@ -7,13 +7,16 @@
 //!   the largest such subtrees become chunk phases; what stands above merges their results
 //! ```
 
+mod count_rows;
 mod cut_chunk_phases;
 mod group_by_chunk;
 mod join_locality;
 mod locality;
+mod neighbour_locality;
 mod optimize_inner;
 mod phase;
 mod push_filters;
+mod recognise_neighbours;
 
 pub use cut_chunk_phases::CutChunkPhases;
 pub(crate) use phase::pieces_of;

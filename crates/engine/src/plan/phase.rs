@@ -11,6 +11,7 @@ use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::physical_plan::ExecutionPlan;
 use sky::ChunkId;
 
+use super::count_rows::count_rows;
 use super::group_by_chunk::group_by_chunk;
 use super::locality::Variant;
 use super::optimize_inner::optimize_inner;
@@ -89,7 +90,7 @@ fn build(
     settings: Settings,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let inner = group_by_chunk(piece_scans(plan, rows_of)?)?;
-    let inner = optimize_inner(inner, config)?;
+    let inner = count_rows(optimize_inner(inner, config)?)?;
     let partitions = settings.phase_partitions.clamp(1, pieces.len().max(1));
     // Dealt like cards, so that partitions move over the sky together and end at about the same time.
     let mut dealt = vec![Vec::new(); partitions];
@@ -134,7 +135,9 @@ fn scans(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<TableScan>> {
     let mut found = Vec::new();
     // The closure cannot fail.
     let _ = plan.apply(|node| {
-        if let Some(scan) = node.downcast_ref::<TableScanExec>() {
+        if let Some(scan) = node.downcast_ref::<TableScanExec>()
+            && !scan.is_near()
+        {
             found.push(Arc::new(TableScan {
                 table: Arc::clone(&scan.table),
                 restriction: scan.restriction.clone(),
@@ -162,7 +165,9 @@ fn piece_scans(
             let Some(scan) = node.downcast_ref::<TableScanExec>() else {
                 return Ok(Transformed::no(node));
             };
-            let rows = if scan.table.spec().kind == TableKind::Replicated {
+            let rows = if scan.is_near() {
+                RowsOf::Near
+            } else if scan.table.spec().kind == TableKind::Replicated {
                 RowsOf::Whole
             } else {
                 rows_of.next().ok_or_else(|| {

@@ -1,0 +1,163 @@
+//! How a neighbour join travels.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use datafusion::common::{JoinSide, JoinType, Result, internal_err};
+use datafusion::execution::TaskContext;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
+use datafusion_proto::physical_plan::{PhysicalPlanDecodeContext, PhysicalProtoConverterExtension};
+use datafusion_proto::protobuf;
+use prost::Message;
+use sky::neighbours::Bound;
+
+use super::{PlanCodec, foreign};
+use crate::exec::{Near, NeighbourJoinExec};
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct NeighbourJoinMessage {
+    /// As DataFusion writes it, such as `LeftSemi`.
+    #[prost(string, tag = "1")]
+    join_type: String,
+    /// Whether the left input is the probe side.
+    #[prost(bool, tag = "2")]
+    left_probes: bool,
+    /// Right ascension and declination of the probe side, of the build side, and the radius.
+    #[prost(message, repeated, tag = "3")]
+    near: Vec<protobuf::PhysicalExprNode>,
+    /// Whether the radius itself is near enough.
+    #[prost(bool, tag = "4")]
+    at_most: bool,
+    #[prost(message, optional, tag = "5")]
+    filter: Option<FilterMessage>,
+    #[prost(message, repeated, tag = "6")]
+    columns: Vec<ColumnMessage>,
+    /// The columns that the join gives, under their names.
+    #[prost(message, optional, tag = "7")]
+    schema: Option<protobuf::Schema>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct FilterMessage {
+    #[prost(message, optional, tag = "1")]
+    condition: Option<protobuf::PhysicalExprNode>,
+    #[prost(message, repeated, tag = "2")]
+    columns: Vec<ColumnMessage>,
+    #[prost(message, optional, tag = "3")]
+    schema: Option<protobuf::Schema>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct ColumnMessage {
+    #[prost(bool, tag = "1")]
+    of_left: bool,
+    #[prost(uint64, tag = "2")]
+    index: u64,
+}
+
+impl From<&ColumnIndex> for ColumnMessage {
+    fn from(column: &ColumnIndex) -> Self {
+        Self {
+            of_left: column.side == JoinSide::Left,
+            index: column.index as u64,
+        }
+    }
+}
+
+impl From<ColumnMessage> for ColumnIndex {
+    fn from(column: ColumnMessage) -> Self {
+        Self {
+            side: if column.of_left {
+                JoinSide::Left
+            } else {
+                JoinSide::Right
+            },
+            index: column.index as usize,
+        }
+    }
+}
+
+impl NeighbourJoinMessage {
+    pub fn of(
+        join: &NeighbourJoinExec,
+        codec: &PlanCodec,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Self> {
+        let near = join.near();
+        let written = |expr: &Arc<dyn PhysicalExpr>| converter.physical_expr_to_proto(expr, codec);
+        let filter = match join.filter() {
+            Some(filter) => Some(FilterMessage {
+                condition: Some(written(filter.expression())?),
+                columns: filter.column_indices().iter().map(Into::into).collect(),
+                schema: Some(filter.schema().as_ref().try_into().map_err(foreign)?),
+            }),
+            None => None,
+        };
+        let exprs = near.probe.iter().chain(&near.build).chain([&near.radius]);
+        Ok(Self {
+            join_type: join.join_type().to_string(),
+            left_probes: join.probe_side() == JoinSide::Left,
+            near: exprs.map(written).collect::<Result<_>>()?,
+            at_most: near.bound == Bound::AtMost,
+            filter,
+            columns: join.columns().iter().map(Into::into).collect(),
+            schema: Some(join.schema().as_ref().try_into().map_err(foreign)?),
+        })
+    }
+
+    pub fn into_join(
+        self,
+        inputs: &[Arc<dyn ExecutionPlan>],
+        codec: &PlanCodec,
+        ctx: &TaskContext,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<NeighbourJoinExec> {
+        let ([left, right], Some(schema)) = (inputs, &self.schema) else {
+            return internal_err!("a neighbour join arrived without its inputs or its columns");
+        };
+        let decode = PhysicalPlanDecodeContext::new(ctx, codec);
+        let read = |expr: &protobuf::PhysicalExprNode, schema: &Schema| {
+            converter.proto_to_physical_expr(expr, schema, &decode)
+        };
+        let (probe_side, probe, build) = if self.left_probes {
+            (JoinSide::Left, left.schema(), right.schema())
+        } else {
+            (JoinSide::Right, right.schema(), left.schema())
+        };
+        let [ra, dec, build_ra, build_dec, radius] = self.near.as_slice() else {
+            return internal_err!("a neighbour join arrived without positions or radius");
+        };
+        let near = Near {
+            probe: [read(ra, &probe)?, read(dec, &probe)?],
+            build: [read(build_ra, &build)?, read(build_dec, &build)?],
+            radius: read(radius, &probe)?,
+            bound: if self.at_most {
+                Bound::AtMost
+            } else {
+                Bound::Below
+            },
+        };
+        let filter = match self.filter {
+            Some(FilterMessage {
+                condition: Some(condition),
+                columns,
+                schema: Some(schema),
+            }) => {
+                let schema: Schema = (&schema).try_into().map_err(foreign)?;
+                let condition = read(&condition, &schema)?;
+                let columns = columns.into_iter().map(Into::into).collect();
+                Some(JoinFilter::new(condition, columns, Arc::new(schema)))
+            }
+            Some(_) => return internal_err!("the condition of a neighbour join arrived empty"),
+            None => None,
+        };
+        let join_type: JoinType = self.join_type.parse()?;
+        let schema: Schema = schema.try_into().map_err(foreign)?;
+        let (left, right) = (Arc::clone(left), Arc::clone(right));
+        let join = NeighbourJoinExec::try_new(left, right, near, probe_side, filter, join_type)?;
+        let columns = self.columns.into_iter().map(Into::into).collect();
+        Ok(join.with_columns(columns, Arc::new(schema)))
+    }
+}

@@ -1,0 +1,135 @@
+//! When two rows are near each other: the condition of a neighbour join.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, Float64Array, RecordBatch};
+use arrow::buffer::NullBuffer;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::PhysicalExpr;
+use sky::Angle;
+use sky::neighbours::{Bound, Positions, Radii, Radius, Validity};
+
+/// `separation(probe, build) < radius`, or `<=`.
+///
+/// The probe side's rows are taken one after another and their partners looked for among those of the build side.
+#[derive(Debug, Clone)]
+pub struct Near {
+    /// Right ascension and declination of probe rows, degrees, over the columns of that side.
+    pub probe: [Arc<dyn PhysicalExpr>; 2],
+    /// The same of build rows.
+    pub build: [Arc<dyn PhysicalExpr>; 2],
+    /// The radius, degrees, over the columns of the probe side.
+    pub radius: Arc<dyn PhysicalExpr>,
+    /// Whether the radius itself is near enough.
+    pub bound: Bound,
+}
+
+impl fmt::Display for Near {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let less = match self.bound {
+            Bound::Below => "<",
+            Bound::AtMost => "<=",
+        };
+        let [ra, dec] = &self.probe;
+        let [build_ra, build_dec] = &self.build;
+        write!(
+            f,
+            "({ra}, {dec}) to ({build_ra}, {build_dec}) {less} {}",
+            self.radius
+        )
+    }
+}
+
+/// The positions of a batch's rows.
+pub(super) struct Places {
+    ra: Float64Array,
+    dec: Float64Array,
+    /// Rows that have both.
+    valid: Option<NullBuffer>,
+}
+
+impl Places {
+    pub fn of([ra, dec]: &[Arc<dyn PhysicalExpr>; 2], batch: &RecordBatch) -> Result<Self> {
+        let (ra, dec) = (degrees(ra, batch)?, degrees(dec, batch)?);
+        let valid = NullBuffer::union(ra.nulls(), dec.nulls());
+        Ok(Self { ra, dec, valid })
+    }
+
+    pub fn positions(&self) -> Positions<'_> {
+        let positions = Positions::from_degrees(self.ra.values(), self.dec.values());
+        match &self.valid {
+            Some(valid) => positions.with_validity(Validity::new(valid.validity(), valid.offset())),
+            None => positions,
+        }
+    }
+
+    /// Right ascension and declination of the rows that have both.
+    pub fn known(&self) -> impl Iterator<Item = (f64, f64)> {
+        let known = |row: &usize| self.valid.as_ref().is_none_or(|valid| valid.is_valid(*row));
+        let rows = (0..self.ra.len()).filter(known);
+        rows.map(|row| (self.ra.value(row), self.dec.value(row)))
+    }
+}
+
+/// The radii of a batch's rows.
+pub(super) enum RadiiOfRows {
+    /// The same for all. Nothing is within one that is NaN.
+    Common(f64),
+    Each(Float64Array),
+}
+
+impl RadiiOfRows {
+    pub fn of(near: &Near, batch: &RecordBatch) -> Result<Self> {
+        let radius = near.radius.evaluate(batch)?;
+        if let ColumnarValue::Scalar(radius) = &radius {
+            let radius = match radius.cast_to(&DataType::Float64)? {
+                ScalarValue::Float64(Some(radius)) => radius,
+                _ => f64::NAN,
+            };
+            return Ok(Self::Common(radius));
+        }
+        let radius = radius.into_array(batch.num_rows())?;
+        Ok(Self::Each(
+            cast(&radius, &DataType::Float64)?
+                .as_primitive::<Float64Type>()
+                .clone(),
+        ))
+    }
+
+    pub fn radii(&self, bound: Bound) -> Radii<'_> {
+        match self {
+            Self::Common(radius) => Radii::common(Radius::new(Angle::from_degrees(*radius), bound)),
+            Self::Each(radii) => {
+                let valid = radii
+                    .nulls()
+                    .map(|valid| Validity::new(valid.validity(), valid.offset()));
+                Radii::of_rows(radii.values(), valid, bound)
+            }
+        }
+    }
+
+    /// The largest of them; 0 where none is within reach of anything.
+    pub fn largest(&self) -> Angle {
+        let largest = match self {
+            Self::Common(radius) => *radius,
+            Self::Each(radii) => radii.iter().flatten().fold(0.0, f64::max),
+        };
+        // NaN is not above 0.
+        Angle::from_degrees(if largest > 0.0 {
+            largest.min(180.0)
+        } else {
+            0.0
+        })
+    }
+}
+
+fn degrees(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<Float64Array> {
+    let values = expr.evaluate(batch)?.into_array(batch.num_rows())?;
+    Ok(cast(&values, &DataType::Float64)?
+        .as_primitive::<Float64Type>()
+        .clone())
+}

@@ -1,0 +1,131 @@
+//! Where the partners of some rows can be.
+
+use std::collections::HashMap;
+
+use sky::{Angle, ChunkId, Chunker, LonLat, LonLatBox, Region};
+
+use crate::coverage::SubChunkSet;
+
+/// Positions in cells of this many degrees, or of the radius if that is larger, share a box: of the size of small sub-chunks,
+/// so that few rows are read in vain, and large enough that a piece of a chunk makes some dozens.
+const CELL_DEGREES: f64 = 0.25;
+
+/// Everywhere within a radius of some positions: boxes that together hold all of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Vicinity {
+    /// `None`: anywhere.
+    boxes: Option<Vec<LonLatBox>>,
+}
+
+impl Vicinity {
+    /// The vicinity of positions (right ascension and declination in degrees, of any size): everywhere within `radius`.
+    pub fn of(positions: impl Iterator<Item = (f64, f64)>, radius: Angle) -> Self {
+        let cell = CELL_DEGREES.max(radius.degrees());
+        let mut cells: HashMap<(i32, i32), LonLatBox> = HashMap::new();
+        for (ra, dec) in positions {
+            if !ra.is_finite() || !dec.is_finite() {
+                // Near nothing.
+                continue;
+            }
+            let Ok(position) = LonLat::from_degrees(ra, dec) else {
+                // Beyond a pole: the separation means a direction that no box can be told for.
+                return Self { boxes: None };
+            };
+            let number = |degrees: f64| (degrees / cell).floor() as i32;
+            let key = (
+                number(position.ra().degrees()),
+                number(position.dec().degrees()),
+            );
+            cells
+                .entry(key)
+                .and_modify(|held| *held = held.extend(position))
+                .or_insert_with(|| LonLatBox::point(position));
+        }
+        let boxes = cells.into_values().map(|held| held.dilated(radius));
+        Self {
+            boxes: Some(boxes.collect()),
+        }
+    }
+
+    /// Whether something in a box can be in it.
+    pub fn may_hold(&self, held: &LonLatBox) -> bool {
+        match &self.boxes {
+            Some(boxes) => boxes.iter().any(|near| near.intersects(held)),
+            None => true,
+        }
+    }
+
+    /// The sub-chunks that can have positions in it; `None`: all.
+    pub fn sub_chunks(&self, chunker: &Chunker) -> Option<HashMap<ChunkId, SubChunkSet>> {
+        let mut found: HashMap<ChunkId, SubChunkSet> = HashMap::new();
+        for near in self.boxes.as_ref()? {
+            for (chunk, set) in chunker.sub_chunks_intersecting(&Region::Box(near.clone())) {
+                let set = SubChunkSet::from(set);
+                found
+                    .entry(chunk)
+                    .and_modify(|held| *held = held.union(&set))
+                    .or_insert(set);
+            }
+        }
+        Some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn anywhere() -> impl Strategy<Value = (f64, f64)> {
+        let dec = prop_oneof![4 => -90.0..=90.0f64, 1 => 89.0..=90.0f64, 1 => -90.0..=-89.5f64];
+        let ra = prop_oneof![4 => 0.0..360.0f64, 1 => 359.9..360.0f64, 1 => 0.0..0.1f64];
+        (ra, dec)
+    }
+
+    proptest! {
+        #[test]
+        fn every_partner_is_in_a_sub_chunk_that_is_read(
+            places in prop::collection::vec(anywhere(), 1..20),
+            which in any::<prop::sample::Index>(),
+            radius in prop_oneof![Just(0.0), 0.0..0.01f64, 0.0..3.0f64, 0.0..180.0f64],
+            turn in 0.0..360.0f64,
+            share in 0.0..=1.0f64,
+        ) {
+            let vicinity = Vicinity::of(places.iter().copied(), Angle::from_degrees(radius));
+            let (ra, dec) = *which.get(&places);
+            // Somewhere at most the radius away.
+            let (ra, dec) = step(ra, dec, turn, radius * share);
+            let partner = LonLat::from_degrees(ra, dec).unwrap();
+            let chunker = Chunker::new(20, 5).unwrap();
+            let place = chunker.locate(partner);
+            let read = vicinity.sub_chunks(&chunker).unwrap();
+            prop_assert!(read.get(&place.chunk).is_some_and(|set| set.contains(place.sub_chunk)));
+            prop_assert!(vicinity.may_hold(&LonLatBox::point(partner)));
+        }
+    }
+
+    /// A step of so many degrees in a direction (from north through east) along a great circle.
+    fn step(ra: f64, dec: f64, turn: f64, by: f64) -> (f64, f64) {
+        let (sin_dec, cos_dec) = dec.to_radians().sin_cos();
+        let (sin_by, cos_by) = by.to_radians().sin_cos();
+        let (sin_turn, cos_turn) = turn.to_radians().sin_cos();
+        let sin_new = (sin_dec * cos_by + cos_dec * sin_by * cos_turn).clamp(-1.0, 1.0);
+        let east = (sin_turn * sin_by * cos_dec).atan2(cos_by - sin_dec * sin_new);
+        (
+            (ra + east.to_degrees()).rem_euclid(360.0),
+            sin_new.asin().to_degrees(),
+        )
+    }
+
+    #[test]
+    fn positions_that_are_none_are_near_nothing_and_such_beyond_a_pole_near_anything() {
+        let chunker = Chunker::new(20, 5).unwrap();
+        let radius = Angle::from_degrees(1.0);
+        let none = Vicinity::of([(f64::NAN, 0.0)].into_iter(), radius);
+        assert_eq!(none.sub_chunks(&chunker), Some(HashMap::new()));
+        let beyond = Vicinity::of([(0.0, 91.0)].into_iter(), radius);
+        assert_eq!(beyond.sub_chunks(&chunker), None);
+        assert!(beyond.may_hold(&LonLatBox::point(LonLat::from_degrees(0.0, 0.0).unwrap())));
+    }
+}
