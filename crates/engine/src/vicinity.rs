@@ -105,17 +105,21 @@ mod tests {
         }
     }
 
-    /// A step of so many degrees in a direction (from north through east) along a great circle.
+    /// A step of so many degrees in a direction (from north through east) along a great circle. By vectors: an arc sine of the
+    /// declination would be wrong by a hundredth of a milliarcsecond near a pole.
     fn step(ra: f64, dec: f64, turn: f64, by: f64) -> (f64, f64) {
+        let (sin_ra, cos_ra) = ra.to_radians().sin_cos();
         let (sin_dec, cos_dec) = dec.to_radians().sin_cos();
-        let (sin_by, cos_by) = by.to_radians().sin_cos();
         let (sin_turn, cos_turn) = turn.to_radians().sin_cos();
-        let sin_new = (sin_dec * cos_by + cos_dec * sin_by * cos_turn).clamp(-1.0, 1.0);
-        let east = (sin_turn * sin_by * cos_dec).atan2(cos_by - sin_dec * sin_new);
-        (
-            (ra + east.to_degrees()).rem_euclid(360.0),
-            sin_new.asin().to_degrees(),
-        )
+        let (sin_by, cos_by) = by.to_radians().sin_cos();
+        let here = [cos_dec * cos_ra, cos_dec * sin_ra, sin_dec];
+        let north = [-sin_dec * cos_ra, -sin_dec * sin_ra, cos_dec];
+        let east = [-sin_ra, cos_ra, 0.0];
+        let [x, y, z] = std::array::from_fn(|i| {
+            here[i] * cos_by + (north[i] * cos_turn + east[i] * sin_turn) * sin_by
+        });
+        let ra = y.atan2(x).to_degrees().rem_euclid(360.0);
+        (ra, z.atan2(x.hypot(y)).to_degrees().clamp(-90.0, 90.0))
     }
 
     #[test]
