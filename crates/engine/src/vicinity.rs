@@ -59,7 +59,7 @@ impl Vicinity {
     pub fn sub_chunks(&self, chunker: &Chunker) -> Option<HashMap<ChunkId, SubChunkSet>> {
         let mut found: HashMap<ChunkId, SubChunkSet> = HashMap::new();
         for near in self.boxes.as_ref()? {
-            for (chunk, set) in chunker.sub_chunks_intersecting(&Region::Box(near.clone())) {
+            for (chunk, set) in chunker.sub_chunks_intersecting(&Region::Box(*near)) {
                 let set = SubChunkSet::from(set);
                 found
                     .entry(chunk)

@@ -3,6 +3,10 @@
     clippy::unwrap_used,
     reason = "a failure here is the test's own message"
 )]
+#![allow(
+    clippy::single_range_in_vec_init,
+    reason = "a list of ranges may have one"
+)]
 
 mod common;
 

@@ -25,8 +25,8 @@ impl Substitution {
     /// than once, so that it cannot be told which of them a plan means.
     pub fn new(from: &[Number], to: &[Number], places: &[usize]) -> Option<Self> {
         let told_apart = |place: &usize| {
-            let value = from[*place].value();
-            let same = from.iter().filter(|other| other.value() == value);
+            let value = from[*place].value().to_bits();
+            let same = from.iter().filter(|other| other.value().to_bits() == value);
             same.count() == 1
         };
         places.iter().all(told_apart).then(|| Self {

@@ -241,7 +241,7 @@ impl PhysicalExtensionCodec for PlanCodec {
                 schema: Some(node.schema().as_ref().try_into().map_err(foreign)?),
             })
         } else if let Some(join) = node.downcast_ref::<NeighbourJoinExec>() {
-            Node::NeighbourJoin(NeighbourJoinMessage::of(join, self, converter)?)
+            Node::NeighbourJoin(Box::new(NeighbourJoinMessage::of(join, self, converter)?))
         } else {
             let mut bytes = Vec::new();
             self.others()?.try_encode(node, &mut bytes, converter)?;
@@ -275,8 +275,8 @@ enum Node {
     PieceOrder(PieceOrderMessage),
     #[prost(message, tag = "5")]
     ChunkNumber(ChunkNumberMessage),
-    #[prost(message, tag = "6")]
-    NeighbourJoin(NeighbourJoinMessage),
+    #[prost(message, boxed, tag = "6")]
+    NeighbourJoin(Box<NeighbourJoinMessage>),
     #[prost(message, tag = "7")]
     CountRows(CountRowsMessage),
 }
