@@ -75,15 +75,16 @@ class Constants:
         ra1, dec1 = _rounded(ra0 + width), _rounded(dec0 + height)
         # The sides of q3c's polygon are great circles, which bulge towards the pole by at most this much.
         bulge = math.radians(width**2) / 16 + 0.001
-        corners = [(ra0 - 0.001, dec0 - bulge), (ra1 + 0.001, dec0 - bulge)]
-        corners += [(ra1 + 0.001, dec1 + bulge), (ra0 - 0.001, dec1 + bulge)]
+        # It finds nothing by a polygon of some width that reaches over right ascension 0.
+        west, east = max(0.0, ra0 - 0.001), min(ra1 + 0.001, 359.999999)
+        corners = [(west, dec0 - bulge), (east, dec0 - bulge), (east, dec1 + bulge), (west, dec1 + bulge)]
         return {
             f"{prefix}ra0": ra0,
             f"{prefix}ra1": ra1,
             f"{prefix}dec0": dec0,
             f"{prefix}dec1": dec1,
             f"{prefix}zones": _zones(dec0, dec1),
-            f"{prefix}polygon": ", ".join(f"{c[0] % 360.0!r}, {c[1]!r}" for c in corners),
+            f"{prefix}polygon": ", ".join(f"{ra!r}, {dec!r}" for ra, dec in corners),
         }
 
 
