@@ -75,10 +75,10 @@ class Meridian(Contender):
     def start(self) -> None:
         command = [str(self.setup.program), "sql", "--data", str(self.home), "--db", DATABASE]
         command += ["--format", "arrow", "--quiet", "--threads", str(self.setup.threads), "--file", "-"]
-        # Unbuffered: an answer is read to its last byte and not beyond.
+        # The pipes are buffered: nothing follows an answer before the next question, so no read waits for more than it needs.
         self.errors = Path(self.home.parent / "meridian_sql.log").open("w+b")
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, bufsize=0
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors
         )
         self.ask("SELECT 1 AS ready")
 
@@ -90,6 +90,7 @@ class Meridian(Contender):
         assert process is not None and process.stdin is not None and process.stdout is not None
         try:
             process.stdin.write(f"{text};\n".encode())
+            process.stdin.flush()
             return pa.ipc.open_stream(AnswerPipe(process.stdout)).read_all()
         except (pa.ArrowInvalid, OSError) as error:
             raise Refused(self._complaint(str(error))) from None
