@@ -74,6 +74,34 @@ async fn a_change_is_seen_that_was_made_while_nobody_had_the_catalog_open() {
     }
 }
 
+/// SQLite's locks tell other processes that the wal-index is in use; without them they would truncate it under us.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn looking_at_the_state_leaves_the_locks_of_sqlite_alone() {
+    use std::os::unix::fs::MetadataExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open_or_create(dir.path()).await.unwrap();
+    catalog.databases().await.unwrap();
+    let wal_index = dir.path().join("meridian.sqlite-shm");
+    let number = wal_index.metadata().unwrap().ino();
+    let locks = || {
+        let held = std::fs::read_to_string("/proc/locks").unwrap();
+        held.lines()
+            .filter(|line| line.contains("POSIX") && line.contains(&format!(":{number} ")))
+            .count()
+    };
+    let before = locks();
+    assert!(before > 0, "SQLite holds no lock on its wal-index");
+    for _ in 0..3 {
+        catalog.state().unwrap();
+        let other = Catalog::open(dir.path()).await.unwrap();
+        other.state().unwrap();
+        other.close().await;
+    }
+    assert_eq!(locks(), before);
+}
+
 #[tokio::test]
 async fn opening_what_is_not_there_creates_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -29,7 +29,8 @@ const WAL_INDEX_NAME: &str = "meridian.sqlite-shm";
 /// the patience for a long queue of them on a slow disk.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Connections of one process. Each has a thread; statements are short.
+/// Connections of one process. Each has a thread; statements are short. They stay open as long as the catalog does, so that
+/// the wal-index does (see [`state`]).
 const CONNECTIONS: u32 = 4;
 
 /// The pool of connections to one catalog file.
@@ -60,6 +61,8 @@ impl SqliteCatalog {
         schema::bring_up_to_date(data_dir, &path).await?;
         let pool = SqlitePoolOptions::new()
             .max_connections(CONNECTIONS)
+            .idle_timeout(None)
+            .max_lifetime(None)
             .connect_with(options(&path))
             .await?;
         Ok(Self {

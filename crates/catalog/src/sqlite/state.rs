@@ -4,10 +4,17 @@
 //! itself look there whether what they have cached still holds (<https://www.sqlite.org/walformat.html>). The file lives as long
 //! as some process has the catalog open; when the last one closes it, the log is copied into the database file, which changes
 //! that file's time.
+//!
+//! SQLite guards that file with POSIX record locks, and a process loses all its record locks on a file as soon as it closes
+//! *any* descriptor of it (<https://www.sqlite.org/howtocorrupt.html>, section 2.2). Without them another process takes the
+//! wal-index for abandoned and truncates it under our memory map. So a descriptor opened here is never closed.
 
+use std::collections::HashMap;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// Bytes of the wal-index's header, which is there twice.
 const HEADER_LEN: usize = 96;
@@ -23,7 +30,7 @@ pub struct CatalogState {
 /// The state now; `None` if it cannot be told, because no process has the catalog open.
 pub(super) fn state(database: &Path, wal_index: &Path) -> Option<CatalogState> {
     let mut header = [0; HEADER_LEN];
-    File::open(wal_index)
+    opened_for_good(wal_index)
         .and_then(|file| file.read_exact_at(&mut header, 0))
         .ok()?;
     let (first, second) = header.split_at(HEADER_LEN / 2);
@@ -36,4 +43,30 @@ pub(super) fn state(database: &Path, wal_index: &Path) -> Option<CatalogState> {
         header,
         database: (file.ino(), file.len(), file.mtime(), file.mtime_nsec()),
     })
+}
+
+/// A file's device and number: two files that exist at the same time never share both.
+type Identity = (u64, u64);
+
+fn identity(metadata: &std::fs::Metadata) -> Identity {
+    (metadata.dev(), metadata.ino())
+}
+
+/// The wal-indexes that this process has ever looked at. None is closed before the process ends, so a number in here is not
+/// given to another file. SQLite keeps the file while a process has the catalog open, so there is one for each time that this
+/// process is the first to open a catalog.
+static OPENED: LazyLock<Mutex<HashMap<Identity, Arc<File>>>> = LazyLock::new(Mutex::default);
+
+/// The file at `path` through the one descriptor of it that this process opens itself.
+fn opened_for_good(path: &Path) -> io::Result<Arc<File>> {
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(file) = opened.get(&identity(&path.metadata()?)) {
+        return Ok(Arc::clone(file));
+    }
+    let file = Arc::new(File::open(path)?);
+    // Whatever happens below, this descriptor stays open: the file may have become another since its number was asked for, one
+    // that is here already.
+    std::mem::forget(Arc::clone(&file));
+    let found = identity(&file.metadata()?);
+    Ok(Arc::clone(opened.entry(found).or_insert(file)))
 }
