@@ -33,6 +33,7 @@
 )]
 
 mod angle;
+mod arc_sine;
 pub mod chunker;
 mod error;
 pub mod healpix;

@@ -8,9 +8,16 @@
 //!
 //! (from `cos²(Δδ/2) - cos δ₁ cos δ₂ = sin²((δ₁ + δ₂)/2)`), so `2 atan2(√h, √(1-h))` has a small relative error from
 //! no distance at all to the antipode, where the distance to the antipode is what is accurate.
+//!
+//! Near pairs, of which a catalogue's neighbours are, need only the first half of that and a short series for the arc sine, which
+//! a processor does for several pairs at once.
 
+use crate::arc_sine::{self, NEAR};
 use crate::trig::{cos_degrees, sin_cos_degrees, sin_degrees};
 use crate::{Angle, LonLat};
+
+/// Pairs that are computed together: their haversines stay at hand.
+const AT_A_TIME: usize = 64;
 
 /// The angle between two positions, in [0, 180] degrees, accurate from below microarcseconds to the antipode.
 pub fn separation(a: LonLat, b: LonLat) -> Angle {
@@ -32,14 +39,61 @@ pub fn separation_degrees(
     dec2: &[f64],
     out: &mut Vec<f64>,
 ) {
-    let first = ra1.iter().zip(dec1);
-    let second = ra2.iter().zip(dec2);
+    let len = [ra1.len(), dec1.len(), ra2.len(), dec2.len()];
+    let len = len.into_iter().min().unwrap_or(0);
     out.clear();
-    out.extend(
-        first
-            .zip(second)
-            .map(|((&ra1, &dec1), (&ra2, &dec2))| separation_of_degrees(ra1, dec1, ra2, dec2)),
-    );
+    out.resize(len, 0.0);
+    for at in (0..len).step_by(AT_A_TIME) {
+        let some = at..len.min(at + AT_A_TIME);
+        let (ra1, dec1) = (&ra1[some.clone()], &dec1[some.clone()]);
+        let (ra2, dec2) = (&ra2[some.clone()], &dec2[some.clone()]);
+        let out = &mut out[some];
+        for pair in 0..out.len() {
+            out[pair] = haversine(
+                ra_difference(ra1[pair], ra2[pair]),
+                dec2[pair] - dec1[pair],
+                cos_degrees(dec1[pair]) * cos_degrees(dec2[pair]),
+            );
+        }
+        finish(out, |pair| {
+            far_separation(ra1[pair], dec1[pair], ra2[pair], dec2[pair])
+        });
+    }
+}
+
+/// Puts into `out`, which is as long, the separations in degrees of one position from others, in degrees: bit by bit those of
+/// [`separation_degrees`].
+pub(crate) fn separations_from(ra: f64, dec: f64, ras: &[f64], decs: &[f64], out: &mut [f64]) {
+    let (ras, decs) = (&ras[..out.len()], &decs[..out.len()]);
+    let cosine = cos_degrees(dec);
+    for pair in 0..out.len() {
+        out[pair] = haversine(
+            ra_difference(ra, ras[pair]),
+            decs[pair] - dec,
+            cosine * cos_degrees(decs[pair]),
+        );
+    }
+    finish(out, |pair| far_separation(ra, dec, ras[pair], decs[pair]));
+}
+
+/// Turns haversines into separations, degrees; `far` gives those of pairs that are not near.
+#[inline(always)]
+fn finish(haversines: &mut [f64], far: impl Fn(usize) -> f64) {
+    // Comparing with NaN is false.
+    let all_near = haversines.iter().fold(true, |all, h| all & (*h <= NEAR));
+    if all_near {
+        for value in haversines {
+            *value = near_separation(*value);
+        }
+        return;
+    }
+    for (pair, value) in haversines.iter_mut().enumerate() {
+        *value = if *value <= NEAR {
+            near_separation(*value)
+        } else {
+            far(pair)
+        };
+    }
 }
 
 /// `to - from` for right ascensions in [0, 360), the shorter way round: in [-180, 180] degrees.
@@ -61,6 +115,29 @@ pub(crate) fn ra_difference(from: f64, to: f64) -> f64 {
 /// Degrees in, degrees out.
 #[inline]
 pub(crate) fn separation_of_degrees(ra1: f64, dec1: f64, ra2: f64, dec2: f64) -> f64 {
+    let parallels = cos_degrees(dec1) * cos_degrees(dec2);
+    let near = haversine(ra_difference(ra1, ra2), dec2 - dec1, parallels);
+    if near <= NEAR {
+        near_separation(near)
+    } else {
+        far_separation(ra1, dec1, ra2, dec2)
+    }
+}
+
+/// `sin²(Δδ/2) + cos δ₁ cos δ₂ sin²(Δα/2)`; `parallels` is the product of the cosines.
+#[inline(always)]
+fn haversine(ra_difference: f64, dec_difference: f64, parallels: f64) -> f64 {
+    square(sin_degrees(0.5 * dec_difference)) + parallels * square(sin_degrees(0.5 * ra_difference))
+}
+
+/// The separation of a haversine of at most [`NEAR`], degrees.
+#[inline(always)]
+fn near_separation(haversine: f64) -> f64 {
+    (2.0 * arc_sine::stretch::<5>(haversine.sqrt(), haversine)).to_degrees()
+}
+
+/// The separation of positions that are not near, degrees.
+fn far_separation(ra1: f64, dec1: f64, ra2: f64, dec2: f64) -> f64 {
     let (sin_half, cos_half) = sin_cos_degrees(0.5 * ra_difference(ra1, ra2));
     let parallels = cos_degrees(dec1) * cos_degrees(dec2);
     let near = square(sin_degrees(0.5 * (dec2 - dec1))) + parallels * square(sin_half);
@@ -167,6 +244,28 @@ mod tests {
             let mut out = Vec::new();
             separation_degrees(&[ra1], &[dec1], &[ra2], &[dec2], &mut out);
             prop_assert_eq!(out[0], separation(a, b).degrees());
+        }
+
+        /// Every way of computing it gives the same to the last bit, on both sides of where a near pair becomes a far one.
+        #[test]
+        fn all_ways_give_the_same(
+            ra in 0.0_f64..360.0, dec in -90.0_f64..=90.0,
+            others in proptest::collection::vec((-5.0_f64..5.0, -5.0_f64..5.0), 0..200),
+        ) {
+            let decs: Vec<f64> = others.iter().map(|(_, d)| (dec + d).clamp(-90.0, 90.0)).collect();
+            let ras: Vec<f64> = others.iter().map(|(r, _)| (ra + r).rem_euclid(360.0)).collect();
+            let mut from_one = vec![0.0; ras.len()];
+            separations_from(ra, dec, &ras, &decs, &mut from_one);
+            let (same_ra, same_dec) = (vec![ra; ras.len()], vec![dec; ras.len()]);
+            let mut slices = Vec::new();
+            separation_degrees(&ras, &decs, &same_ra, &same_dec, &mut slices);
+            for at in 0..ras.len() {
+                let one = separation_of_degrees(ra, dec, ras[at], decs[at]);
+                prop_assert_eq!(from_one[at].to_bits(), one.to_bits());
+                prop_assert_eq!(slices[at].to_bits(), one.to_bits());
+                let far = far_separation(ra, dec, ras[at], decs[at]);
+                prop_assert!((far - one).abs() <= 4.0 * f64::EPSILON * one);
+            }
         }
     }
 }

@@ -8,6 +8,7 @@
 )]
 
 use super::limits::Limits;
+use crate::arc_sine;
 
 /// How many chords are computed at a time: as many as an AVX2 register has doubles.
 pub(super) const LANES: usize = 4;
@@ -93,40 +94,24 @@ fn squared_chords_of_block([x, y, z]: &Block, from: [f64; 3]) -> [f64; LANES] {
 }
 
 /// Up to this squared chord [`angle_of_near`] has all digits with all of its terms.
-const NEAR: f64 = 1.0 / 256.0;
+const NEAR: f64 = 4.0 * arc_sine::NEAR;
 
-/// Up to this one, with three of them.
-const VERY_NEAR: f64 = 1.0 / 65_536.0;
+/// Up to this one, with two of them.
+const VERY_NEAR: f64 = 4.0 * arc_sine::VERY_NEAR;
 
-/// The coefficients of `asin(√u) / √u` as a series in `u`: (2n)! / (4ⁿ (n!)² (2n + 1)).
-const ARC_SINE: [f64; 6] = [
-    1.0,
-    1.0 / 6.0,
-    3.0 / 40.0,
-    5.0 / 112.0,
-    35.0 / 1152.0,
-    63.0 / 2816.0,
-];
-
-/// The angle of a squared chord, radians, for one of at most [`NEAR`] with 6 terms, [`VERY_NEAR`] with 3.
+/// The angle of a squared chord, radians, for one of at most [`NEAR`] with 5 terms, [`VERY_NEAR`] with 2.
 ///
-/// `2 asin(c/2) = c · asin(√u)/√u` with `u = c²/4`. The first term left out is u⁶·0.018 for u up to 2⁻¹⁰, and u³·0.045 for u up to
-/// 2⁻¹⁸: both are below 2⁻⁵⁸.
+/// It is `2 asin(c/2)`.
 #[inline(always)]
 fn angle_of_near<const TERMS: usize>(squared_chord: f64) -> f64 {
-    let u = 0.25 * squared_chord;
-    let mut sum = ARC_SINE[TERMS - 1];
-    for term in (0..TERMS - 1).rev() {
-        sum = sum * u + ARC_SINE[term];
-    }
-    squared_chord.sqrt() * sum
+    arc_sine::stretch::<TERMS>(squared_chord.sqrt(), 0.25 * squared_chord)
 }
 
 /// The same for any squared chord; one of more than 4, by rounding, is half a turn.
 #[inline]
 fn separation_of_any(squared_chord: f64) -> f64 {
     if squared_chord <= NEAR {
-        return angle_of_near::<6>(squared_chord).to_degrees();
+        return angle_of_near::<5>(squared_chord).to_degrees();
     }
     // As |a + b|² = 4 - |a - b|².
     let other = (4.0 - squared_chord).max(0.0);
@@ -145,7 +130,7 @@ impl SquaredChords<'_> {
     pub fn separations(self, out: &mut Vec<f64>) {
         out.clear();
         if self.largest <= NEAR {
-            out.extend(self.all.iter().map(|c| angle_of_near::<6>(*c).to_degrees()));
+            out.extend(self.all.iter().map(|c| angle_of_near::<5>(*c).to_degrees()));
         } else {
             out.extend(self.all.iter().map(|c| separation_of_any(*c)));
         }
@@ -157,9 +142,9 @@ impl SquaredChords<'_> {
             return self.all.iter().map(|c| separation_of_any(*c)).sum();
         }
         let angles = if self.largest <= VERY_NEAR {
-            sum_of_near::<3>(self.all)
+            sum_of_near::<2>(self.all)
         } else {
-            sum_of_near::<6>(self.all)
+            sum_of_near::<5>(self.all)
         };
         angles.to_degrees()
     }

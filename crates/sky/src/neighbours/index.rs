@@ -364,6 +364,12 @@ impl NeighbourIndex {
         &self.rows[places]
     }
 
+    /// Right ascensions and declinations of places, as given; NaN for padding.
+    #[inline]
+    pub(super) fn columns(&self, places: Range<usize>) -> (&[f64], &[f64]) {
+        (&self.ra[places.clone()], &self.dec[places])
+    }
+
     /// Right ascension and declination of a place, as given.
     #[inline]
     pub(super) fn degrees(&self, place: usize) -> (f64, f64) {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::Search;
 use super::chords::{LANES, squared_chords};
 use super::windows::{Probe, Runs};
+use crate::separation::separations_from;
 
 /// How many places are tested at a time.
 const AT_A_TIME: usize = 64;
@@ -206,23 +207,28 @@ impl<'a> Search<'a> {
         let Some(separations) = &mut out.separations else {
             return;
         };
+        let mut computed = [0.0; AT_A_TIME];
         let mut start = places.start;
         while start < places.end {
             let some = start..places.end.min(start + AT_A_TIME);
             start = some.end;
             let squared = self.squared_chords(probe, &some, buffer);
-            let rows = self.index.rows(some.clone());
-            for at in 0..rows.len() {
-                if squared[at] > probe.limits.possibly {
-                    continue;
-                }
-                let separation = self.separation(probe, some.start + at);
-                if probe.limits.radius.admits(separation) {
-                    out.right[out.len] = rows[at];
-                    separations[out.len] = separation;
-                    out.len += 1;
-                }
+            if squared.iter().all(|chord| *chord > probe.limits.possibly) {
+                continue;
             }
+            let computed = &mut computed[..some.len()];
+            let (ras, decs) = self.index.columns(some.clone());
+            separations_from(probe.place.ra, probe.place.dec, ras, decs, computed);
+            let rows = self.index.rows(some);
+            // Written always and kept at times: without a branch that nobody could foresee.
+            let room = out.len..out.len + rows.len();
+            let (right, kept) = (&mut out.right[room.clone()], &mut separations[room]);
+            let mut found = 0;
+            for at in 0..rows.len() {
+                (right[found], kept[found]) = (rows[at], computed[at]);
+                found += usize::from(probe.limits.radius.admits(computed[at]));
+            }
+            out.len += found;
         }
     }
 }
