@@ -75,8 +75,8 @@ class Meridian:
         return self.must(*load_arguments(data, db, table, *files, **options))
 
     def sql(self, data: Path, db: str, query: str) -> pa.Table:
-        """The answer to a query."""
-        outcome = self.must("sql", "--data", data, "--db", db, "--format", "arrow", query)
+        """The answer to a query, which is in the dialect that is nearest to DuckDB's: names in double quotes."""
+        outcome = self.must("sql", "--data", data, "--db", db, "--dialect", "adql", "--format", "arrow", query)
         return read_arrow(outcome.stdout)
 
     def rows(self, data: Path, db: str, query: str) -> list[tuple[object, ...]]:

@@ -140,10 +140,16 @@ def test_explain_tells_what_is_read(meridian: Meridian, data: Path) -> None:
 
 
 def test_the_number_of_the_chunk_is_headed_as_qserv_spells_it(meridian: Meridian, data: Path) -> None:
-    answer = ask(meridian, data, "--format", "csv", "SELECT CHUNKID, count(*) AS n FROM Star s GROUP BY s.chunkid")
+    count = "SELECT CHUNKID, count(*) AS n FROM Star s GROUP BY s.chunkid"
+    answer = ask(meridian, data, "--dialect", "adql", "--format", "csv", count)
     assert answer.text.splitlines()[0] == "chunkId,n"
     answer = ask(meridian, data, "--format", "csv", "SELECT * FROM Star WHERE chunkId >= 0")
     assert answer.text.splitlines()[0] == "id,ra,dec,note"
+
+
+def test_mysql_heads_columns_as_they_were_typed(meridian: Meridian, data: Path) -> None:
+    answer = ask(meridian, data, "--format", "csv", "SELECT s.ID, Count( * ), 'a', RA  + 1 FROM Star s GROUP BY id, ra")
+    assert answer.text.splitlines()[0] == "ID,Count( * ),a,RA  + 1"
 
 
 def test_a_column_named_chunkid_of_its_own_stays(meridian: Meridian, tmp_path: Path) -> None:

@@ -47,5 +47,8 @@ pub(crate) fn member_state(config: SessionConfig) -> Result<SessionState> {
     for function in sql::functions::all() {
         state.register_udf(function)?;
     }
+    for function in sql::functions::all_aggregates() {
+        state.register_udaf(function)?;
+    }
     Ok(state)
 }

@@ -1,7 +1,7 @@
 //! DataFusion extended by Meridian's tables: pruning by sky region and key, joins that stay within a chunk, and plans that
 //! run piece by piece.
 //!
-//! May depend on `sky`, `catalog`, `store` and `sql`; knows nothing of servers, users or the network. Invariants: a filter
+//! May depend on `sky`, `catalog`, `store`, `sql` and, for files that a question names, `ingest`; knows nothing of servers, users or the network. Invariants: a filter
 //! is always evaluated, pruning only spares work; every row of a table is read in exactly one piece; every plan node here
 //! has a codec.
 
@@ -10,8 +10,11 @@ mod archive;
 mod codec;
 mod condition;
 mod coverage;
+mod crossmatch;
 mod error;
 pub mod exec;
+mod files;
+mod listing;
 mod loaded_table;
 mod piece;
 pub mod plan;
@@ -25,6 +28,7 @@ pub use archive::Archive;
 pub use codec::PlanCodec;
 pub use coverage::{Coverage, SubChunkSet};
 pub use error::EngineError;
+pub use files::FileScanExec;
 pub use loaded_table::{LoadedTable, StoredTable};
 pub use piece::Piece;
 pub use restriction::Restriction;

@@ -10,6 +10,7 @@ use catalog::{TableKind, fold_name};
 use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::common::DataFusionError;
 use datafusion::common::TableReference;
+use datafusion::datasource::source_as_provider;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{
@@ -23,14 +24,17 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::stream::{BoxStream, Stream, StreamExt};
+use sql::mysql::Operators;
 use sql::rules::{GuardValues, WidenFloats};
-use sql::{Headings, Parsed, SqlError, TableShape, TableShapes};
+use sql::{Dialect, Headings, Parsed, SqlError, TableShape, TableShapes};
 
 use crate::again::{KnownWordings, Wording};
+use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters, suffixed};
+use crate::files::{self, FileTable};
 use crate::loaded_table::{CHUNK_NUMBER, CHUNK_NUMBER_DECLARED, hidden_columns};
-use crate::plan::{CutChunkPhases, PushFilters};
+use crate::plan::{CutChunkPhases, PushFilters, SparePairs};
 use crate::provider::{ArchiveCatalog, TableNames};
-use crate::{Archive, EngineError, Settings};
+use crate::{Archive, EngineError, Settings, listing};
 
 /// The catalog's name inside DataFusion.
 const CATALOG: &str = "meridian";
@@ -46,6 +50,10 @@ pub struct SessionOptions {
     pub memory: Option<usize>,
     /// Partitions of a chunk phase (see [`Settings`]).
     pub phase_partitions: usize,
+    /// Whether questions may name files of this machine: only where whoever asks may read them anyway.
+    pub files: bool,
+    /// The language of the questions.
+    pub dialect: Dialect,
 }
 
 impl Default for SessionOptions {
@@ -55,6 +63,8 @@ impl Default for SessionOptions {
             cores: None,
             memory: None,
             phase_partitions: 1,
+            files: false,
+            dialect: Dialect::default(),
         }
     }
 }
@@ -67,6 +77,7 @@ pub struct Session {
     with_hidden: Arc<dyn CatalogProviderList>,
     names: Arc<RwLock<TableNames>>,
     database: String,
+    dialect: Dialect,
     wordings: KnownWordings,
     planners: Planners,
     task: OnceLock<Arc<TaskContext>>,
@@ -168,6 +179,7 @@ impl Session {
             with_hidden: Arc::new(with_hidden),
             names,
             database,
+            dialect: options.dialect,
             wordings: KnownWordings::default(),
             planners: Planners::default(),
             task: OnceLock::new(),
@@ -191,7 +203,17 @@ impl Session {
             let names = table_names(&self.archive).await?;
             *self.names.write().unwrap_or_else(PoisonError::into_inner) = names;
         }
-        Ok(sql::parse(text, &shapes)?)
+        let mut statements = sql::parse(self.dialect, text, &shapes)?;
+        for parsed in &mut statements {
+            if let Some(listing) = &parsed.listing {
+                let question = listing::question(&self.archive, &self.database, listing).await?;
+                let mut answered = sql::parse(Dialect::Adql, &question, &shapes)?;
+                if let Some(question) = answered.pop() {
+                    *parsed = question;
+                }
+            }
+        }
+        Ok(statements)
     }
 
     /// Makes a statement of `text` ready to run, here or elsewhere.
@@ -302,7 +324,10 @@ impl Session {
             .iter()
             .map(|field| field.name().clone())
             .collect();
-        let headings = headings.resolve(&names, &|name| declared.get(name).cloned());
+        let plain = |name: &str| declared.get(name).cloned();
+        let headings = headings.resolve(&names, &|name| {
+            plain(name).or_else(|| suffixed(name, plain))
+        });
         let fields: Vec<Field> = result
             .fields()
             .iter()
@@ -318,14 +343,21 @@ impl Session {
         plan: &LogicalPlan,
     ) -> Result<HashMap<String, String>, EngineError> {
         let mut tables = Vec::new();
+        let mut declared = HashMap::new();
         // The closure cannot fail.
         let _ = plan.apply_with_subqueries(|node| {
             if let LogicalPlan::TableScan(scan) = node {
                 tables.push(scan.table_name.clone());
+                let provider = source_as_provider(&scan.source).ok();
+                let file = provider
+                    .as_ref()
+                    .and_then(|it| it.downcast_ref::<FileTable>());
+                for field in file.iter().flat_map(|file| file.declared().fields()) {
+                    declared.insert(fold_name(field.name()), field.name().clone());
+                }
             }
             Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
         });
-        let mut declared = HashMap::new();
         for table in tables {
             let database = table.schema().unwrap_or(&self.database).to_owned();
             if let Some(table) = self.archive.table(&database, table.table()).await? {
@@ -419,6 +451,10 @@ fn state(options: &SessionOptions, database: &str) -> Result<SessionState, Engin
         });
     // Names are folded before DataFusion sees them.
     config.options_mut().sql_parser.enable_ident_normalization = false;
+    if options.dialect == Dialect::MySql {
+        // NULL is below every value.
+        config.options_mut().sql_parser.default_null_ordering = "nulls_min".to_owned();
+    }
     let mut runtime = RuntimeEnvBuilder::new();
     if let Some(memory) = options.memory {
         runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(memory)));
@@ -432,11 +468,27 @@ fn state(options: &SessionOptions, database: &str) -> Result<SessionState, Engin
         .with_runtime_env(runtime)
         .with_analyzer_rules(analyzer_rules())
         .with_physical_optimizer_rules(physical_rules())
+        .with_optimizer_rules(PushProbeFilters::among_rules())
+        .with_relation_planners(vec![Arc::new(MatchRelations)])
+        .with_query_planner(Arc::new(MatchingPlanner))
         .build();
+    for (name, function) in files::functions(options.files) {
+        state.register_udtf(name, function);
+    }
+    use datafusion::execution::FunctionRegistry as _;
+    if options.dialect == Dialect::MySql {
+        state
+            .register_expr_planner(Arc::new(Operators))
+            .map_err(|error| EngineError::from_run(&error))?;
+    }
     for function in sql::functions::all() {
-        use datafusion::execution::FunctionRegistry as _;
         state
             .register_udf(function)
+            .map_err(|error| EngineError::from_run(&error))?;
+    }
+    for function in sql::functions::all_aggregates() {
+        state
+            .register_udaf(function)
             .map_err(|error| EngineError::from_run(&error))?;
     }
     Ok(state)
@@ -483,6 +535,7 @@ pub fn physical_rules() -> PhysicalRules {
         .map_or(0, |at| at + 1);
     rules.insert(at, Arc::new(CutChunkPhases));
     PushFilters::guard(&mut rules);
+    rules.push(Arc::new(SparePairs));
     rules
 }
 

@@ -164,6 +164,33 @@ async fn a_plan_is_kept_for_one_load_of_the_table() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_the_catalog_answers_is_planned_once_for_each_state_of_it() {
+    let sky = SmallSky::load().await;
+    for sql in ["SELECT count(*) FROM Source", "SELECT 1 + KEY AS n"] {
+        // Another number is another question.
+        let kept = ask(&sky, sql, &[17, 17, 17]).await;
+        assert_eq!(kept, [false, true, true], "{sql}");
+    }
+    let sql = "SELECT 1 + KEY AS n";
+    assert_eq!(ask(&sky, sql, &[18, 18, 17]).await, [false, true, false]);
+    // The same number is another heading, where it is typed otherwise.
+    let kept = ask(&sky, "SELECT 1 + KEY", &["2.5", "2.5", "2.50", "25e-1"]).await;
+    assert_eq!(kept, [false, true, false, false]);
+    let sql = "SELECT flux * KEY FROM Source WHERE objectId = 17";
+    let kept = ask(&sky, sql, &["2.5", "2.5", "2.50", "2.5"]).await;
+    assert_eq!(kept[..3], [false, true, false]);
+    let (before, _) = sky.rows("SELECT count(*) FROM Source").await;
+    sky.replace_sources().await;
+    let (after, kept) = sky.rows("SELECT count(*) FROM Source").await;
+    assert!(!kept);
+    assert_ne!(before, after, "the number of rows before the load");
+    for sql in ["SELECT random() AS n", "SELECT now() AS n"] {
+        let kept = [sky.rows(sql).await.1, sky.rows(sql).await.1];
+        assert_eq!(kept, [false; 2], "{sql}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn headings_follow_the_words_that_were_typed() {
     let sky = SmallSky::load().await;
     for (sql, heading) in [

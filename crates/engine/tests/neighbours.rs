@@ -5,221 +5,11 @@
     reason = "a failure here is the test's own message"
 )]
 
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
-use datafusion::physical_plan::displayable;
+use arrow::array::RecordBatch;
 use futures::TryStreamExt;
-use ingest::{LoadRequest, Progress};
-use meridian_engine::{Archive, Session, SessionOptions};
-use tempfile::TempDir;
-use tokio::sync::OnceCell;
 
-/// A row of any of the tables: its key, its position, a radius of its own and the object that it belongs to.
-#[derive(Clone, Copy, Debug)]
-struct Row {
-    id: i64,
-    ra: f64,
-    dec: f64,
-    radius: f64,
-    object: i64,
-}
-
-struct Sky {
-    session: Session,
-    _dir: TempDir,
-    objects: Vec<Row>,
-    sources: Vec<Row>,
-    /// Of another database, which is cut otherwise.
-    stars: Vec<Row>,
-    /// Replicated.
-    targets: Vec<Row>,
-}
-
-/// A number that looks random, in [0, 1).
-fn random(n: u64) -> f64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((n ^ (n >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-}
-
-/// Clumps at the seam, at both poles, at the edges of chunks and anywhere, and rows between them; some at the same place.
-fn scattered(rows: usize, seed: u64) -> Vec<Row> {
-    const CENTRES: [(f64, f64); 8] = [
-        (0.0, 0.0),
-        (359.99, 30.0),
-        (120.0, 90.0),
-        (77.0, -90.0),
-        (18.0, 9.0),
-        (200.0, 45.0),
-        (36.0, 0.0),
-        (300.0, -72.0),
-    ];
-    let mut all: Vec<Row> = Vec::with_capacity(rows);
-    for at in 0..rows {
-        let r = |k: u64| random(seed * 1_000_003 + at as u64 * 17 + k);
-        let (ra, dec) = match at % 10 {
-            0 => (r(1) * 360.0, (r(2) * 2.0 - 1.0).asin().to_degrees()),
-            1 if at > 20 => (all[at - 7].ra, all[at - 7].dec),
-            _ => {
-                let (ra, dec) = CENTRES[(r(3) * 8.0) as usize];
-                let (north, east) = (r(4) - 0.5, r(5) - 0.5);
-                let dec = (dec + north * 0.8_f64).clamp(-90.0, 90.0);
-                let wide = 1.0 / dec.to_radians().cos().max(0.002);
-                ((ra + east * 0.8 * wide).rem_euclid(360.0), dec)
-            }
-        };
-        all.push(Row {
-            id: at as i64,
-            ra,
-            dec,
-            radius: r(6) * 0.1,
-            object: (r(7) * rows as f64) as i64,
-        });
-    }
-    all
-}
-
-impl Sky {
-    async fn load() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let objects = scattered(900, 1);
-        let sources: Vec<Row> = (scattered(700, 2).iter())
-            .map(|row| Row {
-                id: row.id + 10_000,
-                // Each lies near its object, across the edge of the chunk for some.
-                object: row.object % 900,
-                ra: objects[(row.object % 900) as usize].ra,
-                dec: (objects[(row.object % 900) as usize].dec + row.radius - 0.05)
-                    .clamp(-90.0, 90.0),
-                ..*row
-            })
-            .collect();
-        let stars = scattered(400, 3);
-        let targets = scattered(25, 4);
-        let data = dir.path().join("data");
-        let file = |name: &str, rows: &[Row]| csv(dir.path(), name, rows);
-        let position = |request: LoadRequest| LoadRequest {
-            ra: Some("ra".into()),
-            dec: Some("decl".into()),
-            ..request
-        };
-        let request = |database: &str, table: &str, rows: &[Row]| LoadRequest {
-            files: vec![file(table, rows)],
-            ..LoadRequest::new(&data, database, table)
-        };
-        for request in [
-            LoadRequest {
-                key: vec!["id".into()],
-                stripes: Some(20),
-                sub_stripes: Some(5),
-                overlap_deg: Some(0.2),
-                ..position(request("sky", "Object", &objects))
-            },
-            LoadRequest {
-                key: vec!["objectId".into()],
-                directors: vec!["Object".into()],
-                ..position(request("sky", "Source", &sources))
-            },
-            request("sky", "Target", &targets),
-            LoadRequest {
-                key: vec!["id".into()],
-                stripes: Some(7),
-                sub_stripes: Some(3),
-                overlap_deg: Some(0.0),
-                ..position(request("other", "Star", &stars))
-            },
-        ] {
-            ingest::load(request, Arc::new(Progress::default()))
-                .await
-                .unwrap();
-        }
-        let archive = Archive::open(&data).await.unwrap();
-        let options = SessionOptions {
-            database: Some("sky".into()),
-            cores: std::num::NonZeroUsize::new(2),
-            ..SessionOptions::default()
-        };
-        Self {
-            session: Session::new(archive, &options).await.unwrap(),
-            _dir: dir,
-            objects,
-            sources,
-            stars,
-            targets,
-        }
-    }
-
-    async fn shared() -> &'static Self {
-        static SKY: OnceCell<Sky> = OnceCell::const_new();
-        SKY.get_or_init(Self::load).await
-    }
-
-    /// The rows of an answer, in order, as whole numbers; NULL is -1.
-    async fn ask(&self, sql: &str) -> Vec<Vec<i64>> {
-        let answer = self
-            .session
-            .ask(sql)
-            .await
-            .unwrap_or_else(|error| panic!("{sql}: {error}"));
-        let plan = displayable(answer.plan.as_ref()).indent(true).to_string();
-        assert!(plan.contains("NeighbourJoinExec"), "{sql}\n{plan}");
-        assert!(!plan.contains("NestedLoopJoinExec"), "{sql}\n{plan}");
-        let batches: Vec<RecordBatch> = answer.batches.try_collect().await.unwrap();
-        let mut rows: Vec<Vec<i64>> = batches.iter().flat_map(numbers).collect();
-        rows.sort_unstable();
-        rows
-    }
-}
-
-fn csv(dir: &Path, name: &str, rows: &[Row]) -> PathBuf {
-    let mut text = "id,ra,decl,radius,objectId\n".to_owned();
-    for Row {
-        id,
-        ra,
-        dec,
-        radius,
-        object,
-    } in rows
-    {
-        writeln!(text, "{id},{ra:?},{dec:?},{radius:?},{object}").unwrap();
-    }
-    let path = dir.join(format!("{name}.csv"));
-    std::fs::write(&path, text).unwrap();
-    path
-}
-
-fn numbers(batch: &RecordBatch) -> Vec<Vec<i64>> {
-    let columns: Vec<_> = (batch.columns().iter())
-        .map(|column| cast(column, &DataType::Int64).unwrap())
-        .collect();
-    let value = |column: &Arc<dyn Array>, row: usize| {
-        let column = column.as_primitive::<Int64Type>();
-        if column.is_null(row) {
-            -1
-        } else {
-            column.value(row)
-        }
-    };
-    (0..batch.num_rows())
-        .map(|row| columns.iter().map(|column| value(column, row)).collect())
-        .collect()
-}
-
-/// What the function of SQL gives.
-fn degrees_between(ra1: f64, dec1: f64, ra2: f64, dec2: f64) -> f64 {
-    let mut separations = Vec::new();
-    sky::separation_degrees(&[ra1], &[dec1], &[ra2], &[dec2], &mut separations);
-    separations[0]
-}
-
-fn separation(a: &Row, b: &Row) -> f64 {
-    degrees_between(a.ra, a.dec, b.ra, b.dec)
-}
+mod neighbour_sky;
+use neighbour_sky::{Row, Sky, degrees_between, numbers, separation};
 
 /// The keys of all pairs that are wanted.
 fn pairs(left: &[Row], right: &[Row], wanted: impl Fn(&Row, &Row) -> bool) -> Vec<Vec<i64>> {
@@ -294,6 +84,16 @@ async fn every_form_of_the_condition_is_understood() {
         (
             "SELECT a.id, b.id FROM Object a, Object b WHERE scisql_angSep(a.ra, a.decl, b.ra, b.decl) < b.radius / 2",
             |a, b| separation(a, b) < b.radius / 2.0,
+        ),
+        // An equality beside it that leads nowhere, one of whole expressions, and one that holds for NULLs too.
+        (
+            "SELECT a.id, b.id FROM Object a JOIN Object b USING (objectId) WHERE scisql_angSep(a.ra, a.decl, b.ra, b.decl) < 40",
+            |a, b| separation(a, b) < 40.0 && a.object == b.object,
+        ),
+        (
+            "SELECT a.id, b.id FROM Object a, Object b WHERE scisql_angSep(a.ra, a.decl, b.ra, b.decl) < 0.3
+             AND a.id % 4 = b.objectId % 4 AND a.objectId % 3 IS NOT DISTINCT FROM b.id % 3",
+            |a, b| separation(a, b) < 0.3 && a.id % 4 == b.object % 4 && a.object % 3 == b.id % 3,
         ),
         (
             "SELECT a.id, b.id FROM (SELECT id, ra AS lon, decl AS lat FROM Object WHERE id % 2 = 0) a,

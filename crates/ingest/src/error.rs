@@ -92,6 +92,9 @@ pub enum IngestError {
         /// The first of them, with file and line.
         examples: String,
     },
+    /// A row of a file that is read, not loaded, does not fit its columns.
+    #[error("{0}")]
+    Unreadable(String),
     /// The rows to load could not be made.
     #[error("{0}; nothing was loaded")]
     Making(String),

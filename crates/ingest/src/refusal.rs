@@ -121,17 +121,31 @@ impl Refusals {
         })
     }
 
+    /// The first refused row, with file and line.
+    pub(crate) fn first_example(&self) -> String {
+        let examples = self.examples();
+        let first = examples.into_iter().next();
+        first.map_or_else(String::new, |(row, why)| {
+            self.describe(row, why).to_string()
+        })
+    }
+
     /// The first few examples in one line, in the order of the input.
     pub(crate) fn first_examples(&self) -> String {
+        let shown: Vec<String> = (self.examples().into_iter().take(EXAMPLES_IN_A_SENTENCE))
+            .map(|(row, reason)| self.describe(row, reason).to_string())
+            .collect();
+        format!("First: {}", shown.join("; "))
+    }
+
+    /// All examples, in the order of the input.
+    fn examples(&self) -> Vec<(RowId, String)> {
         let mut rows: Vec<(RowId, String)> = Vec::new();
         for tally in self.lock().values() {
             rows.extend(tally.first.iter().map(|(row, why)| (*row, why.clone())));
         }
         rows.sort();
-        let shown: Vec<String> = (rows.into_iter().take(EXAMPLES_IN_A_SENTENCE))
-            .map(|(row, reason)| self.describe(row, reason).to_string())
-            .collect();
-        format!("First: {}", shown.join("; "))
+        rows
     }
 
     /// Counts and examples by reason, the most frequent first.

@@ -99,9 +99,8 @@ fn column<'a>(stored: &'a [Stored], name: &str) -> Vec<&'a Value> {
     stored.iter().map(|row| &row.values[name]).collect()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_kind_of_parquet_column() {
-    let sky = Sky::new();
+/// Three rows, with NULLs and what becomes NULL.
+fn every_kind_of_column() -> RecordBatch {
     let words: DictionaryArray<Int8Type> = [Some("g"), None, Some("r")].into_iter().collect();
     let columns: [(&str, ArrayRef, bool); 10] = [
         (
@@ -153,8 +152,13 @@ async fn every_kind_of_parquet_column() {
         ),
         ("n", Arc::new(Int64Array::from(vec![1, 2, 3])), false),
     ];
-    let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
-    let file = write_parquet(&sky.file("t.parquet"), &batch, 2);
+    RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_parquet_column() {
+    let sky = Sky::new();
+    let file = write_parquet(&sky.file("t.parquet"), &every_kind_of_column(), 2);
     load(sky.request("T", &[file])).await.unwrap();
     let types: Vec<ColumnType> = sky
         .table("T")

@@ -29,6 +29,9 @@ pub struct SqlArgs {
     /// The database in which tables are looked for; not needed if there is only one.
     #[arg(long)]
     db: Option<String>,
+    /// The language of the query: mysql (double quotes are for text) or adql (double quotes are for names).
+    #[arg(long, default_value_t)]
+    dialect: ::sql::Dialect,
     /// How to print the answer.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -114,7 +117,10 @@ enum Texts {
     /// All of them at once; taken when they have been asked.
     Whole(Option<String>),
     /// Statement by statement, as somebody writes them on standard input.
-    Written { ended: bool },
+    Written {
+        ended: bool,
+        dialect: ::sql::Dialect,
+    },
 }
 
 impl Texts {
@@ -127,7 +133,10 @@ impl Texts {
             _ if std::io::stdin().is_terminal() => Err(Failure::new(
                 "give a query, --file, or a query on standard input; see `meridian sql --help`",
             )),
-            _ => Ok(Self::Written { ended: false }),
+            _ => Ok(Self::Written {
+                ended: false,
+                dialect: args.dialect,
+            }),
         }
     }
 
@@ -135,14 +144,14 @@ impl Texts {
     fn next(&mut self) -> Option<Result<String, Failure>> {
         match self {
             Self::Whole(text) => text.take().map(Ok),
-            Self::Written { ended: true } => None,
-            Self::Written { ended } => {
+            Self::Written { ended: true, .. } => None,
+            Self::Written { ended, dialect } => {
                 let mut text = String::new();
                 // On the thread that answers: handing a statement over would take longer than answering a short one. Nothing
                 // else runs meanwhile but the wait for Ctrl-C.
                 READING.store(true, Ordering::Release);
                 let read = tokio::task::block_in_place(|| {
-                    read_statement(&mut std::io::stdin().lock(), &mut text)
+                    read_statement(&mut std::io::stdin().lock(), &mut text, *dialect)
                 });
                 READING.store(false, Ordering::Release);
                 match read {
@@ -163,13 +172,17 @@ impl Texts {
 }
 
 /// Appends lines up to one that ends a statement; `false` if the input ended.
-fn read_statement(input: &mut impl BufRead, text: &mut String) -> std::io::Result<bool> {
+fn read_statement(
+    input: &mut impl BufRead,
+    text: &mut String,
+    dialect: ::sql::Dialect,
+) -> std::io::Result<bool> {
     loop {
         let start = text.len();
         if input.read_line(text)? == 0 {
             return Ok(false);
         }
-        if text[start..].trim_end().ends_with(';') && sql::ends_statement(text) {
+        if text[start..].trim_end().ends_with(';') && ::sql::ends_statement(dialect, text) {
             return Ok(true);
         }
     }
@@ -179,8 +192,11 @@ async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
     let cache = args.cache.unwrap_or_else(|| ingest::machine_memory() / 4);
     let archive = Archive::open_keeping(&args.data, cache).await?;
     let options = SessionOptions {
+        // Whoever runs the program may read its files.
+        files: true,
         database: args.db.clone(),
         cores: args.threads,
+        dialect: args.dialect,
         memory: Some(args.memory.unwrap_or_else(ingest::default_memory) as usize),
         ..SessionOptions::default()
     };

@@ -482,7 +482,7 @@ mod tests {
     }
 
     fn expand_text(sql: &str) -> Result<String, SqlError> {
-        let folded = fold_case(sql).unwrap();
+        let folded = fold_case(crate::Dialect::Adql, sql).unwrap();
         let mut statements = Parser::parse_sql(&GenericDialect {}, &folded).unwrap();
         expand(sql, &mut statements[0], &Tables)?;
         Ok(statements[0].to_string())

@@ -5,6 +5,7 @@ use std::fmt;
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::Location;
 
+use crate::MatchFunction;
 use crate::fold::Places;
 
 /// A query that cannot be run, with the place of the mistake where it is known.
@@ -184,7 +185,12 @@ impl SqlError {
                 format!("there is no function {}; {hint}", typed(sql, name)),
             );
         }
-        Self::new(plain_sentence(message))
+        let of_call =
+            |function: &MatchFunction| message.starts_with(&format!("{}: ", function.name()));
+        match MatchFunction::ALL.iter().find(|function| of_call(function)) {
+            Some(function) => Self::about(sql, function.name(), plain_sentence(message)),
+            None => Self::new(plain_sentence(message)),
+        }
     }
 }
 

@@ -4,16 +4,16 @@
 //! before it is parsed, makes every later name look-up a plain comparison, and because only ASCII letters change, every
 //! byte keeps its place: a position in the folded text is a position in the text as it was typed.
 
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 
-use crate::SqlError;
+use crate::{Dialect, SqlError};
 
 /// Lower-cases the ASCII letters of every word and quoted identifier of `sql`; string literals and comments stay.
 ///
 /// The result has the same length in bytes as the input.
-pub fn fold_case(sql: &str) -> Result<String, SqlError> {
-    let tokens = Tokenizer::new(&GenericDialect {}, sql)
+pub fn fold_case(dialect: Dialect, sql: &str) -> Result<String, SqlError> {
+    let tokens = dialect
+        .tokenizer(sql)
         .tokenize_with_location()
         .map_err(|error| SqlError::at(sql, error.location, error.message))?;
     let places = Places::new(sql);
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn words_fold_and_literals_stay() {
         let typed = "SELECT \"RA_PS\", `Decl_PS`, 'Ünï QUOTED' -- Stay\nFROM Object O /* Too */ WHERE É = N'X'";
-        let folded = fold_case(typed).unwrap();
+        let folded = fold_case(Dialect::Adql, typed).unwrap();
         assert_eq!(
             folded,
             "select \"ra_ps\", `decl_ps`, 'Ünï QUOTED' -- Stay\nfrom object o /* Too */ where É = N'X'"
@@ -84,7 +84,9 @@ mod tests {
 
     #[test]
     fn an_open_string_is_an_error_with_its_place() {
-        let error = fold_case("SELECT 1,\n 'abc").unwrap_err().to_string();
+        let error = fold_case(Dialect::MySql, "SELECT 1,\n 'abc")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("line 2"), "{error}");
     }
 }

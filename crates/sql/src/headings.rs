@@ -1,13 +1,18 @@
 //! What a result's columns are called.
 //!
-//! A plain column is headed by its declared name, an alias and an expression as they were typed.
+//! In MySQL's dialect a column is headed as it was typed: a column by its name, a text by itself, anything else by its text.
+//! Elsewhere a plain column is headed by its declared name. An alias stands as it was typed, and what a wildcard gives is
+//! headed by the declared names.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{Expr, Query, SelectItem, SetExpr};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr, Value};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use crate::Dialect;
+use crate::fold::Places;
 
 /// The headings of one query's result, as far as its text tells.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +23,128 @@ pub struct Headings {
 
 /// How the words of a text were typed, by the folded word.
 pub(crate) type Spelling = HashMap<String, String>;
+
+/// A text as it was typed.
+pub(crate) struct Typed<'a> {
+    pub dialect: Dialect,
+    pub sql: &'a str,
+    tokens: Vec<TokenWithSpan>,
+    places: Places<'a>,
+    spelling: Arc<Spelling>,
+}
+
+impl<'a> Typed<'a> {
+    pub(crate) fn new(dialect: Dialect, sql: &'a str) -> Self {
+        let tokens = dialect.tokenizer(sql).tokenize_with_location();
+        // What cannot be taken apart has been refused before.
+        let tokens = tokens.unwrap_or_default();
+        let spelling = Arc::new(spellings(&tokens));
+        let places = Places::new(sql);
+        Self {
+            dialect,
+            sql,
+            tokens,
+            places,
+            spelling,
+        }
+    }
+
+    /// The texts of the items of a SELECT, with what is commented out between their words.
+    fn items(&self, select: &Select) -> Vec<&'a str> {
+        let start = select.select_token.0.span.start;
+        let first = self
+            .tokens
+            .partition_point(|token| token.span.start <= start);
+        let mut items = Vec::new();
+        let (mut depth, mut from, mut to) = (0_usize, None, None);
+        for token in &self.tokens[first..] {
+            match &token.token {
+                Token::Whitespace(_) => continue,
+                Token::Comma if depth == 0 => {
+                    items.extend(self.between(from.take(), to));
+                    continue;
+                }
+                Token::Word(word) if depth == 0 && ends_items(word.keyword) => break,
+                Token::Word(word) if from.is_none() && MODIFIERS.contains(&word.keyword) => {
+                    continue;
+                }
+                Token::SemiColon => break,
+                Token::LParen => depth += 1,
+                Token::RParen => match depth.checked_sub(1) {
+                    Some(outer) => depth = outer,
+                    None => break,
+                },
+                _ => {}
+            }
+            from = from.or(Some(token.span.start));
+            to = Some(token.span.end);
+        }
+        items.extend(self.between(from, to));
+        items
+    }
+
+    fn between(&self, from: Option<Place>, to: Option<Place>) -> Option<&'a str> {
+        Some(&self.sql[self.places.byte(from?)..self.places.byte(to?)])
+    }
+
+    /// A name as it was typed, without the marks around it.
+    fn name(&self, name: &Ident) -> String {
+        let typed = self.between(Some(name.span.start), Some(name.span.end));
+        let typed = match name.quote_style {
+            Some(_) => typed.and_then(|typed| typed.get(1..typed.len().checked_sub(1)?)),
+            None => typed,
+        };
+        match typed {
+            Some(typed) if typed.eq_ignore_ascii_case(&name.value) => typed.to_owned(),
+            // A mark inside of a quoted name is doubled.
+            _ => spelled(&name.value, &self.spelling),
+        }
+    }
+
+    /// What heads an expression in MySQL's dialect.
+    fn expression(&self, expr: &Expr, text: &str) -> String {
+        match expr {
+            Expr::Value(value) => match &value.value {
+                Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => text.clone(),
+                Value::Null | Value::Boolean(_) => text.to_ascii_uppercase(),
+                _ => text.to_owned(),
+            },
+            _ => text.to_owned(),
+        }
+    }
+}
+
+type Place = datafusion::sql::sqlparser::tokenizer::Location;
+
+/// Words between SELECT and its first item.
+const MODIFIERS: [Keyword; 9] = [
+    Keyword::DISTINCT,
+    Keyword::DISTINCTROW,
+    Keyword::ALL,
+    Keyword::HIGH_PRIORITY,
+    Keyword::STRAIGHT_JOIN,
+    Keyword::SQL_SMALL_RESULT,
+    Keyword::SQL_BIG_RESULT,
+    Keyword::SQL_NO_CACHE,
+    Keyword::SQL_CALC_FOUND_ROWS,
+];
+
+fn ends_items(keyword: Keyword) -> bool {
+    matches!(
+        keyword,
+        Keyword::FROM
+            | Keyword::WHERE
+            | Keyword::GROUP
+            | Keyword::HAVING
+            | Keyword::ORDER
+            | Keyword::LIMIT
+            | Keyword::UNION
+            | Keyword::EXCEPT
+            | Keyword::INTERSECT
+            | Keyword::INTO
+            | Keyword::WINDOW
+    )
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Item {
@@ -30,26 +157,34 @@ enum Item {
 }
 
 impl Headings {
-    /// Reads the headings off a query; `spelling` is that of its text before folding ([`spellings`]).
-    pub(crate) fn of(spelling: &Arc<Spelling>, query: &Query) -> Self {
-        let spelling = Arc::clone(spelling);
-        let items = leftmost(&query.body)
-            .map(|select| select.projection.iter())
-            .into_iter()
-            .flatten();
-        let items = items
-            .map(|item| match item {
-                SelectItem::ExprWithAlias { alias, .. } => {
-                    Item::Typed(spelled(&alias.value, &spelling))
-                }
-                SelectItem::UnnamedExpr(Expr::Identifier(name)) => Item::Column(name.value.clone()),
-                SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) if !names.is_empty() => {
-                    Item::Column(names[names.len() - 1].value.clone())
-                }
-                SelectItem::UnnamedExpr(expr) => Item::Typed(recase(&expr.to_string(), &spelling)),
-                _ => Item::Wildcard,
-            })
-            .collect();
+    /// Reads the headings off a query of a text.
+    pub(crate) fn of(typed: &Typed<'_>, query: &Query) -> Self {
+        let spelling = Arc::clone(&typed.spelling);
+        let Some(select) = leftmost(&query.body) else {
+            return Self {
+                items: vec![],
+                spelling,
+            };
+        };
+        let texts = match typed.dialect {
+            Dialect::MySql => typed.items(select),
+            Dialect::Adql => vec![],
+        };
+        let as_typed = texts.len() == select.projection.len();
+        let items = select.projection.iter().enumerate();
+        let items = items.map(|(at, item)| match item {
+            SelectItem::ExprWithAlias { alias, .. } => Item::Typed(typed.name(alias)),
+            SelectItem::UnnamedExpr(expr) if as_typed => match column_name(expr) {
+                Some(name) => Item::Typed(typed.name(name)),
+                None => Item::Typed(typed.expression(expr, texts[at])),
+            },
+            SelectItem::UnnamedExpr(expr) => match column_name(expr) {
+                Some(name) => Item::Column(name.value.clone()),
+                None => Item::Typed(recase(typed.dialect, &expr.to_string(), &spelling)),
+            },
+            _ => Item::Wildcard,
+        });
+        let items = items.collect();
         Self { items, spelling }
     }
 
@@ -59,7 +194,9 @@ impl Headings {
         names: &[String],
         declared: &dyn Fn(&str) -> Option<String>,
     ) -> Vec<String> {
-        let by_name = |name: &str| declared(name).unwrap_or_else(|| recase(name, &self.spelling));
+        let by_name = |name: &str| {
+            declared(name).unwrap_or_else(|| recase(Dialect::Adql, name, &self.spelling))
+        };
         let wildcards = self
             .items
             .iter()
@@ -92,7 +229,16 @@ impl Headings {
     }
 }
 
-fn leftmost(body: &SetExpr) -> Option<&datafusion::sql::sqlparser::ast::Select> {
+/// The name of a plain column.
+fn column_name(expr: &Expr) -> Option<&Ident> {
+    match expr {
+        Expr::Identifier(name) => Some(name),
+        Expr::CompoundIdentifier(names) => names.last(),
+        _ => None,
+    }
+}
+
+fn leftmost(body: &SetExpr) -> Option<&Select> {
     match body {
         SetExpr::Select(select) => Some(select),
         SetExpr::Query(query) => leftmost(&query.body),
@@ -102,31 +248,27 @@ fn leftmost(body: &SetExpr) -> Option<&datafusion::sql::sqlparser::ast::Select> 
 }
 
 /// How each word of the text was spelled first.
-pub(crate) fn spellings(typed: &str) -> Spelling {
+fn spellings(tokens: &[TokenWithSpan]) -> Spelling {
     let mut spelling = HashMap::new();
-    for token in Tokenizer::new(&GenericDialect {}, typed)
-        .tokenize()
-        .unwrap_or_default()
-    {
-        if let Token::Word(word) = token {
-            spelling
-                .entry(word.value.to_ascii_lowercase())
-                .or_insert(word.value);
+    for token in tokens {
+        if let Token::Word(word) = &token.token {
+            let folded = word.value.to_ascii_lowercase();
+            spelling.entry(folded).or_insert_with(|| word.value.clone());
         }
     }
     spelling
 }
 
-fn spelled(name: &str, spelling: &Spelling) -> String {
+fn spelled(word: &str, spelling: &Spelling) -> String {
     spelling
-        .get(&name.to_ascii_lowercase())
+        .get(word)
         .cloned()
-        .unwrap_or_else(|| name.to_owned())
+        .unwrap_or_else(|| word.to_owned())
 }
 
-/// Gives every word of an expression's text the spelling it was typed with.
-fn recase(text: &str, spelling: &Spelling) -> String {
-    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, text).tokenize() else {
+/// Gives the words of an expression's text the spelling they were typed with.
+fn recase(dialect: Dialect, text: &str, spelling: &Spelling) -> String {
+    let Ok(tokens) = dialect.tokenizer(text).tokenize() else {
         return text.to_owned();
     };
     tokens
@@ -149,33 +291,73 @@ mod tests {
     use super::*;
     use crate::fold_case;
 
+    const TYPED: &str = "SELECT o.RA_ps, Count(*), Abs(ra_PS)  + /* c */ 1, x AS `Mean Mag`, 'a''b', null, o.* FROM Object o";
+    const NAMES: [&str; 8] = [
+        "ra_ps",
+        "count(*)",
+        "abs(o.ra_ps)",
+        "mean mag",
+        "t",
+        "n",
+        "a",
+        "b",
+    ];
+
     #[test]
-    fn columns_are_declared_and_expressions_typed() {
-        let typed = "SELECT o.RA_ps, Count(*), Abs(ra_PS) + 1, x AS `Mean Mag`, o.* FROM Object o";
-        let names = ["ra_ps", "count(*)", "abs(o.ra_ps)", "mean mag", "a", "b"].map(str::to_owned);
-        let declared = |name: &str| (name == "ra_ps").then(|| "ra_PS".to_owned());
+    fn columns_are_headed_as_typed_in_mysql() {
         assert_eq!(
-            headings(typed).resolve(&names, &declared),
-            ["ra_PS", "Count(*)", "Abs(RA_ps) + 1", "Mean Mag", "a", "b"]
+            resolved(Dialect::MySql, TYPED, &NAMES),
+            [
+                "RA_ps",
+                "Count(*)",
+                "Abs(ra_PS)  + /* c */ 1",
+                "Mean Mag",
+                "a'b",
+                "NULL",
+                "a",
+                "b"
+            ]
+        );
+    }
+
+    #[test]
+    fn columns_are_declared_and_expressions_typed_elsewhere() {
+        let headed = resolved(Dialect::Adql, TYPED, &NAMES);
+        assert_eq!(
+            headed[..4],
+            ["ra_PS", "Count(*)", "Abs(RA_ps) + 1", "Mean Mag"]
+        );
+    }
+
+    #[test]
+    fn the_first_of_several_selects_heads_them_all() {
+        let typed =
+            "WITH t AS (SELECT 1 AS One) (SELECT One + 1, (SELECT 2, 3) FROM t) UNION SELECT 7, 8";
+        assert_eq!(
+            resolved(Dialect::MySql, typed, &["a", "b"]),
+            ["One + 1", "(SELECT 2, 3)"]
         );
     }
 
     #[test]
     fn several_wildcards_fall_back_to_names() {
-        let names = ["x", "y"].map(str::to_owned);
         assert_eq!(
-            headings("SELECT a.*, b.* FROM a, b").resolve(&names, &|_| None),
+            resolved(Dialect::MySql, "SELECT a.*, b.* FROM a, b", &["x", "y"]),
             ["x", "y"]
         );
     }
 
-    fn headings(typed: &str) -> Headings {
-        let folded = fold_case(typed).unwrap();
-        match Parser::parse_sql(&GenericDialect {}, &folded)
+    fn resolved(dialect: Dialect, sql: &str, names: &[&str]) -> Vec<String> {
+        let folded = fold_case(dialect, sql).unwrap();
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let declared = |name: &str| (name == "ra_ps").then(|| "ra_PS".to_owned());
+        match Parser::parse_sql(dialect.grammar(), &folded)
             .unwrap()
             .remove(0)
         {
-            Statement::Query(query) => Headings::of(&Arc::new(spellings(typed)), &query),
+            Statement::Query(query) => {
+                Headings::of(&Typed::new(dialect, sql), &query).resolve(&names, &declared)
+            }
             other => panic!("not a query: {other}"),
         }
     }

@@ -398,7 +398,7 @@ mod tests {
     }
 
     fn leave_out_of(sql: &str) -> Result<(String, bool), SqlError> {
-        let folded = fold_case(sql).unwrap();
+        let folded = fold_case(crate::Dialect::Adql, sql).unwrap();
         let mut statements = Parser::parse_sql(&GenericDialect {}, &folded).unwrap();
         let found = leave_out(sql, &mut statements[0], &Tables)?;
         Ok((statements[0].to_string(), found))

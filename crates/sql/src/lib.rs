@@ -5,15 +5,20 @@
 //! know about tables (which columns are the position) comes through [`TableShapes`].
 
 mod areaspec;
+mod crossmatch;
+mod dialect;
 mod error;
 mod fold;
 pub mod functions;
 mod headings;
 mod hidden;
+pub mod mysql;
 mod parse;
 pub mod rules;
 
 pub use areaspec::{TableShape, TableShapes};
+pub use crossmatch::{Find, MatchCall, MatchFunction, MatchJoin};
+pub use dialect::Dialect;
 pub use error::SqlError;
 pub use fold::fold_case;
 pub use headings::Headings;

@@ -1,15 +1,13 @@
 //! One statement of SQL text, read and rewritten for the planner.
 
-use std::sync::Arc;
-
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::Statement as Ast;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::areaspec::{self, TableShapes};
-use crate::headings::{Spelling, spellings};
-use crate::{Headings, SqlError, fold_case, hidden};
+use crate::headings::Typed;
+use crate::mysql::Listing;
+use crate::{Dialect, Headings, SqlError, crossmatch, fold_case, hidden, mysql};
 
 /// Deeper nesting than this is refused rather than risked on the stack.
 const DEEPEST_NESTING: usize = 100;
@@ -21,6 +19,8 @@ pub struct Parsed {
     pub statement: Statement,
     /// How its result is headed.
     pub headings: Headings,
+    /// The list of what there is that it asks for instead, in MySQL's dialect.
+    pub listing: Option<Listing>,
     /// Whether it names columns that tables have beside those of `*`.
     pub names_hidden_columns: bool,
 }
@@ -29,25 +29,29 @@ pub struct Parsed {
 ///
 /// # Errors
 /// A text that cannot be read, or a statement that is not a question: this door only answers.
-pub fn parse(sql: &str, tables: &dyn TableShapes) -> Result<Vec<Parsed>, SqlError> {
-    let folded = fold_case(sql)?;
+pub fn parse(
+    dialect: Dialect,
+    sql: &str,
+    tables: &dyn TableShapes,
+) -> Result<Vec<Parsed>, SqlError> {
+    let folded = fold_case(dialect, sql)?;
     let statements = DFParserBuilder::new(folded.as_str())
-        .with_dialect(&GenericDialect {})
+        .with_dialect(dialect.grammar())
         .with_recursion_limit(DEEPEST_NESTING)
         .build()
         .and_then(|mut parser| parser.parse_statements())
         .map_err(|error| SqlError::from_datafusion(sql, &error, &[], &str::to_owned))?;
     // Of the whole text, once: it may have thousands of statements.
-    let spelling = Arc::new(spellings(sql));
+    let typed = Typed::new(dialect, sql);
     statements
         .into_iter()
-        .map(|statement| prepare(sql, &spelling, statement, tables))
+        .map(|statement| prepare(&typed, statement, tables))
         .collect()
 }
 
 /// Whether a text ends with the semicolon of its last statement: one that is not part of a string or a comment.
-pub fn ends_statement(text: &str) -> bool {
-    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize();
+pub fn ends_statement(dialect: Dialect, text: &str) -> bool {
+    let tokens = dialect.tokenizer(text).tokenize();
     // A string that is still open cannot be read yet.
     tokens.is_ok_and(|tokens| {
         let last = tokens
@@ -58,15 +62,27 @@ pub fn ends_statement(text: &str) -> bool {
 }
 
 fn prepare(
-    sql: &str,
-    spelling: &Arc<Spelling>,
+    typed: &Typed<'_>,
     mut statement: Statement,
     tables: &dyn TableShapes,
 ) -> Result<Parsed, SqlError> {
-    let (headings, names_hidden_columns) = rewrite(sql, spelling, &mut statement, tables)?;
+    let listing = match &statement {
+        Statement::Statement(ast) if typed.dialect == Dialect::MySql => mysql::listing(ast),
+        _ => None,
+    };
+    if listing.is_some() {
+        return Ok(Parsed {
+            statement,
+            headings: Headings::default(),
+            listing,
+            names_hidden_columns: false,
+        });
+    }
+    let (headings, names_hidden_columns) = rewrite(typed, &mut statement, tables)?;
     Ok(Parsed {
         statement,
         headings,
+        listing,
         names_hidden_columns,
     })
 }
@@ -74,25 +90,29 @@ fn prepare(
 /// Rewrites a statement in place and says how its result is headed and whether it names hidden columns; what is explained
 /// gets no headings.
 fn rewrite(
-    sql: &str,
-    spelling: &Arc<Spelling>,
+    typed: &Typed<'_>,
     statement: &mut Statement,
     tables: &dyn TableShapes,
 ) -> Result<(Headings, bool), SqlError> {
     match statement {
         Statement::Statement(ast) => {
             let headings = match &**ast {
-                Ast::Query(query) => Headings::of(spelling, query),
+                Ast::Query(query) => Headings::of(typed, query),
                 other if is_question(other) => Headings::default(),
                 _ => return Err(only_questions()),
             };
+            // First of all: its sides are tables like others for what follows.
+            crossmatch::wrap_sides(typed.dialect, typed.sql, ast)?;
             // Before the areas, which put subqueries with `*` in the places of tables.
-            let hidden = hidden::leave_out(sql, ast, tables)?;
-            areaspec::expand(sql, ast, tables)?;
+            let hidden = hidden::leave_out(typed.sql, ast, tables)?;
+            areaspec::expand(typed.sql, ast, tables)?;
+            if typed.dialect == Dialect::MySql {
+                mysql::rewrite(typed.sql, ast)?;
+            }
             Ok((headings, hidden))
         }
         Statement::Explain(explain) => {
-            let (_, hidden) = rewrite(sql, spelling, &mut explain.statement, tables)?;
+            let (_, hidden) = rewrite(typed, &mut explain.statement, tables)?;
             Ok((Headings::default(), hidden))
         }
         _ => Err(only_questions()),
@@ -131,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_misspelled_keyword_is_pointed_at() {
-        let error = parse("SELECT ra\nFORM Object WHERE", &NoTables)
+        let error = parse(Dialect::MySql, "SELECT ra\nFORM Object WHERE", &NoTables)
             .unwrap_err()
             .to_string();
         assert!(error.contains("line 2"), "{error}");
@@ -149,7 +169,7 @@ mod tests {
             ("SELECT 'open;", false),
             ("SELECT 1", false),
         ] {
-            assert_eq!(ends_statement(text), ends, "{text}");
+            assert_eq!(ends_statement(Dialect::MySql, text), ends, "{text}");
         }
     }
 
@@ -161,7 +181,7 @@ mod tests {
             "COPY (SELECT 1) TO 'x'",
         ] {
             assert!(
-                parse(sql, &NoTables)
+                parse(Dialect::MySql, sql, &NoTables)
                     .unwrap_err()
                     .to_string()
                     .contains("meridian load"),
@@ -173,6 +193,6 @@ mod tests {
     #[test]
     fn deep_nesting_is_refused() {
         let sql = format!("SELECT {}1{}", "(".repeat(5000), ")".repeat(5000));
-        assert!(parse(&sql, &NoTables).is_err());
+        assert!(parse(Dialect::MySql, &sql, &NoTables).is_err());
     }
 }

@@ -10,7 +10,8 @@
 //! Planning takes longer than reading a few rows. Invariant: an answer is what planning would have given. Which numbers may
 //! be others is never guessed from the text: a number is free once two plans that differ in it, conditions, filters, pieces
 //! and all, became the same by putting one's into the other. The kept plans hold for one state of the catalog; pieces are
-//! looked up and filters evaluated as ever. What a plan may know besides its text, as the date, makes it unfit to be kept.
+//! looked up and filters evaluated as ever. A plan that reads nothing, as that of a `count(*)` which the catalog answered, is kept as
+//! it is. What a plan may know besides its text, as the date, makes it unfit to be kept.
 
 mod substitution;
 mod template;
@@ -23,6 +24,8 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use catalog::CatalogState;
 use datafusion::execution::TaskContext;
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::stream::{BoxStream, StreamExt};
 
@@ -53,8 +56,35 @@ struct Wordings {
 enum Known {
     /// Planned, and how many of its plans before did not fit.
     Planned(Arc<Template>, u8),
+    /// It reads no rows: the catalog, whose state is the same, has told the planner what is asked, as a `count(*)`.
+    ReadsNothing(Arc<ReadsNothing>),
     /// To be planned every time.
     Never,
+}
+
+/// The plan of a statement that reads no rows.
+#[derive(Debug)]
+struct ReadsNothing {
+    /// The numbers of its text.
+    typed: Vec<String>,
+    plan: Arc<dyn ExecutionPlan>,
+    schema: SchemaRef,
+}
+
+/// Whether nothing but the text and the state of the catalog decides the answer.
+fn reads_nothing(prepared: &Prepared) -> bool {
+    let reads_nothing = |leaf: &Arc<dyn ExecutionPlan>| {
+        leaf.is::<PlaceholderRowExec>() || leaf.is::<ProjectionExec>()
+    };
+    let mut node = &prepared.plan;
+    while reads_nothing(node) {
+        match node.children().as_slice() {
+            [] => return !template::depends_on_the_moment(&prepared.logical),
+            [child] => node = child,
+            _ => return false,
+        }
+    }
+    false
 }
 
 impl KnownWordings {
@@ -75,13 +105,22 @@ impl KnownWordings {
         context: impl FnOnce() -> Arc<TaskContext>,
     ) -> Result<Option<KnownAnswer>, EngineError> {
         let known = self.lock().known.get(&wording.text).cloned();
-        let Some(Known::Planned(template, _)) = known else {
-            return Ok(None);
-        };
-        let Some(ready) = template.ready(&wording.numbers, archive).await? else {
-            return Ok(None);
-        };
         let failed = |error| EngineError::from_run(&error);
+        let template = match known {
+            Some(Known::Planned(template, _)) => template,
+            Some(Known::ReadsNothing(known)) if known.typed == wording.typed => {
+                let batches = execute_stream(Arc::clone(&known.plan), context()).map_err(failed)?;
+                return Ok(Some(KnownAnswer {
+                    schema: Arc::clone(&known.schema),
+                    batches: batches.boxed(),
+                    plan: Arc::clone(&known.plan),
+                }));
+            }
+            _ => return Ok(None),
+        };
+        let Some(ready) = template.ready(wording, archive).await? else {
+            return Ok(None);
+        };
         let batches = match &ready.only {
             // On the thread that asks: a piece that reads a row is done sooner than another task has begun.
             Some((inner, piece)) => bind_to_piece(inner, piece)
@@ -111,11 +150,22 @@ impl KnownWordings {
         archive: &Arc<Archive>,
         prepared: &Prepared,
     ) -> Result<(), EngineError> {
-        let template = Template::of(prepared, archive, wording.numbers).await?;
+        if reads_nothing(prepared) {
+            let known = ReadsNothing {
+                typed: wording.typed,
+                plan: Arc::clone(&prepared.plan),
+                schema: Arc::clone(&prepared.schema),
+            };
+            self.put(wording.text, Known::ReadsNothing(Arc::new(known)));
+            return Ok(());
+        }
+        let template = Template::of(prepared, archive, &wording).await?;
         let before = self.lock().known.get(&wording.text).cloned();
         let now = match (before, template) {
             (Some(Known::Never), _) | (_, None) => Known::Never,
-            (None, Some(template)) => Known::Planned(Arc::new(template), 0),
+            (None | Some(Known::ReadsNothing(_)), Some(template)) => {
+                Known::Planned(Arc::new(template), 0)
+            }
             (Some(Known::Planned(before, failures)), Some(template)) => {
                 match before.with(&template, archive).await? {
                     Some(both) => Known::Planned(Arc::new(both), 0),
@@ -124,12 +174,16 @@ impl KnownWordings {
                 }
             }
         };
+        self.put(wording.text, now);
+        Ok(())
+    }
+
+    fn put(&self, text: String, now: Known) {
         let known = &mut self.lock().known;
         if known.len() >= MOST_WORDINGS {
             known.clear();
         }
-        known.insert(wording.text, now);
-        Ok(())
+        known.insert(text, now);
     }
 
     /// A panic elsewhere leaves the map whole: every change is a single one.

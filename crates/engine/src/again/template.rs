@@ -12,7 +12,7 @@ use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceC
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 
 use super::substitution::Substitution;
-use super::wording::Number;
+use super::wording::{Number, Wording};
 use crate::exec::{ChunkPhaseExec, PieceScanExec, RowsOf};
 use crate::loaded_table::LoadedTable;
 use crate::piece::Piece;
@@ -23,6 +23,8 @@ use crate::{Archive, EngineError, Prepared};
 #[derive(Debug, Clone)]
 pub(super) struct Template {
     numbers: Vec<Number>,
+    /// As they were typed.
+    typed: Vec<String>,
     /// The places of the numbers that may be others.
     free: Vec<usize>,
     database: String,
@@ -53,7 +55,7 @@ impl Template {
     pub async fn of(
         prepared: &Prepared,
         archive: &Arc<Archive>,
-        numbers: Vec<Number>,
+        wording: &Wording,
     ) -> std::result::Result<Option<Self>, EngineError> {
         let Some(scan) = phase(&prepared.plan).and_then(|phase| scan(phase.inner())) else {
             return Ok(None);
@@ -63,7 +65,8 @@ impl Template {
         }
         let stored = scan.stored();
         let template = Self {
-            numbers,
+            numbers: wording.numbers.clone(),
+            typed: wording.typed.clone(),
             free: Vec::new(),
             database: fold_name(&stored.database),
             table: fold_name(&stored.name),
@@ -127,11 +130,14 @@ impl Template {
     /// The plan for other numbers; `None` if they differ where they may not, or if the table was loaded anew.
     pub async fn ready(
         &self,
-        numbers: &[Number],
+        wording: &Wording,
         archive: &Arc<Archive>,
     ) -> std::result::Result<Option<Ready>, EngineError> {
+        let numbers = &wording.numbers;
         let places = self.differences(numbers);
-        if !places.iter().all(|place| self.free.contains(place)) {
+        let mut typed = self.typed.iter().zip(&wording.typed).enumerate();
+        // The same number in other digits is another heading.
+        if !typed.all(|(place, (own, other))| own == other || self.free.contains(&place)) {
             return Ok(None);
         }
         let Some(filled) = self.fill(numbers, &places, archive).await? else {
@@ -282,7 +288,7 @@ fn words(plan: &Arc<dyn ExecutionPlan>) -> String {
 }
 
 /// Whether a plan has a function whose value planning may have put into it, as that of `current_date()`.
-fn depends_on_the_moment(plan: &LogicalPlan) -> bool {
+pub(super) fn depends_on_the_moment(plan: &LogicalPlan) -> bool {
     let of_the_moment = |expr: &Expr| {
         Ok(matches!(expr, Expr::ScalarFunction(function)
             if function.func.signature().volatility != Volatility::Immutable))

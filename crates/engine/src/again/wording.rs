@@ -17,6 +17,8 @@ pub(crate) struct Wording {
     /// The text with marks in the places of the numbers.
     pub text: String,
     pub numbers: Vec<Number>,
+    /// The numbers as they are typed: a column may be headed by one.
+    pub typed: Vec<String>,
 }
 
 /// A number as it is typed, without a sign.
@@ -65,6 +67,7 @@ impl Wording {
             return None;
         }
         let (mut wording, mut numbers, mut after) = (String::with_capacity(text.len()), vec![], 0);
+        let mut typed = Vec::new();
         for at in places(text) {
             let number = Number::read(&text[at.clone()])?;
             wording.push_str(&text[after..at.start]);
@@ -74,11 +77,13 @@ impl Wording {
             });
             after = at.end;
             numbers.push(number);
+            typed.push(text[at].to_owned());
         }
         wording.push_str(&text[after..]);
         (numbers.len() <= MOST_NUMBERS).then_some(Self {
             text: wording,
             numbers,
+            typed,
         })
     }
 }

@@ -4,6 +4,8 @@
 //! and what its files hold, so that it can be put together again at once, without asking the catalog. What was read or done
 //! already does not travel: a plan is sent before it runs.
 
+mod crossmatch;
+mod file_scan;
 mod neighbour_join;
 
 use std::sync::Arc;
@@ -21,14 +23,16 @@ use datafusion_proto::physical_plan::{
 use datafusion_proto::protobuf;
 use prost::Message;
 
-use crate::Archive;
 use crate::archive::StoredTableId;
 use crate::error::external;
 use crate::exec::{
-    ChunkNumberExec, ChunkPhaseExec, CountRowsExec, NeighbourJoinExec, PhaseSummary,
+    ChunkNumberExec, ChunkPhaseExec, CrossmatchExec, NeighbourJoinExec, PhaseSummary,
     PieceOrderExec, PieceScanExec, RowsOf,
 };
 use crate::loaded_table::StoredTable;
+use crate::{Archive, FileScanExec};
+use crossmatch::CrossmatchMessage;
+use file_scan::FileScanMessage;
 use neighbour_join::NeighbourJoinMessage;
 
 /// Writes and reads plans with nodes of ours, which read the tables of one archive; other nodes are left to another codec.
@@ -202,16 +206,11 @@ impl PhysicalExtensionCodec for PlanCodec {
             Some(Node::NeighbourJoin(join)) => {
                 Ok(Arc::new(join.into_join(inputs, self, ctx, converter)?))
             }
-            Some(Node::CountRows(CountRowsMessage { schema })) => match (inputs, &schema) {
-                ([input], Some(schema)) => {
-                    let schema: Schema = schema.try_into().map_err(foreign)?;
-                    Ok(Arc::new(CountRowsExec::try_new(
-                        Arc::clone(input),
-                        Arc::new(schema),
-                    )?))
-                }
-                _ => internal_err!("a count of rows arrived without rows or columns"),
-            },
+            Some(Node::Crossmatch(matched)) => {
+                let matched = matched.into_crossmatch(inputs, self, ctx, converter)?;
+                Ok(Arc::new(matched))
+            }
+            Some(Node::FileScan(scan)) => Ok(Arc::new(scan.into_scan()?)),
             Some(Node::Other(bytes)) => self.others()?.try_decode(&bytes, inputs, ctx, converter),
             None => internal_err!("a node of a plan arrived empty"),
         }
@@ -236,12 +235,12 @@ impl PhysicalExtensionCodec for PlanCodec {
             Node::ChunkNumber(ChunkNumberMessage {
                 at: number.at() as u64,
             })
-        } else if node.is::<CountRowsExec>() {
-            Node::CountRows(CountRowsMessage {
-                schema: Some(node.schema().as_ref().try_into().map_err(foreign)?),
-            })
         } else if let Some(join) = node.downcast_ref::<NeighbourJoinExec>() {
             Node::NeighbourJoin(Box::new(NeighbourJoinMessage::of(join, self, converter)?))
+        } else if let Some(matched) = node.downcast_ref::<CrossmatchExec>() {
+            Node::Crossmatch(CrossmatchMessage::of(matched, self, converter)?)
+        } else if let Some(scan) = node.downcast_ref::<FileScanExec>() {
+            Node::FileScan(FileScanMessage::of(scan)?)
         } else {
             let mut bytes = Vec::new();
             self.others()?.try_encode(node, &mut bytes, converter)?;
@@ -258,7 +257,7 @@ impl PhysicalExtensionCodec for PlanCodec {
 /// A node that DataFusion does not know.
 #[derive(Clone, PartialEq, Message)]
 struct NodeMessage {
-    #[prost(oneof = "Node", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "Node", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
     node: Option<Node>,
 }
 
@@ -278,14 +277,9 @@ enum Node {
     #[prost(message, boxed, tag = "6")]
     NeighbourJoin(Box<NeighbourJoinMessage>),
     #[prost(message, tag = "7")]
-    CountRows(CountRowsMessage),
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct CountRowsMessage {
-    /// The columns into which is counted.
-    #[prost(message, optional, tag = "1")]
-    schema: Option<protobuf::Schema>,
+    Crossmatch(CrossmatchMessage),
+    #[prost(message, tag = "8")]
+    FileScan(FileScanMessage),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -10,11 +10,11 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion_proto::physical_plan::{PhysicalPlanDecodeContext, PhysicalProtoConverterExtension};
 use datafusion_proto::protobuf;
-use prost::Message;
+use prost::{Enumeration, Message};
 use sky::neighbours::Bound;
 
 use super::{PlanCodec, foreign};
-use crate::exec::{Near, NeighbourJoinExec};
+use crate::exec::{JoinedColumn, Near, NeighbourJoinExec, OfPartners};
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct NeighbourJoinMessage {
@@ -51,31 +51,74 @@ struct FilterMessage {
 
 #[derive(Clone, Copy, PartialEq, Message)]
 struct ColumnMessage {
-    #[prost(bool, tag = "1")]
-    of_left: bool,
+    #[prost(enumeration = "ColumnKind", tag = "1")]
+    kind: i32,
+    /// Of a column of a side, its number.
     #[prost(uint64, tag = "2")]
     index: u64,
 }
 
-impl From<&ColumnIndex> for ColumnMessage {
-    fn from(column: &ColumnIndex) -> Self {
-        Self {
-            of_left: column.side == JoinSide::Left,
-            index: column.index as u64,
-        }
-    }
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
+#[repr(i32)]
+enum ColumnKind {
+    Left = 0,
+    Right = 1,
+    Separation = 2,
+    Count = 3,
+    Rows = 4,
+    SumOfSeparations = 5,
+    LeastSeparation = 6,
 }
 
-impl From<ColumnMessage> for ColumnIndex {
-    fn from(column: ColumnMessage) -> Self {
-        Self {
-            side: if column.of_left {
-                JoinSide::Left
-            } else {
-                JoinSide::Right
+/// What neither has a number nor stands for a side.
+const COMPUTED: [(ColumnKind, JoinedColumn); 5] = [
+    (ColumnKind::Separation, JoinedColumn::Separation),
+    (
+        ColumnKind::Count,
+        JoinedColumn::OfPartners(OfPartners::Count),
+    ),
+    (ColumnKind::Rows, JoinedColumn::OfPartners(OfPartners::Rows)),
+    (
+        ColumnKind::SumOfSeparations,
+        JoinedColumn::OfPartners(OfPartners::SumOfSeparations),
+    ),
+    (
+        ColumnKind::LeastSeparation,
+        JoinedColumn::OfPartners(OfPartners::LeastSeparation),
+    ),
+];
+
+impl ColumnMessage {
+    fn of(column: JoinedColumn) -> Result<Self> {
+        let side = |kind, index: usize| Self {
+            kind: i32::from(kind),
+            index: index as u64,
+        };
+        match column {
+            JoinedColumn::OfSide(JoinSide::Left, index) => Ok(side(ColumnKind::Left, index)),
+            JoinedColumn::OfSide(JoinSide::Right, index) => Ok(side(ColumnKind::Right, index)),
+            computed => match COMPUTED.iter().find(|(_, column)| *column == computed) {
+                Some((kind, _)) => Ok(side(*kind, 0)),
+                None => internal_err!("{column:?} cannot be sent"),
             },
-            index: column.index as usize,
         }
+    }
+
+    fn column(self) -> Result<JoinedColumn> {
+        let index = self.index as usize;
+        match ColumnKind::try_from(self.kind) {
+            Ok(ColumnKind::Left) => Ok(JoinedColumn::OfSide(JoinSide::Left, index)),
+            Ok(ColumnKind::Right) => Ok(JoinedColumn::OfSide(JoinSide::Right, index)),
+            Ok(kind) => match COMPUTED.iter().find(|(of, _)| *of == kind) {
+                Some((_, column)) => Ok(*column),
+                None => internal_err!("a neighbour join arrived with columns of no kind"),
+            },
+            Err(error) => internal_err!("a column of a neighbour join cannot be read: {error}"),
+        }
+    }
+
+    fn all(columns: impl IntoIterator<Item = JoinedColumn>) -> Result<Vec<Self>> {
+        columns.into_iter().map(Self::of).collect()
     }
 }
 
@@ -90,7 +133,7 @@ impl NeighbourJoinMessage {
         let filter = match join.filter() {
             Some(filter) => Some(FilterMessage {
                 condition: Some(written(filter.expression())?),
-                columns: filter.column_indices().iter().map(Into::into).collect(),
+                columns: ColumnMessage::all(filter.column_indices().iter().map(Into::into))?,
                 schema: Some(filter.schema().as_ref().try_into().map_err(foreign)?),
             }),
             None => None,
@@ -102,7 +145,7 @@ impl NeighbourJoinMessage {
             near: exprs.map(written).collect::<Result<_>>()?,
             at_most: near.bound == Bound::AtMost,
             filter,
-            columns: join.columns().iter().map(Into::into).collect(),
+            columns: ColumnMessage::all(join.columns().iter().copied())?,
             schema: Some(join.schema().as_ref().try_into().map_err(foreign)?),
         })
     }
@@ -147,7 +190,8 @@ impl NeighbourJoinMessage {
             }) => {
                 let schema: Schema = (&schema).try_into().map_err(foreign)?;
                 let condition = read(&condition, &schema)?;
-                let columns = columns.into_iter().map(Into::into).collect();
+                let columns = columns.into_iter().map(named_in_condition);
+                let columns = columns.collect::<Result<_>>()?;
                 Some(JoinFilter::new(condition, columns, Arc::new(schema)))
             }
             Some(_) => return internal_err!("the condition of a neighbour join arrived empty"),
@@ -157,7 +201,15 @@ impl NeighbourJoinMessage {
         let schema: Schema = schema.try_into().map_err(foreign)?;
         let (left, right) = (Arc::clone(left), Arc::clone(right));
         let join = NeighbourJoinExec::try_new(left, right, near, probe_side, filter, join_type)?;
-        let columns = self.columns.into_iter().map(Into::into).collect();
+        let columns = self.columns.into_iter().map(ColumnMessage::column);
+        let columns = columns.collect::<Result<_>>()?;
         Ok(join.with_columns(columns, Arc::new(schema)))
+    }
+}
+
+fn named_in_condition(column: ColumnMessage) -> Result<ColumnIndex> {
+    match column.column()?.index() {
+        Some(index) => Ok(index),
+        None => internal_err!("the condition of a neighbour join arrived with what is of no pair"),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::memory::{DataSourceExec, MemorySourceConfig};
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
@@ -28,7 +28,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::row_numbers::{number_rows, numbered_schema};
-use super::{ChunkNumberExec, PieceScanExec};
+use super::{ChunkNumberExec, NeighbourJoinExec, PieceScanExec, RowsOf};
 use crate::piece::Piece;
 
 /// Batches that a piece may be ahead of its reader.
@@ -195,6 +195,30 @@ pub(crate) fn bind_to_piece(
         )?
     };
     bound.reset_state()
+}
+
+/// The inner plan for one run of all its pieces: joins index rows that are the same in every piece once.
+fn for_one_run(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let shares = |node: &Arc<dyn ExecutionPlan>| {
+        let join = node.downcast_ref::<NeighbourJoinExec>();
+        join.filter(|join| is_same_in_every_piece(join.build()))
+            .map(NeighbourJoinExec::sharing_build)
+    };
+    Arc::clone(plan)
+        .transform_up(|node| {
+            Ok(match shares(&node) {
+                Some(join) => Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>),
+                None => Transformed::no(node),
+            })
+        })
+        .data()
+}
+
+fn is_same_in_every_piece(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if let Some(scan) = plan.downcast_ref::<PieceScanExec>() {
+        return scan.rows() == RowsOf::Whole;
+    }
+    !plan.is::<ChunkNumberExec>() && plan.children().into_iter().all(is_same_in_every_piece)
 }
 
 /// Starts pieces, each in a task of its own.
@@ -393,7 +417,7 @@ impl ExecutionPlan for ChunkPhaseExec {
     ) -> Result<SendableRecordBatchStream> {
         let pieces = self.input.execute(partition, Arc::clone(&context))?;
         let runner = Runner {
-            inner: Arc::clone(&self.inner),
+            inner: for_one_run(&self.inner)?,
             schema: self.schema(),
             numbered: self.numbered,
             context,

@@ -2,7 +2,7 @@
 
 mod chunk_number;
 mod chunk_phase;
-mod count_rows;
+mod crossmatch;
 mod neighbour_join;
 mod piece_order;
 mod piece_scan;
@@ -12,9 +12,13 @@ mod table_scan;
 pub use chunk_number::ChunkNumberExec;
 pub(crate) use chunk_phase::bind_to_piece;
 pub use chunk_phase::{ChunkPhaseExec, PhaseSummary};
-pub use count_rows::CountRowsExec;
-pub use neighbour_join::{Near, NeighbourJoinExec};
+pub(crate) use crossmatch::separation_field;
+pub use crossmatch::{
+    CrossmatchExec, MatchColumn, MatchRule, MatchSide, SEPARATION_COLUMN, Unmatched, Wanted,
+};
+pub use neighbour_join::{JoinedColumn, Near, NeighbourJoinExec, OfPartners};
 pub use piece_order::PieceOrderExec;
 pub use piece_scan::{PieceScanExec, RowsOf};
 pub use row_numbers::{PIECE_NUMBER, ROW_NUMBER};
 pub use table_scan::TableScanExec;
+pub(crate) use table_scan::single_partition;

@@ -398,7 +398,7 @@ impl DisplayAs for PieceScanExec {
             RowsOf::LeftHome => f.write_str(", pairs by their left end")?,
             RowsOf::RightHome => f.write_str(", pairs by their right end")?,
             RowsOf::Whole => f.write_str(", whole")?,
-            RowsOf::Near => f.write_str(", around the other side's rows")?,
+            RowsOf::Near => f.write_str(", around the other side's rows in whichever chunks")?,
         }
         if !self.predicates.is_empty() {
             let predicates: Vec<String> = self.predicates.iter().map(ToString::to_string).collect();

@@ -122,7 +122,7 @@ impl TableScanExec {
 }
 
 /// The properties of an operator with one partition in no order.
-pub(super) fn single_partition(schema: SchemaRef) -> Arc<PlanProperties> {
+pub(crate) fn single_partition(schema: SchemaRef) -> Arc<PlanProperties> {
     Arc::new(PlanProperties::new(
         EquivalenceProperties::new(schema),
         Partitioning::UnknownPartitioning(1),

@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -16,12 +19,14 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, WindowExpr};
 
-use super::join_locality::{JoinShape, join_locality};
+use super::crossmatch_locality::{MatchPlace, plan_crossmatch};
+use super::join_locality::{JoinShape, are_co_located, join_locality};
 use super::locality::{Locality, groups_whole, through};
 use super::neighbour_locality::plan_neighbours;
 use super::phase;
 use super::recognise_neighbours::FoundNeighbours;
-use crate::exec::TableScanExec;
+use crate::FileScanExec;
+use crate::exec::{CrossmatchExec, TableScanExec};
 
 /// Cuts a plan into chunk phases and what merges them.
 ///
@@ -37,7 +42,7 @@ impl PhysicalOptimizerRule for CutChunkPhases {
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let cut = Cut { config };
-        cut.close(cut.node(plan)?)
+        cut.close(cut.node(plan, &[])?)
     }
 
     fn name(&self) -> &str {
@@ -60,27 +65,42 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
-    fn node(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Node> {
+    /// `groups`: the columns of the plan by which what is above it groups, as far as that is known.
+    fn node(&self, plan: Arc<dyn ExecutionPlan>, groups: &[usize]) -> Result<Node> {
         if let Some(scan) = plan.downcast_ref::<TableScanExec>() {
             let locality = Locality::of_scan(scan);
             return Ok(Node { plan, locality });
         }
+        let below = groups_below(&plan, groups);
         let mut children = plan
             .children()
             .into_iter()
-            .map(|child| self.node(Arc::clone(child)))
+            .map(|child| self.node(Arc::clone(child), &below))
             .collect::<Result<Vec<_>>>()?;
+        if let Some(file) = plan.downcast_ref::<FileScanExec>()
+            && file.is_small()
+        {
+            let locality = Locality::Anywhere;
+            return Ok(Node { plan, locality });
+        }
         if children.is_empty() {
             return Ok(Node {
                 plan,
                 locality: Locality::Global,
             });
         }
+        self.settle(&mut children)?;
+        if let Some(matched) = plan.downcast_ref::<CrossmatchExec>() {
+            return self.crossmatch(matched, children);
+        }
         if let [left, right] = children.as_slice()
+            && !joins_same_keys(&plan, left, right)
             && let Some(found) = FoundNeighbours::of(&plan)?
         {
             let localities = [&left.locality, &right.locality];
-            let local = plan_neighbours(&found, [&left.plan, &right.plan], localities)?;
+            let inputs = [&left.plan, &right.plan];
+            let grouped = found.side_of(groups, left.plan.schema().fields().len());
+            let local = plan_neighbours(&found, inputs, localities, grouped)?;
             let join: Arc<dyn ExecutionPlan> = Arc::new(local.join);
             return match local.locality {
                 Locality::Global => self.above(join, children),
@@ -97,6 +117,46 @@ impl Cut<'_> {
                 Ok(Node {
                     plan: replace_children_if_necessary(plan, inner)?,
                     locality,
+                })
+            }
+        }
+    }
+
+    /// Makes phases of children that could run in any piece but had better run once: what reads around the rows of a replicated
+    /// table gives the same in every piece of another table, and would do the same work in each.
+    fn settle(&self, children: &mut [Node]) -> Result<()> {
+        let pieces = |child: &Node| matches!(child.locality, Locality::Pieces { .. });
+        if !children.iter().any(pieces) {
+            return Ok(());
+        }
+        for child in children {
+            if matches!(child.locality, Locality::Anywhere) && reads_around(&child.plan)? {
+                child.plan = phase::replicated_phase(&child.plan, self.config)?;
+                child.locality = Locality::Global;
+            }
+        }
+        Ok(())
+    }
+
+    /// A crossmatch in the pieces of its probe rows, or above them.
+    fn crossmatch(&self, matched: &CrossmatchExec, children: Vec<Node>) -> Result<Node> {
+        let inputs = children.iter().map(|child| (&child.plan, &child.locality));
+        match plan_crossmatch(matched, &inputs.collect::<Vec<_>>())? {
+            MatchPlace::InPieces { inputs, locality } => Ok(Node {
+                plan: Arc::new(matched.over(inputs)),
+                locality,
+            }),
+            MatchPlace::Above { around } => {
+                let mut inputs = Vec::with_capacity(children.len());
+                for (child, around) in children.into_iter().zip(around) {
+                    inputs.push(match around {
+                        Some(around) => phase::uncut_near(&around, self.config)?,
+                        None => self.close(child)?,
+                    });
+                }
+                Ok(Node {
+                    plan: Arc::new(matched.over(inputs).spread()),
+                    locality: Locality::Global,
                 })
             }
         }
@@ -134,6 +194,38 @@ impl Cut<'_> {
             } => phase::chunk_phase(&node.plan, &variants, partial, self.config),
         }
     }
+}
+
+/// The columns of an operator's only input by which is grouped, if it or what is above it groups by `groups`.
+fn groups_below(plan: &Arc<dyn ExecutionPlan>, groups: &[usize]) -> Vec<usize> {
+    let columns = |exprs: &mut dyn Iterator<Item = &Arc<dyn PhysicalExpr>>| {
+        let all = exprs.flat_map(collect_columns);
+        all.map(|column| column.index()).collect()
+    };
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        return columns(&mut aggregate.group_expr().expr().iter().map(|(expr, _)| expr));
+    }
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let exprs = projection.expr();
+        return columns(&mut groups.iter().map(|at| &exprs[*at].expr));
+    }
+    if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+        return match filter.projection().as_ref() {
+            Some(projection) => groups.iter().map(|at| projection[*at]).collect(),
+            None => groups.to_vec(),
+        };
+    }
+    match plan.is::<CoalescePartitionsExec>() {
+        true => groups.to_vec(),
+        false => Vec::new(),
+    }
+}
+
+fn reads_around(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    plan.exists(|node| {
+        let scan = node.downcast_ref::<TableScanExec>();
+        Ok(scan.is_some_and(TableScanExec::is_near))
+    })
 }
 
 /// What of a limit or a first-few sort can be done to each piece beforehand.
@@ -295,39 +387,52 @@ fn window_locality(windows: &[Arc<dyn WindowExpr>], child: &Locality) -> Localit
 }
 
 fn binary(plan: &Arc<dyn ExecutionPlan>, left: &Node, right: &Node) -> Locality {
+    match shape(plan, left, right) {
+        Some(shape) => join_locality(&shape, left.locality.clone(), right.locality.clone()),
+        None => Locality::Global,
+    }
+}
+
+/// Whether an operator joins rows with the same key, which are in the same piece.
+fn joins_same_keys(plan: &Arc<dyn ExecutionPlan>, left: &Node, right: &Node) -> bool {
+    shape(plan, left, right)
+        .is_some_and(|shape| are_co_located(&shape, &left.locality, &right.locality))
+}
+
+/// What matters of an operator that is a join.
+fn shape<'a>(plan: &'a Arc<dyn ExecutionPlan>, left: &Node, right: &Node) -> Option<JoinShape<'a>> {
     let widths = (
         left.plan.schema().fields().len(),
         right.plan.schema().fields().len(),
     );
-    let shape = if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
-        JoinShape {
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        Some(JoinShape {
             join_type: *join.join_type(),
             on: join.on(),
             nulls_equal: join.null_equality(),
             null_aware: join.null_aware,
             widths,
             projection: join.projection.as_deref(),
-        }
+        })
     } else if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
-        JoinShape {
+        Some(JoinShape {
             join_type: *join.join_type(),
             on: &[],
             nulls_equal: datafusion::common::NullEquality::NullEqualsNothing,
             null_aware: false,
             widths,
             projection: join.projection().as_deref(),
-        }
+        })
     } else if plan.is::<CrossJoinExec>() {
-        JoinShape {
+        Some(JoinShape {
             join_type: datafusion::common::JoinType::Inner,
             on: &[],
             nulls_equal: datafusion::common::NullEquality::NullEqualsNothing,
             null_aware: false,
             widths,
             projection: None,
-        }
+        })
     } else {
-        return Locality::Global;
-    };
-    join_locality(&shape, left.locality.clone(), right.locality.clone())
+        None
+    }
 }

@@ -95,6 +95,21 @@ pub(super) fn join_locality(shape: &JoinShape<'_>, left: Locality, right: Locali
     }
 }
 
+/// Whether equal keys of the join are in the same piece, in some way of reading its inputs.
+pub(super) fn are_co_located(shape: &JoinShape<'_>, left: &Locality, right: &Locality) -> bool {
+    let (
+        Locality::Pieces { variants: left, .. },
+        Locality::Pieces {
+            variants: right, ..
+        },
+    ) = (left, right)
+    else {
+        return false;
+    };
+    let mut ways = left.iter().flat_map(|l| right.iter().map(move |r| (l, r)));
+    ways.any(|(l, r)| co_located(shape, l, r).is_some())
+}
+
 fn co_located(shape: &JoinShape<'_>, left: &Variant, right: &Variant) -> Option<Variant> {
     let same_piece = |(l, r): &(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)| match (
         origin_of(l, &left.columns),

@@ -7,9 +7,11 @@
 //!   the largest such subtrees become chunk phases; what stands above merges their results
 //! ```
 
-mod count_rows;
+mod aggregate_partners;
+mod crossmatch_locality;
 mod cut_chunk_phases;
 mod group_by_chunk;
+mod hand_on_separations;
 mod join_locality;
 mod locality;
 mod neighbour_locality;
@@ -17,7 +19,9 @@ mod optimize_inner;
 mod phase;
 mod push_filters;
 mod recognise_neighbours;
+mod spare_pairs;
 
 pub use cut_chunk_phases::CutChunkPhases;
 pub(crate) use phase::pieces_of;
 pub use push_filters::PushFilters;
+pub use spare_pairs::SparePairs;

@@ -14,13 +14,12 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::utils::ColumnIndex;
 use datafusion::physical_plan::projection::ProjectionExec;
 
 use super::locality::{KeyOrigin, Locality, Variant};
 use super::recognise_neighbours::{FoundNeighbours, expected_rows, other};
 use crate::coverage::Coverage;
-use crate::exec::{NeighbourJoinExec, TableScanExec};
+use crate::exec::{JoinedColumn, NeighbourJoinExec, TableScanExec};
 
 /// Rows of a replicated table around which another table is read. More are indexed whole instead, for each piece of the other:
 /// around them might be all of the sky, in the memory of one task.
@@ -32,14 +31,16 @@ pub(super) struct LocalNeighbours {
     pub locality: Locality,
 }
 
-/// The way of doing a join that was found: by pieces where that can be, and so that the fewer rows are read.
+/// The way of doing a join that was found: by pieces where that can be, and so that the fewer rows are read. Where only the rows
+/// of the side `grouped` tell groups of pairs apart, that is the one to take row after row: its groups are then done with it.
 pub(super) fn plan_neighbours(
     found: &FoundNeighbours,
     inputs: [&Arc<dyn ExecutionPlan>; 2],
     localities: [&Locality; 2],
+    grouped: Option<JoinSide>,
 ) -> Result<LocalNeighbours> {
     let mut sides = [JoinSide::Left, JoinSide::Right];
-    if prefers_right(inputs, localities) {
+    if prefers_right(inputs, localities, grouped) {
         sides.reverse();
     }
     let mut above = None;
@@ -91,9 +92,13 @@ fn place(side: JoinSide) -> usize {
     usize::from(side != JoinSide::Left)
 }
 
-/// Whether the right side is the better probe side where both can be: that from whose rows less of the sky follows, else the
-/// larger one, so that the smaller is indexed.
-fn prefers_right(inputs: [&Arc<dyn ExecutionPlan>; 2], localities: [&Locality; 2]) -> bool {
+/// Whether the right side is the better probe side where both can be: that from whose rows less of the sky follows, else that
+/// by which is grouped, else the larger one, so that the smaller is indexed.
+fn prefers_right(
+    inputs: [&Arc<dyn ExecutionPlan>; 2],
+    localities: [&Locality; 2],
+    grouped: Option<JoinSide>,
+) -> bool {
     let rows = inputs.map(expected_rows);
     let restricted = |side: usize| match localities[side] {
         Locality::Pieces { variants, .. } => variants
@@ -105,7 +110,10 @@ fn prefers_right(inputs: [&Arc<dyn ExecutionPlan>; 2], localities: [&Locality; 2
     match (restricted(0), restricted(1)) {
         (true, false) => false,
         (false, true) => true,
-        _ => matches!(rows, [Some(left), Some(right)] if left < right),
+        _ => match grouped {
+            Some(side) => side == JoinSide::Right,
+            None => matches!(rows, [Some(left), Some(right)] if left < right),
+        },
     }
 }
 
@@ -134,16 +142,15 @@ fn by_probe(join: &NeighbourJoinExec, probe: &Locality) -> Locality {
 
 /// The origins of the join's columns. Rows of the probe side stay in their piece, whatever is joined to them.
 fn columns(join: &NeighbourJoinExec, probe: &[Option<KeyOrigin>]) -> Vec<Option<KeyOrigin>> {
-    let origin = |column: &ColumnIndex| {
-        (column.side == join.probe_side())
-            .then(|| probe.get(column.index).cloned().flatten())
-            .flatten()
+    let origin = |column: &JoinedColumn| {
+        let at = column.of(join.probe_side())?;
+        probe.get(at).cloned().flatten()
     };
     join.columns().iter().map(origin).collect()
 }
 
 /// An input that reads what is near, if it does nothing but scan a table, row by row, whose positions are these.
-fn around(
+pub(super) fn around(
     input: &Arc<dyn ExecutionPlan>,
     position: &[Arc<dyn PhysicalExpr>; 2],
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {

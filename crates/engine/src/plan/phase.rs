@@ -11,10 +11,11 @@ use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::physical_plan::ExecutionPlan;
 use sky::ChunkId;
 
-use super::count_rows::count_rows;
 use super::group_by_chunk::group_by_chunk;
 use super::locality::Variant;
 use super::optimize_inner::optimize_inner;
+use super::spare_pairs::spare_pairs;
+use crate::FileScanExec;
 use crate::coverage::{Coverage, SubChunkSet};
 use crate::exec::{ChunkPhaseExec, PhaseSummary, RowsOf, TableScanExec};
 use crate::loaded_table::LoadedTable;
@@ -61,10 +62,8 @@ pub(super) fn replicated_phase(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let scans = scans(plan);
     let rows_of: Vec<RowsOf> = scans.iter().map(|_| RowsOf::Whole).collect();
-    let names: Vec<String> = scans
-        .iter()
-        .map(|scan| scan.table.spec().name.clone())
-        .collect();
+    let tables = scans.iter().map(|scan| scan.table.spec().name.clone());
+    let names: Vec<String> = tables.chain(files(plan)).collect();
     let summary = PhaseSummary {
         text: format!("whole of {}", names.join(", ")),
     };
@@ -90,7 +89,7 @@ fn build(
     settings: Settings,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let inner = group_by_chunk(piece_scans(plan, rows_of)?)?;
-    let inner = count_rows(optimize_inner(inner, config)?)?;
+    let inner = spare_pairs(optimize_inner(inner, config)?)?;
     let partitions = settings.phase_partitions.clamp(1, pieces.len().max(1));
     // Dealt like cards, so that partitions move over the sky together and end at about the same time.
     let mut dealt = vec![Vec::new(); partitions];
@@ -146,6 +145,28 @@ fn scans(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<TableScan>> {
         Ok(TreeNodeRecursion::Continue)
     });
     found
+}
+
+/// The names of the files that a subtree reads.
+fn files(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
+    let mut found = Vec::new();
+    // The closure cannot fail.
+    let _ = plan.apply(|node| {
+        if let Some(scan) = node.downcast_ref::<FileScanExec>() {
+            let name = scan.file().path().file_name().unwrap_or_default();
+            found.push(name.to_string_lossy().into_owned());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found
+}
+
+/// An input that reads what is near, ready to stand above the pieces: its scans are no longer to be cut.
+pub(super) fn uncut_near(
+    plan: &Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    optimize_inner(piece_scans(plan, &[])?, config)
 }
 
 struct TableScan {

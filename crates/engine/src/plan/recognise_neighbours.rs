@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{JoinSide, JoinType, Result};
+use datafusion::common::{JoinSide, JoinType, NullEquality, Result};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr, split_conjunction};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::joins::NestedLoopJoinExec;
 use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use sky::neighbours::Bound;
 use sql::functions::SEPARATION;
@@ -30,6 +31,9 @@ pub(super) struct FoundNeighbours {
 
 impl FoundNeighbours {
     /// The join by nearness that an operator is; `None` if it is none.
+    ///
+    /// One that also asks for equality is one as well: the equality becomes part of the rest of its condition. (That equal keys lie
+    /// in the same piece is for the caller to see beforehand: then joining by them is better.)
     pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
             let Some(filter) = join.filter() else {
@@ -37,6 +41,14 @@ impl FoundNeighbours {
             };
             let projection = join.projection().as_ref().map(|columns| columns.to_vec());
             return Self::by(filter, *join.join_type(), projection);
+        }
+        if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+            let Some(filter) = join.filter().filter(|_| !join.null_aware) else {
+                return Ok(None);
+            };
+            let filter = with_equalities(filter, join)?;
+            let projection = join.projection.as_ref().map(|columns| columns.to_vec());
+            return Self::by(&filter, *join.join_type(), projection);
         }
         Ok(None)
     }
@@ -71,6 +83,24 @@ impl FoundNeighbours {
         let radius = self.separation.radius_side;
         NeighbourJoinExec::can_probe(self.join_type, side)
             && (radius == JoinSide::None || radius == side)
+    }
+
+    /// The side that has these columns of the join, if one has all of them and there are any; the left input has `left_width`.
+    pub fn side_of(&self, columns: &[usize], left_width: usize) -> Option<JoinSide> {
+        let side = |at: &usize| {
+            let at = match &self.projection {
+                Some(projection) => projection[*at],
+                None => *at,
+            };
+            if at < left_width {
+                JoinSide::Left
+            } else {
+                JoinSide::Right
+            }
+        };
+        let (first, rest) = columns.split_first()?;
+        let found = side(first);
+        rest.iter().all(|at| side(at) == found).then_some(found)
     }
 
     /// Right ascension and declination of a side, over its columns.
@@ -201,6 +231,49 @@ fn over_side(expr: &Arc<dyn PhysicalExpr>, filter: &JoinFilter) -> Result<Arc<dy
             let index = filter.column_indices()[column.index()].index;
             let column = Column::new(column.name(), index);
             Ok(Transformed::yes(Arc::new(column) as Arc<dyn PhysicalExpr>))
+        })
+        .data()
+}
+
+/// A join's condition with the equalities that it asks for beside it.
+fn with_equalities(filter: &JoinFilter, join: &HashJoinExec) -> Result<JoinFilter> {
+    let mut all = Arc::clone(filter.expression());
+    let mut columns = filter.column_indices().to_vec();
+    let mut fields: Vec<FieldRef> = filter.schema().fields().iter().cloned().collect();
+    let operator = match join.null_equality() {
+        NullEquality::NullEqualsNothing => Operator::Eq,
+        NullEquality::NullEqualsNull => Operator::IsNotDistinctFrom,
+    };
+    for (left, right) in join.on() {
+        let mut of = |expr, input: &Arc<dyn ExecutionPlan>, side| {
+            over_filter(expr, &input.schema(), side, &mut columns, &mut fields)
+        };
+        let left = of(left, join.left(), JoinSide::Left)?;
+        let right = of(right, join.right(), JoinSide::Right)?;
+        let equal = Arc::new(BinaryExpr::new(left, operator, right));
+        all = Arc::new(BinaryExpr::new(all, Operator::And, equal));
+    }
+    Ok(JoinFilter::new(all, columns, Arc::new(Schema::new(fields))))
+}
+
+/// An expression over the columns of a side as one over those of a join's condition, to which they are added.
+fn over_filter(
+    expr: &Arc<dyn PhysicalExpr>,
+    schema: &Schema,
+    side: JoinSide,
+    columns: &mut Vec<ColumnIndex>,
+    fields: &mut Vec<FieldRef>,
+) -> Result<Arc<dyn PhysicalExpr>> {
+    Arc::clone(expr)
+        .transform(|node| {
+            let Some(column) = node.downcast_ref::<Column>() else {
+                return Ok(Transformed::no(node));
+            };
+            let index = column.index();
+            let added = Column::new(column.name(), columns.len());
+            columns.push(ColumnIndex { index, side });
+            fields.push(Arc::clone(&schema.fields()[index]));
+            Ok(Transformed::yes(Arc::new(added) as Arc<dyn PhysicalExpr>))
         })
         .data()
 }

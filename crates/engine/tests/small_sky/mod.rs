@@ -82,6 +82,7 @@ impl SmallSky {
         let archive = Archive::open(&data).await.unwrap();
         let options = SessionOptions {
             cores: std::num::NonZeroUsize::new(2),
+            dialect: sql::Dialect::Adql,
             ..SessionOptions::default()
         };
         Self {
@@ -104,7 +105,10 @@ impl SmallSky {
 
     /// The same of a session that has not been asked anything before.
     pub async fn rows_afresh(&self, sql: &str) -> String {
-        let options = SessionOptions::default();
+        let options = SessionOptions {
+            dialect: sql::Dialect::Adql,
+            ..SessionOptions::default()
+        };
         let session = Session::new(Arc::clone(&self.archive), &options)
             .await
             .unwrap();

@@ -2,12 +2,13 @@
 //!
 //! A [`TableFile`] is an input file that has been looked at: its format, its columns, about how many rows. It opens a
 //! [`Source`], which hands out [`Part`]s one after the other: a source is read by one thread at a time, parts are
-//! decoded by any number of threads at once. A new format (FITS, VOTable, Arrow IPC) is one implementation of the
+//! decoded by any number of threads at once. A new format (FITS, Arrow IPC) is one implementation of the
 //! three and one line in [`open`]. Rows that a program makes ([`made::RowSource`]) come through the same three.
 
 pub(crate) mod made;
 pub(crate) mod parquet;
 pub(crate) mod text;
+pub(crate) mod votable;
 
 use std::fs::File;
 use std::io::Read;
@@ -61,6 +62,11 @@ pub(crate) trait TableFile: Send + Sync {
     /// The columns that the file itself declares or lets one infer.
     fn columns(&self) -> Result<Vec<Column>, IngestError>;
 
+    /// The names of the columns of right ascension and declination, where the file says which these are.
+    fn position(&self) -> Option<[String; 2]> {
+        None
+    }
+
     /// About how many rows it holds.
     fn estimated_rows(&self) -> u64;
 
@@ -112,6 +118,8 @@ pub(crate) fn columns_of(schema: &Schema, path: &Path) -> Result<Vec<Column>, In
 pub(crate) enum Magic {
     Parquet,
     Gzip,
+    /// XML.
+    VoTable,
     /// Formats that are known but cannot be read.
     Foreign(&'static str),
     Other,
@@ -141,6 +149,8 @@ pub(crate) fn magic(path: &Path) -> Result<Magic, IngestError> {
     Ok(match &head[..filled] {
         [b'P', b'A', b'R', b'1', ..] => Magic::Parquet,
         [0x1f, 0x8b, ..] => Magic::Gzip,
+        // Perhaps behind a byte order mark.
+        [b'<', ..] | [0xef, 0xbb, 0xbf, b'<', ..] => Magic::VoTable,
         b"SIMPLE  " => Magic::Foreign("FITS"),
         [b'A', b'R', b'R', b'O', b'W', b'1', ..] => Magic::Foreign("Arrow IPC"),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Magic::Foreign("zstd-compressed"),
@@ -158,32 +168,44 @@ pub(crate) fn open(
     layout: &text::TextLayout,
     declared: Option<&[Column]>,
 ) -> Result<Vec<Box<dyn TableFile>>, IngestError> {
-    let open_one = |path: &PathBuf| -> Result<Box<dyn TableFile>, IngestError> {
-        match magic(path)? {
-            Magic::Parquet => Ok(Box::new(parquet::ParquetFile::open(path)?)),
-            Magic::Gzip => Ok(Box::new(text::TextFile::open(
-                path, true, layout, declared,
-            )?)),
-            Magic::Other if has_extension(path, &["gz"]) => Err(IngestError::Damaged {
-                path: path.clone(),
-                reason: "it does not begin as a gzip file does".to_owned(),
-            }),
-            Magic::Other if has_extension(path, &["parquet", "pq"]) => Err(IngestError::Damaged {
-                path: path.clone(),
-                reason: "it does not begin as a Parquet file does".to_owned(),
-            }),
-            Magic::Other => Ok(Box::new(text::TextFile::open(
-                path, false, layout, declared,
-            )?)),
-            Magic::Foreign(format) => Err(IngestError::layout(
-                path,
-                format!(
-                    "it is a {format} file, which cannot be loaded yet: convert it to Parquet, CSV or gzipped CSV"
-                ),
-            )),
-        }
-    };
+    let open_one = |path: &PathBuf| open_one(path, layout, declared);
     files.iter().map(open_one).collect()
+}
+
+/// Opens one file.
+pub(crate) fn open_one(
+    path: &Path,
+    layout: &text::TextLayout,
+    declared: Option<&[Column]>,
+) -> Result<Box<dyn TableFile>, IngestError> {
+    let damaged = |reason: &str| {
+        Err(IngestError::Damaged {
+            path: path.to_path_buf(),
+            reason: reason.to_owned(),
+        })
+    };
+    match magic(path)? {
+        Magic::Parquet => Ok(Box::new(parquet::ParquetFile::open(path)?)),
+        Magic::VoTable => Ok(Box::new(votable::VoTableFile::open(path)?)),
+        Magic::Gzip => Ok(Box::new(text::TextFile::open(
+            path, true, layout, declared,
+        )?)),
+        Magic::Other if has_extension(path, &["gz"]) => {
+            damaged("it does not begin as a gzip file does")
+        }
+        Magic::Other if has_extension(path, &["parquet", "pq"]) => {
+            damaged("it does not begin as a Parquet file does")
+        }
+        Magic::Other => Ok(Box::new(text::TextFile::open(
+            path, false, layout, declared,
+        )?)),
+        Magic::Foreign(format) => Err(IngestError::layout(
+            path,
+            format!(
+                "it is a {format} file, which cannot be loaded yet: convert it to Parquet, VOTable, CSV or gzipped CSV"
+            ),
+        )),
+    }
 }
 
 fn has_extension(path: &Path, extensions: &[&str]) -> bool {

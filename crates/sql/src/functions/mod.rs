@@ -6,12 +6,13 @@
 mod formula;
 mod geometry;
 mod math;
+pub(crate) mod mysql;
 mod photometry;
 mod real;
 
 use std::sync::Arc;
 
-use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 pub use geometry::{RegionShape, SEPARATION};
 pub use photometry::is_magnitude_of_flux;
@@ -22,8 +23,14 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
     let mut functions = photometry::all();
     functions.extend(geometry::all());
     functions.extend(math::all());
+    functions.extend(mysql::all());
     functions.extend([real(), finite()]);
     functions
+}
+
+/// All aggregates that Meridian adds.
+pub fn all_aggregates() -> Vec<Arc<AggregateUDF>> {
+    mysql::aggregates::all()
 }
 
 /// The names under which a function of the `scisql` family answers: `scisql_x`, `x`, and for geometry `qserv_x`.

@@ -4,27 +4,27 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
-    new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, RecordBatch, RecordBatchOptions,
+    UInt32Array,
 };
-use arrow::compute::{concat_batches, filter, prep_null_mask_filter, take};
-use arrow::datatypes::{SchemaRef, UInt32Type};
-use datafusion::common::{DataFusionError, JoinSide, Result};
+use arrow::compute::{concat_batches, filter, filter_record_batch, prep_null_mask_filter, take};
+use arrow::datatypes::{DataType, Float64Type, SchemaRef, UInt32Type};
+use datafusion::common::{DataFusionError, JoinSide, Result, internal_datafusion_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
+use datafusion::physical_plan::joins::utils::JoinFilter;
 use futures::StreamExt;
 use sky::Angle;
 use sky::neighbours::{NeighbourIndex, PairBuffer, Search};
 use tokio::sync::mpsc::Sender;
 
+use super::columns::JoinedColumn;
 use super::near::{Near, Places, RadiiOfRows};
+use super::turns::Turns;
 use crate::error::external;
 
 /// Bytes that an index takes for each row, with what building it takes for a while.
 const INDEX_BYTES_PER_ROW: usize = 62;
-/// Rows without columns that are given at once: whoever does not only count them may make a value of each.
-const ROWS_WITHOUT_COLUMNS: u64 = 1 << 20;
 
 /// Where results go.
 pub(super) type Output = Sender<Result<RecordBatch>>;
@@ -67,6 +67,11 @@ impl BuildSide {
             _memory: memory,
         })
     }
+
+    /// The type of one of its columns.
+    pub fn column_type(&self, at: usize) -> &DataType {
+        self.rows.schema_ref().field(at).data_type()
+    }
 }
 
 /// What a join makes of the pairs.
@@ -90,7 +95,7 @@ pub(super) struct Joining {
     pub filter: Option<JoinFilter>,
     pub gives: Gives,
     /// The columns that it gives.
-    pub columns: Vec<ColumnIndex>,
+    pub columns: Vec<JoinedColumn>,
     pub schema: SchemaRef,
     /// Pairs that are looked at together.
     pub batch_size: usize,
@@ -100,6 +105,8 @@ pub(super) struct Joining {
 struct Pairs {
     probe: UInt32Array,
     build: UInt32Array,
+    /// In degrees, where anybody asks for them.
+    separations: Option<Float64Array>,
 }
 
 impl Joining {
@@ -112,19 +119,40 @@ impl Joining {
     ) -> Result<bool> {
         let places = Places::of(&self.near.probe, batch)?;
         let radii = RadiiOfRows::of(&self.near, batch)?;
+        let largest = radii.largest().degrees();
         let radii = radii.radii(self.near.bound);
         let search = Search::new(&build.index, places.positions(), radii);
+        if self.gives_partners() {
+            return self
+                .join_partners(batch, build, &search, largest, output)
+                .await;
+        }
         match (self.gives, &self.filter) {
             (Gives::Matched | Gives::Lonely, None) => {
-                let mut any = Vec::new();
-                search.any(rows_of(batch), &mut any);
-                self.send_rest(batch, build, &any, output).await
-            }
-            (Gives::Pairs, None) if self.columns.is_empty() => {
-                send_count(search.count(rows_of(batch)), &self.schema, output).await
+                self.join_any(batch, build, &search, output).await
             }
             _ => self.join_pairs(batch, build, &search, output).await,
         }
+    }
+
+    /// Asks of each row only whether it has a partner.
+    async fn join_any(
+        &self,
+        batch: &RecordBatch,
+        build: &BuildSide,
+        search: &Search<'_>,
+        output: &Output,
+    ) -> Result<bool> {
+        let mut any = Vec::new();
+        for turn in Turns::of(rows_of(batch).end) {
+            let rows = batch.slice(turn.start as usize, turn.len());
+            search.any(turn, &mut any);
+            if !self.send_rest(&rows, build, &any, output).await? {
+                return Ok(false);
+            }
+            tokio::task::consume_budget().await;
+        }
+        Ok(true)
     }
 
     async fn join_pairs(
@@ -137,7 +165,11 @@ impl Joining {
         let gives_pairs = matches!(self.gives, Gives::Pairs | Gives::PairsAndLonely);
         let mut matched = vec![false; batch.num_rows()];
         let mut cursor = search.pairs(rows_of(batch));
-        let mut buffer = PairBuffer::new(self.batch_size);
+        let mut buffer = if self.needs_separations() {
+            PairBuffer::with_separations(self.batch_size)
+        } else {
+            PairBuffer::new(self.batch_size)
+        };
         loop {
             let more = cursor.fill(&mut buffer);
             let pairs = self.kept(&buffer, batch, &build.rows)?;
@@ -165,11 +197,20 @@ impl Joining {
         self.send_rest(batch, build, &matched, output).await
     }
 
+    fn needs_separations(&self) -> bool {
+        let filter = self.filter.iter().flat_map(JoinFilter::column_indices);
+        let mut columns = filter.map(JoinedColumn::from).chain(self.columns.clone());
+        columns.any(|column| column == JoinedColumn::Separation)
+    }
+
     /// The pairs of a buffer for which the rest of the condition is true.
     fn kept(&self, buffer: &PairBuffer, probe: &RecordBatch, build: &RecordBatch) -> Result<Pairs> {
         let pairs = Pairs {
             probe: UInt32Array::from(buffer.left().to_vec()),
             build: UInt32Array::from(buffer.right().to_vec()),
+            separations: self
+                .needs_separations()
+                .then(|| Float64Array::from(buffer.separations().to_vec())),
         };
         let Some(rest) = &self.filter else {
             return Ok(pairs);
@@ -177,7 +218,12 @@ impl Joining {
         if pairs.probe.is_empty() {
             return Ok(pairs);
         }
-        let columns = self.take(rest.column_indices(), &pairs, probe, build)?;
+        let columns: Vec<_> = rest
+            .column_indices()
+            .iter()
+            .map(JoinedColumn::from)
+            .collect();
+        let columns = self.take(&columns, &pairs, probe, build)?;
         let rows = record_batch(rest.schema(), columns, pairs.probe.len())?;
         let keep = rest
             .expression()
@@ -196,6 +242,10 @@ impl Joining {
         Ok(Pairs {
             probe: rows_kept(&pairs.probe)?,
             build: rows_kept(&pairs.build)?,
+            separations: match &pairs.separations {
+                Some(all) => Some(filter(all, &keep)?.as_primitive::<Float64Type>().clone()),
+                None => None,
+            },
         })
     }
 
@@ -211,18 +261,23 @@ impl Joining {
 
     fn take(
         &self,
-        columns: &[ColumnIndex],
+        columns: &[JoinedColumn],
         pairs: &Pairs,
         probe: &RecordBatch,
         build: &RecordBatch,
     ) -> Result<Vec<ArrayRef>> {
-        let column = |column: &ColumnIndex| {
-            let (side, rows) = if column.side == self.probe {
-                (probe, &pairs.probe)
-            } else {
-                (build, &pairs.build)
-            };
-            Ok(take(side.column(column.index), rows, None)?)
+        let column = |column: &JoinedColumn| match *column {
+            JoinedColumn::OfSide(side, at) if side == self.probe => {
+                Ok(take(probe.column(at), &pairs.probe, None)?)
+            }
+            JoinedColumn::OfSide(_, at) => Ok(take(build.column(at), &pairs.build, None)?),
+            JoinedColumn::Separation => match &pairs.separations {
+                Some(separations) => Ok(Arc::new(separations.clone()) as ArrayRef),
+                None => Err(internal_datafusion_err!("separations were not computed")),
+            },
+            JoinedColumn::OfPartners(_) => {
+                Err(internal_datafusion_err!("a pair has no {column:?}"))
+            }
         };
         columns.iter().map(column).collect()
     }
@@ -244,42 +299,27 @@ impl Joining {
         if count == 0 {
             return Ok(!output.is_closed());
         }
-        let column = |column: &ColumnIndex| {
-            Ok(if column.side == self.probe {
-                filter(batch.column(column.index), &keep)?
-            } else {
-                new_null_array(build.rows.column(column.index).data_type(), count)
-            })
-        };
+        let rows = filter_record_batch(batch, &keep)?;
         let columns = self
             .columns
             .iter()
-            .map(column)
+            .map(|column| self.of_probe_row(*column, &rows, build))
             .collect::<Result<Vec<_>>>()?;
         let rest = record_batch(&self.schema, columns, count)?;
         Ok(output.send(Ok(rest)).await.is_ok())
     }
 }
 
-/// Sends rows that have no columns.
-async fn send_count(mut count: u64, schema: &SchemaRef, output: &Output) -> Result<bool> {
-    while count > 0 {
-        let now = count.min(ROWS_WITHOUT_COLUMNS);
-        let rows = record_batch(schema, Vec::new(), now as usize)?;
-        if output.send(Ok(rows)).await.is_err() {
-            return Ok(false);
-        }
-        count -= now;
-    }
-    Ok(!output.is_closed())
-}
-
-fn rows_of(batch: &RecordBatch) -> std::ops::Range<u32> {
+pub(super) fn rows_of(batch: &RecordBatch) -> std::ops::Range<u32> {
     // A batch of a stream, or the rows of a piece: far fewer than 2^32.
     0..u32::try_from(batch.num_rows()).unwrap_or(u32::MAX)
 }
 
-fn record_batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+pub(super) fn record_batch(
+    schema: &SchemaRef,
+    columns: Vec<ArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(
         Arc::clone(schema),

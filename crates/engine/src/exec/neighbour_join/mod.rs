@@ -1,7 +1,10 @@
 //! Joins of rows that are near each other on the sky.
 
+mod columns;
 mod joining;
-mod near;
+pub(in crate::exec) mod near;
+mod partners;
+mod turns;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +20,7 @@ use datafusion::physical_expr::{Distribution, EquivalenceProperties, Partitionin
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
 };
-use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter, build_join_schema};
+use datafusion::physical_plan::joins::utils::{JoinFilter, build_join_schema};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
@@ -34,6 +37,7 @@ use self::near::{Places, RadiiOfRows};
 use super::piece_scan::{bind_near, reads_near};
 use crate::vicinity::Vicinity;
 
+pub use self::columns::{JoinedColumn, OfPartners};
 pub use self::near::Near;
 
 /// Batches that a join may be ahead of its reader.
@@ -63,9 +67,11 @@ pub struct NeighbourJoinExec {
     probe: JoinSide,
     filter: Option<JoinFilter>,
     join_type: JoinType,
-    columns: Vec<ColumnIndex>,
+    columns: Vec<JoinedColumn>,
     /// The build side, once it is gathered.
     build: Arc<OnceCell<Arc<BuildSide>>>,
+    /// Whether copies of the join with other probe rows use the same build side.
+    shares_build: bool,
     properties: Arc<PlanProperties>,
 }
 
@@ -94,8 +100,9 @@ impl NeighbourJoinExec {
             probe,
             filter,
             join_type,
-            columns,
+            columns: columns.iter().map(JoinedColumn::from).collect(),
             build: Arc::default(),
+            shares_build: false,
         })
     }
 
@@ -105,7 +112,7 @@ impl NeighbourJoinExec {
     }
 
     /// The same join, giving these of its columns under the names of `schema`.
-    pub(crate) fn with_columns(&self, columns: Vec<ColumnIndex>, schema: SchemaRef) -> Self {
+    pub(crate) fn with_columns(&self, columns: Vec<JoinedColumn>, schema: SchemaRef) -> Self {
         Self {
             properties: properties(&self.left, &self.right, self.probe, schema),
             columns,
@@ -116,11 +123,20 @@ impl NeighbourJoinExec {
     /// The same join, giving the columns with these numbers among its own.
     pub(crate) fn with_projection(&self, columns: &[usize]) -> Result<Self> {
         let schema = self.schema().project(columns)?;
-        let columns = columns.iter().map(|at| self.columns[*at].clone());
+        let columns = columns.iter().map(|at| self.columns[*at]);
         Ok(self.with_columns(columns.collect(), Arc::new(schema)))
     }
 
-    /// The same join of other inputs with the same columns, which has not begun.
+    /// The same join, to be run with one part of the probe rows after another: the build side, which must be the same for all of them,
+    /// is gathered once.
+    pub(super) fn sharing_build(&self) -> Self {
+        Self {
+            shares_build: true,
+            ..self.over(Arc::clone(&self.left), Arc::clone(&self.right))
+        }
+    }
+
+    /// The same join of other inputs with the same columns, which has not begun, but for a build side that it shares.
     fn over(&self, left: Arc<dyn ExecutionPlan>, right: Arc<dyn ExecutionPlan>) -> Self {
         Self {
             properties: properties(&left, &right, self.probe, self.schema()),
@@ -131,7 +147,20 @@ impl NeighbourJoinExec {
             filter: self.filter.clone(),
             join_type: self.join_type,
             columns: self.columns.clone(),
-            build: Arc::default(),
+            build: if self.shares_build {
+                Arc::clone(&self.build)
+            } else {
+                Arc::default()
+            },
+            shares_build: self.shares_build,
+        }
+    }
+
+    /// The same join with another rest of its condition, not yet begun.
+    pub(crate) fn with_filter(&self, filter: JoinFilter) -> Self {
+        Self {
+            filter: Some(filter),
+            ..self.over(Arc::clone(&self.left), Arc::clone(&self.right))
         }
     }
 
@@ -156,7 +185,7 @@ impl NeighbourJoinExec {
     }
 
     /// The columns that it gives.
-    pub fn columns(&self) -> &[ColumnIndex] {
+    pub fn columns(&self) -> &[JoinedColumn] {
         &self.columns
     }
 
@@ -169,7 +198,8 @@ impl NeighbourJoinExec {
         }
     }
 
-    fn probe(&self) -> &Arc<dyn ExecutionPlan> {
+    /// The input whose rows are taken one after another.
+    pub fn probe(&self) -> &Arc<dyn ExecutionPlan> {
         if self.probe == JoinSide::Left {
             &self.left
         } else {
@@ -413,12 +443,12 @@ impl ExecutionPlan for NeighbourJoinExec {
         &self,
         projection: &ProjectionExec,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let chosen: Option<Vec<ColumnIndex>> = projection
+        let chosen: Option<Vec<JoinedColumn>> = projection
             .expr()
             .iter()
             .map(|projected| {
                 let column = projected.expr.downcast_ref::<Column>()?;
-                self.columns.get(column.index()).cloned()
+                self.columns.get(column.index()).copied()
             })
             .collect();
         Ok(chosen.map(|columns| {

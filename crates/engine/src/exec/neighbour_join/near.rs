@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, Float64Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch};
 use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type};
@@ -45,7 +45,7 @@ impl fmt::Display for Near {
 }
 
 /// The positions of a batch's rows.
-pub(super) struct Places {
+pub(in crate::exec) struct Places {
     ra: Float64Array,
     dec: Float64Array,
     /// Rows that have both.
@@ -65,6 +65,29 @@ impl Places {
             Some(valid) => positions.with_validity(Validity::new(valid.validity(), valid.offset())),
             None => positions,
         }
+    }
+
+    /// The places of rows whose right ascensions and declinations are these columns of doubles.
+    pub fn from_columns(ra: &ArrayRef, dec: &ArrayRef) -> Self {
+        let double = |column: &ArrayRef| column.as_primitive::<Float64Type>().clone();
+        let (ra, dec) = (double(ra), double(dec));
+        let valid = NullBuffer::union(ra.nulls(), dec.nulls());
+        Self { ra, dec, valid }
+    }
+
+    /// Right ascensions and declinations, degrees.
+    pub fn columns(&self) -> [Float64Array; 2] {
+        [self.ra.clone(), self.dec.clone()]
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.ra.len()
+    }
+
+    /// Right ascension and declination of each row; `None` where it lacks one.
+    pub fn all(&self) -> impl Iterator<Item = Option<(f64, f64)>> {
+        self.ra.iter().zip(&self.dec).map(|(ra, dec)| ra.zip(dec))
     }
 
     /// Right ascension and declination of the rows that have both.

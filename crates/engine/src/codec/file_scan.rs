@@ -1,0 +1,47 @@
+//! How the scan of a file travels: as the file's path, under which whoever runs the scan must find the same file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::common::{Result, internal_err};
+use ingest::{FileFormat, RowFile};
+use prost::Message;
+
+use crate::FileScanExec;
+use crate::error::external;
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct FileScanMessage {
+    #[prost(string, tag = "1")]
+    path: String,
+    /// What people call its format.
+    #[prost(string, tag = "2")]
+    format: String,
+    #[prost(uint64, repeated, tag = "3")]
+    columns: Vec<u64>,
+}
+
+impl FileScanMessage {
+    pub fn of(scan: &FileScanExec) -> Result<Self> {
+        let file = scan.file();
+        let path = std::path::absolute(file.path())?;
+        Ok(Self {
+            path: path.to_string_lossy().into_owned(),
+            format: file.format().name().to_owned(),
+            columns: scan.columns().iter().map(|at| *at as u64).collect(),
+        })
+    }
+
+    pub fn into_scan(self) -> Result<FileScanExec> {
+        let mut formats = FileFormat::ALL.into_iter();
+        let Some(format) = formats.find(|format| format.name() == self.format) else {
+            return internal_err!(
+                "a scan of a file of an unknown format {} arrived",
+                self.format
+            );
+        };
+        let file = RowFile::open(Path::new(&self.path), format).map_err(external)?;
+        let columns = self.columns.into_iter().map(|at| at as usize).collect();
+        FileScanExec::try_new(Arc::new(file), columns)
+    }
+}

@@ -1,0 +1,107 @@
+//! Conditions above a crossmatch: which of them go below it, and to which side.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::Transformed;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{Expr, Extension, Filter, LogicalPlan};
+use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
+
+use super::node::CrossmatchNode;
+
+/// DataFusion's filter pushdown, which does not know crossmatches, with what is right for these.
+///
+/// Conditions that name only columns of the probe side go below: they decide which rows partners are looked for, and nothing
+/// else. From there they go on to the scan, which reads off them which part of the sky is wanted. All others stay above: the
+/// nearest of all rows is to fulfil them, not the nearest of those that do. (DataFusion 55 puts a condition without columns,
+/// such as `random() < 0.1`, on every input of a node that it does not know.)
+#[derive(Debug)]
+pub(crate) struct PushProbeFilters {
+    rule: Arc<dyn OptimizerRule + Send + Sync>,
+}
+
+impl PushProbeFilters {
+    /// DataFusion's rules with this in the place of its filter pushdown.
+    pub fn among_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+        let rules = Optimizer::new().rules.into_iter();
+        let guarded = |rule: Arc<dyn OptimizerRule + Send + Sync>| {
+            if rule.name() == "push_down_filter" {
+                Arc::new(Self { rule })
+            } else {
+                rule
+            }
+        };
+        rules.map(guarded).collect()
+    }
+}
+
+impl OptimizerRule for PushProbeFilters {
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        self.rule.apply_order()
+    }
+
+    fn rewrite(
+        &self,
+        plan: LogicalPlan,
+        config: &dyn OptimizerConfig,
+    ) -> Result<Transformed<LogicalPlan>> {
+        let mut conditions = Vec::new();
+        match filtered_crossmatch(&plan, &mut conditions) {
+            Some(node) if !conditions.is_empty() => push(node, conditions, &plan),
+            _ => self.rule.rewrite(plan, config),
+        }
+    }
+}
+
+/// The crossmatch that stands below filters and nothing else, and their conditions.
+fn filtered_crossmatch<'a>(
+    plan: &'a LogicalPlan,
+    conditions: &mut Vec<Expr>,
+) -> Option<&'a CrossmatchNode> {
+    match plan {
+        LogicalPlan::Filter(filter) => {
+            conditions.extend(split_conjunction_owned(filter.predicate.clone()));
+            filtered_crossmatch(&filter.input, conditions)
+        }
+        LogicalPlan::Extension(extension) => {
+            extension.node.as_any().downcast_ref::<CrossmatchNode>()
+        }
+        _ => None,
+    }
+}
+
+fn push(
+    node: &CrossmatchNode,
+    conditions: Vec<Expr>,
+    plan: &LogicalPlan,
+) -> Result<Transformed<LogicalPlan>> {
+    let (below, above): (Vec<Expr>, Vec<Expr>) = conditions
+        .into_iter()
+        .partition(|condition| is_of_probe(condition, node));
+    let below = conjunction(below).filter(|_| node.probe_may_be_filtered());
+    let Some(below) = below else {
+        return Ok(Transformed::no(plan.clone()));
+    };
+    let probe = Arc::new(node.probe().plan.clone());
+    let probe = LogicalPlan::Filter(Filter::try_new(below, probe)?);
+    let node = Arc::new(node.with_probe(probe)?);
+    let matched = LogicalPlan::Extension(Extension { node });
+    Ok(Transformed::yes(match conjunction(above) {
+        Some(above) => LogicalPlan::Filter(Filter::try_new(above, Arc::new(matched))?),
+        None => matched,
+    }))
+}
+
+/// Whether a condition is on columns of the probe side, and says the same of a row however often it is asked.
+fn is_of_probe(condition: &Expr, node: &CrossmatchNode) -> bool {
+    let columns = condition.column_refs();
+    let schema = node.probe().plan.schema();
+    !columns.is_empty()
+        && columns.iter().all(|column| schema.has_column(column))
+        && !condition.is_volatile()
+}

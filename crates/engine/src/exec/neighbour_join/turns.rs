@@ -1,0 +1,77 @@
+//! Work on many rows, taken in turns that are short whatever a row costs.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// A turn that was shorter is followed by one of twice the rows.
+const SHORT: Duration = Duration::from_millis(2);
+/// A turn that was longer, by one of half.
+const LONG: Duration = Duration::from_millis(8);
+/// Rows of the first turn.
+const FIRST: u32 = 64;
+
+/// Gives the numbers of rows in ranges, each of which takes some milliseconds: whoever works on them can see between two of them
+/// whether anybody still waits for the result. A row has no partner or millions, and nobody knows beforehand.
+pub(super) struct Turns {
+    rows: u32,
+    next: u32,
+    length: u32,
+    began: Option<Instant>,
+}
+
+impl Turns {
+    pub fn of(rows: u32) -> Self {
+        Self {
+            rows,
+            next: 0,
+            length: FIRST,
+            began: None,
+        }
+    }
+}
+
+impl Iterator for Turns {
+    type Item = Range<u32>;
+
+    fn next(&mut self) -> Option<Range<u32>> {
+        if self.next == self.rows {
+            return None;
+        }
+        let now = Instant::now();
+        if let Some(began) = self.began {
+            let taken = now - began;
+            if taken < SHORT {
+                self.length = self.length.saturating_mul(2);
+            } else if taken > LONG {
+                self.length = (self.length / 2).max(1);
+            }
+        }
+        self.began = Some(now);
+        let turn = self.next..self.next.saturating_add(self.length).min(self.rows);
+        self.next = turn.end;
+        Some(turn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_has_one_turn() {
+        for rows in [0, 1, 63, 64, 65, 100_000] {
+            let all: Vec<u32> = Turns::of(rows).flatten().collect();
+            assert_eq!(all, (0..rows).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn turns_grow_while_they_are_short_and_shrink_when_they_are_long() {
+        let mut turns = Turns::of(1_000_000);
+        let first = turns.next().map(|turn| turn.len());
+        let second = turns.next().map(|turn| turn.len());
+        assert_eq!((first, second), (Some(64), Some(128)));
+        std::thread::sleep(2 * LONG);
+        assert_eq!(turns.next().map(|turn| turn.len()), Some(64));
+    }
+}

@@ -1,0 +1,122 @@
+//! `read_parquet('...')` and its kin in FROM: files that a question names.
+//!
+//! A file is a table that is nowhere loaded: its rows are read for each question anew. Only sessions of somebody who may read
+//! the files of this machine have these functions ([`SessionOptions::files`](crate::SessionOptions)).
+
+mod scan;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use catalog::fold_name;
+use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use ingest::{FileFormat, RowFile};
+
+use crate::error::external;
+
+pub use scan::FileScanExec;
+
+/// The functions by their names.
+pub(crate) fn functions(allowed: bool) -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
+    let function = |format| {
+        let function: Arc<dyn TableFunctionImpl> = Arc::new(ReadFile { format, allowed });
+        (name(format), function)
+    };
+    FileFormat::ALL.into_iter().map(function).collect()
+}
+
+fn name(format: FileFormat) -> &'static str {
+    match format {
+        FileFormat::Parquet => "read_parquet",
+        FileFormat::Text => "read_csv",
+        FileFormat::VoTable => "read_votable",
+    }
+}
+
+/// `read_x('path')`.
+#[derive(Debug)]
+struct ReadFile {
+    format: FileFormat,
+    allowed: bool,
+}
+
+impl TableFunctionImpl for ReadFile {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let name = name(self.format);
+        if !self.allowed {
+            return plan_err!("{name} is not to be had here: this door does not read files");
+        }
+        let [Expr::Literal(path, _)] = args.exprs() else {
+            return plan_err!("{name} takes the path of one file, as in {name}('stars.csv')");
+        };
+        let (ScalarValue::Utf8(Some(path)) | ScalarValue::Utf8View(Some(path))) = path else {
+            return plan_err!("{name} takes the path of one file, as in {name}('stars.csv')");
+        };
+        let file = RowFile::open(Path::new(path), self.format).map_err(external)?;
+        Ok(Arc::new(FileTable::of(file)))
+    }
+}
+
+/// A file as a table.
+#[derive(Debug)]
+pub(crate) struct FileTable {
+    file: Arc<RowFile>,
+    /// Its columns under their folded names.
+    schema: SchemaRef,
+}
+
+impl FileTable {
+    fn of(file: RowFile) -> Self {
+        Self {
+            schema: folded(file.schema()),
+            file: Arc::new(file),
+        }
+    }
+
+    /// The columns under the names that they have in the file.
+    pub fn declared(&self) -> &SchemaRef {
+        self.file.schema()
+    }
+
+    /// The (folded) names of the columns that the file says are the position.
+    pub fn position(&self) -> Option<[String; 2]> {
+        let position = self.file.position()?;
+        Some(position.map(|name| fold_name(&name)))
+    }
+}
+
+/// The same columns under their folded names.
+fn folded(schema: &Schema) -> SchemaRef {
+    let fields = schema.fields().iter();
+    let folded = fields.map(|field| field.as_ref().clone().with_name(fold_name(field.name())));
+    Arc::new(Schema::new(folded.collect::<Vec<Field>>()))
+}
+
+#[async_trait]
+impl TableProvider for FileTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all = || (0..self.schema.fields().len()).collect();
+        let columns = projection.cloned().unwrap_or_else(all);
+        let scan = FileScanExec::try_new(Arc::clone(&self.file), columns)?;
+        Ok(Arc::new(scan))
+    }
+}

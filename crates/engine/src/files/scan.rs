@@ -1,0 +1,186 @@
+//! Reading a file that a question names.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result, Statistics};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures::stream::{self, TryStreamExt};
+use ingest::RowFile;
+use tokio::sync::OnceCell;
+
+use super::folded;
+use crate::error::external;
+use crate::exec::single_partition;
+
+/// A file of up to this many values is read once for a query and kept in memory.
+const KEPT_VALUES: u64 = 16 << 20;
+/// Batches that are read ahead.
+const BATCHES_AHEAD: usize = 4;
+
+/// Gives the rows of a file in their order, as often as it is run.
+#[derive(Debug)]
+pub struct FileScanExec {
+    file: Arc<RowFile>,
+    columns: Vec<usize>,
+    /// The rows of a small file, shared by whatever reads them in a query.
+    kept: Arc<OnceCell<Vec<RecordBatch>>>,
+    properties: Arc<PlanProperties>,
+}
+
+impl FileScanExec {
+    /// A scan of the columns with these numbers.
+    pub fn try_new(file: Arc<RowFile>, columns: Vec<usize>) -> Result<Self> {
+        let schema = folded(&file.schema().project(&columns)?);
+        Ok(Self {
+            file,
+            columns,
+            kept: Arc::default(),
+            properties: single_partition(schema),
+        })
+    }
+
+    /// The file.
+    pub fn file(&self) -> &RowFile {
+        &self.file
+    }
+
+    /// The numbers of the file's columns that it gives.
+    pub fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// Whether the file is small enough to be read once and kept.
+    pub(crate) fn is_small(&self) -> bool {
+        let width = self.columns.len().max(1) as u64;
+        self.file.estimated_rows().saturating_mul(width) <= KEPT_VALUES
+    }
+}
+
+/// What is needed to read a file on another thread.
+struct Reading {
+    file: Arc<RowFile>,
+    columns: Vec<usize>,
+    schema: SchemaRef,
+}
+
+impl Reading {
+    /// Reads the file to its end, as long as `give` takes what there is.
+    fn run(self, mut give: impl FnMut(RecordBatch) -> bool) -> Result<()> {
+        for batch in self.file.rows(&self.columns).map_err(external)? {
+            let batch = batch.map_err(external)?;
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            let (schema, columns) = (Arc::clone(&self.schema), batch.columns().to_vec());
+            let folded = RecordBatch::try_new_with_options(schema, columns, &options)?;
+            if !give(folded) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// All of the file.
+    async fn whole(self) -> Result<Vec<RecordBatch>> {
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut batches = Vec::new();
+            self.run(|batch| {
+                batches.push(batch);
+                true
+            })?;
+            Ok(batches)
+        });
+        reading.await.map_err(external)?
+    }
+}
+
+impl DisplayAs for FileScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = self.file.schema().fields();
+        let columns: Vec<&str> = self
+            .columns
+            .iter()
+            .map(|at| fields[*at].name().as_str())
+            .collect();
+        write!(f, "FileScanExec: {}", self.file.path().display())?;
+        write!(f, ", columns=[{}]", columns.join(", "))
+    }
+}
+
+impl ExecutionPlan for FileScanExec {
+    fn name(&self) -> &str {
+        "FileScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let reading = Reading {
+            file: Arc::clone(&self.file),
+            columns: self.columns.clone(),
+            schema: self.schema(),
+        };
+        if self.is_small() {
+            let kept = Arc::clone(&self.kept);
+            let batches = async move {
+                let batches = kept.get_or_try_init(|| reading.whole()).await?.clone();
+                Ok::<_, DataFusionError>(stream::iter(batches.into_iter().map(Ok)))
+            };
+            let batches = stream::once(batches).try_flatten();
+            let stream = RecordBatchStreamAdapter::new(self.schema(), batches);
+            return Ok(Box::pin(stream));
+        }
+        let mut results = RecordBatchReceiverStream::builder(self.schema(), BATCHES_AHEAD);
+        let output = results.tx();
+        results
+            .spawn_blocking(move || reading.run(|batch| output.blocking_send(Ok(batch)).is_ok()));
+        Ok(results.build())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.schema());
+        let rows = usize::try_from(self.file.estimated_rows()).unwrap_or(usize::MAX);
+        statistics.num_rows = Precision::Inexact(rows);
+        Ok(Arc::new(statistics))
+    }
+}

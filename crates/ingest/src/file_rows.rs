@@ -1,0 +1,202 @@
+//! The rows of one file, for whoever wants them without loading them: a question that names a file.
+//!
+//! Values follow the rules of a load (NaN is NULL, -0.0 is 0.0), but a row that does not fit its columns is an error.
+//! Memory is bounded by a part of the file at a time.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use catalog::Column;
+
+use crate::error::IngestError;
+use crate::format::text::TextLayout;
+use crate::format::{self, Magic, Part, ReadContext, Source, TableFile};
+use crate::progress::Progress;
+use crate::refusal::Refusals;
+use crate::row_batch::travel_schema;
+
+/// How a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileFormat {
+    /// Parquet.
+    Parquet,
+    /// CSV and its kin, plain or gzipped.
+    Text,
+    /// VOTable.
+    VoTable,
+}
+
+impl FileFormat {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Parquet, Self::Text, Self::VoTable];
+
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Parquet => "Parquet",
+            Self::Text => "CSV",
+            Self::VoTable => "VOTable",
+        }
+    }
+
+    fn fits(self, magic: Magic) -> bool {
+        match self {
+            Self::Parquet => magic == Magic::Parquet,
+            Self::VoTable => magic == Magic::VoTable,
+            Self::Text => matches!(magic, Magic::Gzip | Magic::Other),
+        }
+    }
+}
+
+/// A file that has been looked at: its columns are known.
+pub struct RowFile {
+    path: PathBuf,
+    format: FileFormat,
+    file: Box<dyn TableFile>,
+    columns: Vec<Column>,
+    schema: SchemaRef,
+}
+
+impl std::fmt::Debug for RowFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RowFile({} {})", self.format.name(), self.path.display())
+    }
+}
+
+impl RowFile {
+    /// Looks at a file.
+    ///
+    /// # Errors
+    /// No such file, one of another format, and one whose columns cannot be told apart without regard to case.
+    pub fn open(path: &Path, format: FileFormat) -> Result<Self, IngestError> {
+        if !format.fits(format::magic(path)?) {
+            let reason = format!("it is not a {} file", format.name());
+            return Err(IngestError::layout(path, reason));
+        }
+        let file = format::open_one(path, &TextLayout::default(), None)?;
+        let columns = file.columns()?;
+        for (at, column) in columns.iter().enumerate() {
+            let same = |other: &&Column| other.name.eq_ignore_ascii_case(&column.name);
+            if let Some(other) = columns[..at].iter().find(same) {
+                let reason = format!(
+                    "its columns {:?} and {:?} have the same name",
+                    other.name, column.name
+                );
+                return Err(IngestError::layout(path, reason));
+            }
+        }
+        Ok(Self {
+            path: path.to_path_buf(),
+            format,
+            file,
+            schema: travel_schema(&columns),
+            columns,
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its format.
+    pub fn format(&self) -> FileFormat {
+        self.format
+    }
+
+    /// Its columns, as they are called in it.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The columns of right ascension and declination, where the file says which these are.
+    pub fn position(&self) -> Option<[String; 2]> {
+        self.file.position()
+    }
+
+    /// About how many rows it has.
+    pub fn estimated_rows(&self) -> u64 {
+        self.file.estimated_rows()
+    }
+
+    /// The rows in their order, with the columns of these numbers, in batches of some thousands.
+    ///
+    /// # Errors
+    /// A column that the file does not have, and a file that is gone.
+    pub fn rows(&self, columns: &[usize]) -> Result<FileRows, IngestError> {
+        let (read, kept) = match self.format {
+            // A text is split into all of its fields anyway.
+            FileFormat::Text => ((0..self.columns.len()).collect(), columns.to_vec()),
+            // Some column has to be read for there to be rows.
+            _ if columns.is_empty() => (vec![0], vec![]),
+            _ => (columns.to_vec(), (0..columns.len()).collect()),
+        };
+        let wanted: Option<Vec<Column>> =
+            (read.iter().map(|at| self.columns.get(*at).cloned())).collect();
+        let wanted = wanted.ok_or_else(|| {
+            IngestError::layout(&self.path, "it does not have all of the columns asked for")
+        })?;
+        let refusals = Refusals::new(vec![self.path.clone()], 0);
+        let context = Arc::new(ReadContext::new(
+            wanted,
+            refusals,
+            Arc::new(Progress::default()),
+        ));
+        Ok(FileRows {
+            source: self.file.open(0, &context)?,
+            part: None,
+            context,
+            kept,
+        })
+    }
+}
+
+/// The rows of a file on their way.
+pub struct FileRows {
+    source: Box<dyn Source>,
+    part: Option<Box<dyn Part>>,
+    context: Arc<ReadContext>,
+    /// The columns that are wanted of those that are read.
+    kept: Vec<usize>,
+}
+
+impl std::fmt::Debug for FileRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FileRows({} columns)", self.kept.len())
+    }
+}
+
+impl FileRows {
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>, IngestError> {
+        loop {
+            let part = match &mut self.part {
+                Some(part) => part,
+                none => match self.source.next_part()? {
+                    Some(part) => none.insert(part),
+                    None => return Ok(None),
+                },
+            };
+            let batch = part.next_batch()?;
+            if self.context.refusals.count() > 0 {
+                return Err(IngestError::Unreadable(
+                    self.context.refusals.first_example(),
+                ));
+            }
+            let Some(batch) = batch else {
+                self.part = None;
+                continue;
+            };
+            return Ok(Some(batch.columns.project(&self.kept)?));
+        }
+    }
+}
+
+impl Iterator for FileRows {
+    type Item = Result<RecordBatch, IngestError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch().transpose()
+    }
+}

@@ -1,0 +1,235 @@
+//! Cells as bytes, the most significant first, in base64: BINARY, and BINARY2 with its flags for NULL.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+
+use base64::engine::general_purpose::{GeneralPurpose, STANDARD};
+use base64::read::DecoderReader;
+
+use super::field::{ArraySize, Datatype, Element, Field, Values};
+use super::{Cells, Document, Xml};
+use crate::error::IngestError;
+
+/// More elements than this in one cell are taken for damage.
+const MOST_ELEMENTS: usize = 1 << 28;
+/// What is reserved at once for a cell that says how long it is.
+const RESERVED: usize = 1 << 16;
+
+pub(super) struct BinaryRows {
+    bytes: BufReader<DecoderReader<'static, GeneralPurpose, UpToTag>>,
+    document: Document,
+    nulls_flagged: bool,
+    /// The number of the row at hand, from 1.
+    row: u64,
+    flags: Vec<u8>,
+}
+
+/// The text up to the next tag without its white space.
+struct UpToTag(Xml);
+
+impl Read for UpToTag {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let source = self.0.get_mut();
+        loop {
+            let available = source.fill_buf()?;
+            let mut filled = 0;
+            let mut used = 0;
+            let mut tag = available.is_empty();
+            for byte in available {
+                if *byte == b'<' {
+                    tag = true;
+                    break;
+                }
+                if filled == into.len() {
+                    break;
+                }
+                used += 1;
+                if !byte.is_ascii_whitespace() {
+                    into[filled] = *byte;
+                    filled += 1;
+                }
+            }
+            source.consume(used);
+            if filled > 0 || tag || into.is_empty() {
+                return Ok(filled);
+            }
+        }
+    }
+}
+
+impl BinaryRows {
+    /// Reads from behind `<STREAM>`.
+    pub fn new(xml: Xml, document: Document, nulls_flagged: bool) -> Self {
+        Self {
+            bytes: BufReader::new(DecoderReader::new(UpToTag(xml), &STANDARD)),
+            document,
+            nulls_flagged,
+            row: 0,
+            flags: Vec::new(),
+        }
+    }
+
+    fn wrong(&self, what: &str) -> IngestError {
+        let path = self.document.path.display();
+        IngestError::Unreadable(format!("{path}: row {}: {what}", self.row))
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), IngestError> {
+        match self.bytes.read_exact(bytes) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                Err(self.wrong("the table ends in the middle of it"))
+            }
+            Err(error) => Err(self.wrong(&format!("its bytes cannot be read: {error}"))),
+        }
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], IngestError> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn at_end(&mut self) -> Result<bool, IngestError> {
+        match self.bytes.fill_buf() {
+            Ok(bytes) => Ok(bytes.is_empty()),
+            Err(error) => Err(self.wrong(&format!("its bytes cannot be read: {error}"))),
+        }
+    }
+
+    /// How many elements the next cell of a field has.
+    fn length(&mut self, field: &Field) -> Result<usize, IngestError> {
+        let length = match field.size {
+            ArraySize::One => 1,
+            ArraySize::Fixed(length) => length,
+            ArraySize::Variable => u32::from_be_bytes(self.array()?) as usize,
+        };
+        if length > MOST_ELEMENTS {
+            return Err(self.wrong(&format!(
+                "a cell of the column {} says that it has {length} elements",
+                field.name
+            )));
+        }
+        Ok(length)
+    }
+
+    fn cell(&mut self, field: &Field, null: bool, values: &mut Values) -> Result<(), IngestError> {
+        let length = self.length(field)?;
+        match field.datatype {
+            Datatype::Char => {
+                let text = self.text(length)?;
+                push_text(values, null, &String::from_utf8_lossy(&text));
+            }
+            Datatype::UnicodeChar => {
+                let text = self.text(length * 2)?;
+                let units = text
+                    .chunks_exact(2)
+                    .map(|unit| u16::from_be_bytes([unit[0], unit[1]]));
+                let text: String = char::decode_utf16(units)
+                    .map(|character| character.unwrap_or(char::REPLACEMENT_CHARACTER))
+                    .collect();
+                push_text(values, null, &text);
+            }
+            _ => {
+                let elements = self.elements(field, length)?;
+                match (null, elements.as_slice()) {
+                    (true, _) => values.push_null(),
+                    (false, [only]) if field.is_one_value() => values.push(*only),
+                    (false, several) => values.push_array(several),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, bytes: usize) -> Result<Vec<u8>, IngestError> {
+        // What is not there is not waited for in memory.
+        let mut text = Vec::with_capacity(bytes.min(RESERVED));
+        let read = (&mut self.bytes).take(bytes as u64).read_to_end(&mut text);
+        match read {
+            Ok(read) if read == bytes => Ok(text),
+            Ok(_) => Err(self.wrong("the table ends in the middle of it")),
+            Err(error) => Err(self.wrong(&format!("its bytes cannot be read: {error}"))),
+        }
+    }
+
+    fn elements(&mut self, field: &Field, length: usize) -> Result<Vec<Element>, IngestError> {
+        if field.datatype == Datatype::Bit {
+            let bytes = self.text(length.div_ceil(8))?;
+            let bit = |at: usize| Element::Truth(bytes[at / 8] & (0x80 >> (at % 8)) != 0);
+            return Ok((0..length).map(bit).collect());
+        }
+        let complex = matches!(
+            field.datatype,
+            Datatype::FloatComplex | Datatype::DoubleComplex
+        );
+        let numbers = if complex { length * 2 } else { length };
+        let mut elements = Vec::with_capacity(numbers.min(RESERVED));
+        for _ in 0..numbers {
+            elements.push(self.element(field)?);
+        }
+        Ok(elements)
+    }
+
+    fn element(&mut self, field: &Field) -> Result<Element, IngestError> {
+        let integer = match field.datatype {
+            Datatype::Boolean => {
+                return Ok(match self.array::<1>()? {
+                    [b'T' | b't' | b'1'] => Element::Truth(true),
+                    [b'F' | b'f' | b'0'] => Element::Truth(false),
+                    _ => Element::Null,
+                });
+            }
+            Datatype::Float | Datatype::FloatComplex => {
+                return Ok(Element::Float(f32::from_be_bytes(self.array()?)));
+            }
+            Datatype::Double | Datatype::DoubleComplex => {
+                return Ok(Element::Double(f64::from_be_bytes(self.array()?)));
+            }
+            Datatype::UnsignedByte => i64::from(self.array::<1>()?[0]),
+            Datatype::Short => i64::from(i16::from_be_bytes(self.array()?)),
+            Datatype::Int => i64::from(i32::from_be_bytes(self.array()?)),
+            _ => i64::from_be_bytes(self.array()?),
+        };
+        Ok(match field.null == Some(integer) {
+            true => Element::Null,
+            false => Element::Integer(integer),
+        })
+    }
+}
+
+/// A text ends at its first NUL; one without characters is NULL.
+fn push_text(values: &mut Values, null: bool, text: &str) {
+    let text = text.split('\0').next().unwrap_or_default();
+    match null || text.is_empty() {
+        true => values.push_null(),
+        false => values.push_text(text),
+    }
+}
+
+impl Cells for BinaryRows {
+    /// All cells are taken from the stream: where the next one begins is told by those before it.
+    fn next_row(
+        &mut self,
+        fields: &[Field],
+        _: &[bool],
+        values: &mut [Values],
+    ) -> Result<bool, IngestError> {
+        self.row += 1;
+        if self.at_end()? {
+            return Ok(false);
+        }
+        let mut flags = std::mem::take(&mut self.flags);
+        if self.nulls_flagged {
+            flags.resize(fields.len().div_ceil(8), 0);
+            self.fill(&mut flags)?;
+        }
+        for (at, (field, values)) in fields.iter().zip(values).enumerate() {
+            let null = flags
+                .get(at / 8)
+                .is_some_and(|flags| flags & (0x80 >> (at % 8)) != 0);
+            self.cell(field, null, values)?;
+        }
+        self.flags = flags;
+        Ok(true)
+    }
+}

@@ -1,0 +1,209 @@
+//! FIELDs: what they are called, what their cells hold, and the values that are read of them.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanBuilder, Float32Builder, Float64Builder, Int64Builder, StringBuilder,
+};
+use catalog::{Column, ColumnType};
+
+/// What a cell, or each element of one, is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Datatype {
+    Boolean,
+    Bit,
+    UnsignedByte,
+    Short,
+    Int,
+    Long,
+    Char,
+    UnicodeChar,
+    Float,
+    Double,
+    FloatComplex,
+    DoubleComplex,
+}
+
+impl Datatype {
+    pub fn of(word: &str) -> Option<Self> {
+        Some(match word {
+            "boolean" => Self::Boolean,
+            "bit" => Self::Bit,
+            "unsignedByte" => Self::UnsignedByte,
+            "short" => Self::Short,
+            "int" => Self::Int,
+            "long" => Self::Long,
+            "char" => Self::Char,
+            "unicodeChar" => Self::UnicodeChar,
+            "float" => Self::Float,
+            "double" => Self::Double,
+            "floatComplex" => Self::FloatComplex,
+            "doubleComplex" => Self::DoubleComplex,
+            _ => return None,
+        })
+    }
+
+    fn is_text(self) -> bool {
+        matches!(self, Self::Char | Self::UnicodeChar)
+    }
+
+    fn is_complex(self) -> bool {
+        matches!(self, Self::FloatComplex | Self::DoubleComplex)
+    }
+}
+
+/// How many elements a cell has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ArraySize {
+    /// One, which is no array.
+    One,
+    Fixed(usize),
+    Variable,
+}
+
+impl ArraySize {
+    /// Of `arraysize`, such as `3`, `*`, `16*` or `2x3x*`.
+    pub fn of(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if text.ends_with('*') {
+            return Some(Self::Variable);
+        }
+        let mut sizes = text
+            .split('x')
+            .map(|size| size.trim().parse::<usize>().ok());
+        let product = sizes.try_fold(1_usize, |all, size| all.checked_mul(size?))?;
+        Some(Self::Fixed(product))
+    }
+}
+
+/// A column of a document.
+#[derive(Debug, Clone)]
+pub(super) struct Field {
+    pub name: String,
+    pub datatype: Datatype,
+    pub size: ArraySize,
+    pub ucd: String,
+    /// The number that stands for none.
+    pub null: Option<i64>,
+}
+
+impl Field {
+    /// Whether a cell is one value, not an array of several.
+    pub fn is_one_value(&self) -> bool {
+        matches!(self.size, ArraySize::One | ArraySize::Fixed(1)) && !self.datatype.is_complex()
+    }
+
+    /// Whether cells are text.
+    pub fn is_text(&self) -> bool {
+        self.datatype.is_text() || !self.is_one_value()
+    }
+
+    pub fn column(&self) -> Column {
+        let ty = match self.datatype {
+            _ if self.is_text() => ColumnType::Text,
+            Datatype::Boolean | Datatype::Bit => ColumnType::Boolean,
+            Datatype::UnsignedByte => ColumnType::UInt8,
+            Datatype::Short => ColumnType::Int16,
+            Datatype::Int => ColumnType::Int32,
+            Datatype::Long => ColumnType::Int64,
+            Datatype::Float => ColumnType::Float32,
+            _ => ColumnType::Float64,
+        };
+        Column {
+            name: self.name.clone(),
+            ty,
+            nullable: true,
+            declared: None,
+        }
+    }
+}
+
+/// An element of a cell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Element {
+    Null,
+    Truth(bool),
+    Integer(i64),
+    Float(f32),
+    Double(f64),
+}
+
+/// Cells of one field.
+pub(super) enum Values {
+    Truths(BooleanBuilder),
+    Integers(Int64Builder),
+    Floats(Float32Builder),
+    Doubles(Float64Builder),
+    Texts(StringBuilder),
+}
+
+impl Values {
+    pub fn of(field: &Field) -> Self {
+        match field.datatype {
+            _ if field.is_text() => Self::Texts(StringBuilder::new()),
+            Datatype::Boolean | Datatype::Bit => Self::Truths(BooleanBuilder::new()),
+            Datatype::Float => Self::Floats(Float32Builder::new()),
+            Datatype::Double => Self::Doubles(Float64Builder::new()),
+            _ => Self::Integers(Int64Builder::new()),
+        }
+    }
+
+    /// Adds a cell of one element. Whoever reads them reads what the field says.
+    pub fn push(&mut self, element: Element) {
+        match (self, element) {
+            (Self::Truths(values), Element::Truth(value)) => values.append_value(value),
+            (Self::Integers(values), Element::Integer(value)) => values.append_value(value),
+            (Self::Floats(values), Element::Float(value)) => values.append_value(value),
+            (Self::Doubles(values), Element::Double(value)) => values.append_value(value),
+            (values, _) => values.push_null(),
+        }
+    }
+
+    pub fn push_text(&mut self, text: &str) {
+        match self {
+            Self::Texts(values) => values.append_value(text),
+            values => values.push_null(),
+        }
+    }
+
+    /// Adds a cell of several elements, as a text.
+    pub fn push_array(&mut self, elements: &[Element]) {
+        if elements.is_empty() {
+            return self.push_null();
+        }
+        let mut text = String::new();
+        for element in elements {
+            let space = if text.is_empty() { "" } else { " " };
+            // Writing to a text cannot fail.
+            let _ = match element {
+                Element::Null => write!(text, "{space}NaN"),
+                Element::Truth(value) => write!(text, "{space}{}", if *value { 'T' } else { 'F' }),
+                Element::Integer(value) => write!(text, "{space}{value}"),
+                Element::Float(value) => write!(text, "{space}{value}"),
+                Element::Double(value) => write!(text, "{space}{value}"),
+            };
+        }
+        self.push_text(&text);
+    }
+
+    pub fn push_null(&mut self) {
+        match self {
+            Self::Truths(values) => values.append_null(),
+            Self::Integers(values) => values.append_null(),
+            Self::Floats(values) => values.append_null(),
+            Self::Doubles(values) => values.append_null(),
+            Self::Texts(values) => values.append_null(),
+        }
+    }
+
+    pub fn finish(self) -> ArrayRef {
+        match self {
+            Self::Truths(mut values) => Arc::new(values.finish()),
+            Self::Integers(mut values) => Arc::new(values.finish()),
+            Self::Floats(mut values) => Arc::new(values.finish()),
+            Self::Doubles(mut values) => Arc::new(values.finish()),
+            Self::Texts(mut values) => Arc::new(values.finish()),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! All that stands before the cells of the first table.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use quick_xml::Reader;
+use quick_xml::events::{BytesStart, Event};
+
+use super::field::{ArraySize, Datatype, Field};
+use super::{Document, Xml};
+use crate::error::IngestError;
+
+/// UCDs of the position of a row, in the present and in the old vocabulary.
+const POSITION_UCDS: [[&str; 2]; 2] = [
+    ["pos.eq.ra;meta.main", "pos.eq.dec;meta.main"],
+    ["pos_eq_ra_main", "pos_eq_dec_main"],
+];
+
+/// How the cells are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Serialization {
+    TableData,
+    /// In base64.
+    Binary {
+        /// Whether each row begins with a bit for each field that says that its cell is NULL: BINARY2.
+        nulls_flagged: bool,
+    },
+}
+
+/// What a document says of its first table.
+#[derive(Debug, Clone)]
+pub(super) struct Header {
+    pub fields: Vec<Field>,
+    /// The number of rows, where it is said.
+    pub rows: Option<u64>,
+    pub serialization: Serialization,
+}
+
+impl Header {
+    /// Reads a document up to its first cell.
+    pub fn read(path: &Path) -> Result<(Xml, Self), IngestError> {
+        let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
+        let mut xml = Reader::from_reader(BufReader::new(file));
+        xml.config_mut().expand_empty_elements = true;
+        let document = Document {
+            path: path.to_path_buf(),
+        };
+        let mut reading = Reading::default();
+        let mut buffer = Vec::new();
+        loop {
+            buffer.clear();
+            let event = match xml.read_event_into(&mut buffer) {
+                Ok(event) => event,
+                Err(error) => {
+                    return Err(
+                        document.wrong(xml.error_position(), &format!("it is no XML: {error}"))
+                    );
+                }
+            };
+            let told = match &event {
+                Event::Start(element) => reading.start(element),
+                Event::Eof => Err("it has no VOTable with rows in it".to_owned()),
+                _ => Ok(None),
+            };
+            match told {
+                Ok(None) => {}
+                Ok(Some(serialization)) => {
+                    let header = Self {
+                        fields: reading.fields,
+                        rows: reading.rows,
+                        serialization,
+                    };
+                    return Ok((xml, header));
+                }
+                Err(sentence) => return Err(document.wrong(xml.buffer_position(), &sentence)),
+            }
+        }
+    }
+
+    /// The fields that are the position, by their UCDs.
+    pub fn position(&self) -> Option<[String; 2]> {
+        let only = |ucd: &str| {
+            let mut found = self.fields.iter().filter(|field| field.ucd == ucd);
+            match (found.next(), found.next()) {
+                (Some(only), None) => Some(only.name.clone()),
+                _ => None,
+            }
+        };
+        let pair = |[ra, dec]: [&str; 2]| Some([only(ra)?, only(dec)?]);
+        POSITION_UCDS.into_iter().find_map(pair)
+    }
+}
+
+/// What has been read of a header.
+#[derive(Default)]
+struct Reading {
+    fields: Vec<Field>,
+    rows: Option<u64>,
+    nulls_flagged: bool,
+}
+
+impl Reading {
+    /// Takes in an element; gives how cells are written once they follow.
+    fn start(&mut self, element: &BytesStart<'_>) -> Result<Option<Serialization>, String> {
+        match element.local_name().as_ref() {
+            b"TABLE" => self.rows = attribute(element, "nrows")?.and_then(|n| n.parse().ok()),
+            b"FIELD" => self.fields.push(field(element)?),
+            b"VALUES" => {
+                let null = attribute(element, "null")?;
+                if let (Some(null), Some(field)) = (null, self.fields.last_mut()) {
+                    field.null = null.trim().parse().ok();
+                }
+            }
+            b"TABLEDATA" => return Ok(Some(Serialization::TableData)),
+            b"BINARY2" => self.nulls_flagged = true,
+            b"FITS" => {
+                return Err("its rows are a FITS file, which cannot be read: convert it".to_owned());
+            }
+            b"STREAM" => return self.stream(element).map(Some),
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn stream(&self, element: &BytesStart<'_>) -> Result<Serialization, String> {
+        if attribute(element, "href")?.is_some() {
+            return Err("its rows are in another file: save the table in one".to_owned());
+        }
+        match attribute(element, "encoding")?.as_deref() {
+            Some("base64") => Ok(Serialization::Binary {
+                nulls_flagged: self.nulls_flagged,
+            }),
+            other => Err(format!(
+                "its rows are encoded as {}, which cannot be read: base64 can",
+                other.unwrap_or("nothing")
+            )),
+        }
+    }
+}
+
+fn field(element: &BytesStart<'_>) -> Result<Field, String> {
+    let name = match attribute(element, "name")? {
+        Some(name) => Some(name),
+        None => attribute(element, "ID")?,
+    };
+    let name = name.ok_or("a FIELD has no name")?;
+    let word = attribute(element, "datatype")?.unwrap_or_default();
+    let datatype = Datatype::of(&word)
+        .ok_or_else(|| format!("the column {name} is of the datatype {word:?}, which is none"))?;
+    let size = match attribute(element, "arraysize")? {
+        None => ArraySize::One,
+        Some(text) => ArraySize::of(&text).ok_or_else(|| {
+            format!("the column {name} has the arraysize {text:?}, which is none")
+        })?,
+    };
+    let ucd = attribute(element, "ucd")?.unwrap_or_default();
+    Ok(Field {
+        name,
+        datatype,
+        size,
+        ucd: ucd.replace(' ', "").to_ascii_lowercase(),
+        null: None,
+    })
+}
+
+fn attribute(element: &BytesStart<'_>, name: &str) -> Result<Option<String>, String> {
+    let found = element
+        .try_get_attribute(name)
+        .map_err(|error| format!("it is no XML: {error}"))?;
+    let Some(found) = found else {
+        return Ok(None);
+    };
+    match found.unescape_value() {
+        Ok(value) => Ok(Some(value.into_owned())),
+        Err(error) => Err(format!("it is no XML: {error}")),
+    }
+}

@@ -1,0 +1,161 @@
+//! Cells as elements: `<TR><TD>1.5</TD><TD/></TR>`.
+
+use quick_xml::escape::resolve_predefined_entity;
+use quick_xml::events::Event;
+
+use super::field::{Datatype, Element, Field, Values};
+use super::{Cells, Document, Xml};
+use crate::error::IngestError;
+
+pub(super) struct TableDataRows {
+    xml: Xml,
+    document: Document,
+    buffer: Vec<u8>,
+    text: Vec<u8>,
+}
+
+/// What comes next in a table.
+enum Next {
+    /// `<TR>`.
+    Row,
+    /// The text of a cell is in `text`.
+    Cell,
+    /// `</TR>`.
+    EndOfRow,
+    /// `</TABLEDATA>`.
+    EndOfTable,
+}
+
+impl TableDataRows {
+    /// Reads from behind `<TABLEDATA>`.
+    pub fn new(xml: Xml, document: Document) -> Self {
+        Self {
+            xml,
+            document,
+            buffer: Vec::new(),
+            text: Vec::new(),
+        }
+    }
+
+    fn wrong(&self, what: &str) -> IngestError {
+        self.document.wrong(self.xml.buffer_position(), what)
+    }
+
+    fn next(&mut self) -> Result<Next, IngestError> {
+        loop {
+            self.buffer.clear();
+            match self.xml.read_event_into(&mut self.buffer) {
+                Ok(Event::Start(element)) => match element.local_name().as_ref() {
+                    b"TR" => return Ok(Next::Row),
+                    b"TD" => self.text.clear(),
+                    _ => {}
+                },
+                Ok(Event::End(element)) => match element.local_name().as_ref() {
+                    b"TD" => return Ok(Next::Cell),
+                    b"TR" => return Ok(Next::EndOfRow),
+                    b"TABLEDATA" => return Ok(Next::EndOfTable),
+                    _ => {}
+                },
+                Ok(Event::Text(text)) => self.text.extend_from_slice(&text),
+                Ok(Event::CData(text)) => self.text.extend_from_slice(&text),
+                Ok(Event::GeneralRef(name)) => {
+                    let character = name.resolve_char_ref().ok().flatten().map(String::from);
+                    let name = String::from_utf8_lossy(&name).into_owned();
+                    let entity = || resolve_predefined_entity(&name).map(str::to_owned);
+                    match character.or_else(entity) {
+                        Some(text) => self.text.extend_from_slice(text.as_bytes()),
+                        None => return Err(self.wrong(&format!("there is no character &{name};"))),
+                    }
+                }
+                Ok(Event::Eof) => return Err(self.wrong("it ends in the middle of the table")),
+                Ok(_) => {}
+                Err(error) => {
+                    let byte = self.xml.error_position();
+                    return Err(self.document.wrong(byte, &format!("it is no XML: {error}")));
+                }
+            }
+        }
+    }
+
+    fn cell(&self, field: &Field, values: &mut Values) -> Result<(), IngestError> {
+        let text = String::from_utf8_lossy(&self.text);
+        if field.is_text() {
+            match text.is_empty() {
+                true => values.push_null(),
+                false => values.push_text(&text),
+            }
+            return Ok(());
+        }
+        let element = element(field, text.trim()).ok_or_else(|| {
+            self.wrong(&format!(
+                "{:?} in the column {} is no value of its type",
+                text.trim(),
+                field.name
+            ))
+        })?;
+        values.push(element);
+        Ok(())
+    }
+}
+
+impl Cells for TableDataRows {
+    fn next_row(
+        &mut self,
+        fields: &[Field],
+        wanted: &[bool],
+        values: &mut [Values],
+    ) -> Result<bool, IngestError> {
+        match self.next()? {
+            Next::Row => {}
+            Next::EndOfTable => return Ok(false),
+            Next::Cell | Next::EndOfRow => return Err(self.wrong("a cell stands in no row")),
+        }
+        for at in 0.. {
+            match self.next()? {
+                Next::Cell => match fields.get(at) {
+                    Some(field) if wanted[at] => self.cell(field, &mut values[at])?,
+                    Some(_) => values[at].push_null(),
+                    None => {
+                        let count = fields.len();
+                        return Err(self.wrong(&format!(
+                            "a row has more cells than the table has columns, which are {count}"
+                        )));
+                    }
+                },
+                Next::EndOfRow if at == fields.len() => break,
+                _ => {
+                    let count = fields.len();
+                    return Err(self.wrong(&format!("a row has {at} cells in place of {count}")));
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The value of a cell; `None` if its text is none.
+fn element(field: &Field, text: &str) -> Option<Element> {
+    if text.is_empty() {
+        return Some(Element::Null);
+    }
+    Some(match field.datatype {
+        Datatype::Boolean | Datatype::Bit => match text {
+            "T" | "t" | "1" | "true" | "True" | "TRUE" => Element::Truth(true),
+            "F" | "f" | "0" | "false" | "False" | "FALSE" => Element::Truth(false),
+            "?" => Element::Null,
+            _ => return None,
+        },
+        Datatype::Float => Element::Float(text.parse().ok()?),
+        Datatype::Double => Element::Double(text.parse().ok()?),
+        _ => {
+            let number = match text.strip_prefix("0x") {
+                Some(digits) => i64::from_str_radix(digits, 16).ok()?,
+                None => text.parse().ok()?,
+            };
+            match field.null == Some(number) {
+                true => Element::Null,
+                false => Element::Integer(number),
+            }
+        }
+    })
+}

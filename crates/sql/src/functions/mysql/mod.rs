@@ -1,0 +1,41 @@
+//! MySQL's functions and operators, where they do not compute what the engine's of the same name do.
+//!
+//! Each is a row of a table: its name, what its arguments are taken for, what it gives, and how. Their names begin with
+//! `mysql_`; statements in MySQL's dialect reach them by their own.
+
+pub(crate) mod aggregates;
+mod calendar;
+mod numbers;
+mod row_function;
+mod text;
+mod times;
+mod value;
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use datafusion::logical_expr::{Expr, ScalarUDF};
+
+pub(crate) use value::number_prefix;
+
+static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::new(|| {
+    let tables = [numbers::FUNCTIONS, text::FUNCTIONS, times::FUNCTIONS];
+    tables
+        .into_iter()
+        .flatten()
+        .map(|function| (function.name, function.udf()))
+        .collect()
+});
+
+/// All of them, ready to be registered.
+pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
+    FUNCTIONS.values().cloned().collect()
+}
+
+/// A call of one of them. A name that is not in the tables is a mistake of this crate's; it gives NULL.
+pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+    match FUNCTIONS.get(name) {
+        Some(function) => function.call(arguments),
+        None => Expr::Literal(datafusion::common::ScalarValue::Null, None),
+    }
+}

@@ -1,0 +1,283 @@
+//! Integers of 64 bits that never wrap, bits, rounding, and conversions to numbers.
+
+use super::row_function::{Gives, RowFunction, Takes};
+use super::value::Value;
+
+const ONE: Takes = Takes(1, 1);
+const TWO: Takes = Takes(2, 2);
+const ONE_OR_TWO: Takes = Takes(1, 2);
+const SOME: Takes = Takes(1, usize::MAX);
+
+pub(super) const FUNCTIONS: &[RowFunction] = &[
+    RowFunction::new("mysql_add", TWO, Gives::IntegerAsGiven, |v| {
+        within("+", v, v[0].integer() + v[1].integer())
+    }),
+    RowFunction::new("mysql_subtract", TWO, Gives::IntegerAsGiven, |v| {
+        within("-", v, v[0].integer() - v[1].integer())
+    }),
+    RowFunction::new("mysql_multiply", TWO, Gives::IntegerAsGiven, |v| {
+        let product = v[0].integer().checked_mul(v[1].integer());
+        within("*", v, product.unwrap_or(i128::MAX))
+    }),
+    RowFunction::new("mysql_modulo", TWO, Gives::IntegerAsGiven, |v| {
+        let remainder = v[0].integer().checked_rem(v[1].integer());
+        Ok(remainder.map_or(Value::Null, Value::Integer))
+    }),
+    RowFunction::new("mysql_div", TWO, Gives::IntegerAsGiven, div),
+    RowFunction::new("mysql_negate", ONE, Gives::NumberAsGiven, |v| match &v[0] {
+        Value::Integer(integer) => Ok(Value::Integer(-integer)),
+        other => Ok(Value::Double(0.0 - other.double())),
+    }),
+    RowFunction::new("mysql_bit_and", TWO, Gives::Unsigned, |v| {
+        bitwise(bits(&v[0]) & bits(&v[1]))
+    }),
+    RowFunction::new("mysql_bit_or", TWO, Gives::Unsigned, |v| {
+        bitwise(bits(&v[0]) | bits(&v[1]))
+    }),
+    RowFunction::new("mysql_bit_xor", TWO, Gives::Unsigned, |v| {
+        bitwise(bits(&v[0]) ^ bits(&v[1]))
+    }),
+    RowFunction::new("mysql_bit_not", ONE, Gives::Unsigned, |v| {
+        bitwise(!bits(&v[0]))
+    }),
+    RowFunction::new("mysql_shift_left", TWO, Gives::Unsigned, |v| {
+        bitwise(shifted(v, u64::checked_shl))
+    }),
+    RowFunction::new("mysql_shift_right", TWO, Gives::Unsigned, |v| {
+        bitwise(shifted(v, u64::checked_shr))
+    }),
+    RowFunction::new("mysql_bit_count", ONE, Gives::Integer, |v| {
+        Ok(Value::Integer(bits(&v[0]).count_ones().into()))
+    }),
+    RowFunction::new("mysql_signed", ONE, Gives::Integer, |v| {
+        Ok(Value::Integer(signed(v[0].integer())))
+    }),
+    RowFunction::new("mysql_unsigned", ONE, Gives::Unsigned, |v| {
+        bitwise(bits(&v[0]))
+    }),
+    RowFunction::new("mysql_double", ONE, Gives::Double, |v| {
+        Ok(Value::Double(v[0].double()))
+    }),
+    RowFunction::new("mysql_abs", ONE, Gives::NumberAsGiven, |v| {
+        number(&v[0], i128::abs, f64::abs)
+    }),
+    RowFunction::new("mysql_ceil", ONE, Gives::WholeAsGiven, |v| {
+        number(&v[0], |i| i, f64::ceil)
+    }),
+    RowFunction::new("mysql_ceiling", ONE, Gives::WholeAsGiven, |v| {
+        number(&v[0], |i| i, f64::ceil)
+    }),
+    RowFunction::new("mysql_floor", ONE, Gives::WholeAsGiven, |v| {
+        number(&v[0], |i| i, f64::floor)
+    }),
+    RowFunction::new("mysql_ceil_exact", ONE, Gives::Integer, |v| {
+        number(&v[0], |i| i, f64::ceil)
+    }),
+    RowFunction::new("mysql_floor_exact", ONE, Gives::Integer, |v| {
+        number(&v[0], |i| i, f64::floor)
+    }),
+    RowFunction::new("mysql_sign", ONE, Gives::Integer, |v| {
+        Ok(Value::Integer(sign(v[0].double())))
+    }),
+    RowFunction::new("mysql_round", ONE_OR_TWO, Gives::NumberAsGiven, |v| {
+        let exact = matches!(v[0], Value::Decimal(..));
+        rounded(
+            v,
+            if exact {
+                f64::round
+            } else {
+                f64::round_ties_even
+            },
+        )
+    }),
+    RowFunction::new("mysql_round_exact", ONE_OR_TWO, Gives::NumberAsGiven, |v| {
+        rounded(v, f64::round)
+    }),
+    RowFunction::new("mysql_truncate", TWO, Gives::NumberAsGiven, |v| {
+        rounded(v, f64::trunc)
+    }),
+    RowFunction::new("mysql_cot", ONE, Gives::Double, |v| {
+        Ok(Value::Double(1.0 / v[0].double().tan()))
+    }),
+    RowFunction::new("mysql_crc32", ONE, Gives::Unsigned, |v| {
+        Ok(Value::Integer(crc32(&v[0].bytes()).into()))
+    }),
+    RowFunction::new("mysql_conv", Takes(3, 3), Gives::Text, conv),
+    RowFunction::new("mysql_field", SOME, Gives::Integer, field).seeing_nulls(),
+];
+
+/// An integer, unless it is beyond both signed and unsigned 64 bits. What the column's type cannot hold is refused later.
+fn within(operator: &str, operands: &[Value], result: i128) -> Result<Value, String> {
+    let fits = (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&result);
+    let sentence = || {
+        let (left, right) = (operands[0].integer(), operands[1].integer());
+        format!("the result of {left} {operator} {right} is beyond the range of BIGINT")
+    };
+    if fits {
+        Ok(Value::Integer(result))
+    } else {
+        Err(sentence())
+    }
+}
+
+/// The whole part of a quotient; NULL for division by zero.
+fn div(v: &[Value]) -> Result<Value, String> {
+    let whole = matches!((&v[0], &v[1]), (Value::Integer(_), Value::Integer(_)));
+    if whole {
+        return Ok(v[0]
+            .integer()
+            .checked_div(v[1].integer())
+            .map_or(Value::Null, Value::Integer));
+    }
+    let (dividend, divisor) = (v[0].double(), v[1].double());
+    if divisor == 0.0 {
+        return Ok(Value::Null);
+    }
+    within("DIV", v, (dividend / divisor).trunc() as i128)
+}
+
+/// The 64 bits of a number: those of its two's complement if it is negative.
+fn bits(value: &Value) -> u64 {
+    match value {
+        Value::Bytes(bytes) => bytes
+            .iter()
+            .fold(0, |number, byte| number << 8 | u64::from(*byte)),
+        other => {
+            let integer = other.integer().clamp(i64::MIN.into(), u64::MAX.into());
+            integer as u64
+        }
+    }
+}
+
+fn bitwise(bits: u64) -> Result<Value, String> {
+    Ok(Value::Integer(bits.into()))
+}
+
+/// A shift by 64 bits or more leaves nothing.
+fn shifted(v: &[Value], shift: fn(u64, u32) -> Option<u64>) -> u64 {
+    let by = u32::try_from(v[1].integer()).unwrap_or(u32::MAX);
+    shift(bits(&v[0]), by).unwrap_or(0)
+}
+
+fn signed(integer: i128) -> i128 {
+    let integer = integer.clamp(i64::MIN.into(), u64::MAX.into());
+    // An unsigned number beyond the signed ones is taken by its bits.
+    (integer as u64 as i64).into()
+}
+
+fn number(
+    value: &Value,
+    of_integer: fn(i128) -> i128,
+    of_double: fn(f64) -> f64,
+) -> Result<Value, String> {
+    Ok(match value {
+        Value::Integer(integer) => Value::Integer(of_integer(*integer)),
+        other => Value::Double(of_double(other.double())),
+    })
+}
+
+fn sign(number: f64) -> i128 {
+    i128::from(number > 0.0) - i128::from(number < 0.0)
+}
+
+/// Beyond this many digits a double has none.
+const MOST_DIGITS: i128 = 308;
+
+/// A number rounded to digits after its point; before it, if they are negative.
+fn rounded(v: &[Value], round: fn(f64) -> f64) -> Result<Value, String> {
+    let digits = v
+        .get(1)
+        .map_or(0, Value::integer)
+        .clamp(-MOST_DIGITS, MOST_DIGITS) as i32;
+    if let (Value::Integer(integer), 0..) = (&v[0], digits) {
+        return Ok(Value::Integer(*integer));
+    }
+    let value = v[0].double();
+    let power = 10f64.powi(digits.abs());
+    let rounded = match digits {
+        0.. if (value * power).is_infinite() => value,
+        0.. => round(value * power) / power,
+        _ => round(value / power) * power,
+    };
+    Ok(match v[0] {
+        Value::Integer(_) => Value::Integer(rounded as i128),
+        _ => Value::Double(rounded),
+    })
+}
+
+/// The cyclic redundancy check of ISO 3309, as zlib computes it.
+fn crc32(bytes: &[u8]) -> u32 {
+    const POLYNOMIAL: u32 = 0xedb8_8320;
+    let check = bytes.iter().fold(u32::MAX, |check, byte| {
+        (0..8).fold(check ^ u32::from(*byte), |check, _| {
+            (check >> 1) ^ (POLYNOMIAL & (check & 1).wrapping_neg())
+        })
+    });
+    !check
+}
+
+/// A number from one base to another.
+fn conv(v: &[Value]) -> Result<Value, String> {
+    let (from, to) = (
+        v[1].integer().unsigned_abs() as u32,
+        v[2].integer().unsigned_abs() as u32,
+    );
+    if !(2..=36).contains(&from) || !(2..=36).contains(&to) {
+        return Ok(Value::Null);
+    }
+    let text = v[0].text().trim().to_ascii_lowercase();
+    let digits: String = text
+        .trim_start_matches('-')
+        .chars()
+        .take_while(|c| c.is_digit(from))
+        .collect();
+    let number =
+        u64::from_str_radix(&digits, from).unwrap_or(if digits.is_empty() { 0 } else { u64::MAX });
+    let number = if text.starts_with('-') {
+        number.wrapping_neg()
+    } else {
+        number
+    };
+    Ok(Value::Text(in_base(number, to.into())))
+}
+
+/// The digits of a number in a base, 2 to 36.
+pub(super) fn in_base(mut number: u64, base: u64) -> String {
+    let mut digits = Vec::new();
+    loop {
+        digits.push(
+            char::from_digit((number % base) as u32, base as u32)
+                .unwrap_or('0')
+                .to_ascii_uppercase(),
+        );
+        number /= base;
+        if number == 0 {
+            return digits.iter().rev().collect();
+        }
+    }
+}
+
+/// The place of the first argument among the others, from 1; 0 if it is not among them.
+fn field(v: &[Value]) -> Result<Value, String> {
+    let [wanted, others @ ..] = v else {
+        return Ok(Value::Null);
+    };
+    let as_text = others
+        .iter()
+        .chain([wanted])
+        .all(|value| matches!(value, Value::Text(_)));
+    let same = |other: &&Value| {
+        !other.is_null()
+            && if as_text {
+                other.text() == wanted.text()
+            } else {
+                (other.double() - wanted.double()).abs() == 0.0
+            }
+    };
+    let place = if wanted.is_null() {
+        None
+    } else {
+        others.iter().position(|other| same(&other))
+    };
+    Ok(Value::Integer(place.map_or(0, |at| at as i128 + 1)))
+}

@@ -1,0 +1,274 @@
+//! Functions that compute one row at a time, whatever their arguments are.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BinaryBuilder, Date32Builder, Float64Builder, Int64Builder, LargeStringBuilder,
+    StringBuilder, StringViewBuilder, TimestampMicrosecondBuilder, UInt64Builder,
+};
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use super::value::{Value, canonical_type, value_at};
+
+/// What a function gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Gives {
+    /// Integers of 64 bits.
+    Integer,
+    /// Unsigned ones.
+    Unsigned,
+    /// Integers, unsigned where one of the arguments is.
+    IntegerAsGiven,
+    /// Doubles where one of the arguments is no integer, else integers as given.
+    NumberAsGiven,
+    /// Integers where the argument is one or a decimal, else doubles.
+    WholeAsGiven,
+    Double,
+    Text,
+    Bytes,
+    Date,
+    /// Dates where the first argument is one, else times.
+    DateAsGiven,
+    Time,
+    /// Text where the first argument is text, else times.
+    TimeAsGiven,
+    /// Text, of the argument's own type where that is text.
+    TextAsGiven,
+}
+
+impl Gives {
+    fn data_type(self, arguments: &[DataType]) -> DataType {
+        let unsigned = arguments.contains(&DataType::UInt64);
+        let integers = arguments
+            .iter()
+            .all(|argument| argument.is_integer() || *argument == DataType::Null);
+        match self {
+            Self::Integer => DataType::Int64,
+            Self::Unsigned => DataType::UInt64,
+            Self::IntegerAsGiven if unsigned => DataType::UInt64,
+            Self::IntegerAsGiven => DataType::Int64,
+            Self::NumberAsGiven if integers => Self::IntegerAsGiven.data_type(arguments),
+            Self::WholeAsGiven if matches!(arguments, [DataType::Decimal128(..)]) => {
+                DataType::Int64
+            }
+            Self::WholeAsGiven => Self::NumberAsGiven.data_type(arguments),
+            Self::NumberAsGiven | Self::Double => DataType::Float64,
+            Self::TextAsGiven if is_text(arguments.first()) => arguments[0].clone(),
+            Self::Text | Self::TextAsGiven => DataType::Utf8,
+            Self::Bytes => DataType::Binary,
+            Self::DateAsGiven | Self::TimeAsGiven if is_text(arguments.first()) => DataType::Utf8,
+            Self::DateAsGiven if arguments.first() == Some(&DataType::Date32) => DataType::Date32,
+            Self::Date => DataType::Date32,
+            Self::Time | Self::DateAsGiven | Self::TimeAsGiven => {
+                DataType::Timestamp(TimeUnit::Microsecond, None)
+            }
+        }
+    }
+}
+
+fn is_text(data_type: Option<&DataType>) -> bool {
+    matches!(
+        data_type,
+        Some(DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8)
+    )
+}
+
+/// How many arguments a function takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Takes(pub usize, pub usize);
+
+/// A function of one row's values. The error is a sentence about them.
+pub(super) type OfRow = fn(&[Value]) -> Result<Value, String>;
+
+/// A function: one row of a table of them.
+#[derive(Debug)]
+pub(super) struct RowFunction {
+    pub name: &'static str,
+    pub takes: Takes,
+    pub gives: Gives,
+    /// Whether it is NULL where an argument is.
+    pub strict: bool,
+    pub of: OfRow,
+}
+
+impl RowFunction {
+    /// A function that is NULL where an argument is.
+    pub(super) const fn new(name: &'static str, takes: Takes, gives: Gives, of: OfRow) -> Self {
+        Self {
+            name,
+            takes,
+            gives,
+            strict: true,
+            of,
+        }
+    }
+
+    /// The same function, which sees NULLs.
+    pub(super) const fn seeing_nulls(self) -> Self {
+        Self {
+            strict: false,
+            ..self
+        }
+    }
+
+    pub(super) fn udf(&'static self) -> Arc<ScalarUDF> {
+        Arc::new(ScalarUDF::new_from_impl(RowFunctionUdf {
+            function: self,
+            signature: Signature::user_defined(Volatility::Immutable),
+        }))
+    }
+
+    fn row(&self, values: &[Value]) -> Result<Value> {
+        if self.strict && values.iter().any(Value::is_null) {
+            return Ok(Value::Null);
+        }
+        match (self.of)(values) {
+            Ok(value) => Ok(value),
+            Err(sentence) => exec_err!("{sentence}"),
+        }
+    }
+}
+
+struct RowFunctionUdf {
+    function: &'static RowFunction,
+    signature: Signature,
+}
+
+impl std::fmt::Debug for RowFunctionUdf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.function.name)
+    }
+}
+impl PartialEq for RowFunctionUdf {
+    fn eq(&self, other: &Self) -> bool {
+        self.function.name == other.function.name
+    }
+}
+impl Eq for RowFunctionUdf {}
+impl std::hash::Hash for RowFunctionUdf {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.function.name.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for RowFunctionUdf {
+    fn name(&self) -> &str {
+        self.function.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        let Takes(least, most) = self.function.takes;
+        if !(least..=most).contains(&arguments.len()) {
+            let name = self
+                .name()
+                .trim_start_matches("mysql_")
+                .to_ascii_uppercase();
+            return plan_err!("{name} does not take {} arguments", arguments.len());
+        }
+        Ok(arguments.iter().map(canonical_type).collect())
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        Ok(self.function.gives.data_type(arguments))
+    }
+
+    /// What is text already is not made text.
+    fn simplify(&self, args: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        if self.function.name == "mysql_text"
+            && let [only] = args.as_slice()
+            && is_text(Some(&context.get_data_type(only)?))
+        {
+            return Ok(ExprSimplifyResult::Simplified(only.clone()));
+        }
+        Ok(ExprSimplifyResult::Original(args))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let scalars = args
+            .args
+            .iter()
+            .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let rows = if scalars { 1 } else { args.number_rows };
+        let columns: Vec<ArrayRef> = args
+            .args
+            .iter()
+            .map(|argument| argument.to_array(rows))
+            .collect::<Result<_>>()?;
+        let mut results = Vec::with_capacity(rows);
+        let mut values = Vec::with_capacity(columns.len());
+        for row in 0..rows {
+            values.clear();
+            for column in &columns {
+                values.push(value_at(column, row)?);
+            }
+            results.push(self.function.row(&values)?);
+        }
+        let result = column_of(results, args.return_field.data_type())?;
+        if scalars {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(
+                &result, 0,
+            )?));
+        }
+        Ok(ColumnarValue::Array(result))
+    }
+}
+
+/// The values as a column of the type. Integers that do not fit are an error.
+fn column_of(values: Vec<Value>, data_type: &DataType) -> Result<ArrayRef> {
+    macro_rules! built {
+        ($builder:ty, $value:ident => $of:expr) => {{
+            let mut builder = <$builder>::new();
+            for $value in &values {
+                builder.append_option(if $value.is_null() { None } else { Some($of) });
+            }
+            Arc::new(builder.finish()) as ArrayRef
+        }};
+    }
+    Ok(match data_type {
+        DataType::Int64 => built!(Int64Builder, value => signed(value)?),
+        DataType::UInt64 => built!(UInt64Builder, value => unsigned(value)?),
+        DataType::Float64 => built!(Float64Builder, value => value.double()),
+        DataType::Utf8 => built!(StringBuilder, value => value.text()),
+        DataType::Utf8View => built!(StringViewBuilder, value => value.text()),
+        DataType::LargeUtf8 => built!(LargeStringBuilder, value => value.text()),
+        DataType::Binary => built!(BinaryBuilder, value => value.bytes()),
+        DataType::Date32 => built!(Date32Builder, value => days(value)?),
+        DataType::Timestamp(..) => built!(TimestampMicrosecondBuilder, value => micros(value)?),
+        other => return exec_err!("a function gave a value of the type {other}"),
+    })
+}
+
+fn signed(value: &Value) -> Result<i64> {
+    let integer = value.integer();
+    i64::try_from(integer)
+        .or_else(|_| exec_err!("the result {integer} is beyond the range of BIGINT"))
+}
+
+fn unsigned(value: &Value) -> Result<u64> {
+    let integer = value.integer();
+    u64::try_from(integer)
+        .or_else(|_| exec_err!("the result {integer} is beyond the range of BIGINT UNSIGNED"))
+}
+
+fn days(value: &Value) -> Result<i32> {
+    match value {
+        Value::Date(days) => Ok(*days),
+        other => exec_err!("{} is no date", other.text()),
+    }
+}
+
+fn micros(value: &Value) -> Result<i64> {
+    match value {
+        Value::Time(micros) => Ok(*micros),
+        other => exec_err!("{} is no time", other.text()),
+    }
+}

@@ -1,0 +1,343 @@
+//! Functions of text. Places are counted in characters from 1.
+
+use super::numbers::in_base;
+use super::row_function::{Gives, RowFunction, Takes};
+use super::value::Value;
+
+const ONE: Takes = Takes(1, 1);
+const TWO: Takes = Takes(2, 2);
+const THREE: Takes = Takes(3, 3);
+const ONE_OR_TWO: Takes = Takes(1, 2);
+const TWO_OR_THREE: Takes = Takes(2, 3);
+const SOME: Takes = Takes(1, usize::MAX);
+/// Characters of the longest text that a function makes.
+const LONGEST: usize = 16 << 20;
+
+pub(super) const FUNCTIONS: &[RowFunction] = &[
+    RowFunction::new("mysql_text", ONE_OR_TWO, Gives::TextAsGiven, |v| {
+        text(match v.get(1) {
+            Some(length) => first(&v[0].text(), length.integer()),
+            None => v[0].text(),
+        })
+    }),
+    RowFunction::new("mysql_bytes", ONE, Gives::Bytes, |v| {
+        Ok(Value::Bytes(v[0].bytes()))
+    }),
+    RowFunction::new("mysql_length", ONE, Gives::Integer, |v| {
+        integer(v[0].bytes().len())
+    }),
+    RowFunction::new("mysql_char_length", ONE, Gives::Integer, |v| {
+        integer(v[0].text().chars().count())
+    }),
+    RowFunction::new("mysql_concat", SOME, Gives::Text, |v| {
+        text(v.iter().map(Value::text).collect())
+    }),
+    RowFunction::new("mysql_concat_ws", SOME, Gives::Text, |v| match v {
+        [Value::Null, ..] | [] => Ok(Value::Null),
+        [separator, parts @ ..] => {
+            let parts: Vec<String> = parts
+                .iter()
+                .filter(|part| !part.is_null())
+                .map(Value::text)
+                .collect();
+            text(parts.join(&separator.text()))
+        }
+    })
+    .seeing_nulls(),
+    RowFunction::new("mysql_substr", TWO_OR_THREE, Gives::Text, substring),
+    RowFunction::new("mysql_substring", TWO_OR_THREE, Gives::Text, substring),
+    RowFunction::new("mysql_mid", TWO_OR_THREE, Gives::Text, substring),
+    RowFunction::new("mysql_left", TWO, Gives::Text, |v| {
+        text(first(&v[0].text(), v[1].integer()))
+    }),
+    RowFunction::new("mysql_right", TWO, Gives::Text, |v| {
+        let whole = v[0].text();
+        let leave = whole.chars().count().saturating_sub(count(&v[1]));
+        text(whole.chars().skip(leave).collect())
+    }),
+    RowFunction::new("mysql_lpad", TWO_OR_THREE, Gives::Text, |v| {
+        pad(v, |text, padding| padding + &text)
+    }),
+    RowFunction::new("mysql_rpad", TWO_OR_THREE, Gives::Text, |v| {
+        pad(v, |text, padding| text + &padding)
+    }),
+    RowFunction::new("mysql_repeat", TWO, Gives::Text, |v| {
+        let (part, times) = (v[0].text(), count(&v[1]));
+        if part.len().saturating_mul(times) > LONGEST {
+            Ok(Value::Null)
+        } else {
+            text(part.repeat(times))
+        }
+    }),
+    RowFunction::new("mysql_space", ONE, Gives::Text, |v| {
+        text(" ".repeat(count(&v[0]).min(LONGEST)))
+    }),
+    RowFunction::new("mysql_reverse", ONE, Gives::Text, |v| {
+        text(v[0].text().chars().rev().collect())
+    }),
+    RowFunction::new("mysql_upper", ONE, Gives::Text, |v| {
+        text(v[0].text().to_uppercase())
+    }),
+    RowFunction::new("mysql_lower", ONE, Gives::Text, |v| {
+        text(v[0].text().to_lowercase())
+    }),
+    RowFunction::new("mysql_locate", TWO_OR_THREE, Gives::Integer, locate),
+    RowFunction::new("mysql_replace", THREE, Gives::Text, |v| {
+        let from = v[1].text();
+        text(if from.is_empty() {
+            v[0].text()
+        } else {
+            v[0].text().replace(&from, &v[2].text())
+        })
+    }),
+    RowFunction::new("mysql_trim", ONE_OR_TWO, Gives::Text, |v| {
+        let what = trimmed_text(v);
+        text(trim_end(trim_start(&v[0].text(), &what), &what).to_owned())
+    }),
+    RowFunction::new("mysql_ltrim", ONE_OR_TWO, Gives::Text, |v| {
+        text(trim_start(&v[0].text(), &trimmed_text(v)).to_owned())
+    }),
+    RowFunction::new("mysql_rtrim", ONE_OR_TWO, Gives::Text, |v| {
+        text(trim_end(&v[0].text(), &trimmed_text(v)).to_owned())
+    }),
+    RowFunction::new("mysql_hex", ONE, Gives::Text, |v| {
+        text(match &v[0] {
+            Value::Integer(integer) => in_base(*integer as u64, 16),
+            Value::Double(number) => in_base(number.round() as i128 as u64, 16),
+            other => other
+                .bytes()
+                .iter()
+                .map(|byte| format!("{byte:02X}"))
+                .collect(),
+        })
+    }),
+    RowFunction::new("mysql_unhex", ONE, Gives::Bytes, |v| {
+        Ok(unhex(&v[0].text()).map_or(Value::Null, Value::Bytes))
+    }),
+    RowFunction::new("mysql_bin", ONE, Gives::Text, |v| {
+        text(in_base(v[0].integer() as u64, 2))
+    }),
+    RowFunction::new("mysql_oct", ONE, Gives::Text, |v| {
+        text(in_base(v[0].integer() as u64, 8))
+    }),
+    RowFunction::new("mysql_ascii", ONE, Gives::Integer, |v| {
+        integer(v[0].bytes().first().copied().unwrap_or(0).into())
+    }),
+    RowFunction::new("mysql_ord", ONE, Gives::Integer, |v| {
+        let first: String = v[0].text().chars().take(1).collect();
+        integer(
+            first
+                .bytes()
+                .fold(0, |number, byte| number << 8 | usize::from(byte)),
+        )
+    }),
+    RowFunction::new("mysql_char", SOME, Gives::Bytes, |v| {
+        let numbers = v
+            .iter()
+            .filter(|value| !value.is_null())
+            .map(|value| value.integer() as u32);
+        Ok(Value::Bytes(numbers.flat_map(significant_bytes).collect()))
+    })
+    .seeing_nulls(),
+    RowFunction::new("mysql_elt", SOME, Gives::Text, |v| {
+        let chosen = usize::try_from(v[0].integer())
+            .ok()
+            .filter(|n| *n > 0)
+            .and_then(|n| v.get(n));
+        Ok(chosen
+            .filter(|value| !value.is_null())
+            .map_or(Value::Null, |value| Value::Text(value.text())))
+    })
+    .seeing_nulls(),
+    RowFunction::new("mysql_find_in_set", TWO, Gives::Integer, |v| {
+        let wanted = v[0].text();
+        let list = v[1].text();
+        let place = if list.is_empty() {
+            None
+        } else {
+            list.split(',').position(|item| item == wanted)
+        };
+        integer(place.map_or(0, |at| at + 1))
+    }),
+    RowFunction::new("mysql_strcmp", TWO, Gives::Integer, |v| {
+        Ok(Value::Integer(v[0].text().cmp(&v[1].text()) as i128))
+    }),
+    RowFunction::new("mysql_insert", Takes(4, 4), Gives::Text, insert),
+    RowFunction::new("mysql_substring_index", THREE, Gives::Text, substring_index),
+    RowFunction::new("mysql_format", TWO, Gives::Text, |v| {
+        text(grouped(v[0].double(), count(&v[1]).min(30)))
+    }),
+];
+
+fn text(text: String) -> Result<Value, String> {
+    Ok(Value::Text(text))
+}
+
+fn integer(number: usize) -> Result<Value, String> {
+    Ok(Value::Integer(number as i128))
+}
+
+/// An argument that counts; nothing if it is negative.
+fn count(value: &Value) -> usize {
+    usize::try_from(value.integer()).unwrap_or(0)
+}
+
+fn first(text: &str, characters: i128) -> String {
+    text.chars()
+        .take(usize::try_from(characters).unwrap_or(0))
+        .collect()
+}
+
+/// From a place on, counted from the end if it is negative, so many characters.
+fn substring(v: &[Value]) -> Result<Value, String> {
+    let whole = v[0].text();
+    let from = v[1].integer();
+    let length = whole.chars().count() as i128;
+    let start = if from < 0 { length + from } else { from - 1 };
+    let taken = v.get(2).map_or(length, Value::integer);
+    if from == 0 || start < 0 || taken <= 0 {
+        return text(String::new());
+    }
+    text(
+        whole
+            .chars()
+            .skip(start as usize)
+            .take(taken as usize)
+            .collect(),
+    )
+}
+
+fn pad(v: &[Value], put: fn(String, String) -> String) -> Result<Value, String> {
+    let (whole, length) = (v[0].text(), v[1].integer());
+    let Some(length) = usize::try_from(length)
+        .ok()
+        .filter(|length| *length <= LONGEST)
+    else {
+        return Ok(Value::Null);
+    };
+    let has = whole.chars().count();
+    if has >= length {
+        return text(first(&whole, length as i128));
+    }
+    let with = v.get(2).map_or_else(|| " ".to_owned(), Value::text);
+    if with.is_empty() {
+        return text(String::new());
+    }
+    let padding = with.chars().cycle().take(length - has).collect();
+    text(put(whole, padding))
+}
+
+/// The place of the first text in the second, from the place of the third argument on.
+fn locate(v: &[Value]) -> Result<Value, String> {
+    let (part, whole) = (v[0].text(), v[1].text());
+    let from = v.get(2).map_or(1, Value::integer);
+    let length = whole.chars().count() as i128;
+    if from < 1 || from > length + 1 {
+        return integer(0);
+    }
+    let skipped: usize = whole
+        .chars()
+        .take(from as usize - 1)
+        .map(char::len_utf8)
+        .sum();
+    let found = whole[skipped..].find(&part);
+    integer(found.map_or(0, |at| whole[..skipped + at].chars().count() + 1))
+}
+
+fn trimmed_text(v: &[Value]) -> String {
+    v.get(1).map_or_else(|| " ".to_owned(), Value::text)
+}
+
+fn trim_start<'a>(text: &'a str, what: &str) -> &'a str {
+    if what.is_empty() {
+        text
+    } else {
+        text.trim_start_matches(what)
+    }
+}
+
+fn trim_end<'a>(text: &'a str, what: &str) -> &'a str {
+    if what.is_empty() {
+        text
+    } else {
+        text.trim_end_matches(what)
+    }
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let padded = if text.len() % 2 == 1 {
+        format!("0{text}")
+    } else {
+        text.to_owned()
+    };
+    let digits: Option<Vec<u8>> = padded
+        .chars()
+        .map(|c| c.to_digit(16).map(|digit| digit as u8))
+        .collect();
+    Some(
+        digits?
+            .chunks(2)
+            .map(|pair| pair[0] << 4 | pair[1])
+            .collect(),
+    )
+}
+
+/// The bytes of a number without the zeros before them; one zero byte for 0.
+fn significant_bytes(number: u32) -> Vec<u8> {
+    let bytes = number.to_be_bytes();
+    let first = bytes
+        .iter()
+        .position(|byte| *byte != 0)
+        .unwrap_or(bytes.len() - 1);
+    bytes[first..].to_vec()
+}
+
+/// A part of a text, by its place and length, with another in its place.
+fn insert(v: &[Value]) -> Result<Value, String> {
+    let whole: Vec<char> = v[0].text().chars().collect();
+    let (at, length) = (v[1].integer(), v[2].integer());
+    if at < 1 || at > whole.len() as i128 {
+        return text(v[0].text());
+    }
+    let start = at as usize - 1;
+    let end = match usize::try_from(length) {
+        Ok(length) => (start + length).min(whole.len()),
+        Err(_) => whole.len(),
+    };
+    let head = whole[..start].iter().collect::<String>();
+    text(head + &v[3].text() + &whole[end..].iter().collect::<String>())
+}
+
+/// What stands before so many delimiters, or after them if they are counted from the end.
+fn substring_index(v: &[Value]) -> Result<Value, String> {
+    let (whole, delimiter, number) = (v[0].text(), v[1].text(), v[2].integer());
+    if delimiter.is_empty() || number == 0 {
+        return text(String::new());
+    }
+    let parts: Vec<&str> = whole.split(&delimiter).collect();
+    let taken = usize::try_from(number.unsigned_abs())
+        .unwrap_or(usize::MAX)
+        .min(parts.len());
+    let chosen = if number > 0 {
+        &parts[..taken]
+    } else {
+        &parts[parts.len() - taken..]
+    };
+    text(chosen.join(&delimiter))
+}
+
+/// A number with commas between thousands and so many digits after the point.
+fn grouped(number: f64, digits: usize) -> String {
+    let plain = format!("{:.digits$}", number.abs());
+    let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
+    let mut grouped = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    let sign = if number < 0.0 { "-" } else { "" };
+    let point = if digits > 0 { "." } else { "" };
+    format!("{sign}{grouped}{point}{fraction}")
+}

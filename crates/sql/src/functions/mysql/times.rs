@@ -1,0 +1,325 @@
+//! Functions of dates and times. What is no date gives NULL.
+
+use super::calendar::{
+    DAYS_BEFORE_EPOCH, MICROS_OF_DAY, MICROS_OF_SECOND, MONTHS, Moment, WEEKDAYS, date_text,
+    day_number, days_of_month,
+};
+use super::row_function::{Gives, RowFunction, Takes};
+use super::value::Value;
+
+const ONE: Takes = Takes(1, 1);
+const TWO: Takes = Takes(2, 2);
+const THREE: Takes = Takes(3, 3);
+
+pub(super) const FUNCTIONS: &[RowFunction] = &[
+    RowFunction::new("mysql_year", ONE, Gives::Integer, |v| part(v, |m| m.year)),
+    RowFunction::new("mysql_month", ONE, Gives::Integer, |v| part(v, |m| m.month)),
+    RowFunction::new("mysql_day", ONE, Gives::Integer, |v| part(v, |m| m.day)),
+    RowFunction::new("mysql_hour", ONE, Gives::Integer, |v| part(v, |m| m.hour)),
+    RowFunction::new("mysql_minute", ONE, Gives::Integer, |v| {
+        part(v, |m| m.minute)
+    }),
+    RowFunction::new("mysql_second", ONE, Gives::Integer, |v| {
+        part(v, |m| m.second)
+    }),
+    RowFunction::new("mysql_microsecond", ONE, Gives::Integer, |v| {
+        part(v, |m| m.micros)
+    }),
+    RowFunction::new("mysql_quarter", ONE, Gives::Integer, |v| {
+        part(v, |m| (m.month + 2) / 3)
+    }),
+    RowFunction::new("mysql_weekday", ONE, Gives::Integer, |v| {
+        part(v, Moment::weekday)
+    }),
+    RowFunction::new("mysql_dayofweek", ONE, Gives::Integer, |v| {
+        part(v, |m| (m.weekday() + 1) % 7 + 1)
+    }),
+    RowFunction::new("mysql_dayofyear", ONE, Gives::Integer, |v| {
+        part(v, Moment::day_of_year)
+    }),
+    RowFunction::new("mysql_week", Takes(1, 2), Gives::Integer, |v| {
+        let mode = v.get(1).map_or(0, Value::integer);
+        part(v, |m| week(m, mode as u8).1)
+    }),
+    RowFunction::new("mysql_yearweek", Takes(1, 2), Gives::Integer, |v| {
+        // Weeks of a year are counted from 1 here.
+        let mode = v.get(1).map_or(0, Value::integer) as u8 | 2;
+        part(v, |m| {
+            let (year, week) = week(m, mode);
+            year * 100 + week
+        })
+    }),
+    RowFunction::new("mysql_to_days", ONE, Gives::Integer, |v| {
+        part(v, |m| m.days() + DAYS_BEFORE_EPOCH)
+    }),
+    RowFunction::new("mysql_from_days", ONE, Gives::Date, |v| {
+        date(v[0].integer() as i64 - DAYS_BEFORE_EPOCH)
+    }),
+    RowFunction::new("mysql_last_day", ONE, Gives::Date, |v| {
+        match v[0].moment() {
+            Some(m) => date(m.days() - m.day + days_of_month(m.year, m.month)),
+            None => Ok(Value::Null),
+        }
+    }),
+    RowFunction::new("mysql_makedate", TWO, Gives::Date, |v| {
+        match v[1].integer() {
+            ..=0 => Ok(Value::Null),
+            day => date(day_number(v[0].integer() as i64, 1, 1) + day as i64 - 1),
+        }
+    }),
+    RowFunction::new("mysql_date", ONE, Gives::Date, |v| {
+        v[0].moment().map_or(Ok(Value::Null), |m| date(m.days()))
+    }),
+    RowFunction::new("mysql_timestamp", ONE, Gives::Time, |v| {
+        Ok(v[0]
+            .moment()
+            .map_or(Value::Null, |m| Value::Time(m.to_micros())))
+    }),
+    RowFunction::new("mysql_now", ONE, Gives::Time, |v| match v[0].moment() {
+        Some(m) => Ok(Value::Time(
+            m.to_micros() / MICROS_OF_SECOND * MICROS_OF_SECOND,
+        )),
+        None => Ok(Value::Null),
+    }),
+    RowFunction::new("mysql_dayname", ONE, Gives::Text, |v| {
+        named(v, |m| WEEKDAYS[m.weekday() as usize])
+    }),
+    RowFunction::new("mysql_monthname", ONE, Gives::Text, |v| {
+        named(v, |m| MONTHS[m.month as usize - 1])
+    }),
+    RowFunction::new("mysql_time_to_sec", ONE, Gives::Integer, |v| {
+        part(v, |m| (m.hour * 60 + m.minute) * 60 + m.second)
+    }),
+    RowFunction::new("mysql_unix_timestamp", ONE, Gives::Integer, |v| {
+        part(v, |m| m.to_micros().div_euclid(MICROS_OF_SECOND))
+    }),
+    RowFunction::new("mysql_from_unixtime", ONE, Gives::Time, |v| {
+        Ok(Value::Time(
+            (v[0].double() * MICROS_OF_SECOND as f64).round() as i64,
+        ))
+    }),
+    RowFunction::new("mysql_date_format", TWO, Gives::Text, |v| {
+        match v[0].moment() {
+            Some(moment) => Ok(Value::Text(formatted(moment, &v[1].text()))),
+            None => Ok(Value::Null),
+        }
+    }),
+    RowFunction::new("mysql_date_add", THREE, Gives::DateAsGiven, |v| {
+        let moved = date_add(v)?;
+        Ok(match (&v[0], &moved) {
+            (Value::Date(_), Value::Time(micros)) => {
+                Value::Date(micros.div_euclid(MICROS_OF_DAY) as i32)
+            }
+            // What was typed without a time of day stays so.
+            (Value::Text(typed), Value::Time(micros)) if !typed.contains(':') => {
+                Value::Text(date_text(micros.div_euclid(MICROS_OF_DAY) as i32))
+            }
+            _ => moved,
+        })
+    }),
+    RowFunction::new("mysql_time_add", THREE, Gives::TimeAsGiven, date_add),
+    RowFunction::new("mysql_timestampdiff", THREE, Gives::Integer, timestampdiff),
+];
+
+fn part(v: &[Value], of: impl Fn(Moment) -> i64) -> Result<Value, String> {
+    Ok(v[0]
+        .moment()
+        .map_or(Value::Null, |moment| Value::Integer(of(moment).into())))
+}
+
+fn named(v: &[Value], of: fn(Moment) -> &'static str) -> Result<Value, String> {
+    Ok(v[0]
+        .moment()
+        .map_or(Value::Null, |moment| Value::Text(of(moment).to_owned())))
+}
+
+fn date(days: i64) -> Result<Value, String> {
+    i32::try_from(days)
+        .map(Value::Date)
+        .map_err(|_| "the date is too far away".to_owned())
+}
+
+/// Year and number of the week of a day. Of the mode's bits the lowest says that weeks begin on Monday, the next that
+/// the days before week 1 are in the last week of the year before, the third, with weeks from Monday, that week 1 is the
+/// first that begins in the year (with weeks from Sunday the reverse of that: MySQL 8.0 Reference Manual, WEEK).
+fn week(moment: Moment, mode: u8) -> (i64, i64) {
+    let monday_first = mode & 1 == 1;
+    let of_year_before = mode & 2 == 2;
+    let begins_in_year = (mode & 4 == 4) == monday_first;
+    let days = moment.days();
+    let new_year = |year: i64| day_number(year, 1, 1);
+    let weekday = |days: i64| (days + if monday_first { 3 } else { 4 }).rem_euclid(7);
+    let first_week = |year: i64| {
+        let first = weekday(new_year(year));
+        let begins = new_year(year) - first;
+        // Week 1 begins with the year's first full week, or is the one that has four days of the year.
+        let later = if begins_in_year {
+            first != 0
+        } else {
+            first >= 4
+        };
+        if later { begins + 7 } else { begins }
+    };
+    let year = moment.year;
+    if days < first_week(year) {
+        if !of_year_before {
+            return (year, 0);
+        }
+        return (year - 1, (days - first_week(year - 1)) / 7 + 1);
+    }
+    let number = (days - first_week(year)) / 7 + 1;
+    if of_year_before && days >= first_week(year + 1) {
+        return (year + 1, 1);
+    }
+    (year, number)
+}
+
+/// Units of time that are months, and how many.
+const MONTHS_OF: [(&str, i64); 3] = [("month", 1), ("quarter", 3), ("year", 12)];
+/// Units of time that always have the same length, in microseconds.
+const MICROS_OF: [(&str, i64); 6] = [
+    ("microsecond", 1),
+    ("second", MICROS_OF_SECOND),
+    ("minute", 60 * MICROS_OF_SECOND),
+    ("hour", 3600 * MICROS_OF_SECOND),
+    ("day", MICROS_OF_DAY),
+    ("week", 7 * MICROS_OF_DAY),
+];
+
+fn size_of_unit(units: &[(&str, i64)], unit: &str) -> Option<i64> {
+    units
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .map(|(_, size)| *size)
+}
+
+fn unknown_unit(unit: &str) -> String {
+    format!(
+        "there is no unit of time {unit}: units are MICROSECOND, SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR"
+    )
+}
+
+fn date_add(v: &[Value]) -> Result<Value, String> {
+    let Some(moment) = v[0].moment() else {
+        return Ok(Value::Null);
+    };
+    let unit = v[2].text();
+    if let Some(months) = size_of_unit(&MONTHS_OF, &unit) {
+        return Ok(Value::Time(
+            moment
+                .plus_months(months * v[1].integer() as i64)
+                .to_micros(),
+        ));
+    }
+    let Some(micros) = size_of_unit(&MICROS_OF, &unit) else {
+        return Err(unknown_unit(&unit));
+    };
+    let amount = if unit == "second" {
+        (v[1].double() * micros as f64).round() as i64
+    } else {
+        v[1].integer() as i64 * micros
+    };
+    Ok(Value::Time(moment.to_micros() + amount))
+}
+
+/// How many whole units lie between two times.
+fn timestampdiff(v: &[Value]) -> Result<Value, String> {
+    let unit = v[0].text();
+    let (Some(from), Some(to)) = (v[1].moment(), v[2].moment()) else {
+        return Ok(Value::Null);
+    };
+    if let Some(micros) = size_of_unit(&MICROS_OF, &unit) {
+        return Ok(Value::Integer(
+            ((to.to_micros() - from.to_micros()) / micros).into(),
+        ));
+    }
+    let Some(size) = size_of_unit(&MONTHS_OF, &unit) else {
+        return Err(unknown_unit(&unit));
+    };
+    let (early, late, sign) = if from.to_micros() <= to.to_micros() {
+        (from, to, 1)
+    } else {
+        (to, from, -1)
+    };
+    let within_month = |m: Moment| (m.day, m.to_micros().rem_euclid(MICROS_OF_DAY));
+    let months = (late.year - early.year) * 12 + late.month
+        - early.month
+        - i64::from(within_month(late) < within_month(early));
+    Ok(Value::Integer((sign * (months / size)).into()))
+}
+
+/// A time in the form that MySQL's letters after `%` say.
+fn formatted(m: Moment, format: &str) -> String {
+    let mut text = String::new();
+    let mut characters = format.chars();
+    while let Some(character) = characters.next() {
+        if character != '%' {
+            text.push(character);
+            continue;
+        }
+        let Some(letter) = characters.next() else {
+            break;
+        };
+        text.push_str(&formatted_part(m, letter));
+    }
+    text
+}
+
+fn formatted_part(m: Moment, letter: char) -> String {
+    let twelve = (m.hour + 11) % 12 + 1;
+    let half = if m.hour < 12 { "AM" } else { "PM" };
+    match letter {
+        'Y' => format!("{:04}", m.year),
+        'y' => format!("{:02}", m.year % 100),
+        'm' => format!("{:02}", m.month),
+        'c' => m.month.to_string(),
+        'M' => MONTHS[m.month as usize - 1].to_owned(),
+        'b' => MONTHS[m.month as usize - 1][..3].to_owned(),
+        'd' => format!("{:02}", m.day),
+        'e' => m.day.to_string(),
+        'j' => format!("{:03}", m.day_of_year()),
+        'H' => format!("{:02}", m.hour),
+        'k' => m.hour.to_string(),
+        'h' | 'I' => format!("{twelve:02}"),
+        'l' => twelve.to_string(),
+        'i' => format!("{:02}", m.minute),
+        's' | 'S' => format!("{:02}", m.second),
+        'f' => format!("{:06}", m.micros),
+        'p' => half.to_owned(),
+        'T' => format!("{:02}:{:02}:{:02}", m.hour, m.minute, m.second),
+        'r' => format!("{twelve:02}:{:02}:{:02} {half}", m.minute, m.second),
+        'W' => WEEKDAYS[m.weekday() as usize].to_owned(),
+        'a' => WEEKDAYS[m.weekday() as usize][..3].to_owned(),
+        'w' => ((m.weekday() + 1) % 7).to_string(),
+        'U' => format!("{:02}", week(m, 0).1),
+        'u' => format!("{:02}", week(m, 1).1),
+        'V' => format!("{:02}", week(m, 2).1),
+        'v' => format!("{:02}", week(m, 3).1),
+        'X' => format!("{:04}", week(m, 2).0),
+        'x' => format!("{:04}", week(m, 3).0),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_as_long_as_its_seconds() {
+        assert_eq!(MICROS_OF_DAY, 86_400 * MICROS_OF_SECOND);
+        assert_eq!(size_of_unit(&MICROS_OF, "day"), Some(MICROS_OF_DAY));
+    }
+
+    #[test]
+    fn weeks_are_those_of_the_standard() {
+        // ISO 8601: 2008-12-29 is in week 1 of 2009, 2010-01-03 in week 53 of 2009.
+        let day =
+            |year, month, day| Moment::of_micros(day_number(year, month, day) * MICROS_OF_DAY);
+        assert_eq!(week(day(2008, 12, 29), 3), (2009, 1));
+        assert_eq!(week(day(2010, 1, 3), 3), (2009, 53));
+        assert_eq!(week(day(2008, 2, 20), 0).1, 7);
+        assert_eq!(week(day(2000, 1, 1), 0).1, 0);
+        assert_eq!(week(day(2000, 1, 1), 2), (1999, 52));
+    }
+}

@@ -1,0 +1,259 @@
+//! One value of a row as MySQL's functions take it: whatever it is, it can be taken for a number, a text or a time.
+
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, TimeUnit,
+    TimestampMicrosecondType, UInt64Type,
+};
+use datafusion::common::Result;
+use datafusion::common::exec_err;
+
+use super::calendar::{self, Moment};
+
+/// A value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value {
+    Null,
+    /// An integer of at most 64 bits, signed or not.
+    Integer(i128),
+    Double(f64),
+    Text(String),
+    Bytes(Vec<u8>),
+    /// A decimal: its digits without the point, and how many of them are after it.
+    Decimal(i128, u8),
+    /// Days since 1970-01-01.
+    Date(i32),
+    /// Microseconds since 1970-01-01 00:00:00.
+    Time(i64),
+}
+
+/// The type in which a column comes to a function: one for each kind of value.
+pub(super) fn canonical_type(given: &DataType) -> DataType {
+    match given {
+        DataType::UInt64 => DataType::UInt64,
+        text @ (DataType::Utf8View | DataType::LargeUtf8) => text.clone(),
+        decimal @ DataType::Decimal128(..) => decimal.clone(),
+        DataType::Boolean => DataType::Int64,
+        integer if integer.is_integer() => DataType::Int64,
+        number if number.is_numeric() => DataType::Float64,
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => DataType::Binary,
+        DataType::Date32 | DataType::Date64 => DataType::Date32,
+        DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Microsecond, None),
+        _ => DataType::Utf8,
+    }
+}
+
+/// The value of a column of a canonical type in a row.
+pub(super) fn value_at(column: &ArrayRef, row: usize) -> Result<Value> {
+    if column.is_null(row) {
+        return Ok(Value::Null);
+    }
+    Ok(match column.data_type() {
+        DataType::Int64 => Value::Integer(column.as_primitive::<Int64Type>().value(row).into()),
+        DataType::UInt64 => Value::Integer(column.as_primitive::<UInt64Type>().value(row).into()),
+        DataType::Float64 => Value::Double(column.as_primitive::<Float64Type>().value(row)),
+        DataType::Utf8 => Value::Text(column.as_string::<i32>().value(row).to_owned()),
+        DataType::Utf8View => Value::Text(column.as_string_view().value(row).to_owned()),
+        DataType::LargeUtf8 => Value::Text(column.as_string::<i64>().value(row).to_owned()),
+        DataType::Decimal128(_, scale) => Value::Decimal(
+            column.as_primitive::<Decimal128Type>().value(row),
+            (*scale).max(0).unsigned_abs(),
+        ),
+        DataType::Binary => Value::Bytes(column.as_binary::<i32>().value(row).to_owned()),
+        DataType::Date32 => Value::Date(column.as_primitive::<Date32Type>().value(row)),
+        DataType::Timestamp(TimeUnit::Microsecond, None) => {
+            Value::Time(column.as_primitive::<TimestampMicrosecondType>().value(row))
+        }
+        other => return exec_err!("a value of the type {other} cannot be taken here"),
+    })
+}
+
+impl Value {
+    pub(super) fn is_null(&self) -> bool {
+        *self == Self::Null
+    }
+
+    /// The nearest integer, halves of doubles to the even one and of decimals away from zero; 0 for NULL.
+    pub(super) fn integer(&self) -> i128 {
+        match self {
+            Self::Integer(integer) => *integer,
+            Self::Double(number) => number.round_ties_even() as i128,
+            Self::Decimal(digits, scale) => {
+                let unit = power_of_ten(*scale);
+                (digits + digits.signum() * (unit / 2)) / unit
+            }
+            // A text is cut at its point, not rounded.
+            Self::Text(text) => whole_prefix(text),
+            other => other.double().round() as i128,
+        }
+    }
+
+    /// The value as a double; 0 for NULL.
+    pub(super) fn double(&self) -> f64 {
+        match self {
+            Self::Null => 0.0,
+            Self::Integer(integer) => *integer as f64,
+            Self::Double(number) => *number,
+            Self::Decimal(digits, scale) => *digits as f64 / power_of_ten(*scale) as f64,
+            Self::Text(text) => text_double(text),
+            Self::Bytes(bytes) => text_double(&String::from_utf8_lossy(bytes)),
+            Self::Date(_) | Self::Time(_) => self.moment().map_or(0.0, |moment| moment.digits()),
+        }
+    }
+
+    /// The value as text; empty for NULL.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Null => String::new(),
+            Self::Integer(integer) => integer.to_string(),
+            Self::Double(number) => double_text(*number),
+            Self::Decimal(digits, scale) => decimal_text(*digits, *scale),
+            Self::Text(text) => text.clone(),
+            Self::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Self::Date(days) => calendar::date_text(*days),
+            Self::Time(micros) => Moment::of_micros(*micros).text(),
+        }
+    }
+
+    /// The value as bytes.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Bytes(bytes) => bytes.clone(),
+            other => other.text().into_bytes(),
+        }
+    }
+
+    /// The value as a time, if it is one.
+    pub(super) fn moment(&self) -> Option<Moment> {
+        match self {
+            Self::Null => None,
+            Self::Date(days) => Some(Moment::of_micros(
+                i64::from(*days) * calendar::MICROS_OF_DAY,
+            )),
+            Self::Time(micros) => Some(Moment::of_micros(*micros)),
+            Self::Integer(digits) => calendar::parse(&digits.to_string()),
+            other => calendar::parse(&other.text()),
+        }
+    }
+}
+
+/// The number with which a text begins: a sign, digits, a point, an exponent. `0` if there is none.
+pub(crate) fn number_prefix(text: &str) -> &str {
+    let text = text.trim_start();
+    let bytes = text.as_bytes();
+    let digits = |from: usize| {
+        bytes[from.min(bytes.len())..]
+            .iter()
+            .take_while(|b| b.is_ascii_digit())
+            .count()
+    };
+    let sign = usize::from(matches!(bytes.first(), Some(b'+' | b'-')));
+    let whole = digits(sign);
+    let mut end = sign + whole;
+    let fraction = if bytes.get(end) == Some(&b'.') {
+        digits(end + 1)
+    } else {
+        0
+    };
+    if whole + fraction == 0 {
+        return "0";
+    }
+    if fraction > 0 {
+        end += 1 + fraction;
+    }
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+        let exponent = digits(end + 1 + sign);
+        if exponent > 0 {
+            end += 1 + sign + exponent;
+        }
+    }
+    &text[..end]
+}
+
+fn text_double(text: &str) -> f64 {
+    number_prefix(text).parse().unwrap_or(0.0)
+}
+
+fn whole_prefix(text: &str) -> i128 {
+    let prefix = number_prefix(text);
+    let whole = prefix.split(['.', 'e', 'E']).next().unwrap_or("0");
+    whole.parse().unwrap_or(0)
+}
+
+fn power_of_ten(power: u8) -> i128 {
+    10_i128.pow(power.into())
+}
+
+fn decimal_text(digits: i128, scale: u8) -> String {
+    let sign = if digits < 0 { "-" } else { "" };
+    let digits = digits.unsigned_abs();
+    let unit = power_of_ten(scale).unsigned_abs();
+    match scale {
+        0 => format!("{sign}{digits}"),
+        _ => format!(
+            "{sign}{}.{:0width$}",
+            digits / unit,
+            digits % unit,
+            width = scale.into()
+        ),
+    }
+}
+
+/// From this power of ten on a double is written with an exponent.
+const FIRST_WITH_EXPONENT: i32 = 15;
+
+/// A double as MySQL writes it: the fewest digits that read back to it.
+pub(super) fn double_text(number: f64) -> String {
+    if number == 0.0 {
+        return "0".to_owned();
+    }
+    let scientific = format!("{number:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else {
+        return scientific;
+    };
+    let power: i32 = exponent.parse().unwrap_or(0);
+    if (-FIRST_WITH_EXPONENT..FIRST_WITH_EXPONENT).contains(&power) {
+        format!("{number}")
+    } else {
+        format!("{digits}e{exponent}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_the_number_with_which_it_begins() {
+        for (text, number) in [
+            ("12abc", "12"),
+            (" -3.5e1 ", "-3.5e1"),
+            ("1e", "1"),
+            (".5x", ".5"),
+            ("7.", "7"),
+            ("abc", "0"),
+            ("", "0"),
+            ("+", "0"),
+        ] {
+            assert_eq!(number_prefix(text), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn doubles_are_written_as_mysql_writes_them() {
+        for (number, text) in [
+            (1.0, "1"),
+            (0.1, "0.1"),
+            (1e22, "1e22"),
+            (-2.5, "-2.5"),
+            (1e14, "100000000000000"),
+            (1e15, "1e15"),
+        ] {
+            assert_eq!(double_text(number), text);
+        }
+    }
+}

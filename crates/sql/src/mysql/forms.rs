@@ -1,0 +1,366 @@
+//! Forms of MySQL's that the engine has as others: casts, lists, patterns, aggregates with a syntax of their own.
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, DataType, Expr, Function, FunctionArgumentClause, FunctionArguments, Ident,
+    ObjectName, Query, TrimWhereField, UnaryOperator, Value,
+};
+
+use super::build::{
+    argument, call, choice, not, number, plain_arguments, take, unit_name, unnamed,
+};
+use super::compare_all;
+
+/// MySQL rounds exact numbers by other rules than doubles; a constant with a point is exact.
+pub(super) fn rounding(engines: &str, function: &Function) -> String {
+    let arguments = plain_arguments(function).unwrap_or_default();
+    let exact = arguments.first().is_some_and(is_exact_constant);
+    match engines {
+        "mysql_round" | "mysql_floor" | "mysql_ceil" if exact => format!("{engines}_exact"),
+        "mysql_ceiling" if exact => "mysql_ceil_exact".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+pub(super) fn rounded_whole<'a>(of_doubles: &'a str, of_exact: &'a str, expr: &Expr) -> &'a str {
+    if is_exact_constant(expr) {
+        of_exact
+    } else {
+        of_doubles
+    }
+}
+
+/// IN compares with each of a list by itself. The engine makes one type of a list, which for integers among texts or beside
+/// numbers with a point would be doubles: those that are whole are written as integers here.
+pub(super) fn in_list(expr: Expr, mut list: Vec<Expr>, negated: bool) -> Expr {
+    if list.iter().any(is_exact_constant) {
+        list.iter_mut().for_each(write_whole);
+    }
+    Expr::InList {
+        expr: Box::new(expr),
+        list,
+        negated,
+    }
+}
+
+pub(super) fn write_whole(expr: &mut Expr) {
+    if let Expr::UnaryOp { expr: inner, .. } = expr {
+        return write_whole(inner);
+    }
+    let Expr::Value(value) = expr else {
+        return;
+    };
+    let (Value::Number(text, _)
+    | Value::SingleQuotedString(text)
+    | Value::DoubleQuotedString(text)) = &value.value
+    else {
+        return;
+    };
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = whole.strip_prefix('-').unwrap_or(whole);
+    let is_whole = !digits.is_empty()
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && fraction.bytes().all(|b| b == b'0');
+    if is_whole {
+        let (digits, negative) = (digits.to_owned(), whole.starts_with('-'));
+        *expr = number(&digits);
+        if negative {
+            let inner = Box::new(take(expr));
+            *expr = Expr::UnaryOp {
+                op: UnaryOperator::Minus,
+                expr: inner,
+            };
+        }
+    }
+}
+
+pub(super) fn is_exact_constant(expr: &Expr) -> bool {
+    match expr {
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus | UnaryOperator::Plus,
+            expr,
+        }
+        | Expr::Nested(expr) => is_exact_constant(expr),
+        Expr::Value(value) => {
+            matches!(&value.value, Value::Number(digits, _) if !digits.contains(['e', 'E']))
+        }
+        _ => false,
+    }
+}
+
+/// GREATEST and LEAST are NULL where one of their arguments is.
+pub(super) fn null_if_any_is(mut function: Function) -> Expr {
+    let arguments = plain_arguments(&function).unwrap_or_default();
+    // The engine's own is meant, not this one again.
+    let name = Ident::with_quote('`', function.name.to_string());
+    function.name = ObjectName::from(vec![name]);
+    null_where_any_is(arguments, Expr::Function(function))
+}
+
+/// The result, but NULL where one of the values is.
+pub(super) fn null_where_any_is(values: Vec<Expr>, result: Expr) -> Expr {
+    let any_null = values
+        .into_iter()
+        .map(|value| Expr::IsNull(Box::new(Expr::Nested(Box::new(value)))))
+        .reduce(|left, right| Expr::BinaryOp {
+            left: Box::new(left),
+            op: BinaryOperator::Or,
+            right: Box::new(right),
+        });
+    match any_null {
+        Some(condition) => choice(condition, Expr::Value(Value::Null.into()), result),
+        None => result,
+    }
+}
+
+/// BETWEEN with a bound that is text, as two comparisons: each side is then compared by MySQL's rules.
+pub(super) fn between(expr: Expr) -> Expr {
+    let Expr::Between {
+        expr,
+        negated,
+        low,
+        high,
+    } = expr
+    else {
+        return expr;
+    };
+    if !is_text(&low) && !is_text(&high) {
+        return Expr::Between {
+            expr,
+            negated,
+            low,
+            high,
+        };
+    }
+    let compared = |left: Box<Expr>, op, right| Expr::BinaryOp { left, op, right };
+    let both = Expr::BinaryOp {
+        left: Box::new(compared(expr.clone(), BinaryOperator::GtEq, low)),
+        op: BinaryOperator::And,
+        right: Box::new(compared(expr, BinaryOperator::LtEq, high)),
+    };
+    if negated {
+        not(Expr::Nested(Box::new(both)))
+    } else {
+        Expr::Nested(Box::new(both))
+    }
+}
+
+pub(super) fn is_text(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value)
+        if matches!(value.value, Value::SingleQuotedString(_) | Value::DoubleQuotedString(_)))
+}
+
+/// LIKE compares texts, and its escape is the backslash.
+pub(super) fn like(expr: Expr) -> Expr {
+    let Expr::Like {
+        negated,
+        any,
+        expr,
+        mut pattern,
+        escape_char,
+    } = expr
+    else {
+        return expr;
+    };
+    if let (Some(escape), Expr::Value(value)) = (&escape_char, pattern.as_mut())
+        && let Value::SingleQuotedString(escape) | Value::DoubleQuotedString(escape) = &escape.value
+        && let Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) = &mut value.value
+    {
+        *text = text.replace('\\', "\\\\").replace(escape.as_str(), "\\");
+    }
+    Expr::Like {
+        negated,
+        any,
+        expr: Box::new(call("mysql_text", vec![*expr])),
+        pattern,
+        escape_char: None,
+    }
+}
+
+/// Forms that have a syntax of their own in MySQL and are calls in the engine.
+pub(super) fn expand_special_form(expr: Expr) -> Expr {
+    match expr {
+        Expr::Substring {
+            expr,
+            substring_from,
+            substring_for,
+            ..
+        } => {
+            let mut arguments = vec![*expr];
+            arguments.extend(substring_from.map(|from| *from));
+            arguments.extend(substring_for.map(|length| *length));
+            call("mysql_substr", arguments)
+        }
+        Expr::Position { expr, r#in } => call("mysql_locate", vec![*expr, *r#in]),
+        Expr::Trim {
+            expr,
+            trim_where,
+            trim_what,
+            ..
+        } => {
+            let function = match trim_where {
+                Some(TrimWhereField::Leading) => "mysql_ltrim",
+                Some(TrimWhereField::Trailing) => "mysql_rtrim",
+                _ => "mysql_trim",
+            };
+            let mut arguments = vec![*expr];
+            arguments.extend(trim_what.map(|what| *what));
+            call(function, arguments)
+        }
+        Expr::Ceil { expr, .. } => call(
+            rounded_whole("mysql_ceil", "mysql_ceil_exact", &expr),
+            vec![*expr],
+        ),
+        Expr::Floor { expr, .. } => call(
+            rounded_whole("mysql_floor", "mysql_floor_exact", &expr),
+            vec![*expr],
+        ),
+        Expr::InList {
+            expr,
+            list,
+            negated,
+        } => in_list(*expr, list, negated),
+        like_ @ Expr::Like { .. } => like(like_),
+        between_ @ Expr::Between { .. } => between(between_),
+        Expr::AnyOp {
+            left,
+            compare_op,
+            right,
+            is_some,
+        } => match subquery(&right)
+            .and_then(|values| compare_all::any((*left).clone(), &compare_op, values))
+        {
+            Some(compared) => compared,
+            None => Expr::AnyOp {
+                left,
+                compare_op,
+                right,
+                is_some,
+            },
+        },
+        Expr::AllOp {
+            left,
+            compare_op,
+            right,
+        } => match subquery(&right)
+            .and_then(|values| compare_all::all((*left).clone(), &compare_op, values))
+        {
+            Some(compared) => compared,
+            None => Expr::AllOp {
+                left,
+                compare_op,
+                right,
+            },
+        },
+        Expr::Extract { field, expr, .. } => {
+            call(&format!("mysql_{}", unit_name(&field)), vec![*expr])
+        }
+        Expr::IsUnknown(expr) => Expr::IsNull(expr),
+        Expr::IsNotUnknown(expr) => Expr::IsNotNull(expr),
+        Expr::Value(mut value) => {
+            value.value = literal(value.value);
+            Expr::Value(value)
+        }
+        other => other,
+    }
+}
+
+fn subquery(expr: &Expr) -> Option<&Query> {
+    match expr {
+        Expr::Subquery(query) => Some(query),
+        Expr::Nested(inner) => subquery(inner),
+        _ => None,
+    }
+}
+
+pub(super) fn literal(value: Value) -> Value {
+    match value {
+        Value::DoubleQuotedString(text) => Value::SingleQuotedString(text),
+        Value::SingleQuotedByteStringLiteral(bits) => Value::HexStringLiteral(hexadecimal(&bits)),
+        other => other,
+    }
+}
+
+/// The digits of a bit literal in hexadecimal, whole bytes of them.
+pub(super) fn hexadecimal(bits: &str) -> String {
+    let bits: Vec<u8> = bits
+        .bytes()
+        .filter(|bit| matches!(bit, b'0' | b'1'))
+        .collect();
+    let missing = (8 - bits.len() % 8) % 8;
+    let padded: Vec<u8> = std::iter::repeat_n(b'0', missing).chain(bits).collect();
+    padded
+        .chunks(8)
+        .map(|byte| {
+            byte.iter()
+                .fold(0_u8, |value, bit| value << 1 | (bit - b'0'))
+        })
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// The call that CAST is, where it is not the engine's CAST.
+pub(super) fn cast(expr: &Expr, target: &DataType) -> Option<Expr> {
+    let function = match target {
+        DataType::Signed | DataType::SignedInteger if is_exact_constant(expr) => {
+            return Some(call(
+                "mysql_signed",
+                vec![call("mysql_round_exact", vec![expr.clone()])],
+            ));
+        }
+        DataType::Signed
+        | DataType::SignedInteger
+        | DataType::BigInt(_)
+        | DataType::Int(_)
+        | DataType::Integer(_) => "mysql_signed",
+        DataType::Unsigned | DataType::UnsignedInteger => "mysql_unsigned",
+        DataType::Char(length)
+        | DataType::Character(length)
+        | DataType::Varchar(length)
+        | DataType::Nvarchar(length) => {
+            let mut arguments = vec![expr.clone()];
+            let length = length.as_ref().map(ToString::to_string);
+            arguments.extend(length.map(|length| number(&length)));
+            return Some(call("mysql_text", arguments));
+        }
+        DataType::Binary(_) => "mysql_bytes",
+        DataType::Double(_) | DataType::DoublePrecision | DataType::Real => "mysql_double",
+        DataType::Date => "mysql_date",
+        DataType::Datetime(_) | DataType::Timestamp(..) => "mysql_timestamp",
+        _ => return None,
+    };
+    Some(call(function, vec![expr.clone()]))
+}
+
+/// GROUP_CONCAT is the engine's string_agg with a separator.
+pub(super) fn group_concat(mut function: Function) -> Expr {
+    function.name = ObjectName::from(vec![Ident::new("string_agg")]);
+    if let FunctionArguments::List(list) = &mut function.args {
+        let mut separator = Value::SingleQuotedString(",".to_owned());
+        list.clauses.retain_mut(|clause| match clause {
+            FunctionArgumentClause::Separator(given) => {
+                separator = literal(given.value.clone());
+                false
+            }
+            _ => true,
+        });
+        let joined: Vec<Expr> = list.args.drain(..).filter_map(unnamed).collect();
+        let text = match joined.as_slice() {
+            [only] => call("mysql_text", vec![only.clone()]),
+            _ => call("mysql_concat", joined),
+        };
+        list.args = vec![argument(text), argument(Expr::Value(separator.into()))];
+    }
+    Expr::Function(function)
+}
+
+/// COUNT(DISTINCT a, b) counts the different rows of values none of which is NULL.
+pub(super) fn count_of_several(mut function: Function) -> Function {
+    if let FunctionArguments::List(list) = &mut function.args
+        && list.args.len() > 1
+    {
+        let values: Vec<Expr> = list.args.drain(..).filter_map(unnamed).collect();
+        let whole = call("struct", values.clone());
+        list.args = vec![argument(null_where_any_is(values, whole))];
+    }
+    function
+}

@@ -1,0 +1,188 @@
+//! How MySQL's texts are read: the parser library's grammar of MySQL with the precedence of MySQL's operators.
+//!
+//! From the tightest: `!`, unary minus and `~`, `^`, `* / DIV % MOD`, `+ -`, `<< >>`, `&`, `|`, comparisons (IS, LIKE, REGEXP
+//! and IN among them), BETWEEN, NOT, `AND &&`, XOR, `OR ||` (MySQL 8.0 Reference Manual, 12.4.1).
+
+use std::any::TypeId;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
+use datafusion::sql::sqlparser::dialect::{Dialect, MySqlDialect, Precedence};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+const BANG: u8 = 46;
+const BITWISE_XOR: u8 = 45;
+const MULTIPLY: u8 = 40;
+const SHIFT: u8 = 28;
+const BITWISE_AND: u8 = 26;
+const BITWISE_OR: u8 = 24;
+const COMPARISON: u8 = 20;
+const AND: u8 = 10;
+const XOR: u8 = 8;
+const OR: u8 = 5;
+
+/// The grammar of MySQL's texts.
+#[derive(Debug)]
+pub(crate) struct MySqlGrammar;
+
+const MYSQL: MySqlDialect = MySqlDialect {};
+
+impl Dialect for MySqlGrammar {
+    /// The parser asks in places whether it reads MySQL.
+    fn dialect(&self) -> TypeId {
+        TypeId::of::<MySqlDialect>()
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        MYSQL.is_identifier_start(ch)
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        MYSQL.is_identifier_part(ch)
+    }
+
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        MYSQL.is_delimited_identifier_start(ch)
+    }
+
+    fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
+        MYSQL.identifier_quote_style(identifier)
+    }
+
+    fn supports_string_literal_backslash_escape(&self) -> bool {
+        true
+    }
+
+    fn supports_string_literal_concatenation(&self) -> bool {
+        true
+    }
+
+    /// LIKE's patterns keep their `\%` and `\_`.
+    fn ignores_wildcard_escapes(&self) -> bool {
+        true
+    }
+
+    fn supports_numeric_prefix(&self) -> bool {
+        true
+    }
+
+    fn supports_bitwise_shift_operators(&self) -> bool {
+        true
+    }
+
+    fn supports_multiline_comment_hints(&self) -> bool {
+        true
+    }
+
+    fn requires_single_line_comment_whitespace(&self) -> bool {
+        true
+    }
+
+    fn require_interval_qualifier(&self) -> bool {
+        true
+    }
+
+    fn supports_limit_comma(&self) -> bool {
+        true
+    }
+
+    /// Not MySQL's, but how the arguments of `crossmatch` are named.
+    fn supports_named_fn_args_with_rarrow_operator(&self) -> bool {
+        true
+    }
+
+    fn supports_double_ampersand_operator(&self) -> bool {
+        true
+    }
+
+    fn supports_binary_kw_as_cast(&self) -> bool {
+        true
+    }
+
+    fn supports_table_hints(&self) -> bool {
+        true
+    }
+
+    fn supports_select_modifiers(&self) -> bool {
+        true
+    }
+
+    fn supports_cross_join_constraint(&self) -> bool {
+        true
+    }
+
+    fn supports_data_type_signed_suffix(&self) -> bool {
+        true
+    }
+
+    fn is_table_factor_alias(&self, explicit: bool, kw: &Keyword, parser: &mut Parser) -> bool {
+        MYSQL.is_table_factor_alias(explicit, kw, parser)
+    }
+
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        match precedence {
+            Precedence::Xor => XOR,
+            Precedence::Caret => BITWISE_XOR,
+            Precedence::Ampersand => BITWISE_AND,
+            Precedence::Pipe => BITWISE_OR,
+            // The parser takes IN for a kind of BETWEEN.
+            Precedence::Like | Precedence::Is | Precedence::Eq | Precedence::Between => COMPARISON,
+            other => MYSQL.prec_value(other),
+        }
+    }
+
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        let token = parser.peek_token_ref();
+        let precedence = match &token.token {
+            Token::Word(_) if is_mod(&token.token) => MULTIPLY,
+            Token::ShiftLeft | Token::ShiftRight => SHIFT,
+            Token::Overlap => AND,
+            Token::StringConcat => OR,
+            _ => return None,
+        };
+        Some(Ok(precedence))
+    }
+
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        if !parser.consume_token(&Token::ExclamationMark) {
+            return None;
+        }
+        Some(parser.parse_subexpr(BANG).map(|expr| Expr::UnaryOp {
+            op: UnaryOperator::BangNot,
+            expr: Box::new(expr),
+        }))
+    }
+
+    fn parse_infix(
+        &self,
+        parser: &mut Parser,
+        left: &Expr,
+        precedence: u8,
+    ) -> Option<Result<Expr, ParserError>> {
+        let op = if parser.parse_keyword(Keyword::DIV) {
+            BinaryOperator::MyIntegerDivide
+        } else if is_mod(&parser.peek_token_ref().token) {
+            parser.advance_token();
+            BinaryOperator::Modulo
+        } else if parser.consume_token(&Token::StringConcat) {
+            BinaryOperator::Or
+        } else {
+            return None;
+        };
+        Some(
+            parser
+                .parse_subexpr(precedence)
+                .map(|right| Expr::BinaryOp {
+                    left: Box::new(left.clone()),
+                    op,
+                    right: Box::new(right),
+                }),
+        )
+    }
+}
+
+/// MOD between two operands; before a parenthesis at the start of an operand it is a function.
+fn is_mod(token: &Token) -> bool {
+    matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("mod"))
+}

@@ -1,0 +1,326 @@
+//! A statement of MySQL's with the engine's forms in the places of those that the engine does not have.
+//!
+//! MySQL has no truth values: a comparison gives 1, 0 or NULL, and any number is a condition. The engine has them, so what
+//! is a condition by its form is made a number where a number is meant (`CAST(a > b AS INT)`), and what is a number by its
+//! form a condition where a condition is meant (`flags & 4` becomes `flags & 4 <> 0`). What a type must decide is left to
+//! [`super::Operators`].
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, Ident, Interval, Join, JoinConstraint, JoinOperator,
+    ObjectName, Query, Select, SelectItem, Statement, TableFactor, TableWithJoins, VisitMut,
+    VisitorMut,
+};
+
+use super::build::{call, negated, not, plain_arguments, plain_cast, text, unit_name};
+use super::forms::{
+    cast, count_of_several, expand_special_form, group_concat, null_if_any_is, rounding,
+};
+use super::select;
+use super::templates::{engine_name, expansion};
+use super::truth::{make_number, make_truth, settle};
+use crate::SqlError;
+
+/// Rewrites a statement in place. Its names are folded.
+pub(crate) fn rewrite(sql: &str, statement: &mut Statement) -> Result<(), SqlError> {
+    match statement.visit(&mut Rewriting { sql }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Rewriting<'a> {
+    sql: &'a str,
+}
+
+impl VisitorMut for Rewriting<'_> {
+    type Break = SqlError;
+
+    /// Downwards: calls and special forms are expanded, so that their expansions are visited too.
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        let taken = std::mem::replace(expr, super::build::null());
+        match self.expand(taken) {
+            Ok(expanded) => {
+                *expr = expanded;
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+
+    /// Upwards: what an expression needs its parts to be.
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        settle(expr);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        let conditions = [
+            &mut select.selection,
+            &mut select.having,
+            &mut select.qualify,
+        ];
+        conditions.into_iter().flatten().for_each(make_truth);
+        select.from.iter_mut().for_each(settle_joins);
+        for item in &mut select.projection {
+            match item {
+                SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                    make_number(expr)
+                }
+                _ => {}
+            }
+        }
+        select::choose_for_groups(select);
+        select::name_repeated(select);
+        // Hints about how to run it.
+        select.select_modifiers = None;
+        select.optimizer_hints.clear();
+        if is_dual(&select.from) {
+            select.from.clear();
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        // Tables cannot change: FOR UPDATE and LOCK IN SHARE MODE ask for what is so anyway.
+        query.locks.clear();
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SqlError> {
+        match table {
+            TableFactor::Table { index_hints, .. } => index_hints.clear(),
+            TableFactor::NestedJoin {
+                table_with_joins, ..
+            } => settle_joins(table_with_joins),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn is_dual(from: &[TableWithJoins]) -> bool {
+    matches!(from, [TableWithJoins { relation: TableFactor::Table { name, alias: None, .. }, joins }]
+        if joins.is_empty() && name.to_string() == "dual")
+}
+
+fn settle_joins(from: &mut TableWithJoins) {
+    for join in &mut from.joins {
+        if let Some(JoinConstraint::On(condition)) = constraint(join) {
+            make_truth(condition);
+        }
+    }
+}
+
+fn constraint(join: &mut Join) -> Option<&mut JoinConstraint> {
+    match &mut join.join_operator {
+        JoinOperator::StraightJoin(constraint) | JoinOperator::CrossJoin(constraint) => {
+            // Both are inner joins: MySQL lets a CROSS JOIN have a condition.
+            let constraint = std::mem::replace(constraint, JoinConstraint::None);
+            join.join_operator = match constraint {
+                JoinConstraint::None => JoinOperator::CrossJoin(JoinConstraint::None),
+                some => JoinOperator::Inner(some),
+            };
+        }
+        // So is one without either word, whether it has a condition or not.
+        JoinOperator::Join(JoinConstraint::None) | JoinOperator::Inner(JoinConstraint::None) => {
+            join.join_operator = JoinOperator::CrossJoin(JoinConstraint::None);
+        }
+        _ => {}
+    }
+    match &mut join.join_operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint)
+        | JoinOperator::FullOuter(constraint) => Some(constraint),
+        _ => None,
+    }
+}
+
+impl Rewriting<'_> {
+    fn expand(&self, expr: Expr) -> Result<Expr, SqlError> {
+        Ok(match expr {
+            Expr::Function(function) => self.expand_function(function)?,
+            Expr::BinaryOp { left, op, right } => self.expand_operator(*left, op, *right)?,
+            Expr::Interval(_) => return Err(self.stray_interval()),
+            Expr::Cast {
+                expr,
+                data_type,
+                kind,
+                array,
+                format,
+            } => match cast(&expr, &data_type) {
+                Some(call) => call,
+                None => Expr::Cast {
+                    expr,
+                    data_type,
+                    kind,
+                    array,
+                    format,
+                },
+            },
+            Expr::Convert {
+                expr,
+                data_type: Some(data_type),
+                ..
+            } => match cast(&expr, &data_type) {
+                Some(call) => call,
+                None => plain_cast(*expr, data_type),
+            },
+            // CONVERT(text USING charset): all text is UTF-8.
+            Expr::Convert {
+                expr,
+                data_type: None,
+                ..
+            }
+            | Expr::Collate { expr, .. } => *expr,
+            Expr::RLike {
+                negated,
+                expr,
+                pattern,
+                ..
+            } => {
+                let call = call("regexp_like", vec![*expr, *pattern]);
+                if negated { not(call) } else { call }
+            }
+            other => expand_special_form(other),
+        })
+    }
+
+    fn expand_function(&self, mut function: Function) -> Result<Expr, SqlError> {
+        let name = function.name.to_string();
+        if name == "greatest" || name == "least" {
+            return Ok(null_if_any_is(function));
+        }
+        if let Some(expr) = self.expand_interval_call(&name, &function)? {
+            return Ok(expr);
+        }
+        if name == "group_concat" {
+            return Ok(group_concat(function));
+        }
+        if name == "count" {
+            return Ok(Expr::Function(count_of_several(function)));
+        }
+        let plain = function.over.is_none() && function.filter.is_none();
+        if let Some(arguments) = plain_arguments(&function) {
+            let aggregate = ["std", "stddev", "variance"].contains(&name.as_str());
+            if (plain || aggregate)
+                && let Some(mut expanded) = expansion(&name, &arguments)
+            {
+                // A window's function stays one.
+                if let Expr::Function(inner) = &mut expanded
+                    && !plain
+                {
+                    inner.over = function.over;
+                    inner.filter = function.filter;
+                }
+                return Ok(match expanded {
+                    // What it calls is the engine's.
+                    Expr::Function(inner) => Expr::Function(inner),
+                    other => Expr::Nested(Box::new(other)),
+                });
+            }
+        }
+        if let Some(engines) = engine_name(&name) {
+            function.name = ObjectName::from(vec![Ident::new(rounding(&engines, &function))]);
+        }
+        Ok(Expr::Function(function))
+    }
+
+    /// DATE_ADD, DATE_SUB, TIMESTAMPADD and TIMESTAMPDIFF, whose arguments are no expressions.
+    fn expand_interval_call(
+        &self,
+        name: &str,
+        function: &Function,
+    ) -> Result<Option<Expr>, SqlError> {
+        let Some(arguments) = plain_arguments(function) else {
+            return Ok(None);
+        };
+        let sign = match name {
+            "date_add" | "adddate" => 1,
+            "date_sub" | "subdate" => -1,
+            "timestampadd" | "timestampdiff" => {
+                let [unit, first, second] = arguments.as_slice() else {
+                    return Ok(None);
+                };
+                let unit = text(&unit.to_string());
+                return Ok(Some(match name {
+                    "timestampadd" => added(second.clone(), first.clone(), unit),
+                    _ => call(
+                        "mysql_timestampdiff",
+                        vec![unit, first.clone(), second.clone()],
+                    ),
+                }));
+            }
+            _ => return Ok(None),
+        };
+        match arguments.as_slice() {
+            [time, Expr::Interval(interval)] => self.moved(time.clone(), interval, sign).map(Some),
+            [time, days] => {
+                let days = if sign < 0 {
+                    negated(days.clone())
+                } else {
+                    days.clone()
+                };
+                Ok(Some(added(time.clone(), days, text("day"))))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn expand_operator(
+        &self,
+        left: Expr,
+        op: BinaryOperator,
+        right: Expr,
+    ) -> Result<Expr, SqlError> {
+        match (left, op, right) {
+            (time, BinaryOperator::Plus, Expr::Interval(interval))
+            | (Expr::Interval(interval), BinaryOperator::Plus, time) => {
+                self.moved(time, &interval, 1)
+            }
+            (time, BinaryOperator::Minus, Expr::Interval(interval)) => {
+                self.moved(time, &interval, -1)
+            }
+            (left, op, right) => Ok(Expr::BinaryOp {
+                left: Box::new(left),
+                op,
+                right: Box::new(right),
+            }),
+        }
+    }
+
+    /// A time moved by an interval.
+    fn moved(&self, time: Expr, interval: &Interval, sign: i32) -> Result<Expr, SqlError> {
+        let Some(unit) = &interval.leading_field else {
+            return Err(self.stray_interval());
+        };
+        let amount = (*interval.value).clone();
+        let amount = if sign < 0 { negated(amount) } else { amount };
+        Ok(added(time, amount, text(&unit_name(unit))))
+    }
+
+    fn stray_interval(&self) -> SqlError {
+        SqlError::about(
+            self.sql,
+            "interval",
+            "an INTERVAL is added to a time or subtracted from one, as in lastSeen + INTERVAL 1 DAY",
+        )
+    }
+}
+
+/// A time moved by so many units. A date stays a date where the unit is no part of a day.
+fn added(time: Expr, amount: Expr, unit: Expr) -> Expr {
+    let part_of_day =
+        ["'microsecond'", "'second'", "'minute'", "'hour'"].contains(&unit.to_string().as_str());
+    let function = if part_of_day {
+        "mysql_time_add"
+    } else {
+        "mysql_date_add"
+    };
+    call(function, vec![time, amount, unit])
+}

@@ -1,0 +1,115 @@
+//! A SELECT's list as the engine takes it: every column with a name of its own, and nothing beside groups that is neither
+//! grouped by nor aggregated.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, GroupByExpr, Ident, Select, SelectItem, Value, VisitMut, VisitorMut, visit_expressions,
+};
+
+use super::build::call;
+
+/// Begins the names of columns that are headed by something else.
+const UNNAMED: &str = "__column_";
+
+/// Gives the columns of a SELECT that would have the name of one before them another. Their headings stay.
+pub(super) fn name_repeated(select: &mut Select) {
+    let all_columns = select.projection.iter().any(is_wildcard);
+    let mut seen = HashSet::new();
+    for (at, item) in select.projection.iter_mut().enumerate() {
+        let SelectItem::UnnamedExpr(expr) = item else {
+            if let SelectItem::ExprWithAlias { alias, .. } = item {
+                seen.insert(alias.value.clone());
+            }
+            continue;
+        };
+        let unnamed = has_subquery(expr) || (all_columns && is_column(expr));
+        let repeats = !seen.insert(unqualified(expr)) || unnamed;
+        if repeats {
+            let expr = std::mem::replace(expr, Expr::Value(Value::Null.into()));
+            let alias = Ident::new(format!("{UNNAMED}{at}"));
+            *item = SelectItem::ExprWithAlias { expr, alias };
+        }
+    }
+}
+
+/// The planner calls all subqueries the same.
+fn has_subquery(expr: &Expr) -> bool {
+    let found = visit_expressions(expr, |part| match part {
+        Expr::Subquery(_) | Expr::Exists { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+fn is_wildcard(item: &SelectItem) -> bool {
+    matches!(
+        item,
+        SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
+    )
+}
+
+fn is_column(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+}
+
+/// The text of an expression, its columns without their tables.
+fn unqualified(expr: &Expr) -> String {
+    struct LastParts;
+    impl VisitorMut for LastParts {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::CompoundIdentifier(names) => {
+                    if let Some(last) = names.pop() {
+                        *expr = Expr::Identifier(last);
+                    }
+                }
+                Expr::Nested(inner) => {
+                    let inner = std::mem::replace(inner.as_mut(), Expr::Value(Value::Null.into()));
+                    *expr = inner;
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut expr = expr.clone();
+    // It breaks off nowhere.
+    let _ = expr.visit(&mut LastParts);
+    expr.to_string().replace('`', "")
+}
+
+/// A plain column beside groups that is not grouped by has the value of some row of the group, as MySQL has it.
+pub(super) fn choose_for_groups(select: &mut Select) {
+    let GroupByExpr::Expressions(groups, modifiers) = &select.group_by else {
+        return;
+    };
+    if groups.is_empty() || !modifiers.is_empty() {
+        return;
+    }
+    let grouped: HashSet<String> = groups.iter().map(unqualified).collect();
+    for (at, item) in select.projection.iter_mut().enumerate() {
+        let by_place = grouped.contains(&(at + 1).to_string());
+        match item {
+            SelectItem::UnnamedExpr(expr)
+                if is_column(expr) && !by_place && !grouped.contains(&unqualified(expr)) =>
+            {
+                let chosen = call("first_value", vec![expr.clone()]);
+                let alias = Ident::new(unqualified(expr));
+                *item = SelectItem::ExprWithAlias {
+                    expr: chosen,
+                    alias,
+                };
+            }
+            SelectItem::ExprWithAlias { expr, alias } if is_column(expr) => {
+                let named = grouped.contains(&alias.value);
+                if !by_place && !named && !grouped.contains(&unqualified(expr)) {
+                    *expr = call("first_value", vec![expr.clone()]);
+                }
+            }
+            _ => {}
+        }
+    }
+}

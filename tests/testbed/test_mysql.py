@@ -1,0 +1,94 @@
+"""Asks Meridian and MariaDB the hand-written statements. They are in `cases/`, by theme."""
+
+from __future__ import annotations
+
+import pytest
+
+from meridian_cli import rows_of
+from testbed.cases import Question, catalogue, expressions, lsst
+from testbed.__main__ import write_coverage
+from testbed.sides import Sides
+
+ON_THE_SMALL_SKY = {**expressions.THEMES, **catalogue.THEMES}
+
+
+def each(questions: list[Question]) -> pytest.MarkDecorator:
+    """One test for each statement."""
+    return pytest.mark.parametrize("question", questions, ids=[question.sql[:70] for question in questions])
+
+
+def check(sides: Sides, question: Question) -> None:
+    """Fails where the answers differ."""
+    found = sides.difference(question.sql, question.reference, question.ordered)
+    assert found is None, f"{found}\nStatement: {question.sql[:500]}"
+
+
+@each([question for theme in ON_THE_SMALL_SKY.values() for question in theme])
+def test_small_sky(question: Question, small_sky: Sides) -> None:
+    check(small_sky, question)
+
+
+@each(lsst.PT11)
+def test_lsst_pt11(question: Question, pt11_sides: Sides) -> None:
+    check(pt11_sides, question)
+
+
+@each(lsst.PT12)
+def test_lsst_pt12(question: Question, pt12_sides: Sides) -> None:
+    check(pt12_sides, question)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT 9223372036854775807 + 1",
+        "SELECT -9223372036854775808 - 1",
+        "SELECT 9223372036854775807 * 2",
+        "SELECT big + 1 FROM Extremes",
+        "SELECT big * 2 FROM Extremes",
+        "SELECT ubig + 1 FROM Extremes",
+        "SELECT ubig - 1 FROM Extremes",
+        "SELECT (flags & 4) - 8 FROM Object",
+        "SELECT nosuch FROM Object",
+        "SELECT flags FROM NoSuchTable",
+        "SELECT objectId FROM Object o, Source s",
+        "SELECT nosuch(flags) FROM Object",
+        "SELECT flags FROM Object WHERE",
+        "SELECT LENGTH('a', 'b')",
+    ],
+)
+def test_both_refuse(statement: str, small_sky: Sides) -> None:
+    ours, theirs = small_sky.refusal(statement)
+    assert theirs is not None, "MariaDB answers this"
+    assert ours is not None, f"Meridian answers this, MariaDB says {theirs}"
+
+
+@pytest.mark.parametrize(
+    ("statement", "compared"),
+    [
+        ("SHOW DATABASES LIKE 'sk%'", 0),
+        ("SHOW TABLES", 1),
+        ("SHOW TABLES FROM sky", 1),
+        ("SHOW TABLES LIKE 'ref%'", 0),
+        ("SHOW FULL TABLES", 2),
+        ("SHOW COLUMNS FROM Object", 1),
+        ("SHOW COLUMNS FROM RefMatch FROM sky", 1),
+        ("SHOW COLUMNS FROM Object LIKE '%flux%'", 1),
+        ("DESCRIBE Filter", 1),
+        ("DESC sky.Source", 1),
+        ("SHOW CREATE TABLE Filter", 0),
+    ],
+)
+def test_lists(statement: str, compared: int, small_sky: Sides) -> None:
+    """What there is: headings agree, and the first columns of the rows but for the case of names."""
+    small_sky.mariadb.do("USE sky")
+    expected, answer = small_sky.mariadb.ask(statement), small_sky.asker.ask(statement)
+    if compared:
+        assert answer.column_names == [column.name for column in expected.columns]
+    assert answer.num_rows == len(expected.rows)
+    ours = {tuple(str(value).lower() for value in row[:compared]) for row in rows_of(answer)}
+    assert ours == {tuple(str(value).lower() for value in row[:compared]) for row in expected.rows}
+
+
+def test_the_reference_has_the_numbers_of_today() -> None:
+    assert write_coverage(check=True) == 0, "run `python3 -m testbed coverage` in tests/"
