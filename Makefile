@@ -1,5 +1,5 @@
 # What one does with a clone of Meridian. Every target may be run again at any time.
-.PHONY: help build demo test lint bench micro-bench
+.PHONY: help build demo test lint bench bench-neighbours micro-bench
 
 help:
 	@echo "make demo    build Meridian, load 482,000 real stars and ask about them"
@@ -7,6 +7,7 @@ help:
 	@echo "make test    everything that must pass: lint, then unit, property and whole-system tests"
 	@echo "make lint    format, tidiness, dependency rules, clippy"
 	@echo "make bench   measure Meridian beside its peers: SIZE=small|standard|large PEERS=duckdb,chdb,... WORK=DIR"
+	@echo "make bench-neighbours   measure what joining neighbours costs: SIZE=small|standard WORK=DIR"
 	@echo "make micro-bench   time the hot loops by themselves"
 
 build:
@@ -28,6 +29,9 @@ PEERS ?=
 WORK ?= bench/work
 bench: build
 	bench/run --size $(SIZE) $(if $(PEERS),--peers $(PEERS)) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK) $(BENCH_OPTIONS)
+
+bench-neighbours: build
+	bench/neighbours --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/neighbours
 
 micro-bench:
 	scripts/setup build

@@ -26,15 +26,20 @@ from meridian_bench.questions import QUESTIONS  # noqa: E402
 from meridian_bench.samples import percentile, ratio  # noqa: E402
 
 
+def run_tiny(meridian: Meridian, work: Path, *options: str) -> None:
+    """Runs the harness at its tiny size; the report and the samples are then in `work`."""
+    # The tests' environment does not have LSDB: a peer that cannot take part must not stop the others.
+    command = [sys.executable, "-m", "meridian_bench", "run", "--size", "tiny", "--peers", "duckdb,lsdb", *options]
+    command += ["--no-install", "--meridian", str(meridian.binary), "--work", str(work), "--out", str(work)]
+    done = subprocess.run(command, cwd=REPOSITORY / "bench", capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="module")
 def run(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with the report and the samples of a tiny run."""
     work = tmp_path_factory.mktemp("bench")
-    # The tests' environment does not have LSDB: a peer that cannot take part must not stop the others.
-    command = [sys.executable, "-m", "meridian_bench", "run", "--size", "tiny", "--peers", "duckdb,lsdb"]
-    command += ["--no-install", "--meridian", str(meridian.binary), "--work", str(work), "--out", str(work)]
-    done = subprocess.run(command, cwd=REPOSITORY / "bench", capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
+    run_tiny(meridian, work)
     return work
 
 
@@ -53,7 +58,7 @@ def test_report_has_every_row_and_no_differing_answer(run: Path) -> None:
     assert "answers that were compared are the same." in report
     assert {asking["name"] for asking in record["questions"] if asking["cold"]} >= {"LV1", "cone", "HV2", "HV2b"}
     assert {(load["contender"], load["table"]) for load in record["loads"]} == {
-        (name, table) for name in ("meridian", "duckdb") for table in ("Object", "Source")
+        (name, table) for name in ("meridian", "duckdb") for table in ("Object", "Source", "Optical", "Infrared")
     }
     assert all(load["seconds"] > 0 and load["bytes"] > 0 and load["peak"] > 0 for load in record["loads"])
 
@@ -65,11 +70,24 @@ def test_a_peer_that_cannot_take_part_is_left_out(run: Path) -> None:
     assert "LSDB is absent or fell out: No module named 'lsdb'" in (run / "REPORT.md").read_text()
 
 
+def test_chosen_questions_load_what_they_need(meridian: Meridian, tmp_path: Path) -> None:
+    """And whom none of them is for takes no part."""
+    run_tiny(meridian, tmp_path, "--questions", "hv1,near")
+    record = json.loads((tmp_path / "samples.json").read_text())
+    assert [asking["name"] for asking in record["questions"] if not asking["cold"]] == ["HV1", "near"]
+    assert {load["table"] for load in record["loads"]} == {"Object"}
+    assert record["absent"] == {"lsdb": "it is asked none of the chosen questions"}
+    report = (tmp_path / "REPORT.md").read_text()
+    assert "- Only these questions were asked: HV1, near." in report
+    near = next(line for line in report.splitlines() if line.startswith("| **near** "))
+    assert near.startswith("| **near** pairs within 0.02 degree in 0.04 square degrees | ")
+
+
 def test_plots_are_drawn(run: Path) -> None:
     """Every plot that the report shows is there, and is XML."""
     report = (run / "REPORT.md").read_text()
     plots = sorted((run / "figures").glob("*.svg"))
-    assert {"scans.svg", "load.svg", "bytes.svg", "latency_cone.svg"} <= {plot.name for plot in plots}
+    assert {"scans.svg", "spatial_joins.svg", "load.svg", "bytes.svg", "latency_cone.svg"} <= {plot.name for plot in plots}
     for plot in plots:
         xml.etree.ElementTree.parse(plot)
         assert f"(figures/{plot.name})" in report
@@ -187,12 +205,12 @@ def test_ratios_are_of_rounds_in_which_both_took_part() -> None:
 
 
 def test_constants_come_once_and_the_same_from_the_same_seed() -> None:
-    sky = Sky(0.0, 20.0, -10.0, 10.0, [(i, 10.0 + i / 100, i / 100) for i in range(50)])
-    drawn = [Constants(sky, seed=3).draw() for _ in range(2)]
+    sky = Sky(0.0, 20.0, -10.0, 10.0, [(i, 10.0 + i / 100, i / 100) for i in range(50)], 0.125)
+    drawn = [Constants(sky, 3, {"near": 1.0}).draw() for _ in range(2)]
     assert drawn[0] == drawn[1]
-    source = Constants(sky, seed=3)
+    source = Constants(sky, 3, {"near": 1.0})
     many = [source.draw() for _ in range(50)]
-    for name in ("key", "cut", "mag", "g_flux", "cone_ra", "ra0"):
+    for name in ("key", "cut", "mag", "g_flux", "cone_ra", "ra0", "near_ra0", "colour"):
         assert len({one[name] for one in many}) == 50, name
 
 

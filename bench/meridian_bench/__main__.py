@@ -13,9 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from . import catalogue as catalogues
+from . import match_tables
 from .constants import Constants
 from .contenders import PEERS
 from .machine import describe, free_bytes
+from .questions import QUESTIONS
 from .report import has_failed, write_report
 from .runner import Plan, Run, log
 from .sizes import GROUPS, SIZES, SPARE_BYTES, Size, room_for
@@ -34,6 +36,15 @@ def names(text: str) -> list[str]:
     return list(chosen)
 
 
+def question_names(text: str) -> list[str]:
+    """A list of questions, in whatever case."""
+    known = {question.name.lower(): question.name for question in QUESTIONS}
+    for name in text.lower().split(","):
+        if name not in known:
+            raise argparse.ArgumentTypeError(f"there is no question {name}: choose from {', '.join(known.values())}")
+    return [known[name] for name in text.lower().split(",")]
+
+
 def arguments() -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(prog="bench/run", description="Measure Meridian beside its peers.")
@@ -42,6 +53,7 @@ def arguments() -> argparse.Namespace:
     run.add_argument("--size", choices=SIZES, default="small")
     run.add_argument("--peers", type=names, help="separated by commas, or `none` (default: those of the size)")
     run.add_argument("--skip", type=names, default=[], help="peers to leave out")
+    run.add_argument("--questions", type=question_names, default=[], help="separated by commas (default: all)")
     run.add_argument("--meridian", type=Path, required=True, help="the program")
     run.add_argument("--work", type=Path, required=True, help="directory for the catalogue and the databases")
     run.add_argument("--out", type=Path, default=BENCH, help="directory for REPORT.md and its plots")
@@ -103,10 +115,11 @@ def run(options: argparse.Namespace) -> int:
     options.meridian = Path(shutil.which(options.meridian) or options.meridian).resolve()
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**31)
     catalogue = prepare_catalogue(options, size)
-    constants = Constants(catalogues.survey(catalogue, random.Random(seed)), seed)
+    catalogue = match_tables.prepare(options.work / "match", catalogue, size.matched)
+    constants = Constants(catalogues.survey(catalogue, random.Random(seed)), seed, size.boxes)
     python = sys.executable if options.no_install else None
     groups = groups_of(peers, options.size, options.together)
-    plan = Plan(size, groups, options.work, options.meridian, options.threads, options.keep, python)
+    plan = Plan(size, groups, options.work, options.meridian, options.threads, options.keep, options.questions, python)
     measurement = Run(plan, catalogue, constants)
     started = time.monotonic()
     measurement.record["about"] = {
@@ -116,6 +129,7 @@ def run(options: argparse.Namespace) -> int:
         "threads": options.threads,
         "groups": groups,
         "skipped": [name for name in PEERS if name not in peers],
+        "chosen": options.questions,
         "machine": describe(options.work),
         "catalogue": catalogue.as_json(),
         "lookups": size.lookups,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -25,7 +27,7 @@ SAMPLED_OBJECTS = 20_000
 
 @dataclass(frozen=True)
 class TableFiles:
-    """One table of the catalogue: its Parquet files, and which columns are its key and its position."""
+    """One table: its Parquet files, which columns are its key and its position, and in what order rows lie well."""
 
     name: str
     files: list[str]
@@ -35,6 +37,10 @@ class TableFiles:
     dec: str
     rows: int
     bytes: int
+    # The table whose key is this one's, for a child; otherwise it is found by its own position.
+    director: str | None
+    # Columns that tell rows apart and bring together what is asked together.
+    order: list[str]
 
 
 @dataclass(frozen=True)
@@ -51,30 +57,69 @@ class Catalogue:
         return {"tables": described, "made_by": self.made_by}
 
 
+@dataclass(frozen=True)
+class Kind:
+    """What is known of a table beforehand."""
+
+    key: str
+    ra: str
+    dec: str
+    director: str | None
+    order: tuple[str, ...]
+
+
+KINDS = {
+    "Object": Kind("objectId", "ra_PS", "decl_PS", None, ("objectId",)),
+    "Source": Kind("objectId", "ra", "decl", "Object", ("objectId", "taiMidPoint")),
+    "Optical": Kind("opticalId", "ra", "decl", None, ("opticalId",)),
+    "Infrared": Kind("infraredId", "ra", "decl", None, ("infraredId",)),
+}
+
+
 def open_catalogue(directory: Path, made_by: str) -> Catalogue:
     """Looks at the Parquet files below `directory`."""
-    tables = {}
-    for name, key, ra, dec in [("Object", "objectId", "ra_PS", "decl_PS"), ("Source", "objectId", "ra", "decl")]:
-        files = sorted((directory / name).glob("*.parquet"))
-        if not files:
-            continue
-        rows = sum(pq.read_metadata(file).num_rows for file in files)
-        size = sum(file.stat().st_size for file in files)
-        columns = pq.read_schema(files[0]).names
-        tables[name] = TableFiles(name, [str(file) for file in files], columns, key, ra, dec, rows, size)
+    tables = open_tables(directory, ("Object", "Source"))
     if "Object" not in tables:
         raise SystemExit(f"There are no Parquet files in {directory / 'Object'}.")
     return Catalogue(str(directory), tables, made_by)
 
 
-def prepare(directory: Path, program: Path, objects: int, epochs: int, seed: int, only_nine_columns: bool) -> Catalogue:
+def open_tables(directory: Path, names: Sequence[str]) -> dict[str, TableFiles]:
+    """Those of the tables that have Parquet files below `directory`."""
+    tables = {}
+    for name in names:
+        files = sorted((directory / name).glob("*.parquet"))
+        if not files:
+            continue
+        kind = KINDS[name]
+        rows = sum(pq.read_metadata(file).num_rows for file in files)
+        size = sum(file.stat().st_size for file in files)
+        columns = pq.read_schema(files[0]).names
+        paths = [str(file) for file in files]
+        tables[name] = TableFiles(
+            name, paths, columns, kind.key, kind.ra, kind.dec, rows, size, kind.director, list(kind.order)
+        )
+    return tables
+
+
+def prepare(
+    directory: Path,
+    program: Path,
+    objects: int,
+    epochs: int,
+    seed: int,
+    only_nine_columns: bool,
+    density: int | None = None,
+) -> Catalogue:
     """Makes the catalogue, unless `directory` has one of the same description from an earlier run."""
     wanted = f"{objects} objects, {epochs} epochs, seed {seed}, {'nine' if only_nine_columns else 'all'} columns"
+    wanted += f", {density} in a square degree" if density else ""
     note = directory / "made_by.txt"
     if note.is_file() and note.read_text().startswith(wanted):
         return open_catalogue(directory, note.read_text().strip())
     shutil.rmtree(directory, ignore_errors=True)
     command = [str(program), "synthesize", "generate", "--objects", str(objects), "--seed", str(seed)]
+    command += ["--density", str(density)] if density else []
     command += ["--epochs", str(epochs)] if epochs else []
     if only_nine_columns:
         command += ["--tables", "Object", "--columns", ",".join(NINE_COLUMNS)]
@@ -97,6 +142,8 @@ class Sky:
     dec_min: float
     dec_max: float
     objects: list[tuple[int, float, float]]
+    # Objects in a square degree.
+    density: float
 
 
 def survey(catalogue: Catalogue, rng: random.Random) -> Sky:
@@ -114,7 +161,9 @@ def survey(catalogue: Catalogue, rng: random.Random) -> Sky:
         objects += list(zip(*(rows.column(i).to_pylist() for i in range(3)), strict=True))
     ra_min, ra_max = _bounds(table, table.ra)
     dec_min, dec_max = _bounds(table, table.dec)
-    return Sky(ra_min, ra_max, dec_min, dec_max, objects)
+    heights = math.degrees(math.sin(math.radians(dec_max)) - math.sin(math.radians(dec_min)))
+    density = table.rows / ((ra_max - ra_min) * heights)
+    return Sky(ra_min, ra_max, dec_min, dec_max, objects, density)
 
 
 def _bounds(table: TableFiles, column: str) -> tuple[float, float]:

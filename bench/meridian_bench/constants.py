@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
 
 from .catalogue import Sky
 
@@ -13,8 +14,10 @@ CONE_DEGREES = 60.0 / 3600.0
 class Constants:
     """Draws the constants of one run from its seed."""
 
-    def __init__(self, sky: Sky, seed: int) -> None:
+    def __init__(self, sky: Sky, seed: int, boxes: Mapping[str, float]) -> None:
+        """`boxes`: the sides in degrees of the boxes in which pairs are looked for, by name."""
         self.sky = sky
+        self.boxes = boxes
         self.rng = random.Random(seed)
         self.used: set[object] = set()
         # A box of right ascensions does not reach over 0: cones that do are not asked for.
@@ -22,12 +25,20 @@ class Constants:
         self.rng.shuffle(self.objects)
         self.next_object = 0
 
+    def areas(self) -> dict[str, float]:
+        """Square degrees of the boxes in which pairs are looked for, near the equator."""
+        return {name: side * side for name, side in self.boxes.items()}
+
     def draw(self) -> dict[str, object]:
         """One set of constants; every question takes those that it names."""
         key, ra, dec = self._object()
         drawn: dict[str, object] = {"key": key, **self._cone(ra, dec)}
         drawn.update(self._box("", ra, dec, 1.0, 1.0))
         drawn.update(self._box("wide_", ra, dec, 6.0, 5.0))
+        for name, side in self.boxes.items():
+            drawn.update(self._box(f"{name}_", ra, dec, side, side))
+        drawn["match_narrow"] = _narrowness(self.sky.dec_min, self.sky.dec_max)
+        drawn["colour"] = self._fresh("colour", 0.095, 0.105)
         cut = self._fresh("cut", 1.95, 2.05)
         mag = self._fresh("mag", 24.8, 25.0)
         z_mag = self._fresh("z_mag", 20.9, 21.1)
@@ -84,6 +95,7 @@ class Constants:
             f"{prefix}dec0": dec0,
             f"{prefix}dec1": dec1,
             f"{prefix}zones": _zones(dec0, dec1),
+            f"{prefix}narrow": _narrowness(dec0, dec1),
             f"{prefix}polygon": ", ".join(f"{ra!r}, {dec!r}" for ra, dec in corners),
         }
 
@@ -92,6 +104,11 @@ def _away_from_seam(ra: float, dec: float) -> bool:
     """Whether a cone with this position in it stays within right ascensions of 0 to 360."""
     width = 3 * CONE_DEGREES / math.cos(math.radians(min(89.9, abs(dec) + 3 * CONE_DEGREES)))
     return width < ra < 360.0 - width
+
+
+def _narrowness(dec0: float, dec1: float) -> float:
+    """How narrow a degree of right ascension is where it is narrowest between two declinations: their least cosine."""
+    return math.cos(math.radians(min(89.9, max(abs(dec0), abs(dec1)))))
 
 
 def _inside(value: float, low: float, high: float) -> float:

@@ -11,11 +11,11 @@ from .contenders import CARDS
 WIDTH = 860
 LEFT, RIGHT = 90, 30
 BAR, GAP = 13, 10
-# One colour a contender, told apart by the colour-blind too (Okabe and Ito, with two greys).
+# One colour a contender, told apart by the colour-blind too (Okabe and Ito, with black, a grey and an olive).
 COLOURS = dict(
     zip(
         CARDS,
-        ["#d55e00", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#777777", "#b0a000"],
+        ["#d55e00", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#000000", "#777777", "#b0a000"],
         strict=True,
     )
 )

@@ -1,66 +1,13 @@
-"""The questions: each one's text, by dialect where they differ, and which constants it takes.
-
-In a text, `MAG(f)` is the AB magnitude of a flux, `MAGERR(f, s)` its error, `COLUMNS` all columns of Object as they
-were made (peers hold columns of their own besides), and names in braces are constants (see `constants.py`).
-"""
+"""The questions: each one's text, by dialect where they differ, and which constants it takes (see `question.py`)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-LOOKUP, SCAN = "lookup", "scan"
+from .neighbour_questions import NEIGHBOUR_QUESTIONS
+from .question import LOOKUP, SCAN, Question
+
 NINE = "objectId, ra_PS, decl_PS, uFlux_PS, gFlux_PS, rFlux_PS, iFlux_PS, zFlux_PS, yFlux_PS"
-
-# Fluxes are cast to double before anything is computed, as Meridian does, so that cuts fall on the same rows.
-MAGNITUDES = {
-    "meridian": ("scisql_fluxToAbMag({f})", "scisql_fluxToAbMagSigma({f}, {s})"),
-    "duckdb": (
-        "(CASE WHEN {f} > 0 THEN -2.5 * log10({f}::DOUBLE) - 48.6 END)",
-        "(CASE WHEN {f} > 0 THEN 1.0857362047581294 * {s}::DOUBLE / {f}::DOUBLE END)",
-    ),
-    "clickhouse": (
-        "if({f} > 0, -2.5 * log10(toFloat64({f})) - 48.6, NULL)",
-        "if({f} > 0, 1.0857362047581294 * toFloat64({s}) / toFloat64({f}), NULL)",
-    ),
-    "postgres": (
-        "(CASE WHEN {f} > 0 THEN -2.5 * log10({f}::float8) - 48.6 END)",
-        "(CASE WHEN {f} > 0 THEN 1.0857362047581294 * {s}::float8 / {f}::float8 END)",
-    ),
-    # Its LOG10 gives NULL where there is no logarithm.
-    "mariadb": ("(-2.5e0 * LOG10({f}) - 48.6e0)", "(1.0857362047581294e0 * {s} / {f})"),
-}
-
-
-@dataclass(frozen=True)
-class Question:
-    """One question. `texts` has a text for each dialect that needs its own, `text` is for the others."""
-
-    name: str
-    title: str
-    kind: str
-    text: str
-    texts: dict[str, str] = field(default_factory=dict)
-    tables: Sequence[str] = ("Object",)
-    # Columns beyond those that every size of the catalogue has.
-    columns: Sequence[str] = ()
-    # Meridian's own column of chunk numbers, and the peers' counterpart, take part.
-    by_chunk: bool = False
-    cold: bool = False
-
-    def asked_in(self, dialect: str, constants: dict[str, object], columns: Sequence[str]) -> str | None:
-        """The text in a dialect, or None if the question has none in it."""
-        template = self.texts.get(dialect, "" if dialect == "python" else self.text)
-        if not template:
-            return None
-        if dialect == "python":
-            return template % constants
-        every = "*" if dialect == "meridian" else ", ".join(columns)
-        text = template.replace("COLUMNS", every).format(**constants)
-        magnitude, error = MAGNITUDES[dialect]
-        text = re.sub(r"\bMAGERR\(([^,()]+), ([^()]+)\)", lambda m: error.format(f=m[1], s=m[2]), text)
-        return re.sub(r"\bMAG\(([^()]+)\)", lambda m: magnitude.format(f=m[1]), text)
 
 
 def box_texts(select: str, prefix: str = "", table: str = "", rest: str = "") -> tuple[str, dict[str, str]]:
@@ -145,7 +92,7 @@ QUESTIONS = [
             "postgres": "SELECT COLUMNS FROM Object"
             " WHERE q3c_radial_query(ra_PS, decl_PS, {cone_ra}, {cone_dec}, {cone_radius})",
             "mariadb": f"SELECT COLUMNS FROM Object WHERE {CONE_ZONES} AND {CONE_BOX} AND {HAVERSINE}",
-            "python": '{"ra": %(cone_ra)r, "dec": %(cone_dec)r, "radius": %(cone_radius)r}',
+            "python": '{"ask": "cone", "ra": %(cone_ra)r, "dec": %(cone_dec)r, "radius": %(cone_radius)r}',
         },
         cold=True,
     ),
@@ -204,9 +151,11 @@ QUESTIONS = [
         " GROUP BY objectId ORDER BY n DESC, objectId LIMIT 10",
         tables=("Source",),
     ),
+    *NEIGHBOUR_QUESTIONS,
 ]
 
 
-def questions_for(tables: Sequence[str], columns: Sequence[str]) -> list[Question]:
-    """Those that a catalogue of these tables and columns of Object can answer."""
-    return [q for q in QUESTIONS if set(q.tables) <= set(tables) and set(q.columns) <= set(columns)]
+def questions_for(tables: Sequence[str], columns: Sequence[str], chosen: Sequence[str] = ()) -> list[Question]:
+    """Those that a catalogue of these tables and columns of Object can answer; of these the chosen ones, if any are."""
+    possible = [q for q in QUESTIONS if set(q.tables) <= set(tables) and set(q.columns) <= set(columns)]
+    return [q for q in possible if not chosen or q.name in chosen]

@@ -9,6 +9,7 @@ from typing import Any
 
 from .contenders import CARDS
 from .plots import bars, distributions
+from .question import JOIN, LOOKUP, SCAN
 from .samples import Ratio, flat, percentile, ratio
 from .sizes import SIZES
 from .targets import OBJECT_BYTES, TARGETS, Target
@@ -42,8 +43,9 @@ def contenders(record: Record) -> list[str]:
 class Row:
     """One question of one kind (warm or cold), over all groups in which it was asked."""
 
-    def __init__(self, askings: list[Record]) -> None:
+    def __init__(self, askings: list[Record], reasons: dict[str, str]) -> None:
         self.askings = askings
+        self.reasons = reasons
         self.name: str = askings[0]["name"]
         self.title: str = askings[0]["title"]
 
@@ -65,6 +67,10 @@ class Row:
         """What a contender said when it refused."""
         return next((a["complaints"][name] for a in self.askings if name in a["complaints"]), "")
 
+    def left_out(self, name: str) -> str:
+        """Why a peer was not asked though it could have been."""
+        return self.reasons.get(name, "")
+
     def differences(self) -> list[Record]:
         """Where answers differ."""
         return [one for asking in self.askings for one in asking["differences"]]
@@ -76,7 +82,7 @@ def rows_of(record: Record, kind: str, cold: bool) -> list[Row]:
     for asking in record["questions"]:
         if asking["cold"] == cold and (cold or asking["kind"] == kind):
             found.setdefault(asking["name"], []).append(asking)
-    return [Row(askings) for askings in found.values()]
+    return [Row(askings, {} if cold else record["left_out"].get(name, {})) for name, askings in found.items()]
 
 
 def milliseconds(seconds: float) -> str:
@@ -138,22 +144,58 @@ def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> li
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
+def contender_cell(row: Row, name: str, cell: Any, asked: int) -> str:
+    """A contender's times, or why there are none."""
+    times = row.times(name)
+    if times:
+        text = cell(times, asked)
+    elif row.complaint(name):
+        text = "refused"
+    else:
+        reason = row.left_out(name)
+        text = f"not asked: {reason}" if reason else "–"
+    wrong = any(one["contender"] == name for one in row.differences())
+    return f"**{text}, answer differs**" if wrong else text
+
+
+def from_to(counts: set[int]) -> str:
+    """The least and the greatest of some counts."""
+    return " to ".join(f"{count:,}" for count in sorted({min(counts), max(counts)})) if counts else ""
+
+
+def rows_cell(row: Row) -> list[str]:
+    """How many rows the answers have."""
+    return [from_to({asking["rows"] for asking in row.askings if asking["rows"] is not None})]
+
+
+def pairs_cells(row: Row) -> list[str]:
+    """How many pairs a spatial join counted, and Meridian's time for each."""
+    counts = {asking["pairs"] for asking in row.askings if asking["pairs"] is not None}
+    times = row.times(OURS)
+    each = f"{statistics.median(times) / max(counts) * 1e9:.2f}" if times and counts and max(counts) else ""
+    return [from_to(counts), each]
+
+
 def question_table(record: Record, rows: Sequence[Row], cell: Any) -> list[str]:
     """One line a question, one column a contender."""
-    names = [name for name in contenders(record) if any(row.times(name) or row.complaint(name) for row in rows)]
+    known = contenders(record)
+    names = [name for name in known if any(row.times(name) or row.complaint(name) or row.left_out(name) for row in rows)]
+    are_joins = bool(rows) and all(row.askings[0]["kind"] == JOIN for row in rows)
+    count_cells, headings = (pairs_cells, ["pairs counted", "Meridian, ns each"]) if are_joins else (rows_cell, ["rows"])
     lines = []
     for row in rows:
-        cells = []
-        for name in names:
-            times = row.times(name)
-            text = cell(times, record["about"]["lookups"]) if times else ("refused" if row.complaint(name) else "–")
-            wrong = any(one["contender"] == name for one in row.differences())
-            cells.append(f"**{text}, answer differs**" if wrong else text)
-        counts = {asking["rows"] for asking in row.askings if asking["rows"] is not None}
-        many = " to ".join(f"{count:,}" for count in sorted({min(counts), max(counts)})) if counts else ""
-        lines.append([f"**{row.name}** {row.title}", many, *cells, ratio_cell(row), *target_cells(record, row)])
+        cells = [contender_cell(row, name, cell, record["about"]["lookups"]) for name in names]
+        question = f"**{row.name}** {row.title}"
+        lines.append([question, *count_cells(row), *cells, ratio_cell(row), *target_cells(record, row)])
     titles = [CARDS[name].title for name in names]
-    return markdown_table(["question", "rows", *titles, "Meridian / best peer", "target", "reached"], lines)
+    return markdown_table(["question", *headings, *titles, "Meridian / best peer", "target", "reached"], lines)
+
+
+SECTIONS = (
+    ("Lookups", LOOKUP, lookup_cell, "p50 / p95 / p99."),
+    ("Scans and joins", SCAN, scan_cell, "Median (minimum)."),
+    ("Spatial joins", JOIN, scan_cell, "Median (minimum). Pairs are ordered, and every row is its own neighbour."),
+)
 
 
 def trouble(record: Record) -> list[str]:
@@ -174,6 +216,8 @@ def trouble(record: Record) -> list[str]:
     if skipped := record["about"]["skipped"]:
         lines.append(f"- Not asked to take part: {', '.join(CARDS[name].title for name in skipped)}.")
     loaded = {load["contender"] for load in record["loads"]} | set(record["absent"])
+    if chosen := record["about"]["chosen"]:
+        lines.append(f"- Only these questions were asked: {', '.join(chosen)}.")
     wanted = [name for group in record["about"]["groups"] for name in group]
     if unfinished := [name for name in wanted if name not in loaded]:
         titles = ", ".join(CARDS[name].title for name in unfinished)
@@ -250,7 +294,7 @@ def method_section(record: Record) -> list[str]:
         " each time with other constants, the same for all contenders of a round; each round was begun by another"
         " contender. Warm is: every file of the contenders was read once before, each database was asked for the"
         " mean of every column, so that it keeps of its tables what it will, and a round of each question"
-        " came first that does not count. A contender that had spent"
+        " came first that does not count, unless a contender spent all its time in it. A contender that had spent"
         f" {about['budget']:.0f} s on a question sat out the rest of it, and tools that start a process or a plan for"
         " each cone were asked five of each block. The ratio is the median of the ratios of single rounds (for"
         " lookups: of the medians of blocks), with the least and the greatest of them in brackets.",
@@ -279,11 +323,13 @@ def write_plots(record: Record, directory: Path) -> list[str]:
         (directory / f"{name}.svg").write_text(svg, encoding="utf-8")
         shown.append(f"![{text}]({directory.name}/{name}.svg)\n")
 
-    scans = rows_of(record, "scan", cold=False)
-    medians = {row.name: {n: statistics.median(row.times(n)) for n in CARDS if row.times(n)} for row in scans}
-    if medians:
-        keep("scans", bars("Scans: median seconds", medians), "Bars: median times of scans by contender")
-    for row in rows_of(record, "lookup", cold=False):
+    for name, title, kind in (("scans", "Scans", SCAN), ("spatial_joins", "Spatial joins", JOIN)):
+        rows = rows_of(record, kind, cold=False)
+        medians = {row.name: {n: statistics.median(row.times(n)) for n in CARDS if row.times(n)} for row in rows}
+        if medians:
+            text = f"Bars: median times of {title.lower()} by contender"
+            keep(name, bars(f"{title}: median seconds", medians), text)
+    for row in rows_of(record, LOOKUP, cold=False):
         times = {name: row.times(name) for name in CARDS if row.times(name)}
         if times:
             title = f"{row.name}: {row.title}"
@@ -303,7 +349,6 @@ def write_report(record: Record, out: Path) -> Path:
     """Writes REPORT.md and, beside it, figures/*.svg."""
     out.mkdir(parents=True, exist_ok=True)
     about = record["about"]
-    warm_lookups, scans = rows_of(record, "lookup", cold=False), rows_of(record, "scan", cold=False)
     lines = [
         "# Benchmark report",
         "",
@@ -314,17 +359,10 @@ def write_report(record: Record, out: Path) -> Path:
         "",
         "A ratio below 1 means that Meridian is the faster. Times are in milliseconds.",
         "",
-        "## Lookups",
-        "",
-        "p50 / p95 / p99.",
-        "",
-        *question_table(record, warm_lookups, lookup_cell),
-        "## Scans and joins",
-        "",
-        "Median (minimum).",
-        "",
-        *question_table(record, scans, scan_cell),
     ]
+    for heading, kind, cell, what in SECTIONS:
+        if rows := rows_of(record, kind, cold=False):
+            lines += [f"## {heading}", "", what, "", *question_table(record, rows, cell)]
     if cold := rows_of(record, "", cold=True):
         lines += ["## Cold", "", "Median (minimum).", "", *question_table(record, cold, scan_cell)]
     lines += ["## Loading", "", *load_section(record), "## Memory while asking", "", *memory_section(record)]

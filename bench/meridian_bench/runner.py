@@ -18,7 +18,9 @@ from .contenders import CARDS, SINGLE_DIGITS
 from .contenders.base import Setup
 from .install import NotInstalled, install
 from .machine import forget_files, free_bytes, memory_bytes, read_files
-from .questions import LOOKUP, Question, questions_for
+from .question import JOIN, LOOKUP, Question
+from .questions import questions_for
+from .reckoning import reason_to_leave_out
 from .sizes import SPARE_BYTES, Size, room_for
 from .worker import Reply, Trouble, Worker
 
@@ -44,6 +46,8 @@ class Plan:
     program: Path
     threads: int
     keep: bool
+    # Names of questions, or none for all.
+    chosen: Sequence[str]
     # An interpreter that has all packages already, or None to install them.
     python: str | None
 
@@ -63,9 +67,13 @@ class Run:
             "loads": [],
             "memory": {},
             "questions": [],
+            "left_out": {},
         }
         columns = catalogue.tables["Object"].columns
-        self.questions = questions_for(list(catalogue.tables), columns)
+        self.questions = questions_for(list(catalogue.tables), columns, plan.chosen)
+        # What no question is about need not be loaded.
+        asked = {table for question in self.questions for table in question.tables}
+        self.tables = {name: table for name, table in catalogue.tables.items() if name in asked}
 
     def everything(self, raw: Path) -> None:
         """All groups. A peer that fails is left out, and the record says why; without Meridian there is no run."""
@@ -90,7 +98,7 @@ class Run:
         return int(file.read_text()) if file.is_file() else None
 
     def _setup(self, name: str) -> Setup:
-        tables = {table: files for table, files in self.catalogue.tables.items() if table in CARDS[name].tables}
+        tables = {table: files for table, files in self.tables.items() if table in CARDS[name].tables}
         return Setup(self._home(name), tables, self.plan.threads, memory_bytes(), self.plan.program, self._stripes())
 
     def _worker(self, name: str) -> Worker:
@@ -119,7 +127,9 @@ class Run:
         if self.plan.keep and note.is_file():
             loaded = json.loads(note.read_text())
             stripes = self._stripes() if name != OURS else loaded["stripes"]
-            if loaded["made_by"] == made_by and loaded["stripes"] == stripes and self._home(name).exists():
+            has_all = {load["table"] for load in loaded["loads"]} >= set(self._setup(name).tables)
+            is_same = loaded["made_by"] == made_by and loaded["stripes"] == stripes
+            if has_all and is_same and self._home(name).exists():
                 self.record["loads"] += loaded["loads"]
                 log(f"{CARDS[name].title}: as an earlier run has loaded it")
                 return
@@ -144,15 +154,16 @@ class Run:
 
     def _check_room(self, name: str) -> None:
         tables = self._setup(name).tables
-        sources = tables["Source"].rows if "Source" in tables else 0
-        needed = room_for(name, tables["Object"].rows, sources, len(tables["Object"].columns)) + SPARE_BYTES
+        rows = {table: files.rows for table, files in tables.items()}
+        columns = len(tables["Object"].columns) if "Object" in tables else 0
+        needed = room_for(name, rows.get("Object", 0), rows.get("Source", 0), columns) + SPARE_BYTES
         free = free_bytes(self.plan.work)
         if free < needed:
             raise Trouble(f"it needs about {needed / 1e9:.0f} GB of disk, and {free / 1e9:.0f} GB are free")
 
     def _sizes(self, name: str) -> dict[str, int]:
         """Bytes by table; of those that say it only while they run."""
-        if CARDS[name].tables == ("Object",) and not self._home(name).exists():
+        if not self._home(name).exists():
             return {}
         worker = self._worker(name)
         try:
@@ -164,7 +175,7 @@ class Run:
     # Asking.
 
     def _run_group(self, number: int, peers: Sequence[str]) -> None:
-        present = [name for name in peers if self._ready(name)]
+        present = [name for name in peers if self._is_asked_anything(name) and self._ready(name)]
         if peers and not present and number > 0:
             return
         names = [OURS, *present]
@@ -233,16 +244,34 @@ class Run:
         size = self.plan.size
         rounds, block = (-(-size.lookups // size.block), size.block) if question.kind == LOOKUP else (size.rounds, 1)
         asking = Asking(self, question, number, cold=False)
-        asking.takers = [n for n in names if self._text(n, question, self.constants.draw()) is not None]
+        constants = self.constants.draw()
+        fit = [name for name in names if not self._is_left_out(name, question)]
+        asking.takers = [name for name in fit if self._text(name, question, constants) is not None]
         if asking.takers == [OURS] and self._asked_already(question, cold=False):
             return
-        log(f"{question.name}: {question.title}")
+        log(f"{question.name}: {asking.title}")
         asking.round(WARMING_LOOKUPS if question.kind == LOOKUP else 1, counted=False)
         for at in range(rounds):
             asking.round(block, turn=at)
         for name in asking.takers:
             self._note_memory(name)
         self.record["questions"].append(asking.as_json())
+
+    def _is_asked_anything(self, name: str) -> bool:
+        """Whether any of the chosen questions is for a peer; otherwise it need not be loaded, and the record says so."""
+        constants = self.constants.draw()
+        for question in self.questions:
+            if not self._is_left_out(name, question) and self._text(name, question, constants) is not None:
+                return True
+        self.record["absent"][name] = "it is asked none of the chosen questions"
+        return False
+
+    def _is_left_out(self, name: str, question: Question) -> bool:
+        """Whether a peer is not asked; the record gets the reason."""
+        reason = reason_to_leave_out(name, question, self.constants)
+        if reason:
+            self.record["left_out"].setdefault(question.name, {})[name] = reason
+        return bool(reason)
 
     def _asked_already(self, question: Question, cold: bool) -> bool:
         """Whether an earlier group was asked: Meridian alone need not be asked again."""
@@ -253,8 +282,8 @@ class Run:
         for question in self.questions:
             if not question.cold or (list(names) == [OURS] and self._asked_already(question, cold=True)):
                 continue
-            log(f"{question.name}, cold: {question.title}")
             asking = Asking(self, question, number, cold=True)
+            log(f"{question.name}, cold: {asking.title}")
             asking.takers = list(names)
             for at in range(self.plan.size.cold_rounds):
                 asking.round(1, turn=at)
@@ -267,12 +296,15 @@ class Asking:
     def __init__(self, run: Run, question: Question, group: int, cold: bool) -> None:
         self.run = run
         self.question = question
+        self.title = question.title.format(**run.constants.areas())
         self.group = group
         self.cold = cold
         self.takers: list[str] = []
         self.times: dict[str, list[list[float]]] = {}
         self.spent: dict[str, float] = {}
         self.rows: list[int] = []
+        # Of spatial joins: what they counted.
+        self.pairs: list[int] = []
         self.complaints: dict[str, str] = {}
         self.differences: list[dict[str, str]] = []
         self.compared = 0
@@ -290,7 +322,8 @@ class Asking:
             count = min(block, SLOW_BLOCK) if CARDS[name].slow else block
             replies[name] = self._ask(name, constants[:count])
             answered = [reply.seconds for reply in replies[name] if reply.answer is not None]
-            if counted:
+            # One that has spent its time in the first round already is not asked a second time.
+            if counted or sum(answered) > self.run.plan.size.budget:
                 rounds.append(answered)
                 self.spent[name] = self.spent.get(name, 0.0) + sum(answered)
         self._compare(replies, constants)
@@ -331,7 +364,10 @@ class Asking:
         names = [name for name in names if replies[name]]
         if not names:
             return
-        self.rows += [reply.answer.num_rows for reply in replies[names[0]] if reply.answer is not None]
+        answers = [reply.answer for reply in replies[names[0]] if reply.answer is not None]
+        self.rows += [answer.num_rows for answer in answers]
+        if self.question.kind == JOIN:
+            self.pairs += [answer.column(0)[0].as_py() for answer in answers]
         for name in names[1:]:
             digits = max(CARDS[name].single_digits, CARDS[names[0]].single_digits, SINGLE_DIGITS)
             for at, (theirs, ours) in enumerate(zip(replies[names[0]], replies[name], strict=False)):
@@ -351,12 +387,13 @@ class Asking:
         """For the raw file."""
         return {
             "name": self.question.name,
-            "title": self.question.title,
+            "title": self.title,
             "kind": self.question.kind,
             "cold": self.cold,
             "group": self.group,
             "times": self.times,
             "rows": sorted(self.rows)[len(self.rows) // 2] if self.rows else None,
+            "pairs": sorted(self.pairs)[len(self.pairs) // 2] if self.pairs else None,
             "compared": self.compared,
             "complaints": self.complaints,
             "differences": self.differences,

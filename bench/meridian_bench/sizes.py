@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -20,19 +20,25 @@ class Size:
     peers: Sequence[str]
     # Seconds that one contender may spend on one question before it sits out the rest of it.
     budget: float
+    # Sides in degrees of the boxes in which pairs are looked for: all of SHV1, the part of it that slower peers are
+    # asked, and near neighbours.
+    boxes: Mapping[str, float]
+    # Rows of Optical; Infrared has half as many.
+    matched: int
 
 
-EVERY_PEER = ("duckdb", "chdb", "postgres", "mariadb", "astropy", "stilts", "lsdb")
+EVERY_PEER = ("duckdb", "chdb", "postgres", "mariadb", "astropy", "scipy", "stilts", "lsdb")
+FULL_BOXES = {"shv1": 10.0, "part": 1.0, "near": 5.0}
 
 SIZES = {
-    "tiny": Size(20_000, 5, 10, 5, 2, 1, ("duckdb",), 20.0),
-    "small": Size(200_000, 5, 50, 25, 3, 1, EVERY_PEER, 20.0),
-    "standard": Size(20_000_000, 5, 2_000, 50, 7, 3, EVERY_PEER, 90.0),
-    "large": Size(400_000_000, 0, 500, 50, 5, 1, ("duckdb", "chdb"), 300.0),
+    "tiny": Size(20_000, 5, 10, 5, 2, 1, ("duckdb",), 20.0, {"shv1": 0.15, "part": 0.1, "near": 0.2}, 20_000),
+    "small": Size(200_000, 5, 50, 25, 3, 1, EVERY_PEER, 20.0, {"shv1": 1.0, "part": 0.5, "near": 1.5}, 200_000),
+    "standard": Size(20_000_000, 5, 2_000, 50, 7, 3, EVERY_PEER, 90.0, FULL_BOXES, 2_050_000),
+    "large": Size(400_000_000, 0, 500, 50, 5, 1, ("duckdb", "chdb"), 300.0, FULL_BOXES, 2_050_000),
 }
 
 # Those that are asked in turns with Meridian at the same time. What stands together has to fit into memory together.
-GROUPS = (("duckdb", "chdb"), ("postgres",), ("mariadb",), ("astropy", "stilts", "lsdb"))
+GROUPS = (("duckdb", "chdb"), ("postgres",), ("mariadb",), ("astropy", "stilts", "lsdb"), ("scipy",))
 
 # Bytes on disk for each object and each source while it loads, sorting beside the data included, of runs at smaller
 # sizes and with something on top: for the check of free room.
@@ -44,6 +50,7 @@ ROOM = {
     "postgres": (330, 110),
     "mariadb": (250, 160),
     "astropy": (0, 0),
+    "scipy": (0, 0),
     "stilts": (180, 0),
     "lsdb": (190, 0),
 }

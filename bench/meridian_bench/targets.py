@@ -15,6 +15,7 @@ class Target:
 
 
 OVER_MYSQL = "asked over the MySQL protocol; here through a pipe"
+FEWER_PAIRS = "set for 4.1 million objects with 5.2 billion pairs"
 
 TARGETS: dict[str, dict[str, Target]] = {
     "standard": {
@@ -26,7 +27,10 @@ TARGETS: dict[str, dict[str, Target]] = {
         "HV2": Target(0.15),
         "HV2b": Target(0.04),
         "HV3": Target(0.10),
+        "SHV1": Target(4.0, note=FEWER_PAIRS),
         "SHV2": Target(0.35),
+        "near": Target(0.3),
+        "match": Target(0.4),
     },
     "large": {"HV2": Target(4.0)},
 }

@@ -22,10 +22,7 @@ def sorted_rows(file: str, table: TableFiles, stripes: int | None) -> pa.Table:
         if stripes:
             ids = chunk_ids(rows.column(table.ra).to_numpy(), rows.column(table.dec).to_numpy(), stripes)
             rows = rows.append_column("chunkId", pa.array(ids))
-        order = [(table.key, "ascending")]
-    else:
-        order = [(table.key, "ascending"), ("taiMidPoint", "ascending")]
-    return rows.take(pc.sort_indices(rows, order))
+    return rows.take(pc.sort_indices(rows, [(column, "ascending") for column in table.order]))
 
 
 def csv_schema(table: TableFiles, stripes: int | None) -> pa.Schema:

@@ -15,6 +15,11 @@ from .base import Contender
 SINGLE_DIGITS = 1e-6
 
 
+ALL_TABLES = ("Object", "Source", "Optical", "Infrared")
+# Those that find places alone, and have nothing to do with light curves.
+PLACES = ("Object", "Optical", "Infrared")
+
+
 @dataclass(frozen=True)
 class Card:
     """A contender: where its code is, what it needs, and what it takes part in."""
@@ -27,7 +32,7 @@ class Card:
     fetches: str
     requirements: str
     debian: Sequence[str] = ()
-    tables: Sequence[str] = ("Object", "Source")
+    tables: Sequence[str] = ALL_TABLES
     single_digits: float = SINGLE_DIGITS
     # A question costs seconds of start-up or a reading of everything: it is asked few.
     slow: bool = False
@@ -65,6 +70,7 @@ CARDS = {
             "build-essential",
             "python3-dev",
         ),
+        tables=("Object", "Source"),
         # It sends FLOAT columns with six digits.
         single_digits=6e-6,
     ),
@@ -75,8 +81,9 @@ CARDS = {
         "python",
         "NumPy arrays; the catalogue is in memory",
         "astropy",
-        tables=("Object",),
+        tables=PLACES,
     ),
+    "scipy": Card("SciPy", "scipy", "SciPy", "python", "NumPy arrays; positions are in memory", "scipy", tables=PLACES),
     "stilts": Card(
         "STILTS",
         "stilts",
@@ -85,11 +92,11 @@ CARDS = {
         "a process for each question, start-up included, answer in CSV",
         "stilts",
         debian=("stilts", "default-jre-headless"),
-        tables=("Object",),
+        tables=PLACES,
         slow=True,
     ),
     "lsdb": Card(
-        "LSDB", "lsdb", "Lsdb", "python", "pandas frame from the HATS catalogue", "lsdb", tables=("Object",), slow=True
+        "LSDB", "lsdb", "Lsdb", "python", "pandas frame from the HATS catalogue", "lsdb", tables=PLACES, slow=True
     ),
 }
 PEERS = [name for name in CARDS if name != "meridian"]

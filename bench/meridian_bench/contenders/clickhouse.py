@@ -15,7 +15,7 @@ from .base import LONGEST_SECONDS, Contender
 
 TYPES = {"int64": "Int64", "int32": "Int32", "int8": "Int8", "double": "Float64", "float": "Float32"}
 # Cells of a quarter of a degree, of the MATERIALIZED kind: SELECT * does not show them.
-CELLS = "zone Int16 MATERIALIZED floor(decl_PS * 4), cell Int16 MATERIALIZED floor(ra_PS * 4)"
+CELLS = "zone Int16 MATERIALIZED floor({dec} * 4), cell Int16 MATERIALIZED floor({ra} * 4)"
 # A projection of row numbers by key: what its manual has for finding single rows in another order than the table's.
 KEY_INDEX = "PROJECTION by_key (SELECT _part_offset ORDER BY objectId)"
 
@@ -32,16 +32,17 @@ class ClickHouse(Contender):
         self.prepare_session()
         assert self.session is not None
         schema = pq.read_schema(table.files[0])
-        required = {"objectId", "sourceId", "ra_PS", "decl_PS", "ra", "decl", "taiMidPoint"}
+        required = {"objectId", "sourceId", "opticalId", "infraredId", "ra_PS", "decl_PS", "ra", "decl", "taiMidPoint"}
         columns = []
         for field in schema:
             kind = TYPES[str(field.type)]
             columns.append(f"{field.name} {kind if field.name in required else f'Nullable({kind})'}")
         names = ", ".join(schema.names)
-        select, order = names, "(objectId, taiMidPoint)"
+        select, order = names, ", ".join(table.order)
+        if table.director is None:
+            order = f"zone, cell, {order}"
+            columns.append(CELLS.format(ra=table.ra, dec=table.dec))
         if table.name == "Object":
-            order = "(zone, cell, objectId)"
-            columns.append(CELLS)
             columns.append(KEY_INDEX)
             if self.setup.stripes:
                 columns.append("chunkId Int32")
@@ -49,7 +50,7 @@ class ClickHouse(Contender):
                     table.ra, table.dec, self.setup.stripes, "arrayElement([{values}], toInt32({at}))"
                 )
                 select, names = f"{names}, toInt32({number})", f"{names}, chunkId"
-        self._do(f"CREATE TABLE {table.name} ({', '.join(columns)}) ENGINE = MergeTree ORDER BY {order}")
+        self._do(f"CREATE TABLE {table.name} ({', '.join(columns)}) ENGINE = MergeTree ORDER BY ({order})")
         files = Path(table.files[0]).parent / "*.parquet"
         self._do(f"INSERT INTO {table.name} ({names}) SELECT {select} FROM file('{files}', Parquet)")
         # One sorted part, as it would be after some hours of merging in the background.

@@ -10,7 +10,7 @@ from ..chunker import chunk_expression
 from .base import Contender
 
 # As its manual recommends for range queries: sorted, so that the minima and maxima of row groups exclude most of them.
-ORDERS = {"Object": "floor(decl_PS * 4), floor(ra_PS * 4), objectId", "Source": "objectId, taiMidPoint"}
+CELLS = "floor({dec} * 4), floor({ra} * 4), "
 
 
 class DuckDB(Contender):
@@ -29,9 +29,10 @@ class DuckDB(Contender):
         if table.name == "Object" and self.setup.stripes:
             number = chunk_expression(table.ra, table.dec, self.setup.stripes, "[{values}][({at})::INTEGER]")
             chunk = f", ({number})::INTEGER AS chunkId"
+        order = ("" if table.director else CELLS.format(dec=table.dec, ra=table.ra)) + ", ".join(table.order)
         connection.execute(
             f"CREATE TABLE {table.name} AS SELECT *{chunk} FROM read_parquet({table.files!r}) "
-            f"ORDER BY {ORDERS[table.name]}"
+            f"ORDER BY {order}"
         )
         connection.execute("CHECKPOINT")
         connection.close()

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -42,6 +43,8 @@ class Meridian(Contender):
     """The program under test."""
 
     process: subprocess.Popen[bytes] | None = None
+    # Of `meridian load`, besides its defaults.
+    load_options: Sequence[str] = ()
 
     def version(self) -> str:
         return self._run("--version").split()[-1]
@@ -55,7 +58,8 @@ class Meridian(Contender):
     def load(self, table: TableFiles) -> int | None:
         command = [str(self.setup.program), "load", "--data", str(self.home), "--db", DATABASE, "--table", table.name]
         command += ["--key", table.key, "--ra", table.ra, "--dec", table.dec]
-        command += ["--director", "Object"] if table.name != "Object" else []
+        command += ["--director", table.director] if table.director else []
+        command += self.load_options
         self.home.mkdir(parents=True, exist_ok=True)
         log = self.home.parent / f"meridian_load_{table.name}.log"
         with log.open("w", encoding="utf-8") as output:

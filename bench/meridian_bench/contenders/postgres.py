@@ -104,12 +104,12 @@ class PostgreSQL(Contender):
         watch.start()
         with self.connection.transaction():
             self._copy(table)
-        if table.name == "Object":
-            self._do("CREATE INDEX object_place ON Object (q3c_ang2ipix(ra_PS, decl_PS))")
-            self._do("CLUSTER Object USING object_place")
-            self._do("ALTER TABLE Object ADD PRIMARY KEY (objectId)")
+        if table.director is None:
+            self._do(f"CREATE INDEX {table.name}_place ON {table.name} (q3c_ang2ipix({table.ra}, {table.dec}))")
+            self._do(f"CLUSTER {table.name} USING {table.name}_place")
+            self._do(f"ALTER TABLE {table.name} ADD PRIMARY KEY ({table.key})")
         else:
-            self._do(f"CREATE INDEX ON {table.name} (objectId)")
+            self._do(f"CREATE INDEX ON {table.name} ({table.key})")
         self._do(f"VACUUM ANALYZE {table.name}")
         self._do("CHECKPOINT")
         return watch.finish()

@@ -1,8 +1,7 @@
-"""STILTS: the catalogue as a column-oriented FITS file, one `stilts tpipe` process for each question."""
+"""STILTS: tables as column-oriented FITS files, a process for each question: `stilts tpipe` or `stilts tmatch2`."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -13,7 +12,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from ..catalogue import TableFiles
-from .base import Contender, Refused
+from .base import Refused, Setup
+from .tool import Tool, counted
 
 # FITS binary table: format letter and the big-endian type of each column's values.
 FITS_TYPES = {
@@ -26,8 +26,12 @@ FITS_TYPES = {
 BLOCK = 2880
 
 
-class Stilts(Contender):
+class Stilts(Tool):
     """The command line tool of the Virtual Observatory. It has no index: every cone reads the two position columns."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.most_memory = 0
 
     def version(self) -> str:
         done = subprocess.run(["stilts", "-version"], capture_output=True, text=True, check=False)
@@ -40,7 +44,7 @@ class Stilts(Contender):
         self.home.mkdir(parents=True, exist_ok=True)
         rows_file = self.home / "rows.fits"
         write_fits(table, str(rows_file))
-        command = ["stilts", "tpipe", f"in={rows_file}", "ifmt=fits", f"out={self.home}/Object.colfits"]
+        command = ["stilts", "tpipe", f"in={rows_file}", "ifmt=fits", f"out={self.home}/{table.name}.colfits"]
         command += ["ofmt=colfits-basic"]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
@@ -50,17 +54,32 @@ class Stilts(Contender):
         return usage.ru_maxrss * 1024
 
     def bytes_on_disk(self) -> dict[str, int]:
-        return {"Object": (self.home / "Object.colfits").stat().st_size}
+        return {file.stem: file.stat().st_size for file in self.home.glob("*.colfits")}
 
     def start(self) -> None:
-        self.most_memory = 0
+        """There is nothing to open."""
 
-    def ask(self, text: str) -> object:
-        cone = json.loads(text)
+    def cone(self, ra: float, dec: float, radius: float) -> bytes:
+        """The rows of a cone, in degrees."""
         table = self.setup.tables["Object"]
-        condition = f"skyDistanceDegrees({table.ra}, {table.dec}, {cone['ra']}, {cone['dec']}) <= {cone['radius']}"
+        condition = f"skyDistanceDegrees({table.ra}, {table.dec}, {ra}, {dec}) <= {radius}"
         command = ["stilts", "tpipe", f"in={self.home}/Object.colfits", "ifmt=colfits-basic"]
-        command += [f'cmd=select "{condition}"', "out=-", "ofmt=csv"]
+        return self._output([*command, f'cmd=select "{condition}"'])
+
+    def match(self, radius: float) -> pa.Table:
+        """The nearest row of Infrared within a radius in degrees of each row of Optical."""
+        command = ["stilts", "tmatch2", "matcher=sky", f"params={radius * 3600!r}", "find=best1", "join=1and2"]
+        for number, name in ((1, "Optical"), (2, "Infrared")):
+            table = self.setup.tables[name]
+            command += [f"in{number}={self.home}/{name}.colfits", f"ifmt{number}=colfits-basic"]
+            command.append(f"values{number}={table.ra} {table.dec}")
+        command += ["progress=none", "ocmd=stats Name NGood Sum", 'ocmd=select Name==\\"Separation\\"']
+        answer = pyarrow.csv.read_csv(pa.BufferReader(self._output(command)))
+        return counted(answer.column("NGood")[0].as_py(), answer.column("Sum")[0].as_py())
+
+    def _output(self, command: list[str]) -> bytes:
+        """What a process writes as CSV."""
+        command = [*command, "out=-", "ofmt=csv"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert process.stdout is not None
         answer = process.stdout.read()
@@ -72,6 +91,8 @@ class Stilts(Contender):
         return answer
 
     def to_arrow(self, answer: object) -> pa.Table:
+        if isinstance(answer, pa.Table):
+            return answer
         assert isinstance(answer, bytes)
         schema = pq.read_schema(self.setup.tables["Object"].files[0])
         options = pyarrow.csv.ConvertOptions(column_types=schema, null_values=["", "NaN"])
