@@ -5,6 +5,7 @@ mod table;
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
@@ -69,8 +70,14 @@ pub struct Sink {
 impl Sink {
     fn open(file: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = file else {
+            // The standard library's own handle writes line by line: bytes of a number that look like the end of a line would
+            // cut a short answer in two.
+            let output = io::stdout().as_fd().try_clone_to_owned();
+            let output = output.map_err(|error| {
+                Failure::new(format!("cannot write to standard output: {error}"))
+            })?;
             return Ok(Self {
-                writer: BufWriter::new(Box::new(io::stdout())),
+                writer: BufWriter::new(Box::new(File::from(output))),
                 file: None,
             });
         };

@@ -42,6 +42,6 @@ pub use index::{
 pub use load_dir::{LoadDir, Removal, table_dir};
 pub use open_files::OpenFiles;
 pub use read::ChunkFile;
-pub use scan::{BatchStream, ScanRequest};
+pub use scan::{BatchStream, ScanRequest, WORTH_PRUNING};
 pub use schema::arrow_schema;
 pub use write::{FileSummary, ROWS_PER_BLOCK, write_chunk_file, write_chunk_file_with};

@@ -25,8 +25,9 @@ use crate::{ChunkFile, ROWS_PER_BLOCK, StoreError};
 /// Batches of rows, in the order of the file.
 pub type BatchStream = BoxStream<'static, Result<RecordBatch, StoreError>>;
 
-/// Rows from which on zone maps are asked: for fewer, reading and evaluating them would take longer than it can spare.
-const WORTH_PRUNING: usize = 3 * ROWS_PER_BLOCK;
+/// Rows from which on zone maps are asked: for fewer, reading and evaluating them would take longer than it can spare, and
+/// hints are not looked at.
+pub const WORTH_PRUNING: usize = 3 * ROWS_PER_BLOCK;
 
 /// What to read from a chunk file.
 #[derive(Debug, Clone)]

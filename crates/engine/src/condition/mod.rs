@@ -20,7 +20,7 @@ mod within;
 mod tests;
 
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{ArrayRef, BooleanArray};
 use arrow::buffer::BooleanBuffer;
@@ -43,8 +43,10 @@ pub(crate) struct ScanCondition {
     fields: Fields,
     /// Cheapest first.
     decisions: Vec<Decision>,
-    /// Shared by all pieces.
-    hints: Vec<Arc<Hint>>,
+    /// The names of `columns` in the files.
+    names: Vec<String>,
+    /// Shared by all pieces; made for the first that asks for them.
+    hints: OnceLock<Vec<Arc<Hint>>>,
 }
 
 #[derive(Debug)]
@@ -74,6 +76,7 @@ impl ScanCondition {
             .iter()
             .map(|at| Arc::clone(&schema.fields()[*at]))
             .collect();
+        let names = fields.iter().map(|field| field.name().clone()).collect();
         let own_schema = Schema::new(fields.clone());
         let mut decisions = predicates
             .iter()
@@ -84,7 +87,8 @@ impl ScanCondition {
             .collect::<Result<Vec<_>>>()?;
         decisions.sort_by_key(Decision::cost);
         Ok(Some(Arc::new(Self {
-            hints: hints_of(&decisions, &columns, schema),
+            hints: OnceLock::new(),
+            names,
             columns,
             fields,
             decisions,
@@ -93,23 +97,19 @@ impl ScanCondition {
 
     /// What every row that is kept meets, as far as minima and maxima of columns can tell.
     pub fn hints(&self) -> &[Arc<Hint>] {
-        &self.hints
+        self.hints.get_or_init(|| self.make_hints())
     }
-}
 
-/// The words of the file's scan for conditions, as far as it has any. `files` has the declared names of the columns, which
-/// are numbered as in `columns`.
-fn hints_of(decisions: &[Decision], columns: &[usize], files: &Schema) -> Vec<Arc<Hint>> {
-    let name = |column: usize| files.field(columns[column]).name().as_str();
-    decisions
-        .iter()
-        .filter_map(|decision| match decision {
-            Decision::Within(within) => Some(within.hint(name(within.column))),
+    /// The words of the file's scan for the conditions, as far as it has any.
+    fn make_hints(&self) -> Vec<Arc<Hint>> {
+        let hint = |decision: &Decision| match decision {
+            Decision::Within(within) => Some(within.hint(&self.names[within.column])),
             Decision::Ratio(_) => None,
-            Decision::Exact(exact) => exact.hint(&|column| name(column).to_owned()),
-        })
-        .map(Hint::new)
-        .collect()
+            Decision::Exact(exact) => exact.hint(&|column| self.names[column].clone()),
+        };
+        let hints = self.decisions.iter().filter_map(hint);
+        hints.map(Hint::new).collect()
+    }
 }
 
 impl Decision {

@@ -23,7 +23,7 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use store::{ChunkFile, RowCondition, ScanRequest, StoreError, SubChunkRange};
+use store::{ChunkFile, RowCondition, ScanRequest, StoreError, SubChunkRange, WORTH_PRUNING};
 use tokio::sync::OnceCell;
 use vortex::expr::{Expression, and_collect, col, gt_eq, lit, lt_eq, or_collect};
 
@@ -307,14 +307,17 @@ impl PieceScanExec {
                     .rows_where(|entry| piece.sub_chunks.contains(entry.sub_chunk) && near(entry)),
             ),
         };
+        let many = ranges.as_ref().is_none_or(|ranges| {
+            let rows: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+            rows >= WORTH_PRUNING as u64
+        });
         ScanRequest {
             projection: self.projection.clone(),
             filter: self.home_condition(piece),
-            hints: self
-                .condition
-                .as_ref()
-                .map(|condition| condition.hints().to_vec())
-                .unwrap_or_default(),
+            hints: match &self.condition {
+                Some(condition) if many => condition.hints().to_vec(),
+                _ => Vec::new(),
+            },
             condition: self.condition.clone().map(|it| it as Arc<dyn RowCondition>),
             ranges,
             schema: self.schema(),
