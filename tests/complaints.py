@@ -33,13 +33,19 @@ def assert_refused(outcome: Outcome, *words: str) -> str:
     said = outcome.complaint
     assert outcome.status != 0, f"it should have been refused, but ended well:\n{outcome.text}\n{said}"
     assert 0 < outcome.status < PANIC_STATUS, f"ended with {outcome.status}:\n{said}"
+    sentence = assert_clear(said)
+    for word in words:
+        assert word.lower() in sentence.lower(), f"{word!r} is not in: {sentence}"
+    return sentence
+
+
+def assert_clear(said: str) -> str:
+    """Checks that what the program said is a clear sentence; gives it."""
     for dump in ENTRAILS:
         assert dump not in said, f"shows its entrails ({dump}):\n{said}"
     assert "meridian: " in said, f"does not say who speaks:\n{said}"
     sentence = said[said.index("meridian: ") + len("meridian: ") :]
     assert len(sentence) <= LONGEST_SENTENCE, f"too long:\n{sentence}"
-    for word in words:
-        assert word.lower() in sentence.lower(), f"{word!r} is not in: {sentence}"
     return sentence
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meridian_cli import rows_of
+from complaints import assert_clear
 from testbed.cases import Question, catalogue, expressions, lsst
 from testbed.__main__ import write_coverage
 from testbed.sides import Sides
@@ -55,12 +56,39 @@ def test_lsst_pt12(question: Question, pt12_sides: Sides) -> None:
         "SELECT nosuch(flags) FROM Object",
         "SELECT flags FROM Object WHERE",
         "SELECT LENGTH('a', 'b')",
+        "SELECT LENGTH()",
+        "SELECT o.nosuch FROM Object o",
+        "SELECT flags FROM Object WHERE nosuch = 1",
+        "SELECT flags FROM Object ORDER BY nosuch",
+        "SELECT flags FROM Object GROUP BY nosuch",
+        "SELECT flags FROM Object HAVING nosuch > 1",
+        "SELECT x.flags FROM Object o",
+        "SELECT flags FROM NoSuchBase.Object",
+        "SELECT 1 FROM Object o, Source o",
+        "SELECT 1 FROM Object, Object",
+        "SELECT 1 UNION SELECT 1, 2",
+        "SELECT (SELECT 1, 2)",
+        "SELECT (SELECT flags FROM Object)",
+        "SELECT flags FROM Object WHERE count(*) > 1",
+        "SELECT sum(count(*)) FROM Object",
+        "SELECT flags, FROM Object",
+        "SELECT FROM Object",
+        "SELEC 1",
+        "SELECT (1",
+        "SELECT 1)",
+        "SELECT 1 LIMIT -1",
+        "SELECT CASE WHEN 1 THEN 2",
+        "SELECT * FROM Object o JOIN Source s USING (nosuch)",
+        "SELECT 18446744073709551615 + 1",
     ],
 )
 def test_both_refuse(statement: str, small_sky: Sides) -> None:
     ours, theirs = small_sky.refusal(statement)
     assert theirs is not None, "MariaDB answers this"
     assert ours is not None, f"Meridian answers this, MariaDB says {theirs}"
+    number = theirs.split(":")[0]
+    assert ours.startswith(f"meridian: error {number} ("), f"Meridian says {ours}, MariaDB {theirs}"
+    assert_clear(ours)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 use catalog::CatalogError;
 use datafusion::common::DataFusionError;
-use sql::SqlError;
+use sql::{ErrorCode, SqlError};
 use store::StoreError;
 
 /// Why a question could not be answered.
@@ -32,6 +32,16 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// The number and the state by which MySQL's clients know the error.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Sql(error) => error.code(),
+            Self::Catalog(_) | Self::Store(_) => ErrorCode::STORAGE,
+            Self::NoDatabase { .. } => ErrorCode::NO_DATABASE,
+            Self::Query(sentence) => ErrorCode::of_message(sentence),
+        }
+    }
+
     /// An error of the planner or of a running query, in words. Storage errors keep their own.
     pub(crate) fn from_run(error: &DataFusionError) -> Self {
         match error.find_root() {

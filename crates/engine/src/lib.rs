@@ -14,6 +14,7 @@ mod crossmatch;
 mod error;
 pub mod exec;
 mod files;
+mod information_schema;
 mod listing;
 mod loaded_table;
 mod piece;

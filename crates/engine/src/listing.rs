@@ -3,9 +3,10 @@
 //! The rows are put into the text of a question, so that everything after is as for any other.
 
 use catalog::{Column, ColumnType, Table, TableKind, fold_name};
-use sql::SqlError;
 use sql::mysql::{Listed, Listing, TableName};
+use sql::{ErrorCode, SqlError};
 
+use crate::information_schema::INFORMATION_SCHEMA;
 use crate::{Archive, EngineError};
 
 /// Rows under headings.
@@ -34,7 +35,7 @@ pub(crate) async fn question(
 async fn databases(archive: &Archive) -> Result<Rows, EngineError> {
     let databases = archive.catalog().databases().await?;
     let names = databases.into_iter().map(|database| database.name);
-    let names = names.chain(["information_schema".to_owned()]);
+    let names = names.chain([INFORMATION_SCHEMA.to_owned()]);
     Ok(Rows {
         headings: vec!["Database".to_owned()],
         rows: names.map(|name| vec![Some(name)]).collect(),
@@ -72,6 +73,7 @@ async fn table(archive: &Archive, default: &str, name: &TableName) -> Result<Tab
             "there is no table {database}.{}; SHOW TABLES lists those that there are",
             name.table
         ))
+        .with_code(ErrorCode::NO_TABLE)
         .into()
     })
 }
@@ -84,7 +86,7 @@ fn columns(table: &Table) -> Rows {
             &column.name,
             &declared_type(column),
             null,
-            key(table, column),
+            key_mark(table, column),
         ];
         let mut row: Vec<Option<String>> = fields
             .iter()
@@ -100,7 +102,7 @@ fn columns(table: &Table) -> Rows {
 }
 
 /// `PRI` for a director's key, `MUL` for a column that holds the key of one.
-fn key(table: &Table, column: &Column) -> &'static str {
+pub(crate) fn key_mark(table: &Table, column: &Column) -> &'static str {
     let is = |name: &str| fold_name(name) == fold_name(&column.name);
     if table.spec.kind == TableKind::Director && table.spec.key.as_deref().is_some_and(is) {
         "PRI"
@@ -141,7 +143,7 @@ fn create(table: &Table) -> Rows {
 }
 
 /// The type of a column as MySQL would declare it: as it was declared, if it was.
-fn declared_type(column: &Column) -> String {
+pub(crate) fn declared_type(column: &Column) -> String {
     match &column.declared {
         Some(declared) => without_attributes(declared),
         None => type_name(column.ty),

@@ -1,7 +1,6 @@
 //! Databases and tables as DataFusion sees them.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -14,25 +13,22 @@ use datafusion::physical_plan::ExecutionPlan;
 use crate::Archive;
 use crate::error::external;
 use crate::exec::TableScanExec;
+use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
 use crate::loaded_table::LoadedTable;
 
-/// Names of the tables of each database, by the database's folded name.
-pub(crate) type TableNames = BTreeMap<String, Vec<String>>;
-
-/// All databases of an archive.
+/// All databases of an archive. Databases and tables are found by looking, so that those that are made meanwhile are there;
+/// what there is, `information_schema` says.
 #[derive(Debug)]
 pub(crate) struct ArchiveCatalog {
     archive: Arc<Archive>,
-    names: Arc<RwLock<TableNames>>,
     hidden_columns: bool,
 }
 
 impl ArchiveCatalog {
-    /// The databases and tables under these names; the names may be brought up to date while it is in use.
-    pub(crate) fn new(archive: Arc<Archive>, names: Arc<RwLock<TableNames>>) -> Self {
+    /// The databases of an archive.
+    pub(crate) fn new(archive: Arc<Archive>) -> Self {
         Self {
             archive,
-            names,
             hidden_columns: false,
         }
     }
@@ -41,7 +37,6 @@ impl ArchiveCatalog {
     pub(crate) fn with_hidden_columns(&self) -> Self {
         Self {
             archive: Arc::clone(&self.archive),
-            names: Arc::clone(&self.names),
             hidden_columns: true,
         }
     }
@@ -49,31 +44,26 @@ impl ArchiveCatalog {
 
 impl CatalogProvider for ArchiveCatalog {
     fn schema_names(&self) -> Vec<String> {
-        read(&self.names).keys().cloned().collect()
+        vec![INFORMATION_SCHEMA.to_owned()]
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        read(&self.names).contains_key(name).then(|| {
-            Arc::new(ArchiveDatabase {
-                archive: Arc::clone(&self.archive),
-                names: Arc::clone(&self.names),
-                name: name.to_owned(),
-                hidden_columns: self.hidden_columns,
-            }) as Arc<dyn SchemaProvider>
-        })
+        let archive = Arc::clone(&self.archive);
+        if name == INFORMATION_SCHEMA {
+            return Some(Arc::new(InformationSchema { archive }));
+        }
+        Some(Arc::new(ArchiveDatabase {
+            archive,
+            name: name.to_owned(),
+            hidden_columns: self.hidden_columns,
+        }))
     }
-}
-
-/// A panic elsewhere leaves the names whole: they are replaced at once.
-fn read(names: &RwLock<TableNames>) -> std::sync::RwLockReadGuard<'_, TableNames> {
-    names.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One database.
 #[derive(Debug)]
 struct ArchiveDatabase {
     archive: Arc<Archive>,
-    names: Arc<RwLock<TableNames>>,
     name: String,
     hidden_columns: bool,
 }
@@ -81,10 +71,7 @@ struct ArchiveDatabase {
 #[async_trait]
 impl SchemaProvider for ArchiveDatabase {
     fn table_names(&self) -> Vec<String> {
-        read(&self.names)
-            .get(&self.name)
-            .cloned()
-            .unwrap_or_default()
+        Vec::new()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -26,14 +26,15 @@ use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use sql::mysql::Operators;
 use sql::rules::{GuardValues, WidenFloats};
-use sql::{Dialect, Headings, Parsed, SqlError, TableShape, TableShapes};
+use sql::{Dialect, ErrorCode, Headings, Parsed, SqlError, TableShape, TableShapes};
 
 use crate::again::{KnownWordings, Wording};
 use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters, suffixed};
 use crate::files::{self, FileTable};
+use crate::information_schema::{self, INFORMATION_SCHEMA};
 use crate::loaded_table::{CHUNK_NUMBER, CHUNK_NUMBER_DECLARED, hidden_columns};
 use crate::plan::{CutChunkPhases, PushFilters, SparePairs};
-use crate::provider::{ArchiveCatalog, TableNames};
+use crate::provider::ArchiveCatalog;
 use crate::{Archive, EngineError, Settings, listing};
 
 /// The catalog's name inside DataFusion.
@@ -75,7 +76,6 @@ pub struct Session {
     context: SessionContext,
     /// The same tables with the columns that `*` leaves out.
     with_hidden: Arc<dyn CatalogProviderList>,
-    names: Arc<RwLock<TableNames>>,
     database: String,
     dialect: Dialect,
     wordings: KnownWordings,
@@ -165,11 +165,9 @@ impl std::fmt::Debug for Session {
 impl Session {
     /// A session on an archive.
     pub async fn new(archive: Arc<Archive>, options: &SessionOptions) -> Result<Self, EngineError> {
-        let names = table_names(&archive).await?;
-        let database = default_database(&names, options.database.as_deref())?;
-        let names = Arc::new(RwLock::new(names));
+        let database = default_database(&archive, options.database.as_deref()).await?;
         let context = SessionContext::new_with_state(state(options, &database)?);
-        let catalog = ArchiveCatalog::new(Arc::clone(&archive), Arc::clone(&names));
+        let catalog = ArchiveCatalog::new(Arc::clone(&archive));
         let with_hidden = MemoryCatalogProviderList::new();
         with_hidden.register_catalog(CATALOG.to_owned(), Arc::new(catalog.with_hidden_columns()));
         context.register_catalog(CATALOG, Arc::new(catalog));
@@ -177,7 +175,6 @@ impl Session {
             archive,
             context,
             with_hidden: Arc::new(with_hidden),
-            names,
             database,
             dialect: options.dialect,
             wordings: KnownWordings::default(),
@@ -199,10 +196,6 @@ impl Session {
         } else {
             Shapes::default()
         };
-        if folded.contains("information_schema") || folded.contains("show") {
-            let names = table_names(&self.archive).await?;
-            *self.names.write().unwrap_or_else(PoisonError::into_inner) = names;
-        }
         let mut statements = sql::parse(self.dialect, text, &shapes)?;
         for parsed in &mut statements {
             if let Some(listing) = &parsed.listing {
@@ -302,10 +295,13 @@ impl Session {
         let mut statements = self.parse(text).await?;
         match (statements.pop(), statements.is_empty()) {
             (Some(only), true) => Ok(only),
-            (None, _) => Err(SqlError::new("there is no statement in the text").into()),
+            (None, _) => Err(SqlError::new("there is no statement in the text")
+                .with_code(ErrorCode::NO_STATEMENT)
+                .into()),
             _ => Err(SqlError::new(
                 "one statement at a time, please: there are several in the text",
             )
+            .with_code(ErrorCode::SYNTAX)
             .into()),
         }
     }
@@ -360,6 +356,12 @@ impl Session {
         });
         for table in tables {
             let database = table.schema().unwrap_or(&self.database).to_owned();
+            if database == INFORMATION_SCHEMA {
+                for name in information_schema::declared_columns(table.table()) {
+                    declared.insert(fold_name(name), name.to_owned());
+                }
+                continue;
+            }
             if let Some(table) = self.archive.table(&database, table.table()).await? {
                 for column in &table.spec().columns {
                     declared
@@ -445,7 +447,7 @@ fn state(options: &SessionOptions, database: &str) -> Result<SessionState, Engin
         .with_target_partitions(cores)
         .with_default_catalog_and_schema(CATALOG, database)
         .with_create_default_catalog_and_schema(false)
-        .with_information_schema(true)
+        .with_information_schema(false)
         .with_option_extension(Settings {
             phase_partitions: options.phase_partitions,
         });
@@ -539,33 +541,23 @@ pub fn physical_rules() -> PhysicalRules {
     rules
 }
 
-async fn table_names(archive: &Archive) -> Result<TableNames, EngineError> {
-    let mut names = TableNames::new();
-    for database in archive.catalog().databases().await? {
-        let tables = archive.catalog().tables(&database.name).await?;
-        names.insert(
-            fold_name(&database.name),
-            tables.iter().map(|t| fold_name(&t.spec.name)).collect(),
-        );
-    }
-    Ok(names)
-}
-
-fn default_database(names: &TableNames, wanted: Option<&str>) -> Result<String, EngineError> {
-    let all = || names.keys().cloned().collect::<Vec<_>>().join(", ");
-    match wanted {
-        Some(wanted) if names.contains_key(&fold_name(wanted)) => Ok(fold_name(wanted)),
-        Some(wanted) => Err(EngineError::NoDatabase {
+/// The folded name of the database in which tables are looked for.
+async fn default_database(archive: &Archive, wanted: Option<&str>) -> Result<String, EngineError> {
+    let databases = archive.catalog().databases().await?;
+    let names: Vec<String> = databases.iter().map(|it| fold_name(&it.name)).collect();
+    match (wanted, names.as_slice()) {
+        (Some(wanted), names) if names.contains(&fold_name(wanted)) => Ok(fold_name(wanted)),
+        (Some(wanted), names) => Err(EngineError::NoDatabase {
             name: wanted.to_owned(),
             hint: if names.is_empty() {
                 "nothing has been loaded yet: see `meridian load --help`".to_owned()
             } else {
-                format!("databases here: {}", all())
+                format!("databases here: {}", names.join(", "))
             },
         }),
-        None if names.len() == 1 => Ok(all()),
+        (None, [only]) => Ok(only.clone()),
         // Tables must then be named with their database.
-        None => Ok("information_schema".to_owned()),
+        (None, _) => Ok(INFORMATION_SCHEMA.to_owned()),
     }
 }
 

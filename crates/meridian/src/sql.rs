@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use engine::{Answer, Archive, Session, SessionOptions};
+use engine::{Answer, Archive, EngineError, Session, SessionOptions};
 use futures::StreamExt;
 
 use crate::failure::Failure;
@@ -200,19 +200,24 @@ async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
         memory: Some(args.memory.unwrap_or_else(ingest::default_memory) as usize),
         ..SessionOptions::default()
     };
-    let session = Session::new(archive, &options).await?;
+    let session = Session::new(archive, &options)
+        .await
+        .map_err(refused(args.dialect))?;
     let mut answered = 0;
     while let Some(text) = texts.next() {
         let text = text?;
         let start = Instant::now();
         if args.format != Format::Parquet
-            && let Some(answer) = session.ask_again(&text).await?
+            && let Some(answer) = session
+                .ask_again(&text)
+                .await
+                .map_err(refused(args.dialect))?
         {
             answered += 1;
             write_and_report(args, answer, start).await?;
             continue;
         }
-        let statements = session.parse(&text).await?;
+        let statements = session.parse(&text).await.map_err(refused(args.dialect))?;
         answered += statements.len();
         if answered > 1 && args.format == Format::Parquet {
             return Err(Failure::new(
@@ -221,7 +226,10 @@ async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
         }
         for statement in statements {
             let start = Instant::now();
-            let answer = session.run(&text, statement).await?;
+            let answer = session
+                .run(&text, statement)
+                .await
+                .map_err(refused(args.dialect))?;
             write_and_report(args, answer, start).await?;
         }
     }
@@ -229,6 +237,14 @@ async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
         return Err(Failure::new("the query is empty"));
     }
     Ok(())
+}
+
+/// An error as it is reported: with its number where MySQL's is the dialect.
+fn refused(dialect: ::sql::Dialect) -> impl Fn(EngineError) -> Failure {
+    move |error| match dialect {
+        ::sql::Dialect::MySql => Failure::new(format!("error {}: {error}", error.code())),
+        ::sql::Dialect::Adql => Failure::new(error),
+    }
 }
 
 async fn write_and_report(args: &SqlArgs, answer: Answer, start: Instant) -> Result<(), Failure> {
@@ -244,7 +260,7 @@ async fn write_answer(args: &SqlArgs, mut answer: Answer) -> Result<u64, Failure
         open_output(args.format, args.output.as_deref(), &answer.schema)?;
     let mut rows = 0;
     while let Some(batch) = answer.batches.next().await {
-        let batch = batch?;
+        let batch = batch.map_err(refused(args.dialect))?;
         rows += batch.num_rows() as u64;
         if !output.write(&batch)? {
             break;

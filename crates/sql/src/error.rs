@@ -5,13 +5,14 @@ use std::fmt;
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::Location;
 
-use crate::MatchFunction;
 use crate::fold::Places;
+use crate::{ErrorCode, MatchFunction};
 
 /// A query that cannot be run, with the place of the mistake where it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqlError {
     sentence: String,
+    code: ErrorCode,
     place: Option<Place>,
 }
 
@@ -47,8 +48,20 @@ impl SqlError {
     pub fn new(sentence: impl Into<String>) -> Self {
         Self {
             sentence: sentence.into(),
+            code: ErrorCode::OTHER,
             place: None,
         }
+    }
+
+    /// The same mistake with MySQL's code for it.
+    #[must_use]
+    pub fn with_code(self, code: ErrorCode) -> Self {
+        Self { code, ..self }
+    }
+
+    /// MySQL's code.
+    pub fn code(&self) -> ErrorCode {
+        self.code
     }
 
     /// A mistake at a place in `sql`.
@@ -99,11 +112,18 @@ impl SqlError {
                 Self::from_schema_error(sql, schema_error, declared)
             }
             DataFusionError::SQL(parser_error, _) => {
-                Self::from_parser(sql, &parser_error.to_string())
+                Self::from_parser(sql, &parser_error.to_string()).with_code(ErrorCode::SYNTAX)
             }
             DataFusionError::Plan(message) => Self::from_plan(sql, message, tables),
-            other => Self::new(plain_sentence(&other.strip_backtrace())),
+            other => Self::in_words(&other.strip_backtrace()),
         }
+    }
+
+    /// A message of the engine's, with the code that its words are about.
+    fn in_words(message: &str) -> Self {
+        let sentence = plain_sentence(message);
+        let code = ErrorCode::of_message(&sentence);
+        Self::new(sentence).with_code(code)
     }
 
     fn from_schema_error(
@@ -120,16 +140,16 @@ impl SqlError {
                 let hint = suggestion(&field.name, &names)
                     .unwrap_or_else(|| listing("columns here", &names));
                 let sentence = format!("there is no column {}; {hint}", typed(sql, &field.name));
-                Self::about(sql, &field.name, sentence)
+                Self::about(sql, &field.name, sentence).with_code(ErrorCode::NO_COLUMN)
             }
             SchemaError::AmbiguousReference { field } => {
                 let name = typed(sql, &field.name);
                 let sentence = format!(
                     "the column {name} is in more than one of the tables; say which is meant, as in table.{name}"
                 );
-                Self::about(sql, &field.name, sentence)
+                Self::about(sql, &field.name, sentence).with_code(ErrorCode::AMBIGUOUS_COLUMN)
             }
-            other => Self::new(plain_sentence(&other.to_string())),
+            other => Self::in_words(&other.to_string()),
         }
     }
 
@@ -168,7 +188,7 @@ impl SqlError {
             let short = name.rsplit('.').next().unwrap_or(name);
             let hint = suggestion(short, tables).unwrap_or_else(|| listing("tables here", tables));
             let sentence = format!("there is no table {}; {hint}", typed(sql, short));
-            return Self::about(sql, short, sentence);
+            return Self::about(sql, short, sentence).with_code(ErrorCode::NO_TABLE);
         }
         if let Some(rest) = message.strip_prefix("Invalid function '") {
             let name = rest.split('\'').next().unwrap_or(rest);
@@ -183,13 +203,15 @@ impl SqlError {
                 sql,
                 name,
                 format!("there is no function {}; {hint}", typed(sql, name)),
-            );
+            )
+            .with_code(ErrorCode::NO_FUNCTION);
         }
         let of_call =
             |function: &MatchFunction| message.starts_with(&format!("{}: ", function.name()));
         match MatchFunction::ALL.iter().find(|function| of_call(function)) {
-            Some(function) => Self::about(sql, function.name(), plain_sentence(message)),
-            None => Self::new(plain_sentence(message)),
+            Some(function) => Self::about(sql, function.name(), plain_sentence(message))
+                .with_code(ErrorCode::WRONG_ARGUMENTS),
+            None => Self::in_words(message),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 
-use crate::{Dialect, SqlError};
+use crate::{Dialect, ErrorCode, SqlError, limits};
 
 /// Lower-cases the ASCII letters of every word and quoted identifier of `sql`; string literals and comments stay.
 ///
@@ -15,7 +15,10 @@ pub fn fold_case(dialect: Dialect, sql: &str) -> Result<String, SqlError> {
     let tokens = dialect
         .tokenizer(sql)
         .tokenize_with_location()
-        .map_err(|error| SqlError::at(sql, error.location, error.message))?;
+        .map_err(|error| {
+            SqlError::at(sql, error.location, error.message).with_code(ErrorCode::SYNTAX)
+        })?;
+    limits::check_words(sql, &tokens)?;
     let places = Places::new(sql);
     let mut folded = sql.to_owned().into_bytes();
     for token in &tokens {
@@ -32,6 +35,8 @@ pub fn fold_case(dialect: Dialect, sql: &str) -> Result<String, SqlError> {
 pub(crate) struct Places<'a> {
     sql: &'a str,
     line_starts: Vec<usize>,
+    /// Where each character begins, if some are longer than a byte.
+    characters: Option<Vec<usize>>,
 }
 
 impl<'a> Places<'a> {
@@ -39,7 +44,12 @@ impl<'a> Places<'a> {
         let line_starts = std::iter::once(0)
             .chain(sql.match_indices('\n').map(|(at, _)| at + 1))
             .collect();
-        Self { sql, line_starts }
+        let starts = || sql.char_indices().map(|(at, _)| at).collect();
+        Self {
+            sql,
+            line_starts,
+            characters: (!sql.is_ascii()).then(starts),
+        }
     }
 
     /// The byte at which `location` begins; the end of the text where it lies beyond.
@@ -49,10 +59,14 @@ impl<'a> Places<'a> {
             return self.sql.len();
         };
         let column = (location.column as usize).saturating_sub(1);
-        self.sql[start..]
-            .char_indices()
-            .nth(column)
-            .map_or(self.sql.len(), |(at, _)| start + at)
+        let byte = match &self.characters {
+            None => Some(start + column),
+            Some(starts) => {
+                let first = starts.partition_point(|at| *at < start);
+                starts.get(first + column).copied()
+            }
+        };
+        byte.unwrap_or(self.sql.len()).min(self.sql.len())
     }
 
     /// Line and column (from 1, in characters) of a byte position.

@@ -6,11 +6,12 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::areaspec::{self, TableShapes};
 use crate::headings::Typed;
+use crate::limits::{self, DEEPEST_NESTING};
 use crate::mysql::Listing;
-use crate::{Dialect, Headings, SqlError, crossmatch, fold_case, hidden, mysql};
+use crate::{Dialect, ErrorCode, Headings, SqlError, crossmatch, fold_case, hidden, mysql};
 
-/// Deeper nesting than this is refused rather than risked on the stack.
-const DEEPEST_NESTING: usize = 100;
+/// Levels of the parser: each parenthesis takes a few.
+const PARSER_LEVELS: usize = 4 * DEEPEST_NESTING;
 
 /// A statement ready to be planned.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub struct Parsed {
     pub statement: Statement,
     /// How its result is headed.
     pub headings: Headings,
-    /// The list of what there is that it asks for instead, in MySQL's dialect.
+    /// The list of what there is that it asks for instead.
     pub listing: Option<Listing>,
     /// Whether it names columns that tables have beside those of `*`.
     pub names_hidden_columns: bool,
@@ -37,7 +38,7 @@ pub fn parse(
     let folded = fold_case(dialect, sql)?;
     let statements = DFParserBuilder::new(folded.as_str())
         .with_dialect(dialect.grammar())
-        .with_recursion_limit(DEEPEST_NESTING)
+        .with_recursion_limit(PARSER_LEVELS)
         .build()
         .and_then(|mut parser| parser.parse_statements())
         .map_err(|error| SqlError::from_datafusion(sql, &error, &[], &str::to_owned))?;
@@ -51,6 +52,11 @@ pub fn parse(
 
 /// Whether a text ends with the semicolon of its last statement: one that is not part of a string or a comment.
 pub fn ends_statement(dialect: Dialect, text: &str) -> bool {
+    // Without these nothing in it can be part of a string, a quoted name or a comment.
+    let quoted = text.contains(['\'', '"', '`', '#', '$']);
+    if !quoted && !text.contains("--") && !text.contains("/*") {
+        return text.trim_end().ends_with(';');
+    }
     let tokens = dialect.tokenizer(text).tokenize();
     // A string that is still open cannot be read yet.
     tokens.is_ok_and(|tokens| {
@@ -67,7 +73,7 @@ fn prepare(
     tables: &dyn TableShapes,
 ) -> Result<Parsed, SqlError> {
     let listing = match &statement {
-        Statement::Statement(ast) if typed.dialect == Dialect::MySql => mysql::listing(ast),
+        Statement::Statement(ast) => mysql::listing(ast),
         _ => None,
     };
     if listing.is_some() {
@@ -96,6 +102,7 @@ fn rewrite(
 ) -> Result<(Headings, bool), SqlError> {
     match statement {
         Statement::Statement(ast) => {
+            limits::check_and_balance(ast)?;
             let headings = match &**ast {
                 Ast::Query(query) => Headings::of(typed, query),
                 other if is_question(other) => Headings::default(),
@@ -135,6 +142,7 @@ fn only_questions() -> SqlError {
     SqlError::new(
         "only questions are answered here: SELECT, WITH, VALUES, EXPLAIN, SHOW; tables are made by `meridian load` and cannot be changed",
     )
+    .with_code(ErrorCode::READ_ONLY)
 }
 
 #[cfg(test)]

@@ -92,6 +92,18 @@ impl SmallSky {
         }
     }
 
+    /// A session that has not been asked anything before.
+    pub async fn session_of(&self, dialect: sql::Dialect) -> Session {
+        let options = SessionOptions {
+            cores: std::num::NonZeroUsize::new(2),
+            dialect,
+            ..SessionOptions::default()
+        };
+        Session::new(Arc::clone(&self.archive), &options)
+            .await
+            .unwrap()
+    }
+
     /// The rows of a query as text, and whether they came from a plan that was kept rather than made.
     pub async fn rows(&self, sql: &str) -> (String, bool) {
         let known = self.session.ask_again(sql).await.unwrap();
@@ -105,13 +117,7 @@ impl SmallSky {
 
     /// The same of a session that has not been asked anything before.
     pub async fn rows_afresh(&self, sql: &str) -> String {
-        let options = SessionOptions {
-            dialect: sql::Dialect::Adql,
-            ..SessionOptions::default()
-        };
-        let session = Session::new(Arc::clone(&self.archive), &options)
-            .await
-            .unwrap();
+        let session = self.session_of(sql::Dialect::Adql).await;
         let answer = session.ask(sql).await.unwrap();
         in_order(answer).await
     }

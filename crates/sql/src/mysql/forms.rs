@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::build::{
-    argument, call, choice, not, number, plain_arguments, take, unit_name, unnamed,
+    argument, call, choice, not, number, plain_arguments, plain_cast, take, unit_name, unnamed,
 };
 use super::compare_all;
 
@@ -324,6 +324,10 @@ pub(super) fn cast(expr: &Expr, target: &DataType) -> Option<Expr> {
         }
         DataType::Binary(_) => "mysql_bytes",
         DataType::Double(_) | DataType::DoublePrecision | DataType::Real => "mysql_double",
+        DataType::Decimal(_) | DataType::Numeric(_) | DataType::Dec(_) => {
+            let text = call("mysql_number_text", vec![expr.clone()]);
+            return (!is_exact_constant(expr)).then(|| plain_cast(text, target.clone()));
+        }
         DataType::Date => "mysql_date",
         DataType::Datetime(_) | DataType::Timestamp(..) => "mysql_timestamp",
         _ => return None,

@@ -20,7 +20,7 @@ use super::forms::{
 use super::select;
 use super::templates::{engine_name, expansion};
 use super::truth::{make_number, make_truth, settle};
-use crate::SqlError;
+use crate::{ErrorCode, SqlError};
 
 /// Rewrites a statement in place. Its names are folded.
 pub(crate) fn rewrite(sql: &str, statement: &mut Statement) -> Result<(), SqlError> {
@@ -310,6 +310,7 @@ impl Rewriting<'_> {
             "interval",
             "an INTERVAL is added to a time or subtracted from one, as in lastSeen + INTERVAL 1 DAY",
         )
+        .with_code(ErrorCode::SYNTAX)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Integers of 64 bits that never wrap, bits, rounding, and conversions to numbers.
 
 use super::row_function::{Gives, RowFunction, Takes};
-use super::value::Value;
+use super::value::{Value, number_prefix};
 
 const ONE: Takes = Takes(1, 1);
 const TWO: Takes = Takes(2, 2);
@@ -57,6 +57,10 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     }),
     RowFunction::new("mysql_double", ONE, Gives::Double, |v| {
         Ok(Value::Double(v[0].double()))
+    }),
+    // What a cast to DECIMAL reads.
+    RowFunction::new("mysql_number_text", ONE, Gives::Text, |v| {
+        Ok(Value::Text(number_prefix(&v[0].text()).to_owned()))
     }),
     RowFunction::new("mysql_abs", ONE, Gives::NumberAsGiven, |v| {
         number(&v[0], i128::abs, f64::abs)

@@ -1,0 +1,592 @@
+//! `information_schema` as MySQL's clients ask it: what there is, as tables. Internal tables never show.
+//!
+//! Names, order and meaning of the columns are those of MariaDB 10.11 (*MariaDB Server Documentation*, "Information Schema
+//! Tables"); of its tables those that browsers and drivers read are here, those about what Meridian does not have without rows.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use catalog::{Column, ColumnType, Database, Table, TableKind};
+use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::common::Result;
+use datafusion::datasource::MemTable;
+
+use crate::error::external;
+use crate::listing::{declared_type, key_mark};
+use crate::{Archive, EngineError};
+
+/// The name of the database of these tables.
+pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
+
+/// The only catalogue that MySQL knows.
+const CATALOGUE: &str = "def";
+const CHARACTER_SET: &str = "utf8mb4";
+const COLLATION: &str = "utf8mb4_nopad_bin";
+/// Bytes of the longest text.
+const LONGEST_TEXT: u64 = 4_294_967_295;
+
+/// A value in a row of one of the tables.
+enum Value {
+    Text(String),
+    Number(u64),
+    Null,
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+type Row = Vec<Value>;
+
+/// One of the tables: its columns, in upper case as MySQL shows them; those of numbers end in `#`.
+struct Described {
+    name: &'static str,
+    columns: &'static str,
+    rows: fn(&Contents) -> Vec<Row>,
+}
+
+/// What there is.
+struct Contents {
+    databases: Vec<Database>,
+    tables: Vec<Table>,
+}
+
+impl Contents {
+    async fn read(archive: &Archive) -> std::result::Result<Self, EngineError> {
+        let databases = archive.catalog().databases().await?;
+        let mut tables = Vec::new();
+        for database in &databases {
+            tables.extend(archive.catalog().tables(&database.name).await?);
+        }
+        Ok(Self { databases, tables })
+    }
+}
+
+fn none(_: &Contents) -> Vec<Row> {
+    Vec::new()
+}
+
+const DESCRIBED: [Described; 17] = [
+    Described {
+        name: "schemata",
+        columns: "CATALOG_NAME SCHEMA_NAME DEFAULT_CHARACTER_SET_NAME DEFAULT_COLLATION_NAME SQL_PATH SCHEMA_COMMENT",
+        rows: schemata,
+    },
+    Described {
+        name: "tables",
+        columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME TABLE_TYPE ENGINE VERSION# ROW_FORMAT TABLE_ROWS# AVG_ROW_LENGTH# \
+                  DATA_LENGTH# MAX_DATA_LENGTH# INDEX_LENGTH# DATA_FREE# AUTO_INCREMENT# CREATE_TIME UPDATE_TIME CHECK_TIME \
+                  TABLE_COLLATION CHECKSUM# CREATE_OPTIONS TABLE_COMMENT",
+        rows: tables,
+    },
+    Described {
+        name: "columns",
+        columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME ORDINAL_POSITION# COLUMN_DEFAULT IS_NULLABLE DATA_TYPE \
+                  CHARACTER_MAXIMUM_LENGTH# CHARACTER_OCTET_LENGTH# NUMERIC_PRECISION# NUMERIC_SCALE# DATETIME_PRECISION# \
+                  CHARACTER_SET_NAME COLLATION_NAME COLUMN_TYPE COLUMN_KEY EXTRA PRIVILEGES COLUMN_COMMENT IS_GENERATED \
+                  GENERATION_EXPRESSION",
+        rows: columns,
+    },
+    Described {
+        name: "table_constraints",
+        columns: "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME TABLE_SCHEMA TABLE_NAME CONSTRAINT_TYPE",
+        rows: table_constraints,
+    },
+    Described {
+        name: "key_column_usage",
+        columns: "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME \
+                  ORDINAL_POSITION# POSITION_IN_UNIQUE_CONSTRAINT# REFERENCED_TABLE_SCHEMA REFERENCED_TABLE_NAME \
+                  REFERENCED_COLUMN_NAME",
+        rows: key_column_usage,
+    },
+    Described {
+        name: "statistics",
+        columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME NON_UNIQUE# INDEX_SCHEMA INDEX_NAME SEQ_IN_INDEX# COLUMN_NAME COLLATION \
+                  CARDINALITY# SUB_PART# PACKED NULLABLE INDEX_TYPE COMMENT INDEX_COMMENT",
+        rows: statistics,
+    },
+    Described {
+        name: "engines",
+        columns: "ENGINE SUPPORT COMMENT TRANSACTIONS XA SAVEPOINTS",
+        rows: engines,
+    },
+    Described {
+        name: "character_sets",
+        columns: "CHARACTER_SET_NAME DEFAULT_COLLATE_NAME DESCRIPTION MAXLEN#",
+        rows: |_| {
+            vec![vec![
+                CHARACTER_SET.into(),
+                COLLATION.into(),
+                "UTF-8 Unicode".into(),
+                4.into(),
+            ]]
+        },
+    },
+    Described {
+        name: "collations",
+        columns: "COLLATION_NAME CHARACTER_SET_NAME ID# IS_DEFAULT IS_COMPILED SORTLEN#",
+        rows: |_| {
+            vec![vec![
+                COLLATION.into(),
+                CHARACTER_SET.into(),
+                1070.into(),
+                "Yes".into(),
+                "Yes".into(),
+                1.into(),
+            ]]
+        },
+    },
+    Described {
+        name: "views",
+        columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME VIEW_DEFINITION CHECK_OPTION IS_UPDATABLE DEFINER SECURITY_TYPE \
+                  CHARACTER_SET_CLIENT COLLATION_CONNECTION ALGORITHM",
+        rows: none,
+    },
+    Described {
+        name: "routines",
+        columns: "SPECIFIC_NAME ROUTINE_CATALOG ROUTINE_SCHEMA ROUTINE_NAME ROUTINE_TYPE DATA_TYPE ROUTINE_DEFINITION \
+                  ROUTINE_COMMENT DEFINER",
+        rows: none,
+    },
+    Described {
+        name: "parameters",
+        columns: "SPECIFIC_CATALOG SPECIFIC_SCHEMA SPECIFIC_NAME ORDINAL_POSITION# PARAMETER_MODE PARAMETER_NAME DATA_TYPE",
+        rows: none,
+    },
+    Described {
+        name: "triggers",
+        columns: "TRIGGER_CATALOG TRIGGER_SCHEMA TRIGGER_NAME EVENT_MANIPULATION EVENT_OBJECT_SCHEMA EVENT_OBJECT_TABLE \
+                  ACTION_STATEMENT ACTION_TIMING DEFINER",
+        rows: none,
+    },
+    Described {
+        name: "events",
+        columns: "EVENT_CATALOG EVENT_SCHEMA EVENT_NAME DEFINER EVENT_DEFINITION STATUS",
+        rows: none,
+    },
+    Described {
+        name: "referential_constraints",
+        columns: "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME UNIQUE_CONSTRAINT_CATALOG UNIQUE_CONSTRAINT_SCHEMA \
+                  UNIQUE_CONSTRAINT_NAME MATCH_OPTION UPDATE_RULE DELETE_RULE TABLE_NAME REFERENCED_TABLE_NAME",
+        rows: none,
+    },
+    Described {
+        name: "partitions",
+        columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME PARTITION_NAME PARTITION_METHOD PARTITION_EXPRESSION TABLE_ROWS#",
+        rows: none,
+    },
+    Described {
+        name: "user_privileges",
+        columns: "GRANTEE TABLE_CATALOG PRIVILEGE_TYPE IS_GRANTABLE",
+        rows: none,
+    },
+];
+
+fn schemata(contents: &Contents) -> Vec<Row> {
+    let names = contents
+        .databases
+        .iter()
+        .map(|database| database.name.as_str());
+    let row = |name| {
+        vec![
+            CATALOGUE.into(),
+            Value::from(name),
+            CHARACTER_SET.into(),
+            COLLATION.into(),
+            Value::Null,
+            "".into(),
+        ]
+    };
+    names.chain([INFORMATION_SCHEMA]).map(row).collect()
+}
+
+fn tables(contents: &Contents) -> Vec<Row> {
+    let row = |table: &Table| {
+        let row_length = table.bytes.checked_div(table.rows).unwrap_or(0);
+        vec![
+            CATALOGUE.into(),
+            table.database.name.as_str().into(),
+            table.spec.name.as_str().into(),
+            "BASE TABLE".into(),
+            "Meridian".into(),
+            10.into(),
+            "Compressed".into(),
+            table.rows.into(),
+            row_length.into(),
+            table.bytes.into(),
+            0.into(),
+            0.into(),
+            0.into(),
+            Value::Null,
+            time(&table.loaded_at).into(),
+            time(&table.loaded_at).into(),
+            Value::Null,
+            COLLATION.into(),
+            Value::Null,
+            "".into(),
+            format!("{} table", table.spec.kind).into(),
+        ]
+    };
+    let own = DESCRIBED.iter().map(|described| {
+        let mut row: Row = vec![
+            CATALOGUE.into(),
+            INFORMATION_SCHEMA.into(),
+            described.name.to_ascii_uppercase().into(),
+            "SYSTEM VIEW".into(),
+            "MEMORY".into(),
+        ];
+        row.resize_with(21, || Value::Null);
+        row
+    });
+    contents.tables.iter().map(row).chain(own).collect()
+}
+
+/// `2026-11-22 10:00:00` of `2026-11-22T10:00:00Z`.
+fn time(iso: &str) -> String {
+    iso.replace('T', " ").trim_end_matches('Z').to_owned()
+}
+
+fn columns(contents: &Contents) -> Vec<Row> {
+    let of_table = |table: &Table| -> Vec<Row> {
+        let columns = table.spec.columns.iter().enumerate();
+        columns
+            .map(|(at, column)| column_row(table, at, column))
+            .collect()
+    };
+    contents.tables.iter().flat_map(of_table).collect()
+}
+
+fn column_row(table: &Table, at: usize, column: &Column) -> Row {
+    let declared = declared_type(column);
+    let is_text = column.ty == ColumnType::Text;
+    let length = (is_text || column.ty == ColumnType::Binary)
+        .then(|| declared_length(&declared).unwrap_or(LONGEST_TEXT));
+    let bytes = length.map(|length| {
+        if is_text {
+            length.saturating_mul(4).min(LONGEST_TEXT)
+        } else {
+            length
+        }
+    });
+    let (precision, scale) = numeric(column.ty);
+    let null = if column.nullable { "YES" } else { "NO" };
+    vec![
+        CATALOGUE.into(),
+        table.database.name.as_str().into(),
+        table.spec.name.as_str().into(),
+        column.name.as_str().into(),
+        (at as u64 + 1).into(),
+        Value::Null,
+        null.into(),
+        first_word(&declared).into(),
+        length.into(),
+        bytes.into(),
+        precision.into(),
+        scale.into(),
+        (column.ty == ColumnType::Timestamp).then_some(6).into(),
+        is_text.then_some(CHARACTER_SET).into(),
+        is_text.then_some(COLLATION).into(),
+        declared.into(),
+        key_mark(table, column).into(),
+        "".into(),
+        "select".into(),
+        "".into(),
+        "NEVER".into(),
+        Value::Null,
+    ]
+}
+
+/// `bigint` of `bigint(20) unsigned`.
+fn first_word(declared: &str) -> &str {
+    declared
+        .split(|c: char| !c.is_alphanumeric())
+        .next()
+        .unwrap_or(declared)
+}
+
+/// The 8 of `varchar(8)`.
+fn declared_length(declared: &str) -> Option<u64> {
+    declared
+        .split_once('(')?
+        .1
+        .split_once(')')?
+        .0
+        .trim()
+        .parse()
+        .ok()
+}
+
+/// Digits in all and after the point.
+fn numeric(ty: ColumnType) -> (Option<u64>, Option<u64>) {
+    use ColumnType as T;
+    match ty {
+        T::Boolean => (Some(1), None),
+        T::Int8 | T::UInt8 => (Some(3), Some(0)),
+        T::Int16 | T::UInt16 => (Some(5), Some(0)),
+        T::Int32 | T::UInt32 => (Some(10), Some(0)),
+        T::Int64 => (Some(19), Some(0)),
+        T::UInt64 => (Some(20), Some(0)),
+        T::Float32 => (Some(12), None),
+        T::Float64 => (Some(22), None),
+        T::Decimal { precision, scale } => (Some(precision.into()), Some(scale.into())),
+        T::Text | T::Binary | T::Date | T::Timestamp => (None, None),
+    }
+}
+
+/// Directors and their keys.
+fn keys(contents: &Contents) -> impl Iterator<Item = (&Table, &str)> {
+    let directors = contents
+        .tables
+        .iter()
+        .filter(|table| table.spec.kind == TableKind::Director);
+    directors.filter_map(|table| Some((table, table.spec.key.as_deref()?)))
+}
+
+fn table_constraints(contents: &Contents) -> Vec<Row> {
+    let row = |(table, _): (&Table, &str)| {
+        let database = table.database.name.as_str();
+        vec![
+            CATALOGUE.into(),
+            database.into(),
+            "PRIMARY".into(),
+            database.into(),
+            table.spec.name.as_str().into(),
+            "PRIMARY KEY".into(),
+        ]
+    };
+    keys(contents).map(row).collect()
+}
+
+fn key_column_usage(contents: &Contents) -> Vec<Row> {
+    let row = |(table, key): (&Table, &str)| {
+        let database = table.database.name.as_str();
+        let mut row: Row = vec![
+            CATALOGUE.into(),
+            database.into(),
+            "PRIMARY".into(),
+            CATALOGUE.into(),
+            database.into(),
+            table.spec.name.as_str().into(),
+            key.into(),
+            1.into(),
+        ];
+        row.resize_with(12, || Value::Null);
+        row
+    };
+    keys(contents).map(row).collect()
+}
+
+fn statistics(contents: &Contents) -> Vec<Row> {
+    let row = |(table, key): (&Table, &str)| {
+        let database = table.database.name.as_str();
+        vec![
+            CATALOGUE.into(),
+            database.into(),
+            table.spec.name.as_str().into(),
+            0.into(),
+            database.into(),
+            "PRIMARY".into(),
+            1.into(),
+            key.into(),
+            "A".into(),
+            table.rows.into(),
+            Value::Null,
+            Value::Null,
+            "".into(),
+            "BTREE".into(),
+            "".into(),
+            "".into(),
+        ]
+    };
+    keys(contents).map(row).collect()
+}
+
+fn engines(_: &Contents) -> Vec<Row> {
+    let comment = "Chunks of the sky, compressed column by column";
+    vec![vec![
+        "Meridian".into(),
+        "DEFAULT".into(),
+        comment.into(),
+        "NO".into(),
+        "NO".into(),
+        "NO".into(),
+    ]]
+}
+
+impl Described {
+    fn find(name: &str) -> Option<&'static Self> {
+        DESCRIBED.iter().find(|described| described.name == name)
+    }
+
+    /// Declared names, and whether they are numbers.
+    fn columns(&self) -> impl Iterator<Item = (&'static str, bool)> + use<> {
+        let names = self.columns.split_whitespace();
+        names.map(|name| (name.trim_end_matches('#'), name.ends_with('#')))
+    }
+
+    fn schema(&self) -> SchemaRef {
+        let field = |(name, is_number): (&str, bool)| {
+            let ty = if is_number {
+                DataType::UInt64
+            } else {
+                DataType::Utf8
+            };
+            Field::new(name.to_ascii_lowercase(), ty, true)
+        };
+        Arc::new(Schema::new(self.columns().map(field).collect::<Vec<_>>()))
+    }
+
+    fn batch(&self, contents: &Contents) -> Result<RecordBatch> {
+        let rows = (self.rows)(contents);
+        let column = |(at, (_, is_number)): (usize, (&str, bool))| -> ArrayRef {
+            let values = rows.iter().map(|row| &row[at]);
+            if is_number {
+                let number = |value: &Value| match value {
+                    Value::Number(number) => Some(*number),
+                    Value::Text(_) | Value::Null => None,
+                };
+                return Arc::new(values.map(number).collect::<UInt64Array>());
+            }
+            let text = |value| match value {
+                &Value::Text(ref text) => Some(text.as_str()),
+                Value::Number(_) | Value::Null => None,
+            };
+            Arc::new(values.map(text).collect::<StringArray>())
+        };
+        let columns = self.columns().enumerate().map(column).collect();
+        Ok(RecordBatch::try_new(self.schema(), columns)?)
+    }
+}
+
+/// The database of these tables.
+#[derive(Debug)]
+pub(crate) struct InformationSchema {
+    pub archive: Arc<Archive>,
+}
+
+#[async_trait]
+impl SchemaProvider for InformationSchema {
+    fn table_names(&self) -> Vec<String> {
+        DESCRIBED
+            .iter()
+            .map(|described| described.name.to_owned())
+            .collect()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Some(described) = Described::find(name) else {
+            return Ok(None);
+        };
+        let contents = Contents::read(&self.archive).await.map_err(external)?;
+        let batch = described.batch(&contents)?;
+        let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
+        Ok(Some(Arc::new(table)))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        Described::find(name).is_some()
+    }
+}
+
+/// The declared names of a table's columns.
+pub(crate) fn declared_columns(table: &str) -> impl Iterator<Item = &'static str> {
+    let described = Described::find(table).into_iter();
+    described.flat_map(|described| described.columns().map(|(name, _)| name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_as_wide_as_their_tables() {
+        let database = Database {
+            id: 1,
+            name: "sky".to_owned(),
+            stripes: 85,
+            sub_stripes: 12,
+            overlap_deg: 0.01,
+        };
+        let column = |name: &str, ty, declared: Option<&str>| Column {
+            name: name.to_owned(),
+            ty,
+            nullable: true,
+            declared: declared.map(str::to_owned),
+        };
+        let table = Table {
+            id: 1,
+            database: database.clone(),
+            load: catalog::LoadId(1),
+            spec: catalog::TableSpec {
+                database: "sky".to_owned(),
+                name: "Object".to_owned(),
+                kind: TableKind::Director,
+                columns: vec![
+                    column("objectId", ColumnType::Int64, Some("bigint(20) NOT NULL")),
+                    column("name", ColumnType::Text, Some("varchar(8)")),
+                ],
+                key: Some("objectId".to_owned()),
+                position: None,
+                directors: Vec::new(),
+                scan_rating: 1,
+                null_keys: 0,
+                orphan_rows: 0,
+            },
+            rows: 10,
+            bytes: 1000,
+            loaded_at: "2026-11-22T10:00:00Z".to_owned(),
+        };
+        let contents = Contents {
+            databases: vec![database],
+            tables: vec![table],
+        };
+        for described in &DESCRIBED {
+            let width = described.columns().count();
+            for row in (described.rows)(&contents) {
+                assert_eq!(row.len(), width, "{}", described.name);
+            }
+            assert!(described.batch(&contents).is_ok(), "{}", described.name);
+        }
+        let columns = Described::find("columns")
+            .unwrap()
+            .batch(&contents)
+            .unwrap();
+        let of = |name: &str| columns.column_by_name(name).unwrap();
+        let lengths: Vec<_> = of("character_maximum_length")
+            .as_any()
+            .downcast_ref::<UInt64Array>()
+            .unwrap()
+            .iter()
+            .collect();
+        assert_eq!(lengths, [None, Some(8)]);
+        let types: Vec<_> = of("data_type")
+            .as_any()
+            .downcast_ref::<StringArray>()
+            .unwrap()
+            .iter()
+            .collect();
+        assert_eq!(types, [Some("bigint"), Some("varchar")]);
+    }
+}
