@@ -64,6 +64,20 @@ pub enum SkyError {
     /// A polygon that is half of the sky or larger.
     #[error("the polygon does not fit into half of the sky; split it into smaller ones")]
     PolygonTooLarge,
+    /// A polygon whose edges cross.
+    #[error("the polygon crosses itself; give its corners in order, one way round")]
+    PolygonCrossesItself,
+    /// A box around a centre whose sides are not those of a polygon.
+    #[error(
+        "the width {width} and the height {height} do not make a box; \
+         give degrees, more than 0 and less than 180"
+    )]
+    BoxSides {
+        /// The width, degrees.
+        width: f64,
+        /// The height, degrees.
+        height: f64,
+    },
     /// The text does not begin with a known shape.
     #[error(
         "\"{0}\" is not a region; write \"circle RA DEC RADIUS\", \"box RA_MIN DEC_MIN RA_MAX DEC_MAX\", \
