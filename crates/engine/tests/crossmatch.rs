@@ -138,7 +138,7 @@ async fn the_best_is_what_is_meant_if_nothing_is_said() {
     let wanted = expected(&sky.objects, &sky.sources, 300.0 / 3600.0, Find::Best);
     for sql in [
         "SELECT id_1, id_2 FROM crossmatch(Object, Source, 300)",
-        "SELECT m.id_1, m.id_2 FROM CrossMatch(sky.OBJECT, `source`, 5 * 60) AS m",
+        "SELECT m.id_1, m.id_2 FROM CrossMatch(sky.OBJECT, \"source\", 5 * 60) AS m",
         "SELECT crossmatch.id_1, id_2 FROM crossmatch(right => Source, radius => 300.0, left => Object)",
         "SELECT id_1, id_2 FROM crossmatch((SELECT * FROM Object), (SELECT id, decl, ra FROM Source), 300, 'BEST', '1and2')",
     ] {

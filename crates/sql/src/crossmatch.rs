@@ -458,8 +458,8 @@ mod tests {
     fn sides_become_selects() {
         for (sql, wrapped) in [
             (
-                "SELECT * FROM Crossmatch(Sky.Object, `Gaia`, 1.5, 'best1') AS x",
-                "SELECT * FROM crossmatch((SELECT * FROM sky.object), (SELECT * FROM `gaia`), 1.5, 'best1') AS x",
+                "SELECT * FROM Crossmatch(Sky.Object, \"Gaia\", 1.5, 'best1') AS x",
+                "SELECT * FROM crossmatch((SELECT * FROM sky.object), (SELECT * FROM \"gaia\"), 1.5, 'best1') AS x",
             ),
             (
                 "SELECT * FROM nearest(read_csv('A.csv'), right => (SELECT id FROM T), radius => 2)",

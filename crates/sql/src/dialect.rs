@@ -3,9 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use datafusion::sql::sqlparser::dialect::{Dialect as Grammar, GenericDialect};
+use datafusion::sql::sqlparser::dialect::Dialect as Grammar;
 use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
+use crate::adql::AdqlGrammar;
 use crate::mysql::MySqlGrammar;
 
 /// A language that statements may be written in.
@@ -34,7 +35,7 @@ impl Dialect {
     pub(crate) fn grammar(self) -> &'static dyn Grammar {
         match self {
             Self::MySql => &MySqlGrammar,
-            Self::Adql => &GenericDialect {},
+            Self::Adql => &AdqlGrammar,
         }
     }
 

@@ -73,6 +73,18 @@ impl SqlError {
         error
     }
 
+    /// A mistake at the word that begins at a place in `sql`.
+    pub fn at_word(sql: &str, location: Location, sentence: impl Into<String>) -> Self {
+        let mut error = Self::at(sql, location, sentence);
+        if let Some(place) = &mut error.place {
+            let rest = place.text.chars().skip(place.column as usize - 1);
+            place.width = rest
+                .take_while(|c| c.is_alphanumeric() || *c == '_')
+                .count();
+        }
+        error
+    }
+
     /// A mistake about a name: points at the first place where it stands as a word of its own.
     pub fn about(sql: &str, name: &str, sentence: impl Into<String>) -> Self {
         let mut error = Self::new(sentence);
@@ -195,7 +207,8 @@ impl SqlError {
             let near = rest
                 .split_once("Did you mean '")
                 .and_then(|(_, n)| n.split_once('\''))
-                .map(|n| n.0);
+                // Functions of ADQL's are typed without it.
+                .map(|n| n.0.trim_start_matches("adql_"));
             let hint = near
                 .map(|n| format!("did you mean {n}?"))
                 .unwrap_or_default();
@@ -206,6 +219,18 @@ impl SqlError {
             )
             .with_code(ErrorCode::NO_FUNCTION);
         }
+        if NO_CONDITIONS.iter().any(|told| message.starts_with(told)) {
+            let sentence =
+                "a value stands where a condition is needed; compare it, as in 1 = CONTAINS(a, b)";
+            return Self::about(sql, "where", sentence);
+        }
+        if let Some((_, told)) = message.split_once("user-defined coercion failed with: ") {
+            let told = plain_sentence(told);
+            // What follows is about types of the engine's.
+            let sentence = told.split(". No function matches").next().unwrap_or(&told);
+            let function = sentence.split(' ').next().unwrap_or(sentence);
+            return Self::about(sql, function, sentence);
+        }
         let of_call =
             |function: &MatchFunction| message.starts_with(&format!("{}: ", function.name()));
         match MatchFunction::ALL.iter().find(|function| of_call(function)) {
@@ -215,6 +240,12 @@ impl SqlError {
         }
     }
 }
+
+/// How the engine says that a value is no condition.
+const NO_CONDITIONS: [&str; 2] = [
+    "Cannot create filter with non-boolean predicate",
+    "Cannot infer common argument type for logical boolean operation",
+];
 
 /// The nearest of `candidates` as a question, if one is near enough to have been meant.
 pub(crate) fn suggestion(name: &str, candidates: &[String]) -> Option<String> {

@@ -87,11 +87,11 @@ mod tests {
 
     #[test]
     fn words_fold_and_literals_stay() {
-        let typed = "SELECT \"RA_PS\", `Decl_PS`, 'Ünï QUOTED' -- Stay\nFROM Object O /* Too */ WHERE É = N'X'";
+        let typed = "SELECT \"RA_PS\", Decl_PS, 'Ünï QUOTED' -- Stay\nFROM Object O /* Too */ WHERE É = N'X'";
         let folded = fold_case(Dialect::Adql, typed).unwrap();
         assert_eq!(
             folded,
-            "select \"ra_ps\", `decl_ps`, 'Ünï QUOTED' -- Stay\nfrom object o /* Too */ where É = N'X'"
+            "select \"ra_ps\", decl_ps, 'Ünï QUOTED' -- Stay\nfrom object o /* Too */ where É = N'X'"
         );
         assert_eq!(folded.len(), typed.len());
     }

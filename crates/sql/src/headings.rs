@@ -322,7 +322,8 @@ mod tests {
 
     #[test]
     fn columns_are_declared_and_expressions_typed_elsewhere() {
-        let headed = resolved(Dialect::Adql, TYPED, &NAMES);
+        let typed = TYPED.replace('`', "\"");
+        let headed = resolved(Dialect::Adql, &typed, &NAMES);
         assert_eq!(
             headed[..4],
             ["ra_PS", "Count(*)", "Abs(RA_ps) + 1", "Mean Mag"]

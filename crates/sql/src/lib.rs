@@ -4,6 +4,7 @@
 //! May depend on `sky`, Arrow and DataFusion. Invariant: knows nothing of chunks, files or the catalog; what it must
 //! know about tables (which columns are the position) comes through [`TableShapes`].
 
+mod adql;
 mod areaspec;
 mod crossmatch;
 mod dialect;

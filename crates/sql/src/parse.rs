@@ -8,7 +8,7 @@ use crate::areaspec::{self, TableShapes};
 use crate::headings::Typed;
 use crate::limits::{self, DEEPEST_NESTING};
 use crate::mysql::Listing;
-use crate::{Dialect, ErrorCode, Headings, SqlError, crossmatch, fold_case, hidden, mysql};
+use crate::{Dialect, ErrorCode, Headings, SqlError, adql, crossmatch, fold_case, hidden, mysql};
 
 /// Levels of the parser: each parenthesis takes a few.
 const PARSER_LEVELS: usize = 4 * DEEPEST_NESTING;
@@ -113,8 +113,9 @@ fn rewrite(
             // Before the areas, which put subqueries with `*` in the places of tables.
             let hidden = hidden::leave_out(typed.sql, ast, tables)?;
             areaspec::expand(typed.sql, ast, tables)?;
-            if typed.dialect == Dialect::MySql {
-                mysql::rewrite(typed.sql, ast)?;
+            match typed.dialect {
+                Dialect::MySql => mysql::rewrite(typed.sql, ast)?,
+                Dialect::Adql => adql::rewrite(typed.sql, ast)?,
             }
             Ok((headings, hidden))
         }

@@ -7,6 +7,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, Extension, Filter, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
+use sql::rules::RecogniseGeometry;
 
 use super::node::CrossmatchNode;
 
@@ -22,9 +23,16 @@ pub(crate) struct PushProbeFilters {
 }
 
 impl PushProbeFilters {
-    /// DataFusion's rules with this in the place of its filter pushdown.
+    /// DataFusion's rules with this in the place of its filter pushdown, and with ours of geometry.
     pub fn among_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-        let rules = Optimizer::new().rules.into_iter();
+        let mut rules = Optimizer::new().rules;
+        let simplified = rules
+            .iter()
+            .position(|rule| rule.name() == "simplify_expressions");
+        rules.insert(
+            simplified.map_or(0, |at| at + 1),
+            Arc::new(RecogniseGeometry),
+        );
         let guarded = |rule: Arc<dyn OptimizerRule + Send + Sync>| {
             if rule.name() == "push_down_filter" {
                 Arc::new(Self { rule })
@@ -32,7 +40,7 @@ impl PushProbeFilters {
                 rule
             }
         };
-        rules.map(guarded).collect()
+        rules.into_iter().map(guarded).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 //! Every function is known under its `scisql_` name and, where nothing else has it, under the plain name. Angles are in
 //! degrees unless a function says otherwise; fluxes are in erg/s/cm²/Hz unless its name says nanojansky.
 
+pub(crate) mod adql;
 mod formula;
 mod geometry;
 mod math;
@@ -10,7 +11,8 @@ pub(crate) mod mysql;
 mod photometry;
 mod real;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
@@ -24,13 +26,25 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
     functions.extend(geometry::all());
     functions.extend(math::all());
     functions.extend(mysql::all());
+    functions.extend(adql::all());
     functions.extend([real(), finite()]);
     functions
 }
 
 /// All aggregates that Meridian adds.
 pub fn all_aggregates() -> Vec<Arc<AggregateUDF>> {
-    mysql::aggregates::all()
+    let mut aggregates = mysql::aggregates::all();
+    aggregates.push(adql::histogram());
+    aggregates
+}
+
+/// The function of this name that Meridian adds, if there is one.
+pub(crate) fn by_name(name: &str) -> Option<Arc<ScalarUDF>> {
+    static BY_NAME: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
+        let named = all().into_iter().map(|f| (f.name().to_owned(), f));
+        named.collect()
+    });
+    BY_NAME.get(name).cloned()
 }
 
 /// The names under which a function of the `scisql` family answers: `scisql_x`, `x`, and for geometry `qserv_x`.

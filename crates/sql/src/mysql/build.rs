@@ -29,7 +29,7 @@ pub(super) fn not(expr: Expr) -> Expr {
     }
 }
 
-pub(super) fn number(digits: &str) -> Expr {
+pub(crate) fn number(digits: &str) -> Expr {
     Expr::Value(Value::Number(digits.to_owned(), false).into())
 }
 
@@ -49,7 +49,7 @@ pub(super) fn unnamed(argument: FunctionArg) -> Option<Expr> {
 }
 
 /// The arguments of a call that has nothing else between its parentheses.
-pub(super) fn plain_arguments(function: &Function) -> Option<Vec<Expr>> {
+pub(crate) fn plain_arguments(function: &Function) -> Option<Vec<Expr>> {
     match &function.args {
         FunctionArguments::None => Some(vec![]),
         FunctionArguments::List(list)
@@ -72,7 +72,7 @@ pub(super) fn each_argument(function: &mut Function, change: fn(&mut Expr)) {
 }
 
 /// A call of one of the engine's functions.
-pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(name)]),
         uses_odbc_syntax: false,
@@ -90,7 +90,7 @@ pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
 }
 
 /// One of two expressions.
-pub(super) fn choice(condition: Expr, result: Expr, otherwise: Expr) -> Expr {
+pub(crate) fn choice(condition: Expr, result: Expr, otherwise: Expr) -> Expr {
     Expr::Case {
         case_token: AttachedToken::empty(),
         end_token: AttachedToken::empty(),

@@ -4,7 +4,7 @@
 //! those that it has, by the tables of [`templates`], and says where a truth is meant and where a number. [`Operators`]
 //! chooses, when the types of the operands are known, what an operator computes.
 
-mod build;
+pub(crate) mod build;
 mod compare_all;
 mod forms;
 mod grammar;
@@ -18,5 +18,6 @@ mod truth;
 pub(crate) use grammar::MySqlGrammar;
 pub use operators::Operators;
 pub(crate) use rewrite::rewrite;
+pub(crate) use select::name_repeated_by;
 pub(crate) use show::listing;
 pub use show::{Listed, Listing, TableName};

@@ -15,6 +15,11 @@ const UNNAMED: &str = "__column_";
 
 /// Gives the columns of a SELECT that would have the name of one before them another. Their headings stay.
 pub(super) fn name_repeated(select: &mut Select) {
+    name_repeated_by(select, unqualified);
+}
+
+/// The same, where a column's name is what `name` says of its expression.
+pub(crate) fn name_repeated_by(select: &mut Select, name: fn(&Expr) -> String) {
     let all_columns = select.projection.iter().any(is_wildcard);
     let mut seen = HashSet::new();
     for (at, item) in select.projection.iter_mut().enumerate() {
@@ -25,7 +30,7 @@ pub(super) fn name_repeated(select: &mut Select) {
             continue;
         };
         let unnamed = has_subquery(expr) || (all_columns && is_column(expr));
-        let repeats = !seen.insert(unqualified(expr)) || unnamed;
+        let repeats = !seen.insert(name(expr)) || unnamed;
         if repeats {
             let expr = std::mem::replace(expr, Expr::Value(Value::Null.into()));
             let alias = Ident::new(format!("{UNNAMED}{at}"));

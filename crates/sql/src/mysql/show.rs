@@ -1,8 +1,10 @@
 //! What a SHOW or DESCRIBE asks for. What there is, who holds the catalog says.
 
+use std::ops::ControlFlow;
+
 use datafusion::sql::sqlparser::ast::{
-    ObjectName, ShowCreateObject, ShowStatementFilter, ShowStatementFilterPosition,
-    ShowStatementOptions, Statement,
+    Expr, Ident, ObjectName, ShowCreateObject, ShowStatementFilter, ShowStatementFilterPosition,
+    ShowStatementOptions, Statement, Value, visit_expressions_mut,
 };
 
 /// A list of what there is.
@@ -105,12 +107,34 @@ fn condition(options: &ShowStatementOptions, first_column: &str) -> Option<Strin
     let (ShowStatementFilterPosition::Infix(filter) | ShowStatementFilterPosition::Suffix(filter)) =
         options.filter_position.as_ref()?;
     Some(match filter {
-        ShowStatementFilter::Where(condition) => condition.to_string(),
+        ShowStatementFilter::Where(condition) => in_adql(condition.clone()),
         ShowStatementFilter::Like(pattern)
         | ShowStatementFilter::ILike(pattern)
         | ShowStatementFilter::NoKeyword(pattern) => {
             let pattern = pattern.replace('\'', "''");
-            format!("\"{first_column}\" ILIKE '{pattern}'")
+            format!("\"{first_column}\" ILIKE '{pattern}' ESCAPE '{ESCAPE}'")
         }
     })
+}
+
+/// What MySQL's patterns have before a `%` or `_` that stands for itself.
+const ESCAPE: &str = "\\";
+
+/// The text of a condition where names stand in double quotes and patterns have no escape of their own.
+fn in_adql(mut condition: Expr) -> String {
+    let requote = |name: &mut Ident| name.quote_style = name.quote_style.map(|_| '"');
+    // It breaks off nowhere.
+    let _ = visit_expressions_mut(&mut condition, |expr| {
+        match expr {
+            Expr::Identifier(name) => requote(name),
+            Expr::CompoundIdentifier(names) => names.iter_mut().for_each(requote),
+            Expr::Like { escape_char, .. } | Expr::ILike { escape_char, .. } => {
+                let escape = || Value::SingleQuotedString(ESCAPE.to_owned()).into();
+                escape_char.get_or_insert_with(escape);
+            }
+            _ => {}
+        }
+        ControlFlow::<()>::Continue(())
+    });
+    condition.to_string()
 }

@@ -137,7 +137,9 @@ fn guard_of(
     match expr {
         Expr::ScalarFunction(function) => {
             let name = function.func.name();
-            let ours = name.starts_with("scisql_");
+            let ours = ["scisql_", "adql_", "ivo_"]
+                .iter()
+                .any(|family| name.starts_with(family));
             (!ours && !HARMLESS.contains(&name)).then(finite)
         }
         Expr::Cast(Cast { expr, .. }) => {

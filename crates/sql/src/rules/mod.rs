@@ -1,6 +1,7 @@
 //! Analysis of logical plans for the value rules, run before any optimisation.
 
 mod guard_values;
+mod recognise_geometry;
 mod widen_floats;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 pub use guard_values::GuardValues;
+pub use recognise_geometry::RecogniseGeometry;
 pub use widen_floats::WidenFloats;
 
 /// Rewrites every expression of a plan and of its subqueries, from the leaves up, keeping the names of its columns.

@@ -6,10 +6,10 @@
 pub(crate) mod aggregates;
 mod calendar;
 mod numbers;
-mod row_function;
+pub(in crate::functions) mod row_function;
 mod text;
 mod times;
-mod value;
+pub(in crate::functions) mod value;
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};

@@ -17,7 +17,7 @@ use super::value::{Value, canonical_type, value_at};
 
 /// What a function gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gives {
+pub(in crate::functions) enum Gives {
     /// Integers of 64 bits.
     Integer,
     /// Unsigned ones.
@@ -80,14 +80,14 @@ fn is_text(data_type: Option<&DataType>) -> bool {
 
 /// How many arguments a function takes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Takes(pub usize, pub usize);
+pub(in crate::functions) struct Takes(pub usize, pub usize);
 
 /// A function of one row's values. The error is a sentence about them.
-pub(super) type OfRow = fn(&[Value]) -> Result<Value, String>;
+pub(in crate::functions) type OfRow = fn(&[Value]) -> Result<Value, String>;
 
 /// A function: one row of a table of them.
 #[derive(Debug)]
-pub(super) struct RowFunction {
+pub(in crate::functions) struct RowFunction {
     pub name: &'static str,
     pub takes: Takes,
     pub gives: Gives,
@@ -98,7 +98,12 @@ pub(super) struct RowFunction {
 
 impl RowFunction {
     /// A function that is NULL where an argument is.
-    pub(super) const fn new(name: &'static str, takes: Takes, gives: Gives, of: OfRow) -> Self {
+    pub(in crate::functions) const fn new(
+        name: &'static str,
+        takes: Takes,
+        gives: Gives,
+        of: OfRow,
+    ) -> Self {
         Self {
             name,
             takes,
@@ -109,14 +114,14 @@ impl RowFunction {
     }
 
     /// The same function, which sees NULLs.
-    pub(super) const fn seeing_nulls(self) -> Self {
+    pub(in crate::functions) const fn seeing_nulls(self) -> Self {
         Self {
             strict: false,
             ..self
         }
     }
 
-    pub(super) fn udf(&'static self) -> Arc<ScalarUDF> {
+    pub(in crate::functions) fn udf(&'static self) -> Arc<ScalarUDF> {
         Arc::new(ScalarUDF::new_from_impl(RowFunctionUdf {
             function: self,
             signature: Signature::user_defined(Volatility::Immutable),

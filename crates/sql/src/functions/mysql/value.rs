@@ -12,7 +12,7 @@ use super::calendar::{self, Moment};
 
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(in crate::functions) enum Value {
     Null,
     /// An integer of at most 64 bits, signed or not.
     Integer(i128),
@@ -28,7 +28,7 @@ pub(super) enum Value {
 }
 
 /// The type in which a column comes to a function: one for each kind of value.
-pub(super) fn canonical_type(given: &DataType) -> DataType {
+pub(in crate::functions) fn canonical_type(given: &DataType) -> DataType {
     match given {
         DataType::UInt64 => DataType::UInt64,
         text @ (DataType::Utf8View | DataType::LargeUtf8) => text.clone(),
@@ -47,7 +47,7 @@ pub(super) fn canonical_type(given: &DataType) -> DataType {
 }
 
 /// The value of a column of a canonical type in a row.
-pub(super) fn value_at(column: &ArrayRef, row: usize) -> Result<Value> {
+pub(in crate::functions) fn value_at(column: &ArrayRef, row: usize) -> Result<Value> {
     if column.is_null(row) {
         return Ok(Value::Null);
     }
@@ -72,12 +72,12 @@ pub(super) fn value_at(column: &ArrayRef, row: usize) -> Result<Value> {
 }
 
 impl Value {
-    pub(super) fn is_null(&self) -> bool {
+    pub(in crate::functions) fn is_null(&self) -> bool {
         *self == Self::Null
     }
 
     /// The nearest integer, halves of doubles to the even one and of decimals away from zero; 0 for NULL.
-    pub(super) fn integer(&self) -> i128 {
+    pub(in crate::functions) fn integer(&self) -> i128 {
         match self {
             Self::Integer(integer) => *integer,
             Self::Double(number) => number.round_ties_even() as i128,
@@ -92,7 +92,7 @@ impl Value {
     }
 
     /// The value as a double; 0 for NULL.
-    pub(super) fn double(&self) -> f64 {
+    pub(in crate::functions) fn double(&self) -> f64 {
         match self {
             Self::Null => 0.0,
             Self::Integer(integer) => *integer as f64,
@@ -105,7 +105,7 @@ impl Value {
     }
 
     /// The value as text; empty for NULL.
-    pub(super) fn text(&self) -> String {
+    pub(in crate::functions) fn text(&self) -> String {
         match self {
             Self::Null => String::new(),
             Self::Integer(integer) => integer.to_string(),
@@ -119,7 +119,7 @@ impl Value {
     }
 
     /// The value as bytes.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(in crate::functions) fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Bytes(bytes) => bytes.clone(),
             other => other.text().into_bytes(),
@@ -207,7 +207,7 @@ fn decimal_text(digits: i128, scale: u8) -> String {
 const FIRST_WITH_EXPONENT: i32 = 15;
 
 /// A double as MySQL writes it: the fewest digits that read back to it.
-pub(super) fn double_text(number: f64) -> String {
+pub(in crate::functions) fn double_text(number: f64) -> String {
     if number == 0.0 {
         return "0".to_owned();
     }

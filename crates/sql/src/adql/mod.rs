@@ -1,0 +1,18 @@
+//! ADQL, the Virtual Observatory's dialect: how its texts are read, and what its forms are in the engine's.
+//!
+//! [`AdqlGrammar`] reads a statement; [`rewrite`] turns TOP into the engine's LIMIT and ADQL's functions into those of
+//! [`crate::functions`] that compute them. What a geometry says about where rows are is found out later, when expressions have
+//! been simplified: see [`crate::rules::RecogniseGeometry`].
+
+mod all_rows;
+mod build;
+mod functions;
+mod geometry;
+mod grammar;
+mod rewrite;
+mod stcs;
+mod top;
+mod units;
+
+pub(crate) use grammar::AdqlGrammar;
+pub(crate) use rewrite::rewrite;

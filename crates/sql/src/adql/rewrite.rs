@@ -1,0 +1,116 @@
+//! A statement of ADQL's with the engine's forms in the places of those that the engine does not have.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    CastKind, Expr, Query, Select, Statement, Value, VisitMut, VisitorMut,
+};
+
+use super::all_rows::number_repetitions;
+use super::functions::{cast_to, expanded};
+use super::top::limit_by_top;
+use crate::SqlError;
+use crate::mysql::name_repeated_by;
+
+/// Rewrites a statement in place. Its names are folded.
+pub(crate) fn rewrite(sql: &str, statement: &mut Statement) -> Result<(), SqlError> {
+    match statement.visit(&mut Rewriting { sql }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Rewriting<'a> {
+    sql: &'a str,
+}
+
+impl VisitorMut for Rewriting<'_> {
+    type Break = SqlError;
+
+    /// Downwards, so that the arguments of an expansion are visited after it.
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        let taken = std::mem::replace(expr, Expr::Value(Value::Null.into()));
+        match self.expand(taken) {
+            Ok(expanded) => {
+                *expr = expanded;
+                ControlFlow::Continue(())
+            }
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        // Columns of one name of two tables are told apart by these.
+        name_repeated_by(select, ToString::to_string);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        let limited = limit_by_top(self.sql, query)
+            .and_then(|()| number_repetitions(self.sql, &mut query.body));
+        match limited {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+impl Rewriting<'_> {
+    fn expand(&self, expr: Expr) -> Result<Expr, SqlError> {
+        Ok(match expr {
+            Expr::Function(function) => return expanded(self.sql, function),
+            Expr::Cast {
+                kind: CastKind::Cast | CastKind::DoubleColon,
+                expr,
+                data_type,
+                ..
+            } => cast_to(*expr, data_type),
+            // Patterns have no escapes: a backslash is one.
+            Expr::Like {
+                negated,
+                any,
+                expr,
+                pattern,
+                escape_char: None,
+            } => Expr::Like {
+                negated,
+                any,
+                expr,
+                pattern: Box::new(with_plain_backslashes(*pattern)),
+                escape_char: None,
+            },
+            Expr::ILike {
+                negated,
+                any,
+                expr,
+                pattern,
+                escape_char: None,
+            } => Expr::ILike {
+                negated,
+                any,
+                expr,
+                pattern: Box::new(with_plain_backslashes(*pattern)),
+                escape_char: None,
+            },
+            Expr::Value(mut value) => {
+                // Whole numbers may be written in hexadecimal.
+                if let Value::HexStringLiteral(digits) = &value.value
+                    && let Ok(number) = i64::from_str_radix(digits, 16)
+                {
+                    value.value = Value::Number(number.to_string(), false);
+                }
+                Expr::Value(value)
+            }
+            other => other,
+        })
+    }
+}
+
+fn with_plain_backslashes(mut pattern: Expr) -> Expr {
+    if let Expr::Value(value) = &mut pattern
+        && let Value::SingleQuotedString(text) = &mut value.value
+    {
+        *text = text.replace('\\', "\\\\");
+    }
+    pattern
+}

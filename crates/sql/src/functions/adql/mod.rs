@@ -1,0 +1,33 @@
+//! ADQL's functions, where the engine has none that compute the same: geometry, and those of the IVOA's catalogue.
+//!
+//! Each is a row of a table. Those of geometry have names that begin with `adql_`; statements in ADQL's dialect reach them by
+//! their own. Angles are in degrees, areas in square degrees.
+
+mod catalogue;
+pub(crate) mod constructors;
+mod geometry_function;
+mod histogram;
+pub(crate) mod parts;
+mod predicates;
+mod sky_functions;
+pub(crate) mod value;
+
+use std::sync::Arc;
+
+use datafusion::logical_expr::ScalarUDF;
+
+pub(crate) use histogram::histogram;
+
+/// All of them but the aggregate, ready to be registered.
+pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
+    let geometry = constructors::FUNCTIONS
+        .iter()
+        .chain(&predicates::FUNCTIONS)
+        .chain(&sky_functions::FUNCTIONS);
+    let mut all: Vec<Arc<ScalarUDF>> = geometry.map(|function| function.udf()).collect();
+    all.extend(catalogue::FUNCTIONS.iter().map(|function| function.udf()));
+    all
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! Geometry as values of columns: lists of degrees, in the order in which the Virtual Observatory writes them (DALI 1.1, 3.3.5
+//! to 3.3.7), told apart by their types.
+//!
+//! | shape | type | numbers |
+//! |---|---|---|
+//! | point | list of 2 | right ascension, declination |
+//! | circle | list of 3 | those of the centre, radius |
+//! | polygon | list of any length | those of each corner |
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, Float64Array, ListArray};
+use arrow::buffer::{NullBuffer, OffsetBuffer};
+use arrow::datatypes::{DataType, Field, Float64Type};
+use datafusion::common::{Result, exec_err};
+use sky::{LonLat, Shape, SkyError};
+
+/// A kind of geometry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Point,
+    Circle,
+    Polygon,
+}
+
+impl Kind {
+    /// The kind of values of a type.
+    pub(crate) fn of(data_type: &DataType) -> Option<Self> {
+        match data_type {
+            DataType::FixedSizeList(item, 2) if is_double(item) => Some(Self::Point),
+            DataType::FixedSizeList(item, 3) if is_double(item) => Some(Self::Circle),
+            DataType::List(item) if is_double(item) => Some(Self::Polygon),
+            _ => None,
+        }
+    }
+
+    /// The type of its values.
+    pub(crate) fn data_type(self) -> DataType {
+        let item = Arc::new(Field::new_list_field(DataType::Float64, true));
+        match self {
+            Self::Point => DataType::FixedSizeList(item, 2),
+            Self::Circle => DataType::FixedSizeList(item, 3),
+            Self::Polygon => DataType::List(item),
+        }
+    }
+
+    /// The shape that numbers describe.
+    pub(crate) fn shape(self, numbers: &[f64]) -> Result<Shape, SkyError> {
+        match (self, numbers) {
+            (Self::Point, &[ra, dec]) => LonLat::from_degrees(ra, dec).map(Shape::Point),
+            (Self::Circle, &[ra, dec, radius]) => Shape::circle_degrees(ra, dec, radius),
+            (_, numbers) => Shape::polygon_degrees(numbers),
+        }
+    }
+}
+
+fn is_double(item: &Field) -> bool {
+    *item.data_type() == DataType::Float64
+}
+
+/// The rows of a column of geometry.
+pub(crate) struct Geometries {
+    kind: Kind,
+    column: ArrayRef,
+    numbers: Float64Array,
+}
+
+impl Geometries {
+    pub(crate) fn of(column: &ArrayRef) -> Result<Self> {
+        let Some(kind) = Kind::of(column.data_type()) else {
+            return exec_err!("a {} is no geometry", column.data_type());
+        };
+        let numbers = match kind {
+            Kind::Polygon => column.as_list::<i32>().values(),
+            _ => column.as_fixed_size_list().values(),
+        };
+        let numbers = numbers.as_primitive::<Float64Type>().clone();
+        Ok(Self {
+            kind,
+            column: Arc::clone(column),
+            numbers,
+        })
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The numbers of a row; none where the geometry or one of them is NULL.
+    pub(crate) fn numbers(&self, row: usize) -> Option<&[f64]> {
+        if self.column.is_null(row) {
+            return None;
+        }
+        let (from, to) = match self.kind {
+            Kind::Polygon => {
+                let offsets = self.column.as_list::<i32>().value_offsets();
+                (offsets[row] as usize, offsets[row + 1] as usize)
+            }
+            _ => {
+                let list = self.column.as_fixed_size_list();
+                let from = list.value_offset(row) as usize;
+                (from, from + list.value_length() as usize)
+            }
+        };
+        let known = match self.numbers.nulls() {
+            Some(nulls) => (from..to).all(|at| nulls.is_valid(at)),
+            None => true,
+        };
+        known.then(|| &self.numbers.values()[from..to])
+    }
+
+    /// The shape of a row; none where it is NULL or its numbers describe none.
+    pub(crate) fn shape(&self, row: usize) -> Option<Shape> {
+        self.kind.shape(self.numbers(row)?).ok()
+    }
+}
+
+/// A column of geometries of one kind.
+pub(crate) struct Built {
+    kind: Kind,
+    numbers: Vec<f64>,
+    ends: Vec<usize>,
+    known: Vec<bool>,
+}
+
+impl Built {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            numbers: vec![],
+            ends: vec![],
+            known: vec![],
+        }
+    }
+
+    /// Adds a row: its numbers, as many as the kind has, or NULL.
+    pub(crate) fn push(&mut self, numbers: Option<&[f64]>) {
+        match (numbers, self.kind) {
+            (Some(numbers), _) => self.numbers.extend_from_slice(numbers),
+            (None, Kind::Point) => self.numbers.extend([0.0; 2]),
+            (None, Kind::Circle) => self.numbers.extend([0.0; 3]),
+            (None, Kind::Polygon) => {}
+        }
+        self.ends.push(self.numbers.len());
+        self.known.push(numbers.is_some());
+    }
+
+    pub(crate) fn push_position(&mut self, position: Option<LonLat>) {
+        let numbers = position.map(|place| [place.ra().degrees(), place.dec().degrees()]);
+        self.push(numbers.as_ref().map(|numbers| numbers.as_slice()));
+    }
+
+    pub(crate) fn finish(self) -> Result<ArrayRef> {
+        let item = Arc::new(Field::new_list_field(DataType::Float64, true));
+        let nulls = Some(NullBuffer::from(self.known)).filter(|nulls| nulls.null_count() > 0);
+        let values = Arc::new(Float64Array::from(self.numbers));
+        let size = match self.kind {
+            Kind::Point => 2,
+            Kind::Circle => 3,
+            Kind::Polygon => {
+                let lengths = std::iter::once(0)
+                    .chain(self.ends.iter().copied())
+                    .zip(&self.ends)
+                    .map(|(from, to)| to - from);
+                let offsets = OffsetBuffer::from_lengths(lengths);
+                return Ok(Arc::new(ListArray::try_new(item, offsets, values, nulls)?));
+            }
+        };
+        Ok(Arc::new(FixedSizeListArray::try_new(
+            item, size, values, nulls,
+        )?))
+    }
+}
