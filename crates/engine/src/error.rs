@@ -46,6 +46,11 @@ impl EngineError {
     pub(crate) fn from_run(error: &DataFusionError) -> Self {
         match error.find_root() {
             DataFusionError::External(cause) => match cause.downcast_ref::<StoreError>() {
+                // What a condition says of a row is no fault of the files.
+                Some(StoreError::Condition(cause)) => match cause.downcast_ref() {
+                    Some(error) => Self::from_run(error),
+                    None => Self::Query(cause.to_string()),
+                },
                 Some(store) => Self::Store(store.clone()),
                 None => Self::Query(cause.to_string()),
             },

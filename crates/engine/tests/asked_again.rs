@@ -6,6 +6,7 @@
 )]
 
 mod small_sky;
+use futures::TryStreamExt;
 use small_sky::SmallSky;
 
 /// Asks the same with one number after another in the place of KEY; each answer must be that of a session that plans it.
@@ -217,4 +218,53 @@ async fn time_goes_on_between_questions() {
         before, after,
         "the same planner was used with its old clock"
     );
+}
+
+/// A cone about a declination of 95 degrees was answered by formula once other cones had been asked, and refused before.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_planning_refuses_is_refused_of_a_known_wording() {
+    let sky = SmallSky::load().await;
+    let session = sky.session_of(sql::Dialect::Adql).await;
+    let cone = |numbers: &str| {
+        format!("SELECT id FROM Object WHERE 1 = CONTAINS(POINT(ra, decl), CIRCLE({numbers}))")
+    };
+    for numbers in ["10.5, 0.5, 3.0", "20.5, 1.5, 4.0", "30.5, 2.5, 5.0"] {
+        let answer = session.ask(&cone(numbers)).await.unwrap();
+        let rows: Vec<_> = answer.batches.try_collect().await.unwrap();
+        assert!(!rows.is_empty(), "{numbers}");
+    }
+    assert!(
+        session
+            .ask_again(&cone("40.5, 3.5, 6.0"))
+            .await
+            .unwrap()
+            .is_some(),
+        "the wording is not known"
+    );
+    for numbers in ["10.5, 95.5, 3.0", "10.5, 0.5, 300.0"] {
+        let answer = session.ask(&cone(numbers)).await.unwrap();
+        let rows: Result<Vec<_>, _> = answer.batches.try_collect().await;
+        let sentence = rows.expect_err(numbers).to_string();
+        assert!(!sentence.contains("Execution"), "{sentence}");
+    }
+}
+
+/// Of a polygon planning finds out whether it is convex, and which way round it goes.
+#[tokio::test(flavor = "multi_thread")]
+async fn polygons_are_planned_each_time() {
+    let sky = SmallSky::load().await;
+    for corners in [
+        "5.5, -2.5, 15.5, -2.5, 10.5, 8.5",
+        "25.5, -2.5, 35.5, -2.5, 30.5, 8.5",
+        "45.5, -2.5, 55.5, -2.5, 50.5, 8.5",
+        "45.5, -2.5, 50.5, 8.5, 55.5, -2.5",
+    ] {
+        let sql = format!(
+            "SELECT id FROM Object WHERE 1 = CONTAINS(POINT(ra, decl), POLYGON({corners}))"
+        );
+        let (rows, kept) = sky.rows(&sql).await;
+        assert_eq!(rows, sky.rows_afresh(&sql).await, "{sql}");
+        assert!(!kept, "{sql}");
+        assert!(rows.lines().count() > 5, "{rows}");
+    }
 }

@@ -134,6 +134,7 @@ impl SqlError {
     /// A message of the engine's, with the code that its words are about.
     fn in_words(message: &str) -> Self {
         let sentence = plain_sentence(message);
+        let sentence = rephrased(&sentence).unwrap_or(sentence);
         let code = ErrorCode::of_message(&sentence);
         Self::new(sentence).with_code(code)
     }
@@ -160,6 +161,13 @@ impl SqlError {
                     "the column {name} is in more than one of the tables; say which is meant, as in table.{name}"
                 );
                 Self::about(sql, &field.name, sentence).with_code(ErrorCode::AMBIGUOUS_COLUMN)
+            }
+            SchemaError::DuplicateQualifiedField { qualifier, .. } => {
+                let table = typed(sql, qualifier.table());
+                let sentence = format!(
+                    "two of the tables are called {table}: give one of them another name, as in {table} AS other"
+                );
+                Self::about(sql, qualifier.table(), sentence).with_code(ErrorCode::TABLE_TWICE)
             }
             other => Self::in_words(&other.to_string()),
         }
@@ -334,6 +342,20 @@ fn plain_sentence(message: &str) -> String {
     }
     // What follows the first line is a listing for developers.
     text.lines().next().unwrap_or(text).to_owned()
+}
+
+/// What some of the engine's messages say to somebody who does not know its types and functions.
+fn rephrased(message: &str) -> Option<String> {
+    if message.starts_with("Aggregate function calls cannot be nested") {
+        return Some(
+            "there are no aggregates within aggregates, as sum(count(*)): compute the inner one in a subquery of the FROM"
+                .to_owned(),
+        );
+    }
+    // 'lower' does not support zero arguments. No function matches ...
+    let (called, rest) = message.strip_prefix('\'')?.split_once('\'')?;
+    rest.starts_with(" does not support zero arguments")
+        .then(|| format!("the function {called} takes arguments, and there are none"))
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ codes! {
 }
 
 /// Words of the engine's messages, and what they are about. The first that is found counts.
-const WORDS: [(&[&str], ErrorCode); 12] = [
+const WORDS: [(&[&str], ErrorCode); 13] = [
     (
         &["overflow", "out of range", "beyond the range"],
         ErrorCode::OUT_OF_RANGE,
@@ -102,7 +102,10 @@ const WORDS: [(&[&str], ErrorCode); 12] = [
         ErrorCode::COLUMN_TWICE,
     ),
     (
-        &["nested aggregat", "aggregate functions are not allowed"],
+        &[
+            "aggregates within aggregates",
+            "aggregate functions are not allowed",
+        ],
         ErrorCode::MISPLACED_AGGREGATE,
     ),
     (
@@ -117,6 +120,7 @@ const WORDS: [(&[&str], ErrorCode); 12] = [
         ],
         ErrorCode::WRONG_ARGUMENTS,
     ),
+    (&["limit must be", "offset must be"], ErrorCode::SYNTAX),
     (
         &["cannot cast", "cannot parse", "error parsing"],
         ErrorCode::WRONG_VALUE,

@@ -1,15 +1,17 @@
 //! The plan of a statement, into which other numbers can be put.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use catalog::{LoadId, fold_name};
-use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Volatility};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
+use sql::functions::SEPARATION;
 
 use super::substitution::Substitution;
 use super::wording::{Number, Wording};
@@ -60,7 +62,8 @@ impl Template {
         let Some(scan) = phase(&prepared.plan).and_then(|phase| scan(phase.inner())) else {
             return Ok(None);
         };
-        if scan.rows() != RowsOf::Own || depends_on_the_moment(&prepared.logical) {
+        let logical = &prepared.logical;
+        if scan.rows() != RowsOf::Own || depends_on_the_moment(logical) || has_polygons(logical) {
             return Ok(None);
         }
         let stored = scan.stored();
@@ -143,6 +146,9 @@ impl Template {
         let Some(filled) = self.fill(numbers, &places, archive).await? else {
             return Ok(None);
         };
+        if filled.filters.iter().any(is_beyond_the_sky) {
+            return Ok(None);
+        }
         let only = match (
             self.plan.downcast_ref::<ChunkPhaseExec>(),
             filled.pieces.as_slice(),
@@ -285,6 +291,51 @@ fn above(
 
 fn words(plan: &Arc<dyn ExecutionPlan>) -> String {
     displayable(plan.as_ref()).indent(true).to_string()
+}
+
+/// Whether a condition has a constant position or radius that cannot be, which planning may refuse.
+fn is_beyond_the_sky(filter: &Expr) -> bool {
+    let number = |expr: &Expr| match expr {
+        Expr::Literal(ScalarValue::Float64(number), _) => *number,
+        _ => None,
+    };
+    let within = |expr: &Expr, range: RangeInclusive<f64>| {
+        number(expr).is_none_or(|number| range.contains(&number))
+    };
+    let beyond = |expr: &Expr| {
+        Ok(match expr {
+            Expr::ScalarFunction(call) if call.func.name() == SEPARATION => {
+                let declinations = call.args.iter().skip(1).step_by(2);
+                !declinations
+                    .into_iter()
+                    .all(|dec| within(dec, -90.0..=90.0))
+            }
+            Expr::BinaryExpr(BinaryExpr { left, right, .. })
+                if is_separation(left) || is_separation(right) =>
+            {
+                ![left, right].iter().all(|side| within(side, 0.0..=180.0))
+            }
+            _ => false,
+        })
+    };
+    filter.exists(beyond).unwrap_or(true)
+}
+
+fn is_separation(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(call) if call.func.name() == SEPARATION)
+}
+
+/// Whether the numbers of a statement decide how it is planned, beyond its conditions: whether a polygon is convex, and may be.
+fn has_polygons(plan: &LogicalPlan) -> bool {
+    let is_polygon = |expr: &Expr| {
+        Ok(matches!(expr, Expr::ScalarFunction(call) if call.func.name() == "adql_polygon"))
+    };
+    plan.exists(|node| {
+        let expressions = node.expressions();
+        let found = |expr: &Expr| expr.exists(is_polygon).unwrap_or(true);
+        Ok(expressions.iter().any(found))
+    })
+    .unwrap_or(true)
 }
 
 /// Whether a plan has a function whose value planning may have put into it, as that of `current_date()`.

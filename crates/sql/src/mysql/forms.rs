@@ -6,7 +6,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::build::{
-    argument, call, choice, not, number, plain_arguments, plain_cast, take, unit_name, unnamed,
+    argument, call, choice, not, number, plain_arguments, plain_cast, take, text, unit_name,
+    unnamed,
 };
 use super::compare_all;
 
@@ -84,6 +85,27 @@ pub(super) fn is_exact_constant(expr: &Expr) -> bool {
             matches!(&value.value, Value::Number(digits, _) if !digits.contains(['e', 'E']))
         }
         _ => false,
+    }
+}
+
+/// The digits of such a constant, with its sign.
+fn exact_digits(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::UnaryOp {
+            op: UnaryOperator::Minus,
+            expr,
+        } => {
+            let digits = exact_digits(expr)?;
+            let positive = digits.strip_prefix('-').map(str::to_owned);
+            Some(positive.unwrap_or_else(|| format!("-{digits}")))
+        }
+        Expr::UnaryOp {
+            op: UnaryOperator::Plus,
+            expr,
+        }
+        | Expr::Nested(expr) => exact_digits(expr),
+        Expr::Value(value) if is_exact_constant(expr) => Some(value.value.to_string()),
+        _ => None,
     }
 }
 
@@ -325,8 +347,10 @@ pub(super) fn cast(expr: &Expr, target: &DataType) -> Option<Expr> {
         DataType::Binary(_) => "mysql_bytes",
         DataType::Double(_) | DataType::DoublePrecision | DataType::Real => "mysql_double",
         DataType::Decimal(_) | DataType::Numeric(_) | DataType::Dec(_) => {
-            let text = call("mysql_number_text", vec![expr.clone()]);
-            return (!is_exact_constant(expr)).then(|| plain_cast(text, target.clone()));
+            // A constant with a point has the digits with which it is typed.
+            let typed = exact_digits(expr).map(|digits| text(&digits));
+            let read = call("mysql_number_text", vec![typed.unwrap_or(expr.clone())]);
+            return Some(plain_cast(read, target.clone()));
         }
         DataType::Date => "mysql_date",
         DataType::Datetime(_) | DataType::Timestamp(..) => "mysql_timestamp",

@@ -1,7 +1,7 @@
 //! Integers of 64 bits that never wrap, bits, rounding, and conversions to numbers.
 
 use super::row_function::{Gives, RowFunction, Takes};
-use super::value::{Value, number_prefix};
+use super::value::{Value, number_prefix, without_exponent};
 
 const ONE: Takes = Takes(1, 1);
 const TWO: Takes = Takes(2, 2);
@@ -60,7 +60,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     }),
     // What a cast to DECIMAL reads.
     RowFunction::new("mysql_number_text", ONE, Gives::Text, |v| {
-        Ok(Value::Text(number_prefix(&v[0].text()).to_owned()))
+        Ok(Value::Text(without_exponent(number_prefix(&v[0].text()))))
     }),
     RowFunction::new("mysql_abs", ONE, Gives::NumberAsGiven, |v| {
         number(&v[0], i128::abs, f64::abs)

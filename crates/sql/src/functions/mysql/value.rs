@@ -174,6 +174,36 @@ pub(crate) fn number_prefix(text: &str) -> &str {
     &text[..end]
 }
 
+/// The largest power of ten that is written out: beyond what any decimal holds.
+const LARGEST_EXPONENT: i32 = 100;
+
+/// A number as [`number_prefix`] gives it, its power of ten written out: `15` of `1.5e1`.
+pub(crate) fn without_exponent(number: &str) -> String {
+    let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else {
+        return number.to_owned();
+    };
+    let exponent = exponent.parse().unwrap_or(i32::MAX);
+    let exponent = exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT);
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", mantissa.trim_start_matches('+')),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    // Where the point is among the digits, or before or after them.
+    let point = whole.len() as i32 + exponent;
+    if point <= 0 {
+        let zeros = "0".repeat(point.unsigned_abs() as usize);
+        return format!("{sign}0.{zeros}{digits}");
+    }
+    let point = point as usize;
+    match digits.split_at_checked(point) {
+        Some((whole, "")) => format!("{sign}{whole}"),
+        Some((whole, fraction)) => format!("{sign}{whole}.{fraction}"),
+        None => format!("{sign}{digits}{}", "0".repeat(point - digits.len())),
+    }
+}
+
 fn text_double(text: &str) -> f64 {
     number_prefix(text).parse().unwrap_or(0.0)
 }
@@ -240,6 +270,22 @@ mod tests {
             ("+", "0"),
         ] {
             assert_eq!(number_prefix(text), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn powers_of_ten_are_written_out() {
+        for (number, written) in [
+            ("12", "12"),
+            ("1.5e1", "15"),
+            ("1.5e0", "1.5"),
+            ("-1.25e-3", "-0.00125"),
+            ("+2E3", "2000"),
+            (".5e2", "50"),
+            ("12.5e1", "125"),
+            ("1e-99999999999", &format!("0.{}1", "0".repeat(99))),
+        ] {
+            assert_eq!(without_exponent(number), written, "{number}");
         }
     }
 
