@@ -34,6 +34,22 @@ enum Value {
     Null,
 }
 
+impl Value {
+    fn number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Text(_) | Self::Null => None,
+        }
+    }
+
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Number(_) | Self::Null => None,
+        }
+    }
+}
+
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
@@ -463,17 +479,9 @@ impl Described {
         let column = |(at, (_, is_number)): (usize, (&str, bool))| -> ArrayRef {
             let values = rows.iter().map(|row| &row[at]);
             if is_number {
-                let number = |value: &Value| match value {
-                    Value::Number(number) => Some(*number),
-                    Value::Text(_) | Value::Null => None,
-                };
-                return Arc::new(values.map(number).collect::<UInt64Array>());
+                return Arc::new(values.map(Value::number).collect::<UInt64Array>());
             }
-            let text = |value| match value {
-                &Value::Text(ref text) => Some(text.as_str()),
-                Value::Number(_) | Value::Null => None,
-            };
-            Arc::new(values.map(text).collect::<StringArray>())
+            Arc::new(values.map(Value::text).collect::<StringArray>())
         };
         let columns = self.columns().enumerate().map(column).collect();
         Ok(RecordBatch::try_new(self.schema(), columns)?)

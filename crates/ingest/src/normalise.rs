@@ -1,11 +1,14 @@
 //! Arrow columns of any type to the columns of the table, by the value rules: NaN is NULL, -0.0 is 0.0, what the
 //! column's type cannot hold refuses the row.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray, RecordBatch, new_null_array};
 use arrow::compute::{CastOptions, cast, cast_with_options};
-use arrow::datatypes::{ArrowPrimitiveType, DataType, Float32Type, Float64Type, TimeUnit};
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Float32Type, Float64Type, TimeUnit, TimestampMicrosecondType,
+};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use catalog::{Column, ColumnType};
 
@@ -99,6 +102,10 @@ fn normalise(
     Ok(match array.data_type() {
         DataType::Float32 => clean_floats::<Float32Type>(&array, |v| v.is_nan(), |v| v + 0.0),
         DataType::Float64 => clean_floats::<Float64Type>(&array, |v| v.is_nan(), |v| v + 0.0),
+        DataType::Timestamp(TimeUnit::Microsecond, None) => {
+            refuse_far_times(&array, column, verdicts);
+            array
+        }
         _ => array,
     })
 }
@@ -128,6 +135,24 @@ fn converted(
         }
     }
     Ok(cast_array)
+}
+
+/// The times, in microseconds since 1970, that chunk files can hold: from -9999-01-02 01:59:59 to 9999-12-30 22:00:00, as
+/// Vortex's do.
+pub(crate) const TIMES: RangeInclusive<i64> = -377_705_023_201_000_000..=253_402_207_200_999_999;
+
+fn refuse_far_times(array: &ArrayRef, column: &Column, verdicts: &mut Verdicts<'_>) {
+    let times = array.as_primitive::<TimestampMicrosecondType>();
+    if times.values().iter().all(|time| TIMES.contains(time)) {
+        return;
+    }
+    for (row, time) in times.iter().enumerate() {
+        if let Some(time) = time.filter(|time| !TIMES.contains(time)) {
+            // One so far off that it has no name is shown as its number.
+            let shown = shown_value(array, row).unwrap_or_else(|_| time.to_string());
+            verdicts.refuse_value(row, column, shown.as_bytes(), ValueFault::OutOfRange);
+        }
+    }
 }
 
 /// Dictionaries, run-ends and views as plain arrays; times with a zone as times in UTC.

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BinaryArray, BooleanArray, Decimal128Array, DictionaryArray, Float32Array,
-    Float64Array, Int64Array, LargeStringArray, RecordBatch, TimestampNanosecondArray, UInt64Array,
+    Float64Array, Int64Array, LargeStringArray, RecordBatch, TimestampMicrosecondArray,
+    TimestampNanosecondArray, UInt64Array,
 };
 use arrow::datatypes::Int8Type;
 use catalog::{Catalog, ColumnType, TableKind};
@@ -252,6 +253,36 @@ async fn parquet_values_that_the_declared_type_cannot_hold_refuse_the_row() {
             .any(|e| e.starts_with("3: column \"WHOLE\": \"2.5\"")),
         "{examples:?}"
     );
+}
+
+/// The end of the year 9999, which stands for "for ever" in many tables, made a thread of the load panic.
+#[tokio::test(flavor = "multi_thread")]
+async fn times_beyond_those_that_files_hold_refuse_the_row() {
+    let sky = Sky::new();
+    let last = 253_402_207_200_000_000;
+    let times = vec![
+        Some(0),
+        Some(last),
+        Some(last + 93_599_000_000),
+        None,
+        Some(i64::MAX),
+    ];
+    let columns: [(&str, ArrayRef); 2] = [
+        ("id", Arc::new(Int64Array::from(vec![1, 2, 3, 4, 5]))),
+        ("until", Arc::new(TimestampMicrosecondArray::from(times))),
+    ];
+    let batch =
+        RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true)))
+            .unwrap();
+    let file = write_parquet(&sky.file("t.parquet"), &batch, 10);
+    let mut request = sky.request("T", &[file]);
+    let sentence = refusal(request.clone()).await;
+    assert!(
+        sentence.contains("until") && sentence.contains("9999-12-31"),
+        "{sentence}"
+    );
+    request.max_errors = 2;
+    assert_eq!(load(request).await.unwrap().rows_loaded, 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

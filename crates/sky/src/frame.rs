@@ -49,7 +49,7 @@ impl Frame {
     }
 
     /// Turns vectors of the ICRS into this frame's.
-    fn from_icrs(self) -> Matrix {
+    fn out_of_icrs(self) -> Matrix {
         match self {
             Self::Icrs => IDENTITY,
             Self::Fk5 => FROM_ICRS_TO_FK5,
@@ -116,10 +116,10 @@ pub fn turned(position: LonLat, from: Frame, to: Frame) -> LonLat {
         return position;
     }
     let icrs = apply(
-        &transposed(&from.from_icrs()),
+        &transposed(&from.out_of_icrs()),
         UnitVector::from(position).components(),
     );
-    let vector = apply(&to.from_icrs(), icrs);
+    let vector = apply(&to.out_of_icrs(), icrs);
     UnitVector::from_vector(vector).map_or(position, LonLat::from)
 }
 

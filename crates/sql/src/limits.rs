@@ -49,10 +49,8 @@ pub(crate) fn check_words(sql: &str, tokens: &[TokenWithSpan]) -> Result<(), Sql
         let level = levels.len() - 1;
         match &token.token {
             Token::LParen | Token::LBracket | Token::LBrace => levels.push(Level::default()),
-            Token::RParen | Token::RBracket | Token::RBrace => {
-                if level > 0 {
-                    cases -= levels.pop().map_or(0, |level| level.cases);
-                }
+            Token::RParen | Token::RBracket | Token::RBrace if level > 0 => {
+                cases -= levels.pop().map_or(0, |level| level.cases);
             }
             Token::Comma => {
                 levels[level].operators = 0;

@@ -1,6 +1,7 @@
 //! Dates and times as they are written in text: MySQL's and ISO 8601's.
 
 use super::values::Parsed;
+use crate::normalise::TIMES;
 use crate::verdict::ValueFault::{self, NotOfType, OutOfRange};
 
 const MICROS: i64 = 1_000_000;
@@ -30,7 +31,12 @@ pub(super) fn timestamp(text: &[u8]) -> Parsed<i64> {
         [b' ' | b'T' | b't', clock @ ..] => micros_of_clock(clock)?,
         _ => return Err(NotOfType),
     };
-    Ok(Some(days * DAY * MICROS + micros))
+    let time = days * DAY * MICROS + micros;
+    if TIMES.contains(&time) {
+        Ok(Some(time))
+    } else {
+        Err(OutOfRange)
+    }
 }
 
 fn digits(text: &[u8]) -> Result<i64, ValueFault> {
@@ -153,6 +159,8 @@ mod tests {
             Ok(Some(1_331_010_167_319_906))
         );
         assert_eq!(timestamp(b"0000-00-00 00:00:00"), Ok(None));
+        assert!(matches!(timestamp(b"9999-12-30 22:00:00"), Ok(Some(_))));
+        assert_eq!(timestamp(b"9999-12-31 23:59:59"), Err(OutOfRange));
         for bad in [
             "1970-01-01 25:00:00",
             "1970-01-01 1:2:3:4",
