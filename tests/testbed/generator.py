@@ -284,7 +284,8 @@ class Generator:
         alias, table = self.choice([pair for pair in scope.tables.items() if pair[1] in POSITIONS])
         ra, dec = (f"{alias}.{name}" for name in POSITIONS[table])
         centre = self.choice([(0, 0), (359.99, 30), (120, 89.9), (240, -89.9), (10, 20), (100, 40)])
-        size = self.choice([1, 5, 20, 60])
+        # None ends at a pole, where rounding decides.
+        size = self.choice([1, 5, 20, 61])
         if self.chance(0.5, "circle"):
             inside = f"scisql_s2PtInCircle({ra}, {dec}, {centre[0]}, {centre[1]}, {size})"
         else:

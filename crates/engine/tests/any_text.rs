@@ -280,10 +280,15 @@ fn check(dialect: Dialect, text: &str) {
     }
 }
 
+fn cases() -> u32 {
+    let given = std::env::var("PROPTEST_CASES").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(400)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
-        ..ProptestConfig::with_cases(400)
+        ..ProptestConfig::with_cases(cases())
     })]
 
     #[test]

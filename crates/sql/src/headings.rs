@@ -184,6 +184,10 @@ impl Headings {
             },
             _ => Item::Wildcard,
         });
+        let items = items.map(|item| match item {
+            Item::Typed(text) if typed.dialect == Dialect::MySql => Item::Typed(cut(text)),
+            other => other,
+        });
         let items = items.collect();
         Self { items, spelling }
     }
@@ -227,6 +231,15 @@ impl Headings {
         }
         headings
     }
+}
+
+/// Bytes of the longest heading that MySQL has.
+const LONGEST_HEADING: usize = 255;
+
+/// A heading without what MySQL leaves off its end.
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(LONGEST_HEADING));
+    text
 }
 
 /// The name of a plain column.

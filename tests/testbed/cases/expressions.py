@@ -361,6 +361,13 @@ TEXT = selected(
     "CAST(-1.005 AS DECIMAL(10,2))",
     "CAST(1e-20 AS DECIMAL(10,2))",
     "CAST(7 AS DECIMAL)",
+    # A heading that is longer than those are.
+    " + ".join(["1"] * 120),
+    "CAST(1.25 AS DECIMAL(10,2)) < 1e-30",
+    "CAST(1.25 AS DECIMAL(10,2)) <= POW(10, 40)",
+    "CAST(1e-30 AS DOUBLE) BETWEEN CAST(0 AS DECIMAL(10,2)) AND 1",
+    "CAST(1.25 AS DECIMAL(10,2)) IN (1e40, 1.25e0)",
+    "COALESCE(NULL, CAST(1.25 AS DECIMAL(10,2)), 1e40)",
     "CAST(1 AS DOUBLE)",
     "CAST('abcdef' AS CHAR(3))",
     "CONVERT('5', SIGNED)",

@@ -182,7 +182,12 @@ pub(crate) fn without_exponent(number: &str) -> String {
     let Some((mantissa, exponent)) = number.split_once(['e', 'E']) else {
         return number.to_owned();
     };
-    let exponent = exponent.parse().unwrap_or(i32::MAX);
+    let beyond = if exponent.starts_with('-') {
+        i32::MIN
+    } else {
+        i32::MAX
+    };
+    let exponent = exponent.parse().unwrap_or(beyond);
     let exponent = exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT);
     let (sign, mantissa) = match mantissa.strip_prefix('-') {
         Some(rest) => ("-", rest),
