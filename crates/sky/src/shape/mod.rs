@@ -83,9 +83,7 @@ impl Shape {
                     || polygon.distance_to_edge(UnitVector::from(*centre)) <= *radius
             }
             (Self::Polygon(a), Self::Polygon(b)) => {
-                a.vertices().iter().any(|vertex| b.holds(*vertex))
-                    || b.vertices().iter().any(|vertex| a.holds(*vertex))
-                    || have_crossing_edges(a, b)
+                holds_corner_of(a, b) || holds_corner_of(b, a) || have_crossing_edges(a, b)
             }
         }
     }
@@ -118,6 +116,18 @@ fn is_all(radius: Angle) -> bool {
     radius >= Angle::from_degrees(180.0)
 }
 
+fn holds_corner_of(a: &Polygon, b: &Polygon) -> bool {
+    b.vertices()
+        .iter()
+        .any(|vertex| holds_or_touches(a, *vertex))
+}
+
+/// Whether a corner of another polygon is in this one or on its edge. A corner that both share is on an edge, on whichever side
+/// rounding puts it.
+fn holds_or_touches(polygon: &Polygon, corner: UnitVector) -> bool {
+    polygon.holds(corner) || polygon.is_on_edge(corner)
+}
+
 fn have_crossing_edges(a: &Polygon, b: &Polygon) -> bool {
     a.edges()
         .any(|edge| b.edges().any(|other| edge.crosses(other)))
@@ -129,7 +139,7 @@ fn holds_polygon(outer: &Polygon, inner: &Polygon) -> bool {
     inner
         .vertices()
         .iter()
-        .all(|vertex| outer.holds(*vertex) || outer.is_on_edge(*vertex))
+        .all(|vertex| holds_or_touches(outer, *vertex))
         && !have_crossing_edges(outer, inner)
         && (outer.as_convex().is_some()
             || (inner

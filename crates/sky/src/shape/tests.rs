@@ -166,6 +166,37 @@ fn points_near(shape: &Shape) -> Vec<Shape> {
     points
 }
 
+/// A box on the equator did not meet itself: rounding put each of its corners outside.
+#[test]
+fn a_shape_meets_itself() {
+    let corners = [
+        [
+            0.9978083571456315,
+            -0.047308214822076804,
+            -0.04626462169610924,
+        ],
+        [
+            0.9986895413799057,
+            0.021881149826032023,
+            -0.04626462169610924,
+        ],
+        [
+            0.9986895413799057,
+            0.021881149826032023,
+            0.04626462169610924,
+        ],
+        [
+            0.9978083571456315,
+            -0.047308214822076804,
+            0.04626462169610924,
+        ],
+    ];
+    let places = corners.map(|[x, y, z]| LonLat::from(UnitVector::from_components(x, y, z)));
+    let shape = Shape::Polygon(Polygon::new(&places).unwrap());
+    assert!(shape.intersects(&shape));
+    assert!(shape.contains(&shape));
+}
+
 proptest! {
     #[test]
     fn shapes_keep_the_laws(a in shapes(), b in shapes()) {
