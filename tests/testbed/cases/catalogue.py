@@ -153,6 +153,13 @@ JOINS = questions(
 NESTED = questions(
     "SELECT objectId FROM Object WHERE objectId IN (SELECT objectId FROM RefMatch WHERE score > 0.5)",
     "SELECT objectId FROM Object WHERE objectId NOT IN (SELECT objectId FROM RefMatch)",
+    "SELECT o.objectId FROM Object o WHERE o.objectId NOT IN (SELECT s.objectId FROM Source s WHERE scisql_s2PtInCircle(s.ra, s.decl, 100, 40, 61) = 1) AND (o.lastSeen >= '2018-06-01') OR ((o.nObs - CAST(o.flags | o.nObs AS SIGNED)) NOT IN (20, NULL))",
+    "SELECT o.objectId FROM Object o WHERE o.objectId IN (SELECT s.objectId FROM Source s WHERE s.filterId NOT BETWEEN 29 AND 62) AND ((o.extendedness - o.flags) IS NOT NULL) XOR ((NOT (o.lastSeen >= '2017-06-01')) OR (o.ra_PS IS NOT NULL))",
+    "SELECT o.objectId FROM Object o WHERE o.objectId NOT IN (SELECT s.objectId FROM RefMatch s WHERE s.score IS NOT NULL) AND (o.lastSeen >= '2012-06-01') XOR (o.flags IS NULL)",
+    "SELECT o.objectId FROM Object o WHERE NOT (o.objectId IN (SELECT s.objectId FROM Source s WHERE s.filterId = 2) OR o.flags = 3)",
+    "SELECT o.objectId FROM Object o WHERE (o.objectId IN (SELECT s.objectId FROM Source s WHERE s.filterId = 2)) IS NULL",
+    "SELECT o.objectId FROM Object o WHERE o.flags = 1 OR o.objectId NOT IN (SELECT s.objectId FROM Source s WHERE s.filterId = o.flags)",
+    "SELECT o.objectId FROM Object o WHERE o.flags NOT IN (SELECT s.filterId FROM Source s WHERE s.filterId > 100) OR o.flags > 5",
     "SELECT objectId FROM Object WHERE objectId NOT IN (SELECT objectId FROM RefMatch WHERE objectId IS NOT NULL)",
     "SELECT objectId FROM Object o WHERE EXISTS (SELECT 1 FROM Source s WHERE s.objectId = o.objectId AND s.filterId = 5)",
     "SELECT objectId FROM Object o WHERE NOT EXISTS (SELECT * FROM Source s WHERE s.objectId = o.objectId)",
