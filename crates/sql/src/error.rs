@@ -352,6 +352,17 @@ fn rephrased(message: &str) -> Option<String> {
                 .to_owned(),
         );
     }
+    // Function 'regexp_like' failed to match any signature, errors: ...
+    let unmatched = message.trim_start_matches("Internal error: ");
+    if let Some((called, rest)) = unmatched
+        .strip_prefix("Function '")
+        .and_then(|rest| rest.split_once('\''))
+        && rest.starts_with(" failed to match any signature")
+    {
+        return Some(format!(
+            "the function {called} takes arguments of other types"
+        ));
+    }
     // 'lower' does not support zero arguments. No function matches ...
     let (called, rest) = message.strip_prefix('\'')?.split_once('\'')?;
     rest.starts_with(" does not support zero arguments")
