@@ -21,7 +21,9 @@ impl Vicinity {
     /// The vicinity of positions (right ascension and declination in degrees, of any size): everywhere within `radius`.
     pub fn of(positions: impl Iterator<Item = (f64, f64)>, radius: Angle) -> Self {
         let cell = CELL_DEGREES.max(radius.degrees());
-        let mut cells: HashMap<(i32, i32), LonLatBox> = HashMap::new();
+        let mut cells: HashMap<Cell, Extent> = HashMap::new();
+        // Rows come sub-chunk by sub-chunk: the next one is mostly in the same cell.
+        let mut current: Option<(Cell, Extent)> = None;
         for (ra, dec) in positions {
             if !ra.is_finite() || !dec.is_finite() {
                 // Near nothing.
@@ -32,18 +34,21 @@ impl Vicinity {
                 return Self { boxes: None };
             };
             let number = |degrees: f64| (degrees / cell).floor() as i32;
-            let key = (
-                number(position.ra().degrees()),
-                number(position.dec().degrees()),
-            );
-            cells
-                .entry(key)
-                .and_modify(|held| *held = held.extend(position))
-                .or_insert_with(|| LonLatBox::point(position));
+            let (ra, dec) = (position.ra().degrees(), position.dec().degrees());
+            let key = (number(ra), number(dec));
+            let here = Extent::point(ra, dec);
+            match &mut current {
+                Some((held, extent)) if *held == key => *extent = extent.and(here),
+                _ => put(&mut cells, current.replace((key, here))),
+            }
         }
-        let boxes = cells.into_values().map(|held| held.dilated(radius));
+        put(&mut cells, current);
+        let boxes = cells.into_values().map(|extent| {
+            let held = extent.to_box()?;
+            Some(held.dilated(radius))
+        });
         Self {
-            boxes: Some(boxes.collect()),
+            boxes: boxes.collect(),
         }
     }
 
@@ -68,6 +73,52 @@ impl Vicinity {
             }
         }
         Some(found)
+    }
+}
+
+/// The numbers of a cell, by right ascension and declination.
+type Cell = (i32, i32);
+
+fn put(cells: &mut HashMap<Cell, Extent>, extent: Option<(Cell, Extent)>) {
+    if let Some((cell, extent)) = extent {
+        cells
+            .entry(cell)
+            .and_modify(|held| *held = held.and(extent))
+            .or_insert(extent);
+    }
+}
+
+/// The least and largest coordinates of some positions in a cell, degrees. No cell reaches over right ascension 0.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    west: f64,
+    east: f64,
+    south: f64,
+    north: f64,
+}
+
+impl Extent {
+    const fn point(ra: f64, dec: f64) -> Self {
+        Self {
+            west: ra,
+            east: ra,
+            south: dec,
+            north: dec,
+        }
+    }
+
+    #[inline]
+    fn and(self, other: Self) -> Self {
+        Self {
+            west: self.west.min(other.west),
+            east: self.east.max(other.east),
+            south: self.south.min(other.south),
+            north: self.north.max(other.north),
+        }
+    }
+
+    fn to_box(self) -> Option<LonLatBox> {
+        LonLatBox::from_degrees(self.west, self.south, self.east, self.north).ok()
     }
 }
 

@@ -19,6 +19,7 @@ impl LonLat {
     ///
     /// # Errors
     /// [`SkyError::RightAscension`] if `ra` is not finite, [`SkyError::Declination`] if `dec` is not in [-90, 90].
+    #[inline]
     pub fn from_degrees(ra: f64, dec: f64) -> Result<Self, SkyError> {
         if !ra.is_finite() {
             return Err(SkyError::RightAscension(ra));

@@ -123,7 +123,7 @@ impl Search<'_> {
         let (Some(position), Some(limits)) = (self.index.position(place), self.common) else {
             return 0;
         };
-        let probe = Probe::new(0, position, limits);
+        let probe = Probe::with_vector(position, self.index.vector(place), limits);
         let zone = self.index.layout.zone(position.north);
         let runs = &mut counter.runs;
         runs.find_from(self.index, &probe, zone);

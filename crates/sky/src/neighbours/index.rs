@@ -168,6 +168,14 @@ impl NeighbourIndex {
         (!ra.is_nan()).then(|| Place::of(ra, dec))
     }
 
+    /// The unit vector of a place.
+    #[inline]
+    pub(super) fn vector(&self, place: usize) -> [f64; 3] {
+        let [x, y, z] = &self.blocks[place / LANES];
+        let lane = place % LANES;
+        [x[lane], y[lane], z[lane]]
+    }
+
     /// The left rows in an order in which neighbours are asked for one after the other, so that their partners are still in the
     /// processor's caches; those without a position come last.
     ///

@@ -56,6 +56,18 @@ impl Probe {
             limits,
         }
     }
+
+    /// The probe of a position whose vector is known.
+    #[inline]
+    pub fn with_vector(place: Place, vector: [f64; 3], limits: Limits) -> Self {
+        Self {
+            row: 0,
+            place,
+            vector,
+            cosine: cos_degrees(place.north),
+            limits,
+        }
+    }
 }
 
 /// Places of one zone in which partners can be, all in whole blocks of [`LANES`].
