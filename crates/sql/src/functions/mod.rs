@@ -16,6 +16,7 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
+pub use adql::POLYGON;
 pub use geometry::{RegionShape, SEPARATION};
 pub use photometry::is_magnitude_of_flux;
 pub use real::{FINITE, REAL, finite, real};

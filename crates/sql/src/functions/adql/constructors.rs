@@ -44,7 +44,7 @@ pub(super) static FUNCTIONS: [GeometryFunction; 4] = [
         simplified: |args| with_plain_centre("adql_box", args),
     },
     GeometryFunction {
-        name: "adql_polygon",
+        name: super::POLYGON,
         takes: corners,
         gives: |_| Kind::Polygon.data_type(),
         nullable: true,

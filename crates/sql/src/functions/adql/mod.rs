@@ -18,6 +18,9 @@ use datafusion::logical_expr::ScalarUDF;
 
 pub(crate) use histogram::histogram;
 
+/// The constructor of polygons. What a polygon's numbers say of its form is found out when a statement is planned.
+pub const POLYGON: &str = "adql_polygon";
+
 /// All of them but the aggregate, ready to be registered.
 pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
     let geometry = constructors::FUNCTIONS

@@ -10,6 +10,8 @@ pub(super) const SECONDS_OF_DAY: i64 = 86_400;
 pub(super) const MICROS_OF_DAY: i64 = SECONDS_OF_DAY * MICROS_OF_SECOND;
 /// The number that TO_DAYS gives to 1970-01-01.
 pub(super) const DAYS_BEFORE_EPOCH: i64 = 719_528;
+/// The last year of dates.
+pub(super) const LAST_YEAR: i64 = 9999;
 /// Days of 400 years.
 const DAYS_OF_ERA: i64 = 146_097;
 /// Days from 0000-03-01 to 1970-01-01.
@@ -135,6 +137,22 @@ impl Moment {
     }
 }
 
+/// The days that a date can be: 0000-01-01 to 9999-12-31.
+const DAYS: std::ops::Range<i64> = -DAYS_BEFORE_EPOCH..2_932_897;
+
+/// A day number, if it is one of the years 0 to 9999.
+pub(super) fn date_in_range(days: i128) -> Option<i32> {
+    let days = i64::try_from(days).ok()?;
+    DAYS.contains(&days).then_some(days as i32)
+}
+
+/// Microseconds since 1970-01-01, if they are in the years 0 to 9999.
+pub(super) fn time_in_range(micros: i128) -> Option<i64> {
+    let micros = i64::try_from(micros).ok()?;
+    DAYS.contains(&micros.div_euclid(MICROS_OF_DAY))
+        .then_some(micros)
+}
+
 pub(super) fn date_text(days: i32) -> String {
     let (year, month, day) = civil(days.into());
     format!("{year:04}-{month:02}-{day:02}")
@@ -207,7 +225,8 @@ pub(super) fn parse(text: &str) -> Option<Moment> {
         second: at(5),
         micros: parts.get(6).map_or(0, |fraction| fraction_micros(fraction)),
     };
-    let plausible = (1..=12).contains(&moment.month)
+    let plausible = moment.year <= LAST_YEAR
+        && (1..=12).contains(&moment.month)
         && (1..=days_of_month(moment.year, moment.month)).contains(&moment.day)
         && moment.hour < 24
         && moment.minute < 60
@@ -233,7 +252,7 @@ fn digit_groups(digits: &str) -> Option<Vec<i64>> {
 }
 
 /// Years of two digits are from 1970 to 2069.
-fn century(year: i64) -> i64 {
+pub(super) fn century(year: i64) -> i64 {
     if year < 70 { year + 2000 } else { year + 1900 }
 }
 
@@ -249,6 +268,7 @@ mod tests {
         }
         assert_eq!(civil(0), (1970, 1, 1));
         assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!((civil(DAYS.start), civil(DAYS.end - 1)), ((0, 1, 1), (9999, 12, 31)));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! MySQL's functions and operators, where they do not compute what the engine's of the same name do.
 //!
 //! Each is a row of a table: its name, what its arguments are taken for, what it gives, and how. Their names begin with
-//! `mysql_`; statements in MySQL's dialect reach them by their own.
+//! `mysql_`; statements in MySQL's dialect reach them by their own. A few take the place of the engine's functions of the
+//! same name in any dialect, because the engine's make texts of any length.
 
 pub(crate) mod aggregates;
 mod calendar;
@@ -19,7 +20,12 @@ use datafusion::logical_expr::{Expr, ScalarUDF};
 pub(crate) use value::number_prefix;
 
 static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::new(|| {
-    let tables = [numbers::FUNCTIONS, text::FUNCTIONS, times::FUNCTIONS];
+    let tables = [
+        numbers::FUNCTIONS,
+        text::FUNCTIONS,
+        text::BOUNDED,
+        times::FUNCTIONS,
+    ];
     tables
         .into_iter()
         .flatten()

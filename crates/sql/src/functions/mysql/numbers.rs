@@ -50,7 +50,12 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         Ok(Value::Integer(bits(&v[0]).count_ones().into()))
     }),
     RowFunction::new("mysql_signed", ONE, Gives::Integer, |v| {
-        Ok(Value::Integer(signed(v[0].integer())))
+        Ok(Value::Integer(match &v[0] {
+            Value::Double(_) | Value::Decimal(..) => v[0]
+                .integer()
+                .clamp(i64::MIN.into(), i64::MAX.into()),
+            other => signed(other.integer()),
+        }))
     }),
     RowFunction::new("mysql_unsigned", ONE, Gives::Unsigned, |v| {
         bitwise(bits(&v[0]))
@@ -222,10 +227,8 @@ fn crc32(bytes: &[u8]) -> u32 {
 
 /// A number from one base to another.
 fn conv(v: &[Value]) -> Result<Value, String> {
-    let (from, to) = (
-        v[1].integer().unsigned_abs() as u32,
-        v[2].integer().unsigned_abs() as u32,
-    );
+    let base = |value: &Value| u32::try_from(value.integer().unsigned_abs()).unwrap_or(u32::MAX);
+    let (from, to) = (base(&v[1]), base(&v[2]));
     if !(2..=36).contains(&from) || !(2..=36).contains(&to) {
         return Ok(Value::Null);
     }

@@ -7,12 +7,13 @@ use arrow::array::{
     StringBuilder, StringViewBuilder, TimestampMicrosecondBuilder, UInt64Builder,
 };
 use arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err, resources_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use super::text::LONGEST;
 use super::value::{Value, canonical_type, value_at};
 
 /// What a function gives.
@@ -133,15 +134,33 @@ impl RowFunction {
             return Ok(Value::Null);
         }
         match (self.of)(values) {
+            Ok(value) if value.bytes_beyond() > longest(values) => Ok(Value::Null),
             Ok(value) => Ok(value),
             Err(sentence) => exec_err!("{sentence}"),
         }
     }
 }
 
+/// How long a text may become that is made of these.
+fn longest(values: &[Value]) -> usize {
+    let given: usize = values.iter().map(Value::bytes_beyond).sum();
+    given.max(LONGEST)
+}
+
+/// Bytes of the texts that a function makes of the rows of a batch, at most.
+const MOST_BYTES: usize = 256 << 20;
+
 struct RowFunctionUdf {
     function: &'static RowFunction,
     signature: Signature,
+}
+
+impl RowFunctionUdf {
+    /// The name as users know it.
+    fn shown_name(&self) -> String {
+        let name = self.function.name;
+        name.trim_start_matches("mysql_").to_ascii_uppercase()
+    }
 }
 
 impl std::fmt::Debug for RowFunctionUdf {
@@ -173,10 +192,7 @@ impl ScalarUDFImpl for RowFunctionUdf {
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
         let Takes(least, most) = self.function.takes;
         if !(least..=most).contains(&arguments.len()) {
-            let name = self
-                .name()
-                .trim_start_matches("mysql_")
-                .to_ascii_uppercase();
+            let name = self.shown_name();
             return plan_err!("{name} does not take {} arguments", arguments.len());
         }
         Ok(arguments.iter().map(canonical_type).collect())
@@ -210,12 +226,22 @@ impl ScalarUDFImpl for RowFunctionUdf {
             .collect::<Result<_>>()?;
         let mut results = Vec::with_capacity(rows);
         let mut values = Vec::with_capacity(columns.len());
+        let mut bytes = 0;
         for row in 0..rows {
             values.clear();
             for column in &columns {
                 values.push(value_at(column, row)?);
             }
-            results.push(self.function.row(&values)?);
+            let value = self.function.row(&values)?;
+            bytes += value.bytes_beyond();
+            if bytes > MOST_BYTES {
+                let name = self.shown_name();
+                return resources_err!(
+                    "{name} makes texts of more than {} MiB of {rows} rows",
+                    MOST_BYTES >> 20
+                );
+            }
+            results.push(value);
         }
         let result = column_of(results, args.return_field.data_type())?;
         if scalars {
@@ -275,5 +301,46 @@ fn micros(value: &Value) -> Result<i64> {
     match value {
         Value::Time(micros) => Ok(*micros),
         other => exec_err!("{} is no time", other.text()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array, Int64Array};
+    use arrow::datatypes::Field;
+    use datafusion::common::config::ConfigOptions;
+
+    use super::*;
+
+    /// REPEAT of a character in so many rows.
+    fn repeat(times: i64, rows: usize) -> Result<ColumnarValue> {
+        let repeat = super::super::FUNCTIONS["mysql_repeat"].inner().clone();
+        let times = Int64Array::from(vec![times; rows]);
+        repeat.invoke_with_args(ScalarFunctionArgs {
+            args: vec![
+                ColumnarValue::Scalar(ScalarValue::from("x")),
+                ColumnarValue::Array(Arc::new(times)),
+            ],
+            arg_fields: vec![],
+            number_rows: rows,
+            return_field: Arc::new(Field::new("text", DataType::Utf8, true)),
+            config_options: Arc::new(ConfigOptions::default()),
+        })
+    }
+
+    #[test]
+    fn texts_are_bounded_one_by_one_and_together() {
+        let longest = LONGEST as i64;
+        let null_count = |texts: Result<ColumnarValue>| {
+            let texts = texts.unwrap().into_array(2).unwrap();
+            texts.null_count()
+        };
+        assert_eq!(null_count(repeat(longest, 2)), 0);
+        assert_eq!(null_count(repeat(longest + 1, 2)), 2);
+        assert_eq!(null_count(repeat(i64::MAX, 2)), 2);
+        let all = MOST_BYTES / LONGEST;
+        assert!(repeat(longest, all).is_ok());
+        let error = repeat(longest, all + 1).unwrap_err().to_string();
+        assert!(error.contains("REPEAT makes texts of more than 256 MiB"), "{error}");
     }
 }

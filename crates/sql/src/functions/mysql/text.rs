@@ -10,8 +10,9 @@ const THREE: Takes = Takes(3, 3);
 const ONE_OR_TWO: Takes = Takes(1, 2);
 const TWO_OR_THREE: Takes = Takes(2, 3);
 const SOME: Takes = Takes(1, usize::MAX);
-/// Characters of the longest text that a function makes.
-const LONGEST: usize = 16 << 20;
+/// Bytes of the longest text that a function makes of shorter ones; where it would be longer it is NULL, as in MySQL beyond its
+/// `max_allowed_packet`.
+pub(super) const LONGEST: usize = 1 << 16;
 
 pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new("mysql_text", ONE_OR_TWO, Gives::TextAsGiven, |v| {
@@ -56,21 +57,16 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         text(whole.chars().skip(leave).collect())
     }),
     RowFunction::new("mysql_lpad", TWO_OR_THREE, Gives::Text, |v| {
-        pad(v, |text, padding| padding + &text)
+        pad(v, PadAt::Start)
     }),
     RowFunction::new("mysql_rpad", TWO_OR_THREE, Gives::Text, |v| {
-        pad(v, |text, padding| text + &padding)
+        pad(v, PadAt::End)
     }),
     RowFunction::new("mysql_repeat", TWO, Gives::Text, |v| {
-        let (part, times) = (v[0].text(), count(&v[1]));
-        if part.len().saturating_mul(times) > LONGEST {
-            Ok(Value::Null)
-        } else {
-            text(part.repeat(times))
-        }
+        repeated(&v[0].text(), count(&v[1]))
     }),
     RowFunction::new("mysql_space", ONE, Gives::Text, |v| {
-        text(" ".repeat(count(&v[0]).min(LONGEST)))
+        repeated(" ", count(&v[0]))
     }),
     RowFunction::new("mysql_reverse", ONE, Gives::Text, |v| {
         text(v[0].text().chars().rev().collect())
@@ -82,14 +78,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         text(v[0].text().to_lowercase())
     }),
     RowFunction::new("mysql_locate", TWO_OR_THREE, Gives::Integer, locate),
-    RowFunction::new("mysql_replace", THREE, Gives::Text, |v| {
-        let from = v[1].text();
-        text(if from.is_empty() {
-            v[0].text()
-        } else {
-            v[0].text().replace(&from, &v[2].text())
-        })
-    }),
+    RowFunction::new("mysql_replace", THREE, Gives::Text, replace),
     RowFunction::new("mysql_trim", ONE_OR_TWO, Gives::Text, |v| {
         let what = trimmed_text(v);
         text(trim_end(trim_start(&v[0].text(), &what), &what).to_owned())
@@ -169,6 +158,16 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     }),
 ];
 
+/// The engine's functions whose results it does not bound, bounded.
+pub(super) const BOUNDED: &[RowFunction] = &[
+    RowFunction::new("repeat", TWO, Gives::Text, |v| {
+        repeated(&v[0].text(), count(&v[1]))
+    }),
+    RowFunction::new("lpad", TWO_OR_THREE, Gives::Text, |v| pad(v, PadAt::Start)),
+    RowFunction::new("rpad", TWO_OR_THREE, Gives::Text, |v| pad(v, PadAt::End)),
+    RowFunction::new("replace", THREE, Gives::Text, replace),
+];
+
 fn text(text: String) -> Result<Value, String> {
     Ok(Value::Text(text))
 }
@@ -198,16 +197,45 @@ fn substring(v: &[Value]) -> Result<Value, String> {
     if from == 0 || start < 0 || taken <= 0 {
         return text(String::new());
     }
+    let characters = |number: i128| usize::try_from(number).unwrap_or(usize::MAX);
     text(
         whole
             .chars()
-            .skip(start as usize)
-            .take(taken as usize)
+            .skip(characters(start))
+            .take(characters(taken))
             .collect(),
     )
 }
 
-fn pad(v: &[Value], put: fn(String, String) -> String) -> Result<Value, String> {
+fn repeated(part: &str, times: usize) -> Result<Value, String> {
+    if part.len().saturating_mul(times) > LONGEST {
+        Ok(Value::Null)
+    } else {
+        text(part.repeat(times))
+    }
+}
+
+fn replace(v: &[Value]) -> Result<Value, String> {
+    let (whole, from, to) = (v[0].text(), v[1].text(), v[2].text());
+    if from.is_empty() {
+        return text(whole);
+    }
+    let places = whole.matches(&from).count();
+    let kept = whole.len() - places * from.len();
+    if places.saturating_mul(to.len()).saturating_add(kept) > LONGEST {
+        Ok(Value::Null)
+    } else {
+        text(whole.replace(&from, &to))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum PadAt {
+    Start,
+    End,
+}
+
+fn pad(v: &[Value], at: PadAt) -> Result<Value, String> {
     let (whole, length) = (v[0].text(), v[1].integer());
     let Some(length) = usize::try_from(length)
         .ok()
@@ -223,8 +251,11 @@ fn pad(v: &[Value], put: fn(String, String) -> String) -> Result<Value, String> 
     if with.is_empty() {
         return text(String::new());
     }
-    let padding = with.chars().cycle().take(length - has).collect();
-    text(put(whole, padding))
+    let padding: String = with.chars().cycle().take(length - has).collect();
+    text(match at {
+        PadAt::Start => padding + &whole,
+        PadAt::End => whole + &padding,
+    })
 }
 
 /// The place of the first text in the second, from the place of the third argument on.
@@ -301,7 +332,7 @@ fn insert(v: &[Value]) -> Result<Value, String> {
     }
     let start = at as usize - 1;
     let end = match usize::try_from(length) {
-        Ok(length) => (start + length).min(whole.len()),
+        Ok(length) => start.saturating_add(length).min(whole.len()),
         Err(_) => whole.len(),
     };
     let head = whole[..start].iter().collect::<String>();

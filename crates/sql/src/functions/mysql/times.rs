@@ -1,8 +1,8 @@
 //! Functions of dates and times. What is no date gives NULL.
 
 use super::calendar::{
-    DAYS_BEFORE_EPOCH, MICROS_OF_DAY, MICROS_OF_SECOND, MONTHS, Moment, WEEKDAYS, date_text,
-    day_number, days_of_month,
+    DAYS_BEFORE_EPOCH, LAST_YEAR, MICROS_OF_DAY, MICROS_OF_SECOND, MONTHS, Moment, WEEKDAYS,
+    century, date_in_range, date_text, day_number, days_of_month, time_in_range,
 };
 use super::row_function::{Gives, RowFunction, Takes};
 use super::value::Value;
@@ -53,22 +53,26 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         part(v, |m| m.days() + DAYS_BEFORE_EPOCH)
     }),
     RowFunction::new("mysql_from_days", ONE, Gives::Date, |v| {
-        date(v[0].integer() as i64 - DAYS_BEFORE_EPOCH)
+        date(v[0].integer() - i128::from(DAYS_BEFORE_EPOCH))
     }),
     RowFunction::new("mysql_last_day", ONE, Gives::Date, |v| {
         match v[0].moment() {
-            Some(m) => date(m.days() - m.day + days_of_month(m.year, m.month)),
+            Some(m) => date((m.days() - m.day + days_of_month(m.year, m.month)).into()),
             None => Ok(Value::Null),
         }
     }),
     RowFunction::new("mysql_makedate", TWO, Gives::Date, |v| {
-        match v[1].integer() {
-            ..=0 => Ok(Value::Null),
-            day => date(day_number(v[0].integer() as i64, 1, 1) + day as i64 - 1),
+        match (v[0].integer(), v[1].integer()) {
+            (year @ 0..=9999, day @ 1..) => {
+                let year = if year < 100 { century(year as i64) } else { year as i64 };
+                date(i128::from(day_number(year, 1, 1)) + day - 1)
+            }
+            _ => Ok(Value::Null),
         }
     }),
     RowFunction::new("mysql_date", ONE, Gives::Date, |v| {
-        v[0].moment().map_or(Ok(Value::Null), |m| date(m.days()))
+        v[0].moment()
+            .map_or(Ok(Value::Null), |m| date(m.days().into()))
     }),
     RowFunction::new("mysql_timestamp", ONE, Gives::Time, |v| {
         Ok(v[0]
@@ -94,9 +98,10 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         part(v, |m| m.to_micros().div_euclid(MICROS_OF_SECOND))
     }),
     RowFunction::new("mysql_from_unixtime", ONE, Gives::Time, |v| {
-        Ok(Value::Time(
-            (v[0].double() * MICROS_OF_SECOND as f64).round() as i64,
-        ))
+        match (v[0].double() * MICROS_OF_SECOND as f64).round() as i128 {
+            ..0 => Ok(Value::Null),
+            micros => time(micros),
+        }
     }),
     RowFunction::new("mysql_date_format", TWO, Gives::Text, |v| {
         match v[0].moment() {
@@ -133,10 +138,14 @@ fn named(v: &[Value], of: fn(Moment) -> &'static str) -> Result<Value, String> {
         .map_or(Value::Null, |moment| Value::Text(of(moment).to_owned())))
 }
 
-fn date(days: i64) -> Result<Value, String> {
-    i32::try_from(days)
-        .map(Value::Date)
-        .map_err(|_| "the date is too far away".to_owned())
+/// A date, or NULL where there is none: beyond the years 0 to 9999.
+fn date(days: i128) -> Result<Value, String> {
+    Ok(date_in_range(days).map_or(Value::Null, Value::Date))
+}
+
+/// A time, or NULL where there is none.
+fn time(micros: i128) -> Result<Value, String> {
+    Ok(time_in_range(micros).map_or(Value::Null, Value::Time))
 }
 
 /// Year and number of the week of a day. Of the mode's bits the lowest says that weeks begin on Monday, the next that
@@ -205,21 +214,20 @@ fn date_add(v: &[Value]) -> Result<Value, String> {
     };
     let unit = v[2].text();
     if let Some(months) = size_of_unit(&MONTHS_OF, &unit) {
-        return Ok(Value::Time(
-            moment
-                .plus_months(months * v[1].integer() as i64)
-                .to_micros(),
-        ));
+        // More than all months there are is as good as any number of them.
+        let most = i128::from(12 * (LAST_YEAR + 1));
+        let months = (i128::from(months) * v[1].integer()).clamp(-most, most);
+        return time(moment.plus_months(months as i64).to_micros().into());
     }
     let Some(micros) = size_of_unit(&MICROS_OF, &unit) else {
         return Err(unknown_unit(&unit));
     };
     let amount = if unit == "second" {
-        (v[1].double() * micros as f64).round() as i64
+        (v[1].double() * micros as f64).round() as i128
     } else {
-        v[1].integer() as i64 * micros
+        v[1].integer().saturating_mul(micros.into())
     };
-    Ok(Value::Time(moment.to_micros() + amount))
+    time(amount.saturating_add(moment.to_micros().into()))
 }
 
 /// How many whole units lie between two times.

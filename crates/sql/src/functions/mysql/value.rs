@@ -1,5 +1,7 @@
 //! One value of a row as MySQL's functions take it: whatever it is, it can be taken for a number, a text or a time.
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, TimeUnit,
@@ -76,18 +78,19 @@ impl Value {
         *self == Self::Null
     }
 
-    /// The nearest integer, halves of doubles to the even one and of decimals away from zero; 0 for NULL.
+    /// The nearest integer, halves of doubles to the even one and of decimals away from zero; 0 for NULL. What is far beyond
+    /// 64 bits is bounded there, so that sums and negatives have room.
     pub(in crate::functions) fn integer(&self) -> i128 {
         match self {
             Self::Integer(integer) => *integer,
-            Self::Double(number) => number.round_ties_even() as i128,
+            Self::Double(number) => bounded(number.round_ties_even() as i128),
             Self::Decimal(digits, scale) => {
                 let unit = power_of_ten(*scale);
-                (digits + digits.signum() * (unit / 2)) / unit
+                bounded(digits.saturating_add(digits.signum() * (unit / 2)) / unit)
             }
             // A text is cut at its point, not rounded.
-            Self::Text(text) => whole_prefix(text),
-            other => other.double().round() as i128,
+            Self::Text(text) => bounded(whole_prefix(text)),
+            other => bounded(other.double().round() as i128),
         }
     }
 
@@ -101,6 +104,15 @@ impl Value {
             Self::Text(text) => text_double(text),
             Self::Bytes(bytes) => text_double(&String::from_utf8_lossy(bytes)),
             Self::Date(_) | Self::Time(_) => self.moment().map_or(0.0, |moment| moment.digits()),
+        }
+    }
+
+    /// Bytes of memory that the value takes beside itself.
+    pub(super) fn bytes_beyond(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+            _ => 0,
         }
     }
 
@@ -126,14 +138,13 @@ impl Value {
         }
     }
 
-    /// The value as a time, if it is one.
+    /// The value as a time, if it is one of the years 0 to 9999.
     pub(super) fn moment(&self) -> Option<Moment> {
         match self {
             Self::Null => None,
-            Self::Date(days) => Some(Moment::of_micros(
-                i64::from(*days) * calendar::MICROS_OF_DAY,
-            )),
-            Self::Time(micros) => Some(Moment::of_micros(*micros)),
+            Self::Date(days) => calendar::date_in_range((*days).into())
+                .map(|days| Moment::of_micros(i64::from(days) * calendar::MICROS_OF_DAY)),
+            Self::Time(micros) => calendar::time_in_range((*micros).into()).map(Moment::of_micros),
             Self::Integer(digits) => calendar::parse(&digits.to_string()),
             other => calendar::parse(&other.text()),
         }
@@ -216,7 +227,23 @@ fn text_double(text: &str) -> f64 {
 fn whole_prefix(text: &str) -> i128 {
     let prefix = number_prefix(text);
     let whole = prefix.split(['.', 'e', 'E']).next().unwrap_or("0");
-    whole.parse().unwrap_or(0)
+    let beyond = if whole.starts_with('-') {
+        i128::MIN
+    } else {
+        i128::MAX
+    };
+    whole.parse().unwrap_or_else(|error: ParseIntError| {
+        match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => beyond,
+            // Only a fraction: `.5`.
+            _ => 0,
+        }
+    })
+}
+
+fn bounded(integer: i128) -> i128 {
+    const FAR: i128 = 1 << 100;
+    integer.clamp(-FAR, FAR)
 }
 
 fn power_of_ten(power: u8) -> i128 {
