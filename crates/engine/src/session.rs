@@ -25,7 +25,7 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use sql::mysql::Operators;
-use sql::rules::{GuardValues, WidenFloats};
+use sql::rules::{GuardValues, WidenFloats, WriteOutMemberships};
 use sql::{Dialect, ErrorCode, Headings, Parsed, SqlError, TableShape, TableShapes};
 
 use crate::again::{KnownWordings, Wording};
@@ -438,6 +438,15 @@ impl Session {
     }
 }
 
+/// DataFusion's functions of few arguments and any amount of memory. Neither dialect has them.
+const UNBOUNDED: [&str; 5] = [
+    "array_repeat",
+    "array_resize",
+    "generate_series",
+    "range",
+    "regexp_replace",
+];
+
 fn state(options: &SessionOptions, database: &str) -> Result<SessionState, EngineError> {
     let cores = options
         .cores
@@ -474,10 +483,18 @@ fn state(options: &SessionOptions, database: &str) -> Result<SessionState, Engin
         .with_relation_planners(vec![Arc::new(MatchRelations)])
         .with_query_planner(Arc::new(MatchingPlanner))
         .build();
+    use datafusion::execution::FunctionRegistry as _;
+    for name in UNBOUNDED {
+        state
+            .deregister_udf(name)
+            .map_err(|error| EngineError::from_run(&error))?;
+        state
+            .deregister_udtf(name)
+            .map_err(|error| EngineError::from_run(&error))?;
+    }
     for (name, function) in files::functions(options.files) {
         state.register_udtf(name, function);
     }
-    use datafusion::execution::FunctionRegistry as _;
     if options.dialect == Dialect::MySql {
         state
             .register_expr_planner(Arc::new(Operators))
@@ -515,7 +532,8 @@ type AnalyzerRules = Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sy
 type PhysicalRules =
     Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>;
 
-/// DataFusion's analysis with ours: floats are widened before types are coerced, values guarded after.
+/// DataFusion's analysis with ours: memberships are written out and floats widened before types are coerced, values guarded
+/// after.
 pub fn analyzer_rules() -> AnalyzerRules {
     let mut rules = Analyzer::new().rules;
     let coercion = rules
@@ -523,6 +541,7 @@ pub fn analyzer_rules() -> AnalyzerRules {
         .position(|rule| rule.name() == "type_coercion")
         .unwrap_or(0);
     rules.insert(coercion, Arc::new(WidenFloats));
+    rules.insert(coercion, Arc::new(WriteOutMemberships));
     rules.push(Arc::new(GuardValues));
     rules
 }

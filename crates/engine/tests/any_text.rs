@@ -83,6 +83,32 @@ const STATEMENTS: [&str; 40] = [
     "SELECT t.* FROM (SELECT id, (SELECT max(flux) FROM Source s WHERE s.objectId = o.id) m FROM Object o) t WHERE m > 3",
 ];
 
+/// Arguments at the ends of their ranges, and of other kinds than a function expects.
+const ARGUMENTS: [&str; 22] = [
+    "9223372036854775807",
+    "0",
+    "'abc'",
+    "-9223372036854775808",
+    "NULL",
+    "1e308",
+    "'9999-12-31 23:59:59'",
+    "-1",
+    "18446744073709551615",
+    "''",
+    "-1e308",
+    "3",
+    "TIMESTAMP '9999-12-30 21:59:59'",
+    "1e-320",
+    "'0000-00-00'",
+    "0.5",
+    "DATE '2010-06-15'",
+    "99999999999999999999999999999999999999",
+    "'\u{e9}\u{2604}'",
+    "(1 = 0)",
+    "2147483648",
+    "'-99999999999-01-01 99:99:99'",
+];
+
 /// What is put in between.
 const WORDS: [&str; 84] = [
     "SELECT",
@@ -328,6 +354,78 @@ fn the_statements_to_begin_with_are_answered() {
 }
 
 #[test]
+fn functions_take_any_values() {
+    let functions = sql::functions::all();
+    let mut names: Vec<&str> = functions
+        .iter()
+        .map(|function| function.name().trim_start_matches("mysql_"))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let argument = |n: usize| ARGUMENTS[n % ARGUMENTS.len()];
+    for (at, name) in names.iter().enumerate() {
+        for (n, first) in ARGUMENTS.iter().enumerate() {
+            // Another choice of the others for each function.
+            let (second, third) = (argument(n + at), argument(7 * n + 5 * at + 1));
+            for call in [
+                format!("{name}({first})"),
+                format!("{name}({first}, {second})"),
+                format!("{name}({first}, {second}, {third})"),
+            ] {
+                let dialect = Dialect::ALL[(n + at) % Dialect::ALL.len()];
+                check(dialect, &format!("SELECT {call}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn operators_take_any_values() {
+    const UNITS: [&str; 9] = [
+        "MICROSECOND",
+        "SECOND",
+        "MINUTE",
+        "HOUR",
+        "DAY",
+        "WEEK",
+        "MONTH",
+        "QUARTER",
+        "YEAR",
+    ];
+    const OPERATORS: [&str; 16] = [
+        "+", "-", "*", "/", "DIV", "MOD", "%", "&", "|", "^", "<<", ">>", "<=>", "=", "LIKE", "XOR",
+    ];
+    for (n, left) in ARGUMENTS.iter().enumerate() {
+        for (m, right) in ARGUMENTS.iter().enumerate() {
+            let operator = OPERATORS[(n + 3 * m) % OPERATORS.len()];
+            let unit = UNITS[(n + 2 * m) % UNITS.len()];
+            for expression in [
+                format!("{left} {operator} {right}"),
+                format!("{left} + INTERVAL {right} {unit}"),
+                format!("{left} - INTERVAL {right} {unit}"),
+                format!("TIMESTAMPDIFF({unit}, {left}, {right})"),
+            ] {
+                check(Dialect::MySql, &format!("SELECT {expression}"));
+            }
+        }
+        for cast in [
+            "SIGNED",
+            "UNSIGNED",
+            "CHAR",
+            "CHAR(3)",
+            "DOUBLE",
+            "DECIMAL(38, 10)",
+            "DECIMAL(10, 2)",
+            "DATE",
+            "DATETIME",
+            "BINARY",
+        ] {
+            check(Dialect::MySql, &format!("SELECT CAST({left} AS {cast})"));
+        }
+    }
+}
+
+#[test]
 fn nesting_and_length_are_bounded_by_an_error() {
     let nested = |open: &str, close: &str, depth: usize| {
         format!("SELECT {}1{}", open.repeat(depth), close.repeat(depth))
@@ -366,6 +464,19 @@ fn nesting_and_length_are_bounded_by_an_error() {
         for text in &texts {
             check_long(dialect, text);
         }
+    }
+}
+
+/// Memberships within each other whose unknown matters.
+fn nested_memberships(depth: usize) -> String {
+    let open = "SELECT flag FROM Object WHERE id = 1 OR flag NOT IN (".repeat(depth);
+    format!("{open}1{}", ")".repeat(depth))
+}
+
+#[test]
+fn memberships_within_each_other_take_a_bounded_time() {
+    for depth in [1, 4, 13] {
+        check(Dialect::MySql, &nested_memberships(depth));
     }
 }
 

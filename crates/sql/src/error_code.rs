@@ -76,6 +76,8 @@ codes! {
 
 /// Words of the engine's messages, and what they are about. The first that is found counts.
 const WORDS: [(&[&str], ErrorCode); 13] = [
+    (&["more memory than"], ErrorCode::OUT_OF_RESOURCES),
+    (&["cancelled"], ErrorCode::INTERRUPTED),
     (
         &["overflow", "out of range", "beyond the range"],
         ErrorCode::OUT_OF_RANGE,
@@ -125,8 +127,6 @@ const WORDS: [(&[&str], ErrorCode); 13] = [
         &["cannot cast", "cannot parse", "error parsing"],
         ErrorCode::WRONG_VALUE,
     ),
-    (&["more memory than"], ErrorCode::OUT_OF_RESOURCES),
-    (&["cancelled"], ErrorCode::INTERRUPTED),
     (
         &["not supported", "not implemented", "unsupported", "not yet"],
         ErrorCode::NOT_SUPPORTED,

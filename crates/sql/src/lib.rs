@@ -18,7 +18,6 @@ mod limits;
 pub mod mysql;
 mod parse;
 pub mod rules;
-mod unknown_members;
 
 pub use areaspec::{TableShape, TableShapes};
 pub use crossmatch::{Find, MatchCall, MatchFunction, MatchJoin};

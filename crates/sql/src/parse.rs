@@ -8,10 +8,7 @@ use crate::areaspec::{self, TableShapes};
 use crate::headings::Typed;
 use crate::limits::{self, DEEPEST_NESTING};
 use crate::mysql::Listing;
-use crate::{
-    Dialect, ErrorCode, Headings, SqlError, adql, crossmatch, fold_case, hidden, mysql,
-    unknown_members,
-};
+use crate::{Dialect, ErrorCode, Headings, SqlError, adql, crossmatch, fold_case, hidden, mysql};
 
 /// Levels of the parser: each parenthesis takes a few.
 const PARSER_LEVELS: usize = 4 * DEEPEST_NESTING;
@@ -106,7 +103,6 @@ fn rewrite(
     match statement {
         Statement::Statement(ast) => {
             limits::check_and_balance(ast)?;
-            unknown_members::write_out(ast);
             let headings = match &**ast {
                 Ast::Query(query) => Headings::of(typed, query),
                 other if is_question(other) => Headings::default(),

@@ -11,7 +11,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Volatility};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
-use sql::functions::SEPARATION;
+use sql::functions::{POLYGON, SEPARATION};
 
 use super::substitution::Substitution;
 use super::wording::{Number, Wording};
@@ -327,9 +327,8 @@ fn is_separation(expr: &Expr) -> bool {
 
 /// Whether the numbers of a statement decide how it is planned, beyond its conditions: whether a polygon is convex, and may be.
 fn has_polygons(plan: &LogicalPlan) -> bool {
-    let is_polygon = |expr: &Expr| {
-        Ok(matches!(expr, Expr::ScalarFunction(call) if call.func.name() == "adql_polygon"))
-    };
+    let is_polygon =
+        |expr: &Expr| Ok(matches!(expr, Expr::ScalarFunction(call) if call.func.name() == POLYGON));
     plan.exists(|node| {
         let expressions = node.expressions();
         let found = |expr: &Expr| expr.exists(is_polygon).unwrap_or(true);

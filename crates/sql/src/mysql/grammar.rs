@@ -92,6 +92,10 @@ impl Dialect for MySqlGrammar {
         true
     }
 
+    fn supports_group_by_with_modifier(&self) -> bool {
+        true
+    }
+
     fn supports_double_ampersand_operator(&self) -> bool {
         true
     }

@@ -72,6 +72,7 @@ impl VisitorMut for Rewriting<'_> {
             }
         }
         select::choose_for_groups(select);
+        select::roll_up(select);
         select::name_repeated(select);
         // Hints about how to run it.
         select.select_modifiers = None;

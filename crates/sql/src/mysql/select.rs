@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, Select, SelectItem, Value, VisitMut, VisitorMut, visit_expressions,
+    Expr, GroupByExpr, GroupByWithModifier, Ident, Select, SelectItem, Value, VisitMut, VisitorMut,
+    visit_expressions,
 };
 
 use super::build::call;
@@ -42,7 +43,9 @@ pub(crate) fn name_repeated_by(select: &mut Select, name: fn(&Expr) -> String) {
 /// The planner calls all subqueries the same.
 fn has_subquery(expr: &Expr) -> bool {
     let found = visit_expressions(expr, |part| match part {
-        Expr::Subquery(_) | Expr::Exists { .. } => ControlFlow::Break(()),
+        Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => {
+            ControlFlow::Break(())
+        }
         _ => ControlFlow::Continue(()),
     });
     found.is_break()
@@ -91,7 +94,7 @@ pub(super) fn choose_for_groups(select: &mut Select) {
     let GroupByExpr::Expressions(groups, modifiers) = &select.group_by else {
         return;
     };
-    if groups.is_empty() || !modifiers.is_empty() {
+    if groups.is_empty() || !(modifiers.is_empty() || is_rollup(modifiers)) {
         return;
     }
     let grouped: HashSet<String> = groups.iter().map(unqualified).collect();
@@ -116,5 +119,36 @@ pub(super) fn choose_for_groups(select: &mut Select) {
             }
             _ => {}
         }
+    }
+}
+
+fn is_rollup(modifiers: &[GroupByWithModifier]) -> bool {
+    matches!(modifiers, [GroupByWithModifier::Rollup])
+}
+
+/// `GROUP BY a, b WITH ROLLUP`: groups by both, by the first, and of all, as the standard's `ROLLUP (a, b)` has them. Places
+/// of items become the items.
+pub(super) fn roll_up(select: &mut Select) {
+    let GroupByExpr::Expressions(groups, modifiers) = &mut select.group_by else {
+        return;
+    };
+    if !is_rollup(modifiers) {
+        return;
+    }
+    modifiers.clear();
+    let items = &select.projection;
+    let group = |group: Expr| vec![item_of_place(items, &group).unwrap_or(group)];
+    let sets = std::mem::take(groups).into_iter().map(group).collect();
+    groups.push(Expr::Rollup(sets));
+}
+
+/// What stands in the list at the place that an expression is the number of.
+fn item_of_place(items: &[SelectItem], place: &Expr) -> Option<Expr> {
+    let place: usize = place.to_string().parse().ok()?;
+    match items.get(place.checked_sub(1)?)? {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+            Some(expr.clone())
+        }
+        _ => None,
     }
 }

@@ -1,6 +1,7 @@
 //! Analysis of logical plans for the value rules, run before any optimisation.
 
 mod guard_values;
+mod memberships;
 mod recognise_geometry;
 mod widen_floats;
 
@@ -13,6 +14,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 pub use guard_values::GuardValues;
+pub use memberships::WriteOutMemberships;
 pub use recognise_geometry::RecogniseGeometry;
 pub use widen_floats::WidenFloats;
 

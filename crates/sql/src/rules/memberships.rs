@@ -1,0 +1,268 @@
+//! `IN (SELECT ...)` and `EXISTS` where the engine's joins do not have them, or have them wrongly.
+//!
+//! A value is in a set with a NULL, or it is unknown whether it is; the engine's joins know that where a condition is `NOT IN` by
+//! itself or beside AND. Below OR, NOT, XOR and comparisons they take unknown for false: there the three cases are written out,
+//!
+//! ```text
+//! x IN (S)   becomes   x IN (S) OR (NULL AND (x IS NULL AND EXISTS (S) OR EXISTS (S where its column IS NULL)))
+//! ```
+//!
+//! Among the items of a SELECT there is no such join at all, and rows are counted:
+//!
+//! ```text
+//! EXISTS (S)   becomes   (SELECT COUNT(*) FROM (S)) > 0
+//! x IN (S)     becomes   EXISTS (S where its column = x), with the three cases
+//! ```
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{
+    Transformed, TransformedResult, TreeNode, TreeNodeRecursion,
+};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
+    Subquery, lit, not,
+};
+use datafusion::optimizer::AnalyzerRule;
+
+/// Writes out memberships whose unknown matters, and those among the items of a SELECT.
+///
+/// Runs before type coercion, for the comparisons that it makes.
+#[derive(Debug, Default)]
+pub struct WriteOutMemberships;
+
+impl AnalyzerRule for WriteOutMemberships {
+    fn name(&self) -> &str {
+        "write_out_memberships"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|plan| match plan {
+            LogicalPlan::Filter(filter) => {
+                let predicate = condition(filter.predicate, true, filter.input.schema())?;
+                if !predicate.transformed {
+                    let filter = Filter::new(predicate.data, filter.input);
+                    return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+                }
+                let filter = Filter::try_new(predicate.data, filter.input)?;
+                Ok(Transformed::yes(LogicalPlan::Filter(filter)))
+            }
+            LogicalPlan::Projection(projection) => items(projection),
+            other => Ok(Transformed::no(other)),
+        })
+        .data()
+    }
+}
+
+/// Goes down a condition while NULL is as good as false; `alone` says that there was nothing but AND above.
+fn condition(expr: Expr, alone: bool, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: op @ (Operator::And | Operator::Or),
+            right,
+        }) => {
+            let alone = alone && op == Operator::And;
+            let left = condition(*left, alone, schema)?;
+            let right = condition(*right, alone, schema)?;
+            let transformed = left.transformed || right.transformed;
+            let both = BinaryExpr::new(Box::new(left.data), op, Box::new(right.data));
+            Ok(Transformed::new_transformed(
+                Expr::BinaryExpr(both),
+                transformed,
+            ))
+        }
+        Expr::InSubquery(member) if alone => Ok(Transformed::no(Expr::InSubquery(member))),
+        Expr::InSubquery(member) if !member.negated => {
+            Ok(Transformed::yes(Expr::InSubquery(with_named_column(member)?)))
+        }
+        Expr::Not(inner) if alone && is_plain_membership(&inner) => {
+            Ok(Transformed::no(Expr::Not(inner)))
+        }
+        other => other.transform_up(|expr| match expr {
+            Expr::InSubquery(member) => {
+                let member = with_named_column(member)?;
+                let plain = Expr::InSubquery(InSubquery {
+                    negated: false,
+                    ..member.clone()
+                });
+                three_valued(member, plain, schema, exists)
+            }
+            other => Ok(Transformed::no(other)),
+        }),
+    }
+}
+
+fn is_plain_membership(expr: &Expr) -> bool {
+    matches!(expr, Expr::InSubquery(member) if !member.negated)
+}
+
+/// The same, with a set whose column belongs to a table. One that does not (an expression's, a UNION's) would be taken by the
+/// optimizer for two columns where the join marks rows instead of choosing them. (Sets that depend on the row outside are left:
+/// there it makes columns of its own.)
+fn with_named_column(member: InSubquery) -> Result<InSubquery> {
+    const TABLE: &str = "__set";
+    let set = &member.subquery;
+    if set.subquery.schema().qualified_field(0).0.is_some() || !set.outer_ref_columns.is_empty() {
+        return Ok(member);
+    }
+    let plan = LogicalPlanBuilder::from(Arc::clone(&set.subquery))
+        .alias(TABLE)?
+        .build()?;
+    Ok(InSubquery {
+        subquery: set.with_plan(Arc::new(plan)),
+        ..member
+    })
+}
+
+fn items(mut projection: Projection) -> Result<Transformed<LogicalPlan>> {
+    let asks = |expr: &Expr| {
+        expr.exists(|expr| Ok(matches!(expr, Expr::InSubquery(_) | Expr::Exists(_))))
+    };
+    let mut any = false;
+    for expr in &projection.expr {
+        any |= asks(expr)?;
+    }
+    if !any {
+        return Ok(Transformed::no(LogicalPlan::Projection(projection)));
+    }
+    let schema = Arc::clone(projection.input.schema());
+    let names = NamePreserver::new_for_projection();
+    let exprs = std::mem::take(&mut projection.expr).into_iter().map(|expr| {
+        let name = names.save(&expr);
+        let counted = expr.transform_up(|expr| item(expr, &schema)).data()?;
+        Ok(name.restore(counted))
+    });
+    let exprs = exprs.collect::<Result<Vec<_>>>()?;
+    let projection = Projection::try_new(exprs, projection.input)?;
+    Ok(Transformed::yes(LogicalPlan::Projection(projection)))
+}
+
+fn item(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::Exists(Exists { subquery, negated }) => {
+            let any = any(&subquery)?;
+            Ok(Transformed::yes(if negated { not(any) } else { any }))
+        }
+        Expr::InSubquery(member) => {
+            let found = with_member(&member, schema)?;
+            let found = any(&found)?;
+            three_valued(member, found, schema, any)
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// A membership with its three cases; `found` is that for which it is true, `any` that there are rows.
+fn three_valued(
+    member: InSubquery,
+    found: Expr,
+    schema: &DFSchema,
+    any: fn(&Subquery) -> Result<Expr>,
+) -> Result<Transformed<Expr>> {
+    check_depth(&member.subquery)?;
+    let mut unknown = None;
+    if may_be_null(&member.expr, schema) {
+        let without = member.expr.as_ref().clone().is_null();
+        unknown = Some(without.and(any(&member.subquery)?));
+    }
+    let set = member.subquery.subquery.schema();
+    let column = only_column(set);
+    if may_be_null(&column, set) {
+        let nulls = any(&filtered(&member.subquery, column.is_null())?)?;
+        unknown = Some(match unknown {
+            Some(unknown) => unknown.or(nulls),
+            None => nulls,
+        });
+    }
+    let truth = match unknown {
+        Some(unknown) => {
+            let null = lit(ScalarValue::Boolean(None));
+            found.or(null.and(unknown))
+        }
+        None => found,
+    };
+    Ok(Transformed::yes(if member.negated {
+        not(truth)
+    } else {
+        truth
+    }))
+}
+
+/// Subqueries of a set of which three copies are made, at most: it has them three times for each one that it is deep.
+const MOST_SUBQUERIES: usize = 20;
+
+fn check_depth(set: &Subquery) -> Result<()> {
+    let mut subqueries = 0;
+    set.subquery.apply_with_subqueries(|plan| {
+        subqueries += usize::from(matches!(plan, LogicalPlan::Subquery(_)));
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if subqueries > MOST_SUBQUERIES {
+        return plan_err!(
+            "memberships (IN with a subquery) are nested too deeply below OR and NOT: give the inner ones names with WITH"
+        );
+    }
+    Ok(())
+}
+
+/// Whether a value may be NULL. Computed ones may become so by the guards of values, whatever they are said to be.
+fn may_be_null(expr: &Expr, schema: &DFSchema) -> bool {
+    let is_sure = matches!(expr, Expr::Column(_) | Expr::Literal(..))
+        && expr
+            .get_type(schema)
+            .is_ok_and(|t| t.is_integer() || t.is_string());
+    !is_sure || expr.nullable(schema).unwrap_or(true)
+}
+
+fn only_column(schema: &DFSchema) -> Expr {
+    Expr::Column(Column::from(schema.qualified_field(0)))
+}
+
+/// The rows of a subquery whose column equals the value.
+fn with_member(member: &InSubquery, schema: &DFSchema) -> Result<Subquery> {
+    let mut from_outside = member.subquery.outer_ref_columns.clone();
+    let value = member.expr.as_ref().clone().transform_up(|expr| match expr {
+        Expr::Column(column) => {
+            let (_, field) = schema.qualified_field_from_column(&column)?;
+            let outer = Expr::OuterReferenceColumn(Arc::clone(field), column);
+            if !from_outside.contains(&outer) {
+                from_outside.push(outer.clone());
+            }
+            Ok(Transformed::yes(outer))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    let column = only_column(member.subquery.subquery.schema());
+    let mut found = filtered(&member.subquery, column.eq(value.data))?;
+    found.outer_ref_columns = from_outside;
+    Ok(found)
+}
+
+fn filtered(subquery: &Subquery, condition: Expr) -> Result<Subquery> {
+    let plan = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery))
+        .filter(condition)?
+        .build()?;
+    Ok(subquery.with_plan(Arc::new(plan)))
+}
+
+fn exists(subquery: &Subquery) -> Result<Expr> {
+    Ok(Expr::Exists(Exists {
+        subquery: subquery.clone(),
+        negated: false,
+    }))
+}
+
+/// That there are rows, as a comparison of their number.
+fn any(subquery: &Subquery) -> Result<Expr> {
+    let plan = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery))
+        .aggregate(Vec::<Expr>::new(), [count(lit(1))])?
+        .build()?;
+    let number = Expr::ScalarSubquery(subquery.with_plan(Arc::new(plan)));
+    Ok(number.gt(lit(0_i64)))
+}
