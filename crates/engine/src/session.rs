@@ -438,15 +438,6 @@ impl Session {
     }
 }
 
-/// DataFusion's functions of few arguments and any amount of memory. Neither dialect has them.
-const UNBOUNDED: [&str; 5] = [
-    "array_repeat",
-    "array_resize",
-    "generate_series",
-    "range",
-    "regexp_replace",
-];
-
 fn state(options: &SessionOptions, database: &str) -> Result<SessionState, EngineError> {
     let cores = options
         .cores
@@ -484,7 +475,7 @@ fn state(options: &SessionOptions, database: &str) -> Result<SessionState, Engin
         .with_query_planner(Arc::new(MatchingPlanner))
         .build();
     use datafusion::execution::FunctionRegistry as _;
-    for name in UNBOUNDED {
+    for name in sql::functions::UNBOUNDED {
         state
             .deregister_udf(name)
             .map_err(|error| EngineError::from_run(&error))?;

@@ -21,6 +21,15 @@ pub use geometry::{RegionShape, SEPARATION};
 pub use photometry::is_magnitude_of_flux;
 pub use real::{FINITE, REAL, finite, real};
 
+/// DataFusion's functions of few arguments and any amount of memory. Neither dialect has them.
+pub const UNBOUNDED: [&str; 5] = [
+    "array_repeat",
+    "array_resize",
+    "generate_series",
+    "range",
+    "regexp_replace",
+];
+
 /// All functions that Meridian adds, ready to be registered with a session.
 pub fn all() -> Vec<Arc<ScalarUDF>> {
     let mut functions = photometry::all();

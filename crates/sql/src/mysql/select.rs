@@ -43,9 +43,7 @@ pub(crate) fn name_repeated_by(select: &mut Select, name: fn(&Expr) -> String) {
 /// The planner calls all subqueries the same.
 fn has_subquery(expr: &Expr) -> bool {
     let found = visit_expressions(expr, |part| match part {
-        Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => {
-            ControlFlow::Break(())
-        }
+        Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
     found.is_break()

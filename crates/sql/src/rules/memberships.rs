@@ -17,9 +17,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{
-    Transformed, TransformedResult, TreeNode, TreeNodeRecursion,
-};
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
@@ -78,9 +76,9 @@ fn condition(expr: Expr, alone: bool, schema: &DFSchema) -> Result<Transformed<E
             ))
         }
         Expr::InSubquery(member) if alone => Ok(Transformed::no(Expr::InSubquery(member))),
-        Expr::InSubquery(member) if !member.negated => {
-            Ok(Transformed::yes(Expr::InSubquery(with_named_column(member)?)))
-        }
+        Expr::InSubquery(member) if !member.negated => Ok(Transformed::yes(Expr::InSubquery(
+            with_named_column(member)?,
+        ))),
         Expr::Not(inner) if alone && is_plain_membership(&inner) => {
             Ok(Transformed::no(Expr::Not(inner)))
         }
@@ -121,9 +119,8 @@ fn with_named_column(member: InSubquery) -> Result<InSubquery> {
 }
 
 fn items(mut projection: Projection) -> Result<Transformed<LogicalPlan>> {
-    let asks = |expr: &Expr| {
-        expr.exists(|expr| Ok(matches!(expr, Expr::InSubquery(_) | Expr::Exists(_))))
-    };
+    let asks =
+        |expr: &Expr| expr.exists(|expr| Ok(matches!(expr, Expr::InSubquery(_) | Expr::Exists(_))));
     let mut any = false;
     for expr in &projection.expr {
         any |= asks(expr)?;
@@ -133,11 +130,13 @@ fn items(mut projection: Projection) -> Result<Transformed<LogicalPlan>> {
     }
     let schema = Arc::clone(projection.input.schema());
     let names = NamePreserver::new_for_projection();
-    let exprs = std::mem::take(&mut projection.expr).into_iter().map(|expr| {
-        let name = names.save(&expr);
-        let counted = expr.transform_up(|expr| item(expr, &schema)).data()?;
-        Ok(name.restore(counted))
-    });
+    let exprs = std::mem::take(&mut projection.expr)
+        .into_iter()
+        .map(|expr| {
+            let name = names.save(&expr);
+            let counted = expr.transform_up(|expr| item(expr, &schema)).data()?;
+            Ok(name.restore(counted))
+        });
     let exprs = exprs.collect::<Result<Vec<_>>>()?;
     let projection = Projection::try_new(exprs, projection.input)?;
     Ok(Transformed::yes(LogicalPlan::Projection(projection)))
@@ -227,17 +226,21 @@ fn only_column(schema: &DFSchema) -> Expr {
 /// The rows of a subquery whose column equals the value.
 fn with_member(member: &InSubquery, schema: &DFSchema) -> Result<Subquery> {
     let mut from_outside = member.subquery.outer_ref_columns.clone();
-    let value = member.expr.as_ref().clone().transform_up(|expr| match expr {
-        Expr::Column(column) => {
-            let (_, field) = schema.qualified_field_from_column(&column)?;
-            let outer = Expr::OuterReferenceColumn(Arc::clone(field), column);
-            if !from_outside.contains(&outer) {
-                from_outside.push(outer.clone());
+    let value = member
+        .expr
+        .as_ref()
+        .clone()
+        .transform_up(|expr| match expr {
+            Expr::Column(column) => {
+                let (_, field) = schema.qualified_field_from_column(&column)?;
+                let outer = Expr::OuterReferenceColumn(Arc::clone(field), column);
+                if !from_outside.contains(&outer) {
+                    from_outside.push(outer.clone());
+                }
+                Ok(Transformed::yes(outer))
             }
-            Ok(Transformed::yes(outer))
-        }
-        other => Ok(Transformed::no(other)),
-    })?;
+            other => Ok(Transformed::no(other)),
+        })?;
     let column = only_column(member.subquery.subquery.schema());
     let mut found = filtered(&member.subquery, column.eq(value.data))?;
     found.outer_ref_columns = from_outside;

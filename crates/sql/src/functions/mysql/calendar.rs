@@ -268,7 +268,10 @@ mod tests {
         }
         assert_eq!(civil(0), (1970, 1, 1));
         assert_eq!(civil(11_016), (2000, 2, 29));
-        assert_eq!((civil(DAYS.start), civil(DAYS.end - 1)), ((0, 1, 1), (9999, 12, 31)));
+        assert_eq!(
+            (civil(DAYS.start), civil(DAYS.end - 1)),
+            ((0, 1, 1), (9999, 12, 31))
+        );
     }
 
     #[test]

@@ -51,9 +51,9 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     }),
     RowFunction::new("mysql_signed", ONE, Gives::Integer, |v| {
         Ok(Value::Integer(match &v[0] {
-            Value::Double(_) | Value::Decimal(..) => v[0]
-                .integer()
-                .clamp(i64::MIN.into(), i64::MAX.into()),
+            Value::Double(_) | Value::Decimal(..) => {
+                v[0].integer().clamp(i64::MIN.into(), i64::MAX.into())
+            }
             other => signed(other.integer()),
         }))
     }),

@@ -341,6 +341,9 @@ mod tests {
         let all = MOST_BYTES / LONGEST;
         assert!(repeat(longest, all).is_ok());
         let error = repeat(longest, all + 1).unwrap_err().to_string();
-        assert!(error.contains("REPEAT makes texts of more than 256 MiB"), "{error}");
+        assert!(
+            error.contains("REPEAT makes texts of more than 256 MiB"),
+            "{error}"
+        );
     }
 }

@@ -64,7 +64,11 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new("mysql_makedate", TWO, Gives::Date, |v| {
         match (v[0].integer(), v[1].integer()) {
             (year @ 0..=9999, day @ 1..) => {
-                let year = if year < 100 { century(year as i64) } else { year as i64 };
+                let year = if year < 100 {
+                    century(year as i64)
+                } else {
+                    year as i64
+                };
                 date(i128::from(day_number(year, 1, 1)) + day - 1)
             }
             _ => Ok(Value::Null),
