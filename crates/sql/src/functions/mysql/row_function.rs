@@ -141,10 +141,11 @@ impl RowFunction {
     }
 }
 
-/// How long a text may become that is made of these.
-fn longest(values: &[Value]) -> usize {
+/// How long a text may become that is made of these: some times as long as they are, as in hexadecimal digits, and [`LONGEST`].
+pub(super) fn longest(values: &[Value]) -> usize {
+    const TIMES: usize = 4;
     let given: usize = values.iter().map(Value::bytes_beyond).sum();
-    given.max(LONGEST)
+    TIMES * given + LONGEST
 }
 
 /// Bytes of the texts that a function makes of the rows of a batch, at most.
@@ -337,6 +338,13 @@ mod tests {
         };
         assert_eq!(null_count(repeat(longest, 2)), 0);
         assert_eq!(null_count(repeat(longest + 1, 2)), 2);
+        // What was long before may stay so.
+        let long = ["a".repeat(2 * LONGEST), "a".to_owned(), "bb".to_owned()].map(Value::Text);
+        let replace = super::super::text::FUNCTIONS
+            .iter()
+            .find(|function| function.name == "mysql_replace");
+        let replaced = replace.unwrap().row(&long).unwrap();
+        assert_eq!(replaced.bytes_beyond(), 4 * LONGEST);
         assert_eq!(null_count(repeat(i64::MAX, 2)), 2);
         let all = MOST_BYTES / LONGEST;
         assert!(repeat(longest, all).is_ok());

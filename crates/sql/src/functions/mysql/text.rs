@@ -1,7 +1,7 @@
 //! Functions of text. Places are counted in characters from 1.
 
 use super::numbers::in_base;
-use super::row_function::{Gives, RowFunction, Takes};
+use super::row_function::{Gives, RowFunction, Takes, longest};
 use super::value::Value;
 
 const ONE: Takes = Takes(1, 1);
@@ -222,7 +222,7 @@ fn replace(v: &[Value]) -> Result<Value, String> {
     }
     let places = whole.matches(&from).count();
     let kept = whole.len() - places * from.len();
-    if places.saturating_mul(to.len()).saturating_add(kept) > LONGEST {
+    if places.saturating_mul(to.len()).saturating_add(kept) > longest(v) {
         Ok(Value::Null)
     } else {
         text(whole.replace(&from, &to))
