@@ -52,6 +52,9 @@ async fn neighbours_are_read_around_the_rows_of_a_piece() {
          (SELECT 1 FROM Object b WHERE scisql_angSep(a.ra, a.decl, b.ra, b.decl) < 1.5 AND a.id <> b.id)",
         "SELECT a.id, count(b.id) FROM Object a LEFT JOIN Object b ON scisql_angSep(a.ra, a.decl, b.ra, b.decl) < a.flag
          GROUP BY a.id",
+        // What one row of a pair decides.
+        "SELECT a.id, sqrt(b.flag) FROM Object a, Object b
+         WHERE scisql_angSep(a.ra, a.decl, b.ra, b.decl) < 0.5 AND abs(sqrt(a.flag) - sqrt(b.flag)) < 0.1",
     ] {
         assert_snapshot!(sky.plan(sql).await);
     }

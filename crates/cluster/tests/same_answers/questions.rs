@@ -146,6 +146,11 @@ pub const QUESTIONS: &[(As, &str)] = &[
     ),
     (
         As::Rows,
+        "SELECT a.objectId AS a, b.objectId AS b, a.flux * 2 + 1, sqrt(b.flux) FROM Object a, Object b
+         WHERE scisql_angSep(a.ra_PS, a.decl_PS, b.ra_PS, b.decl_PS) < 4 AND abs(sqrt(a.flux) - sqrt(b.flux)) < 0.5",
+    ),
+    (
+        As::Rows,
         "SELECT objectId FROM Object a WHERE NOT EXISTS (SELECT 1 FROM Object b
          WHERE scisql_angSep(a.ra_PS, a.decl_PS, b.ra_PS, b.decl_PS) < 1 AND a.objectId <> b.objectId)",
     ),

@@ -14,7 +14,7 @@ use prost::{Enumeration, Message};
 use sky::neighbours::Bound;
 
 use super::{PlanCodec, foreign};
-use crate::exec::{JoinedColumn, Near, NeighbourJoinExec, OfPartners};
+use crate::exec::{JoinedColumn, Near, NeighbourJoinExec, OfPartners, RowExpr};
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct NeighbourJoinMessage {
@@ -37,6 +37,17 @@ pub(super) struct NeighbourJoinMessage {
     /// The columns that the join gives, under their names.
     #[prost(message, optional, tag = "7")]
     schema: Option<protobuf::Schema>,
+    #[prost(message, repeated, tag = "8")]
+    row_exprs: Vec<RowExprMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RowExprMessage {
+    #[prost(bool, tag = "1")]
+    of_left: bool,
+    /// Over the columns of that input.
+    #[prost(message, optional, tag = "2")]
+    expr: Option<protobuf::PhysicalExprNode>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -53,7 +64,7 @@ struct FilterMessage {
 struct ColumnMessage {
     #[prost(enumeration = "ColumnKind", tag = "1")]
     kind: i32,
-    /// Of a column of a side, its number.
+    /// Of a column of a side and of a row expression, its number.
     #[prost(uint64, tag = "2")]
     index: u64,
 }
@@ -68,6 +79,7 @@ enum ColumnKind {
     Rows = 4,
     SumOfSeparations = 5,
     LeastSeparation = 6,
+    OfRow = 7,
 }
 
 /// What neither has a number nor stands for a side.
@@ -97,6 +109,7 @@ impl ColumnMessage {
         match column {
             JoinedColumn::OfSide(JoinSide::Left, index) => Ok(side(ColumnKind::Left, index)),
             JoinedColumn::OfSide(JoinSide::Right, index) => Ok(side(ColumnKind::Right, index)),
+            JoinedColumn::OfRow(index) => Ok(side(ColumnKind::OfRow, index)),
             computed => match COMPUTED.iter().find(|(_, column)| *column == computed) {
                 Some((kind, _)) => Ok(side(*kind, 0)),
                 None => internal_err!("{column:?} cannot be sent"),
@@ -109,6 +122,7 @@ impl ColumnMessage {
         match ColumnKind::try_from(self.kind) {
             Ok(ColumnKind::Left) => Ok(JoinedColumn::OfSide(JoinSide::Left, index)),
             Ok(ColumnKind::Right) => Ok(JoinedColumn::OfSide(JoinSide::Right, index)),
+            Ok(ColumnKind::OfRow) => Ok(JoinedColumn::OfRow(index)),
             Ok(kind) => match COMPUTED.iter().find(|(of, _)| *of == kind) {
                 Some((_, column)) => Ok(*column),
                 None => internal_err!("a neighbour join arrived with columns of no kind"),
@@ -138,6 +152,12 @@ impl NeighbourJoinMessage {
             }),
             None => None,
         };
+        let row_expr = |computed: &RowExpr| {
+            Ok(RowExprMessage {
+                of_left: computed.side == JoinSide::Left,
+                expr: Some(written(&computed.expr)?),
+            })
+        };
         let exprs = near.probe.iter().chain(&near.build).chain([&near.radius]);
         Ok(Self {
             join_type: join.join_type().to_string(),
@@ -147,6 +167,11 @@ impl NeighbourJoinMessage {
             filter,
             columns: ColumnMessage::all(join.columns().iter().copied())?,
             schema: Some(join.schema().as_ref().try_into().map_err(foreign)?),
+            row_exprs: join
+                .row_exprs()
+                .iter()
+                .map(row_expr)
+                .collect::<Result<_>>()?,
         })
     }
 
@@ -182,6 +207,22 @@ impl NeighbourJoinMessage {
                 Bound::Below
             },
         };
+        let row_expr = |message: RowExprMessage| {
+            let (side, input) = if message.of_left {
+                (JoinSide::Left, left)
+            } else {
+                (JoinSide::Right, right)
+            };
+            match &message.expr {
+                Some(expr) => Ok(RowExpr {
+                    side,
+                    expr: read(expr, &input.schema())?,
+                }),
+                None => internal_err!("an expression of a neighbour join's rows arrived empty"),
+            }
+        };
+        let row_exprs = self.row_exprs.into_iter().map(row_expr);
+        let row_exprs: Vec<RowExpr> = row_exprs.collect::<Result<_>>()?;
         let filter = match self.filter {
             Some(FilterMessage {
                 condition: Some(condition),
@@ -203,7 +244,9 @@ impl NeighbourJoinMessage {
         let join = NeighbourJoinExec::try_new(left, right, near, probe_side, filter, join_type)?;
         let columns = self.columns.into_iter().map(ColumnMessage::column);
         let columns = columns.collect::<Result<_>>()?;
-        Ok(join.with_columns(columns, Arc::new(schema)))
+        Ok(join
+            .with_row_exprs(row_exprs)
+            .with_columns(columns, Arc::new(schema)))
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) use crossmatch::separation_field;
 pub use crossmatch::{
     CrossmatchExec, MatchColumn, MatchRule, MatchSide, SEPARATION_COLUMN, Unmatched, Wanted,
 };
-pub use neighbour_join::{JoinedColumn, Near, NeighbourJoinExec, OfPartners};
+pub use neighbour_join::{JoinedColumn, Near, NeighbourJoinExec, OfPartners, RowExpr};
 pub use piece_order::PieceOrderExec;
 pub use piece_scan::{PieceScanExec, RowsOf};
 pub use row_numbers::{PIECE_NUMBER, ROW_NUMBER};

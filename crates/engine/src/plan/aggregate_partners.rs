@@ -12,7 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
-use super::hand_on_separations::columns_of;
+use super::hand_on::columns_of;
 use crate::condition::renumber;
 use crate::exec::{JoinedColumn, NeighbourJoinExec, OfPartners};
 
@@ -210,7 +210,7 @@ fn counted(argument: &Arc<dyn PhysicalExpr>, join: &NeighbourJoinExec) -> Option
                 OfPartners::Count
             })
         }
-        JoinedColumn::OfPartners(_) => None,
+        JoinedColumn::OfRow(_) | JoinedColumn::OfPartners(_) => None,
     }
 }
 

@@ -11,6 +11,8 @@ mod aggregate_partners;
 mod crossmatch_locality;
 mod cut_chunk_phases;
 mod group_by_chunk;
+mod hand_on;
+mod hand_on_row_exprs;
 mod hand_on_separations;
 mod join_locality;
 mod locality;

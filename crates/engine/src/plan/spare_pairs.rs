@@ -8,9 +8,11 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::aggregate_partners::aggregate_partners;
-use super::hand_on_separations::hand_on_separations;
+use super::hand_on::hand_on;
+use super::hand_on_row_exprs::RowExprs;
+use super::hand_on_separations::Separations;
 
-/// Lets neighbour joins hand on their separations, and aggregates do without pairs. Runs last, on plans that are finished; the
+/// Lets neighbour joins hand on their separations and what one row of a pair decides, and aggregates do without pairs. Runs last, on plans that are finished; the
 /// plans inside chunk phases were given to it when the phases were made.
 #[derive(Debug, Default)]
 pub struct SparePairs;
@@ -34,5 +36,6 @@ impl PhysicalOptimizerRule for SparePairs {
 }
 
 pub(super) fn spare_pairs(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    aggregate_partners(hand_on_separations(plan)?)
+    let plan = aggregate_partners(hand_on::<Separations>(plan)?)?;
+    hand_on::<RowExprs>(plan)
 }

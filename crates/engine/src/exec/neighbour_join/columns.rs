@@ -10,6 +10,9 @@ pub enum JoinedColumn {
     OfSide(JoinSide, usize),
     /// The separation of a pair, degrees: to the last bit what the function gives. NULL beside a row without a partner.
     Separation,
+    /// What an expression of one input's columns says of the row: by its number among the join's row expressions. It is computed once
+    /// for a row rather than for each of its pairs.
+    OfRow(usize),
     /// Something about all partners of a probe row. A join that gives one of these gives one row for each probe row rather than for
     /// each pair, and no columns of the build side.
     OfPartners(OfPartners),
@@ -37,7 +40,8 @@ impl JoinedColumn {
         }
     }
 
-    /// As the condition of a join names it. Only a column of a side and the separation can be named so.
+    /// As the condition of a join names it; nothing about all partners can be named so. What is of neither side has numbers of its own:
+    /// 0 is the separation, the others are row expressions.
     pub(crate) fn index(self) -> Option<ColumnIndex> {
         match self {
             Self::OfSide(side, index) => Some(ColumnIndex { side, index }),
@@ -45,17 +49,22 @@ impl JoinedColumn {
                 side: JoinSide::None,
                 index: 0,
             }),
+            Self::OfRow(expr) => Some(ColumnIndex {
+                side: JoinSide::None,
+                index: expr + 1,
+            }),
             Self::OfPartners(_) => None,
         }
     }
 }
 
-/// A column of neither side is the separation.
+/// The inverse of [`JoinedColumn::index`].
 impl From<&ColumnIndex> for JoinedColumn {
     fn from(column: &ColumnIndex) -> Self {
-        match column.side {
-            JoinSide::None => Self::Separation,
-            side => Self::OfSide(side, column.index),
+        match (column.side, column.index) {
+            (JoinSide::None, 0) => Self::Separation,
+            (JoinSide::None, expr) => Self::OfRow(expr - 1),
+            (side, index) => Self::OfSide(side, index),
         }
     }
 }

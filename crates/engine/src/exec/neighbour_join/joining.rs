@@ -20,6 +20,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::columns::JoinedColumn;
 use super::near::{Near, Places, RadiiOfRows};
+use super::row_exprs::{ReadyExpr, RowValues};
 use super::turns::Turns;
 use crate::error::external;
 
@@ -33,8 +34,10 @@ pub(super) type Output = Sender<Result<RecordBatch>>;
 pub(super) struct BuildSide {
     rows: RecordBatch,
     index: NeighbourIndex,
+    /// Of the join's row expressions.
+    values: Vec<RowValues>,
     /// What they take of the query's memory.
-    _memory: MemoryReservation,
+    memory: MemoryReservation,
 }
 
 impl fmt::Debug for BuildSide {
@@ -47,7 +50,7 @@ impl BuildSide {
     /// Gathers the rows of a stream. The index is best for about `radius`.
     pub async fn gather(
         mut rows: SendableRecordBatchStream,
-        near: &Near,
+        joining: &Joining,
         radius: Angle,
         memory: MemoryReservation,
     ) -> Result<Self> {
@@ -59,12 +62,13 @@ impl BuildSide {
             batches.push(batch);
         }
         let rows = concat_batches(&rows.schema(), &batches)?;
-        let places = Places::of(&near.build, &rows)?;
+        let places = Places::of(&joining.near.build, &rows)?;
         let index = NeighbourIndex::build(places.positions(), radius).map_err(external)?;
         Ok(Self {
             rows,
             index,
-            _memory: memory,
+            values: RowValues::of_each(&joining.row_exprs),
+            memory,
         })
     }
 
@@ -94,11 +98,19 @@ pub(super) struct Joining {
     pub probe: JoinSide,
     pub filter: Option<JoinFilter>,
     pub gives: Gives,
+    pub row_exprs: Vec<ReadyExpr>,
     /// The columns that it gives.
     pub columns: Vec<JoinedColumn>,
     pub schema: SchemaRef,
     /// Pairs that are looked at together.
     pub batch_size: usize,
+}
+
+/// Probe rows that are joined together.
+struct ProbeRows<'a> {
+    rows: &'a RecordBatch,
+    /// Of the join's row expressions.
+    values: Vec<RowValues>,
 }
 
 /// Pairs, as row numbers of both sides.
@@ -163,6 +175,10 @@ impl Joining {
         output: &Output,
     ) -> Result<bool> {
         let gives_pairs = matches!(self.gives, Gives::Pairs | Gives::PairsAndLonely);
+        let probe = ProbeRows {
+            rows: batch,
+            values: RowValues::of_each(&self.row_exprs),
+        };
         let mut matched = vec![false; batch.num_rows()];
         let mut cursor = search.pairs(rows_of(batch));
         let mut buffer = if self.needs_separations() {
@@ -172,12 +188,14 @@ impl Joining {
         };
         loop {
             let more = cursor.fill(&mut buffer);
-            let pairs = self.kept(&buffer, batch, &build.rows)?;
-            for row in pairs.probe.values() {
-                matched[*row as usize] = true;
+            let pairs = self.kept(&buffer, &probe, build)?;
+            if self.gives != Gives::Pairs {
+                for row in pairs.probe.values() {
+                    matched[*row as usize] = true;
+                }
             }
             if gives_pairs && !pairs.probe.is_empty() {
-                let joined = self.joined(&pairs, batch, &build.rows)?;
+                let joined = self.joined(&pairs, &probe, build)?;
                 if output.send(Ok(joined)).await.is_err() {
                     return Ok(false);
                 }
@@ -204,7 +222,7 @@ impl Joining {
     }
 
     /// The pairs of a buffer for which the rest of the condition is true.
-    fn kept(&self, buffer: &PairBuffer, probe: &RecordBatch, build: &RecordBatch) -> Result<Pairs> {
+    fn kept(&self, buffer: &PairBuffer, probe: &ProbeRows<'_>, build: &BuildSide) -> Result<Pairs> {
         let pairs = Pairs {
             probe: UInt32Array::from(buffer.left().to_vec()),
             build: UInt32Array::from(buffer.right().to_vec()),
@@ -252,8 +270,8 @@ impl Joining {
     fn joined(
         &self,
         pairs: &Pairs,
-        probe: &RecordBatch,
-        build: &RecordBatch,
+        probe: &ProbeRows<'_>,
+        build: &BuildSide,
     ) -> Result<RecordBatch> {
         let columns = self.take(&self.columns, pairs, probe, build)?;
         record_batch(&self.schema, columns, pairs.probe.len())
@@ -263,14 +281,23 @@ impl Joining {
         &self,
         columns: &[JoinedColumn],
         pairs: &Pairs,
-        probe: &RecordBatch,
-        build: &RecordBatch,
+        probe: &ProbeRows<'_>,
+        build: &BuildSide,
     ) -> Result<Vec<ArrayRef>> {
         let column = |column: &JoinedColumn| match *column {
             JoinedColumn::OfSide(side, at) if side == self.probe => {
-                Ok(take(probe.column(at), &pairs.probe, None)?)
+                Ok(take(probe.rows.column(at), &pairs.probe, None)?)
             }
-            JoinedColumn::OfSide(_, at) => Ok(take(build.column(at), &pairs.build, None)?),
+            JoinedColumn::OfSide(_, at) => Ok(take(build.rows.column(at), &pairs.build, None)?),
+            JoinedColumn::OfRow(at) => {
+                let expr = &self.row_exprs[at];
+                if expr.side == self.probe {
+                    probe.values[at].take(expr, probe.rows, &pairs.probe, None)
+                } else {
+                    let memory = Some(&build.memory);
+                    build.values[at].take(expr, &build.rows, &pairs.build, memory)
+                }
+            }
             JoinedColumn::Separation => match &pairs.separations {
                 Some(separations) => Ok(Arc::new(separations.clone()) as ArrayRef),
                 None => Err(internal_datafusion_err!("separations were not computed")),

@@ -4,6 +4,7 @@ mod columns;
 mod joining;
 pub(in crate::exec) mod near;
 mod partners;
+mod row_exprs;
 mod turns;
 
 use std::fmt;
@@ -34,11 +35,13 @@ use tokio::sync::OnceCell;
 
 use self::joining::{BuildSide, Gives, Joining, Output};
 use self::near::{Places, RadiiOfRows};
+use self::row_exprs::ReadyExpr;
 use super::piece_scan::{bind_near, reads_near};
 use crate::vicinity::Vicinity;
 
 pub use self::columns::{JoinedColumn, OfPartners};
 pub use self::near::Near;
+pub use self::row_exprs::RowExpr;
 
 /// Batches that a join may be ahead of its reader.
 const BATCHES_AHEAD: usize = 2;
@@ -67,6 +70,8 @@ pub struct NeighbourJoinExec {
     probe: JoinSide,
     filter: Option<JoinFilter>,
     join_type: JoinType,
+    /// What is computed once for a row.
+    row_exprs: Vec<RowExpr>,
     columns: Vec<JoinedColumn>,
     /// The build side, once it is gathered.
     build: Arc<OnceCell<Arc<BuildSide>>>,
@@ -100,6 +105,7 @@ impl NeighbourJoinExec {
             probe,
             filter,
             join_type,
+            row_exprs: Vec::new(),
             columns: columns.iter().map(JoinedColumn::from).collect(),
             build: Arc::default(),
             shares_build: false,
@@ -146,6 +152,7 @@ impl NeighbourJoinExec {
             probe: self.probe,
             filter: self.filter.clone(),
             join_type: self.join_type,
+            row_exprs: self.row_exprs.clone(),
             columns: self.columns.clone(),
             build: if self.shares_build {
                 Arc::clone(&self.build)
@@ -160,6 +167,14 @@ impl NeighbourJoinExec {
     pub(crate) fn with_filter(&self, filter: JoinFilter) -> Self {
         Self {
             filter: Some(filter),
+            ..self.over(Arc::clone(&self.left), Arc::clone(&self.right))
+        }
+    }
+
+    /// The same join with other row expressions, not yet begun.
+    pub(crate) fn with_row_exprs(&self, row_exprs: Vec<RowExpr>) -> Self {
+        Self {
+            row_exprs,
             ..self.over(Arc::clone(&self.left), Arc::clone(&self.right))
         }
     }
@@ -184,6 +199,11 @@ impl NeighbourJoinExec {
         self.filter.as_ref()
     }
 
+    /// What it computes once for a row of either side, for its condition and its columns.
+    pub fn row_exprs(&self) -> &[RowExpr] {
+        &self.row_exprs
+    }
+
     /// The columns that it gives.
     pub fn columns(&self) -> &[JoinedColumn] {
         &self.columns
@@ -191,16 +211,17 @@ impl NeighbourJoinExec {
 
     /// The input that is indexed.
     pub fn build(&self) -> &Arc<dyn ExecutionPlan> {
-        if self.probe == JoinSide::Left {
-            &self.right
-        } else {
-            &self.left
-        }
+        self.input(self.probe.negate())
     }
 
     /// The input whose rows are taken one after another.
     pub fn probe(&self) -> &Arc<dyn ExecutionPlan> {
-        if self.probe == JoinSide::Left {
+        self.input(self.probe)
+    }
+
+    /// The left or the right input.
+    pub(crate) fn input(&self, side: JoinSide) -> &Arc<dyn ExecutionPlan> {
+        if side == JoinSide::Left {
             &self.left
         } else {
             &self.right
@@ -211,11 +232,13 @@ impl NeighbourJoinExec {
         let Some((gives, _)) = gives(self.join_type) else {
             return internal_err!("a {} join by nearness", self.join_type);
         };
+        let ready = |expr: &RowExpr| ReadyExpr::of(expr, &self.input(expr.side).schema());
         Ok(Joining {
             near: self.near.clone(),
             probe: self.probe,
             filter: self.filter.clone(),
             gives,
+            row_exprs: self.row_exprs.iter().map(ready).collect::<Result<_>>()?,
             columns: self.columns.clone(),
             schema: self.schema(),
             batch_size: context.session_config().batch_size(),
@@ -276,7 +299,7 @@ async fn stream_probe(
             };
             let rows = build.execute(0, Arc::clone(&context))?;
             let memory = MemoryConsumer::new("NeighbourJoin").register(context.memory_pool());
-            let side = BuildSide::gather(rows, &joining.near, radius, memory).await?;
+            let side = BuildSide::gather(rows, &joining, radius, memory).await?;
             Ok::<_, datafusion::common::DataFusionError>(Arc::new(side))
         })
         .await?;
@@ -316,7 +339,7 @@ async fn read_around_probe(
     drop(places);
     let rows = bind_near(&build, &Arc::new(vicinity))?.execute(0, Arc::clone(&context))?;
     let memory_of_build = MemoryConsumer::new("NeighbourJoin").register(context.memory_pool());
-    let side = BuildSide::gather(rows, &joining.near, radius, memory_of_build).await?;
+    let side = BuildSide::gather(rows, &joining, radius, memory_of_build).await?;
     for batch in &batches {
         if !joining.join(batch, &side, &output).await? {
             break;
@@ -337,6 +360,14 @@ impl DisplayAs for NeighbourJoinExec {
         write!(f, ", separation from {side} {}", self.near)?;
         if let Some(filter) = &self.filter {
             write!(f, ", filter={}", filter.expression())?;
+        }
+        if !self.row_exprs.is_empty() {
+            let written = self.row_exprs.iter().map(RowExpr::to_string);
+            write!(
+                f,
+                ", once a row=[{}]",
+                written.collect::<Vec<_>>().join(", ")
+            )?;
         }
         let schema = self.schema();
         let names: Vec<&str> = schema
@@ -382,7 +413,8 @@ impl ExecutionPlan for NeighbourJoinExec {
     ) -> Result<TreeNodeRecursion> {
         let near = self.near.probe.iter().chain(&self.near.build);
         let all = near.chain([&self.near.radius]);
-        for expr in all.chain(self.filter.iter().map(JoinFilter::expression)) {
+        let all = all.chain(self.filter.iter().map(JoinFilter::expression));
+        for expr in all.chain(self.row_exprs.iter().map(|computed| &computed.expr)) {
             if f(expr)? == TreeNodeRecursion::Stop {
                 return Ok(TreeNodeRecursion::Stop);
             }

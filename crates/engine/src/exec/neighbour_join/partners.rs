@@ -115,7 +115,7 @@ impl Joining {
         record_batch(&self.schema, columns, count)
     }
 
-    /// A column of a probe row by itself; those of the other side are NULL.
+    /// A column of a probe row by itself; all columns of the other side are NULL.
     pub(super) fn of_probe_row(
         &self,
         column: JoinedColumn,
@@ -125,6 +125,10 @@ impl Joining {
         let lonely = |data_type| new_null_array(data_type, rows.num_rows());
         Ok(match column {
             JoinedColumn::OfSide(side, at) if side == self.probe => Arc::clone(rows.column(at)),
+            JoinedColumn::OfRow(at) if self.row_exprs[at].side == self.probe => {
+                self.row_exprs[at].evaluate(rows)?
+            }
+            JoinedColumn::OfRow(at) => self.row_exprs[at].of_nulls(rows.num_rows())?,
             JoinedColumn::OfSide(JoinSide::None, _) | JoinedColumn::OfPartners(_) => {
                 return Err(internal_datafusion_err!(
                     "{column:?} is no column of a side"
