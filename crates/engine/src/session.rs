@@ -25,7 +25,7 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use sql::mysql::Operators;
-use sql::rules::{GuardValues, WidenFloats, WriteOutMemberships};
+use sql::rules::{CheckIntegers, GuardValues, WidenFloats, WriteOutMemberships};
 use sql::{Dialect, ErrorCode, Headings, Parsed, SqlError, TableShape, TableShapes};
 
 use crate::again::{KnownWordings, Wording};
@@ -523,14 +523,15 @@ type AnalyzerRules = Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sy
 type PhysicalRules =
     Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>;
 
-/// DataFusion's analysis with ours: memberships are written out and floats widened before types are coerced, values guarded
-/// after.
+/// DataFusion's analysis with ours: memberships are written out, floats widened and integers checked before types are coerced,
+/// values guarded after.
 pub fn analyzer_rules() -> AnalyzerRules {
     let mut rules = Analyzer::new().rules;
     let coercion = rules
         .iter()
         .position(|rule| rule.name() == "type_coercion")
         .unwrap_or(0);
+    rules.insert(coercion, Arc::new(CheckIntegers));
     rules.insert(coercion, Arc::new(WidenFloats));
     rules.insert(coercion, Arc::new(WriteOutMemberships));
     rules.push(Arc::new(GuardValues));

@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Expr, Query, Select, Statement, Value, VisitMut, VisitorMut,
+    BinaryOperator, CastKind, Expr, Query, Select, Statement, UnaryOperator, Value, VisitMut,
+    VisitorMut,
 };
 
 use super::all_rows::number_repetitions;
@@ -65,6 +66,11 @@ impl Rewriting<'_> {
                 data_type,
                 ..
             } => cast_to(*expr, data_type),
+            // The engine's negation knows no unsigned numbers, and wraps the least of the others.
+            Expr::UnaryOp {
+                op: UnaryOperator::Minus,
+                expr,
+            } if !matches!(*expr, Expr::Value(_)) => difference_from_zero(expr),
             // Patterns have no escapes: a backslash is one.
             Expr::Like {
                 negated,
@@ -104,6 +110,15 @@ impl Rewriting<'_> {
             other => other,
         })
     }
+}
+
+fn difference_from_zero(expr: Box<Expr>) -> Expr {
+    let zero = Value::Number("0".to_owned(), false);
+    Expr::Nested(Box::new(Expr::BinaryOp {
+        left: Box::new(Expr::Value(zero.into())),
+        op: BinaryOperator::Minus,
+        right: Box::new(Expr::Nested(expr)),
+    }))
 }
 
 fn with_plain_backslashes(mut pattern: Expr) -> Expr {

@@ -4,6 +4,7 @@
 //! degrees unless a function says otherwise; fluxes are in erg/s/cm²/Hz unless its name says nanojansky.
 
 pub(crate) mod adql;
+mod checked_sum;
 mod formula;
 mod geometry;
 mod math;
@@ -17,6 +18,7 @@ use std::sync::{Arc, LazyLock};
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 pub use adql::POLYGON;
+pub(crate) use checked_sum::checked_sum;
 pub use geometry::{RegionShape, SEPARATION};
 pub use photometry::is_magnitude_of_flux;
 pub use real::{FINITE, REAL, finite, real};
@@ -45,6 +47,7 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
 pub fn all_aggregates() -> Vec<Arc<AggregateUDF>> {
     let mut aggregates = mysql::aggregates::all();
     aggregates.push(adql::histogram());
+    aggregates.push(checked_sum());
     aggregates
 }
 

@@ -22,6 +22,8 @@ enum Kind {
     Truth,
     /// An integer of at most 32 bits: sums and products of two of them fit into 64.
     Small,
+    /// An unsigned one of 32 bits: so do sums, but not products.
+    SmallUnsigned,
     Signed,
     Unsigned,
     Real,
@@ -42,8 +44,8 @@ impl Kind {
             | DataType::Int16
             | DataType::Int32
             | DataType::UInt8
-            | DataType::UInt16
-            | DataType::UInt32 => Self::Small,
+            | DataType::UInt16 => Self::Small,
+            DataType::UInt32 => Self::SmallUnsigned,
             DataType::Int64 if is_small_literal(expr) => Self::Small,
             DataType::Int64 => Self::Signed,
             DataType::UInt64 => Self::Unsigned,
@@ -60,7 +62,10 @@ impl Kind {
     }
 
     fn is_integer(self) -> bool {
-        matches!(self, Self::Small | Self::Signed | Self::Unsigned)
+        matches!(
+            self,
+            Self::Small | Self::SmallUnsigned | Self::Signed | Self::Unsigned
+        )
     }
 
     fn is_number(self) -> bool {
@@ -198,7 +203,12 @@ fn arithmetic(operator: Operator, checked: &str, left: Operand, right: Operand) 
     if !(left.kind.is_integer() && right.kind.is_integer()) {
         return binary(left.expr, operator, right.expr);
     }
-    if left.kind == Kind::Small && right.kind == Kind::Small {
+    let fits = |operand: &Operand| match operand.kind {
+        Kind::Small => true,
+        Kind::SmallUnsigned => operator != Operator::Multiply,
+        _ => false,
+    };
+    if fits(&left) && fits(&right) {
         return binary(
             cast(left.expr, DataType::Int64),
             operator,

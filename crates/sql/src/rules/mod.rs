@@ -1,5 +1,6 @@
 //! Analysis of logical plans for the value rules, run before any optimisation.
 
+mod check_integers;
 mod guard_values;
 mod memberships;
 mod recognise_geometry;
@@ -13,6 +14,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
+pub use check_integers::CheckIntegers;
 pub use guard_values::GuardValues;
 pub use memberships::WriteOutMemberships;
 pub use recognise_geometry::RecogniseGeometry;

@@ -6,6 +6,7 @@
 
 pub(crate) mod aggregates;
 mod calendar;
+mod columns;
 mod numbers;
 pub(in crate::functions) mod row_function;
 mod text;

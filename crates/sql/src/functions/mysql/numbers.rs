@@ -1,5 +1,6 @@
 //! Integers of 64 bits that never wrap, bits, rounding, and conversions to numbers.
 
+use super::columns;
 use super::row_function::{Gives, RowFunction, Takes};
 use super::value::{Value, number_prefix, without_exponent};
 
@@ -11,35 +12,43 @@ const SOME: Takes = Takes(1, usize::MAX);
 pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new("mysql_add", TWO, Gives::IntegerAsGiven, |v| {
         within("+", v, v[0].integer() + v[1].integer())
-    }),
+    })
+    .by_columns(columns::add),
     RowFunction::new("mysql_subtract", TWO, Gives::IntegerAsGiven, |v| {
         within("-", v, v[0].integer() - v[1].integer())
-    }),
+    })
+    .by_columns(columns::subtract),
     RowFunction::new("mysql_multiply", TWO, Gives::IntegerAsGiven, |v| {
         let product = v[0].integer().checked_mul(v[1].integer());
         within("*", v, product.unwrap_or(i128::MAX))
-    }),
+    })
+    .by_columns(columns::multiply),
     RowFunction::new("mysql_modulo", TWO, Gives::IntegerAsGiven, |v| {
         let remainder = v[0].integer().checked_rem(v[1].integer());
         Ok(remainder.map_or(Value::Null, Value::Integer))
-    }),
-    RowFunction::new("mysql_div", TWO, Gives::IntegerAsGiven, div),
+    })
+    .by_columns(columns::modulo),
+    RowFunction::new("mysql_div", TWO, Gives::IntegerAsGiven, div).by_columns(columns::div),
     RowFunction::new("mysql_negate", ONE, Gives::NumberAsGiven, |v| match &v[0] {
         Value::Integer(integer) => Ok(Value::Integer(-integer)),
         other => Ok(Value::Double(0.0 - other.double())),
     }),
     RowFunction::new("mysql_bit_and", TWO, Gives::Unsigned, |v| {
         bitwise(bits(&v[0]) & bits(&v[1]))
-    }),
+    })
+    .by_columns(columns::bit_and),
     RowFunction::new("mysql_bit_or", TWO, Gives::Unsigned, |v| {
         bitwise(bits(&v[0]) | bits(&v[1]))
-    }),
+    })
+    .by_columns(columns::bit_or),
     RowFunction::new("mysql_bit_xor", TWO, Gives::Unsigned, |v| {
         bitwise(bits(&v[0]) ^ bits(&v[1]))
-    }),
+    })
+    .by_columns(columns::bit_xor),
     RowFunction::new("mysql_bit_not", ONE, Gives::Unsigned, |v| {
         bitwise(!bits(&v[0]))
-    }),
+    })
+    .by_columns(columns::bit_not),
     RowFunction::new("mysql_shift_left", TWO, Gives::Unsigned, |v| {
         bitwise(shifted(v, u64::checked_shl))
     }),
@@ -69,16 +78,20 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     }),
     RowFunction::new("mysql_abs", ONE, Gives::NumberAsGiven, |v| {
         number(&v[0], i128::abs, f64::abs)
-    }),
+    })
+    .by_columns(columns::abs),
     RowFunction::new("mysql_ceil", ONE, Gives::WholeAsGiven, |v| {
         number(&v[0], |i| i, f64::ceil)
-    }),
+    })
+    .by_columns(columns::ceil),
     RowFunction::new("mysql_ceiling", ONE, Gives::WholeAsGiven, |v| {
         number(&v[0], |i| i, f64::ceil)
-    }),
+    })
+    .by_columns(columns::ceil),
     RowFunction::new("mysql_floor", ONE, Gives::WholeAsGiven, |v| {
         number(&v[0], |i| i, f64::floor)
-    }),
+    })
+    .by_columns(columns::floor),
     RowFunction::new("mysql_ceil_exact", ONE, Gives::Integer, |v| {
         number(&v[0], |i| i, f64::ceil)
     }),
@@ -87,7 +100,8 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     }),
     RowFunction::new("mysql_sign", ONE, Gives::Integer, |v| {
         Ok(Value::Integer(sign(v[0].double())))
-    }),
+    })
+    .by_columns(columns::sign),
     RowFunction::new("mysql_round", ONE_OR_TWO, Gives::NumberAsGiven, |v| {
         let exact = matches!(v[0], Value::Decimal(..));
         rounded(
@@ -98,13 +112,19 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
                 f64::round_ties_even
             },
         )
+    })
+    .by_columns(|c| {
+        columns::rounded(c, |n, digits| {
+            to_digits(n, digits.into(), f64::round_ties_even)
+        })
     }),
     RowFunction::new("mysql_round_exact", ONE_OR_TWO, Gives::NumberAsGiven, |v| {
         rounded(v, f64::round)
     }),
     RowFunction::new("mysql_truncate", TWO, Gives::NumberAsGiven, |v| {
         rounded(v, f64::trunc)
-    }),
+    })
+    .by_columns(|c| columns::rounded(c, |n, digits| to_digits(n, digits.into(), f64::trunc))),
     RowFunction::new("mysql_cot", ONE, Gives::Double, |v| {
         Ok(Value::Double(1.0 / v[0].double().tan()))
     }),
@@ -194,24 +214,25 @@ const MOST_DIGITS: i128 = 308;
 
 /// A number rounded to digits after its point; before it, if they are negative.
 fn rounded(v: &[Value], round: fn(f64) -> f64) -> Result<Value, String> {
-    let digits = v
-        .get(1)
-        .map_or(0, Value::integer)
-        .clamp(-MOST_DIGITS, MOST_DIGITS) as i32;
+    let digits = v.get(1).map_or(0, Value::integer);
     if let (Value::Integer(integer), 0..) = (&v[0], digits) {
         return Ok(Value::Integer(*integer));
     }
-    let value = v[0].double();
-    let power = 10f64.powi(digits.abs());
-    let rounded = match digits {
-        0.. if (value * power).is_infinite() => value,
-        0.. => round(value * power) / power,
-        _ => round(value / power) * power,
-    };
+    let rounded = to_digits(v[0].double(), digits, round);
     Ok(match v[0] {
         Value::Integer(_) => Value::Integer(rounded as i128),
         _ => Value::Double(rounded),
     })
+}
+
+fn to_digits(value: f64, digits: i128, round: fn(f64) -> f64) -> f64 {
+    let digits = digits.clamp(-MOST_DIGITS, MOST_DIGITS) as i32;
+    let power = 10f64.powi(digits.abs());
+    match digits {
+        0.. if (value * power).is_infinite() => value,
+        0.. => round(value * power) / power,
+        _ => round(value / power) * power,
+    }
 }
 
 /// The cyclic redundancy check of ISO 3309, as zlib computes it.

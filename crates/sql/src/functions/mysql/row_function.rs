@@ -13,6 +13,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use super::columns::OfColumns;
 use super::text::LONGEST;
 use super::value::{Value, canonical_type, value_at};
 
@@ -43,7 +44,7 @@ pub(in crate::functions) enum Gives {
 }
 
 impl Gives {
-    fn data_type(self, arguments: &[DataType]) -> DataType {
+    pub(super) fn data_type(self, arguments: &[DataType]) -> DataType {
         let unsigned = arguments.contains(&DataType::UInt64);
         let integers = arguments
             .iter()
@@ -95,6 +96,7 @@ pub(in crate::functions) struct RowFunction {
     /// Whether it is NULL where an argument is.
     pub strict: bool,
     pub of: OfRow,
+    pub of_columns: Option<OfColumns>,
 }
 
 impl RowFunction {
@@ -111,6 +113,7 @@ impl RowFunction {
             gives,
             strict: true,
             of,
+            of_columns: None,
         }
     }
 
@@ -122,6 +125,14 @@ impl RowFunction {
         }
     }
 
+    /// The same function, with a quicker way for columns of some types.
+    pub(in crate::functions) const fn by_columns(self, of_columns: OfColumns) -> Self {
+        Self {
+            of_columns: Some(of_columns),
+            ..self
+        }
+    }
+
     pub(in crate::functions) fn udf(&'static self) -> Arc<ScalarUDF> {
         Arc::new(ScalarUDF::new_from_impl(RowFunctionUdf {
             function: self,
@@ -129,7 +140,7 @@ impl RowFunction {
         }))
     }
 
-    fn row(&self, values: &[Value]) -> Result<Value> {
+    pub(super) fn row(&self, values: &[Value]) -> Result<Value> {
         if self.strict && values.iter().any(Value::is_null) {
             return Ok(Value::Null);
         }
@@ -225,6 +236,12 @@ impl ScalarUDFImpl for RowFunctionUdf {
             .iter()
             .map(|argument| argument.to_array(rows))
             .collect::<Result<_>>()?;
+        if !scalars
+            && let Some(of_columns) = self.function.of_columns
+            && let Some(result) = of_columns(&columns)
+        {
+            return Ok(ColumnarValue::Array(result));
+        }
         let mut results = Vec::with_capacity(rows);
         let mut values = Vec::with_capacity(columns.len());
         let mut bytes = 0;
@@ -255,7 +272,7 @@ impl ScalarUDFImpl for RowFunctionUdf {
 }
 
 /// The values as a column of the type. Integers that do not fit are an error.
-fn column_of(values: Vec<Value>, data_type: &DataType) -> Result<ArrayRef> {
+pub(super) fn column_of(values: Vec<Value>, data_type: &DataType) -> Result<ArrayRef> {
     macro_rules! built {
         ($builder:ty, $value:ident => $of:expr) => {{
             let mut builder = <$builder>::new();
