@@ -21,8 +21,23 @@ pub struct GuardValues;
 
 /// Scalar functions that cannot make a NaN or -0.0 out of proper numbers.
 const HARMLESS: &[&str] = &[
-    "abs", "coalesce", "nullif", "nvl", "nvl2", "greatest", "least", "pi", "random", "degrees",
-    "radians", "isnan", "iszero", REAL, FINITE,
+    "abs",
+    "mysql_abs",
+    "mysql_floor",
+    "coalesce",
+    "nullif",
+    "nvl",
+    "nvl2",
+    "greatest",
+    "least",
+    "pi",
+    "random",
+    "degrees",
+    "radians",
+    "isnan",
+    "iszero",
+    REAL,
+    FINITE,
 ];
 
 impl AnalyzerRule for GuardValues {

@@ -119,6 +119,8 @@ struct Pairs {
     build: UInt32Array,
     /// In degrees, where anybody asks for them.
     separations: Option<Float64Array>,
+    /// How many there are. Where nobody asks for more than that, the row numbers are those of all pairs that were looked at.
+    count: usize,
 }
 
 impl Joining {
@@ -194,7 +196,7 @@ impl Joining {
                     matched[*row as usize] = true;
                 }
             }
-            if gives_pairs && !pairs.probe.is_empty() {
+            if gives_pairs && pairs.count > 0 {
                 let joined = self.joined(&pairs, &probe, build)?;
                 if output.send(Ok(joined)).await.is_err() {
                     return Ok(false);
@@ -229,11 +231,12 @@ impl Joining {
             separations: self
                 .needs_separations()
                 .then(|| Float64Array::from(buffer.separations().to_vec())),
+            count: buffer.left().len(),
         };
         let Some(rest) = &self.filter else {
             return Ok(pairs);
         };
-        if pairs.probe.is_empty() {
+        if pairs.count == 0 {
             return Ok(pairs);
         }
         let columns: Vec<_> = rest
@@ -242,7 +245,7 @@ impl Joining {
             .map(JoinedColumn::from)
             .collect();
         let columns = self.take(&columns, &pairs, probe, build)?;
-        let rows = record_batch(rest.schema(), columns, pairs.probe.len())?;
+        let rows = record_batch(rest.schema(), columns, pairs.count)?;
         let keep = rest
             .expression()
             .evaluate(&rows)?
@@ -254,6 +257,10 @@ impl Joining {
             0 => keep.clone(),
             _ => prep_null_mask_filter(keep),
         };
+        let count = keep.true_count();
+        if self.gives == Gives::Pairs && self.columns.is_empty() {
+            return Ok(Pairs { count, ..pairs });
+        }
         let rows_kept = |rows: &UInt32Array| -> Result<UInt32Array> {
             Ok(filter(rows, &keep)?.as_primitive::<UInt32Type>().clone())
         };
@@ -264,6 +271,7 @@ impl Joining {
                 Some(all) => Some(filter(all, &keep)?.as_primitive::<Float64Type>().clone()),
                 None => None,
             },
+            count,
         })
     }
 
@@ -274,7 +282,7 @@ impl Joining {
         build: &BuildSide,
     ) -> Result<RecordBatch> {
         let columns = self.take(&self.columns, pairs, probe, build)?;
-        record_batch(&self.schema, columns, pairs.probe.len())
+        record_batch(&self.schema, columns, pairs.count)
     }
 
     fn take(

@@ -47,8 +47,8 @@ pub(super) fn multiply(columns: &[ArrayRef]) -> Option<ArrayRef> {
 /// A quotient or a remainder of integers, NULL for division by zero.
 fn divided(
     columns: &[ArrayRef],
-    of: fn(i64, i64) -> i64,
-    fails: fn(i64, i64) -> bool,
+    of: impl Fn(i64, i64) -> i64,
+    fails: impl Fn(i64, i64) -> bool,
 ) -> Option<ArrayRef> {
     let [left, right] = columns else {
         return None;
@@ -83,7 +83,7 @@ fn bits(column: &ArrayRef) -> Option<UInt64Array> {
     }
 }
 
-fn bitwise(columns: &[ArrayRef], of: fn(u64, u64) -> u64) -> Option<ArrayRef> {
+fn bitwise(columns: &[ArrayRef], of: impl Fn(u64, u64) -> u64) -> Option<ArrayRef> {
     let [left, right] = columns else {
         return None;
     };
@@ -109,7 +109,7 @@ pub(super) fn bit_not(columns: &[ArrayRef]) -> Option<ArrayRef> {
 }
 
 /// Doubles of doubles; integers as they are.
-fn doubles(columns: &[ArrayRef], of: fn(f64) -> f64) -> Option<ArrayRef> {
+fn doubles(columns: &[ArrayRef], of: impl Fn(f64) -> f64) -> Option<ArrayRef> {
     let [column] = columns else {
         return None;
     };
@@ -149,7 +149,7 @@ pub(super) fn sign(columns: &[ArrayRef]) -> Option<ArrayRef> {
 }
 
 /// Doubles rounded to digits after their points.
-pub(super) fn rounded(columns: &[ArrayRef], of: fn(f64, i64) -> f64) -> Option<ArrayRef> {
+pub(super) fn rounded(columns: &[ArrayRef], of: impl Fn(f64, i64) -> f64) -> Option<ArrayRef> {
     let numbers = as_type::<Float64Type>(columns.first()?)?;
     let rounded: Float64Array = match columns.get(1) {
         Some(digits) => {
