@@ -351,6 +351,23 @@ SAME = {
         "SELECT s.id, p.id AS other FROM (SELECT id FROM Star WHERE id < 3) s FULL OUTER JOIN Plain p ON s.id = p.id",
         None,
     ),
+    "common column of a full join": (
+        "SELECT id, s.id AS one, p.id AS other FROM (SELECT id FROM Star WHERE id < 3) s FULL OUTER JOIN Plain p USING (id)",
+        None,
+    ),
+    "condition on it": (
+        "SELECT id + 1 AS n FROM (SELECT id FROM Star WHERE id < 3) s FULL JOIN Plain p USING (id) WHERE id <> 1 ORDER BY id",
+        None,
+    ),
+    "groups by it": (
+        "SELECT id, COUNT(*) AS n FROM (SELECT id FROM Star WHERE id < 3) s FULL JOIN Plain p USING (id) GROUP BY id",
+        None,
+    ),
+    "common column of a right join": (
+        "SELECT id, s.id AS other, p.x FROM (SELECT id FROM Star WHERE id < 3) s RIGHT JOIN Plain p USING (id)",
+        None,
+    ),
+    "natural right join": ("SELECT id, p.x FROM (SELECT id FROM Star WHERE id < 3) s NATURAL RIGHT JOIN Plain p", None),
     "exists": ("SELECT id FROM Plain p WHERE EXISTS (SELECT * FROM Star s WHERE s.id = p.id AND s.kind = 3)", None),
     "in": ("SELECT id FROM Plain WHERE id NOT IN (SELECT kind FROM Star WHERE kind > 2)", None),
     "case, coalesce, nullif": (

@@ -287,7 +287,7 @@ fn named_hidden<'a>(sources: impl IntoIterator<Item = &'a Source>) -> Option<Str
 }
 
 /// The options of a wildcard that leaves these columns out as well.
-fn excluding(
+pub(crate) fn excluding(
     mut options: WildcardAdditionalOptions,
     columns: &[Ident],
 ) -> WildcardAdditionalOptions {

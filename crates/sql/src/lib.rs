@@ -6,6 +6,7 @@
 
 mod adql;
 mod areaspec;
+mod common_columns;
 mod crossmatch;
 mod dialect;
 mod error;

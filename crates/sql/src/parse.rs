@@ -8,7 +8,10 @@ use crate::areaspec::{self, TableShapes};
 use crate::headings::Typed;
 use crate::limits::{self, DEEPEST_NESTING};
 use crate::mysql::Listing;
-use crate::{Dialect, ErrorCode, Headings, SqlError, adql, crossmatch, fold_case, hidden, mysql};
+use crate::{
+    Dialect, ErrorCode, Headings, SqlError, adql, common_columns, crossmatch, fold_case, hidden,
+    mysql,
+};
 
 /// Levels of the parser: each parenthesis takes a few.
 const PARSER_LEVELS: usize = 4 * DEEPEST_NESTING;
@@ -112,6 +115,7 @@ fn rewrite(
             crossmatch::wrap_sides(typed.dialect, typed.sql, ast)?;
             // Before the areas, which put subqueries with `*` in the places of tables.
             let hidden = hidden::leave_out(typed.sql, ast, tables)?;
+            common_columns::settle(typed.dialect, ast);
             areaspec::expand(typed.sql, ast, tables)?;
             match typed.dialect {
                 Dialect::MySql => mysql::rewrite(typed.sql, ast)?,
