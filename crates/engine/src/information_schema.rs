@@ -22,8 +22,11 @@ pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
 
 /// The only catalogue that MySQL knows.
 const CATALOGUE: &str = "def";
-const CHARACTER_SET: &str = "utf8mb4";
-const COLLATION: &str = "utf8mb4_nopad_bin";
+pub(crate) const CHARACTER_SET: &str = "utf8mb4";
+pub(crate) const COLLATION: &str = "utf8mb4_nopad_bin";
+/// Kinds of tables: those that were loaded, and those of this database.
+pub(crate) const BASE_TABLE: &str = "BASE TABLE";
+pub(crate) const SYSTEM_VIEW: &str = "SYSTEM VIEW";
 /// Bytes of the longest text.
 const LONGEST_TEXT: u64 = 4_294_967_295;
 
@@ -115,7 +118,7 @@ const DESCRIBED: [Described; 17] = [
         columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME TABLE_TYPE ENGINE VERSION# ROW_FORMAT TABLE_ROWS# AVG_ROW_LENGTH# \
                   DATA_LENGTH# MAX_DATA_LENGTH# INDEX_LENGTH# DATA_FREE# AUTO_INCREMENT# CREATE_TIME UPDATE_TIME CHECK_TIME \
                   TABLE_COLLATION CHECKSUM# CREATE_OPTIONS TABLE_COMMENT",
-        rows: tables,
+        rows: table_rows,
     },
     Described {
         name: "columns",
@@ -238,14 +241,14 @@ fn schemata(contents: &Contents) -> Vec<Row> {
     names.chain([INFORMATION_SCHEMA]).map(row).collect()
 }
 
-fn tables(contents: &Contents) -> Vec<Row> {
+fn table_rows(contents: &Contents) -> Vec<Row> {
     let row = |table: &Table| {
         let row_length = table.bytes.checked_div(table.rows).unwrap_or(0);
         vec![
             CATALOGUE.into(),
             table.database.name.as_str().into(),
             table.spec.name.as_str().into(),
-            "BASE TABLE".into(),
+            BASE_TABLE.into(),
             "Meridian".into(),
             10.into(),
             "Compressed".into(),
@@ -270,7 +273,7 @@ fn tables(contents: &Contents) -> Vec<Row> {
             CATALOGUE.into(),
             INFORMATION_SCHEMA.into(),
             described.name.to_ascii_uppercase().into(),
-            "SYSTEM VIEW".into(),
+            SYSTEM_VIEW.into(),
             "MEMORY".into(),
         ];
         row.resize_with(21, || Value::Null);
@@ -280,7 +283,7 @@ fn tables(contents: &Contents) -> Vec<Row> {
 }
 
 /// `2026-11-22 10:00:00` of `2026-11-22T10:00:00Z`.
-fn time(iso: &str) -> String {
+pub(crate) fn time(iso: &str) -> String {
     iso.replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
@@ -516,6 +519,18 @@ impl SchemaProvider for InformationSchema {
     fn table_exist(&self, name: &str) -> bool {
         Described::find(name).is_some()
     }
+}
+
+/// The names of these tables.
+pub(crate) fn tables() -> impl Iterator<Item = String> {
+    DESCRIBED
+        .iter()
+        .map(|described| described.name.to_ascii_uppercase())
+}
+
+/// The declared names of a table's columns, and whether they are numbers; `None` if there is no such table.
+pub(crate) fn columns_of(table: &str) -> Option<impl Iterator<Item = (&'static str, bool)>> {
+    Described::find(&table.to_ascii_lowercase()).map(Described::columns)
 }
 
 /// The declared names of a table's columns.

@@ -33,5 +33,7 @@ pub use files::FileScanExec;
 pub use loaded_table::{LoadedTable, StoredTable};
 pub use piece::Piece;
 pub use restriction::Restriction;
-pub use session::{Answer, Prepared, Session, SessionOptions, analyzer_rules, physical_rules};
+pub use session::{
+    Answer, NO_DATABASE, Prepared, Session, SessionOptions, analyzer_rules, physical_rules, runtime,
+};
 pub use settings::Settings;

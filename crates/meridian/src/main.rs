@@ -9,6 +9,7 @@ mod failure;
 mod load;
 mod load_progress;
 mod output;
+mod serve;
 mod sky_commands;
 mod sql;
 mod synthesize_commands;
@@ -37,6 +38,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Sql(sql::SqlArgs),
+    Serve(serve::ServeArguments),
     /// Load files into a table.
     Load(Box<load::LoadArguments>),
     /// Verify that everything that is loaded is whole.
@@ -54,6 +56,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Sql(args) => sql::run(args),
+        Command::Serve(arguments) => serve::run(arguments),
         Command::Load(arguments) => load::run(*arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Tables(arguments) => tables::run(arguments),

@@ -77,7 +77,8 @@ pub enum Format {
     Arrow,
 }
 
-fn cache_size(text: &str) -> Result<u64, String> {
+/// Reads how much memory decoded columns may take: a size, or 0 for none.
+pub(crate) fn cache_size(text: &str) -> Result<u64, String> {
     if text.trim() == "0" {
         return Ok(0);
     }

@@ -206,6 +206,13 @@ impl SqlError {
             .map(|m| m.0)
         {
             let short = name.rsplit('.').next().unwrap_or(name);
+            if name.contains("..") {
+                let table = typed(sql, short);
+                let sentence = format!(
+                    "no database is chosen in which {table} could be: USE one, or write it as in sky.{table}"
+                );
+                return Self::about(sql, short, sentence).with_code(ErrorCode::NO_DATABASE_CHOSEN);
+            }
             let hint = suggestion(short, tables).unwrap_or_else(|| listing("tables here", tables));
             let sentence = format!("there is no table {}; {hint}", typed(sql, short));
             return Self::about(sql, short, sentence).with_code(ErrorCode::NO_TABLE);

@@ -28,8 +28,18 @@ macro_rules! codes {
 }
 
 codes! {
+    /// As many connections as there may be (`ER_CON_COUNT_ERROR`).
+    TOO_MANY_CONNECTIONS = 1040, "08004";
+    /// The two sides do not understand each other from the start (`ER_HANDSHAKE_ERROR`).
+    HANDSHAKE = 1043, "08S01";
+    /// A table is named without its database, and none is chosen (`ER_NO_DB_ERROR`).
+    NO_DATABASE_CHOSEN = 1046, "3D000";
+    /// No such command in the protocol (`ER_UNKNOWN_COM_ERROR`).
+    UNKNOWN_COMMAND = 1047, "08S01";
     /// No database has this name (`ER_BAD_DB_ERROR`).
     NO_DATABASE = 1049, "42000";
+    /// The server ends (`ER_SERVER_SHUTDOWN`).
+    SERVER_ENDS = 1053, "08S01";
     /// A column is in several tables (`ER_NON_UNIQ_ERROR`).
     AMBIGUOUS_COLUMN = 1052, "23000";
     /// No table has this column (`ER_BAD_FIELD_ERROR`).
@@ -42,6 +52,10 @@ codes! {
     NO_STATEMENT = 1065, "42000";
     /// Two tables of a FROM have one name (`ER_NONUNIQ_TABLE`).
     TABLE_TWICE = 1066, "42000";
+    /// No connection has this number (`ER_NO_SUCH_THREAD`).
+    NO_CONNECTION = 1094, "HY000";
+    /// Text in anything but UTF-8 (`ER_UNKNOWN_CHARACTER_SET`).
+    UNKNOWN_CHARACTER_SET = 1115, "42000";
     /// Text that is not a value of the type that is needed (`ER_WRONG_VALUE`).
     WRONG_VALUE = 1525, "HY000";
     /// Memory or another resource is used up (`ER_OUT_OF_RESOURCES`).
@@ -52,6 +66,38 @@ codes! {
     MISPLACED_AGGREGATE = 1111, "HY000";
     /// No table has this name (`ER_NO_SUCH_TABLE`).
     NO_TABLE = 1146, "42S02";
+    /// More bytes than a packet may have (`ER_NET_PACKET_TOO_LARGE`).
+    PACKET_TOO_LARGE = 1153, "08S01";
+    /// No system variable has this name (`ER_UNKNOWN_SYSTEM_VARIABLE`).
+    NO_VARIABLE = 1193, "HY000";
+    /// Parameters that are not those of the prepared statement (`ER_WRONG_ARGUMENTS`).
+    WRONG_PARAMETERS = 1210, "HY000";
+    /// What only an administrator may do (`ER_SPECIFIC_ACCESS_DENIED_ERROR`).
+    ACCESS_DENIED = 1227, "42000";
+    /// A system variable cannot have this value (`ER_WRONG_VALUE_FOR_VAR`).
+    WRONG_VARIABLE_VALUE = 1231, "42000";
+    /// A system variable that says what is so (`ER_INCORRECT_GLOBAL_LOCAL_VAR`).
+    FIXED_VARIABLE = 1238, "HY000";
+    /// No prepared statement has this number (`ER_UNKNOWN_STMT_HANDLER`).
+    NO_PREPARED_STATEMENT = 1243, "HY000";
+    /// A collation that is none of UTF-8 (`ER_UNKNOWN_COLLATION`).
+    UNKNOWN_COLLATION = 1273, "HY000";
+    /// A time zone other than UTC (`ER_UNKNOWN_TIME_ZONE`).
+    UNKNOWN_TIME_ZONE = 1298, "HY000";
+    /// Bytes that are no text (`ER_INVALID_CHARACTER_STRING`).
+    NO_TEXT = 1300, "HY000";
+    /// More parameters than a statement may have (`ER_PS_MANY_PARAM`).
+    TOO_MANY_PARAMETERS = 1390, "HY000";
+    /// Rows are asked for of a statement that has none waiting (`ER_STMT_HAS_NO_OPEN_CURSOR`).
+    NO_CURSOR = 1421, "HY000";
+    /// More prepared statements than a connection may have (`ER_MAX_PREPARED_STMT_COUNT_REACHED`).
+    TOO_MANY_PREPARED_STATEMENTS = 1461, "42000";
+    /// A packet that is not what its first byte says (`ER_MALFORMED_PACKET`).
+    MALFORMED_PACKET = 1835, "HY000";
+    /// A statement took longer than it may (`ER_QUERY_TIMEOUT`).
+    TIME_LIMIT = 3024, "HY000";
+    /// Nothing was asked for a long time (`ER_CLIENT_INTERACTION_TIMEOUT`).
+    IDLE = 4031, "HY000";
     /// The two sides of a UNION differ in width (`ER_WRONG_NUMBER_OF_COLUMNS_IN_SELECT`).
     UNEQUAL_WIDTHS = 1222, "21000";
     /// Not built (`ER_NOT_SUPPORTED_YET`).
@@ -75,8 +121,9 @@ codes! {
 }
 
 /// Words of the engine's messages, and what they are about. The first that is found counts.
-const WORDS: [(&[&str], ErrorCode); 13] = [
+const WORDS: [(&[&str], ErrorCode); 14] = [
     (&["more memory than"], ErrorCode::OUT_OF_RESOURCES),
+    (&["does not read files"], ErrorCode::READ_ONLY),
     (&["cancelled"], ErrorCode::INTERRUPTED),
     (
         &["overflow", "out of range", "beyond the range"],

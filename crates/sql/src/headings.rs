@@ -246,6 +246,12 @@ fn cut(mut text: String) -> String {
 fn column_name(expr: &Expr) -> Option<&Ident> {
     match expr {
         Expr::Identifier(name) => Some(name),
+        // A system variable is headed by all of its words.
+        Expr::CompoundIdentifier(names)
+            if names.iter().any(|name| name.value.starts_with("@@")) =>
+        {
+            None
+        }
         Expr::CompoundIdentifier(names) => names.last(),
         _ => None,
     }

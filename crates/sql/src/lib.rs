@@ -7,6 +7,7 @@
 mod adql;
 mod areaspec;
 mod common_columns;
+pub mod connection;
 mod crossmatch;
 mod dialect;
 mod error;
@@ -21,10 +22,12 @@ mod parse;
 pub mod rules;
 
 pub use areaspec::{TableShape, TableShapes};
+pub use connection::Connection;
 pub use crossmatch::{Find, MatchCall, MatchFunction, MatchJoin};
 pub use dialect::Dialect;
 pub use error::SqlError;
 pub use error_code::ErrorCode;
 pub use fold::fold_case;
+pub use functions::mysql::Moment;
 pub use headings::Headings;
-pub use parse::{Parsed, ends_statement, parse};
+pub use parse::{Parsed, ends_statement, headings, parse};

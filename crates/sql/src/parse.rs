@@ -1,7 +1,10 @@
 //! One statement of SQL text, read and rewritten for the planner.
 
-use datafusion::sql::parser::{DFParserBuilder, Statement};
-use datafusion::sql::sqlparser::ast::Statement as Ast;
+use std::borrow::Cow;
+
+use datafusion::common::DataFusionError;
+use datafusion::sql::parser::{DFParser, DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::ast::{LimitClause, Statement as Ast};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::areaspec::{self, TableShapes};
@@ -9,8 +12,8 @@ use crate::headings::Typed;
 use crate::limits::{self, DEEPEST_NESTING};
 use crate::mysql::Listing;
 use crate::{
-    Dialect, ErrorCode, Headings, SqlError, adql, common_columns, crossmatch, fold_case, hidden,
-    mysql,
+    Connection, Dialect, ErrorCode, Headings, SqlError, adql, common_columns, connection,
+    crossmatch, fold_case, hidden, mysql,
 };
 
 /// Levels of the parser: each parenthesis takes a few.
@@ -27,9 +30,11 @@ pub struct Parsed {
     pub listing: Option<Listing>,
     /// Whether it names columns that tables have beside those of `*`.
     pub names_hidden_columns: bool,
+    /// Whether it is another statement where another connection asks.
+    pub of_connection: bool,
 }
 
-/// Reads the statements of a text, which are separated by semicolons.
+/// Reads the statements of a text that came by a connection, which are separated by semicolons.
 ///
 /// # Errors
 /// A text that cannot be read, or a statement that is not a question: this door only answers.
@@ -37,20 +42,78 @@ pub fn parse(
     dialect: Dialect,
     sql: &str,
     tables: &dyn TableShapes,
+    connection: &Connection,
 ) -> Result<Vec<Parsed>, SqlError> {
-    let folded = fold_case(dialect, sql)?;
-    let statements = DFParserBuilder::new(folded.as_str())
-        .with_dialect(dialect.grammar())
-        .with_recursion_limit(PARSER_LEVELS)
-        .build()
-        .and_then(|mut parser| parser.parse_statements())
-        .map_err(|error| SqlError::from_datafusion(sql, &error, &[], &str::to_owned))?;
+    let sql = &*match dialect {
+        Dialect::MySql => mysql::executed(sql),
+        Dialect::Adql => Cow::Borrowed(sql),
+    };
+    let statements = read(dialect, sql)?;
     // Of the whole text, once: it may have thousands of statements.
     let typed = Typed::new(dialect, sql);
     statements
         .into_iter()
-        .map(|statement| prepare(&typed, statement, tables))
+        .map(|read| match read {
+            Read::Listing(listing) => Ok(listed(listing)),
+            Read::Statement(statement) => prepare(&typed, statement, tables, connection),
+        })
         .collect()
+}
+
+/// The headings of the only statement of a text in MySQL's dialect, placeholders and all; `None` where it has none.
+///
+/// # Errors
+/// A text that cannot be read.
+pub fn headings(sql: &str) -> Result<Option<Headings>, SqlError> {
+    let statements = read(Dialect::MySql, sql)?;
+    let [Read::Statement(Statement::Statement(ast))] = statements.as_slice() else {
+        return Ok(None);
+    };
+    Ok(match &**ast {
+        Ast::Query(query) => Some(Headings::of(&Typed::new(Dialect::MySql, sql), query)),
+        _ => None,
+    })
+}
+
+/// A statement as it is typed.
+enum Read {
+    Listing(Listing),
+    Statement(Statement),
+}
+
+fn read(dialect: Dialect, sql: &str) -> Result<Vec<Read>, SqlError> {
+    let folded = fold_case(dialect, sql)?;
+    let parser = DFParserBuilder::new(folded.as_str())
+        .with_dialect(dialect.grammar())
+        .with_recursion_limit(PARSER_LEVELS)
+        .build();
+    let statements = parser.and_then(|mut parser| read_all(&mut parser));
+    statements.map_err(|error| SqlError::from_datafusion(sql, &error, &[], &str::to_owned))
+}
+
+fn read_all(parser: &mut DFParser<'_>) -> Result<Vec<Read>, DataFusionError> {
+    let mut statements = Vec::new();
+    loop {
+        // There may be nothing between two semicolons.
+        while parser.parser.consume_token(&Token::SemiColon) {}
+        if parser.parser.peek_token_ref().token == Token::EOF {
+            return Ok(statements);
+        }
+        statements.push(match mysql::read_listing(&mut parser.parser)? {
+            Some(listing) => Read::Listing(listing),
+            None => match parser.parse_statement()? {
+                Statement::Statement(ast) => match mysql::described(&ast) {
+                    Some(listing) => Read::Listing(listing),
+                    None => Read::Statement(Statement::Statement(ast)),
+                },
+                other => Read::Statement(other),
+            },
+        });
+        let next = parser.parser.peek_token_ref();
+        if !matches!(next.token, Token::SemiColon | Token::EOF) {
+            parser.parser.expected_ref::<()>("end of statement", next)?;
+        }
+    }
 }
 
 /// Whether a text ends with the semicolon of its last statement: one that is not part of a string or a comment.
@@ -70,77 +133,87 @@ pub fn ends_statement(dialect: Dialect, text: &str) -> bool {
     })
 }
 
+/// A list: who holds the catalog puts the question that it stands for in its place.
+fn listed(listing: Listing) -> Parsed {
+    Parsed {
+        statement: Statement::Statement(Box::new(Ast::ShowVariable { variable: vec![] })),
+        headings: Headings::default(),
+        listing: Some(listing),
+        names_hidden_columns: false,
+        of_connection: true,
+    }
+}
+
 fn prepare(
     typed: &Typed<'_>,
     mut statement: Statement,
     tables: &dyn TableShapes,
+    connection: &Connection,
 ) -> Result<Parsed, SqlError> {
-    let listing = match &statement {
-        Statement::Statement(ast) => mysql::listing(ast),
-        _ => None,
+    let mut parsed = Parsed {
+        headings: Headings::default(),
+        listing: None,
+        names_hidden_columns: false,
+        of_connection: limit_rows(&mut statement, connection),
+        statement,
     };
-    if listing.is_some() {
-        return Ok(Parsed {
-            statement,
-            headings: Headings::default(),
-            listing,
-            names_hidden_columns: false,
+    rewrite(typed, &mut parsed, tables, connection)?;
+    Ok(parsed)
+}
+
+/// Cuts a SELECT without a limit of its own to the rows that the connection wants at most; says whether there is such a limit.
+fn limit_rows(statement: &mut Statement, connection: &Connection) -> bool {
+    let Some(rows) = connection.variables.row_limit() else {
+        return false;
+    };
+    if let Statement::Statement(ast) = statement
+        && let Ast::Query(query) = &mut **ast
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+    {
+        query.limit_clause = Some(LimitClause::LimitOffset {
+            limit: Some(mysql::build::number(&rows.to_string())),
+            offset: None,
+            limit_by: vec![],
         });
     }
-    let (headings, names_hidden_columns) = rewrite(typed, &mut statement, tables)?;
-    Ok(Parsed {
-        statement,
-        headings,
-        listing,
-        names_hidden_columns,
-    })
+    true
 }
 
-/// Rewrites a statement in place and says how its result is headed and whether it names hidden columns; what is explained
-/// gets no headings.
+/// Rewrites a statement in place and notes how its result is headed and what it names; what is explained gets no headings.
 fn rewrite(
     typed: &Typed<'_>,
-    statement: &mut Statement,
+    parsed: &mut Parsed,
     tables: &dyn TableShapes,
-) -> Result<(Headings, bool), SqlError> {
-    match statement {
-        Statement::Statement(ast) => {
-            limits::check_and_balance(ast)?;
-            let headings = match &**ast {
-                Ast::Query(query) => Headings::of(typed, query),
-                other if is_question(other) => Headings::default(),
-                _ => return Err(only_questions()),
-            };
-            // First of all: its sides are tables like others for what follows.
-            crossmatch::wrap_sides(typed.dialect, typed.sql, ast)?;
-            // Before the areas, which put subqueries with `*` in the places of tables.
-            let hidden = hidden::leave_out(typed.sql, ast, tables)?;
-            common_columns::settle(typed.dialect, ast);
-            areaspec::expand(typed.sql, ast, tables)?;
-            match typed.dialect {
-                Dialect::MySql => mysql::rewrite(typed.sql, ast)?,
-                Dialect::Adql => adql::rewrite(typed.sql, ast)?,
-            }
-            Ok((headings, hidden))
-        }
-        Statement::Explain(explain) => {
-            let (_, hidden) = rewrite(typed, &mut explain.statement, tables)?;
-            Ok((Headings::default(), hidden))
-        }
-        _ => Err(only_questions()),
+    connection: &Connection,
+) -> Result<(), SqlError> {
+    let mut statement = &mut parsed.statement;
+    let mut explained = false;
+    while let Statement::Explain(explain) = statement {
+        (statement, explained) = (&mut *explain.statement, true);
     }
-}
-
-fn is_question(ast: &Ast) -> bool {
-    matches!(
-        ast,
-        Ast::ShowTables { .. }
-            | Ast::ShowColumns { .. }
-            | Ast::ShowVariable { .. }
-            | Ast::ShowFunctions { .. }
-            | Ast::ExplainTable { .. }
-            | Ast::Explain { .. }
-    )
+    let Statement::Statement(ast) = statement else {
+        return Err(only_questions());
+    };
+    limits::check_and_balance(ast)?;
+    match &**ast {
+        Ast::Query(query) if !explained => parsed.headings = Headings::of(typed, query),
+        Ast::Query(_) | Ast::Explain { .. } => {}
+        _ => return Err(only_questions()),
+    }
+    if typed.dialect == Dialect::MySql {
+        parsed.of_connection |= connection::answer(typed.sql, ast, connection)?;
+    }
+    // Before all others: its sides are tables like others for what follows.
+    crossmatch::wrap_sides(typed.dialect, typed.sql, ast)?;
+    // Before the areas, which put subqueries with `*` in the places of tables.
+    parsed.names_hidden_columns = hidden::leave_out(typed.sql, ast, tables)?;
+    common_columns::settle(typed.dialect, ast);
+    areaspec::expand(typed.sql, ast, tables)?;
+    match typed.dialect {
+        Dialect::MySql => mysql::rewrite(typed.sql, ast),
+        Dialect::Adql => adql::rewrite(typed.sql, ast),
+    }
 }
 
 fn only_questions() -> SqlError {
@@ -162,9 +235,13 @@ mod tests {
         }
     }
 
+    fn parse_alone(sql: &str) -> Result<Vec<Parsed>, SqlError> {
+        parse(Dialect::MySql, sql, &NoTables, &Connection::alone(None))
+    }
+
     #[test]
     fn a_misspelled_keyword_is_pointed_at() {
-        let error = parse(Dialect::MySql, "SELECT ra\nFORM Object WHERE", &NoTables)
+        let error = parse_alone("SELECT ra\nFORM Object WHERE")
             .unwrap_err()
             .to_string();
         assert!(error.contains("line 2"), "{error}");
@@ -194,7 +271,7 @@ mod tests {
             "COPY (SELECT 1) TO 'x'",
         ] {
             assert!(
-                parse(Dialect::MySql, sql, &NoTables)
+                parse_alone(sql)
                     .unwrap_err()
                     .to_string()
                     .contains("meridian load"),
@@ -206,6 +283,6 @@ mod tests {
     #[test]
     fn deep_nesting_is_refused() {
         let sql = format!("SELECT {}1{}", "(".repeat(5000), ")".repeat(5000));
-        assert!(parse(Dialect::MySql, &sql, &NoTables).is_err());
+        assert!(parse_alone(&sql).is_err());
     }
 }

@@ -202,8 +202,11 @@ pub(super) fn columns_of(expr: &Arc<dyn PhysicalExpr>) -> Vec<usize> {
     collect_columns(expr).iter().map(Column::index).collect()
 }
 
+/// Numbers of columns, and expressions over these columns alone.
+type ColumnsAndExprs = (Vec<usize>, Vec<Arc<dyn PhysicalExpr>>);
+
 /// Which columns expressions name, and the expressions over these alone.
-fn only_used(exprs: &[Arc<dyn PhysicalExpr>]) -> Result<(Vec<usize>, Vec<Arc<dyn PhysicalExpr>>)> {
+fn only_used(exprs: &[Arc<dyn PhysicalExpr>]) -> Result<ColumnsAndExprs> {
     let mut used: Vec<usize> = exprs.iter().flat_map(columns_of).collect();
     used.sort_unstable();
     used.dedup();

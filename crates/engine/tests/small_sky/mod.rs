@@ -10,7 +10,7 @@ use arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::displayable;
 use futures::TryStreamExt;
 use ingest::{LoadRequest, Progress};
-use meridian_engine::{Answer, Archive, Session, SessionOptions};
+use meridian_engine::{Answer, Archive, EngineError, Session, SessionOptions};
 use tempfile::TempDir;
 
 /// Objects, one a degree along the equator: 36 in each of the ten chunks of its stripe.
@@ -94,14 +94,22 @@ impl SmallSky {
 
     /// A session that has not been asked anything before.
     pub async fn session_of(&self, dialect: sql::Dialect) -> Session {
+        self.session_in(dialect, None).await.unwrap()
+    }
+
+    /// The same in a database.
+    pub async fn session_in(
+        &self,
+        dialect: sql::Dialect,
+        database: Option<&str>,
+    ) -> Result<Session, EngineError> {
         let options = SessionOptions {
+            database: database.map(str::to_owned),
             cores: std::num::NonZeroUsize::new(2),
             dialect,
             ..SessionOptions::default()
         };
-        Session::new(Arc::clone(&self.archive), &options)
-            .await
-            .unwrap()
+        Session::new(Arc::clone(&self.archive), &options).await
     }
 
     /// The rows of a query as text, and whether they came from a plan that was kept rather than made.

@@ -100,7 +100,7 @@ pub(crate) fn choice(condition: Expr, result: Expr, otherwise: Expr) -> Expr {
     }
 }
 
-pub(super) fn plain_cast(expr: Expr, data_type: DataType) -> Expr {
+pub(crate) fn plain_cast(expr: Expr, data_type: DataType) -> Expr {
     Expr::Cast {
         kind: CastKind::Cast,
         expr: Box::new(expr),

@@ -3,21 +3,27 @@
 //! A statement takes three steps. [`MySqlGrammar`] reads it. [`rewrite`] turns forms that the engine does not have into
 //! those that it has, by the tables of [`templates`], and says where a truth is meant and where a number. [`Operators`]
 //! chooses, when the types of the operands are known, what an operator computes.
+//!
+//! Statements about the connection itself, as SET and USE, are [`Command`]s: they never come to the engine.
 
 pub(crate) mod build;
+mod command;
 mod compare_all;
 mod forms;
 mod grammar;
 mod operators;
+mod pieces;
 mod rewrite;
 mod select;
 mod show;
 mod templates;
 mod truth;
 
+pub use command::{Assignment, Command, Given, Scope, command};
 pub(crate) use grammar::MySqlGrammar;
 pub use operators::Operators;
+pub use pieces::{executed, placeholders, split_statements};
 pub(crate) use rewrite::rewrite;
 pub(crate) use select::name_repeated_by;
-pub(crate) use show::listing;
-pub use show::{Listed, Listing, TableName};
+pub use show::{Listed, Listing, Standing, TableName};
+pub(crate) use show::{described, read_listing};

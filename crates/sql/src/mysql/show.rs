@@ -3,9 +3,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, ShowCreateObject, ShowStatementFilter, ShowStatementFilterPosition,
-    ShowStatementOptions, Statement, Value, visit_expressions_mut,
+    Expr, Ident, ObjectName, ShowStatementFilter, Statement, Value, visit_expressions_mut,
 };
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// A list of what there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,10 +29,65 @@ pub enum Listed {
         /// Whether their kinds are asked for.
         full: bool,
     },
+    /// The tables of a database with what is known of them.
+    TableStatus {
+        /// The database; the default one if none is named.
+        database: Option<String>,
+    },
     /// The columns of a table.
-    Columns(TableName),
+    Columns {
+        /// The table.
+        table: TableName,
+        /// Whether their collations and comments are asked for.
+        full: bool,
+    },
+    /// The keys of a table.
+    Keys(TableName),
     /// How a table would be made.
     Create(TableName),
+    /// How a database would be made.
+    CreateDatabase(String),
+    /// The system variables.
+    Variables {
+        /// As they are for all connections.
+        global: bool,
+    },
+    /// What a server counts.
+    Status,
+    /// The connections and what they do.
+    Processes {
+        /// With whole statements.
+        full: bool,
+    },
+    /// What whoever asks may do.
+    Grants,
+    /// What is the same always.
+    Standing(Standing),
+}
+
+/// Lists that are the same always, most of them of what Meridian does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Ways in which text is written as bytes.
+    CharacterSets,
+    /// Ways to compare text.
+    Collations,
+    /// Where tables are kept.
+    Engines,
+    /// Events.
+    Events,
+    /// Tables that are open.
+    OpenTables,
+    /// Parts that can be added.
+    Plugins,
+    /// What one may be allowed to do.
+    Privileges,
+    /// Stored procedures and functions.
+    Routines,
+    /// Triggers.
+    Triggers,
+    /// What was odd about the last statement.
+    Warnings,
 }
 
 /// A table's name, with its database if that is named.
@@ -43,59 +99,194 @@ pub struct TableName {
     pub table: String,
 }
 
-/// The list that a statement asks for; `None` for other statements.
-pub(crate) fn listing(statement: &Statement) -> Option<Listing> {
-    let plain = |of| {
-        Some(Listing {
-            of,
-            condition: None,
-        })
+/// Reads a SHOW. For any other statement `None`, and the parser stays where it is.
+pub(crate) fn read_listing(parser: &mut Parser<'_>) -> Result<Option<Listing>, ParserError> {
+    if !word(parser, "show") {
+        return Ok(None);
+    }
+    let _ = word(parser, "extended");
+    let full = word(parser, "full");
+    let global = word(parser, "global");
+    let _ = word(parser, "session") || word(parser, "local") || word(parser, "storage");
+    let (of, first_column) = listed(parser, full, global)?;
+    let filter = parser.parse_show_statement_filter()?;
+    let condition = filter.map(|filter| condition(filter, first_column));
+    if of == Listed::Standing(Standing::Warnings) {
+        skip_limit(parser);
+    }
+    Ok(Some(Listing { of, condition }))
+}
+
+/// The list that is asked for, and the column to which a LIKE belongs.
+fn listed(
+    parser: &mut Parser<'_>,
+    full: bool,
+    global: bool,
+) -> Result<(Listed, &'static str), ParserError> {
+    if word(parser, "table") {
+        return match word(parser, "status") {
+            true => {
+                let database = database(parser)?;
+                Ok((Listed::TableStatus { database }, "name"))
+            }
+            false => parser.expected_ref("STATUS", parser.peek_token_ref()),
+        };
+    }
+    if word(parser, "databases") || word(parser, "schemas") {
+        return Ok((Listed::Databases, "database"));
+    }
+    if word(parser, "tables") {
+        let database = database(parser)?;
+        return Ok((Listed::Tables { database, full }, "tables"));
+    }
+    if word(parser, "columns") || word(parser, "fields") {
+        let table = table(parser)?;
+        return Ok((Listed::Columns { table, full }, "field"));
+    }
+    if word(parser, "index") || word(parser, "indexes") || word(parser, "keys") {
+        return Ok((Listed::Keys(table(parser)?), "key_name"));
+    }
+    if word(parser, "create") {
+        return Ok((created(parser)?, ""));
+    }
+    if word(parser, "variables") {
+        return Ok((Listed::Variables { global }, "variable_name"));
+    }
+    if word(parser, "status") {
+        return Ok((Listed::Status, "variable_name"));
+    }
+    if word(parser, "processlist") {
+        return Ok((Listed::Processes { full }, "user"));
+    }
+    if word(parser, "grants") {
+        if word(parser, "for") {
+            // There are no users yet: what one may, all may.
+            while !matches!(parser.peek_token_ref().token, Token::EOF | Token::SemiColon) {
+                parser.advance_token();
+            }
+        }
+        return Ok((Listed::Grants, ""));
+    }
+    let (standing, first_column) = standing(parser)?;
+    Ok((Listed::Standing(standing), first_column))
+}
+
+fn created(parser: &mut Parser<'_>) -> Result<Listed, ParserError> {
+    if word(parser, "table") || word(parser, "view") {
+        return Ok(Listed::Create(named(parser)?));
+    }
+    if !word(parser, "database") && !word(parser, "schema") {
+        return parser.expected_ref("TABLE or DATABASE", parser.peek_token_ref());
+    }
+    let _ = word(parser, "if") && word(parser, "not") && word(parser, "exists");
+    Ok(Listed::CreateDatabase(parser.parse_identifier()?.value))
+}
+
+fn standing(parser: &mut Parser<'_>) -> Result<(Standing, &'static str), ParserError> {
+    let found = if word(parser, "charset") || (word(parser, "character") && word(parser, "set")) {
+        (Standing::CharacterSets, "charset")
+    } else if word(parser, "collation") {
+        (Standing::Collations, "collation")
+    } else if word(parser, "engines") {
+        (Standing::Engines, "engine")
+    } else if word(parser, "events") {
+        database(parser)?;
+        (Standing::Events, "name")
+    } else if word(parser, "open") && word(parser, "tables") {
+        database(parser)?;
+        (Standing::OpenTables, "table")
+    } else if word(parser, "plugins") {
+        (Standing::Plugins, "name")
+    } else if word(parser, "privileges") {
+        (Standing::Privileges, "privilege")
+    } else if (word(parser, "procedure") || word(parser, "function")) && word(parser, "status") {
+        (Standing::Routines, "name")
+    } else if word(parser, "triggers") {
+        database(parser)?;
+        (Standing::Triggers, "table")
+    } else if word(parser, "warnings") || word(parser, "errors") {
+        (Standing::Warnings, "message")
+    } else {
+        let lists = "what to list: DATABASES, TABLES, COLUMNS, INDEX, CREATE TABLE, TABLE STATUS, VARIABLES, STATUS, \
+                     PROCESSLIST, WARNINGS, ENGINES, COLLATION or CHARACTER SET";
+        return parser.expected_ref(lists, parser.peek_token_ref());
     };
-    match statement {
-        Statement::ShowDatabases { show_options, .. }
-        | Statement::ShowSchemas { show_options, .. } => Some(Listing {
-            of: Listed::Databases,
-            condition: condition(show_options, "database"),
-        }),
-        Statement::ShowTables {
-            show_options, full, ..
-        } => Some(Listing {
-            of: Listed::Tables {
-                database: place(show_options).map(last_part),
-                full: *full,
-            },
-            condition: condition(show_options, "tables"),
-        }),
-        Statement::ShowColumns { show_options, .. } => Some(Listing {
-            of: Listed::Columns(table_name(place(show_options)?)?),
-            condition: condition(show_options, "field"),
-        }),
-        Statement::ExplainTable {
-            table_name: name, ..
-        } => plain(Listed::Columns(table_name(name)?)),
-        Statement::ShowCreate {
-            obj_type: ShowCreateObject::Table,
-            obj_name,
-        } => plain(Listed::Create(table_name(obj_name)?)),
-        _ => None,
+    Ok(found)
+}
+
+/// Takes a word, if it is the next.
+fn word(parser: &mut Parser<'_>, wanted: &str) -> bool {
+    let is_next = matches!(&parser.peek_token_ref().token, Token::Word(word)
+        if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted));
+    if is_next {
+        parser.advance_token();
+    }
+    is_next
+}
+
+fn from(parser: &mut Parser<'_>) -> bool {
+    word(parser, "from") || word(parser, "in")
+}
+
+fn database(parser: &mut Parser<'_>) -> Result<Option<String>, ParserError> {
+    match from(parser) {
+        true => Ok(Some(parser.parse_identifier()?.value)),
+        false => Ok(None),
     }
 }
 
-fn place(options: &ShowStatementOptions) -> Option<&ObjectName> {
-    options.show_in.as_ref()?.parent_name.as_ref()
+/// `FROM table`, `FROM database.table` or `FROM table FROM database`.
+fn table(parser: &mut Parser<'_>) -> Result<TableName, ParserError> {
+    if !from(parser) {
+        return parser.expected_ref("FROM and a table", parser.peek_token_ref());
+    }
+    let mut name = named(parser)?;
+    if let Some(database) = database(parser)? {
+        name.database = Some(database);
+    }
+    Ok(name)
 }
 
-fn last_part(name: &ObjectName) -> String {
-    parts(name).pop().unwrap_or_default()
+fn named(parser: &mut Parser<'_>) -> Result<TableName, ParserError> {
+    let name = parser.parse_object_name(false)?;
+    match table_name(&name) {
+        Some(name) => Ok(name),
+        None => parser.expected_ref("a table's name", parser.peek_token_ref()),
+    }
 }
 
-fn parts(name: &ObjectName) -> Vec<String> {
-    let idents = name.0.iter().filter_map(|part| part.as_ident());
-    idents.map(|ident| ident.value.clone()).collect()
+/// `LIMIT 10` or `LIMIT 5, 10`, behind a list that has no rows.
+fn skip_limit(parser: &mut Parser<'_>) {
+    if word(parser, "limit") {
+        while matches!(
+            parser.peek_token_ref().token,
+            Token::Number(..) | Token::Comma
+        ) {
+            parser.advance_token();
+        }
+    }
+}
+
+/// The list that a DESCRIBE asks for; `None` for other statements.
+pub(crate) fn described(statement: &Statement) -> Option<Listing> {
+    let Statement::ExplainTable {
+        table_name: name, ..
+    } = statement
+    else {
+        return None;
+    };
+    Some(Listing {
+        of: Listed::Columns {
+            table: table_name(name)?,
+            full: false,
+        },
+        condition: None,
+    })
 }
 
 fn table_name(name: &ObjectName) -> Option<TableName> {
-    let mut parts = parts(name);
+    let idents = name.0.iter().filter_map(|part| part.as_ident());
+    let mut parts: Vec<String> = idents.map(|ident| ident.value.clone()).collect();
     let table = parts.pop()?;
     Some(TableName {
         database: parts.pop(),
@@ -103,18 +294,16 @@ fn table_name(name: &ObjectName) -> Option<TableName> {
     })
 }
 
-fn condition(options: &ShowStatementOptions, first_column: &str) -> Option<String> {
-    let (ShowStatementFilterPosition::Infix(filter) | ShowStatementFilterPosition::Suffix(filter)) =
-        options.filter_position.as_ref()?;
-    Some(match filter {
-        ShowStatementFilter::Where(condition) => in_adql(condition.clone()),
+fn condition(filter: ShowStatementFilter, first_column: &str) -> String {
+    match filter {
+        ShowStatementFilter::Where(condition) => in_adql(condition),
         ShowStatementFilter::Like(pattern)
         | ShowStatementFilter::ILike(pattern)
         | ShowStatementFilter::NoKeyword(pattern) => {
             let pattern = pattern.replace('\'', "''");
             format!("\"{first_column}\" ILIKE '{pattern}' ESCAPE '{ESCAPE}'")
         }
-    })
+    }
 }
 
 /// What MySQL's patterns have before a `%` or `_` that stands for itself.
@@ -128,6 +317,11 @@ fn in_adql(mut condition: Expr) -> String {
         match expr {
             Expr::Identifier(name) => requote(name),
             Expr::CompoundIdentifier(names) => names.iter_mut().for_each(requote),
+            Expr::Value(value) => {
+                if let Value::DoubleQuotedString(text) = &value.value {
+                    value.value = Value::SingleQuotedString(text.clone());
+                }
+            }
             Expr::Like { escape_char, .. } | Expr::ILike { escape_char, .. } => {
                 let escape = || Value::SingleQuotedString(ESCAPE.to_owned()).into();
                 escape_char.get_or_insert_with(escape);
@@ -137,4 +331,124 @@ fn in_adql(mut condition: Expr) -> String {
         ControlFlow::<()>::Continue(())
     });
     condition.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dialect;
+
+    fn read(text: &str) -> Result<Option<Listing>, ParserError> {
+        let mut parser = Parser::new(Dialect::MySql.grammar()).try_with_sql(text)?;
+        let listing = read_listing(&mut parser)?;
+        assert!(
+            listing.is_none() || parser.peek_token_ref().token == Token::EOF,
+            "{text}"
+        );
+        Ok(listing)
+    }
+
+    fn of(text: &str) -> Listed {
+        read(text).unwrap().unwrap().of
+    }
+
+    fn named(database: Option<&str>, table: &str) -> TableName {
+        TableName {
+            database: database.map(str::to_owned),
+            table: table.to_owned(),
+        }
+    }
+
+    #[test]
+    fn lists_are_read_in_all_their_spellings() {
+        let star = || named(Some("sky"), "star");
+        for (text, listed) in [
+            (
+                "show tables",
+                Listed::Tables {
+                    database: None,
+                    full: false,
+                },
+            ),
+            (
+                "show full tables in sky",
+                Listed::Tables {
+                    database: Some("sky".to_owned()),
+                    full: true,
+                },
+            ),
+            (
+                "show extended full columns from star from sky",
+                Listed::Columns {
+                    table: star(),
+                    full: true,
+                },
+            ),
+            (
+                "show fields in `sky`.`star`",
+                Listed::Columns {
+                    table: star(),
+                    full: false,
+                },
+            ),
+            ("show keys from star in sky", Listed::Keys(star())),
+            ("show create table sky.star", Listed::Create(star())),
+            (
+                "show create schema if not exists sky",
+                Listed::CreateDatabase("sky".to_owned()),
+            ),
+            (
+                "show table status from sky",
+                Listed::TableStatus {
+                    database: Some("sky".to_owned()),
+                },
+            ),
+            (
+                "show session variables",
+                Listed::Variables { global: false },
+            ),
+            ("show global variables", Listed::Variables { global: true }),
+            ("show full processlist", Listed::Processes { full: true }),
+            ("show grants for 'a'@'%'", Listed::Grants),
+            (
+                "show warnings limit 10, 5",
+                Listed::Standing(Standing::Warnings),
+            ),
+            ("show storage engines", Listed::Standing(Standing::Engines)),
+            (
+                "show character set",
+                Listed::Standing(Standing::CharacterSets),
+            ),
+            (
+                "show procedure status",
+                Listed::Standing(Standing::Routines),
+            ),
+        ] {
+            assert_eq!(of(text), listed, "{text}");
+        }
+    }
+
+    #[test]
+    fn conditions_are_in_the_engines_words() {
+        let condition = |text: &str| read(text).unwrap().unwrap().condition.unwrap();
+        assert_eq!(
+            condition("show variables where `variable_name` = \"a'b\""),
+            "\"variable_name\" = 'a''b'"
+        );
+        assert_eq!(
+            condition("show index from t where key_name = 'PRIMARY'"),
+            "key_name = 'PRIMARY'"
+        );
+        assert_eq!(
+            condition("show variables like 'sql\\_%'"),
+            "\"variable_name\" ILIKE 'sql\\_%' ESCAPE '\\'"
+        );
+    }
+
+    #[test]
+    fn what_is_not_listed_is_said() {
+        let error = read("show nonsense").unwrap_err().to_string();
+        assert!(error.contains("DATABASES"), "{error}");
+        assert_eq!(read("select 1"), Ok(None));
+    }
 }

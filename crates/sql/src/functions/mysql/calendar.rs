@@ -43,21 +43,26 @@ pub(super) const WEEKDAYS: [&str; 7] = [
 
 /// A date and a time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Moment {
+pub struct Moment {
+    /// Of the proleptic Gregorian calendar.
     pub year: i64,
     /// From 1.
     pub month: i64,
     /// From 1.
     pub day: i64,
+    /// From 0.
     pub hour: i64,
+    /// From 0.
     pub minute: i64,
+    /// From 0.
     pub second: i64,
+    /// Of a second.
     pub micros: i64,
 }
 
 impl Moment {
     /// A number of microseconds since 1970-01-01.
-    pub(super) fn of_micros(micros: i64) -> Self {
+    pub fn of_micros(micros: i64) -> Self {
         let (days, rest) = (
             micros.div_euclid(MICROS_OF_DAY),
             micros.rem_euclid(MICROS_OF_DAY),

@@ -18,6 +18,7 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::logical_expr::{Expr, ScalarUDF};
 
+pub use calendar::Moment;
 pub(crate) use value::number_prefix;
 
 static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::new(|| {

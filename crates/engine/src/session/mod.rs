@@ -1,8 +1,10 @@
 //! Somebody who asks: settings, memory, and the way from a question to its answer.
 
+mod state;
+
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
@@ -11,44 +13,43 @@ use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::common::DataFusionError;
 use datafusion::common::TableReference;
 use datafusion::datasource::source_as_provider;
-use datafusion::execution::memory_pool::FairSpillPool;
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{
-    SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext,
-};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::optimizer::analyzer::Analyzer;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::stream::{BoxStream, Stream, StreamExt};
-use sql::mysql::Operators;
-use sql::rules::{CheckIntegers, GuardValues, WidenFloats, WriteOutMemberships};
-use sql::{Dialect, ErrorCode, Headings, Parsed, SqlError, TableShape, TableShapes};
+use sql::{Connection, Dialect, ErrorCode, Headings, Parsed, SqlError, TableShape, TableShapes};
 
 use crate::again::{KnownWordings, Wording};
-use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters, suffixed};
-use crate::files::{self, FileTable};
+use crate::crossmatch::suffixed;
+use crate::files::FileTable;
 use crate::information_schema::{self, INFORMATION_SCHEMA};
 use crate::loaded_table::{CHUNK_NUMBER, CHUNK_NUMBER_DECLARED, hidden_columns};
-use crate::plan::{CutChunkPhases, PushFilters, SparePairs};
 use crate::provider::ArchiveCatalog;
-use crate::{Archive, EngineError, Settings, listing};
+use crate::{Archive, EngineError, listing};
+use state::{DefaultDatabase, Planners};
+pub use state::{analyzer_rules, physical_rules, runtime};
 
 /// The catalog's name inside DataFusion.
 const CATALOG: &str = "meridian";
 
+/// In the place of a database's name: none is chosen, and tables are named with theirs.
+pub const NO_DATABASE: &str = "";
+
 /// How a session's queries may use the machine.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
-    /// The database that tables are looked for in; by default the only one there is.
+    /// The database that tables are looked for in; by default the only one there is. [`NO_DATABASE`] for none.
     pub database: Option<String>,
     /// Processor cores; by default all.
     pub cores: Option<NonZeroUsize>,
     /// Bytes of memory for sorts, groups and joins, which spill to disk or fail beyond it.
     pub memory: Option<usize>,
+    /// Memory that several sessions share (see [`runtime`]), instead of `memory` for this one alone.
+    pub runtime: Option<Arc<RuntimeEnv>>,
     /// Partitions of a chunk phase (see [`Settings`]).
     pub phase_partitions: usize,
     /// Whether questions may name files of this machine: only where whoever asks may read them anyway.
@@ -63,6 +64,7 @@ impl Default for SessionOptions {
             database: None,
             cores: None,
             memory: None,
+            runtime: None,
             phase_partitions: 1,
             files: false,
             dialect: Dialect::default(),
@@ -76,38 +78,14 @@ pub struct Session {
     context: SessionContext,
     /// The same tables with the columns that `*` leaves out.
     with_hidden: Arc<dyn CatalogProviderList>,
+    /// The folded name of the default database.
     database: String,
+    /// Its name as declared.
+    declared_database: Option<String>,
     dialect: Dialect,
     wordings: KnownWordings,
     planners: Planners,
     task: OnceLock<Arc<TaskContext>>,
-}
-
-/// States to plan with that nobody is using. One holds hundreds of functions by their names, so copying it for each question,
-/// as DataFusion does, takes a tenth of the time of a short one.
-#[derive(Default)]
-struct Planners(Mutex<Vec<SessionState>>);
-
-impl Planners {
-    fn take(&self, context: &SessionContext) -> SessionState {
-        let spare = self.lock().pop();
-        let Some(mut state) = spare else {
-            return context.state();
-        };
-        // The time that `now()` gives.
-        let config = Arc::clone(state.config_options());
-        state.execution_props_mut().mark_start_execution(config);
-        state
-    }
-
-    fn give_back(&self, state: SessionState) {
-        self.lock().push(state);
-    }
-
-    /// A panic elsewhere leaves the list whole.
-    fn lock(&self) -> MutexGuard<'_, Vec<SessionState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The answer to one question, as it comes.
@@ -165,8 +143,8 @@ impl std::fmt::Debug for Session {
 impl Session {
     /// A session on an archive.
     pub async fn new(archive: Arc<Archive>, options: &SessionOptions) -> Result<Self, EngineError> {
-        let database = default_database(&archive, options.database.as_deref()).await?;
-        let context = SessionContext::new_with_state(state(options, &database)?);
+        let database = DefaultDatabase::find(&archive, options.database.as_deref()).await?;
+        let context = SessionContext::new_with_state(state::state(options, &database.folded)?);
         let catalog = ArchiveCatalog::new(Arc::clone(&archive));
         let with_hidden = MemoryCatalogProviderList::new();
         with_hidden.register_catalog(CATALOG.to_owned(), Arc::new(catalog.with_hidden_columns()));
@@ -175,7 +153,8 @@ impl Session {
             archive,
             context,
             with_hidden: Arc::new(with_hidden),
-            database,
+            database: database.folded,
+            declared_database: database.declared,
             dialect: options.dialect,
             wordings: KnownWordings::default(),
             planners: Planners::default(),
@@ -188,21 +167,42 @@ impl Session {
         &self.context
     }
 
+    /// The database in which tables are looked for, in its declared spelling.
+    pub fn database(&self) -> Option<&str> {
+        self.declared_database.as_deref()
+    }
+
     /// Reads a text of one or more statements.
     pub async fn parse(&self, text: &str) -> Result<Vec<Parsed>, EngineError> {
+        let alone = Connection::alone(self.declared_database.clone());
+        self.parse_for(text, &alone).await
+    }
+
+    /// Reads a text of one or more statements that came by a connection.
+    pub async fn parse_for(
+        &self,
+        text: &str,
+        connection: &Connection,
+    ) -> Result<Vec<Parsed>, EngineError> {
         let folded = text.to_ascii_lowercase();
         let shapes = if folded.contains("qserv_areaspec") || folded.contains(CHUNK_NUMBER) {
             self.shapes().await?
         } else {
             Shapes::default()
         };
-        let mut statements = sql::parse(self.dialect, text, &shapes)?;
+        let mut statements = sql::parse(self.dialect, text, &shapes, connection)?;
         for parsed in &mut statements {
             if let Some(listing) = &parsed.listing {
-                let question = listing::question(&self.archive, &self.database, listing).await?;
-                let mut answered = sql::parse(Dialect::Adql, &question, &shapes)?;
+                let question =
+                    listing::question(&self.archive, &self.database, listing, connection).await?;
+                // What a client limits are its own questions.
+                let alone = Connection::alone(None);
+                let mut answered = sql::parse(Dialect::Adql, &question, &shapes, &alone)?;
                 if let Some(question) = answered.pop() {
-                    *parsed = question;
+                    *parsed = Parsed {
+                        of_connection: true,
+                        ..question
+                    };
                 }
             }
         }
@@ -237,8 +237,9 @@ impl Session {
     pub async fn run(&self, text: &str, parsed: Parsed) -> Result<Answer, EngineError> {
         let state = self.archive.catalog().state();
         self.wordings.follow(state);
-        let wording = Wording::of(text)
-            .filter(|wording| is_query(&parsed.statement) && self.wordings.may_learn(wording));
+        let may_learn = is_query(&parsed.statement) && !parsed.of_connection;
+        let wording =
+            Wording::of(text).filter(|wording| may_learn && self.wordings.may_learn(wording));
         let prepared = self.prepare(text, parsed).await?;
         if let Some(wording) = wording
             && state == self.archive.catalog().state()
@@ -280,11 +281,44 @@ impl Session {
     /// # Errors
     /// Also where there is none or more than one.
     pub async fn ask(&self, text: &str) -> Result<Answer, EngineError> {
-        if let Some(answer) = self.ask_again(text).await? {
+        let alone = Connection::alone(self.declared_database.clone());
+        self.ask_for(text, &alone).await
+    }
+
+    /// Answers the only statement of a text that came by a connection.
+    ///
+    /// # Errors
+    /// Also where there is none or more than one.
+    pub async fn ask_for(
+        &self,
+        text: &str,
+        connection: &Connection,
+    ) -> Result<Answer, EngineError> {
+        // A plan that is kept gives all rows.
+        if connection.variables.row_limit().is_none()
+            && let Some(answer) = self.ask_again(text).await?
+        {
             return Ok(answer);
         }
-        let only = self.parse_one(text).await?;
+        let only = only(self.parse_for(text, connection).await?)?;
         self.run(text, only).await
+    }
+
+    /// The columns that the only statement of a text would give, headed by `headings` if there are any.
+    ///
+    /// # Errors
+    /// Those that its answer would begin with.
+    pub async fn describe(
+        &self,
+        text: &str,
+        connection: &Connection,
+        headings: Option<Headings>,
+    ) -> Result<SchemaRef, EngineError> {
+        let mut only = only(self.parse_for(text, connection).await?)?;
+        if let Some(headings) = headings {
+            only.headings = headings;
+        }
+        Ok(self.prepare(text, only).await?.schema)
     }
 
     /// Reads the only statement of a text.
@@ -292,18 +326,7 @@ impl Session {
     /// # Errors
     /// Also where there is none or more than one.
     pub async fn parse_one(&self, text: &str) -> Result<Parsed, EngineError> {
-        let mut statements = self.parse(text).await?;
-        match (statements.pop(), statements.is_empty()) {
-            (Some(only), true) => Ok(only),
-            (None, _) => Err(SqlError::new("there is no statement in the text")
-                .with_code(ErrorCode::NO_STATEMENT)
-                .into()),
-            _ => Err(SqlError::new(
-                "one statement at a time, please: there are several in the text",
-            )
-            .with_code(ErrorCode::SYNTAX)
-            .into()),
-        }
+        only(self.parse(text).await?)
     }
 
     /// The result's columns under their headings.
@@ -438,70 +461,17 @@ impl Session {
     }
 }
 
-fn state(options: &SessionOptions, database: &str) -> Result<SessionState, EngineError> {
-    let cores = options
-        .cores
-        .or_else(|| std::thread::available_parallelism().ok())
-        .map_or(1, NonZeroUsize::get);
-    let mut config = SessionConfig::new()
-        .with_target_partitions(cores)
-        .with_default_catalog_and_schema(CATALOG, database)
-        .with_create_default_catalog_and_schema(false)
-        .with_information_schema(false)
-        .with_option_extension(Settings {
-            phase_partitions: options.phase_partitions,
-        });
-    // Names are folded before DataFusion sees them.
-    config.options_mut().sql_parser.enable_ident_normalization = false;
-    if options.dialect == Dialect::MySql {
-        // NULL is below every value.
-        config.options_mut().sql_parser.default_null_ordering = "nulls_min".to_owned();
-    }
-    let mut runtime = RuntimeEnvBuilder::new();
-    if let Some(memory) = options.memory {
-        runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(memory)));
-    }
-    let runtime = runtime
-        .build_arc()
-        .map_err(|error| EngineError::from_run(&error))?;
-    let mut state = SessionStateBuilder::new()
-        .with_default_features()
-        .with_config(config)
-        .with_runtime_env(runtime)
-        .with_analyzer_rules(analyzer_rules())
-        .with_physical_optimizer_rules(physical_rules())
-        .with_optimizer_rules(PushProbeFilters::among_rules())
-        .with_relation_planners(vec![Arc::new(MatchRelations)])
-        .with_query_planner(Arc::new(MatchingPlanner))
-        .build();
-    use datafusion::execution::FunctionRegistry as _;
-    for name in sql::functions::UNBOUNDED {
-        state
-            .deregister_udf(name)
-            .map_err(|error| EngineError::from_run(&error))?;
-        state
-            .deregister_udtf(name)
-            .map_err(|error| EngineError::from_run(&error))?;
-    }
-    for (name, function) in files::functions(options.files) {
-        state.register_udtf(name, function);
-    }
-    if options.dialect == Dialect::MySql {
-        state
-            .register_expr_planner(Arc::new(Operators))
-            .map_err(|error| EngineError::from_run(&error))?;
-    }
-    for function in sql::functions::all() {
-        state
-            .register_udf(function)
-            .map_err(|error| EngineError::from_run(&error))?;
-    }
-    for function in sql::functions::all_aggregates() {
-        state
-            .register_udaf(function)
-            .map_err(|error| EngineError::from_run(&error))?;
-    }
-    Ok(state)
+/// The only one of the statements.
+fn only(mut statements: Vec<Parsed>) -> Result<Parsed, EngineError> {
+    let (sentence, code) = match (statements.pop(), statements.is_empty()) {
+        (Some(only), true) => return Ok(only),
+        (None, _) => ("there is no statement in the text", ErrorCode::NO_STATEMENT),
+        _ => (
+            "one statement at a time, please: there are several in the text",
+            ErrorCode::SYNTAX,
+        ),
+    };
+    Err(SqlError::new(sentence).with_code(code).into())
 }
 
 /// Whether a statement asks for rows, not for a plan or for what there is.
@@ -517,59 +487,6 @@ async fn plan(
     let logical = state.statement_to_plan(statement).await?;
     let plan = state.create_physical_plan(&logical).await?;
     Ok((logical, plan))
-}
-
-type AnalyzerRules = Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>>;
-type PhysicalRules =
-    Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>;
-
-/// DataFusion's analysis with ours: memberships are written out, floats widened and integers checked before types are coerced,
-/// values guarded after.
-pub fn analyzer_rules() -> AnalyzerRules {
-    let mut rules = Analyzer::new().rules;
-    let coercion = rules
-        .iter()
-        .position(|rule| rule.name() == "type_coercion")
-        .unwrap_or(0);
-    rules.insert(coercion, Arc::new(CheckIntegers));
-    rules.insert(coercion, Arc::new(WidenFloats));
-    rules.insert(coercion, Arc::new(WriteOutMemberships));
-    rules.push(Arc::new(GuardValues));
-    rules
-}
-
-/// DataFusion's physical optimisation with ours: phases are cut once counts have been answered from statistics, and before
-/// anything is distributed or combined.
-pub fn physical_rules() -> PhysicalRules {
-    let mut rules = PhysicalOptimizer::new().rules;
-    let at = rules
-        .iter()
-        .position(|rule| rule.name() == "aggregate_statistics")
-        .map_or(0, |at| at + 1);
-    rules.insert(at, Arc::new(CutChunkPhases));
-    PushFilters::guard(&mut rules);
-    rules.push(Arc::new(SparePairs));
-    rules
-}
-
-/// The folded name of the database in which tables are looked for.
-async fn default_database(archive: &Archive, wanted: Option<&str>) -> Result<String, EngineError> {
-    let databases = archive.catalog().databases().await?;
-    let names: Vec<String> = databases.iter().map(|it| fold_name(&it.name)).collect();
-    match (wanted, names.as_slice()) {
-        (Some(wanted), names) if names.contains(&fold_name(wanted)) => Ok(fold_name(wanted)),
-        (Some(wanted), names) => Err(EngineError::NoDatabase {
-            name: wanted.to_owned(),
-            hint: if names.is_empty() {
-                "nothing has been loaded yet: see `meridian load --help`".to_owned()
-            } else {
-                format!("databases here: {}", names.join(", "))
-            },
-        }),
-        (None, [only]) => Ok(only.clone()),
-        // Tables must then be named with their database.
-        (None, _) => Ok(INFORMATION_SCHEMA.to_owned()),
-    }
 }
 
 /// Adds the declared spelling of columns that no table declares.

@@ -1,0 +1,200 @@
+//! What SHOW and DESCRIBE answer: the catalog's databases, tables and columns as rows, in MySQL's form, and what a server knows of
+//! itself.
+//!
+//! The rows are put into the text of a question, so that everything after is as for any other.
+
+mod standing;
+mod tables;
+
+use sql::Connection;
+use sql::connection::Process;
+use sql::mysql::{Listed, Listing};
+
+use crate::{Archive, EngineError};
+pub(crate) use tables::{declared_type, key_mark};
+
+/// Rows under headings. Columns whose headings end in `#` are of numbers.
+struct Rows {
+    headings: Vec<String>,
+    rows: Vec<Row>,
+}
+
+type Row = Vec<Option<String>>;
+
+impl Rows {
+    fn new(headings: &[&str], rows: Vec<Row>) -> Self {
+        Self {
+            headings: headings
+                .iter()
+                .map(|heading| (*heading).to_owned())
+                .collect(),
+            rows,
+        }
+    }
+}
+
+/// A value of a row.
+fn some(text: impl Into<String>) -> Option<String> {
+    Some(text.into())
+}
+
+/// A question in ADQL's dialect whose answer is what is listed. `default` is the database of names that name none.
+pub(crate) async fn question(
+    archive: &Archive,
+    default: &str,
+    listing: &Listing,
+    connection: &Connection,
+) -> Result<String, EngineError> {
+    let database = |named: &Option<String>| named.clone().unwrap_or_else(|| default.to_owned());
+    let rows = match &listing.of {
+        Listed::Databases => tables::databases(archive).await?,
+        Listed::Tables {
+            database: named,
+            full,
+        } => tables::tables(archive, &database(named), *full).await?,
+        Listed::TableStatus { database: named } => {
+            tables::status(archive, &database(named)).await?
+        }
+        Listed::Columns { table, full } => tables::columns(archive, default, table, *full).await?,
+        Listed::Keys(name) => tables::keys(&tables::table(archive, default, name).await?),
+        Listed::Create(name) => tables::create(&tables::table(archive, default, name).await?),
+        Listed::CreateDatabase(name) => tables::create_database(archive, name).await?,
+        Listed::Variables { global } => named_values(connection.all_variables(*global)),
+        Listed::Status => named_values(connection.surroundings.status()),
+        Listed::Processes { full } => processes(connection.surroundings.processes(), *full),
+        Listed::Grants => grants(connection),
+        Listed::Standing(standing) => standing::rows(*standing),
+    };
+    Ok(text(&rows, listing.condition.as_deref()))
+}
+
+fn named_values(values: Vec<(&'static str, String)>) -> Rows {
+    let rows = values.into_iter();
+    let rows = rows.map(|(name, value)| vec![some(name), Some(value)]);
+    Rows::new(&["Variable_name", "Value"], rows.collect())
+}
+
+/// Characters of a statement that a short list shows.
+const SHORT_STATEMENT: usize = 100;
+
+fn processes(processes: Vec<Process>, full: bool) -> Rows {
+    let headings = [
+        "Id#", "User", "Host", "db", "Command", "Time#", "State", "Info",
+    ];
+    let row = |process: Process| {
+        let statement = process.statement.map(|statement| match full {
+            true => statement,
+            false => statement.chars().take(SHORT_STATEMENT).collect(),
+        });
+        vec![
+            some(process.id.to_string()),
+            Some(process.user),
+            Some(process.host),
+            process.database,
+            some(process.command),
+            some(process.seconds.to_string()),
+            some(process.state),
+            statement,
+        ]
+    };
+    Rows::new(&headings, processes.into_iter().map(row).collect())
+}
+
+fn grants(connection: &Connection) -> Rows {
+    let (user, host) = (&connection.user, &connection.host);
+    Rows {
+        headings: vec![format!("Grants for {user}@{host}")],
+        rows: vec![vec![Some(format!(
+            "GRANT SELECT ON *.* TO `{user}`@`{host}`"
+        ))]],
+    }
+}
+
+/// The text of the question. The first column is `tables` to conditions on a list of tables, whatever its heading.
+fn text(rows: &Rows, condition: Option<&str>) -> String {
+    let headings = rows.headings.iter();
+    let headings: Vec<(&str, bool)> = headings
+        .map(|heading| match heading.strip_suffix('#') {
+            Some(heading) => (heading, true),
+            None => (heading.as_str(), false),
+        })
+        .collect();
+    let names: Vec<String> = headings.iter().map(|(name, _)| inner_name(name)).collect();
+    let items: Vec<String> = headings
+        .iter()
+        .zip(&names)
+        .map(|((heading, _), name)| format!("{} AS {}", quoted(name), quoted(heading)))
+        .collect();
+    let of_numbers = || headings.iter().map(|(_, of_numbers)| *of_numbers);
+    let literals = |row: &Row| {
+        let literals = row.iter().zip(of_numbers());
+        let literals: Vec<String> = literals
+            .map(|(value, of_numbers)| literal(value.as_deref(), of_numbers))
+            .collect();
+        format!("({})", literals.join(", "))
+    };
+    let values: Vec<String> = rows.rows.iter().map(literals).collect();
+    // A list of nothing has its columns all the same.
+    let (values, never) = if values.is_empty() {
+        (literals(&vec![None; names.len()]), " AND 1 = 0")
+    } else {
+        (values.join(", "), "")
+    };
+    let condition = condition.unwrap_or("1 = 1");
+    let named: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+    format!(
+        "SELECT {} FROM (VALUES {values}) AS listed ({}) WHERE ({condition}){never}",
+        items.join(", "),
+        named.join(", ")
+    )
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn inner_name(heading: &str) -> String {
+    if heading.starts_with("Tables_in_") {
+        return "tables".to_owned();
+    }
+    heading.to_ascii_lowercase()
+}
+
+fn literal(value: Option<&str>, of_numbers: bool) -> String {
+    match (value, of_numbers) {
+        (Some(value), true) => value.to_owned(),
+        (Some(value), false) => format!("'{}'", value.replace('\'', "''")),
+        (None, true) => "CAST(NULL AS BIGINT)".to_owned(),
+        (None, false) => "CAST(NULL AS VARCHAR)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_questions() {
+        let rows = Rows {
+            headings: vec!["Tables_in_sky".to_owned()],
+            rows: vec![vec![Some("it's".to_owned())]],
+        };
+        assert_eq!(
+            text(&rows, Some("tables LIKE 'i%'")),
+            "SELECT \"tables\" AS \"Tables_in_sky\" FROM (VALUES ('it''s')) AS listed (\"tables\") WHERE (tables LIKE 'i%')"
+        );
+    }
+
+    #[test]
+    fn numbers_stay_numbers() {
+        let rows = Rows::new(
+            &["Id#", "db"],
+            vec![vec![some("7"), None], vec![None, some("sky")]],
+        );
+        assert_eq!(
+            text(&rows, None),
+            "SELECT \"id\" AS \"Id\", \"db\" AS \"db\" FROM (VALUES (7, CAST(NULL AS VARCHAR)), (CAST(NULL AS BIGINT), 'sky')) \
+             AS listed (\"id\", \"db\") WHERE (1 = 1)"
+        );
+    }
+}

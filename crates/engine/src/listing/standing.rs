@@ -1,0 +1,145 @@
+//! Lists that are the same always.
+
+use sql::mysql::Standing;
+
+use super::{Rows, some};
+use crate::information_schema::{CHARACTER_SET, COLLATION};
+
+/// What one of these lists has: headings, and values row by row.
+type List = (&'static [&'static str], &'static [&'static [&'static str]]);
+
+const ENGINES: List = (
+    &[
+        "Engine",
+        "Support",
+        "Comment",
+        "Transactions",
+        "XA",
+        "Savepoints",
+    ],
+    &[&[
+        "Meridian",
+        "DEFAULT",
+        "Chunks of the sky, compressed column by column",
+        "NO",
+        "NO",
+        "NO",
+    ]],
+);
+
+const COLLATIONS: List = (
+    &[
+        "Collation",
+        "Charset",
+        "Id#",
+        "Default",
+        "Compiled",
+        "Sortlen#",
+        "Pad_attribute",
+    ],
+    &[
+        &[
+            COLLATION,
+            CHARACTER_SET,
+            "1070",
+            "Yes",
+            "Yes",
+            "1",
+            "NO PAD",
+        ],
+        &["utf8mb4_bin", CHARACTER_SET, "46", "", "Yes", "1", "NO PAD"],
+    ],
+);
+
+const CHARACTER_SETS: List = (
+    &["Charset", "Description", "Default collation", "Maxlen#"],
+    &[&[CHARACTER_SET, "UTF-8 Unicode", COLLATION, "4"]],
+);
+
+const PLUGINS: List = (
+    &["Name", "Status", "Type", "Library", "License"],
+    &[&["Meridian", "ACTIVE", "STORAGE ENGINE", "", "Apache-2.0"]],
+);
+
+const PRIVILEGES: List = (
+    &["Privilege", "Context", "Comment"],
+    &[&["Select", "Tables", "To retrieve rows from table"]],
+);
+
+const WARNINGS: List = (&["Level", "Code#", "Message"], &[]);
+
+const OPEN_TABLES: List = (&["Database", "Table", "In_use#", "Name_locked#"], &[]);
+
+const TRIGGERS: List = (
+    &[
+        "Trigger",
+        "Event",
+        "Table",
+        "Statement",
+        "Timing",
+        "Created",
+        "sql_mode",
+        "Definer",
+        "character_set_client",
+        "collation_connection",
+        "Database Collation",
+    ],
+    &[],
+);
+
+const ROUTINES: List = (
+    &[
+        "Db",
+        "Name",
+        "Type",
+        "Definer",
+        "Modified",
+        "Created",
+        "Security_type",
+        "Comment",
+        "character_set_client",
+        "collation_connection",
+        "Database Collation",
+    ],
+    &[],
+);
+
+const EVENTS: List = (
+    &[
+        "Db",
+        "Name",
+        "Definer",
+        "Time zone",
+        "Type",
+        "Execute at",
+        "Interval value",
+        "Interval field",
+        "Starts",
+        "Ends",
+        "Status",
+        "Originator#",
+        "character_set_client",
+        "collation_connection",
+        "Database Collation",
+    ],
+    &[],
+);
+
+pub(super) fn rows(standing: Standing) -> Rows {
+    let (headings, rows) = match standing {
+        Standing::CharacterSets => CHARACTER_SETS,
+        Standing::Collations => COLLATIONS,
+        Standing::Engines => ENGINES,
+        Standing::Events => EVENTS,
+        Standing::OpenTables => OPEN_TABLES,
+        Standing::Plugins => PLUGINS,
+        Standing::Privileges => PRIVILEGES,
+        Standing::Routines => ROUTINES,
+        Standing::Triggers => TRIGGERS,
+        Standing::Warnings => WARNINGS,
+    };
+    let rows = rows
+        .iter()
+        .map(|row| row.iter().map(|value| some(*value)).collect());
+    Rows::new(headings, rows.collect())
+}

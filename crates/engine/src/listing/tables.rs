@@ -1,0 +1,382 @@
+//! Lists of databases, tables, columns and keys.
+
+use catalog::{Column, ColumnType, Table, TableKind, fold_name};
+use sql::mysql::TableName;
+use sql::{ErrorCode, SqlError};
+
+use super::{Row, Rows, some};
+use crate::information_schema::{self, BASE_TABLE, COLLATION, INFORMATION_SCHEMA, SYSTEM_VIEW};
+use crate::{Archive, EngineError, NO_DATABASE};
+
+pub(super) async fn databases(archive: &Archive) -> Result<Rows, EngineError> {
+    let databases = archive.catalog().databases().await?;
+    let names = databases.into_iter().map(|database| database.name);
+    let names = names.chain([INFORMATION_SCHEMA.to_owned()]);
+    let rows = names.map(|name| vec![Some(name)]).collect();
+    Ok(Rows::new(&["Database"], rows))
+}
+
+/// The declared name of a database.
+async fn declared(archive: &Archive, database: &str) -> Result<String, EngineError> {
+    if database == NO_DATABASE {
+        let sentence =
+            "no database is chosen: USE one, or say which is meant, as in SHOW TABLES FROM sky";
+        return Err(SqlError::new(sentence)
+            .with_code(ErrorCode::NO_DATABASE_CHOSEN)
+            .into());
+    }
+    if fold_name(database) == INFORMATION_SCHEMA {
+        return Ok(INFORMATION_SCHEMA.to_owned());
+    }
+    let found = archive.catalog().database(database).await?;
+    let found = found.ok_or_else(|| EngineError::NoDatabase {
+        name: database.to_owned(),
+        hint: "SHOW DATABASES lists those that there are".to_owned(),
+    })?;
+    Ok(found.name)
+}
+
+pub(super) async fn tables(
+    archive: &Archive,
+    database: &str,
+    full: bool,
+) -> Result<Rows, EngineError> {
+    let declared = declared(archive, database).await?;
+    let (names, kind) = if declared == INFORMATION_SCHEMA {
+        (information_schema::tables().collect(), SYSTEM_VIEW)
+    } else {
+        let tables = archive.catalog().tables(&declared).await?;
+        let names: Vec<String> = tables.into_iter().map(|table| table.spec.name).collect();
+        (names, BASE_TABLE)
+    };
+    let rows = names.into_iter().map(|name| {
+        let mut row = vec![Some(name)];
+        row.extend(full.then(|| some(kind)));
+        row
+    });
+    let mut headings = vec![format!("Tables_in_{declared}")];
+    headings.extend(full.then(|| "Table_type".to_owned()));
+    Ok(Rows {
+        headings,
+        rows: rows.collect(),
+    })
+}
+
+const STATUS: [&str; 18] = [
+    "Name",
+    "Engine",
+    "Version#",
+    "Row_format",
+    "Rows#",
+    "Avg_row_length#",
+    "Data_length#",
+    "Max_data_length#",
+    "Index_length#",
+    "Data_free#",
+    "Auto_increment#",
+    "Create_time",
+    "Update_time",
+    "Check_time",
+    "Collation",
+    "Checksum#",
+    "Create_options",
+    "Comment",
+];
+
+pub(super) async fn status(archive: &Archive, database: &str) -> Result<Rows, EngineError> {
+    let declared = declared(archive, database).await?;
+    if declared == INFORMATION_SCHEMA {
+        let row = |name| {
+            let mut row = vec![Some(name), some("MEMORY")];
+            row.resize(STATUS.len(), None);
+            row
+        };
+        return Ok(Rows::new(
+            &STATUS,
+            information_schema::tables().map(row).collect(),
+        ));
+    }
+    let tables = archive.catalog().tables(&declared).await?;
+    Ok(Rows::new(&STATUS, tables.iter().map(status_row).collect()))
+}
+
+fn status_row(table: &Table) -> Row {
+    let number = |number: u64| some(number.to_string());
+    let loaded = information_schema::time(&table.loaded_at);
+    vec![
+        some(table.spec.name.as_str()),
+        some("Meridian"),
+        number(10),
+        some("Compressed"),
+        number(table.rows),
+        number(table.bytes.checked_div(table.rows).unwrap_or(0)),
+        number(table.bytes),
+        number(0),
+        number(0),
+        number(0),
+        None,
+        some(loaded.as_str()),
+        Some(loaded),
+        None,
+        some(COLLATION),
+        None,
+        some(""),
+        some(format!("{} table", table.spec.kind)),
+    ]
+}
+
+pub(super) async fn table(
+    archive: &Archive,
+    default: &str,
+    name: &TableName,
+) -> Result<Table, EngineError> {
+    let database = declared(archive, name.database.as_deref().unwrap_or(default)).await?;
+    let found = archive.catalog().table(&database, &name.table).await?;
+    found.ok_or_else(|| no_table(&database, name))
+}
+
+fn no_table(database: &str, name: &TableName) -> EngineError {
+    SqlError::new(format!(
+        "there is no table {database}.{}; SHOW TABLES lists those that there are",
+        name.table
+    ))
+    .with_code(ErrorCode::NO_TABLE)
+    .into()
+}
+
+/// A column as SHOW COLUMNS tells of it.
+struct Shown {
+    name: String,
+    ty: String,
+    nullable: bool,
+    key: &'static str,
+    is_text: bool,
+}
+
+pub(super) async fn columns(
+    archive: &Archive,
+    default: &str,
+    name: &TableName,
+    full: bool,
+) -> Result<Rows, EngineError> {
+    let database = name.database.as_deref().unwrap_or(default);
+    let shown: Vec<Shown> = if fold_name(database) == INFORMATION_SCHEMA {
+        let columns = information_schema::columns_of(&name.table);
+        let columns = columns.ok_or_else(|| no_table(INFORMATION_SCHEMA, name))?;
+        let own = |(name, is_number): (&str, bool)| Shown {
+            name: name.to_owned(),
+            ty: if is_number {
+                "bigint unsigned"
+            } else {
+                "longtext"
+            }
+            .to_owned(),
+            nullable: true,
+            key: "",
+            is_text: !is_number,
+        };
+        columns.map(own).collect()
+    } else {
+        let table = table(archive, default, name).await?;
+        let of_table = |column: &Column| Shown {
+            name: column.name.clone(),
+            ty: declared_type(column),
+            nullable: column.nullable,
+            key: key_mark(&table, column),
+            is_text: column.ty == ColumnType::Text,
+        };
+        table.spec.columns.iter().map(of_table).collect()
+    };
+    Ok(shown_columns(shown, full))
+}
+
+fn shown_columns(columns: Vec<Shown>, full: bool) -> Rows {
+    let row = |column: Shown| {
+        let null = some(if column.nullable { "YES" } else { "NO" });
+        let (name, ty, key) = (Some(column.name), Some(column.ty), some(column.key));
+        if !full {
+            return vec![name, ty, null, key, None, some("")];
+        }
+        let collation = column.is_text.then(|| COLLATION.to_owned());
+        vec![
+            name,
+            ty,
+            collation,
+            null,
+            key,
+            None,
+            some(""),
+            some("select"),
+            some(""),
+        ]
+    };
+    let short = ["Field", "Type", "Null", "Key", "Default", "Extra"];
+    let long = [
+        "Field",
+        "Type",
+        "Collation",
+        "Null",
+        "Key",
+        "Default",
+        "Extra",
+        "Privileges",
+        "Comment",
+    ];
+    let headings: &[&str] = if full { &long } else { &short };
+    Rows::new(headings, columns.into_iter().map(row).collect())
+}
+
+/// The key of a director, by which its rows are found.
+pub(super) fn keys(table: &Table) -> Rows {
+    let headings = [
+        "Table",
+        "Non_unique#",
+        "Key_name",
+        "Seq_in_index#",
+        "Column_name",
+        "Collation",
+        "Cardinality#",
+        "Sub_part#",
+        "Packed",
+        "Null",
+        "Index_type",
+        "Comment",
+        "Index_comment",
+        "Visible",
+        "Expression",
+    ];
+    let key = table.spec.key.as_ref();
+    let key = key.filter(|_| table.spec.kind == TableKind::Director);
+    let row = |key: &String| {
+        vec![
+            some(table.spec.name.as_str()),
+            some("0"),
+            some("PRIMARY"),
+            some("1"),
+            some(key.as_str()),
+            some("A"),
+            some(table.rows.to_string()),
+            None,
+            None,
+            some(""),
+            some("BTREE"),
+            some(""),
+            some(""),
+            some("YES"),
+            None,
+        ]
+    };
+    Rows::new(&headings, key.into_iter().map(row).collect())
+}
+
+/// `PRI` for a director's key, `MUL` for a column that holds the key of one.
+pub(crate) fn key_mark(table: &Table, column: &Column) -> &'static str {
+    let is = |name: &str| fold_name(name) == fold_name(&column.name);
+    if table.spec.kind == TableKind::Director && table.spec.key.as_deref().is_some_and(is) {
+        "PRI"
+    } else if table
+        .spec
+        .directors
+        .iter()
+        .any(|director| is(&director.key))
+    {
+        "MUL"
+    } else {
+        ""
+    }
+}
+
+pub(super) fn create(table: &Table) -> Rows {
+    let columns = table.spec.columns.iter().map(|column| {
+        let null = if column.nullable {
+            "DEFAULT NULL"
+        } else {
+            "NOT NULL"
+        };
+        format!("  `{}` {} {null}", column.name, declared_type(column))
+    });
+    let mut lines: Vec<String> = columns.collect();
+    if let (TableKind::Director, Some(key)) = (table.spec.kind, &table.spec.key) {
+        lines.push(format!("  PRIMARY KEY (`{key}`)"));
+    }
+    let statement = format!(
+        "CREATE TABLE `{}` (\n{}\n)",
+        table.spec.name,
+        lines.join(",\n")
+    );
+    let row = vec![some(table.spec.name.as_str()), Some(statement)];
+    Rows::new(&["Table", "Create Table"], vec![row])
+}
+
+pub(super) async fn create_database(
+    archive: &Archive,
+    database: &str,
+) -> Result<Rows, EngineError> {
+    let declared = declared(archive, database).await?;
+    let statement = format!("CREATE DATABASE `{declared}` DEFAULT CHARACTER SET utf8mb4");
+    let row = vec![Some(declared), Some(statement)];
+    Ok(Rows::new(&["Database", "Create Database"], vec![row]))
+}
+
+/// The type of a column as MySQL would declare it: as it was declared, if it was.
+pub(crate) fn declared_type(column: &Column) -> String {
+    match &column.declared {
+        Some(declared) => without_attributes(declared),
+        None => type_name(column.ty),
+    }
+}
+
+/// `bigint(20) unsigned` of `bigint(20) unsigned NOT NULL DEFAULT '0'`.
+fn without_attributes(declared: &str) -> String {
+    let words = declared.split_whitespace();
+    let kept = words.take_while(|word| {
+        let word = word.to_ascii_lowercase();
+        ![
+            "not",
+            "null",
+            "default",
+            "primary",
+            "auto_increment",
+            "comment",
+            "key",
+        ]
+        .contains(&word.as_str())
+    });
+    kept.collect::<Vec<_>>().join(" ").to_ascii_lowercase()
+}
+
+fn type_name(ty: ColumnType) -> String {
+    use ColumnType as T;
+    match ty {
+        T::Boolean => "bit(1)".to_owned(),
+        T::Int8 => "tinyint".to_owned(),
+        T::Int16 => "smallint".to_owned(),
+        T::Int32 => "int".to_owned(),
+        T::Int64 => "bigint".to_owned(),
+        T::UInt8 => "tinyint unsigned".to_owned(),
+        T::UInt16 => "smallint unsigned".to_owned(),
+        T::UInt32 => "int unsigned".to_owned(),
+        T::UInt64 => "bigint unsigned".to_owned(),
+        T::Float32 => "float".to_owned(),
+        T::Float64 => "double".to_owned(),
+        T::Text => "text".to_owned(),
+        T::Binary => "blob".to_owned(),
+        T::Decimal { precision, scale } => format!("decimal({precision},{scale})"),
+        T::Date => "date".to_owned(),
+        T::Timestamp => "datetime(6)".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declared_types_are_shown_without_attributes() {
+        assert_eq!(
+            without_attributes("BIGINT(20) unsigned NOT NULL"),
+            "bigint(20) unsigned"
+        );
+        assert_eq!(without_attributes("int(11) DEFAULT '9999'"), "int(11)");
+    }
+}

@@ -1,0 +1,208 @@
+//! What a session plans and runs with: DataFusion's state with our rules and functions, and copies of it at hand.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use catalog::fold_name;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::optimizer::analyzer::Analyzer;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use sql::Dialect;
+use sql::mysql::Operators;
+use sql::rules::{CheckIntegers, GuardValues, WidenFloats, WriteOutMemberships};
+
+use super::{CATALOG, NO_DATABASE, SessionOptions};
+use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters};
+use crate::information_schema::INFORMATION_SCHEMA;
+use crate::plan::{CutChunkPhases, PushFilters, SparePairs};
+use crate::{Archive, EngineError, Settings, files};
+
+/// States to plan with that nobody is using. One holds hundreds of functions by their names, so copying it for each question,
+/// as DataFusion does, takes a tenth of the time of a short one.
+#[derive(Default)]
+pub(super) struct Planners(Mutex<Vec<SessionState>>);
+
+impl Planners {
+    pub(super) fn take(&self, context: &SessionContext) -> SessionState {
+        let spare = self.lock().pop();
+        let Some(mut state) = spare else {
+            return context.state();
+        };
+        // The time that `now()` gives.
+        let config = Arc::clone(state.config_options());
+        state.execution_props_mut().mark_start_execution(config);
+        state
+    }
+
+    pub(super) fn give_back(&self, state: SessionState) {
+        self.lock().push(state);
+    }
+
+    /// A panic elsewhere leaves the list whole.
+    fn lock(&self) -> MutexGuard<'_, Vec<SessionState>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// DataFusion's state for a session whose tables are looked for in a database.
+pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionState, EngineError> {
+    let cores = options
+        .cores
+        .or_else(|| std::thread::available_parallelism().ok())
+        .map_or(1, NonZeroUsize::get);
+    let mut config = SessionConfig::new()
+        .with_target_partitions(cores)
+        .with_default_catalog_and_schema(CATALOG, database)
+        .with_create_default_catalog_and_schema(false)
+        .with_information_schema(false)
+        .with_option_extension(Settings {
+            phase_partitions: options.phase_partitions,
+        });
+    // Names are folded before DataFusion sees them.
+    config.options_mut().sql_parser.enable_ident_normalization = false;
+    if options.dialect == Dialect::MySql {
+        // NULL is below every value.
+        config.options_mut().sql_parser.default_null_ordering = "nulls_min".to_owned();
+    }
+    let runtime = match &options.runtime {
+        Some(shared) => Arc::clone(shared),
+        None => runtime(options.memory)?,
+    };
+    let mut state = SessionStateBuilder::new()
+        .with_default_features()
+        .with_config(config)
+        .with_runtime_env(runtime)
+        .with_analyzer_rules(analyzer_rules())
+        .with_physical_optimizer_rules(physical_rules())
+        .with_optimizer_rules(PushProbeFilters::among_rules())
+        .with_relation_planners(vec![Arc::new(MatchRelations)])
+        .with_query_planner(Arc::new(MatchingPlanner))
+        .build();
+    use datafusion::execution::FunctionRegistry as _;
+    for name in sql::functions::UNBOUNDED {
+        state
+            .deregister_udf(name)
+            .map_err(|error| EngineError::from_run(&error))?;
+        state
+            .deregister_udtf(name)
+            .map_err(|error| EngineError::from_run(&error))?;
+    }
+    for (name, function) in files::functions(options.files) {
+        state.register_udtf(name, function);
+    }
+    if options.dialect == Dialect::MySql {
+        state
+            .register_expr_planner(Arc::new(Operators))
+            .map_err(|error| EngineError::from_run(&error))?;
+    }
+    for function in sql::functions::all() {
+        state
+            .register_udf(function)
+            .map_err(|error| EngineError::from_run(&error))?;
+    }
+    for function in sql::functions::all_aggregates() {
+        state
+            .register_udaf(function)
+            .map_err(|error| EngineError::from_run(&error))?;
+    }
+    Ok(state)
+}
+
+type AnalyzerRules = Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>>;
+type PhysicalRules =
+    Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>;
+
+/// DataFusion's analysis with ours: memberships are written out, floats widened and integers checked before types are coerced,
+/// values guarded after.
+pub fn analyzer_rules() -> AnalyzerRules {
+    let mut rules = Analyzer::new().rules;
+    let coercion = rules
+        .iter()
+        .position(|rule| rule.name() == "type_coercion")
+        .unwrap_or(0);
+    rules.insert(coercion, Arc::new(CheckIntegers));
+    rules.insert(coercion, Arc::new(WidenFloats));
+    rules.insert(coercion, Arc::new(WriteOutMemberships));
+    rules.push(Arc::new(GuardValues));
+    rules
+}
+
+/// DataFusion's physical optimisation with ours: phases are cut once counts have been answered from statistics, and before
+/// anything is distributed or combined.
+pub fn physical_rules() -> PhysicalRules {
+    let mut rules = PhysicalOptimizer::new().rules;
+    let at = rules
+        .iter()
+        .position(|rule| rule.name() == "aggregate_statistics")
+        .map_or(0, |at| at + 1);
+    rules.insert(at, Arc::new(CutChunkPhases));
+    PushFilters::guard(&mut rules);
+    rules.push(Arc::new(SparePairs));
+    rules
+}
+
+/// The memory and the disk that questions use: so many bytes for sorts, groups and joins together, which spill to disk or fail
+/// beyond it; any amount if none is said.
+pub fn runtime(memory: Option<usize>) -> Result<Arc<RuntimeEnv>, EngineError> {
+    let mut runtime = RuntimeEnvBuilder::new();
+    if let Some(memory) = memory {
+        runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(memory)));
+    }
+    runtime
+        .build_arc()
+        .map_err(|error| EngineError::from_run(&error))
+}
+
+/// The database in which tables are looked for.
+pub(super) struct DefaultDatabase {
+    pub folded: String,
+    /// As declared; nothing if none was wanted.
+    pub declared: Option<String>,
+}
+
+impl DefaultDatabase {
+    pub async fn find(archive: &Archive, wanted: Option<&str>) -> Result<Self, EngineError> {
+        let databases = archive.catalog().databases().await?;
+        let mut names = databases.into_iter().map(|database| database.name);
+        let chosen = |name: String| Self {
+            folded: fold_name(&name),
+            declared: Some(name),
+        };
+        let unchosen = |folded: &str| Self {
+            folded: folded.to_owned(),
+            declared: None,
+        };
+        match wanted {
+            Some(NO_DATABASE) => Ok(unchosen(NO_DATABASE)),
+            Some(wanted) => {
+                let known: Vec<String> = names.chain([INFORMATION_SCHEMA.to_owned()]).collect();
+                let folded = fold_name(wanted);
+                let found = known.iter().find(|name| fold_name(name) == folded).cloned();
+                found.map(chosen).ok_or_else(|| no_database(wanted, &known))
+            }
+            None => match (names.next(), names.next()) {
+                (Some(only), None) => Ok(chosen(only)),
+                // Tables must then be named with their database.
+                _ => Ok(unchosen(INFORMATION_SCHEMA)),
+            },
+        }
+    }
+}
+
+/// `known` ends with the database of the engine's own.
+fn no_database(wanted: &str, known: &[String]) -> EngineError {
+    let hint = match known {
+        [] | [_] => "nothing has been loaded yet: see `meridian load --help`".to_owned(),
+        [loaded @ .., _] => {
+            let names: Vec<String> = loaded.iter().map(|name| fold_name(name)).collect();
+            format!("databases here: {}", names.join(", "))
+        }
+    };
+    EngineError::NoDatabase {
+        name: wanted.to_owned(),
+        hint,
+    }
+}

@@ -1,0 +1,247 @@
+//! What a client is told of a column: its type in MySQL, and how its values are meant.
+//!
+//! Source: *MySQL Source Code Documentation*, "Column Definition Protocol", and the type codes of `field_types.h`.
+
+use arrow::datatypes::{DataType, Field, TimeUnit};
+
+use super::wire::{put_bytes, put_null};
+
+/// Types by their numbers in the protocol.
+pub(crate) mod types {
+    pub(crate) const DECIMAL: u8 = 0;
+    pub(crate) const TINY: u8 = 1;
+    pub(crate) const SHORT: u8 = 2;
+    pub(crate) const LONG: u8 = 3;
+    pub(crate) const FLOAT: u8 = 4;
+    pub(crate) const DOUBLE: u8 = 5;
+    pub(crate) const NULL: u8 = 6;
+    pub(crate) const TIMESTAMP: u8 = 7;
+    pub(crate) const LONGLONG: u8 = 8;
+    pub(crate) const INT24: u8 = 9;
+    pub(crate) const DATE: u8 = 10;
+    pub(crate) const TIME: u8 = 11;
+    pub(crate) const DATETIME: u8 = 12;
+    pub(crate) const YEAR: u8 = 13;
+    pub(crate) const VARCHAR: u8 = 15;
+    pub(crate) const BIT: u8 = 16;
+    pub(crate) const JSON: u8 = 245;
+    pub(crate) const NEWDECIMAL: u8 = 246;
+    pub(crate) const ENUM: u8 = 247;
+    pub(crate) const SET: u8 = 248;
+    pub(crate) const TINY_BLOB: u8 = 249;
+    pub(crate) const MEDIUM_BLOB: u8 = 250;
+    pub(crate) const LONG_BLOB: u8 = 251;
+    pub(crate) const BLOB: u8 = 252;
+    pub(crate) const VAR_STRING: u8 = 253;
+    pub(crate) const STRING: u8 = 254;
+}
+
+const UTF8: u16 = 255;
+const BINARY: u16 = 63;
+
+const NOT_NULL_FLAG: u16 = 1;
+const BLOB_FLAG: u16 = 16;
+const UNSIGNED_FLAG: u16 = 32;
+const BINARY_FLAG: u16 = 128;
+const NUMBER_FLAG: u16 = 32_768;
+
+/// Bytes of a text column, which nobody declared: those of a VARCHAR of 16,383 characters.
+const TEXT_LENGTH: u32 = 4 * 16_383;
+const BLOB_LENGTH: u32 = u32::MAX;
+/// The digits after the point of a number that has as many as it needs.
+const ANY_DECIMALS: u8 = 31;
+
+/// A column's type in MySQL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ColumnType {
+    pub(crate) ty: u8,
+    character_set: u16,
+    length: u32,
+    flags: u16,
+    decimals: u8,
+}
+
+impl ColumnType {
+    /// The type of a column of an answer.
+    pub(crate) fn of(field: &Field) -> Self {
+        let of_type = Self::of_type(field.data_type());
+        let not_null = match field.is_nullable() || of_type.ty == types::NULL {
+            true => 0,
+            false => NOT_NULL_FLAG,
+        };
+        Self {
+            flags: of_type.flags | not_null,
+            ..of_type
+        }
+    }
+
+    fn of_type(ty: &DataType) -> Self {
+        use DataType as D;
+        match ty {
+            D::Null => Self::new(types::NULL, 0, BINARY_FLAG, 0),
+            // BIT(1): conditions are numbers, so that nothing else is a truth.
+            D::Boolean => Self::new(types::BIT, 1, BINARY_FLAG | UNSIGNED_FLAG, 0),
+            D::Int8 => Self::signed(types::TINY, 4),
+            D::Int16 => Self::signed(types::SHORT, 6),
+            D::Int32 => Self::signed(types::LONG, 11),
+            D::Int64 => Self::signed(types::LONGLONG, 20),
+            D::UInt8 => Self::unsigned(types::TINY, 3),
+            D::UInt16 => Self::unsigned(types::SHORT, 5),
+            D::UInt32 => Self::unsigned(types::LONG, 10),
+            D::UInt64 => Self::unsigned(types::LONGLONG, 20),
+            D::Float16 | D::Float32 => Self::real(types::FLOAT, 12),
+            D::Float64 => Self::real(types::DOUBLE, 22),
+            D::Decimal32(precision, scale)
+            | D::Decimal64(precision, scale)
+            | D::Decimal128(precision, scale)
+            | D::Decimal256(precision, scale) => Self::decimal(*precision, *scale),
+            D::Date32 | D::Date64 => Self::new(types::DATE, 10, BINARY_FLAG, 0),
+            D::Timestamp(unit, _) => {
+                let decimals = decimals(unit);
+                Self::new(
+                    types::DATETIME,
+                    fractional(19, decimals),
+                    BINARY_FLAG,
+                    decimals,
+                )
+            }
+            D::Time32(unit) | D::Time64(unit) => {
+                let decimals = decimals(unit);
+                Self::new(types::TIME, fractional(10, decimals), BINARY_FLAG, decimals)
+            }
+            D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => {
+                Self::new(types::BLOB, BLOB_LENGTH, BINARY_FLAG | BLOB_FLAG, 0)
+            }
+            _ => Self::text(),
+        }
+    }
+
+    /// A parameter of a statement, which may be anything.
+    pub(crate) fn any() -> Self {
+        Self::new(types::VAR_STRING, 0, BINARY_FLAG, 0)
+    }
+
+    fn new(ty: u8, length: u32, flags: u16, decimals: u8) -> Self {
+        Self {
+            ty,
+            character_set: BINARY,
+            length,
+            flags,
+            decimals,
+        }
+    }
+
+    fn text() -> Self {
+        Self {
+            character_set: UTF8,
+            ..Self::new(types::VAR_STRING, TEXT_LENGTH, 0, 0)
+        }
+    }
+
+    fn signed(ty: u8, length: u32) -> Self {
+        Self::new(ty, length, BINARY_FLAG | NUMBER_FLAG, 0)
+    }
+
+    fn unsigned(ty: u8, length: u32) -> Self {
+        Self::new(ty, length, BINARY_FLAG | NUMBER_FLAG | UNSIGNED_FLAG, 0)
+    }
+
+    fn real(ty: u8, length: u32) -> Self {
+        Self::new(ty, length, BINARY_FLAG | NUMBER_FLAG, ANY_DECIMALS)
+    }
+
+    fn decimal(precision: u8, scale: i8) -> Self {
+        // A sign, and a point where there is something after it.
+        let length = u32::from(precision) + 1 + u32::from(scale > 0);
+        let scale = u8::try_from(scale).unwrap_or(0);
+        Self::new(types::NEWDECIMAL, length, BINARY_FLAG | NUMBER_FLAG, scale)
+    }
+}
+
+/// Digits of a second after the point: MySQL has six at most.
+fn decimals(unit: &TimeUnit) -> u8 {
+    match unit {
+        TimeUnit::Second => 0,
+        TimeUnit::Millisecond => 3,
+        TimeUnit::Microsecond | TimeUnit::Nanosecond => 6,
+    }
+}
+
+fn fractional(length: u32, decimals: u8) -> u32 {
+    match decimals {
+        0 => length,
+        decimals => length + 1 + u32::from(decimals),
+    }
+}
+
+/// Appends the definition of a column.
+pub(crate) fn define(bytes: &mut Vec<u8>, heading: &str, column: ColumnType) {
+    put_bytes(bytes, b"def");
+    // Its database, its table under two names, its heading, and its own name, which an answer does not tell.
+    for name in ["", "", "", heading, ""] {
+        put_bytes(bytes, name.as_bytes());
+    }
+    // What follows has a fixed length.
+    bytes.push(0x0c);
+    bytes.extend_from_slice(&column.character_set.to_le_bytes());
+    bytes.extend_from_slice(&column.length.to_le_bytes());
+    bytes.push(column.ty);
+    bytes.extend_from_slice(&column.flags.to_le_bytes());
+    bytes.push(column.decimals);
+    bytes.extend_from_slice(&[0; 2]);
+}
+
+/// Appends the definition of a table's column, as an old command asks for it: with its default, which is NULL.
+pub(crate) fn define_with_default(bytes: &mut Vec<u8>, name: &str, column: ColumnType) {
+    define(bytes, name, column);
+    put_null(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_say_what_their_values_are() {
+        let of = |ty: DataType| {
+            let column = ColumnType::of(&Field::new("x", ty, true));
+            (
+                column.ty,
+                column.character_set,
+                column.length,
+                column.flags,
+                column.decimals,
+            )
+        };
+        assert_eq!(of(DataType::Int64), (types::LONGLONG, 63, 20, 0x8080, 0));
+        assert_eq!(of(DataType::UInt8), (types::TINY, 63, 3, 0x80a0, 0));
+        assert_eq!(of(DataType::Float64), (types::DOUBLE, 63, 22, 0x8080, 31));
+        assert_eq!(
+            of(DataType::Decimal128(10, 2)),
+            (types::NEWDECIMAL, 63, 12, 0x8080, 2)
+        );
+        assert_eq!(
+            of(DataType::Utf8),
+            (types::VAR_STRING, 255, TEXT_LENGTH, 0, 0)
+        );
+        assert_eq!(of(DataType::Boolean), (types::BIT, 63, 1, 0xa0, 0));
+        let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
+        assert_eq!(of(micros), (types::DATETIME, 63, 26, 0x80, 6));
+        let key = ColumnType::of(&Field::new("key", DataType::Int64, false));
+        assert_eq!(key.flags, 0x8081);
+    }
+
+    #[test]
+    fn definitions_are_as_the_protocol_has_them() {
+        let mut bytes = vec![];
+        define(
+            &mut bytes,
+            "n",
+            ColumnType::of(&Field::new("n", DataType::Int32, true)),
+        );
+        assert_eq!(
+            bytes,
+            b"\x03def\0\0\0\x01n\0\x0c\x3f\0\x0b\0\0\0\x03\x80\x80\0\0\0"
+        );
+    }
+}

@@ -1,0 +1,434 @@
+//! A connection from its first byte to its last: it is greeted, asks one thing after another, and leaves.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sql::connection::Variables;
+use sql::{Connection, ErrorCode};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tracing::{Instrument, debug, info_span};
+
+use super::answers::{end_of_rows, ok, refused};
+use super::capabilities::Capabilities;
+use super::columns::define_with_default;
+use super::handshake::{Introduction, Proof, Scramble, ask_in_our_way, confirm, greet};
+use super::packets::{Incoming, NoPacket, Outgoing, Sending};
+use super::prepared::PreparedStatements;
+use super::wire::{Malformed, Reader};
+use crate::running::Entered;
+use crate::{Refusal, Shared};
+
+/// The longest that the first words may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Bytes of a packet from somebody who is not let in yet.
+const LONGEST_INTRODUCTION: usize = 1 << 20;
+/// Bytes of a packet from everybody else (`max_allowed_packet`).
+pub(crate) const LONGEST_COMMAND: usize = 64 << 20;
+/// The longest that the last words may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Commands by their numbers in the protocol.
+mod commands {
+    pub(super) const QUIT: u8 = 0x01;
+    pub(super) const INIT_DB: u8 = 0x02;
+    pub(super) const QUERY: u8 = 0x03;
+    pub(super) const FIELD_LIST: u8 = 0x04;
+    pub(super) const SHUTDOWN: u8 = 0x08;
+    pub(super) const STATISTICS: u8 = 0x09;
+    pub(super) const PROCESS_INFO: u8 = 0x0a;
+    pub(super) const PROCESS_KILL: u8 = 0x0c;
+    pub(super) const PING: u8 = 0x0e;
+    pub(super) const CHANGE_USER: u8 = 0x11;
+    pub(super) const PREPARE: u8 = 0x16;
+    pub(super) const EXECUTE: u8 = 0x17;
+    pub(super) const SEND_LONG_DATA: u8 = 0x18;
+    pub(super) const CLOSE_STATEMENT: u8 = 0x19;
+    pub(super) const RESET_STATEMENT: u8 = 0x1a;
+    pub(super) const SET_OPTION: u8 = 0x1b;
+    pub(super) const FETCH: u8 = 0x1c;
+    pub(super) const RESET_CONNECTION: u8 = 0x1f;
+}
+
+/// A client and what is known of it.
+pub(crate) struct Client {
+    pub(super) shared: Arc<Shared>,
+    pub(super) entered: Entered,
+    pub(super) incoming: Incoming,
+    pub(super) sending: Sending,
+    /// Packets of the present answer that are not sent yet.
+    pub(super) outgoing: Outgoing,
+    pub(super) capabilities: Capabilities,
+    pub(super) connection: Arc<Connection>,
+    pub(super) prepared: PreparedStatements,
+}
+
+/// The connection is over: the client has gone, or is to go.
+#[derive(Debug)]
+pub(super) struct Over;
+
+/// What a command comes to: done, refused, or the end of the connection.
+pub(super) type Done = Result<Result<(), Refusal>, Over>;
+
+/// Serves a client until it leaves.
+pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr) {
+    let entered = shared.running.enter(address);
+    let span = info_span!("connection", id = entered.id);
+    async {
+        let mut client = Client::new(Arc::clone(&shared), entered, stream, address);
+        let let_in = tokio::select! {
+            () = shared.closing.cancelled() => return,
+            let_in = timeout(HANDSHAKE, client.let_in()) => let_in,
+        };
+        match let_in {
+            Ok(Ok(Ok(()))) => {
+                debug!(user = client.connection.user, %address, "connected");
+                client.attend().await;
+                debug!("left");
+            }
+            Ok(Ok(Err(refusal))) => client.say_farewell(&refusal).await,
+            Ok(Err(Over)) => debug!(%address, "left without introducing itself"),
+            Err(_) => debug!(%address, "did not introduce itself in time"),
+        }
+    }
+    .instrument(span)
+    .await;
+}
+
+/// Tells somebody for whom there is no room.
+pub(crate) async fn turn_away(stream: TcpStream, most: usize) {
+    let sentence =
+        format!("Too many connections: there are {most} already, which is as many as may be");
+    let refusal = Refusal::new(ErrorCode::TOO_MANY_CONNECTIONS, sentence);
+    let mut outgoing = Outgoing::from_number(0);
+    outgoing.add(|bytes| refused(bytes, &refusal));
+    let mut sending = Sending::new(stream.into_split().1);
+    sending.put(outgoing.take());
+    // Whoever does not listen is not told.
+    let _ = timeout(FAREWELL, sending.flush()).await;
+}
+
+impl Client {
+    fn new(shared: Arc<Shared>, entered: Entered, stream: TcpStream, address: SocketAddr) -> Self {
+        let (read, write) = stream.into_split();
+        let connection = Connection {
+            id: entered.id,
+            user: String::new(),
+            host: address.ip().to_string(),
+            database: None,
+            variables: Variables::default(),
+            found_rows: 0,
+            row_count: 0,
+            surroundings: Arc::clone(&shared.surroundings),
+        };
+        Self {
+            shared,
+            entered,
+            incoming: Incoming::new(read),
+            sending: Sending::new(write),
+            outgoing: Outgoing::default(),
+            capabilities: Capabilities::OURS,
+            connection: Arc::new(connection),
+            prepared: PreparedStatements::default(),
+        }
+    }
+
+    /// Greets the client and hears who it is.
+    async fn let_in(&mut self) -> Done {
+        let Ok(scramble) = Scramble::random() else {
+            let sentence = "the system has no random numbers";
+            return Ok(Err(Refusal::new(ErrorCode::HANDSHAKE, sentence)));
+        };
+        let id = self.connection.id;
+        self.outgoing.add(|bytes| greet(bytes, id, &scramble));
+        let packet = self.hear().await?;
+        let introduction = match Introduction::read(&packet) {
+            Ok(introduction) => introduction,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        self.capabilities = introduction.capabilities;
+        self.welcome(introduction, &scramble).await
+    }
+
+    /// Lets in whoever has introduced itself.
+    async fn welcome(&mut self, introduction: Introduction, scramble: &Scramble) -> Done {
+        match introduction.proof {
+            Proof::Given => {}
+            Proof::ToBeConfirmed => self.outgoing.add(confirm),
+            Proof::InOurWay => {
+                self.outgoing.add(|bytes| ask_in_our_way(bytes, scramble));
+                self.hear().await?;
+            }
+        }
+        let connection = Arc::make_mut(&mut self.connection);
+        connection.user = introduction.user;
+        connection.database = None;
+        self.entered.introduce(&connection.user, None);
+        if let Some(database) = introduction.database
+            && let Err(refusal) = self.choose(&database).await
+        {
+            return Ok(Err(refusal));
+        }
+        self.outgoing.add(|bytes| ok(bytes, false));
+        self.send_all().await?;
+        Ok(Ok(()))
+    }
+
+    /// Sends what waits to be sent, and hears the packet that answers it.
+    async fn hear(&mut self) -> Result<Bytes, Over> {
+        self.send_all().await?;
+        self.incoming.number = self.outgoing.number;
+        let packet = self.incoming.next(LONGEST_INTRODUCTION).await;
+        self.outgoing.number = self.incoming.number;
+        packet.map_err(|_| Over)
+    }
+
+    async fn send_all(&mut self) -> Result<(), Over> {
+        self.sending.put(self.outgoing.take());
+        self.sending.flush().await.map_err(|_| Over)
+    }
+
+    /// Answers command after command.
+    async fn attend(&mut self) {
+        loop {
+            self.entered.sleep();
+            self.incoming.number = 0;
+            let idle = Duration::from_secs(self.connection.variables.idle_seconds());
+            let packet = tokio::select! {
+                biased;
+                () = self.shared.closing.cancelled() => {
+                    let refusal = Refusal::new(ErrorCode::SERVER_ENDS, "the server ends");
+                    self.outgoing.number = 0;
+                    return self.say_farewell(&refusal).await;
+                }
+                () = self.entered.ended() => return,
+                packet = timeout(idle, self.incoming.next(LONGEST_COMMAND)) => packet,
+            };
+            self.outgoing.number = self.incoming.number;
+            let packet = match packet {
+                Ok(Ok(packet)) => packet,
+                Ok(Err(NoPacket::Gone)) => return,
+                Ok(Err(refused)) => return self.say_farewell(&refused.into()).await,
+                Err(_) => {
+                    let sentence =
+                        format!("nothing was asked for {} s (wait_timeout)", idle.as_secs());
+                    let refusal = Refusal::new(ErrorCode::IDLE, sentence);
+                    return self.say_farewell(&refusal).await;
+                }
+            };
+            match self.answer(&packet).await {
+                Ok(Ok(())) => {}
+                Ok(Err(refusal)) => {
+                    debug!(%refusal, "refused");
+                    self.outgoing.add(|bytes| refused(bytes, &refusal));
+                }
+                Err(Over) => return,
+            }
+            if self.flush().await.is_err() || self.entered.is_ended() {
+                return;
+            }
+        }
+    }
+
+    /// Sends what waits; a client that does not read for long is left.
+    pub(super) async fn flush(&mut self) -> Result<(), Over> {
+        let patience = Duration::from_secs(self.connection.variables.write_seconds());
+        self.sending.put(self.outgoing.take());
+        let sent = tokio::select! {
+            biased;
+            () = self.shared.ended.cancelled() => None,
+            () = self.entered.ended() => None,
+            sent = timeout(patience, self.sending.flush()) => Some(sent),
+        };
+        match sent {
+            Some(Ok(Ok(()))) => Ok(()),
+            Some(_) => Err(Over),
+            None => self.flush_shortly().await,
+        }
+    }
+
+    /// The same of a connection that ends.
+    async fn flush_shortly(&mut self) -> Result<(), Over> {
+        self.sending.put(self.outgoing.take());
+        match timeout(FAREWELL, self.sending.flush()).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Over),
+        }
+    }
+
+    /// Says why the connection ends.
+    async fn say_farewell(&mut self, refusal: &Refusal) {
+        debug!(%refusal, "the connection ends");
+        self.outgoing.add(|bytes| refused(bytes, refusal));
+        // Whoever does not listen is not told.
+        let _ = self.flush_shortly().await;
+    }
+
+    /// Answers a command.
+    async fn answer(&mut self, packet: &[u8]) -> Done {
+        let Some((command, rest)) = packet.split_first() else {
+            return Ok(Err(Refusal::malformed("it is empty")));
+        };
+        let mut reader = Reader::new(rest);
+        match *command {
+            commands::QUIT => return Err(Over),
+            commands::QUERY => return self.query(rest).await,
+            commands::PROCESS_INFO => return self.query(b"SHOW PROCESSLIST").await,
+            commands::PREPARE => return self.prepare(rest).await,
+            commands::EXECUTE => return self.execute(&mut reader).await,
+            commands::CHANGE_USER => return self.change_user(rest).await,
+            commands::FIELD_LIST => return self.list_fields(reader.terminated()).await,
+            commands::SEND_LONG_DATA => {
+                // No answer to it is expected, whatever it is.
+                if let (Ok(number), Ok(parameter)) = (reader.u32(), reader.u16()) {
+                    self.prepared.add_ahead(number, parameter, reader.rest());
+                }
+                return Ok(Ok(()));
+            }
+            commands::CLOSE_STATEMENT => {
+                if let Ok(number) = reader.u32() {
+                    self.prepared.close(number);
+                }
+                return Ok(Ok(()));
+            }
+            commands::STATISTICS => {
+                let line = self.shared.running.in_a_line();
+                self.outgoing
+                    .add(|bytes| bytes.extend_from_slice(line.as_bytes()));
+                return Ok(Ok(()));
+            }
+            _ => {}
+        }
+        let done = self.do_shortly(*command, &mut reader).await;
+        if done.is_ok() && *command != commands::SET_OPTION {
+            self.outgoing.add(|bytes| ok(bytes, false));
+        }
+        Ok(done)
+    }
+
+    /// Does what a command says whose answer is that it is done.
+    async fn do_shortly(&mut self, command: u8, reader: &mut Reader<'_>) -> Result<(), Refusal> {
+        let malformed = |_: Malformed| Refusal::malformed("it ends too early");
+        match command {
+            commands::PING => Ok(()),
+            commands::INIT_DB => {
+                let name = text(reader.rest())?;
+                self.choose(&name).await
+            }
+            commands::PROCESS_KILL => {
+                let id = reader.u32().map_err(malformed)?;
+                self.kill(id.into(), false)
+            }
+            commands::RESET_STATEMENT => {
+                let number = reader.u32().map_err(malformed)?;
+                self.prepared.find(number).map(|prepared| prepared.reset())
+            }
+            commands::RESET_CONNECTION => {
+                self.reset();
+                Ok(())
+            }
+            commands::SET_OPTION => {
+                let off = match reader.u16().map_err(malformed)? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(Refusal::malformed("there is no such option")),
+                };
+                let several = Capabilities::MULTI_STATEMENTS;
+                self.capabilities = self.capabilities.with(several, !off);
+                let capabilities = self.capabilities;
+                self.outgoing
+                    .add(|bytes| end_of_rows(bytes, capabilities, false));
+                Ok(())
+            }
+            commands::FETCH => {
+                let sentence = "no rows wait to be fetched: prepared statements are answered with all of them at once";
+                Err(Refusal::new(ErrorCode::NO_CURSOR, sentence))
+            }
+            commands::SHUTDOWN => {
+                let sentence = "the server is ended by whoever started it, with Ctrl-C or SIGTERM";
+                Err(Refusal::new(ErrorCode::ACCESS_DENIED, sentence))
+            }
+            other => {
+                let sentence = format!("command {other} of the protocol is not known here");
+                Err(Refusal::new(ErrorCode::UNKNOWN_COMMAND, sentence))
+            }
+        }
+    }
+
+    /// Makes the connection what it was at its start, but for who asks and the database.
+    fn reset(&mut self) {
+        let connection = Arc::make_mut(&mut self.connection);
+        connection.variables = Variables::default();
+        (connection.found_rows, connection.row_count) = (0, 0);
+        self.prepared = PreparedStatements::default();
+    }
+
+    async fn change_user(&mut self, packet: &[u8]) -> Done {
+        let introduction = match Introduction::changed(packet, self.capabilities) {
+            Ok(introduction) => introduction,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let Ok(scramble) = Scramble::random() else {
+            return Err(Over);
+        };
+        self.reset();
+        match timeout(HANDSHAKE, self.welcome(introduction, &scramble)).await {
+            Ok(done) => done,
+            Err(_) => Err(Over),
+        }
+    }
+
+    /// The columns of a table, as an old command asks for them.
+    async fn list_fields(&mut self, table: &[u8]) -> Done {
+        let described = match text(table) {
+            Ok(table) => {
+                let table = table.replace('`', "``");
+                let statement = format!("SELECT * FROM `{table}` LIMIT 0");
+                self.describe("Field List", statement, vec![]).await?
+            }
+            Err(refusal) => Err(refusal),
+        };
+        Ok(described.map(|described| {
+            for (name, column) in &described.columns {
+                self.outgoing
+                    .add(|bytes| define_with_default(bytes, name, *column));
+            }
+            let capabilities = self.capabilities;
+            self.outgoing
+                .add(|bytes| end_of_rows(bytes, capabilities, false));
+        }))
+    }
+}
+
+impl From<NoPacket> for Refusal {
+    fn from(refused: NoPacket) -> Self {
+        match refused {
+            NoPacket::TooLong => {
+                let sentence = format!(
+                    "a packet may have {LONGEST_COMMAND} bytes at most (max_allowed_packet)"
+                );
+                Self::new(ErrorCode::PACKET_TOO_LARGE, sentence)
+            }
+            NoPacket::OutOfOrder | NoPacket::Gone => {
+                Self::malformed("its number is not the next: the two sides have lost each other")
+            }
+        }
+    }
+}
+
+/// Text that a client sent.
+pub(super) fn text(bytes: &[u8]) -> Result<Cow<'_, str>, Refusal> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(Cow::Borrowed(text)),
+        Err(error) => {
+            let sentence = format!(
+                "the text is not UTF-8 (at byte {}): set the connection's character set to utf8mb4",
+                error.valid_up_to() + 1
+            );
+            Err(Refusal::new(ErrorCode::NO_TEXT, sentence))
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Packets: what goes over the wire in one piece each, with its length and its number before it.
+//!
+//! A payload of 16 MiB or more goes in several packets, of which all but the last have the greatest length. A client's first packet
+//! of a command has number 0; every packet after it, whoever sends it, the next.
+
+use std::collections::VecDeque;
+use std::io;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+/// The length of a packet that another one continues.
+const LONGEST_PACKET: usize = 0xff_ffff;
+const HEADER: usize = 4;
+/// Bytes that are read ahead of a command's end while a statement runs.
+const READ_AHEAD: usize = 64 << 10;
+
+/// Packets that are put one after another to be sent.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    bytes: Vec<u8>,
+    /// The number of the next packet.
+    pub(crate) number: u8,
+}
+
+impl Outgoing {
+    /// Packets of which the first has a number.
+    pub(crate) fn from_number(number: u8) -> Self {
+        Self {
+            bytes: Vec::new(),
+            number,
+        }
+    }
+
+    /// Adds a payload that `write` appends.
+    pub(crate) fn add<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; HEADER]);
+        let told = write(&mut self.bytes);
+        let length = self.bytes.len() - start - HEADER;
+        if length < LONGEST_PACKET {
+            self.head(start, length);
+            return told;
+        }
+        let payload = self.bytes.split_off(start + HEADER);
+        self.bytes.truncate(start);
+        let mut pieces = payload.chunks_exact(LONGEST_PACKET);
+        for piece in pieces.by_ref() {
+            self.add_piece(piece);
+        }
+        // An empty one, too, tells that the one before was the last of its length.
+        self.add_piece(pieces.remainder());
+        told
+    }
+
+    fn add_piece(&mut self, piece: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; HEADER]);
+        self.bytes.extend_from_slice(piece);
+        self.head(start, piece.len());
+    }
+
+    fn head(&mut self, start: usize, length: usize) {
+        let [a, b, c, ..] = (length as u32).to_le_bytes();
+        self.bytes[start..start + HEADER].copy_from_slice(&[a, b, c, self.number]);
+        self.number = self.number.wrapping_add(1);
+    }
+
+    /// Adds packets that were made elsewhere from our next number on; `number` comes after them.
+    pub(crate) fn append(&mut self, packets: Bytes, number: u8) {
+        if self.bytes.is_empty() {
+            // The usual way, by which nothing is copied.
+            self.bytes = packets.into();
+        } else {
+            self.bytes.extend_from_slice(&packets);
+        }
+        self.number = number;
+    }
+
+    /// How many bytes wait.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The bytes, to be sent; the next packets go on with the numbers.
+    pub(crate) fn take(&mut self) -> Bytes {
+        std::mem::take(&mut self.bytes).into()
+    }
+}
+
+/// Why there is no packet.
+#[derive(Debug)]
+pub(crate) enum NoPacket {
+    /// The client has gone, or the network is broken.
+    Gone,
+    /// It is longer than it may be.
+    TooLong,
+    /// Its number is not the next.
+    OutOfOrder,
+}
+
+/// The client's packets.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    stream: OwnedReadHalf,
+    bytes: BytesMut,
+    /// The number that the next packet must have.
+    pub(crate) number: u8,
+}
+
+impl Incoming {
+    pub(crate) fn new(stream: OwnedReadHalf) -> Self {
+        Self {
+            stream,
+            bytes: BytesMut::new(),
+            number: 0,
+        }
+    }
+
+    /// The next payload, of at most so many bytes. Memory is taken as bytes come, whatever length a packet claims.
+    pub(crate) async fn next(&mut self, longest: usize) -> Result<Bytes, NoPacket> {
+        let mut payload = BytesMut::new();
+        if self.bytes.is_empty() {
+            // Else it would hold the memory of the longest packet for as long as the client stays.
+            self.bytes = BytesMut::new();
+        }
+        loop {
+            self.fill(HEADER).await?;
+            let (length, number) = match self.bytes[..] {
+                [a, b, c, number, ..] => (u32::from_le_bytes([a, b, c, 0]) as usize, number),
+                _ => return Err(NoPacket::Gone),
+            };
+            if number != self.number {
+                return Err(NoPacket::OutOfOrder);
+            }
+            if payload.len() + length > longest {
+                return Err(NoPacket::TooLong);
+            }
+            self.fill(HEADER + length).await?;
+            self.bytes.advance(HEADER);
+            self.number = self.number.wrapping_add(1);
+            let piece = self.bytes.split_to(length);
+            if payload.is_empty() {
+                payload = piece;
+            } else {
+                payload.extend_from_slice(&piece);
+            }
+            if length < LONGEST_PACKET {
+                return Ok(payload.freeze());
+            }
+        }
+    }
+
+    async fn fill(&mut self, wanted: usize) -> Result<(), NoPacket> {
+        while self.bytes.len() < wanted {
+            self.read_some().await.map_err(|_| NoPacket::Gone)?;
+        }
+        Ok(())
+    }
+
+    async fn read_some(&mut self) -> io::Result<()> {
+        match self.stream.read_buf(&mut self.bytes).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends when the client has hung up. What it sends meanwhile is kept for later; where that is much, it is not watched on.
+    pub(crate) async fn hung_up(&mut self) {
+        while self.bytes.len() < READ_AHEAD {
+            if self.read_some().await.is_err() {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+/// The way to the client. What waits stays to be sent, in order and whole, whatever interrupts the sending.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    stream: OwnedWriteHalf,
+    waiting: VecDeque<Bytes>,
+}
+
+impl Sending {
+    pub(crate) fn new(stream: OwnedWriteHalf) -> Self {
+        Self {
+            stream,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Puts packets behind those that wait.
+    pub(crate) fn put(&mut self, packets: Bytes) {
+        if !packets.is_empty() {
+            self.waiting.push_back(packets);
+        }
+    }
+
+    /// Sends what waits.
+    pub(crate) async fn flush(&mut self) -> io::Result<()> {
+        while let Some(first) = self.waiting.front_mut() {
+            if self.stream.write_buf(first).await? == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            if first.is_empty() {
+                self.waiting.pop_front();
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// A client's end, and the server's.
+    async fn connected() -> (TcpStream, Incoming, Sending) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap());
+        let (client, server) = tokio::join!(client, listener.accept());
+        let (read, write) = server.unwrap().0.into_split();
+        (client.unwrap(), Incoming::new(read), Sending::new(write))
+    }
+
+    fn packets(payload: &[u8], number: u8) -> Bytes {
+        let mut outgoing = Outgoing::from_number(number);
+        outgoing.add(|bytes| bytes.extend_from_slice(payload));
+        outgoing.take()
+    }
+
+    #[test]
+    fn a_packet_has_its_length_and_number_before_it() {
+        assert_eq!(&packets(b"abc", 7)[..], b"\x03\0\0\x07abc");
+        assert_eq!(&packets(b"", 255)[..], b"\0\0\0\xff");
+    }
+
+    #[test]
+    fn payloads_of_16_mebibytes_go_in_several_packets() {
+        for (length, headers) in [
+            (LONGEST_PACKET - 1, 1),
+            (LONGEST_PACKET, 2),
+            (LONGEST_PACKET + 1, 2),
+            (2 * LONGEST_PACKET, 3),
+        ] {
+            let mut outgoing = Outgoing::from_number(254);
+            outgoing.add(|bytes| bytes.resize(bytes.len() + length, 1));
+            assert_eq!(outgoing.number, 254_u8.wrapping_add(headers));
+            assert_eq!(outgoing.len(), length + usize::from(headers) * HEADER);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_is_read() {
+        let (mut client, mut incoming, mut sending) = connected().await;
+        for length in [0, 1, 1000, LONGEST_PACKET, LONGEST_PACKET + 5] {
+            let payload = vec![3; length];
+            let sent = packets(&payload, 0);
+            incoming.number = 0;
+            let (written, read) = tokio::join!(client.write_all(&sent), incoming.next(1 << 26));
+            written.unwrap();
+            assert_eq!(read.unwrap(), payload, "{length}");
+        }
+        sending.put(packets(b"answer", 1));
+        sending.flush().await.unwrap();
+        let mut answer = [0; 10];
+        client.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"\x06\0\0\x01answer");
+    }
+
+    #[tokio::test]
+    async fn what_is_too_long_is_refused_before_it_has_come() {
+        let (mut client, mut incoming, _sending) = connected().await;
+        client.write_all(b"\xff\xff\xff\0").await.unwrap();
+        assert!(matches!(
+            incoming.next(1 << 20).await,
+            Err(NoPacket::TooLong)
+        ));
+        let (mut client, mut incoming, _sending) = connected().await;
+        client.write_all(b"\x01\0\0\x05a").await.unwrap();
+        assert!(matches!(
+            incoming.next(1 << 20).await,
+            Err(NoPacket::OutOfOrder)
+        ));
+    }
+
+    #[tokio::test]
+    async fn hanging_up_is_seen_and_what_comes_before_it_kept() {
+        let (mut client, mut incoming, _sending) = connected().await;
+        client.write_all(b"\x01\0\0\0a").await.unwrap();
+        drop(client);
+        incoming.hung_up().await;
+        assert_eq!(incoming.next(10).await.unwrap(), "a");
+        assert!(matches!(incoming.next(10).await, Err(NoPacket::Gone)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(50))]
+        #[test]
+        fn any_bytes_end_in_packets_or_a_refusal(bytes: Vec<u8>) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let (mut client, mut incoming, _sending) = connected().await;
+                client.write_all(&bytes).await.unwrap();
+                drop(client);
+                while let Ok(payload) = incoming.next(100).await {
+                    assert!(payload.len() <= 100);
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! The values that a client binds to the placeholders of a prepared statement, read and written into its text.
+//!
+//! Source: *MySQL Source Code Documentation*, "COM_STMT_EXECUTE" and "Binary Protocol Value".
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use sql::ErrorCode;
+
+use super::columns::types;
+use super::wire::{Malformed, Reader};
+use crate::Refusal;
+
+/// The type of a parameter, as the client says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ParameterType {
+    ty: u8,
+    unsigned: bool,
+}
+
+/// What is known of a statement's parameters before their values come.
+#[derive(Debug, Default)]
+pub(crate) struct Parameters {
+    /// As many as there are placeholders.
+    pub(crate) count: usize,
+    /// Their types, from when they were bound the last time.
+    types: Option<Vec<ParameterType>>,
+    /// Values that were sent ahead, by the place of their parameter.
+    ahead: BTreeMap<u16, Vec<u8>>,
+}
+
+impl Parameters {
+    pub(crate) fn new(count: usize) -> Self {
+        Self {
+            count,
+            ..Self::default()
+        }
+    }
+
+    /// Keeps a piece of a value that is sent ahead.
+    pub(crate) fn add_ahead(&mut self, parameter: u16, piece: &[u8]) {
+        self.ahead
+            .entry(parameter)
+            .or_default()
+            .extend_from_slice(piece);
+    }
+
+    /// Bytes of values that were sent ahead.
+    pub(crate) fn bytes_ahead(&self) -> usize {
+        self.ahead.values().map(Vec::len).sum()
+    }
+
+    pub(crate) fn forget_ahead(&mut self) {
+        self.ahead.clear();
+    }
+
+    /// The values as literals of SQL. What was sent ahead is used up.
+    pub(crate) fn read(&mut self, reader: &mut Reader<'_>) -> Result<Vec<String>, Refusal> {
+        let ahead = std::mem::take(&mut self.ahead);
+        if self.count == 0 {
+            return Ok(Vec::new());
+        }
+        let nulls = reader.bytes(self.count.div_ceil(8)).map_err(in_values)?;
+        if reader.u8().map_err(in_values)? == 1 {
+            self.types = Some(read_types(reader, self.count).map_err(in_values)?);
+        }
+        let types = self.types.as_deref().ok_or_else(|| {
+            let sentence = "the parameters' types are not known: they come with the first values";
+            Refusal::new(ErrorCode::WRONG_PARAMETERS, sentence)
+        })?;
+        let is_null = |at: usize| {
+            nulls
+                .get(at / 8)
+                .is_some_and(|byte| byte >> (at % 8) & 1 == 1)
+        };
+        let literal = |(at, ty): (usize, &ParameterType)| {
+            let sent = u16::try_from(at).ok().and_then(|at| ahead.get(&at));
+            match sent {
+                Some(bytes) => text_or_bytes(bytes, ty.is_text()),
+                None if is_null(at) => Ok("NULL".to_owned()),
+                None => ty.literal(reader),
+            }
+        };
+        types.iter().enumerate().map(literal).collect()
+    }
+}
+
+fn in_values(_: Malformed) -> Refusal {
+    Refusal::malformed("it ends before the last parameter's value")
+}
+
+fn read_types(reader: &mut Reader<'_>, count: usize) -> Result<Vec<ParameterType>, Malformed> {
+    let one = |_| {
+        Ok(ParameterType {
+            ty: reader.u8()?,
+            unsigned: reader.u8()? & 0x80 != 0,
+        })
+    };
+    (0..count).map(one).collect()
+}
+
+impl ParameterType {
+    fn is_text(self) -> bool {
+        matches!(
+            self.ty,
+            types::VARCHAR
+                | types::VAR_STRING
+                | types::STRING
+                | types::ENUM
+                | types::SET
+                | types::JSON
+        )
+    }
+
+    fn literal(self, reader: &mut Reader<'_>) -> Result<String, Refusal> {
+        let read = match self.ty {
+            types::NULL => Ok("NULL".to_owned()),
+            types::TINY => reader.u8().map(|value| match self.unsigned {
+                true => value.to_string(),
+                false => signed((value as i8).into()),
+            }),
+            types::SHORT | types::YEAR => reader.u16().map(|value| match self.unsigned {
+                true => value.to_string(),
+                false => signed((value as i16).into()),
+            }),
+            types::LONG | types::INT24 => reader.u32().map(|value| match self.unsigned {
+                true => value.to_string(),
+                false => signed((value as i32).into()),
+            }),
+            types::LONGLONG => reader.u64().map(|value| match self.unsigned {
+                true => value.to_string(),
+                false => signed(value as i64),
+            }),
+            types::FLOAT => reader.f32().map(|value| real(value.into())),
+            types::DOUBLE => reader.f64().map(real),
+            types::DATE => return moment(reader, true),
+            types::DATETIME | types::TIMESTAMP => return moment(reader, false),
+            types::TIME => return time(reader),
+            types::DECIMAL | types::NEWDECIMAL => {
+                return decimal(reader.sized().map_err(in_values)?);
+            }
+            types::BIT | types::TINY_BLOB | types::MEDIUM_BLOB | types::LONG_BLOB | types::BLOB => {
+                return text_or_bytes(reader.sized().map_err(in_values)?, false);
+            }
+            _ if self.is_text() => {
+                return text_or_bytes(reader.sized().map_err(in_values)?, true);
+            }
+            other => {
+                let sentence =
+                    format!("a parameter is of a type that is not known, number {other}");
+                return Err(Refusal::new(ErrorCode::WRONG_PARAMETERS, sentence));
+            }
+        };
+        read.map_err(in_values)
+    }
+}
+
+/// A number whose sign cannot be taken for a comment's, or for an operator.
+fn signed(value: i64) -> String {
+    match value {
+        0.. => value.to_string(),
+        _ => format!("({value})"),
+    }
+}
+
+/// A number with all its digits. What is none, or infinite, is NULL, as in the data.
+fn real(value: f64) -> String {
+    match value {
+        value if !value.is_finite() => "NULL".to_owned(),
+        value if value < 0.0 => format!("({value:e})"),
+        value => format!("{:e}", value.abs()),
+    }
+}
+
+fn decimal(bytes: &[u8]) -> Result<String, Refusal> {
+    let text = std::str::from_utf8(bytes).unwrap_or_default().trim();
+    let is_number = text.parse::<f64>().is_ok_and(f64::is_finite)
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+    match is_number {
+        true if text.starts_with(['-', '+']) => Ok(format!("({text})")),
+        true => Ok(text.to_owned()),
+        false => {
+            let sentence = format!("{:?} is no decimal number", String::from_utf8_lossy(bytes));
+            Err(Refusal::new(ErrorCode::WRONG_PARAMETERS, sentence))
+        }
+    }
+}
+
+/// Text as a literal; bytes that are none in hexadecimal digits, unless they are meant for text.
+fn text_or_bytes(bytes: &[u8], meant_for_text: bool) -> Result<String, Refusal> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(quoted(text)),
+        Err(_) if meant_for_text => {
+            let sentence =
+                "a parameter's text is not UTF-8: set the connection's character set to utf8mb4";
+            Err(Refusal::new(ErrorCode::NO_TEXT, sentence))
+        }
+        Err(_) => {
+            let mut literal = String::with_capacity(2 * bytes.len() + 3);
+            literal.push_str("x'");
+            for byte in bytes {
+                // A text takes all.
+                let _ = write!(literal, "{byte:02x}");
+            }
+            literal.push('\'');
+            Ok(literal)
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let mut literal = String::with_capacity(text.len() + 2);
+    literal.push('\'');
+    for c in text.chars() {
+        if matches!(c, '\'' | '\\') {
+            literal.push('\\');
+        }
+        literal.push(c);
+    }
+    literal.push('\'');
+    literal
+}
+
+fn wrong_time() -> Refusal {
+    Refusal::new(
+        ErrorCode::WRONG_PARAMETERS,
+        "a parameter is no date or time of the calendar",
+    )
+}
+
+/// A date, or a date and a time. The zero date, which is none, is NULL.
+fn moment(reader: &mut Reader<'_>, date_only: bool) -> Result<String, Refusal> {
+    let bytes = reader.sized().map_err(in_values)?;
+    let mut parts = Reader::new(bytes);
+    if !matches!(bytes.len(), 4 | 7 | 11) {
+        return match bytes.len() {
+            0 => Ok("NULL".to_owned()),
+            _ => Err(wrong_time()),
+        };
+    }
+    let mut read = || -> Result<_, Malformed> {
+        let (year, month, day) = (parts.u16()?, parts.u8()?, parts.u8()?);
+        let time = match parts.is_empty() {
+            true => (0, 0, 0),
+            false => (parts.u8()?, parts.u8()?, parts.u8()?),
+        };
+        let micros = match parts.is_empty() {
+            true => 0,
+            false => parts.u32()?,
+        };
+        Ok(((year, month, day), time, micros))
+    };
+    let ((year, month, day), (hour, minute, second), micros) = read().map_err(in_values)?;
+    if (year, month, day) == (0, 0, 0) {
+        return Ok("NULL".to_owned());
+    }
+    let on_calendar = year <= 9999
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second < 60
+        && micros < 1_000_000;
+    match (on_calendar, date_only) {
+        (false, _) => Err(wrong_time()),
+        (true, true) => Ok(format!("DATE '{year:04}-{month:02}-{day:02}'")),
+        (true, false) => Ok(format!(
+            "TIMESTAMP '{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{micros:06}'"
+        )),
+    }
+}
+
+/// A time of day, or a span of time: text, as Meridian has no type for it.
+fn time(reader: &mut Reader<'_>) -> Result<String, Refusal> {
+    let bytes = reader.sized().map_err(in_values)?;
+    let mut parts = Reader::new(bytes);
+    match bytes.len() {
+        0 => return Ok("'00:00:00'".to_owned()),
+        8 | 12 => {}
+        _ => return Err(wrong_time()),
+    }
+    let mut read = || -> Result<_, Malformed> {
+        let (negative, days) = (parts.u8()? != 0, parts.u32()?);
+        let time = (parts.u8()?, parts.u8()?, parts.u8()?);
+        let micros = match parts.is_empty() {
+            true => 0,
+            false => parts.u32()?,
+        };
+        Ok((negative, days, time, micros))
+    };
+    let (negative, days, (hour, minute, second), micros) = read().map_err(in_values)?;
+    if hour > 23 || minute > 59 || second > 59 || micros > 999_999 {
+        return Err(wrong_time());
+    }
+    let sign = if negative { "-" } else { "" };
+    let hours = u64::from(days) * 24 + u64::from(hour);
+    Ok(format!(
+        "'{sign}{hours:02}:{minute:02}:{second:02}.{micros:06}'"
+    ))
+}
+
+/// A statement with literals in the places of its placeholders, each of which is one byte.
+pub(crate) fn bind<'a>(
+    text: &str,
+    places: &[usize],
+    literals: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let mut bound = String::with_capacity(text.len());
+    let mut rest = 0;
+    for (place, literal) in places.iter().zip(literals) {
+        bound.push_str(text.get(rest..*place).unwrap_or_default());
+        // Apart from what stands beside it: two quotes would be one.
+        bound.push(' ');
+        bound.push_str(literal);
+        bound.push(' ');
+        rest = place + 1;
+    }
+    bound.push_str(text.get(rest..).unwrap_or_default());
+    bound
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Binds parameters of types and values that a client sent.
+    fn read(count: usize, bytes: &[u8]) -> Result<Vec<String>, Refusal> {
+        Parameters::new(count).read(&mut Reader::new(bytes))
+    }
+
+    fn one(ty: u8, unsigned: bool, value: &[u8]) -> Result<String, Refusal> {
+        let mut bytes = vec![0, 1, ty, if unsigned { 0x80 } else { 0 }];
+        bytes.extend_from_slice(value);
+        read(1, &bytes).map(|mut literals| literals.remove(0))
+    }
+
+    #[test]
+    fn values_become_literals() {
+        for (ty, unsigned, value, literal) in [
+            (types::TINY, false, &b"\xff"[..], "(-1)"),
+            (types::TINY, true, b"\xff", "255"),
+            (types::SHORT, false, b"\x00\x80", "(-32768)"),
+            (types::LONG, true, b"\xff\xff\xff\xff", "4294967295"),
+            (
+                types::LONGLONG,
+                false,
+                &i64::MIN.to_le_bytes(),
+                "(-9223372036854775808)",
+            ),
+            (
+                types::LONGLONG,
+                true,
+                &u64::MAX.to_le_bytes(),
+                "18446744073709551615",
+            ),
+            (types::DOUBLE, false, &1.5_f64.to_le_bytes(), "1.5e0"),
+            (
+                types::DOUBLE,
+                false,
+                &(-1e300_f64).to_le_bytes(),
+                "(-1e300)",
+            ),
+            (types::DOUBLE, false, &f64::NAN.to_le_bytes(), "NULL"),
+            (types::FLOAT, false, &0.5_f32.to_le_bytes(), "5e-1"),
+            (types::NEWDECIMAL, false, b"\x05-1.50", "(-1.50)"),
+            (types::VAR_STRING, false, b"\x07it's \\%", "'it\\'s \\\\%'"),
+            (types::BLOB, false, b"\x02\xff\x00", "x'ff00'"),
+            (types::BLOB, false, b"\x02ab", "'ab'"),
+            (
+                types::DATE,
+                false,
+                b"\x04\xda\x07\x06\x0f",
+                "DATE '2010-06-15'",
+            ),
+            (
+                types::DATETIME,
+                false,
+                b"\x07\xda\x07\x06\x0f\x01\x02\x03",
+                "TIMESTAMP '2010-06-15 01:02:03.000000'",
+            ),
+            (types::DATETIME, false, b"\x00", "NULL"),
+            (
+                types::TIME,
+                false,
+                b"\x08\x01\x01\0\0\0\x02\x03\x04",
+                "'-26:03:04.000000'",
+            ),
+            (types::NULL, false, b"", "NULL"),
+        ] {
+            assert_eq!(one(ty, unsigned, value).as_deref(), Ok(literal), "{ty}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_value_is_refused() {
+        for (ty, value, number) in [
+            (types::LONG, &b"\x01"[..], 1835),
+            (types::VAR_STRING, b"\x05ab", 1835),
+            (types::VAR_STRING, b"\x01\xff", 1300),
+            (types::NEWDECIMAL, b"\x091; DROP", 1835),
+            (types::NEWDECIMAL, b"\x041; X", 1210),
+            (types::NEWDECIMAL, b"\x03inf", 1210),
+            (types::DATE, b"\x04\xda\x07\x0d\x0f", 1210),
+            (types::DATE, b"\x03\xda\x07\x01", 1210),
+            (99, b"", 1210),
+        ] {
+            assert_eq!(
+                one(ty, false, value).unwrap_err().code.number,
+                number,
+                "{ty}"
+            );
+        }
+    }
+
+    #[test]
+    fn nulls_and_types_are_remembered_apart() {
+        let mut parameters = Parameters::new(2);
+        let first = [0b01, 1, types::TINY, 0, types::TINY, 0, 5];
+        let literals = parameters.read(&mut Reader::new(&first)).unwrap();
+        assert_eq!(literals, ["NULL", "5"]);
+        let literals = parameters.read(&mut Reader::new(&[0, 0, 6, 7])).unwrap();
+        assert_eq!(literals, ["6", "7"]);
+        assert!(read(2, &[0, 0, 6, 7]).is_err());
+    }
+
+    #[test]
+    fn what_was_sent_ahead_is_not_in_the_packet() {
+        let mut parameters = Parameters::new(2);
+        parameters.add_ahead(0, b"long ");
+        parameters.add_ahead(0, b"text");
+        assert_eq!(parameters.bytes_ahead(), 9);
+        let packet = [0, 1, types::STRING, 0, types::TINY, 0, 5];
+        let literals = parameters.read(&mut Reader::new(&packet)).unwrap();
+        assert_eq!(literals, ["'long text'", "5"]);
+        assert_eq!(parameters.bytes_ahead(), 0);
+    }
+
+    #[test]
+    fn literals_stand_in_the_places() {
+        let text = "SELECT ?, '?' FROM t WHERE a=?'x'";
+        let places = sql::mysql::placeholders(text);
+        let bound = bind(text, &places, ["1", "'é'"]);
+        assert_eq!(bound, "SELECT  1 , '?' FROM t WHERE a= 'é' 'x'");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_values_or_refused(count in 0_usize..20, bytes: Vec<u8>) {
+            if let Ok(literals) = read(count, &bytes) {
+                prop_assert_eq!(literals.len(), count);
+            }
+        }
+
+        #[test]
+        fn texts_come_back_as_they_were(text: String) {
+            let literal = quoted(&text);
+            let bound = bind("SELECT ? ; ?", &[7, 11], [literal.as_str(), "2"]);
+            prop_assert_eq!(sql::mysql::split_statements(&bound).len(), 2);
+            prop_assert_eq!(sql::mysql::placeholders(&bound), Vec::<usize>::new());
+        }
+    }
+}

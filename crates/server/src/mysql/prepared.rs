@@ -1,0 +1,228 @@
+//! The prepared statements of a connection.
+
+use std::collections::HashMap;
+
+use sql::ErrorCode;
+
+use super::columns::{ColumnType, define};
+use super::parameters::{Parameters, bind};
+use super::question::Described;
+use super::wire::Reader;
+use super::{answers, capabilities::Capabilities, packets::Outgoing};
+use crate::Refusal;
+
+/// Statements that a connection may have at once.
+const MOST_STATEMENTS: usize = 16_382;
+/// Bytes of all their texts.
+const MOST_TEXT: usize = 64 << 20;
+/// Bytes of values that are sent ahead of all statements together.
+const MOST_AHEAD: usize = 64 << 20;
+
+/// A statement that can be asked again and again with other values.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) text: String,
+    /// Where its placeholders stand.
+    places: Vec<usize>,
+    parameters: Parameters,
+    /// The headings that were announced.
+    pub(crate) headings: Option<Vec<String>>,
+    /// What was wrong with a value that was sent ahead, of which the client hears when it asks.
+    ahead_refused: Option<Refusal>,
+}
+
+impl Prepared {
+    /// The text with values in the places of its placeholders.
+    ///
+    /// # Errors
+    /// They are not there, or no values.
+    pub(crate) fn bound(&mut self, reader: &mut Reader<'_>) -> Result<String, Refusal> {
+        if let Some(refusal) = self.ahead_refused.take() {
+            self.parameters.forget_ahead();
+            return Err(refusal);
+        }
+        let literals = self.parameters.read(reader)?;
+        Ok(bind(
+            &self.text,
+            &self.places,
+            literals.iter().map(String::as_str),
+        ))
+    }
+
+    /// Forgets the values that were sent ahead.
+    pub(crate) fn reset(&mut self) {
+        self.parameters.forget_ahead();
+        self.ahead_refused = None;
+    }
+}
+
+/// The prepared statements of a connection, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct PreparedStatements {
+    last: u32,
+    kept: HashMap<u32, Prepared>,
+    text_bytes: usize,
+}
+
+impl PreparedStatements {
+    /// Keeps a statement, whose columns are known as far as they can be; gives its number.
+    pub(crate) fn keep(
+        &mut self,
+        text: String,
+        places: Vec<usize>,
+        described: &Described,
+    ) -> Result<u32, Refusal> {
+        if self.kept.len() >= MOST_STATEMENTS || self.text_bytes + text.len() > MOST_TEXT {
+            let sentence = "the connection has more prepared statements than it may: close some";
+            return Err(Refusal::new(
+                ErrorCode::TOO_MANY_PREPARED_STATEMENTS,
+                sentence,
+            ));
+        }
+        self.text_bytes += text.len();
+        self.last = self.last.wrapping_add(1).max(1);
+        let headings: Vec<String> = described.columns.iter().map(|it| it.0.clone()).collect();
+        let prepared = Prepared {
+            text,
+            parameters: Parameters::new(places.len()),
+            places,
+            headings: (!headings.is_empty()).then_some(headings),
+            ahead_refused: None,
+        };
+        self.kept.insert(self.last, prepared);
+        Ok(self.last)
+    }
+
+    pub(crate) fn find(&mut self, number: u32) -> Result<&mut Prepared, Refusal> {
+        self.kept.get_mut(&number).ok_or_else(|| {
+            let sentence = format!("there is no prepared statement of number {number}");
+            Refusal::new(ErrorCode::NO_PREPARED_STATEMENT, sentence)
+        })
+    }
+
+    pub(crate) fn close(&mut self, number: u32) {
+        if let Some(closed) = self.kept.remove(&number) {
+            self.text_bytes -= closed.text.len();
+        }
+    }
+
+    /// Keeps a piece of a value that is sent ahead. There is no answer to it: what is wrong is said when the statement is asked.
+    pub(crate) fn add_ahead(&mut self, number: u32, parameter: u16, piece: &[u8]) {
+        let all: usize = self
+            .kept
+            .values()
+            .map(|it| it.parameters.bytes_ahead())
+            .sum();
+        let Ok(prepared) = self.find(number) else {
+            return;
+        };
+        let refusal = if usize::from(parameter) >= prepared.parameters.count {
+            let sentence = format!("there is no parameter {parameter} in the prepared statement");
+            Some(Refusal::new(ErrorCode::WRONG_PARAMETERS, sentence))
+        } else if all + piece.len() > MOST_AHEAD {
+            let sentence =
+                format!("values that are sent ahead may have {MOST_AHEAD} bytes together");
+            Some(Refusal::new(ErrorCode::PACKET_TOO_LARGE, sentence))
+        } else {
+            prepared.parameters.add_ahead(parameter, piece);
+            None
+        };
+        if refusal.is_some() {
+            prepared.reset();
+            prepared.ahead_refused = refusal;
+        }
+    }
+}
+
+/// Puts the answer to PREPARE: the statement's number, and what its parameters and its columns are.
+pub(crate) fn put_prepared(
+    packets: &mut Outgoing,
+    capabilities: Capabilities,
+    number: u32,
+    parameters: u16,
+    described: &Described,
+) {
+    // No SELECT has as many columns as would not fit.
+    let columns = u16::try_from(described.columns.len()).unwrap_or(0);
+    packets.add(|bytes| {
+        bytes.push(0);
+        bytes.extend_from_slice(&number.to_le_bytes());
+        bytes.extend_from_slice(&columns.to_le_bytes());
+        bytes.extend_from_slice(&parameters.to_le_bytes());
+        // Something to fill, and warnings, of which there are none.
+        bytes.extend_from_slice(&[0; 3]);
+    });
+    let old = !capabilities.has(Capabilities::DEPRECATE_EOF);
+    for _ in 0..parameters {
+        packets.add(|bytes| define(bytes, "?", ColumnType::any()));
+    }
+    if old && parameters > 0 {
+        packets.add(|bytes| answers::eof(bytes, false));
+    }
+    for (heading, column) in described.columns.iter().take(columns.into()) {
+        packets.add(|bytes| define(bytes, heading, *column));
+    }
+    if old && columns > 0 {
+        packets.add(|bytes| answers::eof(bytes, false));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(statements: &mut PreparedStatements, text: &str) -> Result<u32, Refusal> {
+        let places = sql::mysql::placeholders(text);
+        statements.keep(text.to_owned(), places, &Described::default())
+    }
+
+    #[test]
+    fn statements_are_found_until_they_are_closed() {
+        let mut statements = PreparedStatements::default();
+        let number = kept(&mut statements, "SELECT ?").unwrap();
+        let packet = [0, 1, super::super::columns::types::TINY, 0, 5];
+        let bound = statements
+            .find(number)
+            .unwrap()
+            .bound(&mut Reader::new(&packet));
+        assert_eq!(bound.as_deref(), Ok("SELECT  5 "));
+        statements.close(number);
+        statements.close(number);
+        assert_eq!(
+            statements.find(number).unwrap_err().code,
+            ErrorCode::NO_PREPARED_STATEMENT
+        );
+        assert_eq!(statements.text_bytes, 0);
+    }
+
+    #[test]
+    fn there_is_room_for_so_many() {
+        let mut statements = PreparedStatements::default();
+        let long = "x".repeat(MOST_TEXT - 10);
+        kept(&mut statements, &long).unwrap();
+        assert!(kept(&mut statements, "SELECT ?, ?").is_err());
+        kept(&mut statements, "SELECT ?").unwrap();
+    }
+
+    #[test]
+    fn values_that_are_sent_ahead_are_bounded() {
+        let mut statements = PreparedStatements::default();
+        let number = kept(&mut statements, "SELECT ?").unwrap();
+        statements.add_ahead(number, 7, b"nobody's");
+        statements.add_ahead(99, 0, b"nobody's");
+        let mut bound = || {
+            statements
+                .find(number)
+                .unwrap()
+                .bound(&mut Reader::new(&[]))
+        };
+        assert_eq!(bound().unwrap_err().code, ErrorCode::WRONG_PARAMETERS);
+        assert_eq!(bound().unwrap_err().code, ErrorCode::MALFORMED_PACKET);
+        statements.add_ahead(number, 0, &vec![b'x'; MOST_AHEAD]);
+        statements.add_ahead(number, 0, b"y");
+        let prepared = statements.find(number).unwrap();
+        assert_eq!(prepared.parameters.bytes_ahead(), 0);
+        let refusal = prepared.bound(&mut Reader::new(&[])).unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::PACKET_TOO_LARGE);
+    }
+}

@@ -1,0 +1,502 @@
+//! Rows as they are sent: as text, or for prepared statements as the bytes of their values.
+
+use std::io::Write;
+
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Date32Array, Float32Array,
+    Float64Array, GenericByteArray, GenericByteViewArray, PrimitiveArray, RecordBatch,
+};
+use arrow::compute::cast;
+use arrow::datatypes::{
+    ArrowNativeType, ByteArrayType, ByteViewType, DataType, Date32Type, Int8Type, Int16Type,
+    Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
+};
+use arrow::error::ArrowError;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use sql::Moment;
+
+use super::numbers::{put_double, put_float};
+use super::wire::{put_bytes, put_null};
+
+/// How the values of a row are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// All as text: what COM_QUERY gives.
+    Text,
+    /// Each by its type: what COM_STMT_EXECUTE gives.
+    Binary,
+}
+
+/// The rows of a batch.
+pub(crate) struct Rows<'a> {
+    columns: Vec<Box<dyn Values + 'a>>,
+    form: Form,
+}
+
+impl<'a> Rows<'a> {
+    /// # Errors
+    /// A column of a type that cannot be shown.
+    pub(crate) fn new(batch: &'a RecordBatch, form: Form) -> Result<Self, ArrowError> {
+        let columns = batch.columns().iter().map(|column| values(column));
+        Ok(Self {
+            columns: columns.collect::<Result<_, _>>()?,
+            form,
+        })
+    }
+
+    /// Appends a row.
+    pub(crate) fn put(&self, row: usize, bytes: &mut Vec<u8>) {
+        match self.form {
+            Form::Text => self.put_text(row, bytes),
+            Form::Binary => self.put_binary(row, bytes),
+        }
+    }
+
+    fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
+        for column in &self.columns {
+            match column.is_null(row) {
+                true => put_null(bytes),
+                false => column.put_text(row, bytes),
+            }
+        }
+    }
+
+    fn put_binary(&self, row: usize, bytes: &mut Vec<u8>) {
+        /// The first two bits of the map of NULLs are no column's.
+        const OFFSET: usize = 2;
+        bytes.push(0);
+        let map = bytes.len();
+        bytes.resize(map + (self.columns.len() + OFFSET).div_ceil(8), 0);
+        for (at, column) in self.columns.iter().enumerate() {
+            if column.is_null(row) {
+                bytes[map + (at + OFFSET) / 8] |= 1 << ((at + OFFSET) % 8);
+            } else {
+                column.put_binary(row, bytes);
+            }
+        }
+    }
+}
+
+/// The values of a column.
+trait Values {
+    fn is_null(&self, row: usize) -> bool;
+
+    /// Appends a value that is not NULL with its length.
+    fn put_text(&self, row: usize, bytes: &mut Vec<u8>);
+
+    /// Appends a value that is not NULL by its type.
+    fn put_binary(&self, row: usize, bytes: &mut Vec<u8>) {
+        self.put_text(row, bytes);
+    }
+}
+
+fn values<'a>(array: &'a ArrayRef) -> Result<Box<dyn Values + 'a>, ArrowError> {
+    use DataType as D;
+    Ok(match array.data_type() {
+        D::Null => Box::new(Nothing),
+        D::Boolean => Box::new(Bits(array.as_boolean())),
+        D::Int8 => integers::<Int8Type>(array),
+        D::Int16 => integers::<Int16Type>(array),
+        D::Int32 => integers::<Int32Type>(array),
+        D::Int64 => integers::<Int64Type>(array),
+        D::UInt8 => integers::<UInt8Type>(array),
+        D::UInt16 => integers::<UInt16Type>(array),
+        D::UInt32 => integers::<UInt32Type>(array),
+        D::UInt64 => integers::<UInt64Type>(array),
+        D::Float16 => Box::new(Floats(cast(array, &D::Float32)?.as_primitive().clone())),
+        D::Float32 => Box::new(Floats(array.as_primitive().clone())),
+        D::Float64 => Box::new(Doubles(array.as_primitive())),
+        D::Date32 => Box::new(Dates(array.as_primitive::<Date32Type>().clone())),
+        D::Date64 => Box::new(Dates(cast(array, &D::Date32)?.as_primitive().clone())),
+        D::Timestamp(..) => {
+            let micros = cast(array, &D::Timestamp(TimeUnit::Microsecond, None))?;
+            Box::new(Moments(micros.as_primitive().clone()))
+        }
+        D::Time32(_) | D::Time64(_) => {
+            let micros = cast(array, &D::Time64(TimeUnit::Microsecond))?;
+            Box::new(Times(micros.as_primitive().clone()))
+        }
+        D::Utf8 => Box::new(array.as_string::<i32>()),
+        D::LargeUtf8 => Box::new(array.as_string::<i64>()),
+        D::Utf8View => Box::new(array.as_string_view()),
+        D::Binary => Box::new(array.as_binary::<i32>()),
+        D::LargeBinary => Box::new(array.as_binary::<i64>()),
+        D::BinaryView => Box::new(array.as_binary_view()),
+        D::FixedSizeBinary(_) => {
+            let binary = cast(array, &D::Binary)?;
+            Box::new(binary.as_binary::<i32>().clone())
+        }
+        // Decimals, which are text in both forms, and what MySQL has no type for.
+        _ => Box::new(Shown {
+            array,
+            formatter: ArrayFormatter::try_new(array.as_ref(), &SHOWN)?,
+        }),
+    })
+}
+
+const SHOWN: FormatOptions<'static> = FormatOptions::new();
+
+/// Appends what `write` appends, which is shorter than 251 bytes, with its length.
+fn put_short(bytes: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = bytes.len();
+    bytes.push(0);
+    write(bytes);
+    bytes[start] = (bytes.len() - start - 1) as u8;
+}
+
+struct Nothing;
+
+impl Values for Nothing {
+    fn is_null(&self, _: usize) -> bool {
+        true
+    }
+
+    fn put_text(&self, _: usize, bytes: &mut Vec<u8>) {
+        put_null(bytes);
+    }
+}
+
+/// Columns of BIT(1): a byte in both forms.
+struct Bits<'a>(&'a BooleanArray);
+
+impl Values for Bits<'_> {
+    fn is_null(&self, row: usize) -> bool {
+        self.0.is_null(row)
+    }
+
+    fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
+        put_bytes(bytes, &[u8::from(self.0.value(row))]);
+    }
+}
+
+struct Integers<'a, T: ArrowPrimitiveType>(&'a PrimitiveArray<T>);
+
+fn integers<'a, T>(array: &'a ArrayRef) -> Box<dyn Values + 'a>
+where
+    T: ArrowPrimitiveType,
+    T::Native: itoa::Integer,
+{
+    Box::new(Integers(array.as_primitive::<T>()))
+}
+
+impl<T> Values for Integers<'_, T>
+where
+    T: ArrowPrimitiveType,
+    T::Native: itoa::Integer,
+{
+    fn is_null(&self, row: usize) -> bool {
+        self.0.is_null(row)
+    }
+
+    fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
+        put_bytes(
+            bytes,
+            itoa::Buffer::new().format(self.0.value(row)).as_bytes(),
+        );
+    }
+
+    fn put_binary(&self, row: usize, bytes: &mut Vec<u8>) {
+        let width = size_of::<T::Native>();
+        // Two's complement, cut to its width: the sign goes with it.
+        let value = match self.0.value(row).to_i64() {
+            Some(value) => value as u64,
+            None => self.0.value(row).as_usize() as u64,
+        };
+        bytes.extend_from_slice(&value.to_le_bytes()[..width]);
+    }
+}
+
+/// Numbers of 32 bits. Infinite ones, which MySQL does not have, are NULL.
+struct Floats(Float32Array);
+
+impl Values for Floats {
+    fn is_null(&self, row: usize) -> bool {
+        self.0.is_null(row) || !self.0.value(row).is_finite()
+    }
+
+    fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
+        put_short(bytes, |bytes| put_float(bytes, self.0.value(row)));
+    }
+
+    fn put_binary(&self, row: usize, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.0.value(row).to_le_bytes());
+    }
+}
+
+/// Numbers of 64 bits. Infinite ones, which MySQL does not have, are NULL.
+struct Doubles<'a>(&'a Float64Array);
+
+impl Values for Doubles<'_> {
+    fn is_null(&self, row: usize) -> bool {
+        self.0.is_null(row) || !self.0.value(row).is_finite()
+    }
+
+    fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
+        put_short(bytes, |bytes| put_double(bytes, self.0.value(row)));
+    }
+
+    fn put_binary(&self, row: usize, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.0.value(row).to_le_bytes());
+    }
+}
+
+const MICROS_OF_DAY: i64 = 86_400_000_000;
+
+struct Dates(Date32Array);
+
+impl Dates {
+    fn value(&self, row: usize) -> Moment {
+        Moment::of_micros(i64::from(self.0.value(row)) * MICROS_OF_DAY)
+    }
+}
+
+impl Values for Dates {
+    fn is_null(&self, row: usize) -> bool {
+        self.0.is_null(row)
+    }
+
+    fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
+        put_short(bytes, |bytes| put_date(bytes, &self.value(row)));
+    }
+
+    fn put_binary(&self, row: usize, bytes: &mut Vec<u8>) {
+        bytes.push(4);
+        put_date_bytes(bytes, &self.value(row));
+    }
+}
+
+struct Moments(PrimitiveArray<TimestampMicrosecondType>);
+
+impl Values for Moments {
+    fn is_null(&self, row: usize) -> bool {
+        self.0.is_null(row)
+    }
+
+    fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
+        let moment = Moment::of_micros(self.0.value(row));
+        put_short(bytes, |bytes| {
+            put_date(bytes, &moment);
+            bytes.push(b' ');
+            put_time(bytes, moment.hour, &moment);
+        });
+    }
+
+    fn put_binary(&self, row: usize, bytes: &mut Vec<u8>) {
+        let moment = Moment::of_micros(self.0.value(row));
+        let micros = moment.micros != 0;
+        let time = micros || (moment.hour, moment.minute, moment.second) != (0, 0, 0);
+        bytes.push(if micros {
+            11
+        } else if time {
+            7
+        } else {
+            4
+        });
+        put_date_bytes(bytes, &moment);
+        if time {
+            put_time_bytes(bytes, &moment);
+        }
+        if micros {
+            bytes.extend_from_slice(&(moment.micros as u32).to_le_bytes());
+        }
+    }
+}
+
+/// Times of a day.
+struct Times(PrimitiveArray<arrow::datatypes::Time64MicrosecondType>);
+
+impl Values for Times {
+    fn is_null(&self, row: usize) -> bool {
+        self.0.is_null(row)
+    }
+
+    fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
+        let moment = Moment::of_micros(self.0.value(row));
+        put_short(bytes, |bytes| put_time(bytes, moment.hour, &moment));
+    }
+
+    fn put_binary(&self, row: usize, bytes: &mut Vec<u8>) {
+        let moment = Moment::of_micros(self.0.value(row));
+        let micros = moment.micros != 0;
+        bytes.push(if micros { 12 } else { 8 });
+        // Neither a sign nor days.
+        bytes.extend_from_slice(&[0; 5]);
+        put_time_bytes(bytes, &moment);
+        if micros {
+            bytes.extend_from_slice(&(moment.micros as u32).to_le_bytes());
+        }
+    }
+}
+
+fn put_date(bytes: &mut Vec<u8>, moment: &Moment) {
+    // A list of bytes takes all.
+    let _ = write!(
+        bytes,
+        "{:04}-{:02}-{:02}",
+        moment.year, moment.month, moment.day
+    );
+}
+
+/// With a fraction where there is one, as elsewhere where a time becomes text.
+fn put_time(bytes: &mut Vec<u8>, hour: i64, moment: &Moment) {
+    let _ = write!(bytes, "{hour:02}:{:02}:{:02}", moment.minute, moment.second);
+    if moment.micros != 0 {
+        let _ = write!(bytes, ".{:06}", moment.micros);
+    }
+}
+
+fn put_date_bytes(bytes: &mut Vec<u8>, moment: &Moment) {
+    bytes.extend_from_slice(&(moment.year as u16).to_le_bytes());
+    bytes.extend_from_slice(&[moment.month as u8, moment.day as u8]);
+}
+
+fn put_time_bytes(bytes: &mut Vec<u8>, moment: &Moment) {
+    bytes.extend_from_slice(&[moment.hour as u8, moment.minute as u8, moment.second as u8]);
+}
+
+impl<T: ByteArrayType> Values for &GenericByteArray<T> {
+    fn is_null(&self, row: usize) -> bool {
+        Array::is_null(*self, row)
+    }
+
+    fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
+        put_bytes(bytes, self.value(row).as_ref());
+    }
+}
+
+impl<T: ByteArrayType> Values for GenericByteArray<T> {
+    fn is_null(&self, row: usize) -> bool {
+        Array::is_null(self, row)
+    }
+
+    fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
+        put_bytes(bytes, self.value(row).as_ref());
+    }
+}
+
+impl<T: ByteViewType + ?Sized> Values for &GenericByteViewArray<T> {
+    fn is_null(&self, row: usize) -> bool {
+        Array::is_null(*self, row)
+    }
+
+    fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
+        put_bytes(bytes, self.value(row).as_ref());
+    }
+}
+
+/// What is written as Arrow shows it.
+struct Shown<'a> {
+    array: &'a ArrayRef,
+    formatter: ArrayFormatter<'a>,
+}
+
+impl Values for Shown<'_> {
+    fn is_null(&self, row: usize) -> bool {
+        self.array.is_null(row)
+    }
+
+    fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
+        // A value that cannot be shown is shown as nothing.
+        let text = self
+            .formatter
+            .value(row)
+            .try_to_string()
+            .unwrap_or_default();
+        put_bytes(bytes, text.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{
+        BinaryArray, Decimal128Array, Int32Array, NullArray, StringArray, StringViewArray,
+        TimestampMicrosecondArray, UInt64Array,
+    };
+
+    use super::*;
+
+    fn batch() -> RecordBatch {
+        let decimals = Decimal128Array::from(vec![Some(-1234), None]);
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("a", Arc::new(Int32Array::from(vec![Some(-7), None]))),
+            ("b", Arc::new(UInt64Array::from(vec![Some(u64::MAX), None]))),
+            (
+                "c",
+                Arc::new(Float64Array::from(vec![Some(0.5), Some(f64::INFINITY)])),
+            ),
+            (
+                "d",
+                Arc::new(decimals.with_precision_and_scale(10, 2).unwrap()),
+            ),
+            ("e", Arc::new(Date32Array::from(vec![Some(14_775), None]))),
+            (
+                "f",
+                Arc::new(TimestampMicrosecondArray::from(vec![
+                    Some(1_276_563_723_000_250),
+                    None,
+                ])),
+            ),
+            ("g", Arc::new(StringArray::from(vec![Some("é"), None]))),
+            (
+                "h",
+                Arc::new(StringViewArray::from(vec![
+                    Some("a longer text than fits"),
+                    None,
+                ])),
+            ),
+            (
+                "i",
+                Arc::new(BinaryArray::from(vec![Some(&b"\x00\xff"[..]), None])),
+            ),
+            ("j", Arc::new(BooleanArray::from(vec![Some(true), None]))),
+            ("k", Arc::new(NullArray::new(2))),
+        ];
+        RecordBatch::try_from_iter(columns).unwrap()
+    }
+
+    fn row(form: Form, row: usize) -> Vec<u8> {
+        let batch = batch();
+        let mut bytes = vec![];
+        Rows::new(&batch, form).unwrap().put(row, &mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn text_has_its_length_before_it() {
+        let mut expected = vec![];
+        for text in [
+            "-7",
+            "18446744073709551615",
+            "0.5",
+            "-12.34",
+            "2010-06-15",
+            "2010-06-15 01:02:03.000250",
+            "é",
+            "a longer text than fits",
+        ] {
+            put_bytes(&mut expected, text.as_bytes());
+        }
+        expected.extend_from_slice(b"\x02\x00\xff\x01\x01\xfb");
+        assert_eq!(row(Form::Text, 0), expected);
+        assert_eq!(row(Form::Text, 1), [0xfb; 11]);
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_values() {
+        let mut expected = vec![0, 0, 0b0001_0000];
+        expected.extend_from_slice(&(-7_i32).to_le_bytes());
+        expected.extend_from_slice(&u64::MAX.to_le_bytes());
+        expected.extend_from_slice(&0.5_f64.to_le_bytes());
+        put_bytes(&mut expected, b"-12.34");
+        expected.extend_from_slice(&[4, 0xda, 7, 6, 15]);
+        expected.extend_from_slice(&[11, 0xda, 7, 6, 15, 1, 2, 3, 250, 0, 0, 0]);
+        put_bytes(&mut expected, "é".as_bytes());
+        put_bytes(&mut expected, b"a longer text than fits");
+        expected.extend_from_slice(b"\x02\x00\xff\x01\x01");
+        assert_eq!(row(Form::Binary, 0), expected);
+        assert_eq!(row(Form::Binary, 1), [0, 0b1111_1100, 0b0001_1111]);
+    }
+}

@@ -1,0 +1,289 @@
+//! Statements as they come by a connection, by their text or prepared, and their answers as they go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sql::ErrorCode;
+use sql::mysql::{executed, placeholders, split_statements};
+use tokio::time::timeout;
+use tracing::{Instrument, debug, info_span};
+
+use super::answers::{end_of_rows, ok};
+use super::capabilities::Capabilities;
+use super::connection::{Client, Done, Over, text};
+use super::prepared::put_prepared;
+use super::question::{Described, Part, Question, describe};
+use super::rows::Form;
+use super::watch::{Deadline, Interruption, Watch};
+use super::wire::Reader;
+use crate::Refusal;
+use crate::workshop::Parts;
+
+/// Bytes of packets that are sent together, at the least, where there are as many.
+const TOGETHER: usize = 64 << 10;
+/// How long packets wait for others to go with them.
+const SOON: Duration = Duration::from_millis(5);
+/// Placeholders that a statement may have.
+const MOST_PARAMETERS: usize = u16::MAX as usize;
+
+/// What a statement comes to.
+enum Outcome {
+    /// It has been done and has no rows.
+    Done,
+    /// Its rows have been sent, so many.
+    Rows(u64),
+}
+
+impl Client {
+    /// Answers the statements of a text.
+    pub(super) async fn query(&mut self, packet: &[u8]) -> Done {
+        let text = match text(packet) {
+            Ok(text) => executed(&text).into_owned(),
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let statements = split_statements(&text);
+        if statements.is_empty() {
+            let sentence = "there is no statement in the text";
+            return Ok(Err(Refusal::new(ErrorCode::NO_STATEMENT, sentence)));
+        }
+        if statements.len() > 1 && !self.capabilities.has(Capabilities::MULTI_STATEMENTS) {
+            return Ok(Err(several()));
+        }
+        for (at, statement) in statements.iter().enumerate() {
+            let more = at + 1 < statements.len();
+            let statement = (*statement).to_owned();
+            if let Err(refusal) = self.statement("Query", statement, None, more).await? {
+                return Ok(Err(refusal));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Answers a statement; `prepared` are the headings that were announced for a prepared one.
+    async fn statement(
+        &mut self,
+        command: &'static str,
+        text: String,
+        prepared: Option<Option<Vec<String>>>,
+        more: bool,
+    ) -> Done {
+        let statement = self.entered.begin(command, &text);
+        let shared = Arc::clone(&self.shared);
+        let limit = self.connection.variables.milliseconds_of_a_statement();
+        let watch = Watch {
+            shared: &shared,
+            statement: &statement,
+            deadline: limit.and_then(|limit| Deadline::after(Duration::from_millis(limit))),
+        };
+        let span = info_span!("statement", query = statement.number);
+        let answering = async {
+            let outcome = self.outcome(text, prepared, &watch).await;
+            let seconds = statement.begun.elapsed().as_secs_f64();
+            match outcome {
+                Ok(outcome) => {
+                    self.end(outcome, more, seconds);
+                    Ok(Ok(()))
+                }
+                Err(Interruption::Refused(refusal)) => {
+                    debug!(%refusal, seconds, "not answered");
+                    Ok(Err(refusal))
+                }
+                Err(Interruption::Gone) => {
+                    debug!(seconds, "the client hung up");
+                    Err(Over)
+                }
+            }
+        };
+        answering.instrument(span).await
+    }
+
+    /// Puts the packet that ends an answer.
+    fn end(&mut self, outcome: Outcome, more: bool, seconds: f64) {
+        let capabilities = self.capabilities;
+        match outcome {
+            Outcome::Done => {
+                debug!(seconds, "done");
+                self.outgoing.add(|bytes| ok(bytes, more));
+            }
+            Outcome::Rows(rows) => {
+                debug!(rows, seconds, "answered");
+                self.outgoing
+                    .add(|bytes| end_of_rows(bytes, capabilities, more));
+                let connection = Arc::make_mut(&mut self.connection);
+                (connection.found_rows, connection.row_count) = (rows, -1);
+            }
+        }
+    }
+
+    async fn outcome(
+        &mut self,
+        text: String,
+        prepared: Option<Option<Vec<String>>>,
+        watch: &Watch<'_>,
+    ) -> Result<Outcome, Interruption> {
+        if let Some(command) = sql::mysql::command(&text).map_err(Refusal::from)? {
+            self.obey(command, watch).await?;
+            return Ok(Outcome::Done);
+        }
+        let form = match prepared {
+            Some(_) => Form::Binary,
+            None => Form::Text,
+        };
+        let question = Question {
+            text,
+            connection: Arc::clone(&self.connection),
+            capabilities: self.capabilities,
+            form,
+            headings: prepared.flatten(),
+            number: self.outgoing.number,
+        };
+        let sessions = Arc::clone(&self.shared.sessions);
+        let parts = self
+            .shared
+            .workshop
+            .start(|giver| question.answer(sessions, giver));
+        self.pass_on(parts, watch).await.map(Outcome::Rows)
+    }
+
+    /// Sends the parts of an answer as they come; small ones together. Gives the number of rows.
+    async fn pass_on(
+        &mut self,
+        mut parts: Parts<Part>,
+        watch: &Watch<'_>,
+    ) -> Result<u64, Interruption> {
+        let mut rows = 0;
+        loop {
+            let next = if self.outgoing.len() == 0 {
+                watch.during(&mut self.incoming, parts.next()).await?
+            } else {
+                let soon = timeout(SOON, parts.next());
+                match watch.during(&mut self.incoming, soon).await? {
+                    Ok(next) => next,
+                    Err(_) => {
+                        self.send(watch).await?;
+                        continue;
+                    }
+                }
+            };
+            let Some(part) = next else {
+                return Ok(rows);
+            };
+            let part = part?;
+            rows += part.rows;
+            self.outgoing.append(part.packets, part.number);
+            if self.outgoing.len() >= TOGETHER {
+                self.send(watch).await?;
+            }
+        }
+    }
+
+    /// Sends what waits while a statement is answered.
+    async fn send(&mut self, watch: &Watch<'_>) -> Result<(), Interruption> {
+        let patience = Duration::from_secs(self.connection.variables.write_seconds());
+        self.sending.put(self.outgoing.take());
+        let sent = timeout(patience, self.sending.flush());
+        match watch.during(&mut self.incoming, sent).await? {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Interruption::Gone),
+            Err(_) => {
+                debug!("the client did not read on within net_write_timeout");
+                Err(Interruption::Gone)
+            }
+        }
+    }
+
+    /// Prepares a statement.
+    pub(super) async fn prepare(&mut self, packet: &[u8]) -> Done {
+        let text = match text(packet) {
+            Ok(text) => executed(&text).into_owned(),
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let text = match split_statements(&text).as_slice() {
+            [only] => (*only).to_owned(),
+            [] => {
+                let sentence = "there is no statement in the text";
+                return Ok(Err(Refusal::new(ErrorCode::NO_STATEMENT, sentence)));
+            }
+            _ => return Ok(Err(several())),
+        };
+        let places = placeholders(&text);
+        if places.len() > MOST_PARAMETERS {
+            let sentence = format!("a statement may have {MOST_PARAMETERS} parameters at most");
+            return Ok(Err(Refusal::new(ErrorCode::TOO_MANY_PARAMETERS, sentence)));
+        }
+        let parameters = places.len() as u16;
+        let described = match sql::mysql::command(&text) {
+            Ok(Some(_)) => Ok(Described::default()),
+            Ok(None) => {
+                self.describe("Prepare", text.clone(), places.clone())
+                    .await?
+            }
+            Err(error) => Err(error.into()),
+        };
+        Ok(described.and_then(|described| {
+            let number = self.prepared.keep(text, places, &described)?;
+            let capabilities = self.capabilities;
+            put_prepared(
+                &mut self.outgoing,
+                capabilities,
+                number,
+                parameters,
+                &described,
+            );
+            Ok(())
+        }))
+    }
+
+    /// The columns that a statement would give.
+    pub(super) async fn describe(
+        &mut self,
+        command: &'static str,
+        text: String,
+        places: Vec<usize>,
+    ) -> Result<Result<Described, Refusal>, Over> {
+        let statement = self.entered.begin(command, &text);
+        let shared = Arc::clone(&self.shared);
+        let watch = Watch {
+            shared: &shared,
+            statement: &statement,
+            deadline: None,
+        };
+        let span = info_span!("statement", query = statement.number);
+        let describing = async {
+            let sessions = Arc::clone(&shared.sessions);
+            let connection = Arc::clone(&self.connection);
+            let described = describe(sessions, text, places, connection);
+            let mut described = shared.workshop.compute(described);
+            watch.during(&mut self.incoming, described.only()).await
+        };
+        match describing.instrument(span).await {
+            Ok(described) => Ok(described),
+            Err(Interruption::Refused(refusal)) => Ok(Err(refusal)),
+            Err(Interruption::Gone) => Err(Over),
+        }
+    }
+
+    /// Answers a prepared statement.
+    pub(super) async fn execute(&mut self, reader: &mut Reader<'_>) -> Done {
+        let bound = reader
+            .u32()
+            .map_err(|_| Refusal::malformed("it has no number"));
+        let bound = bound.and_then(|number| {
+            // How rows are fetched, which is all at once, and how often to ask, which is once.
+            let asked = reader.u8().and_then(|_| reader.u32());
+            asked.map_err(|_| Refusal::malformed("it ends too early"))?;
+            let prepared = self.prepared.find(number)?;
+            let bound = prepared.bound(reader)?;
+            Ok((bound, prepared.headings.clone()))
+        });
+        match bound {
+            Ok((text, headings)) => self.statement("Execute", text, Some(headings), false).await,
+            Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+}
+
+fn several() -> Refusal {
+    let sentence = "one statement at a time, please: there are several in the text, which the client has not announced";
+    Refusal::new(ErrorCode::SYNTAX, sentence)
+}

@@ -1,0 +1,69 @@
+//! The sessions that answer: one for each database that is asked of, shared by all connections that have chosen it.
+//!
+//! A session knows what was asked before and how it was planned; so connections come and go and it stays.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use engine::{Archive, EngineError, NO_DATABASE, Session, SessionOptions};
+use tokio::sync::Mutex;
+
+/// The sessions of an archive, made when they are first needed.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    archive: Arc<Archive>,
+    options: SessionOptions,
+    made: Mutex<HashMap<String, Arc<Session>>>,
+}
+
+impl Sessions {
+    /// `memory` is for the sorts, groups and joins of all of them together.
+    pub(crate) fn new(
+        archive: Arc<Archive>,
+        cores: NonZeroUsize,
+        memory: usize,
+    ) -> Result<Self, EngineError> {
+        let options = SessionOptions {
+            cores: Some(cores),
+            runtime: Some(engine::runtime(Some(memory))?),
+            // Whoever connects need not have a right to this machine's files.
+            files: false,
+            ..SessionOptions::default()
+        };
+        Ok(Self {
+            archive,
+            options,
+            made: Mutex::default(),
+        })
+    }
+
+    /// The databases that there are, by name.
+    pub(crate) async fn databases(&self) -> Result<Vec<String>, EngineError> {
+        let databases = self.archive.catalog().databases().await?;
+        Ok(databases
+            .into_iter()
+            .map(|database| database.name)
+            .collect())
+    }
+
+    /// The session for those who have chosen a database, or none.
+    ///
+    /// # Errors
+    /// There is no such database.
+    pub(crate) async fn of(&self, database: Option<&str>) -> Result<Arc<Session>, EngineError> {
+        let database = database.unwrap_or(NO_DATABASE);
+        let folded = database.to_ascii_lowercase();
+        let mut made = self.made.lock().await;
+        if let Some(session) = made.get(&folded) {
+            return Ok(Arc::clone(session));
+        }
+        let options = SessionOptions {
+            database: Some(database.to_owned()),
+            ..self.options.clone()
+        };
+        let session = Arc::new(Session::new(Arc::clone(&self.archive), &options).await?);
+        made.insert(folded, Arc::clone(&session));
+        Ok(session)
+    }
+}

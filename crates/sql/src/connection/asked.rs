@@ -1,0 +1,144 @@
+//! The answers to what a statement asks of its connection, put into its places: `@@sql_mode`, `DATABASE()`, `CONNECTION_ID()`.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    DataType, Expr, Function, Ident, Statement, Value, VisitMut, VisitorMut,
+};
+
+use super::{Connection, SERVER_VERSION, VariableValue};
+use crate::mysql::build::{number, plain_arguments, plain_cast};
+use crate::{ErrorCode, SqlError};
+
+/// Answers what a folded statement asks of its connection; says whether it asked anything.
+///
+/// # Errors
+/// A system variable that there is not, or a variable of the user's own.
+pub(crate) fn answer(
+    sql: &str,
+    statement: &mut Statement,
+    connection: &Connection,
+) -> Result<bool, SqlError> {
+    let mut answering = Answering {
+        sql,
+        connection,
+        asked: false,
+    };
+    match statement.visit(&mut answering) {
+        ControlFlow::Continue(()) => Ok(answering.asked),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Answering<'a> {
+    sql: &'a str,
+    connection: &'a Connection,
+    asked: bool,
+}
+
+impl VisitorMut for Answering<'_> {
+    type Break = SqlError;
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
+        match self.answered(expr) {
+            Ok(Some(answer)) => {
+                *expr = answer;
+                self.asked = true;
+                ControlFlow::Continue(())
+            }
+            Ok(None) => ControlFlow::Continue(()),
+            Err(error) => ControlFlow::Break(error),
+        }
+    }
+}
+
+impl Answering<'_> {
+    fn answered(&self, expr: &Expr) -> Result<Option<Expr>, SqlError> {
+        match expr {
+            Expr::Identifier(name) if name.quote_style.is_none() => {
+                self.word(std::slice::from_ref(name))
+            }
+            Expr::CompoundIdentifier(names) => self.word(names),
+            Expr::Function(function) => Ok(self.call(function)),
+            _ => Ok(None),
+        }
+    }
+
+    fn word(&self, names: &[Ident]) -> Result<Option<Expr>, SqlError> {
+        let [first, rest @ ..] = names else {
+            return Ok(None);
+        };
+        if let Some(name) = first.value.strip_prefix("@@") {
+            let (scope, name) = match rest {
+                [] => (None, name),
+                [inner] => (Some(name), inner.value.as_str()),
+                _ => return Err(self.unknown_scope(name)),
+            };
+            let global = match scope {
+                None | Some("session" | "local") => false,
+                Some("global" | "persist" | "persist_only") => true,
+                Some(other) => return Err(self.unknown_scope(other)),
+            };
+            let value = self.connection.variable(name, global);
+            let value = value.map_err(|error| {
+                SqlError::about(self.sql, name, error.sentence()).with_code(error.code())
+            })?;
+            return Ok(Some(literal(value)));
+        }
+        if first.value.starts_with('@') {
+            let sentence = "variables of one's own, as @x, are not built: put the value into the statement, or bind it to a ?";
+            return Err(
+                SqlError::about(self.sql, first.value.trim_start_matches('@'), sentence)
+                    .with_code(ErrorCode::NOT_SUPPORTED),
+            );
+        }
+        let is_user = rest.is_empty() && first.value == "current_user";
+        Ok(is_user.then(|| text(&self.connection.account())))
+    }
+
+    fn unknown_scope(&self, name: &str) -> SqlError {
+        SqlError::about(
+            self.sql,
+            name,
+            "a system variable is written @@name, @@session.name or @@global.name",
+        )
+        .with_code(ErrorCode::SYNTAX)
+    }
+
+    fn call(&self, function: &Function) -> Option<Expr> {
+        if !plain_arguments(function)?.is_empty() || function.over.is_some() {
+            return None;
+        }
+        let connection = self.connection;
+        Some(match function.name.to_string().as_str() {
+            "database" | "schema" => match &connection.database {
+                Some(name) => text(name),
+                None => nothing(),
+            },
+            "user" | "session_user" | "system_user" | "current_user" => text(&connection.account()),
+            "connection_id" => number(&connection.id.to_string()),
+            "version" => text(SERVER_VERSION),
+            "last_insert_id" => number("0"),
+            "row_count" => number(&connection.row_count.to_string()),
+            "found_rows" => number(&connection.found_rows.to_string()),
+            _ => return None,
+        })
+    }
+}
+
+fn literal(value: VariableValue) -> Expr {
+    match value {
+        VariableValue::Null => nothing(),
+        VariableValue::Number(value) => number(&value.to_string()),
+        VariableValue::Text(value) => text(&value),
+    }
+}
+
+fn text(text: &str) -> Expr {
+    Expr::Value(Value::SingleQuotedString(text.to_owned()).into())
+}
+
+/// Text that is not there.
+fn nothing() -> Expr {
+    plain_cast(Expr::Value(Value::Null.into()), DataType::Varchar(None))
+}

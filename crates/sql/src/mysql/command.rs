@@ -1,0 +1,508 @@
+//! Statements about the connection itself: they ask for no rows, and the engine never sees them.
+
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+
+use super::pieces::first_word;
+use crate::fold::Places;
+use crate::{Dialect, ErrorCode, SqlError};
+
+/// A statement about the connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Chooses a database.
+    Use(String),
+    /// Changes settings, one after another.
+    Set(Vec<Assignment>),
+    /// Ends what a connection does.
+    Kill {
+        /// The connection's number; the own one if there is none.
+        id: Option<u64>,
+        /// Whether the connection itself goes on.
+        statement_only: bool,
+    },
+    /// Transactions and locks for reading: where nothing changes there is nothing to do.
+    Nothing,
+}
+
+/// One setting of a SET.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Assignment {
+    /// A system variable.
+    Variable {
+        /// For whom.
+        scope: Scope,
+        /// Its name as typed.
+        name: String,
+        /// What it is to be.
+        value: Given,
+    },
+    /// `SET NAMES`: how the client writes and reads text.
+    Names {
+        /// The character set; the usual one if there is none.
+        set: Option<String>,
+        /// How text is compared.
+        collate: Option<String>,
+    },
+}
+
+/// For whom a variable is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// This connection.
+    Session,
+    /// All connections.
+    Global,
+}
+
+/// What a variable is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Given {
+    /// What it is usually.
+    Default,
+    /// NULL.
+    Null,
+    /// A number.
+    Number(u64),
+    /// Text, or a word such as ON.
+    Text(String),
+    /// What has to be computed: the text of an expression.
+    Expression(String),
+}
+
+/// What a statement says about the connection; `None` for one that is not about it.
+///
+/// # Errors
+/// It cannot be read, or asks for what is not to be had.
+pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
+    let first = first_word(text).to_ascii_lowercase();
+    let read: fn(&mut Words<'_>) -> Result<Option<Command>, SqlError> = match first.as_str() {
+        "use" => |words| words.read_use().map(Some),
+        "set" => |words| words.read_set().map(Some),
+        "kill" => |words| words.read_kill().map(Some),
+        "begin" => |words| {
+            let _ = words.word("work");
+            Ok(words.is_at_end().then_some(Command::Nothing))
+        },
+        "start" => |words| Ok(words.word("transaction").then_some(Command::Nothing)),
+        "release" => |words| Ok(words.word("savepoint").then_some(Command::Nothing)),
+        "commit" | "rollback" | "savepoint" => |_| Ok(Some(Command::Nothing)),
+        "lock" => |words| words.read_lock(),
+        "unlock" => |words| {
+            let tables = words.word("tables") || words.word("table");
+            Ok(tables.then_some(Command::Nothing))
+        },
+        _ => return Ok(None),
+    };
+    let mut words = Words::of(text)?;
+    words.at = 1;
+    read(&mut words)
+}
+
+/// The words and signs of a statement.
+struct Words<'a> {
+    text: &'a str,
+    tokens: Vec<TokenWithSpan>,
+    at: usize,
+}
+
+impl<'a> Words<'a> {
+    fn of(text: &'a str) -> Result<Self, SqlError> {
+        let tokens = Dialect::MySql.tokenizer(text).tokenize_with_location();
+        let mut tokens = tokens.map_err(|error| {
+            SqlError::at(text, error.location, error.message).with_code(ErrorCode::SYNTAX)
+        })?;
+        tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
+        Ok(Self {
+            text,
+            tokens,
+            at: 0,
+        })
+    }
+
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at).map(|token| &token.token)
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.peek().is_none()
+    }
+
+    /// Takes a word, if it is the next.
+    fn word(&mut self, wanted: &str) -> bool {
+        let is_next = matches!(self.peek(), Some(Token::Word(word))
+            if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted));
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    fn sign(&mut self, wanted: &Token) -> bool {
+        let is_next = self.peek() == Some(wanted);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    /// A name, with or without quotes, or text.
+    fn name(&mut self, what: &str) -> Result<String, SqlError> {
+        let name = match self.peek() {
+            Some(Token::Word(word)) => word.value.clone(),
+            Some(Token::SingleQuotedString(text) | Token::DoubleQuotedString(text)) => text.clone(),
+            _ => return Err(self.expected(what)),
+        };
+        self.at += 1;
+        Ok(name)
+    }
+
+    fn expected(&self, what: &str) -> SqlError {
+        let sentence = format!("the statement cannot be read: {what} is expected");
+        let error = match self.tokens.get(self.at) {
+            Some(token) => SqlError::at_word(self.text, token.span.start, sentence),
+            None => SqlError::new(format!("{sentence} at its end")),
+        };
+        error.with_code(ErrorCode::SYNTAX)
+    }
+
+    fn end(&self) -> Result<(), SqlError> {
+        match self.is_at_end() {
+            true => Ok(()),
+            false => Err(self.expected("the end")),
+        }
+    }
+
+    fn read_use(&mut self) -> Result<Command, SqlError> {
+        let name = self.name("the name of a database")?;
+        self.end()?;
+        Ok(Command::Use(name))
+    }
+
+    fn read_kill(&mut self) -> Result<Command, SqlError> {
+        let _ = self.word("hard") || self.word("soft");
+        let statement_only = self.word("query");
+        let _ = statement_only || self.word("connection");
+        let id = if self.word("connection_id") {
+            if !self.sign(&Token::LParen) || !self.sign(&Token::RParen) {
+                return Err(self.expected("()"));
+            }
+            None
+        } else {
+            let id = match self.peek() {
+                Some(Token::Number(digits, _)) => digits.parse().ok(),
+                _ => None,
+            };
+            let id: u64 = id.ok_or_else(|| self.expected("the number of a connection"))?;
+            self.at += 1;
+            Some(id)
+        };
+        self.end()?;
+        Ok(Command::Kill { id, statement_only })
+    }
+
+    fn read_lock(&mut self) -> Result<Option<Command>, SqlError> {
+        if !self.word("tables") && !self.word("table") {
+            return Ok(None);
+        }
+        while !self.is_at_end() {
+            if self.word("write") {
+                let sentence =
+                    "tables are only read here: LOCK TABLES ... READ is possible and does nothing";
+                return Err(SqlError::new(sentence).with_code(ErrorCode::READ_ONLY));
+            }
+            self.at += 1;
+        }
+        Ok(Some(Command::Nothing))
+    }
+
+    fn read_set(&mut self) -> Result<Command, SqlError> {
+        if self.word("password")
+            || self.word("role")
+            || self.word("resource")
+            || (self.word("default") && self.word("role"))
+        {
+            let sentence = "there are no users here yet, and so no passwords and no roles";
+            return Err(SqlError::new(sentence).with_code(ErrorCode::READ_ONLY));
+        }
+        let mut assignments = Vec::new();
+        loop {
+            self.read_assignment(&mut assignments)?;
+            if !self.sign(&Token::Comma) {
+                break;
+            }
+        }
+        self.end()?;
+        Ok(Command::Set(assignments))
+    }
+
+    fn read_assignment(&mut self, assignments: &mut Vec<Assignment>) -> Result<(), SqlError> {
+        if self.word("names") || self.word("charset") {
+            assignments.push(self.names()?);
+            return Ok(());
+        }
+        if self.word("character") {
+            if !self.word("set") {
+                return Err(self.expected("SET"));
+            }
+            assignments.push(self.names()?);
+            return Ok(());
+        }
+        let scope = self.scope();
+        if self.word("transaction") {
+            return self.read_transaction(scope, assignments);
+        }
+        let (scope, name) = self.variable(scope.unwrap_or(Scope::Session))?;
+        if !self.sign(&Token::Eq) && !self.sign(&Token::Assignment) {
+            return Err(self.expected("="));
+        }
+        let value = self.value()?;
+        assignments.push(Assignment::Variable { scope, name, value });
+        Ok(())
+    }
+
+    fn scope(&mut self) -> Option<Scope> {
+        if self.word("session") || self.word("local") {
+            return Some(Scope::Session);
+        }
+        let global = self.word("global") || self.word("persist") || self.word("persist_only");
+        global.then_some(Scope::Global)
+    }
+
+    fn names(&mut self) -> Result<Assignment, SqlError> {
+        if self.word("default") {
+            return Ok(Assignment::Names {
+                set: None,
+                collate: None,
+            });
+        }
+        let set = Some(self.name("the name of a character set")?);
+        let collate = match self.word("collate") {
+            true if self.word("default") => None,
+            true => Some(self.name("the name of a collation")?),
+            false => None,
+        };
+        Ok(Assignment::Names { set, collate })
+    }
+
+    /// `ISOLATION LEVEL READ COMMITTED, READ ONLY`. Without a scope it is about the next transaction, of which nothing comes.
+    fn read_transaction(
+        &mut self,
+        scope: Option<Scope>,
+        assignments: &mut Vec<Assignment>,
+    ) -> Result<(), SqlError> {
+        loop {
+            let (name, value) = if self.word("isolation") {
+                let _ = self.word("level");
+                let first = self.name("a level")?;
+                let level = match self.peek() {
+                    Some(Token::Word(_)) => format!("{first}-{}", self.name("a level")?),
+                    _ => first,
+                };
+                ("transaction_isolation", level.to_ascii_uppercase())
+            } else if self.word("read") {
+                let only = self.word("only");
+                if !only && !self.word("write") {
+                    return Err(self.expected("ONLY or WRITE"));
+                }
+                ("transaction_read_only", u8::from(only).to_string())
+            } else {
+                return Err(self.expected("ISOLATION LEVEL or READ"));
+            };
+            if let Some(scope) = scope {
+                assignments.push(Assignment::Variable {
+                    scope,
+                    name: name.to_owned(),
+                    value: Given::Text(value),
+                });
+            }
+            if !self.sign(&Token::Comma) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// `name`, `@@name` or `@@scope.name`.
+    fn variable(&mut self, scope: Scope) -> Result<(Scope, String), SqlError> {
+        let name = self.name("a system variable")?;
+        let Some(first) = name.strip_prefix("@@") else {
+            if name.starts_with('@') {
+                let sentence = "variables of one's own, as @x, are not built: put the value into the statement, or bind it to a ?";
+                return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
+            }
+            return Ok((scope, name));
+        };
+        if !self.sign(&Token::Period) {
+            return Ok((scope, first.to_owned()));
+        }
+        let scope = match first.to_ascii_lowercase().as_str() {
+            "session" | "local" => Scope::Session,
+            "global" | "persist" | "persist_only" => Scope::Global,
+            _ => return Err(self.expected("session or global before the point")),
+        };
+        Ok((scope, self.name("a system variable")?))
+    }
+
+    /// What stands up to the next comma that is in no parentheses.
+    fn value(&mut self) -> Result<Given, SqlError> {
+        let start = self.at;
+        let mut depth = 0_usize;
+        while let Some(token) = self.peek() {
+            match token {
+                Token::Comma if depth == 0 => break,
+                Token::LParen => depth += 1,
+                Token::RParen => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            self.at += 1;
+        }
+        let tokens = &self.tokens[start..self.at];
+        let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
+            return Err(self.expected("a value"));
+        };
+        let typed = self.between(first.span.start, last.span.end);
+        Ok(match (&first.token, tokens.len()) {
+            (Token::SingleQuotedString(text) | Token::DoubleQuotedString(text), 1) => {
+                Given::Text(text.clone())
+            }
+            (Token::Number(digits, _), 1) => match digits.parse() {
+                Ok(number) => Given::Number(number),
+                Err(_) => Given::Text(digits.clone()),
+            },
+            (Token::Minus, 2) => Given::Text(typed.to_owned()),
+            (Token::Word(word), 1) if word.quote_style.is_some() => Given::Text(word.value.clone()),
+            (Token::Word(word), 1) if !word.value.starts_with('@') => {
+                match word.value.to_ascii_lowercase().as_str() {
+                    "default" => Given::Default,
+                    "null" => Given::Null,
+                    _ => Given::Text(word.value.clone()),
+                }
+            }
+            _ => Given::Expression(typed.to_owned()),
+        })
+    }
+
+    fn between(&self, from: Location, to: Location) -> &'a str {
+        let places = Places::new(self.text);
+        &self.text[places.byte(from)..places.byte(to)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Command {
+        command(text).unwrap().unwrap()
+    }
+
+    fn set(name: &str, value: Given) -> Assignment {
+        Assignment::Variable {
+            scope: Scope::Session,
+            name: name.to_owned(),
+            value,
+        }
+    }
+
+    fn text(text: &str) -> Given {
+        Given::Text(text.to_owned())
+    }
+
+    #[test]
+    fn several_settings_stand_in_one_statement() {
+        let typed = "SET NAMES 'utf8mb4' COLLATE utf8mb4_bin, @@session.autocommit = OFF, sql_mode := CONCAT(@@sql_mode, ',X'), \
+                     SESSION wait_timeout=10, character_set_results = NULL, `time_zone` = \"+00:00\", max_join_size=DEFAULT";
+        assert_eq!(
+            read(typed),
+            Command::Set(vec![
+                Assignment::Names {
+                    set: Some("utf8mb4".to_owned()),
+                    collate: Some("utf8mb4_bin".to_owned())
+                },
+                set("autocommit", text("OFF")),
+                set(
+                    "sql_mode",
+                    Given::Expression("CONCAT(@@sql_mode, ',X')".to_owned())
+                ),
+                set("wait_timeout", Given::Number(10)),
+                set("character_set_results", Given::Null),
+                set("time_zone", text("+00:00")),
+                set("max_join_size", Given::Default),
+            ])
+        );
+    }
+
+    #[test]
+    fn transactions_are_settings_of_the_session() {
+        assert_eq!(
+            read("set session transaction isolation level read committed, read only"),
+            Command::Set(vec![
+                set("transaction_isolation", text("READ-COMMITTED")),
+                set("transaction_read_only", text("1")),
+            ])
+        );
+        assert_eq!(read("SET TRANSACTION READ WRITE"), Command::Set(vec![]));
+        for nothing in [
+            "BEGIN",
+            "begin work",
+            "START TRANSACTION READ ONLY",
+            "COMMIT",
+            "ROLLBACK TO SAVEPOINT a",
+            "SAVEPOINT a",
+            "RELEASE SAVEPOINT a",
+            "LOCK TABLES a READ, b AS c READ LOCAL",
+            "UNLOCK TABLES",
+        ] {
+            assert_eq!(read(nothing), Command::Nothing, "{nothing}");
+        }
+    }
+
+    #[test]
+    fn connections_are_ended_by_their_number() {
+        for (typed, id, statement_only) in [
+            ("KILL 7", Some(7), false),
+            ("kill query 8", Some(8), true),
+            ("KILL HARD CONNECTION 9", Some(9), false),
+            ("KILL CONNECTION_ID()", None, false),
+        ] {
+            assert_eq!(read(typed), Command::Kill { id, statement_only }, "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_about_the_connection_is_left() {
+        for typed in [
+            "SELECT 1",
+            "SHOW TABLES",
+            "",
+            "LOCK INSTANCE FOR BACKUP",
+            "START REPLICA",
+            "(SET x)",
+        ] {
+            assert_eq!(command(typed).unwrap(), None, "{typed}");
+        }
+        assert_eq!(
+            read("/* a */ use `My Sky`"),
+            Command::Use("My Sky".to_owned())
+        );
+    }
+
+    #[test]
+    fn mistakes_are_said() {
+        for (typed, number) in [
+            ("USE", 1064),
+            ("USE a b", 1064),
+            ("SET", 1064),
+            ("SET x", 1064),
+            ("SET x =", 1064),
+            ("SET x = 1,", 1064),
+            ("SET @x = 1", 1235),
+            ("SET @@nobody.x = 1", 1064),
+            ("SET PASSWORD = 'a'", 1290),
+            ("SET NAMES", 1064),
+            ("SET TRANSACTION SOMEHOW", 1064),
+            ("KILL me", 1064),
+            ("KILL 99999999999999999999", 1064),
+            ("LOCK TABLES a WRITE", 1290),
+            ("SET x = 'open", 1064),
+        ] {
+            let error = command(typed).unwrap_err();
+            assert_eq!(error.code().number, number, "{typed}: {error}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+"""Runs `meridian serve` for tests: where it listens, what it takes of the machine, how it ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pymysql
+
+from meridian_cli import Meridian
+
+START_SECONDS = 60
+STOP_SECONDS = 60
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Server:
+    """A server on a port of its own."""
+
+    def __init__(self, meridian: Meridian, data: Path, *options: object) -> None:
+        self.said: list[str] = []
+        self.logged: list[str] = []
+        self.process = meridian.start("serve", "--data", data, "--mysql", "127.0.0.1:0", *options)
+        assert self.process.stdout is not None and self.process.stderr is not None
+        self._listen(self.process.stdout, self.said)
+        self._listen(self.process.stderr, self.logged)
+        self.port = self._port()
+
+    def _listen(self, pipe: object, lines: list[str]) -> None:
+        def read() -> None:
+            for line in pipe:  # type: ignore[attr-defined]
+                lines.append(line.decode("utf-8", "replace").rstrip())
+
+        threading.Thread(target=read, daemon=True).start()
+
+    def _port(self) -> int:
+        def found() -> re.Match[str] | None:
+            return re.search(r"connect to 127\.0\.0\.1:(\d+)", "\n".join(self.said))
+
+        wait_until(lambda: found() is not None or self.process.poll() is not None, START_SECONDS, "listens")
+        match = found()
+        assert match is not None, f"it did not start:\n{self.log}"
+        return int(match.group(1))
+
+    @property
+    def log(self) -> str:
+        """What it has logged."""
+        return "\n".join(self.logged)
+
+    def connect(self, **options: object) -> pymysql.connections.Connection:
+        """A connection of PyMySQL's."""
+        settings: dict[str, object] = {"host": "127.0.0.1", "port": self.port, "user": "tester", "charset": "utf8mb4"}
+        return pymysql.connect(**{**settings, **options})  # type: ignore[call-overload,no-any-return]
+
+    def processor_seconds(self) -> float:
+        """The processor time that the process has taken."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def resident_bytes(self) -> int:
+        """The memory that the process holds."""
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * PAGE
+
+    def is_idle(self, seconds: float = 0.5) -> bool:
+        """Whether the process takes next to no processor time for a while."""
+        before = self.processor_seconds()
+        time.sleep(seconds)
+        return self.processor_seconds() - before < 0.1 * seconds
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ends the process with a signal; gives its exit status."""
+        self.process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Waits for the process to end."""
+        try:
+            return self.process.wait(timeout=STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+
+@contextmanager
+def serving(meridian: Meridian, data: Path, *options: object) -> Iterator[Server]:
+    """A server for as long as it is needed. That it did not stumble is checked at the end."""
+    server = Server(meridian, data, *options)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.stop()
+        assert "stumble" not in server.log and "panicked" not in server.log, server.log
+
+
+def wait_until(done: Callable[[], bool], seconds: float, what: str) -> None:
+    """Waits until something is so."""
+    give_up = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < give_up, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
