@@ -13,6 +13,12 @@
 //! EXISTS (S)   becomes   (SELECT COUNT(*) FROM (S)) > 0
 //! x IN (S)     becomes   EXISTS (S where its column = x), with the three cases
 //! ```
+//!
+//! Of lists too the engine forgets NULLs, where it makes one of `x IN (...) AND x NOT IN (..., NULL)`, which no row meets:
+//!
+//! ```text
+//! x NOT IN (1, NULL)   becomes   x NOT IN (1) AND NULL
+//! ```
 
 use std::sync::Arc;
 
@@ -28,6 +34,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use super::rewrite_expressions;
+
 /// Writes out memberships whose unknown matters, and those among the items of a SELECT.
 ///
 /// Runs before type coercion, for the comparisons that it makes.
@@ -40,6 +48,7 @@ impl AnalyzerRule for WriteOutMemberships {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let plan = rewrite_expressions(plan, |expr, _| expr.transform_up(without_null))?;
         plan.transform_up_with_subqueries(|plan| match plan {
             LogicalPlan::Filter(filter) => {
                 let predicate = condition(filter.predicate, true, filter.input.schema())?;
@@ -54,6 +63,23 @@ impl AnalyzerRule for WriteOutMemberships {
             other => Ok(Transformed::no(other)),
         })
         .data()
+    }
+}
+
+/// A `NOT IN` of a list with the NULL beside it.
+fn without_null(expr: Expr) -> Result<Transformed<Expr>> {
+    let is_null = |item: &Expr| matches!(item, Expr::Literal(value, _) if value.is_null());
+    match expr {
+        Expr::InList(mut list) if list.negated && list.list.iter().any(is_null) => {
+            list.list.retain(|item| !is_null(item));
+            let unknown = lit(ScalarValue::Boolean(None));
+            Ok(Transformed::yes(if list.list.is_empty() {
+                unknown
+            } else {
+                Expr::InList(list).and(unknown)
+            }))
+        }
+        other => Ok(Transformed::no(other)),
     }
 }
 
