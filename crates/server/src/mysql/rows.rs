@@ -38,7 +38,7 @@ impl<'a> Rows<'a> {
     /// # Errors
     /// A column of a type that cannot be shown.
     pub(crate) fn new(batch: &'a RecordBatch, form: Form) -> Result<Self, ArrowError> {
-        let columns = batch.columns().iter().map(|column| values(column));
+        let columns = batch.columns().iter().map(values);
         Ok(Self {
             columns: columns.collect::<Result<_, _>>()?,
             form,
