@@ -1,2 +1,3 @@
-//! x
-fn main(){}
+//! Asks servers of cones over HTTP and says how long they took.
+
+fn main() {}
