@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pymysql
 
@@ -28,11 +29,13 @@ class Server:
     def __init__(self, meridian: Meridian, data: Path, *options: object) -> None:
         self.said: list[str] = []
         self.logged: list[str] = []
-        self.process = meridian.start("serve", "--data", data, "--mysql", "127.0.0.1:0", *options)
+        doors = ("--mysql", "127.0.0.1:0", "--http", "127.0.0.1:0")
+        self.process = meridian.start("serve", "--data", data, *doors, *options)
         assert self.process.stdout is not None and self.process.stderr is not None
         self._listen(self.process.stdout, self.said)
         self._listen(self.process.stderr, self.logged)
-        self.port = self._port()
+        self.port = self._port("MySQL clients connect to 127")
+        self.http_port = self._port("HTTP clients connect to http://127")
 
     def _listen(self, pipe: object, lines: list[str]) -> None:
         def read() -> None:
@@ -41,9 +44,9 @@ class Server:
 
         threading.Thread(target=read, daemon=True).start()
 
-    def _port(self) -> int:
+    def _port(self, words: str) -> int:
         def found() -> re.Match[str] | None:
-            return re.search(r"connect to 127\.0\.0\.1:(\d+)", "\n".join(self.said))
+            return re.search(re.escape(words) + r"\.0\.0\.1:(\d+)", "\n".join(self.said))
 
         wait_until(lambda: found() is not None or self.process.poll() is not None, START_SECONDS, "listens")
         match = found()
@@ -59,6 +62,11 @@ class Server:
         """A connection of PyMySQL's."""
         settings: dict[str, object] = {"host": "127.0.0.1", "port": self.port, "user": "tester", "charset": "utf8mb4"}
         return pymysql.connect(**{**settings, **options})  # type: ignore[call-overload,no-any-return]
+
+    def url(self, path: str, **parameters: object) -> str:
+        """An address at the HTTP door."""
+        query = f"?{urlencode(parameters)}" if parameters else ""
+        return f"http://127.0.0.1:{self.http_port}{path}{query}"
 
     def processor_seconds(self) -> float:
         """The processor time that the process has taken."""

@@ -55,8 +55,10 @@ def test_it_says_what_it_serves_and_where(server: Server, data: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_said(meridian: Meridian, data: Path, server: Server) -> None:
-    outcome = meridian.run("serve", "--data", data, "--mysql", f"127.0.0.1:{server.port}")
-    assert_refused(outcome, str(server.port), "another program")
+    outcome = meridian.run("serve", "--data", data, "--mysql", f"127.0.0.1:{server.port}", "--http", "off")
+    assert_refused(outcome, str(server.port), "another program", "--mysql")
+    outcome = meridian.run("serve", "--data", data, "--mysql", "off", "--http", f"127.0.0.1:{server.http_port}")
+    assert_refused(outcome, str(server.http_port), "another program", "--http")
 
 
 def test_two_servers_side_by_side(meridian: Meridian, data: Path, server: Server) -> None:
@@ -70,6 +72,8 @@ def test_two_servers_side_by_side(meridian: Meridian, data: Path, server: Server
     ("arguments", "words"),
     [
         (("--mysql", "0.0.0.0:0"), ("users", "127.0.0.1")),
+        (("--mysql", "off", "--http", "0.0.0.0:0"), ("users", "127.0.0.1")),
+        (("--mysql", "off", "--http", "off"), ("nothing to serve",)),
         (("--mysql", "nonsense"), ("nonsense", "127.0.0.1:4040")),
         (("--log", "meridian=loud"), ("loud",)),
     ],
@@ -79,7 +83,7 @@ def test_wrong_options_are_said(meridian: Meridian, data: Path, arguments: tuple
 
 
 def test_a_directory_without_data(meridian: Meridian, tmp_path: Path) -> None:
-    assert_refused(meridian.run("serve", "--data", tmp_path, "--mysql", "127.0.0.1:0"), str(tmp_path))
+    assert_refused(meridian.run("serve", "--data", tmp_path, "--mysql", "127.0.0.1:0", "--http", "off"), str(tmp_path))
 
 
 def test_options_come_from_the_environment(meridian: Meridian, data: Path, server: Server) -> None:

@@ -9,6 +9,7 @@ mod again;
 mod archive;
 mod codec;
 mod condition;
+mod cone;
 mod coverage;
 mod crossmatch;
 mod error;
@@ -27,6 +28,7 @@ mod vicinity;
 
 pub use archive::Archive;
 pub use codec::PlanCodec;
+pub use cone::{ConeSearch, ConeTable};
 pub use coverage::{Coverage, SubChunkSet};
 pub use error::EngineError;
 pub use files::FileScanExec;

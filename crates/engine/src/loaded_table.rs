@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use catalog::{Chunk, DirectorRef, LoadId, Table, TableKind, TableSpec, fold_name};
 use sky::{ChunkId, Chunker, Location, LonLatBox, Region};
-use store::{DirectorIndex, LoadDir, StoreError};
+use store::{ChunkFile, DirectorIndex, LoadDir, StoreError};
 use tokio::sync::OnceCell;
 
 use crate::coverage::{Coverage, SubChunkSet};
@@ -67,6 +67,27 @@ impl StoredTable {
         chunk: ChunkId,
     ) -> Result<Option<&Chunk>, EngineError> {
         Ok(self.chunks(archive).await?.get(&chunk))
+    }
+
+    /// The file of a chunk, which is the one that was published; `None` if the table has no rows there.
+    pub(crate) async fn open(
+        &self,
+        archive: &Archive,
+        chunk: ChunkId,
+    ) -> Result<Option<Arc<ChunkFile>>, EngineError> {
+        let Some(known) = self.chunk(archive, chunk).await? else {
+            return Ok(None);
+        };
+        let path = self.dir.chunk_path(chunk);
+        let file = archive.files().get(&path).await?;
+        if file.checksum() != known.checksum {
+            return Err(StoreError::Damaged {
+                path,
+                what: "it is not the file that was published".to_owned(),
+            }
+            .into());
+        }
+        Ok(Some(file))
     }
 
     async fn chunks(&self, archive: &Archive) -> Result<&HashMap<ChunkId, Chunk>, EngineError> {
@@ -268,7 +289,8 @@ impl LoadedTable {
         }
     }
 
-    fn region_coverage(&self, region: &Region) -> Coverage {
+    /// Where rows can be whose own positions are in a region.
+    pub(crate) fn region_coverage(&self, region: &Region) -> Coverage {
         match self.spec().kind {
             TableKind::Director => {
                 let parts = self.chunker().sub_chunks_intersecting(region);

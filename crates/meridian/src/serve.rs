@@ -1,5 +1,6 @@
-//! `meridian serve`: answers the clients of MySQL until it is told to end.
+//! `meridian serve`: answers the clients of MySQL, and cone searches over HTTP, until it is told to end.
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -18,10 +19,14 @@ use crate::sql::cache_size;
 const NETWORK_THREADS: usize = 2;
 /// What is logged unless somebody wants more.
 const USUAL_LOG: &str = "warn,meridian=info,meridian_server=info";
+/// In the place of an address: that door stays shut.
+const OFF: &str = "off";
+/// The radius in degrees of the cone that is given as an example.
+const EXAMPLE_RADIUS: f64 = 0.01;
 /// Exit status after a second Ctrl-C, as shells have it.
 const INTERRUPTED: i32 = 130;
 
-/// Answers the clients of MySQL: programs, drivers and browsers connect as to any MySQL server.
+/// Answers the clients of MySQL, which connect as to any MySQL server, and cone searches over HTTP.
 ///
 /// Listens on this machine alone: there are no users yet, and whoever connects is let in. Ctrl-C or SIGTERM ends it when the
 /// statements that run are done, a second one at once.
@@ -30,7 +35,7 @@ pub struct ServeArguments {
     /// The data directory.
     #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
     data: PathBuf,
-    /// Where clients of MySQL connect; port 0 takes a free one.
+    /// Where clients of MySQL connect; port 0 takes a free one, `off` none.
     #[arg(
         long,
         value_name = "ADDR",
@@ -38,6 +43,14 @@ pub struct ServeArguments {
         default_value = "127.0.0.1:4040"
     )]
     mysql: String,
+    /// Where clients of HTTP connect, for cone searches; port 0 takes a free one, `off` none.
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "MERIDIAN_HTTP",
+        default_value = "127.0.0.1:8080"
+    )]
+    http: String,
     /// Processor cores to use; all by default.
     #[arg(long, value_name = "N", env = "MERIDIAN_THREADS")]
     threads: Option<NonZeroUsize>,
@@ -96,7 +109,9 @@ async fn serve(arguments: ServeArguments) -> Result<(), Failure> {
     );
     let server = Server::bind(Config {
         data: arguments.data.clone(),
-        mysql: arguments.mysql,
+        mysql: door(arguments.mysql),
+        http: door(arguments.http),
+        cone_columns: HashMap::new(),
         threads: arguments.threads.unwrap_or(cores),
         memory: arguments.memory.unwrap_or_else(ingest::default_memory) as usize,
         cache: cache.unwrap_or_else(|| ingest::machine_memory() / 4),
@@ -136,15 +151,31 @@ async fn stop_at_signals(
 )]
 async fn announce(data: &str, server: &Server) -> Result<(), Failure> {
     let databases = server.databases().await?;
-    let (address, first) = (server.address(), databases.first());
     let of = match databases.len() {
         0 => format!("nothing yet of {data}: load something with `meridian load`"),
         1 => format!("the database {} of {data}", databases.join("")),
         _ => format!("the databases {} of {data}", databases.join(", ")),
     };
-    let chosen = first.map(|name| format!(" {name}")).unwrap_or_default();
     println!("Meridian {} serves {of}", env!("CARGO_PKG_VERSION"));
-    println!("MySQL clients connect to {address}, as with");
-    println!("  mysql -h {} -P {}{chosen}", address.ip(), address.port());
+    if let Some(address) = server.mysql_address() {
+        let chosen = databases.first().map(|name| format!(" {name}"));
+        let (host, port, chosen) = (address.ip(), address.port(), chosen.unwrap_or_default());
+        println!("MySQL clients connect to {address}, as with");
+        println!("  mysql -h {host} -P {port}{chosen}");
+    }
+    if let Some(address) = server.http_address() {
+        println!("HTTP clients connect to http://{address}, as with");
+        match server.example_cone().await? {
+            Some((database, table, [ra, dec])) => println!(
+                "  curl 'http://{address}/scs/{database}/{table}?RA={ra:.4}&DEC={dec:.4}&SR={EXAMPLE_RADIUS}&RESPONSEFORMAT=csv'"
+            ),
+            None => println!("  curl http://{address}/"),
+        }
+    }
     Ok(())
+}
+
+/// Where a door is; none where it is off.
+fn door(address: String) -> Option<String> {
+    (address != OFF).then_some(address)
 }

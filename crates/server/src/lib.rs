@@ -1,16 +1,20 @@
-//! The front doors: who is connected, what they have chosen, what runs for them, and MySQL's protocol.
+//! The front doors: who is connected, what they have chosen, what runs for them, MySQL's protocol, and cone searches over HTTP.
 //!
 //! May depend on `sql` and `engine`; knows nothing of chunks, files or plans. Invariants: the network has threads of its own and
 //! never waits for a processor, so that a busy server still lets in, answers pings and obeys KILL; memory for an answer is
 //! bounded whatever its size, because rows are made as fast as the client takes them; no byte that a client sends can make
 //! the server panic, and a panic in a question is an error of that question alone.
 
+mod doors;
+mod formats;
+mod http;
 mod mysql;
 mod refusal;
 mod running;
 mod sessions;
 mod workshop;
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -18,39 +22,41 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Archive, EngineError};
-use socket2::SockRef;
+use engine::{Archive, ConeTable, EngineError};
 use sql::connection::{Process, Surroundings, VariableValue};
-use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
+use doors::{Door, Entrance};
+use http::HttpState;
 pub use refusal::Refusal;
-use running::Running;
+use running::{Listed, Running};
 use sessions::Sessions;
 use workshop::Workshop;
 
 /// The longest that stopped statements may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// How long nobody is let in where the system has no room for another connection.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// What is served, where, and how much of the machine that may take.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The data directory.
     pub data: PathBuf,
-    /// Where clients of MySQL connect: `host:port`, of this machine alone. Port 0 takes a free one.
-    pub mysql: String,
+    /// Where clients of MySQL connect: `host:port`, of this machine alone. Port 0 takes a free one. Nowhere if there is none.
+    pub mysql: Option<String>,
+    /// Where clients of HTTP connect, likewise.
+    pub http: Option<String>,
+    /// The columns that cone searches give of a table, by the names of its database and of itself; all where it is not listed.
+    pub cone_columns: HashMap<(String, String), Vec<String>>,
     /// Threads that work on questions.
     pub threads: NonZeroUsize,
     /// Bytes of memory for the sorts, groups and joins of all questions together.
     pub memory: usize,
     /// Bytes of decoded columns that are kept for later questions.
     pub cache: u64,
-    /// Connections at once.
+    /// Connections at once, at each door.
     pub max_connections: usize,
     /// How long statements may go on when the server is to end.
     pub grace: Duration,
@@ -80,12 +86,17 @@ pub enum ServerError {
     },
     /// Somebody else listens there.
     #[error(
-        "{address} is taken by another program: end that one, or choose another port with --mysql"
+        "{address} is taken by another program: end that one, or choose another port with {option}"
     )]
     InUse {
         /// The address.
         address: SocketAddr,
+        /// The option that says where.
+        option: &'static str,
     },
+    /// Nobody could connect.
+    #[error("every door is off: there is nothing to serve")]
+    NoDoor,
     /// The system said no.
     #[error("cannot {what}: {source}")]
     System {
@@ -103,54 +114,90 @@ pub(crate) struct Shared {
     pub(crate) workshop: Workshop,
     pub(crate) running: Arc<Running>,
     pub(crate) surroundings: Arc<dyn Surroundings>,
+    /// Where MySQL's clients connect.
+    pub(crate) mysql_port: Option<u16>,
     /// No new question is answered.
     pub(crate) closing: CancellationToken,
     /// No question is answered to its end.
     pub(crate) ended: CancellationToken,
 }
 
+impl Shared {
+    /// Lists work that is not a statement of a connection of MySQL's among those, so that it is seen and can be ended.
+    pub(crate) fn list(
+        &self,
+        address: SocketAddr,
+        database: &str,
+        command: &'static str,
+        text: &str,
+    ) -> Listed {
+        let entered = self.running.enter(address);
+        entered.introduce("http", Some(database));
+        Listed::new(entered, command, text, self.ended.clone())
+    }
+}
+
 /// A server that listens and does not answer yet.
 #[derive(Debug)]
 pub struct Server {
-    listener: TcpListener,
-    address: SocketAddr,
+    doors: Vec<Door>,
+    archive: Arc<Archive>,
     shared: Arc<Shared>,
-    max_connections: usize,
     grace: Duration,
 }
 
 impl Server {
-    /// Opens the data and takes the address.
+    /// Opens the data and takes the addresses.
     ///
     /// # Errors
     /// Either of them cannot be had.
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
-        let (listener, address) = listen(&config.mysql).await?;
+        let mysql = doors::listen(config.mysql.as_deref(), "--mysql").await?;
+        let http = doors::listen(config.http.as_deref(), "--http").await?;
         let archive = Archive::open_keeping(&config.data, config.cache).await?;
-        let sessions = Sessions::new(archive, config.threads, config.memory)?;
+        let sessions = Sessions::new(Arc::clone(&archive), config.threads, config.memory)?;
         let workshop = Workshop::new(config.threads);
         let workshop = workshop.map_err(|source| ServerError::System {
             what: format!("start {} threads", config.threads),
             source,
         })?;
         let running = Running::new();
+        let mysql_port = mysql.as_ref().map(|(_, address)| address.port());
         let surroundings = Known {
             running: Arc::clone(&running),
-            port: address.port(),
+            port: mysql_port.unwrap_or(0),
             max_connections: config.max_connections as u64,
         };
+        let shared = Arc::new(Shared {
+            sessions: Arc::new(sessions),
+            workshop,
+            running,
+            surroundings: Arc::new(surroundings),
+            mysql_port,
+            closing: CancellationToken::new(),
+            ended: CancellationToken::new(),
+        });
+        let router = http::router(Arc::new(HttpState::new(
+            Arc::clone(&shared),
+            Arc::clone(&archive),
+            config.cone_columns,
+        )));
+        let doors = [
+            mysql.map(|socket| (socket, Entrance::MySql)),
+            http.map(|socket| (socket, Entrance::Http(router))),
+        ];
+        let doors: Vec<Door> = doors
+            .into_iter()
+            .flatten()
+            .map(|(socket, entrance)| Door::new(socket, entrance, config.max_connections))
+            .collect();
+        if doors.is_empty() {
+            return Err(ServerError::NoDoor);
+        }
         Ok(Self {
-            listener,
-            address,
-            shared: Arc::new(Shared {
-                sessions: Arc::new(sessions),
-                workshop,
-                running,
-                surroundings: Arc::new(surroundings),
-                closing: CancellationToken::new(),
-                ended: CancellationToken::new(),
-            }),
-            max_connections: config.max_connections,
+            doors,
+            archive,
+            shared,
             grace: config.grace,
         })
     }
@@ -163,35 +210,58 @@ impl Server {
         Ok(self.shared.sessions.databases().await?)
     }
 
-    /// Where clients connect.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// A database, a table of it and a place where this has rows, to be shown as an example: of all tables with positions the one
+    /// with the most rows among directors.
+    ///
+    /// # Errors
+    /// The catalog or the table cannot be read.
+    pub async fn example_cone(&self) -> Result<Option<(String, String, [f64; 2])>, ServerError> {
+        let catalog = self.archive.catalog();
+        let mut largest: Option<catalog::Table> = None;
+        for database in catalog.databases().await.map_err(EngineError::from)? {
+            let tables = catalog.tables(&database.name).await;
+            for table in tables.map_err(EngineError::from)? {
+                let is_larger = largest.as_ref().is_none_or(|known| known.rows < table.rows);
+                if table.spec.kind == catalog::TableKind::Director && is_larger {
+                    largest = Some(table);
+                }
+            }
+        }
+        let Some(spec) = largest.map(|table| table.spec) else {
+            return Ok(None);
+        };
+        let place = ConeTable::example(&self.archive, &spec.database, &spec.name).await?;
+        Ok(place.map(|place| (spec.database, spec.name, place)))
+    }
+
+    /// Where clients of MySQL connect.
+    pub fn mysql_address(&self) -> Option<SocketAddr> {
+        let mut doors = self.doors.iter();
+        let door = doors.find(|door| matches!(door.entrance(), Entrance::MySql));
+        door.map(Door::address)
+    }
+
+    /// Where clients of HTTP connect.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        let mut doors = self.doors.iter();
+        let door = doors.find(|door| matches!(door.entrance(), Entrance::Http(_)));
+        door.map(Door::address)
     }
 
     /// Answers until `stop` is cancelled. Statements that run then may go on for a while.
     pub async fn serve(self, stop: CancellationToken) {
-        let mut connections = JoinSet::new();
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => break,
-                Some(_) = connections.join_next(), if !connections.is_empty() => {}
-                accepted = self.listener.accept() => match accepted {
-                    Ok((stream, address)) => self.let_in(&mut connections, stream, address),
-                    Err(error) => {
-                        warn!(%error, "a connection could not be accepted");
-                        sleep(PAUSE).await;
-                    }
-                },
-            }
-        }
-        drop(self.listener);
-        let left = connections.len();
-        info!(connections = left, grace = self.grace.as_secs(), "ending");
+        let open = self.doors.into_iter();
+        let open = open.map(|door| door.keep_open(Arc::clone(&self.shared), stop.clone()));
+        let mut connections: Vec<JoinSet<()>> = futures::future::join_all(open).await;
+        info!(
+            connections = count(&connections),
+            grace = self.grace.as_secs(),
+            "ending"
+        );
         self.shared.closing.cancel();
         if timeout(self.grace, all(&mut connections)).await.is_err() {
             info!(
-                connections = connections.len(),
+                connections = count(&connections),
                 "statements that still run are stopped"
             );
             self.shared.ended.cancel();
@@ -200,50 +270,16 @@ impl Server {
         }
         info!("ended");
     }
-
-    fn let_in(&self, connections: &mut JoinSet<()>, stream: TcpStream, address: SocketAddr) {
-        // Answers go as soon as they are there, and clients that vanish without a word are found out; without either it works too.
-        let _ = stream.set_nodelay(true);
-        let _ = SockRef::from(&stream).set_keepalive(true);
-        if connections.len() >= self.max_connections {
-            warn!(%address, "turned away: there are as many connections as may be");
-            drop(tokio::spawn(mysql::turn_away(stream, self.max_connections)));
-            return;
-        }
-        connections.spawn(Box::pin(mysql::serve(
-            Arc::clone(&self.shared),
-            stream,
-            address,
-        )));
-    }
 }
 
-async fn all(connections: &mut JoinSet<()>) {
-    while connections.join_next().await.is_some() {}
+fn count(connections: &[JoinSet<()>]) -> usize {
+    connections.iter().map(JoinSet::len).sum()
 }
 
-/// Takes an address of this machine alone.
-async fn listen(wanted: &str) -> Result<(TcpListener, SocketAddr), ServerError> {
-    let no_address = || ServerError::NoAddress {
-        address: wanted.to_owned(),
-    };
-    let found = lookup_host(wanted).await.map_err(|_| no_address())?;
-    // A name that stands for several is meant as clients mean it, who try 127.0.0.1 before ::1.
-    let address = found.min_by_key(SocketAddr::is_ipv6);
-    let address = address.ok_or_else(no_address)?;
-    if !address.ip().is_loopback() {
-        return Err(ServerError::NotLoopback { address });
+async fn all(connections: &mut [JoinSet<()>]) {
+    for of_door in connections {
+        while of_door.join_next().await.is_some() {}
     }
-    let refused = |source: io::Error| match source.kind() {
-        io::ErrorKind::AddrInUse => ServerError::InUse { address },
-        _ => ServerError::System {
-            what: format!("listen on {address}"),
-            source,
-        },
-    };
-    let listener = TcpListener::bind(address).await.map_err(refused)?;
-    let address = listener.local_addr().map_err(refused)?;
-    Ok((listener, address))
 }
 
 /// What statements may ask of the server.

@@ -6,8 +6,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use sql::ErrorCode;
 use sql::connection::Process;
 use tokio_util::sync::CancellationToken;
+
+use crate::Refusal;
 
 /// Bytes of a statement that are kept to be shown.
 const SHOWN: usize = 64 << 10;
@@ -235,6 +238,50 @@ impl Statement {
 impl Drop for Statement {
     fn drop(&mut self) {
         lock(&self.line.now).statement = None;
+    }
+}
+
+/// Work that no connection of MySQL's waits for, in the list as one that does.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    statement: Statement,
+    ended: CancellationToken,
+    /// Goes last, as the statement is its.
+    _entered: Entered,
+}
+
+impl Listed {
+    pub(crate) fn new(
+        entered: Entered,
+        command: &'static str,
+        text: &str,
+        ended: CancellationToken,
+    ) -> Self {
+        Self {
+            statement: entered.begin(command, text),
+            ended,
+            _entered: entered,
+        }
+    }
+
+    /// Does the work, unless somebody ends it.
+    ///
+    /// # Errors
+    /// Those of the work, and that it was ended.
+    pub(crate) async fn during<T>(
+        &self,
+        work: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        tokio::select! {
+            biased;
+            () = self.statement.stopped() => {
+                Err(Refusal::new(ErrorCode::INTERRUPTED, "it was stopped by KILL"))
+            }
+            () = self.ended.cancelled() => {
+                Err(Refusal::new(ErrorCode::SERVER_ENDS, "the server ends: it was stopped"))
+            }
+            done = work => done,
+        }
     }
 }
 

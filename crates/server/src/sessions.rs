@@ -14,7 +14,8 @@ use tokio::sync::Mutex;
 pub(crate) struct Sessions {
     archive: Arc<Archive>,
     options: SessionOptions,
-    made: Mutex<HashMap<String, Arc<Session>>>,
+    /// By the folded name of the database, and whether their statements may name files.
+    made: Mutex<HashMap<(String, bool), Arc<Session>>>,
 }
 
 impl Sessions {
@@ -52,18 +53,30 @@ impl Sessions {
     /// # Errors
     /// There is no such database.
     pub(crate) async fn of(&self, database: Option<&str>) -> Result<Arc<Session>, EngineError> {
-        let database = database.unwrap_or(NO_DATABASE);
-        let folded = database.to_ascii_lowercase();
+        self.made(database.unwrap_or(NO_DATABASE), false).await
+    }
+
+    /// A session for statements that the server itself writes: they may name files of this machine.
+    ///
+    /// # Errors
+    /// There is no such database.
+    pub(crate) async fn reading_files(&self, database: &str) -> Result<Arc<Session>, EngineError> {
+        self.made(database, true).await
+    }
+
+    async fn made(&self, database: &str, files: bool) -> Result<Arc<Session>, EngineError> {
+        let key = (database.to_ascii_lowercase(), files);
         let mut made = self.made.lock().await;
-        if let Some(session) = made.get(&folded) {
+        if let Some(session) = made.get(&key) {
             return Ok(Arc::clone(session));
         }
         let options = SessionOptions {
             database: Some(database.to_owned()),
+            files,
             ..self.options.clone()
         };
         let session = Arc::new(Session::new(Arc::clone(&self.archive), &options).await?);
-        made.insert(folded, Arc::clone(&session));
+        made.insert(key, Arc::clone(&session));
         Ok(session)
     }
 }

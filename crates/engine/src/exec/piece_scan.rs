@@ -23,7 +23,7 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use store::{ChunkFile, RowCondition, ScanRequest, StoreError, SubChunkRange, WORTH_PRUNING};
+use store::{ChunkFile, RowCondition, ScanRequest, SubChunkRange, WORTH_PRUNING};
 use tokio::sync::OnceCell;
 use vortex::expr::{Expression, and_collect, col, gt_eq, lit, lt_eq, or_collect};
 
@@ -273,18 +273,9 @@ impl PieceScanExec {
         &self,
         piece: Piece,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>, EngineError> {
-        let Some(chunk) = self.stored.chunk(&self.archive, piece.chunk).await? else {
+        let Some(file) = self.stored.open(&self.archive, piece.chunk).await? else {
             return Ok(stream::empty().boxed());
         };
-        let path = self.stored.dir.chunk_path(piece.chunk);
-        let file = self.archive.files().get(&path).await?;
-        if file.checksum() != chunk.checksum {
-            return Err(StoreError::Damaged {
-                path,
-                what: "it is not the file that was published".to_owned(),
-            }
-            .into());
-        }
         let request = self.request(&file, &piece);
         Ok(file.scan(request).map_err(external).boxed())
     }

@@ -1,0 +1,211 @@
+//! The columns of a table as the Virtual Observatory describes them.
+//!
+//! Source: VOTable 1.4 (Ochsenbein et al., IVOA Recommendation 2019), section 2.1, and DALI 1.1 for `xtype`.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef};
+
+/// What a column is for in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Role {
+    /// Names the row.
+    Identifier,
+    /// Right ascension of the row's position, degrees.
+    RightAscension,
+    /// Declination of the row's position, degrees.
+    Declination,
+    /// Distance between the two ends of a pair, arcseconds.
+    Separation,
+    /// Anything else.
+    Other,
+}
+
+/// A column of a table that is sent.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TableColumn {
+    /// Its name.
+    pub(crate) name: String,
+    /// What it is for.
+    pub(crate) role: Role,
+    /// How its values are sent.
+    pub(crate) form: ValueForm,
+    /// What it is physically.
+    pub(crate) ucd: Option<&'static str>,
+}
+
+impl TableColumn {
+    /// A column of a table, its UCD in the words of UCD1+.
+    pub(crate) fn new(field: &Field, role: Role) -> Self {
+        let ucd = match role {
+            Role::Identifier => Some("meta.id;meta.main"),
+            Role::RightAscension => Some("pos.eq.ra;meta.main"),
+            Role::Declination => Some("pos.eq.dec;meta.main"),
+            Role::Separation => Some("pos.angDistance"),
+            Role::Other => None,
+        };
+        Self {
+            name: field.name().clone(),
+            role,
+            ucd,
+            form: match role {
+                // Simple Cone Search wants a text, whatever the key's type.
+                Role::Identifier => ValueForm::Text,
+                _ => ValueForm::of(field.data_type()),
+            },
+        }
+    }
+
+    /// The same in an answer to a Simple Cone Search, whose clients look for words of the old UCD1.
+    pub(crate) fn of_cone(field: &Field, role: Role) -> Self {
+        let ucd = match role {
+            Role::Identifier => Some("ID_MAIN"),
+            Role::RightAscension => Some("POS_EQ_RA_MAIN"),
+            Role::Declination => Some("POS_EQ_DEC_MAIN"),
+            Role::Separation | Role::Other => None,
+        };
+        Self {
+            ucd,
+            ..Self::new(field, role)
+        }
+    }
+
+    /// A field of Arrow in the type of its form.
+    pub(crate) fn arrow_field(&self) -> FieldRef {
+        Arc::new(Field::new(&self.name, self.form.arrow(), true))
+    }
+
+    pub(crate) fn unit(&self) -> Option<&'static str> {
+        match self.role {
+            Role::RightAscension | Role::Declination => Some("deg"),
+            Role::Separation => Some("arcsec"),
+            Role::Identifier | Role::Other => None,
+        }
+    }
+}
+
+/// How the values of a column are sent. VOTable has no signed byte, no unsigned integers of more than 8 bits and no decimals: these
+/// take the next type that has room for them, or their digits are sent as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum ValueForm {
+    /// True or false.
+    Boolean,
+    /// 8 bits without a sign.
+    UnsignedByte,
+    /// 16 bits.
+    Short,
+    /// 32 bits.
+    Int,
+    /// 64 bits.
+    Long,
+    /// 32 bits.
+    Float,
+    /// 64 bits.
+    Double,
+    /// What the value is written as, in ASCII.
+    Text,
+    /// Any text.
+    Unicode,
+    /// Bytes.
+    Bytes,
+    /// `YYYY-MM-DDThh:mm:ss[.ffffff]`, UTC, or the date alone.
+    Timestamp,
+}
+
+/// The digits that a double can tell apart, whatever they are.
+const DOUBLE_DIGITS: u8 = 15;
+
+impl ValueForm {
+    fn of(data_type: &DataType) -> Self {
+        use DataType as D;
+        match data_type {
+            D::Boolean => Self::Boolean,
+            D::UInt8 => Self::UnsignedByte,
+            D::Int8 | D::Int16 => Self::Short,
+            D::UInt16 | D::Int32 => Self::Int,
+            D::UInt32 | D::Int64 => Self::Long,
+            D::Float16 | D::Float32 => Self::Float,
+            D::Float64 => Self::Double,
+            D::Decimal32(digits, _) | D::Decimal64(digits, _) | D::Decimal128(digits, _)
+                if *digits <= DOUBLE_DIGITS =>
+            {
+                Self::Double
+            }
+            D::Utf8 | D::LargeUtf8 | D::Utf8View => Self::Unicode,
+            D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => Self::Bytes,
+            D::Date32 | D::Date64 | D::Timestamp(..) => Self::Timestamp,
+            _ => Self::Text,
+        }
+    }
+
+    /// The word for it in a FIELD's `datatype`.
+    pub(crate) fn datatype(self) -> &'static str {
+        match self {
+            Self::Boolean => "boolean",
+            Self::UnsignedByte | Self::Bytes => "unsignedByte",
+            Self::Short => "short",
+            Self::Int => "int",
+            Self::Long => "long",
+            Self::Float => "float",
+            Self::Double => "double",
+            Self::Text | Self::Timestamp => "char",
+            Self::Unicode => "unicodeChar",
+        }
+    }
+
+    /// Whether a value is an array, so that `arraysize` is to be given.
+    pub(crate) fn is_array(self) -> bool {
+        matches!(
+            self,
+            Self::Text | Self::Unicode | Self::Bytes | Self::Timestamp
+        )
+    }
+
+    pub(crate) fn xtype(self) -> Option<&'static str> {
+        (self == Self::Timestamp).then_some("timestamp")
+    }
+
+    /// The Arrow type in which the values are at hand for this form.
+    pub(crate) fn arrow(self) -> DataType {
+        match self {
+            Self::Boolean => DataType::Boolean,
+            Self::UnsignedByte => DataType::UInt8,
+            Self::Short => DataType::Int16,
+            Self::Int => DataType::Int32,
+            Self::Long => DataType::Int64,
+            Self::Float => DataType::Float32,
+            Self::Double => DataType::Float64,
+            Self::Bytes => DataType::Binary,
+            Self::Text | Self::Unicode | Self::Timestamp => DataType::Utf8,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No form has less room than the type that it stands for.
+    #[test]
+    fn every_value_has_room() {
+        for (data_type, form) in [
+            (DataType::Int8, ValueForm::Short),
+            (DataType::UInt8, ValueForm::UnsignedByte),
+            (DataType::UInt16, ValueForm::Int),
+            (DataType::UInt32, ValueForm::Long),
+            (DataType::UInt64, ValueForm::Text),
+            (DataType::Decimal128(15, 3), ValueForm::Double),
+            (DataType::Decimal128(16, 3), ValueForm::Text),
+        ] {
+            assert_eq!(ValueForm::of(&data_type), form, "{data_type}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_sent_as_text() {
+        let field = Field::new("objectId", DataType::Int64, false);
+        let column = TableColumn::of_cone(&field, Role::Identifier);
+        assert_eq!(column.form.datatype(), "char");
+        assert_eq!(column.ucd, Some("ID_MAIN"));
+    }
+}

@@ -1,0 +1,74 @@
+//! JSON: `{"metadata": [{"name": ..., "datatype": ..., ...}, ...], "data": [[...], ...]}`, as archives' TAP services write it.
+
+use arrow::array::RecordBatch;
+use arrow::error::ArrowError;
+use arrow::json::writer::{EncoderOptions, make_encoder};
+use serde_json::{Map, Value};
+
+use super::Ending;
+use super::columns::TableColumn;
+
+/// Appends everything before the rows.
+pub(super) fn begin(columns: &[TableColumn], out: &mut Vec<u8>) {
+    let described: Vec<Value> = columns.iter().map(described).collect();
+    out.extend_from_slice(b"{\"metadata\": ");
+    out.extend_from_slice(Value::Array(described).to_string().as_bytes());
+    out.extend_from_slice(b",\n\"data\": [");
+}
+
+fn described(column: &TableColumn) -> Value {
+    let array = column.form.is_array().then_some("*");
+    let words = [
+        ("name", Some(column.name.as_str())),
+        ("datatype", Some(column.form.datatype())),
+        ("arraysize", array),
+        ("xtype", column.form.xtype()),
+        ("ucd", column.ucd),
+        ("unit", column.unit()),
+    ];
+    let known = words
+        .into_iter()
+        .filter_map(|(name, word)| Some((name.to_owned(), word?.into())));
+    Value::Object(known.collect::<Map<_, _>>())
+}
+
+/// Appends rows. Values have the forms of VOTable, so that a key is a text, which no reader rounds.
+pub(super) fn rows(
+    columns: &[TableColumn],
+    batch: &RecordBatch,
+    first: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), ArrowError> {
+    let arrays = super::votable::in_form(columns, batch)?;
+    let options = EncoderOptions::default();
+    let fields: Vec<_> = columns.iter().map(TableColumn::arrow_field).collect();
+    let mut encoders = fields
+        .iter()
+        .zip(&arrays)
+        .map(|(field, array)| make_encoder(field, array.as_ref(), &options))
+        .collect::<Result<Vec<_>, _>>()?;
+    for row in 0..batch.num_rows() {
+        out.extend_from_slice(if first && row == 0 { b"\n[" } else { b",\n[" });
+        for (at, encoder) in encoders.iter_mut().enumerate() {
+            if at > 0 {
+                out.extend_from_slice(b", ");
+            }
+            if encoder.is_null(row) {
+                out.extend_from_slice(b"null");
+            } else {
+                encoder.encode(row, out);
+            }
+        }
+        out.push(b']');
+    }
+    Ok(())
+}
+
+/// Appends everything after the rows; of a table that failed nothing, so that it cannot be taken for a whole one.
+pub(super) fn end(ending: Ending<'_>, out: &mut Vec<u8>) {
+    match ending {
+        Ending::Whole => out.extend_from_slice(b"\n]}\n"),
+        Ending::Overflow => out.extend_from_slice(b"\n],\n\"overflow\": true}\n"),
+        Ending::Failed(_) => {}
+    }
+}

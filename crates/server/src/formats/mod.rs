@@ -1,0 +1,182 @@
+//! Tables as they are sent over HTTP: VOTable, CSV, TSV, JSON, written batch by batch.
+//!
+//! A [`TableWriter`] is told of the beginning, of each batch and of how it ended, and appends bytes; it keeps nothing of the rows
+//! but a few bytes. Another format is a file here and a line in [`Format`].
+
+mod binary2;
+mod columns;
+mod delimited;
+mod json;
+mod votable;
+
+use arrow::array::RecordBatch;
+use arrow::error::ArrowError;
+
+pub(crate) use columns::{Role, TableColumn};
+pub(crate) use votable::{error_document, metadata_document};
+
+/// How a table is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Format {
+    /// VOTable, values in BINARY2.
+    Binary2,
+    /// VOTable, values as elements of XML.
+    TableData,
+    /// Comma-separated values with a line of names.
+    Csv,
+    /// Tab-separated values with a line of names.
+    Tsv,
+    /// An object with the columns' descriptions and an array for each row.
+    Json,
+}
+
+/// What clients call the formats, in RESPONSEFORMAT. Parameters of media types are compared without spaces.
+const NAMES: [(&str, Format); 16] = [
+    ("votable", Format::Binary2),
+    ("votable/b2", Format::Binary2),
+    ("application/x-votable+xml", Format::Binary2),
+    (
+        "application/x-votable+xml;serialization=binary2",
+        Format::Binary2,
+    ),
+    ("text/xml", Format::Binary2),
+    ("votable/td", Format::TableData),
+    (
+        "application/x-votable+xml;serialization=tabledata",
+        Format::TableData,
+    ),
+    ("text/xml;serialization=tabledata", Format::TableData),
+    ("csv", Format::Csv),
+    ("text/csv", Format::Csv),
+    ("text/csv;header=present", Format::Csv),
+    ("tsv", Format::Tsv),
+    ("text/tab-separated-values", Format::Tsv),
+    ("text/tab-separated-values;header=present", Format::Tsv),
+    ("json", Format::Json),
+    ("application/json", Format::Json),
+];
+
+impl Format {
+    /// The format of this name; names are compared without regard to case.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let plain = name.replace(' ', "").to_ascii_lowercase();
+        let known = NAMES.iter().find(|(known, _)| *known == plain);
+        known.map(|(_, format)| *format)
+    }
+
+    /// Its media type.
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Self::Binary2 => "application/x-votable+xml",
+            Self::TableData => "application/x-votable+xml;serialization=tabledata",
+            Self::Csv => "text/csv;header=present;charset=utf-8",
+            Self::Tsv => "text/tab-separated-values;header=present;charset=utf-8",
+            Self::Json => "application/json",
+        }
+    }
+
+    pub(crate) fn is_votable(self) -> bool {
+        matches!(self, Self::Binary2 | Self::TableData)
+    }
+}
+
+/// How a table ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending<'a> {
+    /// These are all rows.
+    Whole,
+    /// There are more, which were not wanted.
+    Overflow,
+    /// Something kept the others from being found. Only VOTable can say so.
+    Failed(&'a str),
+}
+
+/// A table that is being written.
+#[derive(Debug)]
+pub(crate) struct TableWriter<'a> {
+    format: Format,
+    table: &'a str,
+    columns: &'a [TableColumn],
+    /// Bytes of BINARY2 that do not yet make three.
+    carry: Vec<u8>,
+    /// Rows that were written.
+    rows: u64,
+}
+
+impl<'a> TableWriter<'a> {
+    /// Of a table of this name and these columns.
+    pub(crate) fn new(format: Format, table: &'a str, columns: &'a [TableColumn]) -> Self {
+        Self {
+            format,
+            table,
+            columns,
+            carry: Vec::new(),
+            rows: 0,
+        }
+    }
+
+    /// Appends what stands before the rows.
+    pub(crate) fn begin(&self, out: &mut Vec<u8>) {
+        match self.format {
+            Format::Binary2 | Format::TableData => {
+                votable::begin(self.format, self.table, self.columns, out);
+            }
+            Format::Csv => delimited::begin(b',', self.columns, out),
+            Format::Tsv => delimited::begin(b'\t', self.columns, out),
+            Format::Json => json::begin(self.columns, out),
+        }
+    }
+
+    /// Appends the rows of a batch, whose columns are those of the table in their order.
+    ///
+    /// # Errors
+    /// A column of a type that the format has no form for.
+    pub(crate) fn rows(
+        &mut self,
+        batch: &RecordBatch,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ArrowError> {
+        match self.format {
+            Format::Binary2 => binary2::rows(self.columns, batch, &mut self.carry, out)?,
+            Format::TableData => votable::rows(self.columns, batch, out)?,
+            Format::Csv => delimited::rows(b',', self.columns, batch, out)?,
+            Format::Tsv => delimited::rows(b'\t', self.columns, batch, out)?,
+            Format::Json => json::rows(self.columns, batch, self.rows == 0, out)?,
+        }
+        self.rows += batch.num_rows() as u64;
+        Ok(())
+    }
+
+    /// Appends what stands after the rows. Says whether that tells how it ended.
+    pub(crate) fn end(&mut self, ending: Ending<'_>, out: &mut Vec<u8>) -> bool {
+        match self.format {
+            Format::Binary2 | Format::TableData => {
+                binary2::rest(&mut self.carry, out);
+                votable::end(self.format, ending, out);
+                true
+            }
+            Format::Json => {
+                json::end(ending, out);
+                !matches!(ending, Ending::Failed(_))
+            }
+            Format::Csv | Format::Tsv => !matches!(ending, Ending::Failed(_)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_have_the_names_that_clients_know() {
+        assert_eq!(Format::named("VOTable"), Some(Format::Binary2));
+        let spaced = "application/x-votable+xml; serialization=TABLEDATA";
+        assert_eq!(Format::named(spaced), Some(Format::TableData));
+        assert_eq!(Format::named("text/csv; header=present"), Some(Format::Csv));
+        assert_eq!(Format::named("fits"), None);
+        for (name, format) in NAMES {
+            assert_eq!(Format::named(name), Some(format));
+        }
+    }
+}

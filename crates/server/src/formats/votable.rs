@@ -1,0 +1,247 @@
+//! VOTable: what stands around the values, values as elements of XML, and documents without a table.
+//!
+//! Source: VOTable 1.4 (Ochsenbein et al., IVOA Recommendation 2019); DALI 1.1, section 4.4, for `QUERY_STATUS`; Simple Cone
+//! Search 1.03 for `Error`.
+
+use std::borrow::Cow;
+use std::io::Write;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::error::ArrowError;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use quick_xml::escape::escape;
+
+use super::columns::{Role, TableColumn, ValueForm};
+use super::{Ending, Format};
+
+const HEAD: &str = concat!(
+    r#"<?xml version="1.0" encoding="UTF-8"?>"#,
+    "\n",
+    r#"<VOTABLE version="1.4" xmlns="http://www.ivoa.net/xml/VOTable/v1.3">"#,
+    "\n"
+);
+const FOOT: &str = "</VOTABLE>\n";
+
+/// Appends everything before the values.
+pub(super) fn begin(format: Format, table: &str, columns: &[TableColumn], out: &mut Vec<u8>) {
+    out.extend_from_slice(HEAD.as_bytes());
+    let with_positions = columns
+        .iter()
+        .any(|column| column.role == Role::RightAscension);
+    out.extend_from_slice(b"<RESOURCE type=\"results\">\n");
+    if with_positions {
+        out.extend_from_slice(b"<COOSYS ID=\"icrs\" system=\"ICRS\"/>\n");
+    }
+    out.extend_from_slice(b"<INFO name=\"QUERY_STATUS\" value=\"OK\"/>\n<TABLE");
+    attribute("name", table, out);
+    out.extend_from_slice(b">\n");
+    for column in columns {
+        field(column, out);
+    }
+    out.extend_from_slice(match format {
+        Format::TableData => b"<DATA><TABLEDATA>\n".as_slice(),
+        _ => b"<DATA><BINARY2><STREAM encoding=\"base64\">\n".as_slice(),
+    });
+}
+
+fn field(column: &TableColumn, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"<FIELD");
+    attribute("name", &column.name, out);
+    attribute("datatype", column.form.datatype(), out);
+    if column.form.is_array() {
+        attribute("arraysize", "*", out);
+    }
+    let optional = [
+        ("xtype", column.form.xtype()),
+        ("ucd", column.ucd),
+        ("unit", column.unit()),
+        ("ref", in_system(column.role).then_some("icrs")),
+    ];
+    for (name, value) in optional {
+        if let Some(value) = value {
+            attribute(name, value, out);
+        }
+    }
+    out.extend_from_slice(b"/>\n");
+}
+
+fn in_system(role: Role) -> bool {
+    matches!(role, Role::RightAscension | Role::Declination)
+}
+
+fn attribute(name: &str, value: &str, out: &mut Vec<u8>) {
+    // A Vec takes whatever is written.
+    let _ = write!(out, " {name}=\"{}\"", escaped(value));
+}
+
+/// Text as XML has it. Characters that XML 1.0 cannot have in any form become the replacement character.
+fn escaped(text: &str) -> Cow<'_, str> {
+    let forbidden = |c: char| matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
+    if text.contains(forbidden) {
+        let replaced = text.replace(forbidden, "\u{fffd}");
+        return Cow::Owned(escape(&replaced).into_owned());
+    }
+    escape(text)
+}
+
+/// Appends everything after the values.
+pub(super) fn end(format: Format, ending: Ending<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(match format {
+        Format::TableData => b"</TABLEDATA></DATA>\n</TABLE>\n".as_slice(),
+        _ => b"\n</STREAM></BINARY2></DATA>\n</TABLE>\n".as_slice(),
+    });
+    match ending {
+        Ending::Whole => {}
+        Ending::Overflow => {
+            out.extend_from_slice(b"<INFO name=\"QUERY_STATUS\" value=\"OVERFLOW\"/>\n")
+        }
+        Ending::Failed(sentence) => {
+            out.extend_from_slice(b"<INFO name=\"QUERY_STATUS\" value=\"ERROR\">");
+            out.extend_from_slice(escaped(sentence).as_bytes());
+            out.extend_from_slice(b"</INFO>\n");
+        }
+    }
+    out.extend_from_slice(b"</RESOURCE>\n");
+    out.extend_from_slice(FOOT.as_bytes());
+}
+
+/// A document that says what is wrong, in the ways of Simple Cone Search and of DALI.
+pub(crate) fn error_document(sentence: &str) -> Vec<u8> {
+    let mut out = HEAD.as_bytes().to_vec();
+    out.extend_from_slice(
+        b"<RESOURCE type=\"results\">\n<INFO name=\"QUERY_STATUS\" value=\"ERROR\">",
+    );
+    out.extend_from_slice(escaped(sentence).as_bytes());
+    out.extend_from_slice(b"</INFO>\n<INFO name=\"Error\"");
+    attribute("value", sentence, &mut out);
+    out.extend_from_slice(b"/>\n</RESOURCE>\n");
+    out.extend_from_slice(FOOT.as_bytes());
+    out
+}
+
+/// A document of the columns alone, without rows.
+pub(crate) fn metadata_document(table: &str, columns: &[TableColumn]) -> Vec<u8> {
+    let mut out = Vec::new();
+    begin(Format::TableData, table, columns, &mut out);
+    end(Format::TableData, Ending::Whole, &mut out);
+    out
+}
+
+/// The columns of a batch in the Arrow types of their forms.
+pub(super) fn in_form(
+    columns: &[TableColumn],
+    batch: &RecordBatch,
+) -> Result<Vec<ArrayRef>, ArrowError> {
+    let arrays = columns.iter().zip(batch.columns()).map(|(column, array)| {
+        let wanted = column.form.arrow();
+        if *array.data_type() == wanted {
+            return Ok(ArrayRef::clone(array));
+        }
+        cast(array, &wanted)
+    });
+    arrays.collect()
+}
+
+const SHOWN: FormatOptions<'static> = FormatOptions::new();
+
+/// Appends rows as elements of XML. NULL is an empty cell.
+pub(super) fn rows(
+    columns: &[TableColumn],
+    batch: &RecordBatch,
+    out: &mut Vec<u8>,
+) -> Result<(), ArrowError> {
+    let arrays = in_form(columns, batch)?;
+    let formatters = arrays
+        .iter()
+        .map(|array| ArrayFormatter::try_new(array, &SHOWN))
+        .collect::<Result<Vec<_>, _>>()?;
+    for row in 0..batch.num_rows() {
+        out.extend_from_slice(b"<TR>");
+        for ((column, array), formatter) in columns.iter().zip(&arrays).zip(&formatters) {
+            out.extend_from_slice(b"<TD>");
+            if array.is_valid(row) {
+                cell(column.form, array, formatter, row, out);
+            }
+            out.extend_from_slice(b"</TD>");
+        }
+        out.extend_from_slice(b"</TR>\n");
+    }
+    Ok(())
+}
+
+fn cell(
+    form: ValueForm,
+    array: &ArrayRef,
+    formatter: &ArrayFormatter<'_>,
+    row: usize,
+    out: &mut Vec<u8>,
+) {
+    match form {
+        ValueForm::Unicode | ValueForm::Text | ValueForm::Timestamp => {
+            out.extend_from_slice(escaped(array.as_string::<i32>().value(row)).as_bytes());
+        }
+        ValueForm::Bytes => {
+            for (at, byte) in array.as_binary::<i32>().value(row).iter().enumerate() {
+                let space = if at == 0 { "" } else { " " };
+                // A Vec takes whatever is written.
+                let _ = write!(out, "{space}{byte}");
+            }
+        }
+        _ => {
+            let _ = write!(out, "{}", formatter.value(row));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{BinaryArray, BooleanArray, Float64Array, StringArray, UInt64Array};
+    use arrow::datatypes::{DataType, Field, Schema};
+
+    use super::*;
+
+    #[test]
+    fn values_are_elements() {
+        let fields = vec![
+            Field::new("big", DataType::UInt64, false),
+            Field::new("x", DataType::Float64, true),
+            Field::new("text", DataType::Utf8, true),
+            Field::new("flag", DataType::Boolean, true),
+            Field::new("raw", DataType::Binary, true),
+        ];
+        let schema = Arc::new(Schema::new(fields));
+        let columns: Vec<TableColumn> = schema
+            .fields()
+            .iter()
+            .map(|field| TableColumn::new(field, Role::Other))
+            .collect();
+        let batch = RecordBatch::try_new(
+            schema,
+            vec![
+                Arc::new(UInt64Array::from(vec![u64::MAX, 0])),
+                Arc::new(Float64Array::from(vec![Some(1e-300), None])),
+                Arc::new(StringArray::from(vec!["a<b & \"c\"\0", ""])),
+                Arc::new(BooleanArray::from(vec![Some(true), None])),
+                Arc::new(BinaryArray::from(vec![Some(&b"\x00\xff"[..]), None])),
+            ],
+        )
+        .unwrap();
+        let mut out = Vec::new();
+        rows(&columns, &batch, &mut out).unwrap();
+        let known = "<TR><TD>18446744073709551615</TD><TD>1e-300</TD><TD>a&lt;b &amp; &quot;c&quot;\u{fffd}</TD><TD>true</TD>\
+                     <TD>0 255</TD></TR>\n<TR><TD>0</TD><TD></TD><TD></TD><TD></TD><TD></TD></TR>\n";
+        assert_eq!(String::from_utf8(out).unwrap(), known);
+    }
+
+    #[test]
+    fn an_error_is_said_to_old_and_new_clients() {
+        let document = String::from_utf8(error_document("RA \"x\" is < no number")).unwrap();
+        let sentence = "RA &quot;x&quot; is &lt; no number";
+        assert!(document.contains(&format!("value=\"ERROR\">{sentence}</INFO>")));
+        assert!(document.contains(&format!("name=\"Error\" value=\"{sentence}\"/>")));
+        assert!(!document.contains("TABLE>\n<"));
+    }
+}

@@ -1,0 +1,327 @@
+//! Many cones in one request: `POST /scs/{database}/{table}?SR=` of a list of positions, matched as `crossmatch()` matches tables.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow::datatypes::Schema;
+use axum::body::{Body, Bytes};
+use axum::extract::{Extension, Path, RawQuery, State};
+use axum::http::{Response, StatusCode};
+use catalog::fold_name;
+use futures::StreamExt;
+use sql::Connection;
+use tempfile::NamedTempFile;
+
+use super::answer::{Wanted, from_parts, write};
+use super::parameters::Given;
+use super::refused;
+use super::served::Served;
+use crate::Refusal;
+use crate::formats::{Format, Role, TableColumn, TableWriter};
+use crate::http::problem::Problem;
+use crate::http::{ClientAddress, HttpState};
+use crate::sessions::Sessions;
+use crate::workshop::Giver;
+
+/// The longest list that is taken.
+const LONGEST_LIST: u64 = 256 << 20;
+/// Bytes by which lists are told apart.
+const SNIFFED: usize = 4;
+const ARCSEC_PER_DEGREE: f64 = 3600.0;
+/// The columns of a list that is not there yet: its own columns come first, then the table's with this behind names that both have.
+const SUFFIX: &str = "_2";
+
+/// `POST /scs/{database}/{table}`.
+pub(crate) async fn search_many(
+    State(state): State<Arc<HttpState>>,
+    Extension(address): Extension<ClientAddress>,
+    Path((database, table)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+    body: Body,
+) -> Response<Body> {
+    let given = Given::read(query.as_deref().unwrap_or_default());
+    let format = given
+        .as_ref()
+        .map_err(Problem::clone)
+        .and_then(Given::format);
+    let (given, format) = match (given, format) {
+        (Ok(given), Ok(format)) => (given, format),
+        (Err(problem), _) | (_, Err(problem)) => return refused(Format::Binary2, &problem),
+    };
+    let answered = async {
+        let served = state.served(&database, &table, given.verbosity()?).await?;
+        let wish = Wish::read(&given)?;
+        let list = List::receive(body).await?;
+        answer(&state, address, served, wish, list, format).await
+    };
+    answered
+        .await
+        .unwrap_or_else(|problem| refused(format, &problem))
+}
+
+/// What is wanted of the pairs.
+#[derive(Debug)]
+struct Wish {
+    /// Arcseconds.
+    radius: f64,
+    find: &'static str,
+    join: &'static str,
+    /// The list's columns of right ascension and declination, where they are named.
+    position: Option<[String; 2]>,
+    max_rows: Option<u64>,
+}
+
+impl Wish {
+    fn read(given: &Given) -> Result<Self, Problem> {
+        let radius = given.number("SR")?.ok_or_else(|| {
+            Problem::bad("SR is missing: the radius in degrees around each position of the list, as in ?SR=0.001")
+        })?;
+        if !(0.0..=180.0).contains(&radius) {
+            return Err(Problem::bad(format!(
+                "SR is {radius}: it is in degrees from 0 to 180"
+            )));
+        }
+        let position = match (given.value("RA")?, given.value("DEC")?) {
+            (None, None) => None,
+            (Some(ra), Some(dec)) => Some([ra.to_owned(), dec.to_owned()]),
+            _ => {
+                return Err(Problem::bad(
+                    "RA and DEC name the list's columns of right ascension and declination: give both or neither",
+                ));
+            }
+        };
+        Ok(Self {
+            radius: radius * ARCSEC_PER_DEGREE,
+            find: one_of(given, "FIND", &["all", "best1", "best"])?,
+            join: one_of(given, "JOIN", &["1and2", "all1"])?,
+            position,
+            max_rows: given.count("MAXREC")?,
+        })
+    }
+}
+
+/// Which of some words a parameter is; the first where it is not given.
+fn one_of(given: &Given, name: &str, words: &[&'static str]) -> Result<&'static str, Problem> {
+    let Some(value) = given.value(name)? else {
+        return Ok(words[0]);
+    };
+    let known = words.iter().find(|word| word.eq_ignore_ascii_case(value));
+    known.copied().ok_or_else(|| {
+        Problem::bad(format!(
+            "{name} is {value}: it is one of {}",
+            words.join(", ")
+        ))
+    })
+}
+
+/// A list of positions that was sent, in a file that goes when this goes.
+#[derive(Debug)]
+struct List {
+    file: NamedTempFile,
+    function: &'static str,
+}
+
+impl List {
+    async fn receive(body: Body) -> Result<Self, Problem> {
+        let failed = |error: std::io::Error| {
+            let sentence = format!("the list cannot be kept while it is read: {error}");
+            Problem::new(StatusCode::INSUFFICIENT_STORAGE, sentence)
+        };
+        let mut file = NamedTempFile::new().map_err(failed)?;
+        let mut head = Vec::new();
+        let mut length = 0;
+        let mut parts = body.into_data_stream();
+        while let Some(part) = parts.next().await {
+            let part: Bytes = part.map_err(|_| Problem::bad("the list was not sent to its end"))?;
+            length += part.len() as u64;
+            if length > LONGEST_LIST {
+                let sentence = format!(
+                    "the list is longer than {} MiB: send it in parts",
+                    LONGEST_LIST >> 20
+                );
+                return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, sentence));
+            }
+            let missing = SNIFFED.saturating_sub(head.len()).min(part.len());
+            head.extend_from_slice(&part[..missing]);
+            file.write_all(&part).map_err(failed)?;
+        }
+        if length == 0 {
+            return Err(Problem::bad(
+                "there is no list: send one as the request's body, as with curl --data-binary @positions.csv",
+            ));
+        }
+        file.flush().map_err(failed)?;
+        Ok(Self {
+            function: reader(&head),
+            file,
+        })
+    }
+
+    /// The list in FROM.
+    fn as_table(&self) -> String {
+        let path = self.file.path().display().to_string();
+        format!(
+            "{}('{}')",
+            self.function,
+            path.replace('\\', "\\\\").replace('\'', "''")
+        )
+    }
+}
+
+/// What reads a file that begins so.
+fn reader(head: &[u8]) -> &'static str {
+    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    match text.trim_ascii_start().first() {
+        _ if head.starts_with(b"PAR1") => "read_parquet",
+        Some(b'<') => "read_votable",
+        _ => "read_csv",
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+/// The statement that matches the list.
+fn statement(served: &Served, wish: &Wish, list: &List) -> String {
+    let spec = served.cones.table().spec();
+    let columns: Vec<String> = served
+        .described
+        .iter()
+        .map(|column| quoted(&column.name))
+        .collect();
+    let position = wish
+        .position
+        .as_ref()
+        .map(|[ra, dec]| format!(", left_ra => {}, left_dec => {}", quoted(ra), quoted(dec)));
+    format!(
+        "SELECT * FROM crossmatch({}, (SELECT {} FROM {}.{}), {}, '{}', '{}'{})",
+        list.as_table(),
+        columns.join(", "),
+        quoted(&spec.database),
+        quoted(&spec.name),
+        wish.radius,
+        wish.find,
+        wish.join,
+        position.unwrap_or_default(),
+    )
+}
+
+async fn answer(
+    state: &Arc<HttpState>,
+    address: ClientAddress,
+    served: Arc<Served>,
+    wish: Wish,
+    list: List,
+    format: Format,
+) -> Result<Response<Body>, Problem> {
+    let shared = &state.shared;
+    let text = statement(&served, &wish, &list);
+    let database = served.cones.table().spec().database.clone();
+    let work = shared.list(address.0, &database, "Multicone", &text);
+    let sessions = Arc::clone(&shared.sessions);
+    let parts = shared.workshop.start(move |giver| async move {
+        let pairs = Pairs {
+            served,
+            text,
+            database,
+            max_rows: wish.max_rows,
+            format,
+        };
+        let outcome = work.during(pairs.write(&sessions, &giver)).await;
+        drop(list);
+        outcome
+    });
+    from_parts(format, parts).await
+}
+
+/// The pairs of a list and a table.
+struct Pairs {
+    served: Arc<Served>,
+    text: String,
+    database: String,
+    max_rows: Option<u64>,
+    format: Format,
+}
+
+impl Pairs {
+    async fn write(&self, sessions: &Sessions, giver: &Giver<Bytes>) -> Result<(), Refusal> {
+        let session = sessions.reading_files(&self.database).await?;
+        let connection = Connection::alone(Some(self.database.clone()));
+        let answer = session.ask_for(&self.text, &connection).await?;
+        let columns = described(&self.served, &answer.schema);
+        let mut wanted = Wanted::new(answer.batches, self.max_rows);
+        let writer = TableWriter::new(self.format, "crossmatch", &columns);
+        write(writer, &mut wanted, giver).await
+    }
+}
+
+/// The list's columns, the table's and the separation.
+fn described(served: &Served, schema: &Schema) -> Vec<TableColumn> {
+    let own = |role: Role| {
+        let of_role = served.described.iter().rfind(|column| column.role == role);
+        of_role.map(|column| fold_name(&column.name))
+    };
+    let (ra, dec) = (own(Role::RightAscension), own(Role::Declination));
+    // The table's columns stand behind those of the list.
+    let first = schema
+        .fields()
+        .len()
+        .saturating_sub(served.described.len() + 1);
+    let is = |name: &str, wanted: &Option<String>| {
+        let folded = fold_name(name);
+        let plain = folded.strip_suffix(SUFFIX).unwrap_or(&folded);
+        wanted
+            .as_ref()
+            .is_some_and(|wanted| *wanted == folded || wanted == plain)
+    };
+    let last = schema.fields().len().saturating_sub(1);
+    let columns = schema.fields().iter().enumerate().map(|(at, field)| {
+        let role = match at {
+            at if at == last => Role::Separation,
+            at if at < first => Role::Other,
+            _ if is(field.name(), &ra) => Role::RightAscension,
+            _ if is(field.name(), &dec) => Role::Declination,
+            _ => Role::Other,
+        };
+        TableColumn::new(field, role)
+    });
+    columns.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_known_by_their_beginning() {
+        assert_eq!(reader(b"PAR1"), "read_parquet");
+        assert_eq!(reader(b"\n <V"), "read_votable");
+        assert_eq!(reader(b"\xef\xbb\xbf<"), "read_votable");
+        assert_eq!(reader(b"ra,d"), "read_csv");
+        assert_eq!(reader(b""), "read_csv");
+    }
+
+    #[test]
+    fn wishes_are_checked() {
+        let read = |query: &str| Wish::read(&Given::read(query).unwrap());
+        let wish = read("SR=0.001&FIND=best1&JOIN=ALL1&RA=a&DEC=b").unwrap();
+        assert!((wish.radius - 3.6).abs() < 1e-12);
+        assert_eq!((wish.find, wish.join), ("best1", "all1"));
+        assert_eq!(wish.position, Some(["a".to_owned(), "b".to_owned()]));
+        for (query, sentence) in [
+            ("", "SR is missing"),
+            ("SR=200", "SR is 200"),
+            ("SR=1&RA=a", "give both or neither"),
+            (
+                "SR=1&FIND=near",
+                "FIND is near: it is one of all, best1, best",
+            ),
+        ] {
+            assert!(
+                read(query).unwrap_err().sentence.contains(sentence),
+                "{query}"
+            );
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Simple Cone Search 1.03, `GET /scs/{database}/{table}?RA=&DEC=&SR=`, and lists of cones by POST.
+//!
+//! ```text
+//!   few rows to look at:  position ──► sub-chunks ──► rows ──► bytes, on the thread of the network: some tens of microseconds
+//!   many:                 the same in the workshop, part by part as the client takes them
+//! ```
+
+mod answer;
+mod many;
+mod parameters;
+mod served;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Extension, Path, RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+
+use self::answer::{CONE_MEDIA_TYPE_HEADER, small, streamed};
+use self::parameters::ConeParameters;
+use super::problem::{self, Problem};
+use super::{ClientAddress, HttpState};
+use crate::formats::{Format, error_document, metadata_document};
+pub(crate) use many::search_many;
+pub(crate) use served::Served;
+
+/// A cone whose chunks' sub-chunks have no more rows than this is answered at once.
+const FEW_ROWS: u64 = 20_000;
+/// And that lies in no more chunks than this.
+const FEW_CHUNKS: usize = 4;
+
+/// `GET /scs/{database}/{table}`.
+pub(crate) async fn search(
+    State(state): State<Arc<HttpState>>,
+    Extension(address): Extension<ClientAddress>,
+    Path((database, table)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response<Body> {
+    let parameters = match ConeParameters::read(query.as_deref().unwrap_or_default()) {
+        Ok(parameters) => parameters,
+        Err((format, problem)) => return refused(format, &problem),
+    };
+    let format = parameters.format;
+    match answered(&state, address, [&database, &table], &parameters, &headers).await {
+        Ok(response) => response,
+        Err(problem) => refused(format, &problem),
+    }
+}
+
+async fn answered(
+    state: &Arc<HttpState>,
+    address: ClientAddress,
+    [database, table]: [&str; 2],
+    parameters: &ConeParameters,
+    headers: &HeaderMap,
+) -> Result<Response<Body>, Problem> {
+    let served = state.served(database, table, parameters.verbosity).await?;
+    let tag = tag(&served, parameters);
+    if is_known(headers, &tag) {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        tagged(&mut response, tag);
+        return Ok(response);
+    }
+    let circle = match parameters.circle {
+        Some(circle) if parameters.max_rows != Some(0) => circle,
+        _ => return Ok(only_metadata(&served, parameters, tag)),
+    };
+    let search = served.cones.search(circle, &served.columns)?;
+    let few = search.looks_at_most(FEW_ROWS, FEW_CHUNKS).await?;
+    let mut response = if few {
+        small(&served, search, parameters).await?
+    } else {
+        streamed(state, address, &served, search, parameters).await?
+    };
+    tagged(&mut response, tag);
+    Ok(response)
+}
+
+/// The columns without rows, which SR=0 asks for.
+fn only_metadata(served: &Served, parameters: &ConeParameters, tag: HeaderValue) -> Response<Body> {
+    let mut out = Vec::new();
+    if parameters.format.is_votable() {
+        out = metadata_document(served.name(), &served.described);
+    } else {
+        let mut writer = served.writer(parameters.format);
+        writer.begin(&mut out);
+        writer.end(crate::formats::Ending::Whole, &mut out);
+    }
+    let mut response = answer::whole(parameters.format, out);
+    tagged(&mut response, tag);
+    response
+}
+
+/// What an answer is known by. The rows of a load never change, so this follows from the question and the load.
+fn tag(served: &Served, parameters: &ConeParameters) -> HeaderValue {
+    let mut hasher = DefaultHasher::new();
+    (served.cones.table().table.load, &served.columns).hash(&mut hasher);
+    parameters.hash(&mut hasher);
+    let tag = format!("W/\"{:016x}\"", hasher.finish());
+    // Digits are always a header's value.
+    HeaderValue::from_str(&tag).unwrap_or(HeaderValue::from_static("W/\"\""))
+}
+
+/// Whether the client has the answer already.
+fn is_known(headers: &HeaderMap, tag: &HeaderValue) -> bool {
+    let known = headers.get_all(header::IF_NONE_MATCH).iter();
+    let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+    let wanted = tag.to_str().map(opaque).unwrap_or_default();
+    let mut tags = known.filter_map(|value| value.to_str().ok());
+    tags.any(|tags| tags.split(',').any(|tag| opaque(tag) == wanted))
+}
+
+fn tagged(response: &mut Response<Body>, tag: HeaderValue) {
+    let headers = response.headers_mut();
+    headers.insert(header::ETAG, tag);
+    // May be kept, but a table may be loaded anew at any time.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+}
+
+/// A problem in the form that the client reads. Simple Cone Search wants what is wrong with a request in a VOTable, as an answer
+/// like others: its clients show no more than the status of one that is not.
+pub(super) fn refused(format: Format, problem: &Problem) -> Response<Body> {
+    if !format.is_votable() {
+        return problem::text(problem.status, &problem.sentence);
+    }
+    let mut response = Response::new(Body::from(error_document(&problem.sentence)));
+    if problem.status != StatusCode::BAD_REQUEST {
+        *response.status_mut() = problem.status;
+    }
+    let media_type = HeaderValue::from_static(CONE_MEDIA_TYPE_HEADER);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, media_type);
+    response
+}

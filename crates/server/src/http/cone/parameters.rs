@@ -1,0 +1,254 @@
+//! What is asked: RA, DEC, SR, VERB, MAXREC and RESPONSEFORMAT of a query string.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use axum::extract::Query;
+use axum::http::Uri;
+use axum::http::uri::PathAndQuery;
+use sky::{Angle, Circle, LonLat};
+
+use crate::formats::Format;
+use crate::http::problem::Problem;
+
+/// What VERB is where nobody says.
+const USUAL_VERBOSITY: u8 = 2;
+
+/// A cone that is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ConeParameters {
+    /// `None` where only the columns are wanted.
+    pub(crate) circle: Option<Circle>,
+    /// How much of each row is wanted, from 1 to 3.
+    pub(crate) verbosity: u8,
+    /// The most rows that are wanted.
+    pub(crate) max_rows: Option<u64>,
+    pub(crate) format: Format,
+}
+
+impl Hash for ConeParameters {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let circle = self.circle.map(|circle| {
+            let centre = circle.centre();
+            [centre.ra(), centre.dec(), circle.radius()].map(|angle| angle.degrees().to_bits())
+        });
+        (circle, self.verbosity, self.max_rows, self.format).hash(state);
+    }
+}
+
+/// As it stands in the list of what runs.
+impl fmt::Display for ConeParameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.circle {
+            Some(circle) => write!(f, "{circle}"),
+            None => f.write_str("columns"),
+        }
+    }
+}
+
+impl ConeParameters {
+    /// Reads a query string. Parameters that are not known are nobody's concern.
+    ///
+    /// # Errors
+    /// What is wrong, and in which format to say so.
+    pub(crate) fn read(query: &str) -> Result<Self, (Format, Problem)> {
+        let given = Given::read(query).map_err(|problem| (Format::Binary2, problem))?;
+        let format = given
+            .format()
+            .map_err(|problem| (Format::Binary2, problem))?;
+        given.cone(format).map_err(|problem| (format, problem))
+    }
+}
+
+/// The parameters of a request, by their names in upper case.
+#[derive(Debug)]
+pub(crate) struct Given(Vec<(String, String)>);
+
+impl Given {
+    pub(crate) fn read(query: &str) -> Result<Self, Problem> {
+        let wrong = || {
+            Problem::bad("the parameters cannot be read: write them as in RA=10.5&DEC=-3&SR=0.01")
+        };
+        let path = PathAndQuery::try_from(format!("/?{query}")).map_err(|_| wrong())?;
+        let pairs = Query::<Vec<(String, String)>>::try_from_uri(&Uri::from(path));
+        let Query(pairs) = pairs.map_err(|_| wrong())?;
+        let folded = pairs.into_iter();
+        let folded = folded.map(|(name, value)| (name.to_ascii_uppercase(), value));
+        Ok(Self(folded.collect()))
+    }
+
+    /// The value of a parameter, if it is given and not empty.
+    ///
+    /// # Errors
+    /// It is given several times.
+    pub(crate) fn value(&self, name: &str) -> Result<Option<&str>, Problem> {
+        let mut values = self.0.iter().filter(|(given, _)| given == name);
+        let value = values.next().map(|(_, value)| value.trim());
+        if values.next().is_some() {
+            return Err(Problem::bad(format!(
+                "{name} is given more than once: give it once"
+            )));
+        }
+        Ok(value.filter(|value| !value.is_empty()))
+    }
+
+    /// A number, if it is given.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<f64>, Problem> {
+        let Some(value) = self.value(name)? else {
+            return Ok(None);
+        };
+        let number = value
+            .parse::<f64>()
+            .ok()
+            .filter(|number| number.is_finite());
+        let wrong = || {
+            let hint = match value.contains([':', 'h', 'd']) {
+                true => ": write decimal degrees, not hours, minutes and seconds",
+                false => ": write decimal degrees, as in 10.684",
+            };
+            Problem::bad(format!("{name} is no number: {value}{hint}"))
+        };
+        number.map(Some).ok_or_else(wrong)
+    }
+
+    /// A number that has to be given.
+    fn needed(&self, name: &str, what: &str) -> Result<f64, Problem> {
+        let missing = || {
+            Problem::bad(format!(
+                "{name} is missing: {what}. A cone search needs RA, DEC and SR, as in ?RA=10.684&DEC=41.269&SR=0.01"
+            ))
+        };
+        self.number(name)?.ok_or_else(missing)
+    }
+
+    /// A whole number that is not negative, if it is given.
+    pub(crate) fn count(&self, name: &str) -> Result<Option<u64>, Problem> {
+        let Some(value) = self.value(name)? else {
+            return Ok(None);
+        };
+        let wrong = || Problem::bad(format!("{name} is no whole number of rows: {value}"));
+        value.parse().map(Some).map_err(|_| wrong())
+    }
+
+    /// The format in which the answer is wanted.
+    pub(crate) fn format(&self) -> Result<Format, Problem> {
+        let Some(name) = self.value("RESPONSEFORMAT")? else {
+            return Ok(Format::Binary2);
+        };
+        Format::named(name).ok_or_else(|| {
+            Problem::bad(format!(
+                "RESPONSEFORMAT is not known: {name}. There are votable, votable/td, csv, tsv and json"
+            ))
+        })
+    }
+
+    /// How much of each row is wanted, from 1 to 3.
+    pub(crate) fn verbosity(&self) -> Result<u8, Problem> {
+        match self.value("VERB")? {
+            None => Ok(USUAL_VERBOSITY),
+            Some("1") => Ok(1),
+            Some("2") => Ok(2),
+            Some("3") => Ok(3),
+            Some(other) => Err(Problem::bad(format!(
+                "VERB is {other}: it is 1 (names and positions), 2 (the usual columns) or 3 (all columns)"
+            ))),
+        }
+    }
+
+    fn cone(&self, format: Format) -> Result<ConeParameters, Problem> {
+        let ra = self.needed("RA", "right ascension in degrees")?;
+        let dec = self.needed("DEC", "declination in degrees")?;
+        let radius = self.needed("SR", "the radius in degrees")?;
+        if !(-360.0..=360.0).contains(&ra) {
+            return Err(Problem::bad(format!(
+                "RA is {ra}: it is in degrees from 0 to 360"
+            )));
+        }
+        if !(-90.0..=90.0).contains(&dec) {
+            return Err(Problem::bad(format!(
+                "DEC is {dec}: it is in degrees from -90 to 90"
+            )));
+        }
+        let wrong = |error: sky::SkyError| Problem::bad(error.to_string());
+        let centre = LonLat::from_degrees(ra, dec).map_err(wrong)?;
+        let circle = Circle::new(centre, Angle::from_degrees(radius))
+            .map_err(|_| Problem::bad(format!("SR is {radius}: it is in degrees from 0 to 180")))?;
+        Ok(ConeParameters {
+            circle: (radius > 0.0).then_some(circle),
+            verbosity: self.verbosity()?,
+            max_rows: self.count("MAXREC")?,
+            format,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_in_any_case_and_order() {
+        let read =
+            ConeParameters::read("sr=0.5&Dec=-3&RA=10.5&maxrec=7&verb=3&x=y&ResponseFormat=csv");
+        let read = read.unwrap();
+        let circle = read.circle.unwrap();
+        assert_eq!(
+            (circle.centre().ra().degrees(), circle.radius().degrees()),
+            (10.5, 0.5)
+        );
+        assert_eq!(
+            (read.verbosity, read.max_rows, read.format),
+            (3, Some(7), Format::Csv)
+        );
+        let zero = ConeParameters::read("RA=1&DEC=2&SR=0").unwrap();
+        assert_eq!((zero.circle, zero.verbosity), (None, 2));
+        assert!(ConeParameters::read("RA=+10.5&DEC=%2B3&SR=1e-3").is_ok());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (query, sentence) in [
+            ("", "RA is missing"),
+            ("RA=1&DEC=2", "SR is missing"),
+            ("RA=1&DEC=2&SR=", "SR is missing"),
+            ("RA=10:20:30&DEC=2&SR=1", "not hours, minutes and seconds"),
+            ("RA=nan&DEC=2&SR=1", "RA is no number: nan"),
+            ("RA=361&DEC=2&SR=1", "RA is 361"),
+            ("RA=1&DEC=-90.001&SR=1", "DEC is -90.001"),
+            ("RA=1&DEC=2&SR=181", "SR is 181"),
+            ("RA=1&DEC=2&SR=-1", "SR is -1"),
+            ("RA=1&RA=2&DEC=2&SR=1", "RA is given more than once"),
+            ("RA=1&DEC=2&SR=1&MAXREC=-1", "MAXREC is no whole number"),
+            ("RA=1&DEC=2&SR=1&VERB=4", "VERB is 4"),
+            (
+                "RA=1&DEC=2&SR=1&RESPONSEFORMAT=fits",
+                "RESPONSEFORMAT is not known: fits",
+            ),
+        ] {
+            let (_, problem) = ConeParameters::read(query).unwrap_err();
+            assert!(
+                problem.sentence.contains(sentence),
+                "{query}: {}",
+                problem.sentence
+            );
+        }
+    }
+
+    #[test]
+    fn other_questions_have_other_hashes() {
+        let hash = |query: &str| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            ConeParameters::read(query).unwrap().hash(&mut hasher);
+            hasher.finish()
+        };
+        let one = hash("RA=1&DEC=2&SR=1");
+        assert_eq!(one, hash("SR=1.0&RA=1&DEC=2&unknown=3"));
+        for other in [
+            "RA=2&DEC=2&SR=1",
+            "RA=1&DEC=2&SR=1&MAXREC=9",
+            "RA=1&DEC=2&SR=1&VERB=1",
+        ] {
+            assert_ne!(one, hash(other));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The HTTP door: cone searches, health, metrics, and a page that says what there is.
+//!
+//! HTTP/1.1 and HTTP/2 (with prior knowledge), answers compressed for clients that ask for it, readable by pages of any origin.
+
+mod cone;
+mod pages;
+mod problem;
+mod state;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{Method, StatusCode, header};
+use axum::routing::get;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::SizeAbove;
+use tower_http::cors::{Any, CorsLayer};
+use tracing::debug;
+
+use tower::ServiceExt;
+
+use crate::Shared;
+pub(crate) use state::HttpState;
+
+/// How long a client may take to send a request's head, and how long a connection may be idle.
+const HEAD_TIME: Duration = Duration::from_secs(75);
+/// Bytes from which on an answer is worth compressing.
+const WORTH_COMPRESSING: u64 = 1024;
+/// Requests at once on a connection of HTTP/2.
+const STREAMS: u32 = 128;
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientAddress(pub(crate) SocketAddr);
+
+/// What is answered where.
+pub(crate) fn router(state: Arc<HttpState>) -> Router {
+    let cors = CorsLayer::new()
+        .allow_origin(Any)
+        .allow_methods([Method::GET, Method::HEAD, Method::POST])
+        .allow_headers(Any)
+        .expose_headers([header::ETAG, header::CONTENT_LENGTH]);
+    let compression = CompressionLayer::new().compress_when(SizeAbove::new(WORTH_COMPRESSING));
+    Router::new()
+        .route("/", get(pages::overview))
+        .route("/healthz", get(pages::is_alive))
+        .route("/readyz", get(pages::is_ready))
+        .route(
+            "/scs/{database}/{table}",
+            get(cone::search).post(cone::search_many),
+        )
+        .fallback(pages::nothing_here)
+        .layer(compression)
+        .layer(cors)
+        .layer(CatchPanicLayer::custom(problem::panicked))
+        .with_state(state)
+}
+
+/// Answers the requests of one connection until the client hangs up or the server ends.
+pub(crate) async fn serve<S>(shared: Arc<Shared>, router: Router, stream: S, address: SocketAddr)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .keep_alive_interval(HEAD_TIME);
+    let service = hyper::service::service_fn(move |mut request: hyper::Request<_>| {
+        request.extensions_mut().insert(ClientAddress(address));
+        router.clone().oneshot(request)
+    });
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shared.closing.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = connection => ended,
+                () = shared.ended.cancelled() => return,
+            }
+        }
+    };
+    if let Err(error) = ended {
+        // Mostly clients that hang up, or do not speak HTTP.
+        debug!(%address, %error, "an HTTP connection ended before its time");
+    }
+}
+
+/// Tells a client that there are too many. The answer is the same whatever it asks.
+pub(crate) async fn turn_away<S>(stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let busy = hyper::service::service_fn(|_| async {
+        let mut response = problem::text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "there are as many connections as may be: try again in a while",
+        );
+        let headers = response.headers_mut();
+        headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("5"));
+        headers.insert(
+            header::CONNECTION,
+            header::HeaderValue::from_static("close"),
+        );
+        Ok::<_, Infallible>(response)
+    });
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_secs(5))
+        .keep_alive(false);
+    // Whoever does not wait for the answer need not have it.
+    let _ = builder.serve_connection(TokioIo::new(stream), busy).await;
+}

@@ -1,0 +1,117 @@
+//! What all requests share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use catalog::LoadId;
+use engine::{Archive, ConeTable};
+
+use super::cone::Served;
+use super::problem::Problem;
+use crate::Shared;
+
+/// The columns that are given of a table unless somebody asks for more or fewer, by folded names of database and table.
+pub(crate) type ChosenColumns = HashMap<(String, String), Vec<String>>;
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct HttpState {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) archive: Arc<Archive>,
+    /// Where uploads lie while they are read.
+    pub(crate) chosen_columns: ChosenColumns,
+    /// What was found out of tables, by their load and how much of them is wanted.
+    served: Mutex<HashMap<(LoadId, u8), Arc<Served>>>,
+}
+
+impl HttpState {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        archive: Arc<Archive>,
+        chosen_columns: ChosenColumns,
+    ) -> Self {
+        Self {
+            shared,
+            archive,
+            chosen_columns,
+            served: Mutex::default(),
+        }
+    }
+
+    /// A table that cones are searched in, with the columns that a verbosity asks for.
+    pub(crate) async fn served(
+        &self,
+        database: &str,
+        table: &str,
+        verbosity: u8,
+    ) -> Result<Arc<Served>, Problem> {
+        let Some(found) = self.archive.table(database, table).await? else {
+            return Err(self.no_such(database, table).await?);
+        };
+        let key = (found.table.load, verbosity);
+        if let Some(known) = self.known().get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let Some(cones) = ConeTable::new(&self.archive, found) else {
+            return Err(Problem::bad(format!(
+                "{table} has no positions: cones can be searched in tables that were loaded with columns of right ascension and \
+                 declination"
+            )));
+        };
+        let spec = cones.table().spec();
+        let names = (
+            catalog::fold_name(&spec.database),
+            catalog::fold_name(&spec.name),
+        );
+        let chosen = self.chosen_columns.get(&names).map(Vec::as_slice);
+        let served = Arc::new(Served::new(cones, chosen, verbosity)?);
+        let mut known = self.known();
+        // Tables that were replaced are not asked for again.
+        if known.len() >= MOST_KNOWN {
+            known.clear();
+        }
+        known.insert(key, Arc::clone(&served));
+        Ok(served)
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<(LoadId, u8), Arc<Served>>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is said of a table that does not exist.
+    async fn no_such(&self, database: &str, table: &str) -> Result<Problem, Problem> {
+        let catalog = self.archive.catalog();
+        let listed = |names: Vec<String>| match names.is_empty() {
+            true => "none".to_owned(),
+            false => names.join(", "),
+        };
+        if catalog
+            .database(database)
+            .await
+            .map_err(internal)?
+            .is_none()
+        {
+            let known = catalog.databases().await.map_err(internal)?;
+            let known = known.into_iter().map(|database| database.name).collect();
+            let known = listed(known);
+            return Ok(Problem::not_found(format!(
+                "there is no database {database}; there are: {known}"
+            )));
+        }
+        let known = catalog.tables(database).await.map_err(internal)?;
+        let known = known
+            .into_iter()
+            .filter(|table| table.spec.position.is_some());
+        let known = listed(known.map(|table| table.spec.name).collect());
+        Ok(Problem::not_found(format!(
+            "{database} has no table {table}; its tables with positions are: {known}"
+        )))
+    }
+}
+
+/// Tables that are kept in mind.
+const MOST_KNOWN: usize = 10_000;
+
+fn internal(error: catalog::CatalogError) -> Problem {
+    engine::EngineError::from(error).into()
+}
