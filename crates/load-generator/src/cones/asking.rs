@@ -125,6 +125,9 @@ impl Run {
     ) {
         let outcome = connection.ask(text.as_bytes());
         let done = self.start.elapsed();
+        if outcome.is_ok() {
+            tally.came();
+        }
         // Of a closed loop those answers count that come while it is measured, whenever they were asked for.
         let is_counted = match self.order {
             Loop::Open { .. } => is_counted,

@@ -294,7 +294,10 @@ mod tests {
             (&figures["counted_answers"], &figures["counted_rows"]),
             (&json!(10), &json!(20))
         );
-        assert_eq!(figures["bytes"], 100 * 15);
+        assert_eq!(
+            (&figures["bytes"], &figures["all_answers"]),
+            (&json!(1500), &json!(150))
+        );
         assert_eq!(server.connections(), 4);
     }
 

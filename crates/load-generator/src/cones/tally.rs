@@ -18,6 +18,8 @@ pub struct Tally {
     latencies: Histogram<u64>,
     /// How late the generator itself was where a connection stood ready.
     lateness: Histogram<u64>,
+    /// Answers of any kind, those of the warm-up too.
+    all: u64,
     answers: u64,
     errors: u64,
     unsent: u64,
@@ -38,6 +40,7 @@ impl Tally {
         Ok(Self {
             latencies: Histogram::new(DIGITS)?,
             lateness: Histogram::new(DIGITS)?,
+            all: 0,
             answers: 0,
             errors: 0,
             unsent: 0,
@@ -47,6 +50,11 @@ impl Tally {
             complaints: BTreeMap::new(),
             last: Duration::ZERO,
         })
+    }
+
+    /// An answer, whether it counts or not: a server has worked for it.
+    pub fn came(&mut self) {
+        self.all += 1;
     }
 
     /// A right answer of some bytes, and when it came.
@@ -87,6 +95,7 @@ impl Tally {
         // They grow as they must, so that nothing is out of their range.
         let _ = self.latencies.add(&other.latencies);
         let _ = self.lateness.add(&other.lateness);
+        self.all += other.all;
         self.answers += other.answers;
         self.errors += other.errors;
         self.unsent += other.unsent;
@@ -109,6 +118,7 @@ impl Tally {
         json!({
             "requests": self.answers + self.errors + self.unsent,
             "answers": self.answers,
+            "all_answers": self.all,
             "errors": self.errors,
             "never_sent": self.unsent,
             "complaints": self.complaints,
