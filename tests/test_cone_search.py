@@ -8,8 +8,10 @@ import http.client
 import io
 import json
 import math
+import shutil
 import socket
 import struct
+import subprocess
 import threading
 import time
 import urllib.error
@@ -252,6 +254,40 @@ def test_pyvo_finds_what_it_looks_for(server: Server) -> None:
     assert all(abs(record.pos.ra.deg - float(expected[record.id]["ra"])) < 1e-9 for record in found)
     with pytest.raises(pyvo.dal.DALQueryError, match="SR is 200"):
         pyvo.conesearch(server.url("/scs/sky/Star"), pos=(0.0, 0.0), radius=200)
+
+
+def stilts(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """A call of STILTS, which TOPCAT's authors make."""
+    program = shutil.which("stilts")
+    assert program is not None, "STILTS is not installed: run scripts/setup tests"
+    call = [program, *map(str, arguments)]
+    return subprocess.run(call, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"SR": 0.5},
+        {"SR": 0.5, "RESPONSEFORMAT": "votable/td"},
+        {"SR": 0.5, "MAXREC": 3},
+        {"SR": 0},
+        {"SR": 200},
+    ],
+)
+def test_votlint_finds_nothing(server: Server, tmp_path: Path, parameters: dict[str, object]) -> None:
+    _, _, body = get(server, "/scs/sky/Star", RA=0, DEC=0, **parameters)
+    (tmp_path / "answer.vot").write_bytes(body)
+    checked = stilts("votlint", tmp_path / "answer.vot", "version=1.4", "ucd=false")
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", ""), checked
+
+
+def test_stilts_searches_cones(server: Server, tmp_path: Path) -> None:
+    write_lines(tmp_path / "places.csv", [f"{ra},{dec}" for ra, dec in CROWDED], "ra,dec")
+    call = ["coneskymatch", "serviceurl=" + server.url("/scs/sky/Star"), f"in={tmp_path}/places.csv", "ra=ra", "dec=dec", "sr=0.1"]
+    found = stilts(*call, "servicetype=cone", "find=all", "ofmt=csv", "verb=1")
+    assert found.returncode == 0, found.stderr
+    expected = sum(len(cone(server, ra, dec, 0.1)) for ra, dec in CROWDED)
+    assert len(list(csv.DictReader(io.StringIO(found.stdout)))) == expected
 
 
 def test_compressed_where_the_client_wants_it(server: Server) -> None:

@@ -39,6 +39,11 @@ use workshop::Workshop;
 /// The longest that stopped statements may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
+/// Where clients of MySQL connect unless somebody says otherwise.
+pub const USUAL_MYSQL: &str = "127.0.0.1:4040";
+/// Where clients of HTTP connect unless somebody says otherwise.
+pub const USUAL_HTTP: &str = "127.0.0.1:8080";
+
 /// What is served, where, and how much of the machine that may take.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -60,6 +65,23 @@ pub struct Config {
     pub max_connections: usize,
     /// How long statements may go on when the server is to end.
     pub grace: Duration,
+}
+
+impl Config {
+    /// Both doors at their usual ports, and no more than a little memory.
+    pub fn new(data: impl Into<PathBuf>, threads: NonZeroUsize) -> Self {
+        Self {
+            data: data.into(),
+            mysql: Some(USUAL_MYSQL.to_owned()),
+            http: Some(USUAL_HTTP.to_owned()),
+            cone_columns: HashMap::new(),
+            threads,
+            memory: 256 << 20,
+            cache: 64 << 20,
+            max_connections: 500,
+            grace: Duration::from_secs(30),
+        }
+    }
 }
 
 /// Why there is no server.

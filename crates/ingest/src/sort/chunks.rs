@@ -24,6 +24,7 @@ use super::gather::{RowAt, gather};
 use super::key::SortColumns;
 use super::lock;
 use super::merge::Merge;
+use super::packed::{Common, pack, packed_schema, unpack};
 use super::run::{Run, SortedRows, rows_per_batch};
 use super::spill::{SpillFile, SpillWriter};
 use crate::error::IngestError;
@@ -34,13 +35,15 @@ use crate::row_batch::{Place, batch_bytes, places_of};
 /// of smaller ones the rows are in the cache more often.
 const PART_ROWS: usize = 16 << 10;
 
-/// What sorting a chunk whole takes for each row, beside the row.
-const BYTES_PER_ROW: u64 = 40;
+/// What sorting a chunk whole takes for each row, beside the row as it waits.
+const BYTES_PER_ROW: u64 = 48;
 
 /// Rows that several threads push, to be sorted chunk by chunk.
 #[derive(Debug)]
 pub(crate) struct ChunkSorter {
     schema: SchemaRef,
+    /// That of rows that wait.
+    packed_schema: SchemaRef,
     columns: SortColumns,
     budget: Arc<MemoryBudget>,
     /// The part of a thread's run buffer that this sorter may use.
@@ -62,6 +65,7 @@ impl ChunkSorter {
         spill_dir: PathBuf,
     ) -> Self {
         Self {
+            packed_schema: packed_schema(&schema),
             schema,
             columns,
             run_bytes: budget.share_of_run(share),
@@ -87,8 +91,8 @@ impl ChunkSorter {
             rows: 0,
             chunks: HashSet::new(),
             kept: Vec::new(),
-            spill: None,
-            spilled: Vec::new(),
+            packed: Spill::default(),
+            plain: Spill::default(),
         }
     }
 
@@ -113,6 +117,13 @@ impl ChunkSorter {
         }
     }
 
+    fn schema_of(&self, common: Option<Common>) -> &SchemaRef {
+        match common {
+            Some(_) => &self.packed_schema,
+            None => &self.schema,
+        }
+    }
+
     fn spill_path(&self) -> PathBuf {
         let number = self.files.fetch_add(1, Relaxed);
         self.spill_dir.join(format!("{}-{number}.arrow", self.name))
@@ -125,6 +136,8 @@ struct Part {
     chunk: ChunkId,
     rows: u64,
     bytes: u64,
+    /// What was taken out of the rows; `None` where nothing could be.
+    common: Option<Common>,
     at: PartAt,
 }
 
@@ -154,10 +167,15 @@ impl Part {
         matches!(self.at, PartAt::Disk(..))
     }
 
-    fn batch(&self) -> Result<RecordBatch, IngestError> {
-        match &self.at {
-            PartAt::Memory(kept) => Ok(kept.batch.clone()),
-            PartAt::Disk(file, number) => file.read(*number),
+    /// Its rows, placed, in this schema.
+    fn batch(&self, schema: &SchemaRef) -> Result<RecordBatch, IngestError> {
+        let batch = match &self.at {
+            PartAt::Memory(kept) => kept.batch.clone(),
+            PartAt::Disk(file, number) => file.read(*number)?,
+        };
+        match self.common {
+            Some(common) => unpack(schema, &batch, common),
+            None => Ok(batch),
         }
     }
 }
@@ -172,9 +190,42 @@ pub(crate) struct ChunkInput<'a> {
     /// The chunks of the gathered rows.
     chunks: HashSet<u32>,
     kept: Vec<Part>,
-    spill: Option<SpillWriter>,
-    /// Chunk, rows and bytes of each batch in the spill file.
-    spilled: Vec<(ChunkId, u64, u64)>,
+    /// Parts on disk, those that are packed and those that cannot be.
+    packed: Spill,
+    plain: Spill,
+}
+
+/// Parts of chunks in a spill file.
+#[derive(Default)]
+struct Spill {
+    file: Option<SpillWriter>,
+    /// What each batch of the file is.
+    parts: Vec<Spilled>,
+}
+
+/// A part without its rows.
+struct Spilled {
+    chunk: ChunkId,
+    rows: u64,
+    bytes: u64,
+    common: Option<Common>,
+}
+
+impl Spill {
+    fn finish(self) -> Result<Vec<Part>, IngestError> {
+        let Some(file) = self.file else {
+            return Ok(Vec::new());
+        };
+        let file = Arc::new(file.finish()?);
+        let part = |(number, part): (usize, Spilled)| Part {
+            chunk: part.chunk,
+            rows: part.rows,
+            bytes: part.bytes,
+            common: part.common,
+            at: PartAt::Disk(file.clone(), number),
+        };
+        Ok(self.parts.into_iter().enumerate().map(part).collect())
+    }
 }
 
 impl ChunkInput<'_> {
@@ -198,16 +249,8 @@ impl ChunkInput<'_> {
     /// Hands over what is left.
     pub(crate) fn finish(mut self) -> Result<(), IngestError> {
         self.put_down_gathered()?;
-        if let Some(spill) = self.spill.take() {
-            let file = Arc::new(spill.finish()?);
-            let parts = self.spilled.drain(..).enumerate();
-            self.kept
-                .extend(parts.map(|(number, (chunk, rows, bytes))| Part {
-                    chunk,
-                    rows,
-                    bytes,
-                    at: PartAt::Disk(file.clone(), number),
-                }));
+        for spill in [self.packed, self.plain] {
+            self.kept.extend(spill.finish()?);
         }
         lock(&self.sorter.parts).append(&mut self.kept);
         Ok(())
@@ -222,8 +265,10 @@ impl ChunkInput<'_> {
         for (chunk, rows) in rows_by_chunk(&gathered) {
             for rows in by_sub_chunk(&gathered, &rows).chunks(most) {
                 let part = gather(&self.sorter.schema, &gathered, rows)?;
-                let bytes = batch_bytes(&part);
-                self.put_down(chunk, part, bytes)?;
+                match pack(&self.sorter.packed_schema, &part)? {
+                    Some((packed, common)) => self.put_down(chunk, packed, Some(common))?,
+                    None => self.put_down(chunk, part, None)?,
+                }
             }
         }
         Ok(())
@@ -233,9 +278,10 @@ impl ChunkInput<'_> {
         &mut self,
         chunk: ChunkId,
         batch: RecordBatch,
-        bytes: u64,
+        common: Option<Common>,
     ) -> Result<(), IngestError> {
         let (sorter, rows) = (self.sorter, batch.num_rows() as u64);
+        let bytes = batch_bytes(&batch);
         if sorter.budget.keep_run(bytes) {
             let kept = Kept {
                 batch,
@@ -246,16 +292,29 @@ impl ChunkInput<'_> {
                 chunk,
                 rows,
                 bytes,
+                common,
                 at: PartAt::Memory(kept),
             });
             return Ok(());
         }
-        let spill = match &mut self.spill {
-            Some(spill) => spill,
-            none => none.insert(SpillWriter::create(&sorter.spill_path(), &sorter.schema)?),
+        let spill = match common {
+            Some(_) => &mut self.packed,
+            None => &mut self.plain,
         };
-        spill.write(&batch)?;
-        self.spilled.push((chunk, rows, bytes));
+        let file = match &mut spill.file {
+            Some(file) => file,
+            none => {
+                let path = sorter.spill_path();
+                none.insert(SpillWriter::create(&path, sorter.schema_of(common))?)
+            }
+        };
+        file.write(&batch)?;
+        spill.parts.push(Spilled {
+            chunk,
+            rows,
+            bytes,
+            common,
+        });
         Ok(())
     }
 }
@@ -352,7 +411,7 @@ impl Chunks {
         let bytes = parts.iter().map(|part| part.bytes).sum();
         let batches = parts
             .iter()
-            .map(Part::batch)
+            .map(|part| part.batch(&sorter.schema))
             .collect::<Result<Vec<_>, _>>()?;
         ChunkRows::sorted(&sorter.schema, &sorter.columns, batches, bytes)
     }
@@ -364,7 +423,7 @@ impl Chunks {
         let mut order = Vec::new();
         let mut parts = parts.into_iter().peekable();
         while let Some(part) = parts.next() {
-            gathered.push(part.batch()?);
+            gathered.push(part.batch(&sorter.schema)?);
             bytes += part.bytes;
             if bytes >= sorter.run_bytes || parts.peek().is_none() {
                 let rows =

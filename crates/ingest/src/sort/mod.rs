@@ -12,6 +12,7 @@ mod chunks;
 mod gather;
 mod key;
 mod merge;
+mod packed;
 mod run;
 mod spill;
 

@@ -29,11 +29,13 @@ pub(super) fn begin(format: Format, table: &str, columns: &[TableColumn], out: &
     let with_positions = columns
         .iter()
         .any(|column| column.role == Role::RightAscension);
-    out.extend_from_slice(b"<RESOURCE type=\"results\">\n");
+    out.extend_from_slice(
+        b"<RESOURCE type=\"results\">\n<INFO name=\"QUERY_STATUS\" value=\"OK\"/>\n",
+    );
     if with_positions {
         out.extend_from_slice(b"<COOSYS ID=\"icrs\" system=\"ICRS\"/>\n");
     }
-    out.extend_from_slice(b"<INFO name=\"QUERY_STATUS\" value=\"OK\"/>\n<TABLE");
+    out.extend_from_slice(b"<TABLE");
     attribute("name", table, out);
     out.extend_from_slice(b">\n");
     for column in columns {
