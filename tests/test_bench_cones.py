@@ -7,6 +7,7 @@ import base64
 import http.server
 import io
 import json
+import random
 import re
 import signal
 import struct
@@ -24,6 +25,7 @@ from typing import Any
 import astropy.io.votable
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from conftest import REPOSITORY
@@ -34,9 +36,9 @@ from small_tables import DIRECTOR, write_lines
 
 sys.path.insert(0, str(REPOSITORY / "bench"))
 
-from meridian_bench.catalogue import Sky  # noqa: E402
-from meridian_bench.cone_servers import ADDRESS  # noqa: E402
-from meridian_bench.http_cones import inner_box, random_cone, read_csv  # noqa: E402
+from meridian_bench.catalogue import Sky, TableFiles  # noqa: E402
+from meridian_bench.cone_servers import ADDRESS, NoServer  # noqa: E402
+from meridian_bench.http_cones import AMOUNTS, Cones, inner_box, random_cone, read_csv  # noqa: E402
 from meridian_bench.report_cones import cone_section, cones_have_failed  # noqa: E402
 
 STARS = 4_000
@@ -351,6 +353,22 @@ def test_the_report_compares_rounds_and_knows_the_targets() -> None:
     assert "| not at this size |" in "".join(cone_section(slow, is_target_size=False))
 
 
+def test_a_peer_that_falls_over_takes_no_further_part(tmp_path: Path) -> None:
+    """And Meridian goes on alone; without Meridian nothing does."""
+    pyarrow.parquet.write_table(pa.table({"objectId": [1]}), tmp_path / "a.parquet")
+    table = TableFiles("Object", [str(tmp_path / "a.parquet")], ["objectId"], "objectId", "ra", "dec", 1, 1, None, [])
+    cones = Cones(tmp_path, table, Sky(0.0, 1.0, 0.0, 1.0, [], 1.0), 1, AMOUNTS["tiny"], 2)
+    cones.servers = {"meridian": None, "postgres": None}  # type: ignore[dict-item]
+
+    def fails(_: object) -> None:
+        raise NoServer("it ended")
+
+    assert cones._try("postgres", fails) is None
+    assert list(cones.servers) == ["meridian"] and cones.record["absent"] == {"postgres": "it ended"}
+    with pytest.raises(NoServer):
+        cones._try("meridian", fails)
+
+
 def test_errors_and_differing_objects_fail_a_run() -> None:
     wrong = record_of(run_of("meridian", "steady1000", 0, 0.5, errors=1))
     assert cones_have_failed(wrong) and "| no |" in "".join(cone_section(wrong, is_target_size=True))
@@ -361,8 +379,6 @@ def test_errors_and_differing_objects_fail_a_run() -> None:
 
 
 def test_cones_lie_within_the_catalogue() -> None:
-    import random
-
     box = inner_box(Sky(0.0, 20.0, -10.0, 10.0, [], 1.0))
     assert box[0] > 0.2 and box[1] < 19.8 and (box[2], box[3]) == (-9.8, 9.8)
     cones = [random_cone(random.Random(seed), box, 60.0) for seed in range(200)]

@@ -14,11 +14,12 @@ import subprocess
 import sys
 import time
 import urllib.parse
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.csv
@@ -28,6 +29,8 @@ from .catalogue import Sky, TableFiles
 from .comparison import difference
 from .cone_servers import ConeServer, NoServer, PeerSetup, meridian_server, peer_server
 from .memory import high_water
+
+T = TypeVar("T")
 
 # What `--questions` calls it.
 CONES = "conehttp"
@@ -74,7 +77,7 @@ class Amount:
 
 AMOUNTS = {
     "tiny": Amount(30, 1, 0.3, 0.2, 0.5, 1.0, 0.2, 1, 0.2),
-    "small": Amount(200, 2, 1.0, 0.3, 1.0, 2.0, 0.4, 1, 0.3),
+    "small": Amount(100, 1, 0.5, 0.2, 1.0, 1.0, 0.3, 1, 0.2),
     "standard": Amount(400, 5, 30.0, 2.0, 15.0, 10.0, 5.0, 2, 4.0),
     "large": Amount(400, 3, 60.0, 2.0, 15.0, 10.0, 5.0, 2, 4.0),
 }
@@ -104,58 +107,81 @@ class Cones:
 
     def __init__(self, generator: Path, table: TableFiles, sky: Sky, seed: int, amount: Amount, threads: int) -> None:
         self.generator = generator
-        self.table = table
+        self.types = column_types(table)
         self.seed = seed
         self.amount = amount
         self.threads = threads
         self.box = inner_box(sky)
+        # Those that take part, by name.
+        self.servers: dict[str, ConeServer] = {}
         self.record = empty_record()
 
     def measure(self, program: Path, data: Path, cluster: Mapping[str, str] | None) -> None:
         """Asks `meridian serve` on `data`, and beside it the peer on a cluster if one runs."""
         with ExitStack() as running:
-            servers = {OURS: running.enter_context(meridian_server(program, data, self.threads))}
-            columns = header(servers[OURS])
-            self.record["columns"] = columns
+            self.servers[OURS] = running.enter_context(meridian_server(program, data, self.threads))
+            self.record["columns"] = header(self.servers[OURS])
             if cluster is not None:
-                log = data.parent / "q3c_server.log"
-                try:
-                    setup = self._best_setup(cluster, columns, log)
-                    peer = peer_server(self.generator, cluster, columns, setup, self.threads, log)
-                    servers[PEER] = running.enter_context(peer)
-                    self.record["setup"] = str(setup)
-                except NoServer as error:
-                    self.record["absent"][PEER] = str(error)
-            self._compare(servers)
-            for server in servers.values():
-                self._ask(server, Load("filling", "", FILLING_CONNECTIONS), self.seed + 1, self.amount.filling)
-            self._take_turns(servers, [*STEADY, FASTEST], self.amount.rounds, self.amount.measured)
-            self._take_turns(servers, SERIES, self.amount.series_rounds, self.amount.series)
-            self.record["peak_memory"] = high_water(servers[OURS].process.pid)
+                self._start_peer(cluster, data.parent / "q3c_server.log", running)
+            self._compare()
+            for name in list(self.servers):
+                self._try(name, self._fill)
+            self._take_turns([*STEADY, FASTEST], self.amount.rounds, self.amount.measured)
+            self._take_turns(SERIES, self.amount.series_rounds, self.amount.series)
+            self.record["peak_memory"] = high_water(self.servers[OURS].process.pid)
 
-    def _best_setup(self, cluster: Mapping[str, str], columns: Sequence[str], log: Path) -> PeerSetup:
+    def _start_peer(self, cluster: Mapping[str, str], log: Path, running: ExitStack) -> None:
+        """Starts the peer with the set-up that does best; without it Meridian is asked alone, and the record says why."""
+
+        def peer(setup: PeerSetup) -> AbstractContextManager[ConeServer]:
+            return peer_server(self.generator, cluster, self.record["columns"], setup, self.threads, log)
+
+        try:
+            setup = self._best_setup(peer)
+            self.servers[PEER] = running.enter_context(peer(setup))
+            self.record["setup"] = str(setup)
+        except NoServer as error:
+            self.record["absent"][PEER] = str(error)
+
+    def _best_setup(self, peer: Callable[[PeerSetup], AbstractContextManager[ConeServer]]) -> PeerSetup:
         """Tries the peer's set-ups for a moment each; gives the one that answers most."""
+        with peer(PEER_SETUPS[0]) as server:
+            # The first set-up would be the one for which PostgreSQL reads what it needs.
+            self._fill(server)
         rates = {}
         for setup in PEER_SETUPS:
-            with peer_server(self.generator, cluster, columns, setup, self.threads, log) as server:
-                # Twice: the first time PostgreSQL reads what it needs.
-                for _ in range(2):
-                    figures = self._ask(server, Load("trial", "", TRIAL_CONNECTIONS), self.seed + 2, self.amount.trial)
-            rates[setup] = figures["achieved_rate"]
-            self.record["trials"].append({"setup": str(setup), "rate": figures["achieved_rate"]})
+            with peer(setup) as server:
+                trial = self._ask(server, Load("trial", "", TRIAL_CONNECTIONS), self.seed + 2, self.amount.trial)
+            rates[setup] = trial["achieved_rate"]
+            self.record["trials"].append({"setup": str(setup), "rate": trial["achieved_rate"]})
         return max(rates, key=lambda setup: rates[setup])
 
-    def _take_turns(self, servers: Mapping[str, ConeServer], loads: Sequence[Load], rounds: int, seconds: float) -> None:
-        """Each load in rounds, each round begun by another contender, which all ask at the same positions."""
-        names = list(servers)
+    def _fill(self, server: ConeServer) -> None:
+        """Asks until a server has in memory what it keeps."""
+        self._ask(server, Load("filling", "", FILLING_CONNECTIONS), self.seed + 1, self.amount.filling)
+
+    def _try(self, name: str, asking: Callable[[ConeServer], T]) -> T | None:
+        """Asks a contender. A peer that fails takes no further part; without Meridian there is nothing to measure."""
+        try:
+            return asking(self.servers[name])
+        except NoServer as error:
+            if name == OURS:
+                raise
+            self.record["absent"][name] = str(error)
+            del self.servers[name]
+            return None
+
+    def _take_turns(self, loads: Sequence[Load], rounds: int, seconds: float) -> None:
+        """Each load in rounds, each round begun by another contender; in a round all are asked for the same cones."""
         for number, load in enumerate(loads):
             print(f"{time.strftime('%H:%M:%S')} cones over HTTP: {load.name}", file=sys.stderr, flush=True)
             for at in range(rounds):
                 seed = self.seed + 1000 * (number + 1) + at
+                names = list(self.servers)
                 for name in names[at % len(names) :] + names[: at % len(names)]:
-                    figures = self._ask(servers[name], load, seed, seconds)
                     run = {"load": load.name, "series": load.series, "contender": name, "round": at}
-                    self.record["runs"].append({**run, **figures})
+                    if figures := self._try(name, partial(self._ask, load=load, seed=seed, seconds=seconds)):
+                        self.record["runs"].append({**run, **figures})
             self._check_counts(load)
 
     def _ask(self, server: ConeServer, load: Load, seed: int, seconds: float) -> dict[str, Any]:
@@ -176,21 +202,22 @@ class Cones:
 
     # Whether answers are right.
 
-    def _compare(self, servers: Mapping[str, ConeServer]) -> None:
+    def _compare(self) -> None:
         """Asks all for the same cones in CSV, and compares the objects."""
         rng = random.Random(self.seed)
         radii = (RADIUS, *RADII)
         for at in range(self.amount.compared):
             cone = random_cone(rng, self.box, radii[at % len(radii)])
-            answers = {name: self._rows(server, cone) for name, server in servers.items()}
-            if PEER not in answers:
+            answers = {name: self._try(name, partial(self._rows, cone=cone)) for name in list(self.servers)}
+            ours, theirs = answers[OURS], answers.get(PEER)
+            if ours is None or theirs is None:
                 continue
             self.record["compared"] += 1
-            if found := difference(answers[OURS], answers[PEER]):
+            if found := difference(ours, theirs):
                 self._note_difference(found, str(cone))
 
     def _rows(self, server: ConeServer, cone: Mapping[str, float]) -> pa.Table:
-        return read_csv(fetch(server, cone), column_types(self.table))
+        return read_csv(fetch(server, cone), self.types)
 
     def _check_counts(self, load: Load) -> None:
         """At a steady rate all are asked for the same cones: then as many answers have as many rows."""
