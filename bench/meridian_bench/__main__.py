@@ -16,6 +16,7 @@ from . import catalogue as catalogues
 from . import match_tables
 from .constants import Constants
 from .contenders import PEERS
+from .http_cones import CONES
 from .machine import describe, free_bytes
 from .questions import QUESTIONS
 from .report import has_failed, write_report
@@ -38,7 +39,7 @@ def names(text: str) -> list[str]:
 
 def question_names(text: str) -> list[str]:
     """A list of questions, in whatever case."""
-    known = {question.name.lower(): question.name for question in QUESTIONS}
+    known = {question.name.lower(): question.name for question in QUESTIONS} | {CONES: CONES}
     for name in text.lower().split(","):
         if name not in known:
             raise argparse.ArgumentTypeError(f"there is no question {name}: choose from {', '.join(known.values())}")
@@ -55,6 +56,7 @@ def arguments() -> argparse.Namespace:
     run.add_argument("--skip", type=names, default=[], help="peers to leave out")
     run.add_argument("--questions", type=question_names, default=[], help="separated by commas (default: all)")
     run.add_argument("--meridian", type=Path, required=True, help="the program")
+    run.add_argument("--load-generator", type=Path, help="the program that asks over HTTP (default: built if it is needed)")
     run.add_argument("--work", type=Path, required=True, help="directory for the catalogue and the databases")
     run.add_argument("--out", type=Path, default=BENCH, help="directory for REPORT.md and its plots")
     run.add_argument("--catalogue", type=Path, help="Parquet files to use: DIR/Object/*.parquet, DIR/Source/*.parquet")
@@ -119,7 +121,18 @@ def run(options: argparse.Namespace) -> int:
     constants = Constants(catalogues.survey(catalogue, random.Random(seed)), seed, size.boxes)
     python = sys.executable if options.no_install else None
     groups = groups_of(peers, options.size, options.together)
-    plan = Plan(size, groups, options.work, options.meridian, options.threads, options.keep, options.questions, python)
+    plan = Plan(
+        size,
+        groups,
+        options.work,
+        options.meridian,
+        options.threads,
+        options.keep,
+        options.questions,
+        python,
+        options.load_generator,
+        options.size,
+    )
     measurement = Run(plan, catalogue, constants)
     started = time.monotonic()
     measurement.record["about"] = {

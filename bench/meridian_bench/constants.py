@@ -18,6 +18,7 @@ class Constants:
         """`boxes`: the sides in degrees of the boxes in which pairs are looked for, by name."""
         self.sky = sky
         self.boxes = boxes
+        self.seed = seed
         self.rng = random.Random(seed)
         self.used: set[object] = set()
         # A box of right ascensions does not reach over 0: cones that do are not asked for.

@@ -24,7 +24,7 @@ from .catalogue import Catalogue
 from .contenders.base import Setup
 from .contenders.meridian import Meridian
 from .machine import describe, memory_bytes
-from .report import markdown_table, milliseconds
+from .markdown import markdown_table, milliseconds
 
 BENCH = Path(__file__).resolve().parent.parent
 # Objects in a catalogue and rounds that count, by size.

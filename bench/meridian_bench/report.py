@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from .contenders import CARDS
+from .markdown import markdown_table, milliseconds
 from .plots import bars, distributions
 from .question import JOIN, LOOKUP, SCAN
+from .report_cones import compared_cones, cone_differences, cone_section, cone_trouble, cones_have_failed
 from .samples import Ratio, flat, percentile, ratio
 from .sizes import SIZES
 from .targets import OBJECT_BYTES, TARGETS, Target
@@ -20,16 +22,17 @@ OURS = "meridian"
 
 def has_failed(record: Record) -> bool:
     """Whether answers differ, or Meridian fell out on the way."""
-    return OURS in record["absent"] or any(asked["differences"] for asked in record["questions"])
+    differ = any(asked["differences"] for asked in record["questions"])
+    return OURS in record["absent"] or differ or cones_have_failed(record)
 
 
 def verdict(record: Record) -> str:
     """The report's first sentence."""
-    if any(asked["differences"] for asked in record["questions"]):
+    if any(asked["differences"] for asked in record["questions"]) or cone_differences(record):
         return "**Answers differ: see below.**"
     if OURS in record["absent"]:
         return "**Meridian fell out on the way: see below.**"
-    compared = sum(asked["compared"] for asked in record["questions"])
+    compared = sum(asked["compared"] for asked in record["questions"]) + compared_cones(record)
     return f"All {compared:,} answers that were compared are the same."
 
 
@@ -85,12 +88,6 @@ def rows_of(record: Record, kind: str, cold: bool) -> list[Row]:
     return [Row(askings, {} if cold else record["left_out"].get(name, {})) for name, askings in found.items()]
 
 
-def milliseconds(seconds: float) -> str:
-    """A time with three significant digits or so."""
-    value = seconds * 1e3
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
 def lookup_cell(times: Sequence[float], asked: int) -> str:
     """Percentiles, and of how many where not all were asked."""
     figures = " / ".join(milliseconds(percentile(times, p)) for p in (50, 95, 99))
@@ -136,12 +133,6 @@ def reached(target: Target, times: Sequence[float]) -> str:
     kept = statistics.median(times) <= target.median
     kept = kept and (target.p99 is None or percentile(times, 99) <= target.p99)
     return ("yes" if kept else "no") + (f" ({target.note})" if target.note else "")
-
-
-def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table."""
-    lines = [f"| {' | '.join(headings)} |", f"|{'---|' * len(headings)}"]
-    return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
 def contender_cell(row: Row, name: str, cell: Any, asked: int) -> str:
@@ -200,7 +191,7 @@ SECTIONS = (
 
 def trouble(record: Record) -> list[str]:
     """Differing answers in bold, then refusals and absences."""
-    lines = []
+    lines = cone_trouble(record)
     for asking in record["questions"]:
         for one in asking["differences"]:
             pair = f"{CARDS[one['contender']].title} against {CARDS[one['against']].title}"
@@ -363,6 +354,7 @@ def write_report(record: Record, out: Path) -> Path:
     for heading, kind, cell, what in SECTIONS:
         if rows := rows_of(record, kind, cold=False):
             lines += [f"## {heading}", "", what, "", *question_table(record, rows, cell)]
+    lines += cone_section(record, about["size"] == "standard" and has_full_size(record))
     if cold := rows_of(record, "", cold=True):
         lines += ["## Cold", "", "Median (minimum).", "", *question_table(record, cold, scan_cell)]
     lines += ["## Loading", "", *load_section(record), "## Memory while asking", "", *memory_section(record)]

@@ -13,9 +13,11 @@ from typing import Any
 
 from .catalogue import Catalogue
 from .comparison import difference
+from .cone_servers import NoServer, find_generator
 from .constants import Constants
 from .contenders import CARDS, SINGLE_DIGITS
 from .contenders.base import Setup
+from .http_cones import AMOUNTS, CONES, PEER, Cones, empty_record
 from .install import NotInstalled, install
 from .machine import forget_files, free_bytes, memory_bytes, read_files
 from .question import JOIN, LOOKUP, Question
@@ -50,6 +52,10 @@ class Plan:
     chosen: Sequence[str]
     # An interpreter that has all packages already, or None to install them.
     python: str | None
+    # The load generator, or None to build it.
+    generator: Path | None
+    # The size's name.
+    size_name: str
 
 
 class Run:
@@ -71,8 +77,10 @@ class Run:
         }
         columns = catalogue.tables["Object"].columns
         self.questions = questions_for(list(catalogue.tables), columns, plan.chosen)
+        self.asks_cones = not plan.chosen or CONES in plan.chosen
         # What no question is about need not be loaded.
         asked = {table for question in self.questions for table in question.tables}
+        asked |= {"Object"} if self.asks_cones else set()
         self.tables = {name: table for name, table in catalogue.tables.items() if name in asked}
 
     def everything(self, raw: Path) -> None:
@@ -80,9 +88,12 @@ class Run:
         if not self._ready(OURS):
             raise SystemExit(f"Meridian cannot take part: {self.record['absent']['meridian']}")
         try:
+            self._find_generator()
             for number, group in enumerate(self.plan.groups):
                 self._run_group(number, group)
                 raw.write_text(json.dumps(self.record))
+            if self.asks_cones and "cones" not in self.record:
+                self._cones_over_http()
         finally:
             # Also where somebody ends the run: hours of samples are in it.
             raw.write_text(json.dumps(self.record))
@@ -189,6 +200,8 @@ class Run:
                 self._fill_caches(name)
         for question in self.questions:
             self._warm(number, question, [name for name in names if name in self.workers])
+        if self.asks_cones and PEER in self.workers:
+            self._cones_over_http()
         self._close_all()
         if not self.plan.keep:
             for name in present:
@@ -259,6 +272,8 @@ class Run:
 
     def _is_asked_anything(self, name: str) -> bool:
         """Whether any of the chosen questions is for a peer; otherwise it need not be loaded, and the record says so."""
+        if name == PEER and self.asks_cones:
+            return True
         constants = self.constants.draw()
         for question in self.questions:
             if not self._is_left_out(name, question) and self._text(name, question, constants) is not None:
@@ -272,6 +287,36 @@ class Run:
         if reason:
             self.record["left_out"].setdefault(question.name, {})[name] = reason
         return bool(reason)
+
+    def _find_generator(self) -> None:
+        """Before anything is measured, since it may have to be compiled. Without it cones are not asked over HTTP."""
+        if not self.asks_cones:
+            return
+        try:
+            self.generator = find_generator(self.plan.generator, self.plan.program, self.plan.python is None)
+        except NotInstalled as error:
+            self._no_cones("generator", str(error))
+
+    def _cones_over_http(self) -> None:
+        """Starts the servers of cones and asks them; the peer's PostgreSQL runs already, if it takes part."""
+        if worker := self.workers.pop(OURS, None):
+            # Two programs with the same columns in memory would be one too many.
+            worker.close()
+        amount = AMOUNTS[self.plan.size_name]
+        cones = Cones(
+            self.generator, self.catalogue.tables["Object"], self.constants.sky, self.constants.seed, amount, self.plan.threads
+        )
+        self.record["cones"] = cones.record
+        try:
+            cluster: Any = self.workers[PEER].call("cluster") if PEER in self.workers else None
+            cones.measure(self.plan.program, self._home(OURS), cluster)
+        except (NoServer, Trouble, OSError) as error:
+            self._no_cones(OURS, str(error))
+
+    def _no_cones(self, absent: str, why: str) -> None:
+        log(f"cones are not asked over HTTP: {why}")
+        self.asks_cones = False
+        self.record.setdefault("cones", empty_record())["absent"][absent] = why
 
     def _asked_already(self, question: Question, cold: bool) -> bool:
         """Whether an earlier group was asked: Meridian alone need not be asked again."""

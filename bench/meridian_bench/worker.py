@@ -175,6 +175,10 @@ class Servant:
         """Bytes."""
         return self.contender.peak_memory()
 
+    def cluster(self) -> dict[str, str]:
+        """How others reach the contender's server."""
+        return self.contender.cluster()
+
     def ask(self, texts: list[str], answers: bool) -> list[tuple[float, bytes, str]]:
         """Asks each text; a complaint stands in place of an answer."""
         replies = []

@@ -81,6 +81,10 @@ class Contender(ABC):
     def stop(self) -> None:
         """Ends everything that runs for it."""
 
+    def cluster(self) -> dict[str, str]:
+        """How others reach its server, where it has one: `socket` (a directory), `user`, `database` and its process (`pid`)."""
+        raise Refused("it has no server")
+
     def peak_memory(self) -> int:
         """Bytes: the most that its processes have had in memory since they started."""
         return high_water("self")

@@ -20,6 +20,7 @@ from ..text_rows import csv_blocks, csv_schema
 from .base import LONGEST_SECONDS, Contender, Fetched, run_once
 
 BINARIES = Path("/usr/lib/postgresql/15/bin")
+USER, DATABASE = "bench", "postgres"
 TYPES = {"int64": "bigint", "int32": "integer", "int8": "smallint", "double": "double precision", "float": "real"}
 # Object identifiers of the types that answers have, from PostgreSQL's catalogue of types.
 ARROW_TYPES = {20: pa.int64(), 21: pa.int16(), 23: pa.int32(), 700: pa.float32(), 701: pa.float64()}
@@ -66,7 +67,7 @@ class PostgreSQL(Contender):
             shutil.rmtree(self.home, ignore_errors=True)
             self.home.mkdir(parents=True)
             self._give(self.home)
-            initdb = [BINARIES / "initdb", "-D", self.home, "-U", "bench", "-A", "trust", "-E", "UTF8", "--locale=C"]
+            initdb = [BINARIES / "initdb", "-D", self.home, "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C"]
             run_once(self._as_server_user(*initdb))
         # A path below /tmp is short enough for a socket's name, which the work directory may not be.
         self.socket = Path(tempfile.mkdtemp(prefix="bench_postgres_"))
@@ -92,7 +93,7 @@ class PostgreSQL(Contender):
         give_up = time.monotonic() + 120
         while True:
             try:
-                return psycopg.connect(host=str(self.socket), user="bench", dbname="postgres", autocommit=True)
+                return psycopg.connect(host=str(self.socket), user=USER, dbname=DATABASE, autocommit=True)
             except psycopg.OperationalError:
                 if self.server.poll() is not None or time.monotonic() > give_up:
                     raise
@@ -167,6 +168,10 @@ class PostgreSQL(Contender):
             self.server.wait(timeout=60)
             self.server = None
             shutil.rmtree(self.socket, ignore_errors=True)
+
+    def cluster(self) -> dict[str, str]:
+        assert self.server is not None
+        return {"socket": str(self.socket), "user": USER, "database": DATABASE, "pid": str(self.server.pid)}
 
     def peak_memory(self) -> int:
         """What server and connections have now: the kernel keeps no peak for several processes that share buffers."""
