@@ -8,7 +8,6 @@ use clap::Args;
 use ingest::{IngestError, LoadReport, LoadRequest, Progress, TextOptions};
 
 use crate::failure::Failure;
-use crate::large_pages;
 use crate::load_progress::ProgressDisplay;
 
 /// What to load and how.
@@ -179,7 +178,6 @@ impl TextArguments {
 
 /// Loads the table and prints the report.
 pub fn run(arguments: LoadArguments) -> Result<(), Failure> {
-    large_pages::ask_for_large_pages();
     let quiet = arguments.quiet;
     let request = arguments.into_request();
     let runtime = tokio::runtime::Runtime::new()?;

@@ -6,7 +6,6 @@ use clap::{Parser, Subcommand};
 
 mod check;
 mod failure;
-mod large_pages;
 mod load;
 mod load_progress;
 mod output;

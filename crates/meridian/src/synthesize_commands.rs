@@ -177,7 +177,6 @@ fn parse_child(text: &str) -> Result<ChildFiles, String> {
 
 /// Makes a catalogue and says what was made.
 pub fn run(command: SynthesizeCommand) -> Result<(), Failure> {
-    crate::large_pages::ask_for_large_pages();
     match command {
         SynthesizeCommand::Generate(arguments) => {
             let (catalogue, target, cut) = generated(*arguments)?;
