@@ -4,10 +4,9 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::{Archive, EngineError, NO_DATABASE, Session, SessionOptions};
-use tokio::sync::Mutex;
 
 /// The sessions of an archive, made when they are first needed.
 #[derive(Debug)]
@@ -47,23 +46,36 @@ impl Sessions {
             .collect())
     }
 
-    /// The session for those who have chosen a database, or none.
+    /// The session for those who have chosen a database, or none. Making one takes a processor; nobody else waits for it.
     ///
     /// # Errors
     /// There is no such database.
     pub(crate) async fn of(&self, database: Option<&str>) -> Result<Arc<Session>, EngineError> {
-        let database = database.unwrap_or(NO_DATABASE);
-        let folded = database.to_ascii_lowercase();
-        let mut made = self.made.lock().await;
-        if let Some(session) = made.get(&folded) {
-            return Ok(Arc::clone(session));
+        if let Some(session) = self.made(database) {
+            return Ok(session);
         }
+        let database = database.unwrap_or(NO_DATABASE);
         let options = SessionOptions {
             database: Some(database.to_owned()),
             ..self.options.clone()
         };
-        let session = Arc::new(Session::new(Arc::clone(&self.archive), &options).await?);
-        made.insert(folded, Arc::clone(&session));
-        Ok(session)
+        let session = Session::new(Arc::clone(&self.archive), &options).await?;
+        let mut all = self.all();
+        // Where two have made it at once, the first is everybody's.
+        let session = all
+            .entry(database.to_ascii_lowercase())
+            .or_insert_with(|| Arc::new(session));
+        Ok(Arc::clone(session))
+    }
+
+    /// The same if it is there already.
+    pub(crate) fn made(&self, database: Option<&str>) -> Option<Arc<Session>> {
+        let folded = database.unwrap_or(NO_DATABASE).to_ascii_lowercase();
+        self.all().get(&folded).cloned()
+    }
+
+    /// A panic elsewhere leaves the list whole: every change is a single one.
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
