@@ -22,10 +22,10 @@ use engine::{Archive, EngineError};
 use socket2::SockRef;
 use sql::connection::{Process, Surroundings, VariableValue};
 use tokio::net::{TcpListener, TcpStream, lookup_host};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 pub use refusal::Refusal;
 use running::Running;
@@ -175,7 +175,7 @@ impl Server {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                Some(left) = connections.join_next(), if !connections.is_empty() => noted(left),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, address)) => self.let_in(&mut connections, stream, address),
                     Err(error) => {
@@ -219,7 +219,16 @@ impl Server {
 }
 
 async fn all(connections: &mut JoinSet<()>) {
-    while connections.join_next().await.is_some() {}
+    while let Some(left) = connections.join_next().await {
+        noted(left);
+    }
+}
+
+/// A connection that stumbled has ended alone; whoever keeps the server has to know.
+fn noted(left: Result<(), JoinError>) {
+    if let Err(error) = left {
+        error!(%error, "a connection made the server stumble");
+    }
 }
 
 /// Takes an address of this machine alone.

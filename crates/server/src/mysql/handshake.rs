@@ -39,13 +39,11 @@ impl Scramble {
     }
 }
 
-/// The server's greeting.
+/// The server's greeting, in which it says what it can do.
 pub(crate) fn greet(bytes: &mut Vec<u8>, connection: u32, scramble: &Scramble) {
     let (first, rest) = scramble.0.split_at(8);
-    let [low, high] = [
-        Capabilities::OURS.0 as u16,
-        (Capabilities::OURS.0 >> 16) as u16,
-    ];
+    let ours = Capabilities::OURS;
+    let [low, high] = [ours.0 as u16, (ours.0 >> 16) as u16];
     bytes.push(PROTOCOL);
     put_terminated(bytes, SERVER_VERSION);
     bytes.extend_from_slice(&connection.to_le_bytes());
@@ -79,26 +77,26 @@ pub(crate) enum Proof {
     Given,
     /// That what it sent is right.
     ToBeConfirmed,
-    /// That it should prove itself in our way.
-    InOurWay,
+    /// That it should prove itself in a way of this name.
+    InTheWay(&'static str),
 }
 
 impl Introduction {
     /// Reads a client's answer to the greeting.
     pub(crate) fn read(packet: &[u8]) -> Result<Self, Refusal> {
         let mut reader = Reader::new(packet);
-        let low = reader.u16().map_err(in_handshake)?;
+        let low = reader.u16().map_err(|_| in_handshake())?;
         if !Capabilities(low.into()).has(Capabilities::PROTOCOL_41) {
             let sentence = "the client speaks the protocol from before MySQL 4.1: use a newer one";
             return Err(Refusal::new(sql::ErrorCode::HANDSHAKE, sentence));
         }
-        let high = reader.u16().map_err(in_handshake)?;
+        let high = reader.u16().map_err(|_| in_handshake())?;
         let theirs = Capabilities(u32::from(low) | u32::from(high) << 16);
         if theirs.has(Capabilities::TLS) {
             let sentence = "TLS is not offered here yet: connect without it, as with --skip-ssl";
             return Err(Refusal::new(sql::ErrorCode::HANDSHAKE, sentence));
         }
-        Self::read_rest(&mut reader, theirs).map_err(in_handshake)
+        Self::read_rest(&mut reader, theirs).map_err(|_| in_handshake())
     }
 
     fn read_rest(reader: &mut Reader<'_>, theirs: Capabilities) -> Result<Self, Malformed> {
@@ -134,8 +132,13 @@ impl Introduction {
     pub(crate) fn changed(packet: &[u8], capabilities: Capabilities) -> Result<Self, Refusal> {
         let read = |reader: &mut Reader<'_>| {
             let user = user(reader.terminated());
-            let length = reader.u8()?;
-            let response = reader.bytes(length.into())?;
+            let response = match capabilities.has(Capabilities::SECURE_CONNECTION) {
+                true => {
+                    let length = reader.u8()?;
+                    reader.bytes(length.into())?
+                }
+                false => reader.terminated(),
+            };
             let database = name(reader.terminated());
             let plugin: &[u8] = match reader.is_empty() {
                 true => b"",
@@ -151,7 +154,7 @@ impl Introduction {
                 proof: Proof::of(plugin, response),
             })
         };
-        read(&mut Reader::new(packet)).map_err(in_handshake)
+        read(&mut Reader::new(packet)).map_err(|_: Malformed| in_handshake())
     }
 }
 
@@ -160,14 +163,24 @@ impl Proof {
         match plugin {
             b"" => Self::Given,
             named if named == NATIVE_PASSWORD.as_bytes() => Self::Given,
-            named if named == CACHING_SHA2.as_bytes() && response.is_empty() => Self::Given,
+            // Either there is no password, or the client does not know our way (MySQL's from version 9 on) and waits to be asked in
+            // its own.
+            named if named == CACHING_SHA2.as_bytes() && !has_password(response) => {
+                Self::InTheWay(CACHING_SHA2)
+            }
             named if named == CACHING_SHA2.as_bytes() => Self::ToBeConfirmed,
-            _ => Self::InOurWay,
+            _ => Self::InTheWay(NATIVE_PASSWORD),
         }
     }
 }
 
-fn in_handshake(_: Malformed) -> Refusal {
+/// Whether somebody who proves itself in the way of MySQL 8 has a password. An empty one may come as a zero.
+pub(crate) fn has_password(response: &[u8]) -> bool {
+    !matches!(response, [] | [0])
+}
+
+/// What somebody is told whose first words are none of the protocol's.
+pub(crate) fn in_handshake() -> Refusal {
     let sentence = "the client's first packet cannot be read: is it a client of MySQL?";
     Refusal::new(sql::ErrorCode::HANDSHAKE, sentence)
 }
@@ -186,10 +199,10 @@ pub(crate) fn confirm(bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&[0x01, 0x03]);
 }
 
-/// Asks the client to prove itself in our way.
-pub(crate) fn ask_in_our_way(bytes: &mut Vec<u8>, scramble: &Scramble) {
+/// Asks the client to prove itself in a way.
+pub(crate) fn ask_in_a_way(bytes: &mut Vec<u8>, way: &str, scramble: &Scramble) {
     bytes.push(0xfe);
-    put_terminated(bytes, NATIVE_PASSWORD);
+    put_terminated(bytes, way);
     bytes.extend_from_slice(&scramble.0);
     bytes.push(0);
 }
@@ -225,9 +238,19 @@ mod tests {
     #[test]
     fn other_ways_to_prove_it() {
         for (rest, proof) in [
-            (&b"a\0\0\0caching_sha2_password\0"[..], Proof::Given),
+            (
+                &b"a\0\0\0caching_sha2_password\0"[..],
+                Proof::InTheWay(CACHING_SHA2),
+            ),
+            (
+                b"a\0\x01\0\0caching_sha2_password\0",
+                Proof::InTheWay(CACHING_SHA2),
+            ),
             (b"a\0\x01x\0caching_sha2_password\0", Proof::ToBeConfirmed),
-            (b"a\0\x01x\0sha256_password\0", Proof::InOurWay),
+            (
+                b"a\0\x01x\0sha256_password\0",
+                Proof::InTheWay(NATIVE_PASSWORD),
+            ),
             (b"a\0\0", Proof::Given),
         ] {
             let introduction = Introduction::read(&response(USUAL, rest)).unwrap();
@@ -236,14 +259,16 @@ mod tests {
         }
         let changed = Introduction::changed(
             b"bob\0\x01xsky\0\x2d\0mysql_clear_password\0",
-            Capabilities(0),
+            Capabilities::SECURE_CONNECTION,
         );
         let changed = changed.unwrap();
         assert_eq!(
             (changed.user.as_str(), changed.proof),
-            ("bob", Proof::InOurWay)
+            ("bob", Proof::InTheWay(NATIVE_PASSWORD))
         );
         assert_eq!(changed.database.as_deref(), Some("sky"));
+        let old = Introduction::changed(b"bob\0x\0sky\0", Capabilities(0));
+        assert_eq!(old.unwrap().database.as_deref(), Some("sky"));
     }
 
     #[test]
