@@ -9,6 +9,7 @@ mod mysql;
 mod refusal;
 mod running;
 mod sessions;
+mod tls;
 mod workshop;
 
 use std::io;
@@ -30,6 +31,8 @@ use tracing::{error, info, warn};
 pub use refusal::Refusal;
 use running::Running;
 use sessions::Sessions;
+use tls::Tls;
+pub use tls::{TlsError, TlsFiles};
 use workshop::Workshop;
 
 /// The longest that stopped statements may take to end.
@@ -54,6 +57,8 @@ pub struct Config {
     pub max_connections: usize,
     /// How long statements may go on when the server is to end.
     pub grace: Duration,
+    /// What clients that ask for TLS are shown; without it there is none.
+    pub tls: Option<TlsFiles>,
 }
 
 /// Why there is no server.
@@ -63,6 +68,9 @@ pub enum ServerError {
     /// The data cannot be opened.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// There is no TLS, which was asked for.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The address is none.
     #[error("{address} is no address to listen on: write it as in 127.0.0.1:4040")]
     NoAddress {
@@ -103,6 +111,8 @@ pub(crate) struct Shared {
     pub(crate) workshop: Workshop,
     pub(crate) running: Arc<Running>,
     pub(crate) surroundings: Arc<dyn Surroundings>,
+    /// For clients that ask for it.
+    pub(crate) tls: Option<Tls>,
     /// No new question is answered.
     pub(crate) closing: CancellationToken,
     /// No question is answered to its end.
@@ -125,6 +135,7 @@ impl Server {
     /// # Errors
     /// Either of them cannot be had.
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
+        let tls = config.tls.as_ref().map(Tls::read).transpose()?;
         let (listener, address) = listen(&config.mysql).await?;
         let archive = Archive::open_keeping(&config.data, config.cache).await?;
         let sessions = Sessions::new(archive, config.threads, config.memory)?;
@@ -138,6 +149,7 @@ impl Server {
             running: Arc::clone(&running),
             port: address.port(),
             max_connections: config.max_connections as u64,
+            tls: tls.is_some(),
         };
         Ok(Self {
             listener,
@@ -147,6 +159,7 @@ impl Server {
                 workshop,
                 running,
                 surroundings: Arc::new(surroundings),
+                tls,
                 closing: CancellationToken::new(),
                 ended: CancellationToken::new(),
             }),
@@ -261,6 +274,7 @@ struct Known {
     running: Arc<Running>,
     port: u16,
     max_connections: u64,
+    tls: bool,
 }
 
 impl Surroundings for Known {
@@ -269,6 +283,7 @@ impl Surroundings for Known {
             "port" => Some(VariableValue::Number(self.port.into())),
             "max_connections" => Some(VariableValue::Number(self.max_connections)),
             "max_allowed_packet" => Some(VariableValue::Number(mysql::LONGEST_COMMAND as u64)),
+            "have_ssl" | "have_openssl" if self.tls => Some(VariableValue::Text("YES".to_owned())),
             _ => None,
         }
     }

@@ -16,13 +16,14 @@ use super::answers::{Status, end_of_rows, ok, refused};
 use super::capabilities::Capabilities;
 use super::columns::define_with_default;
 use super::handshake::{
-    Introduction, NATIVE_PASSWORD, Proof, Scramble, ask_in_a_way, confirm, greet, has_password,
-    in_handshake,
+    Introduction, NATIVE_PASSWORD, Proof, Scramble, ask_in_a_way, asks_for_tls, confirm, greet,
+    has_password, in_handshake, no_tls,
 };
 use super::packets::{Incoming, NoPacket, Outgoing, Sending};
 use super::prepared::PreparedStatements;
 use super::wire::{Malformed, Reader};
 use crate::running::Entered;
+use crate::tls::Tls;
 use crate::{Refusal, Shared};
 
 /// The longest that the first words may take.
@@ -148,11 +149,23 @@ impl Client {
             return Ok(Err(Refusal::new(ErrorCode::HANDSHAKE, sentence)));
         };
         let id = self.connection.id;
-        self.outgoing.add(|bytes| greet(bytes, id, &scramble));
-        let packet = match self.hear().await? {
+        let door = self.shared.tls.as_ref().map(Tls::for_mysql);
+        let tls = door.is_some();
+        self.outgoing.add(|bytes| greet(bytes, id, &scramble, tls));
+        let mut packet = match self.hear().await? {
             Ok(packet) => packet,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        if asks_for_tls(&packet) {
+            let Some(door) = door else {
+                return Ok(Err(no_tls()));
+            };
+            self.encrypt(&door).await?;
+            packet = match self.hear().await? {
+                Ok(packet) => packet,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+        }
         match Introduction::read(&packet) {
             Ok(introduction) => {
                 self.capabilities = introduction.capabilities;

@@ -40,9 +40,9 @@ impl Scramble {
 }
 
 /// The server's greeting, in which it says what it can do.
-pub(crate) fn greet(bytes: &mut Vec<u8>, connection: u32, scramble: &Scramble) {
+pub(crate) fn greet(bytes: &mut Vec<u8>, connection: u32, scramble: &Scramble, tls: bool) {
     let (first, rest) = scramble.0.split_at(8);
-    let ours = Capabilities::OURS;
+    let ours = Capabilities::OURS.with(Capabilities::TLS, tls);
     let [low, high] = [ours.0 as u16, (ours.0 >> 16) as u16];
     bytes.push(PROTOCOL);
     put_terminated(bytes, SERVER_VERSION);
@@ -58,6 +58,12 @@ pub(crate) fn greet(bytes: &mut Vec<u8>, connection: u32, scramble: &Scramble) {
     bytes.extend_from_slice(rest);
     bytes.push(0);
     put_terminated(bytes, NATIVE_PASSWORD);
+}
+
+/// Whether a client's answer to the greeting is that it wants TLS first. Who it is it says in TLS, in another packet.
+pub(crate) fn asks_for_tls(packet: &[u8]) -> bool {
+    let low = Reader::new(packet).u16().unwrap_or_default();
+    Capabilities(low.into()).has(Capabilities::TLS)
 }
 
 /// Who a client says it is.
@@ -92,10 +98,6 @@ impl Introduction {
         }
         let high = reader.u16().map_err(|_| in_handshake())?;
         let theirs = Capabilities(u32::from(low) | u32::from(high) << 16);
-        if theirs.has(Capabilities::TLS) {
-            let sentence = "TLS is not offered here yet: connect without it, as with --skip-ssl";
-            return Err(Refusal::new(sql::ErrorCode::HANDSHAKE, sentence));
-        }
         Self::read_rest(&mut reader, theirs).map_err(|_| in_handshake())
     }
 
@@ -194,6 +196,13 @@ fn name(bytes: &[u8]) -> Option<String> {
     (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into_owned())
 }
 
+/// What a client is told that asks for TLS where there is none.
+pub(crate) fn no_tls() -> Refusal {
+    let sentence = "TLS is not offered here: connect without it, as with --skip-ssl, or give the server a certificate with --tls-cert and \
+                    --tls-key";
+    Refusal::new(sql::ErrorCode::HANDSHAKE, sentence)
+}
+
 /// Says that what the client sent proves it.
 pub(crate) fn confirm(bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&[0x01, 0x03]);
@@ -272,10 +281,20 @@ mod tests {
     }
 
     #[test]
-    fn old_clients_and_wishes_for_tls_are_told_so() {
+    fn wishes_for_tls_are_told_apart() {
+        assert!(asks_for_tls(&response(USUAL | Capabilities::TLS.0, b"")));
+        assert!(!asks_for_tls(&response(USUAL, b"ann\0\0sky\0")));
+        assert!(!asks_for_tls(b""));
+        // In TLS it says once more that it wants TLS.
+        let packet = response(USUAL | Capabilities::TLS.0, b"ann\0\0sky\0");
+        let introduction = Introduction::read(&packet).unwrap();
+        assert_eq!(introduction.user, "ann");
+    }
+
+    #[test]
+    fn old_clients_are_told_so() {
         let refused = |packet: &[u8]| Introduction::read(packet).unwrap_err().sentence;
         assert!(refused(&[0; 40]).contains("4.1"));
-        assert!(refused(&response(USUAL | Capabilities::TLS.0, b"")).contains("TLS"));
         assert!(
             refused(b"GET / HTTP").contains("client of MySQL")
                 || refused(b"GET / HTTP").contains("4.1")
@@ -287,7 +306,7 @@ mod tests {
         let scramble = Scramble::random().unwrap();
         assert!(scramble.0.iter().all(|byte| (b'!'..=b'~').contains(byte)));
         let mut bytes = vec![];
-        greet(&mut bytes, 7, &scramble);
+        greet(&mut bytes, 7, &scramble, false);
         let version = 1 + SERVER_VERSION.len();
         assert_eq!(bytes[0], 10);
         assert_eq!(&bytes[1..version], SERVER_VERSION.as_bytes());
@@ -297,6 +316,14 @@ mod tests {
             bytes.len(),
             version + 1 + 4 + 8 + 1 + 2 + 1 + 2 + 2 + 1 + 10 + 13 + 22
         );
+        let abilities = |tls| {
+            let mut bytes = vec![];
+            greet(&mut bytes, 7, &scramble, tls);
+            let at = version + 1 + 4 + 8 + 1;
+            Capabilities(u16::from_le_bytes([bytes[at], bytes[at + 1]]).into())
+        };
+        assert!(abilities(true).has(Capabilities::TLS));
+        assert!(!abilities(false).has(Capabilities::TLS));
     }
 
     proptest! {

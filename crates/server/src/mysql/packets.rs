@@ -132,6 +132,11 @@ impl Incoming {
         }
     }
 
+    /// What has come and was not taken yet, and where more comes from.
+    pub(crate) fn into_parts(self) -> (Bytes, Source) {
+        (self.bytes.freeze(), self.stream)
+    }
+
     /// Ends when something has come, if it does within a time.
     pub(crate) async fn wait(&mut self, idle: Duration) -> Result<(), NoPacket> {
         if !self.bytes.is_empty() {
@@ -225,6 +230,11 @@ impl Sending {
             stream: Box::new(stream),
             waiting: VecDeque::new(),
         }
+    }
+
+    /// Where bytes go. What waits is lost.
+    pub(crate) fn into_sink(self) -> Sink {
+        self.stream
     }
 
     /// Puts packets behind those that wait.
