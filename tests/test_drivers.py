@@ -161,6 +161,8 @@ JAVA_TYPES = {
 
 
 def test_java_is_told_what_there_is(java: Java) -> None:
+    if java.is_mysqls:
+        pytest.xfail("MySQL's driver asks for tables by a HAVING without GROUP BY, which is not built.")
     seen = java.run("metadata")
     said: dict[str, list[list[str]]] = {}
     for what, *words in seen:
@@ -174,7 +176,8 @@ def test_java_is_told_what_there_is(java: Java) -> None:
     assert columns["tiny"][4] == "YES"
     assert "UNSIGNED" in columns["ubig"][3].upper()
     for name, words in columns.items():
-        assert int(words[2]) in (JAVA_TYPES[name], -4 if name == "raw" else JAVA_TYPES[name]), words
+        # Text and bytes are of any length.
+        assert int(words[2]) == {"txt": -1, "raw": -4}.get(name, JAVA_TYPES[name]), words
     assert said["key"] == [["objectId"]] and ["objectId"] in said["index"]
     assert not {"imported", "exported", "procedure", "function"} & set(said)
     selected = {words[0]: words for words in said["selected"]}
