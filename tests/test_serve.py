@@ -329,7 +329,7 @@ def test_packets_that_claim_much_take_no_memory(server: Server) -> None:
     # Before they are let in, a mebibyte is the most.
     raw = Raw(server)
     raw.socket.sendall(b"\xff\xff\xff\x01")
-    assert raw.packet() == b""
+    assert raw.packet()[:3] == b"\xff" + struct.pack("<H", 1043)
     for raw in raws:
         raw.close()
 
@@ -354,7 +354,7 @@ def test_a_client_of_something_else_is_told(server: Server) -> None:
         received = b""
         while part := stream.recv(1000):
             received += part
-        assert received[4:5] == b"\x0a"
+        assert received[4:5] == b"\x0a" and b"is it a client of MySQL?" in received
 
 
 def test_pipelined_commands_are_answered_in_order(server: Server) -> None:

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use server::{Config, Server};
+use server::{Config, Server, TlsFiles};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
@@ -77,6 +77,22 @@ pub struct ServeArguments {
         default_value_t = 30
     )]
     grace: u64,
+    /// The server's certificate in PEM, and behind it those of whoever vouches for it: clients may then connect in TLS.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "MERIDIAN_TLS_CERT",
+        requires = "tls_key"
+    )]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key in PEM, without a password.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "MERIDIAN_TLS_KEY",
+        requires = "tls_cert"
+    )]
+    tls_key: Option<PathBuf>,
     /// What is logged on standard error: error, warn, info, debug or trace, or more finely as RUST_LOG has it.
     #[arg(long, value_name = "LEVEL", env = "RUST_LOG", default_value = USUAL_LOG)]
     log: String,
@@ -107,6 +123,7 @@ async fn serve(arguments: ServeArguments) -> Result<(), Failure> {
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,
     );
+    let tls = tls_files(&arguments);
     let server = Server::bind(Config {
         data: arguments.data.clone(),
         mysql: door(arguments.mysql),
@@ -117,6 +134,7 @@ async fn serve(arguments: ServeArguments) -> Result<(), Failure> {
         cache: cache.unwrap_or_else(|| ingest::machine_memory() / 4),
         max_connections: arguments.max_connections.get(),
         grace: Duration::from_secs(arguments.grace),
+        tls,
     })
     .await?;
     announce(&arguments.data.display().to_string(), &server).await?;
@@ -124,6 +142,12 @@ async fn serve(arguments: ServeArguments) -> Result<(), Failure> {
     tokio::spawn(stop_at_signals(signals, stop.clone()));
     server.serve(stop).await;
     Ok(())
+}
+
+/// Each of the two files is given with the other.
+fn tls_files(arguments: &ServeArguments) -> Option<TlsFiles> {
+    let (certificate, key) = arguments.tls_cert.clone().zip(arguments.tls_key.clone())?;
+    Some(TlsFiles { certificate, key })
 }
 
 /// Cancels at the first signal and leaves at the second.

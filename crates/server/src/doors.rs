@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{ServerError, Shared, http, mysql};
+use crate::{ServerError, Shared, http, mysql, noted};
 
 /// How long nobody is let in where the system has no room for another connection.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -67,7 +67,7 @@ impl Door {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return connections,
-                Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                Some(left) = connections.join_next(), if !connections.is_empty() => noted(left),
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, address)) => self.let_in(&shared, &mut connections, stream, address),
                     Err(error) => {

@@ -12,6 +12,7 @@ mod mysql;
 mod refusal;
 mod running;
 mod sessions;
+mod tls;
 mod workshop;
 
 use std::collections::HashMap;
@@ -24,16 +25,18 @@ use std::time::Duration;
 
 use engine::{Archive, ConeTable, EngineError};
 use sql::connection::{Process, Surroundings, VariableValue};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{error, info};
 
 use doors::{Door, Entrance};
 use http::HttpState;
 pub use refusal::Refusal;
 use running::{Listed, Running};
 use sessions::Sessions;
+use tls::Tls;
+pub use tls::{TlsError, TlsFiles};
 use workshop::Workshop;
 
 /// The longest that stopped statements may take to end.
@@ -65,6 +68,8 @@ pub struct Config {
     pub max_connections: usize,
     /// How long statements may go on when the server is to end.
     pub grace: Duration,
+    /// What clients that ask for TLS are shown; without it there is none.
+    pub tls: Option<TlsFiles>,
 }
 
 impl Config {
@@ -80,6 +85,7 @@ impl Config {
             cache: 64 << 20,
             max_connections: 500,
             grace: Duration::from_secs(30),
+            tls: None,
         }
     }
 }
@@ -91,6 +97,9 @@ pub enum ServerError {
     /// The data cannot be opened.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// There is no TLS, which was asked for.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The address is none.
     #[error("{address} is no address to listen on: write it as in 127.0.0.1:4040")]
     NoAddress {
@@ -138,6 +147,8 @@ pub(crate) struct Shared {
     pub(crate) surroundings: Arc<dyn Surroundings>,
     /// Where MySQL's clients connect.
     pub(crate) mysql_port: Option<u16>,
+    /// For clients that ask for it.
+    pub(crate) tls: Option<Tls>,
     /// No new question is answered.
     pub(crate) closing: CancellationToken,
     /// No question is answered to its end.
@@ -174,6 +185,7 @@ impl Server {
     /// # Errors
     /// Either of them cannot be had.
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
+        let tls = config.tls.as_ref().map(Tls::read).transpose()?;
         let mysql = doors::listen(config.mysql.as_deref(), "--mysql").await?;
         let http = doors::listen(config.http.as_deref(), "--http").await?;
         let archive = Archive::open_keeping(&config.data, config.cache).await?;
@@ -189,6 +201,7 @@ impl Server {
             running: Arc::clone(&running),
             port: mysql_port.unwrap_or(0),
             max_connections: config.max_connections as u64,
+            tls: tls.is_some(),
         };
         let shared = Arc::new(Shared {
             sessions: Arc::new(sessions),
@@ -196,6 +209,7 @@ impl Server {
             running,
             surroundings: Arc::new(surroundings),
             mysql_port,
+            tls,
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
         });
@@ -300,7 +314,16 @@ fn count(connections: &[JoinSet<()>]) -> usize {
 
 async fn all(connections: &mut [JoinSet<()>]) {
     for of_door in connections {
-        while of_door.join_next().await.is_some() {}
+        while let Some(left) = of_door.join_next().await {
+            noted(left);
+        }
+    }
+}
+
+/// A connection that stumbled has ended alone; whoever keeps the server has to know.
+pub(crate) fn noted(left: Result<(), JoinError>) {
+    if let Err(error) = left {
+        error!(%error, "a connection made the server stumble");
     }
 }
 
@@ -310,6 +333,7 @@ struct Known {
     running: Arc<Running>,
     port: u16,
     max_connections: u64,
+    tls: bool,
 }
 
 impl Surroundings for Known {
@@ -318,6 +342,7 @@ impl Surroundings for Known {
             "port" => Some(VariableValue::Number(self.port.into())),
             "max_connections" => Some(VariableValue::Number(self.max_connections)),
             "max_allowed_packet" => Some(VariableValue::Number(mysql::LONGEST_COMMAND as u64)),
+            "have_ssl" | "have_openssl" if self.tls => Some(VariableValue::Text("YES".to_owned())),
             _ => None,
         }
     }

@@ -202,6 +202,11 @@ impl Entered {
         }
     }
 
+    /// What somebody ends the connection by.
+    pub(crate) fn end(&self) -> CancellationToken {
+        self.line.end.clone()
+    }
+
     /// Ends when somebody has ended the connection.
     pub(crate) async fn ended(&self) {
         self.line.end.cancelled().await;

@@ -4,10 +4,9 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::{Archive, EngineError, NO_DATABASE, Session, SessionOptions};
-use tokio::sync::Mutex;
 
 /// The sessions of an archive, made when they are first needed.
 #[derive(Debug)]
@@ -48,12 +47,12 @@ impl Sessions {
             .collect())
     }
 
-    /// The session for those who have chosen a database, or none.
+    /// The session for those who have chosen a database, or none. Making one takes a processor; nobody else waits for it.
     ///
     /// # Errors
     /// There is no such database.
     pub(crate) async fn of(&self, database: Option<&str>) -> Result<Arc<Session>, EngineError> {
-        self.made(database.unwrap_or(NO_DATABASE), false).await
+        self.kept(database.unwrap_or(NO_DATABASE), false).await
     }
 
     /// A session for statements that the server itself writes: they may name files of this machine.
@@ -61,13 +60,12 @@ impl Sessions {
     /// # Errors
     /// There is no such database.
     pub(crate) async fn reading_files(&self, database: &str) -> Result<Arc<Session>, EngineError> {
-        self.made(database, true).await
+        self.kept(database, true).await
     }
 
-    async fn made(&self, database: &str, files: bool) -> Result<Arc<Session>, EngineError> {
+    async fn kept(&self, database: &str, files: bool) -> Result<Arc<Session>, EngineError> {
         let key = (database.to_ascii_lowercase(), files);
-        let mut made = self.made.lock().await;
-        if let Some(session) = made.get(&key) {
+        if let Some(session) = self.all().get(&key) {
             return Ok(Arc::clone(session));
         }
         let options = SessionOptions {
@@ -75,8 +73,21 @@ impl Sessions {
             files,
             ..self.options.clone()
         };
-        let session = Arc::new(Session::new(Arc::clone(&self.archive), &options).await?);
-        made.insert(key, Arc::clone(&session));
-        Ok(session)
+        let session = Session::new(Arc::clone(&self.archive), &options).await?;
+        let mut all = self.all();
+        // Where two have made it at once, the first is everybody's.
+        let session = all.entry(key).or_insert_with(|| Arc::new(session));
+        Ok(Arc::clone(session))
+    }
+
+    /// The session for those who have chosen a database, or none, if it is there already.
+    pub(crate) fn made(&self, database: Option<&str>) -> Option<Arc<Session>> {
+        let folded = database.unwrap_or(NO_DATABASE).to_ascii_lowercase();
+        self.all().get(&(folded, false)).cloned()
+    }
+
+    /// A panic elsewhere leaves the list whole: every change is a single one.
+    fn all(&self) -> MutexGuard<'_, HashMap<(String, bool), Arc<Session>>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -68,6 +68,10 @@ codes! {
     NO_TABLE = 1146, "42S02";
     /// More bytes than a packet may have (`ER_NET_PACKET_TOO_LARGE`).
     PACKET_TOO_LARGE = 1153, "08S01";
+    /// A packet whose number is not the next (`ER_NET_PACKETS_OUT_OF_ORDER`).
+    OUT_OF_ORDER = 1156, "08S01";
+    /// A packet that began to come and did not go on (`ER_NET_READ_INTERRUPTED`).
+    STALLED = 1159, "08S01";
     /// No system variable has this name (`ER_UNKNOWN_SYSTEM_VARIABLE`).
     NO_VARIABLE = 1193, "HY000";
     /// Parameters that are not those of the prepared statement (`ER_WRONG_ARGUMENTS`).

@@ -18,6 +18,8 @@ use axum::routing::get;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
@@ -31,6 +33,8 @@ pub(crate) use state::HttpState;
 
 /// How long a client may take to send a request's head, and how long a connection may be idle.
 const HEAD_TIME: Duration = Duration::from_secs(75);
+/// The first byte of a connection in TLS (RFC 8446, section 5.1), which no method of HTTP begins with.
+const TLS_HANDSHAKE: u8 = 0x16;
 /// Bytes from which on an answer is worth compressing.
 const WORTH_COMPRESSING: u64 = 1024;
 /// Requests at once on a connection of HTTP/2.
@@ -63,8 +67,32 @@ pub(crate) fn router(state: Arc<HttpState>) -> Router {
         .with_state(state)
 }
 
+/// Answers the requests of one connection, in TLS where there is TLS and the client begins with it.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    router: Router,
+    stream: TcpStream,
+    address: SocketAddr,
+) {
+    let Some(tls) = &shared.tls else {
+        return serve_stream(shared, router, stream, address).await;
+    };
+    let door = tls.for_http();
+    let mut first = [0];
+    match timeout(HEAD_TIME, stream.peek(&mut first)).await {
+        Ok(Ok(1)) if first[0] == TLS_HANDSHAKE => {}
+        Ok(Ok(1)) => return serve_stream(shared, router, stream, address).await,
+        _ => return,
+    }
+    match timeout(HEAD_TIME, door.accept(stream)).await {
+        Ok(Ok(stream)) => serve_stream(shared, router, stream, address).await,
+        Ok(Err(error)) => debug!(%address, %error, "TLS was not agreed upon"),
+        Err(_) => debug!(%address, "TLS was not agreed upon in time"),
+    }
+}
+
 /// Answers the requests of one connection until the client hangs up or the server ends.
-pub(crate) async fn serve<S>(shared: Arc<Shared>, router: Router, stream: S, address: SocketAddr)
+async fn serve_stream<S>(shared: Arc<Shared>, router: Router, stream: S, address: SocketAddr)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

@@ -17,40 +17,48 @@ const ERR: u8 = 0xff;
 const LONGEST_MESSAGE: usize = 511;
 
 /// The state of the connection that ends each answer.
-fn status(more: bool) -> u16 {
-    match more {
-        true => AUTOCOMMIT | MORE_RESULTS,
-        false => AUTOCOMMIT,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Status(u16);
+
+impl Status {
+    /// Of a connection that has set `autocommit`, or has not.
+    pub(crate) fn of(autocommit: bool) -> Self {
+        Self(if autocommit { AUTOCOMMIT } else { 0 })
+    }
+
+    /// The same where the answer of another statement follows, or does not.
+    pub(crate) fn followed(self, more: bool) -> Self {
+        Self(if more { self.0 | MORE_RESULTS } else { self.0 })
     }
 }
 
 /// A statement without rows has been done.
-pub(crate) fn ok(bytes: &mut Vec<u8>, more: bool) {
-    put_ok(bytes, OK, more);
+pub(crate) fn ok(bytes: &mut Vec<u8>, status: Status) {
+    put_ok(bytes, OK, status);
 }
 
-fn put_ok(bytes: &mut Vec<u8>, header: u8, more: bool) {
+fn put_ok(bytes: &mut Vec<u8>, header: u8, status: Status) {
     bytes.push(header);
     // Rows that were changed, and the key of a new one.
     put_length(bytes, 0);
     put_length(bytes, 0);
-    bytes.extend_from_slice(&status(more).to_le_bytes());
+    bytes.extend_from_slice(&status.0.to_le_bytes());
     bytes.extend_from_slice(&[0; 2]);
 }
 
 /// The end of the rows.
-pub(crate) fn end_of_rows(bytes: &mut Vec<u8>, capabilities: Capabilities, more: bool) {
+pub(crate) fn end_of_rows(bytes: &mut Vec<u8>, capabilities: Capabilities, status: Status) {
     match capabilities.has(Capabilities::DEPRECATE_EOF) {
-        true => put_ok(bytes, EOF, more),
-        false => eof(bytes, more),
+        true => put_ok(bytes, EOF, status),
+        false => eof(bytes, status),
     }
 }
 
 /// The end of a list, as all clients know it.
-pub(crate) fn eof(bytes: &mut Vec<u8>, more: bool) {
+pub(crate) fn eof(bytes: &mut Vec<u8>, status: Status) {
     // Warnings, of which there are none.
     bytes.extend_from_slice(&[EOF, 0, 0]);
-    bytes.extend_from_slice(&status(more).to_le_bytes());
+    bytes.extend_from_slice(&status.0.to_le_bytes());
 }
 
 /// A refusal; a long sentence is cut to what clients have room for.
@@ -78,17 +86,19 @@ mod tests {
 
     #[test]
     fn ends_say_whether_more_follows() {
-        assert_eq!(written(|bytes| ok(bytes, false)), [0, 0, 0, 2, 0, 0, 0]);
-        assert_eq!(written(|bytes| ok(bytes, true)), [0, 0, 0, 10, 0, 0, 0]);
+        let status = Status::of(true);
+        assert_eq!(written(|bytes| ok(bytes, status)), [0, 0, 0, 2, 0, 0, 0]);
+        let followed = status.followed(true);
+        assert_eq!(written(|bytes| ok(bytes, followed)), [0, 0, 0, 10, 0, 0, 0]);
         let old = Capabilities(0);
         assert_eq!(
-            written(|bytes| end_of_rows(bytes, old, true)),
+            written(|bytes| end_of_rows(bytes, old, followed)),
             [0xfe, 0, 0, 10, 0]
         );
         let new = Capabilities::DEPRECATE_EOF;
         assert_eq!(
-            written(|bytes| end_of_rows(bytes, new, false)),
-            [0xfe, 0, 0, 2, 0, 0, 0]
+            written(|bytes| end_of_rows(bytes, new, Status::of(false))),
+            [0xfe, 0, 0, 0, 0, 0, 0]
         );
     }
 

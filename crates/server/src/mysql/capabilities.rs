@@ -33,7 +33,7 @@ capabilities! {
 }
 
 impl Capabilities {
-    /// What this server can do.
+    /// What this server can do, besides TLS, which it has to be given a certificate for.
     pub(crate) const OURS: Self = Self(
         Self::LONG_PASSWORD.0
             | Self::FOUND_ROWS.0

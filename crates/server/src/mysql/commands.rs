@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::Session;
 use sql::connection::{VariableValue, Variables};
 use sql::mysql::{Assignment, Command, Given, Scope};
 use sql::{Connection, ErrorCode};
@@ -34,12 +35,22 @@ impl Client {
 
     /// Chooses a database.
     pub(crate) async fn choose(&mut self, database: &str) -> Result<(), Refusal> {
-        let session = self.shared.sessions.of(Some(database)).await?;
+        let session = match self.shared.sessions.made(Some(database)) {
+            Some(session) => session,
+            None => self.open(database.to_owned()).await?,
+        };
         let declared = session.database().unwrap_or(database);
         self.entered
             .introduce(&self.connection.user, Some(declared));
         Arc::make_mut(&mut self.connection).database = Some(declared.to_owned());
         Ok(())
+    }
+
+    /// A database that nobody has chosen before.
+    async fn open(&mut self, database: String) -> Result<Arc<Session>, Refusal> {
+        let sessions = Arc::clone(&self.shared.sessions);
+        let opened = async move { Ok(sessions.of(Some(&database)).await?) };
+        self.shared.workshop.compute(opened).only().await
     }
 
     /// Ends a connection, or its statement.

@@ -1,7 +1,7 @@
 //! A connection from its first byte to its last: it is greeted, asks one thing after another, and leaves.
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::str::Utf8Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,14 +12,18 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tracing::{Instrument, debug, info_span};
 
-use super::answers::{end_of_rows, ok, refused};
+use super::answers::{Status, end_of_rows, ok, refused};
 use super::capabilities::Capabilities;
 use super::columns::define_with_default;
-use super::handshake::{Introduction, Proof, Scramble, ask_in_our_way, confirm, greet};
+use super::handshake::{
+    Introduction, NATIVE_PASSWORD, Proof, Scramble, ask_in_a_way, asks_for_tls, confirm, greet,
+    has_password, in_handshake, no_tls,
+};
 use super::packets::{Incoming, NoPacket, Outgoing, Sending};
 use super::prepared::PreparedStatements;
 use super::wire::{Malformed, Reader};
 use crate::running::Entered;
+use crate::tls::Tls;
 use crate::{Refusal, Shared};
 
 /// The longest that the first words may take.
@@ -79,8 +83,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, address: Socke
     let span = info_span!("connection", id = entered.id);
     async {
         let mut client = Client::new(Arc::clone(&shared), entered, stream, address);
+        let end = client.entered.end();
         let let_in = tokio::select! {
             () = shared.closing.cancelled() => return,
+            () = end.cancelled() => return,
             let_in = timeout(HANDSHAKE, client.let_in()) => let_in,
         };
         match let_in {
@@ -143,25 +149,36 @@ impl Client {
             return Ok(Err(Refusal::new(ErrorCode::HANDSHAKE, sentence)));
         };
         let id = self.connection.id;
-        self.outgoing.add(|bytes| greet(bytes, id, &scramble));
-        let packet = self.hear().await?;
-        let introduction = match Introduction::read(&packet) {
-            Ok(introduction) => introduction,
+        let door = self.shared.tls.as_ref().map(Tls::for_mysql);
+        let tls = door.is_some();
+        self.outgoing.add(|bytes| greet(bytes, id, &scramble, tls));
+        let mut packet = match self.hear().await? {
+            Ok(packet) => packet,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        self.capabilities = introduction.capabilities;
-        self.welcome(introduction, &scramble).await
+        if asks_for_tls(&packet) {
+            let Some(door) = door else {
+                return Ok(Err(no_tls()));
+            };
+            self.encrypt(&door).await?;
+            packet = match self.hear().await? {
+                Ok(packet) => packet,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+        }
+        match Introduction::read(&packet) {
+            Ok(introduction) => {
+                self.capabilities = introduction.capabilities;
+                self.welcome(introduction, &scramble).await
+            }
+            Err(refusal) => Ok(Err(refusal)),
+        }
     }
 
     /// Lets in whoever has introduced itself.
     async fn welcome(&mut self, introduction: Introduction, scramble: &Scramble) -> Done {
-        match introduction.proof {
-            Proof::Given => {}
-            Proof::ToBeConfirmed => self.outgoing.add(confirm),
-            Proof::InOurWay => {
-                self.outgoing.add(|bytes| ask_in_our_way(bytes, scramble));
-                self.hear().await?;
-            }
+        if let Err(refusal) = self.prove(introduction.proof, scramble).await? {
+            return Ok(Err(refusal));
         }
         let connection = Arc::make_mut(&mut self.connection);
         connection.user = introduction.user;
@@ -172,18 +189,50 @@ impl Client {
         {
             return Ok(Err(refusal));
         }
-        self.outgoing.add(|bytes| ok(bytes, false));
+        let status = self.status();
+        self.outgoing.add(|bytes| ok(bytes, status));
         self.send_all().await?;
         Ok(Ok(()))
     }
 
+    /// Says whatever a client wants to hear before it believes that it has proved who it is.
+    async fn prove(&mut self, proof: Proof, scramble: &Scramble) -> Done {
+        let way = match proof {
+            Proof::Given => return Ok(Ok(())),
+            Proof::ToBeConfirmed => {
+                self.outgoing.add(confirm);
+                return Ok(Ok(()));
+            }
+            Proof::InTheWay(way) => way,
+        };
+        self.outgoing
+            .add(|bytes| ask_in_a_way(bytes, way, scramble));
+        let response = match self.hear().await? {
+            Ok(response) => response,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        if way != NATIVE_PASSWORD && has_password(&response) {
+            self.outgoing.add(confirm);
+        }
+        Ok(Ok(()))
+    }
+
     /// Sends what waits to be sent, and hears the packet that answers it.
-    async fn hear(&mut self) -> Result<Bytes, Over> {
+    async fn hear(&mut self) -> Result<Result<Bytes, Refusal>, Over> {
         self.send_all().await?;
         self.incoming.number = self.outgoing.number;
         let packet = self.incoming.next(LONGEST_INTRODUCTION).await;
         self.outgoing.number = self.incoming.number;
-        packet.map_err(|_| Over)
+        match packet {
+            Ok(packet) => Ok(Ok(packet)),
+            Err(NoPacket::Gone) => Err(Over),
+            Err(_) => Ok(Err(in_handshake())),
+        }
+    }
+
+    /// The state of the connection that ends its answers.
+    pub(super) fn status(&self) -> Status {
+        Status::of(self.connection.variables.autocommit())
     }
 
     async fn send_all(&mut self) -> Result<(), Over> {
@@ -196,7 +245,9 @@ impl Client {
         loop {
             self.entered.sleep();
             self.incoming.number = 0;
-            let idle = Duration::from_secs(self.connection.variables.idle_seconds());
+            let variables = &self.connection.variables;
+            let idle = Duration::from_secs(variables.idle_seconds());
+            self.incoming.patience = Duration::from_secs(variables.read_seconds());
             let packet = tokio::select! {
                 biased;
                 () = self.shared.closing.cancelled() => {
@@ -205,19 +256,19 @@ impl Client {
                     return self.say_farewell(&refusal).await;
                 }
                 () = self.entered.ended() => return,
-                packet = timeout(idle, self.incoming.next(LONGEST_COMMAND)) => packet,
+                packet = command(&mut self.incoming, idle) => packet,
             };
             self.outgoing.number = self.incoming.number;
             let packet = match packet {
-                Ok(Ok(packet)) => packet,
-                Ok(Err(NoPacket::Gone)) => return,
-                Ok(Err(refused)) => return self.say_farewell(&refused.into()).await,
-                Err(_) => {
-                    let sentence =
-                        format!("nothing was asked for {} s (wait_timeout)", idle.as_secs());
-                    let refusal = Refusal::new(ErrorCode::IDLE, sentence);
-                    return self.say_farewell(&refusal).await;
+                Ok(packet) => packet,
+                Err(NoPacket::Gone) => return,
+                Err(NoPacket::TooLong) => {
+                    self.say_farewell(&NoPacket::TooLong.into()).await;
+                    // It hears that only when it has said what it has to say. Whoever never ends is not waited for.
+                    let _ = timeout(FAREWELL, self.incoming.ignore()).await;
+                    return;
                 }
+                Err(refused) => return self.say_farewell(&refused.into()).await,
             };
             match self.answer(&packet).await {
                 Ok(Ok(())) => {}
@@ -263,8 +314,9 @@ impl Client {
     async fn say_farewell(&mut self, refusal: &Refusal) {
         debug!(%refusal, "the connection ends");
         self.outgoing.add(|bytes| refused(bytes, refusal));
+        self.sending.put(self.outgoing.take());
         // Whoever does not listen is not told.
-        let _ = self.flush_shortly().await;
+        let _ = timeout(FAREWELL, self.sending.close()).await;
     }
 
     /// Answers a command.
@@ -304,7 +356,8 @@ impl Client {
         }
         let done = self.do_shortly(*command, &mut reader).await;
         if done.is_ok() && *command != commands::SET_OPTION {
-            self.outgoing.add(|bytes| ok(bytes, false));
+            let status = self.status();
+            self.outgoing.add(|bytes| ok(bytes, status));
         }
         Ok(done)
     }
@@ -316,7 +369,7 @@ impl Client {
             commands::PING => Ok(()),
             commands::INIT_DB => {
                 let name = text(reader.rest())?;
-                self.choose(&name).await
+                self.choose(name).await
             }
             commands::PROCESS_KILL => {
                 let id = reader.u32().map_err(malformed)?;
@@ -338,9 +391,9 @@ impl Client {
                 };
                 let several = Capabilities::MULTI_STATEMENTS;
                 self.capabilities = self.capabilities.with(several, !off);
-                let capabilities = self.capabilities;
+                let (capabilities, status) = (self.capabilities, self.status());
                 self.outgoing
-                    .add(|bytes| end_of_rows(bytes, capabilities, false));
+                    .add(|bytes| end_of_rows(bytes, capabilities, status));
                 Ok(())
             }
             commands::FETCH => {
@@ -366,6 +419,7 @@ impl Client {
         self.prepared = PreparedStatements::default();
     }
 
+    /// Lets the client be somebody else. Where that fails it is neither, and has to connect anew.
     async fn change_user(&mut self, packet: &[u8]) -> Done {
         let introduction = match Introduction::changed(packet, self.capabilities) {
             Ok(introduction) => introduction,
@@ -376,6 +430,10 @@ impl Client {
         };
         self.reset();
         match timeout(HANDSHAKE, self.welcome(introduction, &scramble)).await {
+            Ok(Ok(Err(refusal))) => {
+                self.say_farewell(&refusal).await;
+                Err(Over)
+            }
             Ok(done) => done,
             Err(_) => Err(Over),
         }
@@ -396,9 +454,9 @@ impl Client {
                 self.outgoing
                     .add(|bytes| define_with_default(bytes, name, *column));
             }
-            let capabilities = self.capabilities;
+            let (capabilities, status) = (self.capabilities, self.status());
             self.outgoing
-                .add(|bytes| end_of_rows(bytes, capabilities, false));
+                .add(|bytes| end_of_rows(bytes, capabilities, status));
         }))
     }
 }
@@ -413,22 +471,42 @@ impl From<NoPacket> for Refusal {
                 Self::new(ErrorCode::PACKET_TOO_LARGE, sentence)
             }
             NoPacket::OutOfOrder | NoPacket::Gone => {
-                Self::malformed("its number is not the next: the two sides have lost each other")
+                let sentence =
+                    "a packet's number is not the next: the two sides have lost each other";
+                Self::new(ErrorCode::OUT_OF_ORDER, sentence)
+            }
+            NoPacket::Idle(idle) => {
+                let sentence = format!("nothing was asked for {} s (wait_timeout)", idle.as_secs());
+                Self::new(ErrorCode::IDLE, sentence)
+            }
+            NoPacket::Stalled(patience) => {
+                let seconds = patience.as_secs();
+                let sentence = format!(
+                    "a packet began, and nothing more of it came for {seconds} s (net_read_timeout)"
+                );
+                Self::new(ErrorCode::STALLED, sentence)
             }
         }
     }
 }
 
-/// Text that a client sent.
-pub(super) fn text(bytes: &[u8]) -> Result<Cow<'_, str>, Refusal> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Ok(Cow::Borrowed(text)),
-        Err(error) => {
-            let sentence = format!(
-                "the text is not UTF-8 (at byte {}): set the connection's character set to utf8mb4",
-                error.valid_up_to() + 1
-            );
-            Err(Refusal::new(ErrorCode::NO_TEXT, sentence))
-        }
-    }
+/// The next command, which has to begin within some time.
+async fn command(incoming: &mut Incoming, idle: Duration) -> Result<Bytes, NoPacket> {
+    incoming.wait(idle).await?;
+    incoming.next(LONGEST_COMMAND).await
+}
+
+/// A name that a client sent.
+fn text(bytes: &[u8]) -> Result<&str, Refusal> {
+    std::str::from_utf8(bytes).map_err(no_text)
+}
+
+/// What a client is told whose text is none.
+pub(super) fn no_text(error: Utf8Error) -> Refusal {
+    let sentence = format!(
+        "the text is not UTF-8 (at byte {}): set the connection's character set to utf8mb4, and write bytes that are no text as \
+         x'00ff' or _binary'...', which Python's drivers do with binary_prefix=True",
+        error.valid_up_to() + 1
+    );
+    Refusal::new(ErrorCode::NO_TEXT, sentence)
 }

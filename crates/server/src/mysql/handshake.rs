@@ -39,13 +39,11 @@ impl Scramble {
     }
 }
 
-/// The server's greeting.
-pub(crate) fn greet(bytes: &mut Vec<u8>, connection: u32, scramble: &Scramble) {
+/// The server's greeting, in which it says what it can do.
+pub(crate) fn greet(bytes: &mut Vec<u8>, connection: u32, scramble: &Scramble, tls: bool) {
     let (first, rest) = scramble.0.split_at(8);
-    let [low, high] = [
-        Capabilities::OURS.0 as u16,
-        (Capabilities::OURS.0 >> 16) as u16,
-    ];
+    let ours = Capabilities::OURS.with(Capabilities::TLS, tls);
+    let [low, high] = [ours.0 as u16, (ours.0 >> 16) as u16];
     bytes.push(PROTOCOL);
     put_terminated(bytes, SERVER_VERSION);
     bytes.extend_from_slice(&connection.to_le_bytes());
@@ -60,6 +58,12 @@ pub(crate) fn greet(bytes: &mut Vec<u8>, connection: u32, scramble: &Scramble) {
     bytes.extend_from_slice(rest);
     bytes.push(0);
     put_terminated(bytes, NATIVE_PASSWORD);
+}
+
+/// Whether a client's answer to the greeting is that it wants TLS first. Who it is it says in TLS, in another packet.
+pub(crate) fn asks_for_tls(packet: &[u8]) -> bool {
+    let low = Reader::new(packet).u16().unwrap_or_default();
+    Capabilities(low.into()).has(Capabilities::TLS)
 }
 
 /// Who a client says it is.
@@ -79,26 +83,22 @@ pub(crate) enum Proof {
     Given,
     /// That what it sent is right.
     ToBeConfirmed,
-    /// That it should prove itself in our way.
-    InOurWay,
+    /// That it should prove itself in a way of this name.
+    InTheWay(&'static str),
 }
 
 impl Introduction {
     /// Reads a client's answer to the greeting.
     pub(crate) fn read(packet: &[u8]) -> Result<Self, Refusal> {
         let mut reader = Reader::new(packet);
-        let low = reader.u16().map_err(in_handshake)?;
+        let low = reader.u16().map_err(|_| in_handshake())?;
         if !Capabilities(low.into()).has(Capabilities::PROTOCOL_41) {
             let sentence = "the client speaks the protocol from before MySQL 4.1: use a newer one";
             return Err(Refusal::new(sql::ErrorCode::HANDSHAKE, sentence));
         }
-        let high = reader.u16().map_err(in_handshake)?;
+        let high = reader.u16().map_err(|_| in_handshake())?;
         let theirs = Capabilities(u32::from(low) | u32::from(high) << 16);
-        if theirs.has(Capabilities::TLS) {
-            let sentence = "TLS is not offered here yet: connect without it, as with --skip-ssl";
-            return Err(Refusal::new(sql::ErrorCode::HANDSHAKE, sentence));
-        }
-        Self::read_rest(&mut reader, theirs).map_err(in_handshake)
+        Self::read_rest(&mut reader, theirs).map_err(|_| in_handshake())
     }
 
     fn read_rest(reader: &mut Reader<'_>, theirs: Capabilities) -> Result<Self, Malformed> {
@@ -134,8 +134,13 @@ impl Introduction {
     pub(crate) fn changed(packet: &[u8], capabilities: Capabilities) -> Result<Self, Refusal> {
         let read = |reader: &mut Reader<'_>| {
             let user = user(reader.terminated());
-            let length = reader.u8()?;
-            let response = reader.bytes(length.into())?;
+            let response = match capabilities.has(Capabilities::SECURE_CONNECTION) {
+                true => {
+                    let length = reader.u8()?;
+                    reader.bytes(length.into())?
+                }
+                false => reader.terminated(),
+            };
             let database = name(reader.terminated());
             let plugin: &[u8] = match reader.is_empty() {
                 true => b"",
@@ -151,7 +156,7 @@ impl Introduction {
                 proof: Proof::of(plugin, response),
             })
         };
-        read(&mut Reader::new(packet)).map_err(in_handshake)
+        read(&mut Reader::new(packet)).map_err(|_: Malformed| in_handshake())
     }
 }
 
@@ -160,14 +165,24 @@ impl Proof {
         match plugin {
             b"" => Self::Given,
             named if named == NATIVE_PASSWORD.as_bytes() => Self::Given,
-            named if named == CACHING_SHA2.as_bytes() && response.is_empty() => Self::Given,
+            // Either there is no password, or the client does not know our way (MySQL's from version 9 on) and waits to be asked in
+            // its own.
+            named if named == CACHING_SHA2.as_bytes() && !has_password(response) => {
+                Self::InTheWay(CACHING_SHA2)
+            }
             named if named == CACHING_SHA2.as_bytes() => Self::ToBeConfirmed,
-            _ => Self::InOurWay,
+            _ => Self::InTheWay(NATIVE_PASSWORD),
         }
     }
 }
 
-fn in_handshake(_: Malformed) -> Refusal {
+/// Whether somebody who proves itself in the way of MySQL 8 has a password. An empty one may come as a zero.
+pub(crate) fn has_password(response: &[u8]) -> bool {
+    !matches!(response, [] | [0])
+}
+
+/// What somebody is told whose first words are none of the protocol's.
+pub(crate) fn in_handshake() -> Refusal {
     let sentence = "the client's first packet cannot be read: is it a client of MySQL?";
     Refusal::new(sql::ErrorCode::HANDSHAKE, sentence)
 }
@@ -181,15 +196,22 @@ fn name(bytes: &[u8]) -> Option<String> {
     (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into_owned())
 }
 
+/// What a client is told that asks for TLS where there is none.
+pub(crate) fn no_tls() -> Refusal {
+    let sentence = "TLS is not offered here: connect without it, as with --skip-ssl, or give the server a certificate with --tls-cert and \
+                    --tls-key";
+    Refusal::new(sql::ErrorCode::HANDSHAKE, sentence)
+}
+
 /// Says that what the client sent proves it.
 pub(crate) fn confirm(bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&[0x01, 0x03]);
 }
 
-/// Asks the client to prove itself in our way.
-pub(crate) fn ask_in_our_way(bytes: &mut Vec<u8>, scramble: &Scramble) {
+/// Asks the client to prove itself in a way.
+pub(crate) fn ask_in_a_way(bytes: &mut Vec<u8>, way: &str, scramble: &Scramble) {
     bytes.push(0xfe);
-    put_terminated(bytes, NATIVE_PASSWORD);
+    put_terminated(bytes, way);
     bytes.extend_from_slice(&scramble.0);
     bytes.push(0);
 }
@@ -225,9 +247,19 @@ mod tests {
     #[test]
     fn other_ways_to_prove_it() {
         for (rest, proof) in [
-            (&b"a\0\0\0caching_sha2_password\0"[..], Proof::Given),
+            (
+                &b"a\0\0\0caching_sha2_password\0"[..],
+                Proof::InTheWay(CACHING_SHA2),
+            ),
+            (
+                b"a\0\x01\0\0caching_sha2_password\0",
+                Proof::InTheWay(CACHING_SHA2),
+            ),
             (b"a\0\x01x\0caching_sha2_password\0", Proof::ToBeConfirmed),
-            (b"a\0\x01x\0sha256_password\0", Proof::InOurWay),
+            (
+                b"a\0\x01x\0sha256_password\0",
+                Proof::InTheWay(NATIVE_PASSWORD),
+            ),
             (b"a\0\0", Proof::Given),
         ] {
             let introduction = Introduction::read(&response(USUAL, rest)).unwrap();
@@ -236,21 +268,33 @@ mod tests {
         }
         let changed = Introduction::changed(
             b"bob\0\x01xsky\0\x2d\0mysql_clear_password\0",
-            Capabilities(0),
+            Capabilities::SECURE_CONNECTION,
         );
         let changed = changed.unwrap();
         assert_eq!(
             (changed.user.as_str(), changed.proof),
-            ("bob", Proof::InOurWay)
+            ("bob", Proof::InTheWay(NATIVE_PASSWORD))
         );
         assert_eq!(changed.database.as_deref(), Some("sky"));
+        let old = Introduction::changed(b"bob\0x\0sky\0", Capabilities(0));
+        assert_eq!(old.unwrap().database.as_deref(), Some("sky"));
     }
 
     #[test]
-    fn old_clients_and_wishes_for_tls_are_told_so() {
+    fn wishes_for_tls_are_told_apart() {
+        assert!(asks_for_tls(&response(USUAL | Capabilities::TLS.0, b"")));
+        assert!(!asks_for_tls(&response(USUAL, b"ann\0\0sky\0")));
+        assert!(!asks_for_tls(b""));
+        // In TLS it says once more that it wants TLS.
+        let packet = response(USUAL | Capabilities::TLS.0, b"ann\0\0sky\0");
+        let introduction = Introduction::read(&packet).unwrap();
+        assert_eq!(introduction.user, "ann");
+    }
+
+    #[test]
+    fn old_clients_are_told_so() {
         let refused = |packet: &[u8]| Introduction::read(packet).unwrap_err().sentence;
         assert!(refused(&[0; 40]).contains("4.1"));
-        assert!(refused(&response(USUAL | Capabilities::TLS.0, b"")).contains("TLS"));
         assert!(
             refused(b"GET / HTTP").contains("client of MySQL")
                 || refused(b"GET / HTTP").contains("4.1")
@@ -262,7 +306,7 @@ mod tests {
         let scramble = Scramble::random().unwrap();
         assert!(scramble.0.iter().all(|byte| (b'!'..=b'~').contains(byte)));
         let mut bytes = vec![];
-        greet(&mut bytes, 7, &scramble);
+        greet(&mut bytes, 7, &scramble, false);
         let version = 1 + SERVER_VERSION.len();
         assert_eq!(bytes[0], 10);
         assert_eq!(&bytes[1..version], SERVER_VERSION.as_bytes());
@@ -272,6 +316,14 @@ mod tests {
             bytes.len(),
             version + 1 + 4 + 8 + 1 + 2 + 1 + 2 + 2 + 1 + 10 + 13 + 22
         );
+        let abilities = |tls| {
+            let mut bytes = vec![];
+            greet(&mut bytes, 7, &scramble, tls);
+            let at = version + 1 + 4 + 8 + 1;
+            Capabilities(u16::from_le_bytes([bytes[at], bytes[at + 1]]).into())
+        };
+        assert!(abilities(true).has(Capabilities::TLS));
+        assert!(!abilities(false).has(Capabilities::TLS));
     }
 
     proptest! {

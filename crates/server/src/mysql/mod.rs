@@ -11,6 +11,7 @@ mod capabilities;
 mod columns;
 mod commands;
 mod connection;
+mod encryption;
 mod handshake;
 mod numbers;
 mod packets;

@@ -5,16 +5,19 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
 
 /// The length of a packet that another one continues.
 const LONGEST_PACKET: usize = 0xff_ffff;
 const HEADER: usize = 4;
 /// Bytes that are read ahead of a command's end while a statement runs.
 const READ_AHEAD: usize = 64 << 10;
+/// How long a packet may keep us waiting for more of it, unless the client has chosen another time.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Packets that are put one after another to be sent.
 #[derive(Debug, Default)]
@@ -98,33 +101,58 @@ pub(crate) enum NoPacket {
     TooLong,
     /// Its number is not the next.
     OutOfOrder,
+    /// Nothing was said for so long.
+    Idle(Duration),
+    /// It has begun, and for so long nothing more of it came.
+    Stalled(Duration),
 }
 
+/// Where bytes come from: clear text or TLS.
+pub(crate) type Source = Box<dyn AsyncRead + Send + Unpin>;
+/// Where bytes go.
+pub(crate) type Sink = Box<dyn AsyncWrite + Send + Unpin>;
+
 /// The client's packets.
-#[derive(Debug)]
 pub(crate) struct Incoming {
-    stream: OwnedReadHalf,
+    stream: Source,
     bytes: BytesMut,
     /// The number that the next packet must have.
     pub(crate) number: u8,
+    /// How long a packet that has begun may keep us waiting for more of it.
+    pub(crate) patience: Duration,
 }
 
 impl Incoming {
-    pub(crate) fn new(stream: OwnedReadHalf) -> Self {
+    pub(crate) fn new(stream: impl AsyncRead + Send + Unpin + 'static) -> Self {
         Self {
-            stream,
+            stream: Box::new(stream),
             bytes: BytesMut::new(),
             number: 0,
+            patience: PATIENCE,
+        }
+    }
+
+    /// What has come and was not taken yet, and where more comes from.
+    pub(crate) fn into_parts(self) -> (Bytes, Source) {
+        (self.bytes.freeze(), self.stream)
+    }
+
+    /// Ends when something has come, if it does within a time.
+    pub(crate) async fn wait(&mut self, idle: Duration) -> Result<(), NoPacket> {
+        if !self.bytes.is_empty() {
+            return Ok(());
+        }
+        // Else it would hold the memory of the longest packet for as long as the client stays.
+        self.bytes = BytesMut::new();
+        match timeout(idle, self.read_some()).await {
+            Ok(read) => read.map_err(|_| NoPacket::Gone),
+            Err(_) => Err(NoPacket::Idle(idle)),
         }
     }
 
     /// The next payload, of at most so many bytes. Memory is taken as bytes come, whatever length a packet claims.
     pub(crate) async fn next(&mut self, longest: usize) -> Result<Bytes, NoPacket> {
         let mut payload = BytesMut::new();
-        if self.bytes.is_empty() {
-            // Else it would hold the memory of the longest packet for as long as the client stays.
-            self.bytes = BytesMut::new();
-        }
         loop {
             self.fill(HEADER).await?;
             let (length, number) = match self.bytes[..] {
@@ -134,12 +162,12 @@ impl Incoming {
             if number != self.number {
                 return Err(NoPacket::OutOfOrder);
             }
+            self.number = self.number.wrapping_add(1);
             if payload.len() + length > longest {
                 return Err(NoPacket::TooLong);
             }
             self.fill(HEADER + length).await?;
             self.bytes.advance(HEADER);
-            self.number = self.number.wrapping_add(1);
             let piece = self.bytes.split_to(length);
             if payload.is_empty() {
                 payload = piece;
@@ -154,9 +182,22 @@ impl Incoming {
 
     async fn fill(&mut self, wanted: usize) -> Result<(), NoPacket> {
         while self.bytes.len() < wanted {
-            self.read_some().await.map_err(|_| NoPacket::Gone)?;
+            match timeout(self.patience, self.read_some()).await {
+                Ok(read) => read.map_err(|_| NoPacket::Gone)?,
+                Err(_) => return Err(NoPacket::Stalled(self.patience)),
+            }
         }
         Ok(())
+    }
+
+    /// Takes what the client says and forgets it, until it has said all.
+    pub(crate) async fn ignore(&mut self) {
+        loop {
+            self.bytes.clear();
+            if self.read_some().await.is_err() {
+                return;
+            }
+        }
     }
 
     async fn read_some(&mut self) -> io::Result<()> {
@@ -178,18 +219,22 @@ impl Incoming {
 }
 
 /// The way to the client. What waits stays to be sent, in order and whole, whatever interrupts the sending.
-#[derive(Debug)]
 pub(crate) struct Sending {
-    stream: OwnedWriteHalf,
+    stream: Sink,
     waiting: VecDeque<Bytes>,
 }
 
 impl Sending {
-    pub(crate) fn new(stream: OwnedWriteHalf) -> Self {
+    pub(crate) fn new(stream: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         Self {
-            stream,
+            stream: Box::new(stream),
             waiting: VecDeque::new(),
         }
+    }
+
+    /// Where bytes go. What waits is lost.
+    pub(crate) fn into_sink(self) -> Sink {
+        self.stream
     }
 
     /// Puts packets behind those that wait.
@@ -209,7 +254,14 @@ impl Sending {
                 self.waiting.pop_front();
             }
         }
-        Ok(())
+        // TLS may still hold some of it, also from before, where the sending was interrupted.
+        self.stream.flush().await
+    }
+
+    /// Sends what waits, and that nothing comes after it.
+    pub(crate) async fn close(&mut self) -> io::Result<()> {
+        self.flush().await?;
+        self.stream.shutdown().await
     }
 }
 
@@ -287,6 +339,20 @@ mod tests {
         assert!(matches!(
             incoming.next(1 << 20).await,
             Err(NoPacket::OutOfOrder)
+        ));
+    }
+
+    #[tokio::test]
+    async fn who_says_nothing_and_who_stops_within_a_packet_are_told_apart() {
+        let short = Duration::from_millis(20);
+        let (mut client, mut incoming, _sending) = connected().await;
+        assert!(matches!(incoming.wait(short).await, Err(NoPacket::Idle(_))));
+        incoming.patience = short;
+        client.write_all(b"\x03\0\0\0ab").await.unwrap();
+        incoming.wait(Duration::from_secs(60)).await.unwrap();
+        assert!(matches!(
+            incoming.next(100).await,
+            Err(NoPacket::Stalled(_))
         ));
     }
 

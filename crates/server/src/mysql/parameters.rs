@@ -11,6 +11,9 @@ use super::columns::types;
 use super::wire::{Malformed, Reader};
 use crate::Refusal;
 
+/// Bytes that a value sent ahead takes beside its own, about.
+pub(crate) const ENTRY: usize = 48;
+
 /// The type of a parameter, as the client says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ParameterType {
@@ -27,6 +30,8 @@ pub(crate) struct Parameters {
     types: Option<Vec<ParameterType>>,
     /// Values that were sent ahead, by the place of their parameter.
     ahead: BTreeMap<u16, Vec<u8>>,
+    /// Memory that these take.
+    ahead_bytes: usize,
 }
 
 impl Parameters {
@@ -39,24 +44,28 @@ impl Parameters {
 
     /// Keeps a piece of a value that is sent ahead.
     pub(crate) fn add_ahead(&mut self, parameter: u16, piece: &[u8]) {
-        self.ahead
-            .entry(parameter)
-            .or_default()
-            .extend_from_slice(piece);
+        let value = self.ahead.entry(parameter).or_insert_with(|| {
+            self.ahead_bytes += ENTRY;
+            Vec::new()
+        });
+        value.extend_from_slice(piece);
+        self.ahead_bytes += piece.len();
     }
 
-    /// Bytes of values that were sent ahead.
+    /// Bytes of memory that values sent ahead take.
     pub(crate) fn bytes_ahead(&self) -> usize {
-        self.ahead.values().map(Vec::len).sum()
+        self.ahead_bytes
     }
 
     pub(crate) fn forget_ahead(&mut self) {
         self.ahead.clear();
+        self.ahead_bytes = 0;
     }
 
     /// The values as literals of SQL. What was sent ahead is used up.
     pub(crate) fn read(&mut self, reader: &mut Reader<'_>) -> Result<Vec<String>, Refusal> {
         let ahead = std::mem::take(&mut self.ahead);
+        self.ahead_bytes = 0;
         if self.count == 0 {
             return Ok(Vec::new());
         }
@@ -76,7 +85,7 @@ impl Parameters {
         let literal = |(at, ty): (usize, &ParameterType)| {
             let sent = u16::try_from(at).ok().and_then(|at| ahead.get(&at));
             match sent {
-                Some(bytes) => text_or_bytes(bytes, ty.is_text()),
+                Some(bytes) => Ok(text_or_bytes(bytes)),
                 None if is_null(at) => Ok("NULL".to_owned()),
                 None => ty.literal(reader),
             }
@@ -100,10 +109,16 @@ fn read_types(reader: &mut Reader<'_>, count: usize) -> Result<Vec<ParameterType
 }
 
 impl ParameterType {
-    fn is_text(self) -> bool {
+    /// Whether its values are bytes, text or not: drivers do not agree on which type is for which.
+    fn is_bytes(self) -> bool {
         matches!(
             self.ty,
-            types::VARCHAR
+            types::BIT
+                | types::TINY_BLOB
+                | types::MEDIUM_BLOB
+                | types::LONG_BLOB
+                | types::BLOB
+                | types::VARCHAR
                 | types::VAR_STRING
                 | types::STRING
                 | types::ENUM
@@ -139,12 +154,7 @@ impl ParameterType {
             types::DECIMAL | types::NEWDECIMAL => {
                 return decimal(reader.sized().map_err(in_values)?);
             }
-            types::BIT | types::TINY_BLOB | types::MEDIUM_BLOB | types::LONG_BLOB | types::BLOB => {
-                return text_or_bytes(reader.sized().map_err(in_values)?, false);
-            }
-            _ if self.is_text() => {
-                return text_or_bytes(reader.sized().map_err(in_values)?, true);
-            }
+            _ if self.is_bytes() => reader.sized().map(text_or_bytes),
             other => {
                 let sentence =
                     format!("a parameter is of a type that is not known, number {other}");
@@ -188,15 +198,10 @@ fn decimal(bytes: &[u8]) -> Result<String, Refusal> {
     }
 }
 
-/// Text as a literal; bytes that are none in hexadecimal digits, unless they are meant for text.
-fn text_or_bytes(bytes: &[u8], meant_for_text: bool) -> Result<String, Refusal> {
+/// Text as a literal; bytes that are none in hexadecimal digits.
+fn text_or_bytes(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
-        Ok(text) => Ok(quoted(text)),
-        Err(_) if meant_for_text => {
-            let sentence =
-                "a parameter's text is not UTF-8: set the connection's character set to utf8mb4";
-            Err(Refusal::new(ErrorCode::NO_TEXT, sentence))
-        }
+        Ok(text) => quoted(text),
         Err(_) => {
             let mut literal = String::with_capacity(2 * bytes.len() + 3);
             literal.push_str("x'");
@@ -205,7 +210,7 @@ fn text_or_bytes(bytes: &[u8], meant_for_text: bool) -> Result<String, Refusal> 
                 let _ = write!(literal, "{byte:02x}");
             }
             literal.push('\'');
-            Ok(literal)
+            literal
         }
     }
 }
@@ -370,6 +375,7 @@ mod tests {
             (types::VAR_STRING, false, b"\x07it's \\%", "'it\\'s \\\\%'"),
             (types::BLOB, false, b"\x02\xff\x00", "x'ff00'"),
             (types::BLOB, false, b"\x02ab", "'ab'"),
+            (types::VAR_STRING, false, b"\x01\xff", "x'ff'"),
             (
                 types::DATE,
                 false,
@@ -400,7 +406,6 @@ mod tests {
         for (ty, value, number) in [
             (types::LONG, &b"\x01"[..], 1835),
             (types::VAR_STRING, b"\x05ab", 1835),
-            (types::VAR_STRING, b"\x01\xff", 1300),
             (types::NEWDECIMAL, b"\x091; DROP", 1835),
             (types::NEWDECIMAL, b"\x041; X", 1210),
             (types::NEWDECIMAL, b"\x03inf", 1210),
@@ -432,7 +437,7 @@ mod tests {
         let mut parameters = Parameters::new(2);
         parameters.add_ahead(0, b"long ");
         parameters.add_ahead(0, b"text");
-        assert_eq!(parameters.bytes_ahead(), 9);
+        assert_eq!(parameters.bytes_ahead(), 9 + ENTRY);
         let packet = [0, 1, types::STRING, 0, types::TINY, 0, 5];
         let literals = parameters.read(&mut Reader::new(&packet)).unwrap();
         assert_eq!(literals, ["'long text'", "5"]);

@@ -4,17 +4,18 @@ use std::collections::HashMap;
 
 use sql::ErrorCode;
 
+use super::answers::{Status, eof};
 use super::columns::{ColumnType, define};
-use super::parameters::{Parameters, bind};
+use super::parameters::{ParameterType, Parameters, bind};
 use super::question::Described;
 use super::wire::Reader;
-use super::{answers, capabilities::Capabilities, packets::Outgoing};
+use super::{capabilities::Capabilities, packets::Outgoing};
 use crate::Refusal;
 
 /// Statements that a connection may have at once.
 const MOST_STATEMENTS: usize = 16_382;
-/// Bytes of all their texts.
-const MOST_TEXT: usize = 64 << 20;
+/// Bytes of memory that all of them take.
+const MOST_KEPT: usize = 64 << 20;
 /// Bytes of values that are sent ahead of all statements together.
 const MOST_AHEAD: usize = 64 << 20;
 
@@ -32,6 +33,14 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
+    /// Bytes of memory that it takes, without values that are sent ahead. A short text may have many parameters or headings.
+    fn bytes(&self) -> usize {
+        let parameters = self.places.len() * (size_of::<usize>() + size_of::<ParameterType>());
+        let headings = self.headings.iter().flatten();
+        let headings = headings.map(|heading| size_of::<String>() + heading.len());
+        size_of::<Self>() + self.text.len() + parameters + headings.sum::<usize>()
+    }
+
     /// The text with values in the places of its placeholders.
     ///
     /// # Errors
@@ -49,6 +58,11 @@ impl Prepared {
         ))
     }
 
+    /// Bytes of values that were sent ahead.
+    pub(crate) fn bytes_ahead(&self) -> usize {
+        self.parameters.bytes_ahead()
+    }
+
     /// Forgets the values that were sent ahead.
     pub(crate) fn reset(&mut self) {
         self.parameters.forget_ahead();
@@ -61,7 +75,8 @@ impl Prepared {
 pub(crate) struct PreparedStatements {
     last: u32,
     kept: HashMap<u32, Prepared>,
-    text_bytes: usize,
+    /// Bytes of memory that these take.
+    bytes: usize,
 }
 
 impl PreparedStatements {
@@ -72,15 +87,6 @@ impl PreparedStatements {
         places: Vec<usize>,
         described: &Described,
     ) -> Result<u32, Refusal> {
-        if self.kept.len() >= MOST_STATEMENTS || self.text_bytes + text.len() > MOST_TEXT {
-            let sentence = "the connection has more prepared statements than it may: close some";
-            return Err(Refusal::new(
-                ErrorCode::TOO_MANY_PREPARED_STATEMENTS,
-                sentence,
-            ));
-        }
-        self.text_bytes += text.len();
-        self.last = self.last.wrapping_add(1).max(1);
         let headings: Vec<String> = described.columns.iter().map(|it| it.0.clone()).collect();
         let prepared = Prepared {
             text,
@@ -89,6 +95,16 @@ impl PreparedStatements {
             headings: (!headings.is_empty()).then_some(headings),
             ahead_refused: None,
         };
+        let bytes = self.bytes + prepared.bytes();
+        if self.kept.len() >= MOST_STATEMENTS || bytes > MOST_KEPT {
+            let sentence = "the connection has more prepared statements than it may: close some";
+            return Err(Refusal::new(
+                ErrorCode::TOO_MANY_PREPARED_STATEMENTS,
+                sentence,
+            ));
+        }
+        self.bytes = bytes;
+        self.last = self.last.wrapping_add(1).max(1);
         self.kept.insert(self.last, prepared);
         Ok(self.last)
     }
@@ -102,7 +118,7 @@ impl PreparedStatements {
 
     pub(crate) fn close(&mut self, number: u32) {
         if let Some(closed) = self.kept.remove(&number) {
-            self.text_bytes -= closed.text.len();
+            self.bytes -= closed.bytes();
         }
     }
 
@@ -137,7 +153,7 @@ impl PreparedStatements {
 /// Puts the answer to PREPARE: the statement's number, and what its parameters and its columns are.
 pub(crate) fn put_prepared(
     packets: &mut Outgoing,
-    capabilities: Capabilities,
+    (capabilities, status): (Capabilities, Status),
     number: u32,
     parameters: u16,
     described: &Described,
@@ -157,13 +173,13 @@ pub(crate) fn put_prepared(
         packets.add(|bytes| define(bytes, "?", ColumnType::any()));
     }
     if old && parameters > 0 {
-        packets.add(|bytes| answers::eof(bytes, false));
+        packets.add(|bytes| eof(bytes, status));
     }
     for (heading, column) in described.columns.iter().take(columns.into()) {
         packets.add(|bytes| define(bytes, heading, *column));
     }
     if old && columns > 0 {
-        packets.add(|bytes| answers::eof(bytes, false));
+        packets.add(|bytes| eof(bytes, status));
     }
 }
 
@@ -192,15 +208,15 @@ mod tests {
             statements.find(number).unwrap_err().code,
             ErrorCode::NO_PREPARED_STATEMENT
         );
-        assert_eq!(statements.text_bytes, 0);
+        assert_eq!(statements.bytes, 0);
     }
 
     #[test]
     fn there_is_room_for_so_many() {
         let mut statements = PreparedStatements::default();
-        let long = "x".repeat(MOST_TEXT - 10);
+        let long = "x".repeat(MOST_KEPT - 500);
         kept(&mut statements, &long).unwrap();
-        assert!(kept(&mut statements, "SELECT ?, ?").is_err());
+        assert!(kept(&mut statements, &"?,".repeat(100)).is_err());
         kept(&mut statements, "SELECT ?").unwrap();
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use sql::{Connection, ErrorCode, SqlError};
 
-use super::answers::eof;
+use super::answers::{Status, eof};
 use super::capabilities::Capabilities;
 use super::columns::{ColumnType, define};
 use super::packets::Outgoing;
@@ -78,7 +78,8 @@ impl Question {
             packets.add(|bytes| define(bytes, heading, ColumnType::of(field)));
         }
         if !self.capabilities.has(Capabilities::DEPRECATE_EOF) {
-            packets.add(|bytes| eof(bytes, false));
+            let status = Status::of(self.connection.variables.autocommit());
+            packets.add(|bytes| eof(bytes, status));
         }
     }
 

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sql::ErrorCode;
-use sql::mysql::{executed, placeholders, split_statements};
+use sql::mysql::{executed, placeholders, received, split_statements};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
 use tokio::time::timeout;
 use tracing::{Instrument, debug, info_span};
 
 use super::answers::{end_of_rows, ok};
 use super::capabilities::Capabilities;
-use super::connection::{Client, Done, Over, text};
+use super::connection::{Client, Done, Over, no_text};
 use super::prepared::put_prepared;
 use super::question::{Described, Part, Question, describe};
 use super::rows::Form;
@@ -23,6 +25,8 @@ use crate::workshop::Parts;
 const TOGETHER: usize = 64 << 10;
 /// How long packets wait for others to go with them.
 const SOON: Duration = Duration::from_millis(5);
+/// Bytes of a text from which on reading it takes long.
+const LONG: usize = 256 << 10;
 /// Placeholders that a statement may have.
 const MOST_PARAMETERS: usize = u16::MAX as usize;
 
@@ -37,22 +41,17 @@ enum Outcome {
 impl Client {
     /// Answers the statements of a text.
     pub(super) async fn query(&mut self, packet: &[u8]) -> Done {
-        let text = match text(packet) {
-            Ok(text) => executed(&text).into_owned(),
+        let statements = match aside(packet.len(), || statements(packet)) {
+            Ok(statements) => statements,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let statements = split_statements(&text);
-        if statements.is_empty() {
-            let sentence = "there is no statement in the text";
-            return Ok(Err(Refusal::new(ErrorCode::NO_STATEMENT, sentence)));
-        }
         if statements.len() > 1 && !self.capabilities.has(Capabilities::MULTI_STATEMENTS) {
             return Ok(Err(several()));
         }
-        for (at, statement) in statements.iter().enumerate() {
-            let more = at + 1 < statements.len();
-            let statement = (*statement).to_owned();
-            if let Err(refusal) = self.statement("Query", statement, None, more).await? {
+        let last = statements.len() - 1;
+        for (at, statement) in statements.into_iter().enumerate() {
+            let done = self.statement("Query", statement, None, at < last);
+            if let Err(refusal) = done.await? {
                 return Ok(Err(refusal));
             }
         }
@@ -100,15 +99,16 @@ impl Client {
     /// Puts the packet that ends an answer.
     fn end(&mut self, outcome: Outcome, more: bool, seconds: f64) {
         let capabilities = self.capabilities;
+        let status = self.status().followed(more);
         match outcome {
             Outcome::Done => {
                 debug!(seconds, "done");
-                self.outgoing.add(|bytes| ok(bytes, more));
+                self.outgoing.add(|bytes| ok(bytes, status));
             }
             Outcome::Rows(rows) => {
                 debug!(rows, seconds, "answered");
                 self.outgoing
-                    .add(|bytes| end_of_rows(bytes, capabilities, more));
+                    .add(|bytes| end_of_rows(bytes, capabilities, status));
                 let connection = Arc::make_mut(&mut self.connection);
                 (connection.found_rows, connection.row_count) = (rows, -1);
             }
@@ -121,7 +121,8 @@ impl Client {
         prepared: Option<Option<Vec<String>>>,
         watch: &Watch<'_>,
     ) -> Result<Outcome, Interruption> {
-        if let Some(command) = sql::mysql::command(&text).map_err(Refusal::from)? {
+        let command = aside(text.len(), || sql::mysql::command(&text));
+        if let Some(command) = command.map_err(Refusal::from)? {
             self.obey(command, watch).await?;
             return Ok(Outcome::Done);
         }
@@ -194,42 +195,32 @@ impl Client {
 
     /// Prepares a statement.
     pub(super) async fn prepare(&mut self, packet: &[u8]) -> Done {
-        let text = match text(packet) {
-            Ok(text) => executed(&text).into_owned(),
+        let read = aside(packet.len(), || {
+            let text = only_statement(packet)?;
+            let places = placeholders(&text);
+            if places.len() > MOST_PARAMETERS {
+                let sentence = format!("a statement may have {MOST_PARAMETERS} parameters at most");
+                return Err(Refusal::new(ErrorCode::TOO_MANY_PARAMETERS, sentence));
+            }
+            let is_command = sql::mysql::command(&text)?.is_some();
+            Ok((text, places, is_command))
+        });
+        let (text, places, is_command) = match read {
+            Ok(read) => read,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let text = match split_statements(&text).as_slice() {
-            [only] => (*only).to_owned(),
-            [] => {
-                let sentence = "there is no statement in the text";
-                return Ok(Err(Refusal::new(ErrorCode::NO_STATEMENT, sentence)));
-            }
-            _ => return Ok(Err(several())),
-        };
-        let places = placeholders(&text);
-        if places.len() > MOST_PARAMETERS {
-            let sentence = format!("a statement may have {MOST_PARAMETERS} parameters at most");
-            return Ok(Err(Refusal::new(ErrorCode::TOO_MANY_PARAMETERS, sentence)));
-        }
         let parameters = places.len() as u16;
-        let described = match sql::mysql::command(&text) {
-            Ok(Some(_)) => Ok(Described::default()),
-            Ok(None) => {
+        let described = match is_command {
+            true => Ok(Described::default()),
+            false => {
                 self.describe("Prepare", text.clone(), places.clone())
                     .await?
             }
-            Err(error) => Err(error.into()),
         };
         Ok(described.and_then(|described| {
             let number = self.prepared.keep(text, places, &described)?;
-            let capabilities = self.capabilities;
-            put_prepared(
-                &mut self.outgoing,
-                capabilities,
-                number,
-                parameters,
-                &described,
-            );
+            let spoken = (self.capabilities, self.status());
+            put_prepared(&mut self.outgoing, spoken, number, parameters, &described);
             Ok(())
         }))
     }
@@ -273,13 +264,50 @@ impl Client {
             let asked = reader.u8().and_then(|_| reader.u32());
             asked.map_err(|_| Refusal::malformed("it ends too early"))?;
             let prepared = self.prepared.find(number)?;
-            let bound = prepared.bound(reader)?;
+            let length = reader.len() + prepared.bytes_ahead();
+            let bound = aside(length, || prepared.bound(reader))?;
             Ok((bound, prepared.headings.clone()))
         });
         match bound {
             Ok((text, headings)) => self.statement("Execute", text, Some(headings), false).await,
             Err(refusal) => Ok(Err(refusal)),
         }
+    }
+}
+
+/// The statements of a text that a client sent, of which there is at least one.
+fn statements(packet: &[u8]) -> Result<Vec<String>, Refusal> {
+    let text = received(packet).map_err(no_text)?;
+    let text = executed(&text);
+    let statements: Vec<String> = split_statements(&text)
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    if statements.is_empty() {
+        let sentence = "there is no statement in the text";
+        return Err(Refusal::new(ErrorCode::NO_STATEMENT, sentence));
+    }
+    Ok(statements)
+}
+
+/// The same where there may be no other.
+fn only_statement(packet: &[u8]) -> Result<String, Refusal> {
+    let mut statements = statements(packet)?;
+    match (statements.pop(), statements.is_empty()) {
+        (Some(only), true) => Ok(only),
+        _ => Err(several()),
+    }
+}
+
+/// Does what takes a processor for as long as a text is long, so that no other connection waits for it.
+fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+    if bytes < LONG {
+        return work();
+    }
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::CurrentThread => work(),
+        // Another thread takes over the network meanwhile.
+        _ => block_in_place(work),
     }
 }
 

@@ -56,6 +56,11 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
+    /// How many bytes are left.
+    pub(crate) fn len(&self) -> usize {
+        self.rest.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }

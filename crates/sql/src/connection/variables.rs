@@ -454,6 +454,11 @@ impl Variables {
         (rows != u64::MAX).then_some(rows)
     }
 
+    /// Whether each statement stands for itself, which is remembered and changes nothing (`autocommit`).
+    pub fn autocommit(&self) -> bool {
+        self.own_number("autocommit") != 0
+    }
+
     /// The milliseconds that a statement may take (`max_execution_time`).
     pub fn milliseconds_of_a_statement(&self) -> Option<u64> {
         let limit = self.own_number("max_execution_time");
@@ -463,6 +468,11 @@ impl Variables {
     /// The seconds in which a client may say nothing (`wait_timeout`).
     pub fn idle_seconds(&self) -> u64 {
         self.own_number("wait_timeout").max(1)
+    }
+
+    /// The seconds in which a client that has begun to say something may not go on (`net_read_timeout`).
+    pub fn read_seconds(&self) -> u64 {
+        self.own_number("net_read_timeout").max(1)
     }
 
     /// The seconds in which a client may not read on (`net_write_timeout`).
@@ -553,6 +563,8 @@ mod tests {
         variables.set("sql_select_limit", None).unwrap();
         assert_eq!(variables.row_limit(), None);
         assert_eq!(variables.write_seconds(), 60);
+        assert_eq!(variables.read_seconds(), 30);
+        assert!(!variables.autocommit() && Variables::default().autocommit());
         let connection = Connection {
             variables,
             ..Connection::alone(None)

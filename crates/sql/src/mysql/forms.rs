@@ -10,6 +10,7 @@ use super::build::{
     unnamed,
 };
 use super::compare_all;
+use crate::{ErrorCode, SqlError};
 
 /// MySQL rounds exact numbers by other rules than doubles; a constant with a point is exact.
 pub(super) fn rounding(engines: &str, function: &Function) -> String {
@@ -299,6 +300,31 @@ pub(super) fn literal(value: Value) -> Value {
         Value::DoubleQuotedString(text) => Value::SingleQuotedString(text),
         Value::SingleQuotedByteStringLiteral(bits) => Value::HexStringLiteral(hexadecimal(&bits)),
         other => other,
+    }
+}
+
+/// A literal with its character set before it, as `_binary'text'`: its bytes, or the text that it is.
+pub(super) fn introduced(prefix: Ident, value: Expr) -> Result<Expr, SqlError> {
+    let known = match &value {
+        Expr::Value(value) => Some(&value.value),
+        _ => None,
+    };
+    match (prefix.value.to_ascii_lowercase().as_str(), known) {
+        ("_binary", Some(Value::SingleQuotedString(text) | Value::DoubleQuotedString(text))) => {
+            let digits = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+            Ok(Expr::Value(Value::HexStringLiteral(digits).into()))
+        }
+        ("_binary" | "_utf8mb4" | "_utf8mb3" | "_utf8" | "_ascii", _) => Ok(value),
+        (set, _) if set.starts_with('_') => {
+            let sentence = format!(
+                "{set} is the character set of a text that is not read here: all text is UTF-8"
+            );
+            Err(SqlError::new(sentence).with_code(ErrorCode::UNKNOWN_CHARACTER_SET))
+        }
+        _ => Ok(Expr::Prefixed {
+            prefix,
+            value: Box::new(value),
+        }),
     }
 }
 

@@ -4,7 +4,9 @@
 //! afterwards; a text that it cannot take apart is one piece, and reading it says why.
 
 use std::borrow::Cow;
+use std::io::Write;
 use std::ops::Range;
+use std::str::Utf8Error;
 
 /// What a stretch of a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +17,86 @@ enum Kind {
     Quoted,
     /// Not to be read.
     Comment,
+}
+
+/// A text as it was sent. Bytes that are no text may stand in literals that say so, `_binary'...'`, as drivers write the bytes of
+/// parameters; these are written in hexadecimal digits here.
+///
+/// # Errors
+/// There are such bytes elsewhere.
+pub fn received(bytes: &[u8]) -> Result<Cow<'_, str>, Utf8Error> {
+    let error = match std::str::from_utf8(bytes) {
+        Ok(text) => return Ok(Cow::Borrowed(text)),
+        Err(error) => error,
+    };
+    let text = in_its_places(bytes);
+    let (mut written, mut from) = (Vec::with_capacity(bytes.len()), 0);
+    for (kind, at) in stretches(&text) {
+        let is_binary = || {
+            let before = text[..at.start].trim_end().as_bytes();
+            before
+                .len()
+                .checked_sub(BINARY.len())
+                .is_some_and(|start| before[start..].eq_ignore_ascii_case(BINARY))
+        };
+        if at.start < from || kind != Kind::Quoted || !is_binary() {
+            continue;
+        }
+        if let Some((value, end)) = unquoted(bytes, at.start) {
+            written.extend_from_slice(&bytes[from..at.start]);
+            written.extend_from_slice(b" x'");
+            for byte in value {
+                // A list of bytes takes all.
+                let _ = write!(written, "{byte:02x}");
+            }
+            written.push(b'\'');
+            from = end;
+        }
+    }
+    written.extend_from_slice(&bytes[from..]);
+    String::from_utf8(written)
+        .map(Cow::Owned)
+        .map_err(|_| error)
+}
+
+const BINARY: &[u8] = b"_binary";
+
+/// The same with signs of one byte for bytes that are no text: every byte keeps its place.
+fn in_its_places(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(std::iter::repeat_n('\u{1a}', chunk.invalid().len()));
+    }
+    text
+}
+
+/// The bytes of a quoted literal that begins at a place, and the place after it; nothing where it has no end.
+fn unquoted(bytes: &[u8], start: usize) -> Option<(Vec<u8>, usize)> {
+    let quote = *bytes.get(start)?;
+    let (mut value, mut at) = (Vec::new(), start + 1);
+    loop {
+        let byte = *bytes.get(at)?;
+        let next = bytes.get(at + 1).copied();
+        at += 2;
+        match (byte, next) {
+            (b'\\', Some(escaped)) => value.push(match escaped {
+                b'0' => 0,
+                b'b' => 8,
+                b't' => b'\t',
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b'Z' => 26,
+                other => other,
+            }),
+            (_, Some(doubled)) if byte == quote && doubled == quote => value.push(quote),
+            _ if byte == quote => return Some((value, at - 1)),
+            _ => {
+                value.push(byte);
+                at -= 1;
+            }
+        }
+    }
 }
 
 /// The statements of a text, which are separated by semicolons; none where there is nothing but space and comments.
@@ -205,6 +287,34 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_are_no_text_may_stand_where_they_are_announced() {
+        for (sent, text) in [
+            (&b"SELECT '\xc3\xa9'"[..], Some("SELECT 'é'")),
+            (b"SELECT '\xff'", None),
+            (
+                b"SELECT _binary'\xff\\'\\0\\\\''\x00', 'a\xc3\xa9'",
+                Some("SELECT _binary x'ff27005c2700', 'aé'"),
+            ),
+            (
+                b"SELECT _BINARY  \"\xff\" FROM t",
+                Some("SELECT _BINARY   x'ff' FROM t"),
+            ),
+            (b"SELECT _binary'\xff', '\xff'", None),
+            (b"SELECT _binary'\xff\\'", None),
+            (b"SELECT /* _binary '\xff' */ 1", None),
+            (b"SELECT '_binary', '\xff'", None),
+        ] {
+            let read = received(sent);
+            assert_eq!(
+                read.as_deref().ok(),
+                text,
+                "{}",
+                String::from_utf8_lossy(sent)
+            );
+        }
+    }
+
+    #[test]
     fn placeholders_are_counted_where_a_value_may_stand() {
         let text = "SELECT ?, '?', \"?\", `?` /* ? */ FROM t -- ?\nWHERE a=? # ?";
         assert_eq!(placeholders(text), [7, text.find("a=?").unwrap() + 2]);
@@ -249,6 +359,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn any_bytes_are_taken_or_refused(
+            bytes in proptest::collection::vec(proptest::sample::select(&b"_binary '\"\\\xff\xc3\xa9-#/*x"[..]), 0..60)
+        ) {
+            match (received(&bytes), std::str::from_utf8(&bytes)) {
+                (Ok(read), Ok(text)) => prop_assert_eq!(read, text),
+                (read, Ok(_)) => prop_assert!(read.is_ok()),
+                _ => {}
+            }
+        }
+
         #[test]
         fn semicolons_and_placeholders_are_the_tokenizers(text in any_text()) {
             let Ok(tokens) = Dialect::MySql.tokenizer(&text).tokenize() else {

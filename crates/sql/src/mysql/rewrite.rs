@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::build::{call, negated, not, plain_arguments, plain_cast, text, unit_name};
 use super::forms::{
-    cast, count_of_several, expand_special_form, group_concat, null_if_any_is, rounding,
+    cast, count_of_several, expand_special_form, group_concat, introduced, null_if_any_is, rounding,
 };
 use super::select;
 use super::templates::{engine_name, expansion};
@@ -179,6 +179,7 @@ impl Rewriting<'_> {
                 ..
             }
             | Expr::Collate { expr, .. } => *expr,
+            Expr::Prefixed { prefix, value } => introduced(prefix, *value)?,
             Expr::RLike {
                 negated,
                 expr,
