@@ -17,6 +17,8 @@ use crate::sql::cache_size;
 
 /// Threads for the network, which only hand on what others compute.
 const NETWORK_THREADS: usize = 2;
+/// Statements that take longer are logged with their text.
+const SLOW: Duration = Duration::from_secs(10);
 /// What is logged unless somebody wants more.
 const USUAL_LOG: &str = "warn,meridian=info,meridian_server=info";
 /// In the place of an address: that door stays shut.
@@ -117,6 +119,7 @@ async fn serve(arguments: ServeArguments) -> Result<(), Failure> {
         cache: cache.unwrap_or_else(|| ingest::machine_memory() / 4),
         max_connections: arguments.max_connections.get(),
         grace: Duration::from_secs(arguments.grace),
+        slow: Some(SLOW),
     })
     .await?;
     announce(&arguments.data.display().to_string(), &server).await?;

@@ -8,6 +8,8 @@
 mod doors;
 mod formats;
 mod http;
+mod journal;
+pub mod metrics;
 mod mysql;
 mod refusal;
 mod running;
@@ -31,6 +33,7 @@ use tracing::info;
 
 use doors::{Door, Entrance};
 use http::HttpState;
+use metrics::Metrics;
 pub use refusal::Refusal;
 use running::{Listed, Running};
 use sessions::Sessions;
@@ -65,6 +68,8 @@ pub struct Config {
     pub max_connections: usize,
     /// How long statements may go on when the server is to end.
     pub grace: Duration,
+    /// Statements that take longer are logged with their text.
+    pub slow: Option<Duration>,
 }
 
 impl Config {
@@ -80,6 +85,7 @@ impl Config {
             cache: 64 << 20,
             max_connections: 500,
             grace: Duration::from_secs(30),
+            slow: None,
         }
     }
 }
@@ -119,6 +125,9 @@ pub enum ServerError {
     /// Nobody could connect.
     #[error("every door is off: there is nothing to serve")]
     NoDoor,
+    /// What is counted cannot be shown.
+    #[error("the metrics cannot be set up, which is a mistake of the server's: {0}")]
+    Metrics(#[from] prometheus::Error),
     /// The system said no.
     #[error("cannot {what}: {source}")]
     System {
@@ -138,6 +147,9 @@ pub(crate) struct Shared {
     pub(crate) surroundings: Arc<dyn Surroundings>,
     /// Where MySQL's clients connect.
     pub(crate) mysql_port: Option<u16>,
+    pub(crate) metrics: Metrics,
+    /// Statements that take longer are logged with their text.
+    pub(crate) slow: Option<Duration>,
     /// No new question is answered.
     pub(crate) closing: CancellationToken,
     /// No question is answered to its end.
@@ -183,6 +195,7 @@ impl Server {
             what: format!("start {} threads", config.threads),
             source,
         })?;
+        let counted = Arc::clone(&archive);
         let running = Running::new();
         let mysql_port = mysql.as_ref().map(|(_, address)| address.port());
         let surroundings = Known {
@@ -196,6 +209,8 @@ impl Server {
             running,
             surroundings: Arc::new(surroundings),
             mysql_port,
+            metrics: Metrics::new(move || counted.usage())?,
+            slow: config.slow,
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
         });

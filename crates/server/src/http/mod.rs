@@ -52,6 +52,7 @@ pub(crate) fn router(state: Arc<HttpState>) -> Router {
         .route("/", get(pages::overview))
         .route("/healthz", get(pages::is_alive))
         .route("/readyz", get(pages::is_ready))
+        .route("/metrics", get(pages::metrics))
         .route(
             "/scs/{database}/{table}",
             get(cone::search).post(cone::search_many),

@@ -46,7 +46,9 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal.code {
             ErrorCode::NO_DATABASE | ErrorCode::NO_TABLE => StatusCode::NOT_FOUND,
-            ErrorCode::STORAGE | ErrorCode::OTHER => StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorCode::STORAGE | ErrorCode::INTERNAL | ErrorCode::OTHER => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
             ErrorCode::SERVER_ENDS | ErrorCode::INTERRUPTED => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,
         };

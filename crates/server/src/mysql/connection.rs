@@ -19,6 +19,7 @@ use super::handshake::{Introduction, Proof, Scramble, ask_in_our_way, confirm, g
 use super::packets::{Incoming, NoPacket, Outgoing, Sending};
 use super::prepared::PreparedStatements;
 use super::wire::{Malformed, Reader};
+use crate::metrics::Door;
 use crate::running::Entered;
 use crate::{Refusal, Shared};
 
@@ -124,11 +125,12 @@ impl Client {
             row_count: 0,
             surroundings: Arc::clone(&shared.surroundings),
         };
+        let sent = shared.metrics.bytes(Door::Mysql);
         Self {
             shared,
             entered,
             incoming: Incoming::new(read),
-            sending: Sending::new(write),
+            sending: Sending::new(write).counted(sent),
             outgoing: Outgoing::default(),
             capabilities: Capabilities::OURS,
             connection: Arc::new(connection),

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use bytes::{Buf, Bytes, BytesMut};
+use prometheus::IntCounter;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
@@ -182,6 +183,8 @@ impl Incoming {
 pub(crate) struct Sending {
     stream: OwnedWriteHalf,
     waiting: VecDeque<Bytes>,
+    /// Where the bytes are counted that are sent.
+    sent: Option<IntCounter>,
 }
 
 impl Sending {
@@ -189,6 +192,15 @@ impl Sending {
         Self {
             stream,
             waiting: VecDeque::new(),
+            sent: None,
+        }
+    }
+
+    /// The same, whose bytes are counted.
+    pub(crate) fn counted(self, sent: IntCounter) -> Self {
+        Self {
+            sent: Some(sent),
+            ..self
         }
     }
 
@@ -202,8 +214,12 @@ impl Sending {
     /// Sends what waits.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         while let Some(first) = self.waiting.front_mut() {
-            if self.stream.write_buf(first).await? == 0 {
+            let written = self.stream.write_buf(first).await?;
+            if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
+            }
+            if let Some(sent) = &self.sent {
+                sent.inc_by(written as u64);
             }
             if first.is_empty() {
                 self.waiting.pop_front();
