@@ -1,4 +1,5 @@
-"""The configuration of `meridian serve`: what counts before what, what is refused and how, what is logged, what systemd is told."""
+"""The configuration of `meridian serve`: what counts before what, what is refused and how, what is logged and counted, what systemd is
+told."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ import signal
 import socket
 import time
 import tomllib
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pymysql
@@ -240,6 +243,47 @@ def test_statements_that_fail_by_no_fault_of_theirs_are_logged(meridian: Meridia
         wait_until(lambda: "a statement failed" in server.log, 5, "a line")
         line = next(line for line in server.logged if "a statement failed" in line)
         assert "SELECT sum(ra)" in line and "query=" in line
+
+
+def samples(server: Server) -> dict[str, float]:
+    """What /metrics says now."""
+    with urllib.request.urlopen(server.url("/metrics"), timeout=10) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        lines = answer.read().decode().splitlines()
+    parted = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, value in parted}
+
+
+def test_what_is_asked_is_counted(meridian: Meridian, data: Path) -> None:
+    with serving(meridian, data) as server:
+        with server.connect(database="sky") as connected, connected.cursor() as cursor:
+            cursor.execute("SELECT id FROM Star")
+            assert len(cursor.fetchall()) == 500
+            with pytest.raises(pymysql.MySQLError):
+                cursor.execute("SELECT nothing FROM Star")
+            before = samples(server)
+            assert before['meridian_connections{door="mysql"}'] == 1
+        queries = 'meridian_queries_total{door="%s",kind="%s",outcome="%s"}'
+        assert before[queries % ("mysql", "select", "ok")] == 1
+        assert before[queries % ("mysql", "select", "refused")] == 1
+        assert before['meridian_query_seconds_count{door="mysql",kind="select"}'] == 2
+        assert before['meridian_rows_total{door="mysql"}'] == 500
+        # 500 keys of some digits, each with a length and the 4 bytes of a packet's head.
+        assert 500 * 6 < before['meridian_bytes_sent_total{door="mysql"}'] < 500 * 16 + 2_000
+        assert before["meridian_pieces_total"] > 1 and before["meridian_open_files"] > 0
+        assert abs(before["process_resident_memory_bytes"] - server.resident_bytes()) < 64 << 20
+        assert abs(before["process_cpu_seconds_total"] - server.processor_seconds()) < 5
+        with urllib.request.urlopen(server.url("/scs/sky/Star", RA=10, DEC=0, SR=180, RESPONSEFORMAT="csv")) as answer:
+            rows = len(answer.read().splitlines()) - 1
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(server.url("/scs/sky/Star", RA="x", DEC=0, SR=1, RESPONSEFORMAT="csv"))
+        wait_until(lambda: samples(server).get(queries % ("http", "cone", "ok")) == 1, 5, "it is counted")
+        after = samples(server)
+        assert after[queries % ("http", "cone", "refused")] == 1
+        assert rows == 500 == after['meridian_rows_total{door="http"}']
+        assert after['meridian_bytes_sent_total{door="http"}'] > before['meridian_bytes_sent_total{door="http"}'] + 500
+        wait_until(lambda: samples(server)['meridian_connections{door="mysql"}'] == 0, 5, "it is gone")
+        assert samples(server)["meridian_queries_running"] == 0
 
 
 def test_systemd_is_told_when_it_is_ready_and_when_it_ends(meridian: Meridian, data: Path, tmp_path: Path) -> None:

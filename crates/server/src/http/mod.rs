@@ -18,6 +18,7 @@ use axum::routing::get;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::io::InspectWriter;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
@@ -27,6 +28,7 @@ use tracing::debug;
 use tower::ServiceExt;
 
 use crate::Shared;
+use crate::metrics::Door;
 pub(crate) use state::HttpState;
 
 /// How long a client may take to send a request's head, and how long a connection may be idle.
@@ -83,6 +85,8 @@ where
         request.extensions_mut().insert(ClientAddress(address));
         router.clone().oneshot(request)
     });
+    let sent = shared.metrics.bytes(Door::Http);
+    let stream = InspectWriter::new(stream, move |bytes: &[u8]| sent.inc_by(bytes.len() as u64));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

@@ -9,6 +9,7 @@ use engine::EngineError;
 use sql::ErrorCode;
 
 use crate::Refusal;
+use crate::metrics::Ending;
 
 /// A request that is not answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +34,15 @@ impl Problem {
     /// What is asked of does not exist.
     pub(crate) fn not_found(sentence: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, sentence)
+    }
+
+    /// What the request comes to.
+    pub(crate) fn ending(&self) -> Ending {
+        match self.status {
+            StatusCode::SERVICE_UNAVAILABLE => Ending::Stopped,
+            status if status.is_server_error() => Ending::Failed,
+            _ => Ending::Refused,
+        }
     }
 }
 

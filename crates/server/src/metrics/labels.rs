@@ -118,6 +118,11 @@ impl Kind {
 }
 
 impl Ending {
+    /// What work comes to.
+    pub fn of_work<T>(done: &Result<T, Refusal>) -> Self {
+        done.as_ref().err().map_or(Self::Answered, Self::of)
+    }
+
     /// What a statement comes to that is answered with a refusal.
     pub fn of(refusal: &Refusal) -> Self {
         match refusal.code {

@@ -20,8 +20,6 @@ use prometheus::{
 pub use labels::{Door, Ending, Kind};
 use process::ProcessMetrics;
 
-use crate::Refusal;
-
 /// Bounds of the histogram of times, in seconds: from an answer out of memory to a scan of everything.
 const SECONDS: [f64; 21] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
@@ -139,9 +137,9 @@ impl Metrics {
         }
     }
 
-    /// Rows go out.
-    pub fn rows(&self, door: Door, rows: u64) {
-        self.at(door).rows.inc_by(rows);
+    /// Counts the rows that go out.
+    pub fn rows(&self, door: Door) -> IntCounter {
+        self.at(door).rows.clone()
     }
 
     /// Counts the bytes that go out.
@@ -196,7 +194,7 @@ impl Drop for Connected {
     }
 }
 
-/// A statement that is counted. Where it is dropped without an end, whoever asked has gone.
+/// A statement that is counted. Where it is dropped without an end, whoever asked has gone, or the server stumbled.
 #[derive(Debug)]
 pub struct Begun {
     metrics: Metrics,
@@ -208,12 +206,9 @@ pub struct Begun {
 
 impl Begun {
     /// It has ended now.
-    pub(crate) fn end_with(self, done: &Result<(), Refusal>) {
+    pub fn end_now(self, ending: Ending) {
         let took = self.at.elapsed();
-        self.end(
-            done.as_ref().err().map_or(Ending::Answered, Ending::of),
-            took,
-        );
+        self.end(ending, took);
     }
 
     /// It has ended, after this long.
@@ -225,8 +220,13 @@ impl Begun {
 impl Drop for Begun {
     fn drop(&mut self) {
         let of_kind = self.metrics.of_kind(self.door, self.kind);
-        let gone = || (Ending::Gone, self.at.elapsed());
-        let (ending, took) = self.ended.unwrap_or_else(gone);
+        let (ending, took) = self.ended.unwrap_or_else(|| {
+            let ending = match std::thread::panicking() {
+                true => Ending::Failed,
+                false => Ending::Gone,
+            };
+            (ending, self.at.elapsed())
+        });
         of_kind.endings[ending as usize].inc();
         of_kind.seconds.observe(took.as_secs_f64());
         self.metrics.0.running.dec();
@@ -382,7 +382,7 @@ mod tests {
         let one = metrics.connected(Door::Mysql);
         drop(metrics.connected(Door::Mysql));
         metrics.turned_away(Door::Http);
-        metrics.rows(Door::Mysql, 7);
+        metrics.rows(Door::Mysql).inc_by(7);
         metrics.bytes(Door::Mysql).inc_by(70);
         let samples = samples(&metrics);
         for (name, mysql, http) in [

@@ -197,7 +197,7 @@ impl Client {
             };
             let part = part?;
             rows += part.rows;
-            watch.shared.metrics.rows(Door::Mysql, part.rows);
+            watch.shared.metrics.rows(Door::Mysql).inc_by(part.rows);
             self.outgoing.append(part.packets, part.number);
             if self.outgoing.len() >= TOGETHER {
                 self.send(watch).await?;
