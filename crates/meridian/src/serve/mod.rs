@@ -14,7 +14,7 @@ use server::{Config, Server};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::field::display;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::failure::Failure;
 use layers::{Layers, Typed};
@@ -149,7 +149,12 @@ async fn announce(data: &str, server: &Server) -> Result<(), Failure> {
     }
     if let Some(address) = server.http_address() {
         println!("HTTP clients connect to http://{address}, as with");
-        match server.example_cone().await? {
+        // Tables that cannot be read are no reason not to serve the others.
+        let example = server.example_cone().await.unwrap_or_else(|error| {
+            warn!(%error, "there is no example of a cone search");
+            None
+        });
+        match example {
             Some((database, table, [ra, dec])) => println!(
                 "  curl 'http://{address}/scs/{database}/{table}?RA={ra:.4}&DEC={dec:.4}&SR={EXAMPLE_RADIUS}&RESPONSEFORMAT=csv'"
             ),
