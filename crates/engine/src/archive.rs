@@ -31,6 +31,19 @@ pub struct Archive {
     stored: Mutex<HashMap<LoadId, Weak<StoredTable>>>,
 }
 
+/// What a data directory takes of the machine, for whoever watches over it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Chunk files that are open.
+    pub open_files: usize,
+    /// Bytes of decoded columns that are kept.
+    pub cache_bytes: u64,
+    /// Bytes of decoded columns that may be kept.
+    pub cache_limit: u64,
+    /// Pieces that have run to their end in this process, whatever directory they are of.
+    pub pieces: u64,
+}
+
 /// A table as it was in a state of the catalog.
 struct Known {
     state: Option<CatalogState>,
@@ -88,6 +101,17 @@ impl Archive {
     /// The chunk files that are open.
     pub fn files(&self) -> &OpenFiles {
         &self.files
+    }
+
+    /// What it takes now.
+    pub fn usage(&self) -> Usage {
+        let decoded = self.files.decoded();
+        Usage {
+            open_files: self.files.len(),
+            cache_bytes: decoded.map_or(0, DecodedBlocks::num_bytes),
+            cache_limit: decoded.map_or(0, DecodedBlocks::budget),
+            pieces: crate::exec::pieces_run(),
+        }
     }
 
     /// The table as it is now; `None` if there is none of that name. Names are matched without regard to case.

@@ -52,7 +52,11 @@ impl EngineError {
                     None => Self::Query(cause.to_string()),
                 },
                 Some(store) => Self::Store(store.clone()),
-                None => Self::Query(cause.to_string()),
+                // What a scan tells when it cannot begin.
+                None => match cause.downcast_ref() {
+                    Some(Self::Store(store)) => Self::Store(store.clone()),
+                    _ => Self::Query(cause.to_string()),
+                },
             },
             DataFusionError::ResourcesExhausted(what) => Self::Query(format!(
                 "the query needs more memory than it may have: {what}"
@@ -69,4 +73,24 @@ impl EngineError {
 /// Carries an error of ours through DataFusion.
 pub(crate) fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {
     DataFusionError::External(Box::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A chunk file that could not be opened was once told as an error of the question (1105), one that was read in part as
+    /// an error of the files (1030): the first comes as an error of a scan, the second as one of the store.
+    #[test]
+    fn damage_is_told_as_such_however_it_comes() {
+        let damaged = || StoreError::Damaged {
+            path: "chunk_1.mrd".into(),
+            what: "a test".into(),
+        };
+        for error in [external(damaged()), external(EngineError::from(damaged()))] {
+            let told = EngineError::from_run(&error);
+            assert_eq!(told.code(), ErrorCode::STORAGE, "{told}");
+            assert_eq!(told.to_string(), damaged().to_string());
+        }
+    }
 }

@@ -26,7 +26,7 @@ mod session;
 mod settings;
 mod vicinity;
 
-pub use archive::Archive;
+pub use archive::{Archive, Usage};
 pub use codec::PlanCodec;
 pub use cone::{ConeSearch, ConeTable};
 pub use coverage::{Coverage, SubChunkSet};

@@ -27,6 +27,12 @@ impl Failure {
         }
     }
 
+    /// What is wrong.
+    #[cfg(test)]
+    pub fn sentence(&self) -> &str {
+        &self.sentence
+    }
+
     /// Prints the sentence and gives the exit status.
     #[expect(
         clippy::print_stderr,

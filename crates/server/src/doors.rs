@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{ServerError, Shared, http, mysql, noted};
+use crate::{ServerError, Shared, http, metrics, mysql, noted};
 
 /// How long nobody is let in where the system has no room for another connection.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -56,6 +56,14 @@ impl Door {
         &self.entrance
     }
 
+    /// By what its connections are counted.
+    fn counted_as(&self) -> metrics::Door {
+        match self.entrance {
+            Entrance::MySql => metrics::Door::Mysql,
+            Entrance::Http(_) => metrics::Door::Http,
+        }
+    }
+
     /// Lets in until `stop` is cancelled; gives the connections that there are then.
     pub(crate) async fn keep_open(
         self,
@@ -92,7 +100,9 @@ impl Door {
         let full = connections.len() >= self.max_connections;
         if full {
             warn!(%address, "turned away: there are as many connections as may be");
+            shared.metrics.turned_away(self.counted_as());
         }
+        let counted = (!full).then(|| shared.metrics.connected(self.counted_as()));
         let shared = Arc::clone(shared);
         match &self.entrance {
             Entrance::MySql if full => {
@@ -100,11 +110,19 @@ impl Door {
             }
             Entrance::Http(_) if full => drop(tokio::spawn(http::turn_away(stream))),
             Entrance::MySql => {
-                connections.spawn(Box::pin(mysql::serve(shared, stream, address)));
+                let served = Box::pin(mysql::serve(shared, stream, address));
+                connections.spawn(async move {
+                    let _counted = counted;
+                    served.await;
+                });
             }
             Entrance::Http(router) => {
                 let router = router.clone();
-                connections.spawn(Box::pin(http::serve(shared, router, stream, address)));
+                let served = Box::pin(http::serve(shared, router, stream, address));
+                connections.spawn(async move {
+                    let _counted = counted;
+                    served.await;
+                });
             }
         }
     }

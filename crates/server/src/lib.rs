@@ -8,6 +8,8 @@
 mod doors;
 mod formats;
 mod http;
+mod journal;
+pub mod metrics;
 mod mysql;
 mod refusal;
 mod running;
@@ -32,6 +34,7 @@ use tracing::{error, info};
 
 use doors::{Door, Entrance};
 use http::HttpState;
+use metrics::Metrics;
 pub use refusal::Refusal;
 use running::{Listed, Running};
 use sessions::Sessions;
@@ -70,6 +73,8 @@ pub struct Config {
     pub grace: Duration,
     /// What clients that ask for TLS are shown; without it there is none.
     pub tls: Option<TlsFiles>,
+    /// Statements that take longer are logged with their text.
+    pub slow: Option<Duration>,
 }
 
 impl Config {
@@ -86,6 +91,7 @@ impl Config {
             max_connections: 500,
             grace: Duration::from_secs(30),
             tls: None,
+            slow: None,
         }
     }
 }
@@ -128,6 +134,9 @@ pub enum ServerError {
     /// Nobody could connect.
     #[error("every door is off: there is nothing to serve")]
     NoDoor,
+    /// What is counted cannot be shown.
+    #[error("the metrics cannot be set up, which is a mistake of the server's: {0}")]
+    Metrics(#[from] prometheus::Error),
     /// The system said no.
     #[error("cannot {what}: {source}")]
     System {
@@ -149,6 +158,9 @@ pub(crate) struct Shared {
     pub(crate) mysql_port: Option<u16>,
     /// For clients that ask for it.
     pub(crate) tls: Option<Tls>,
+    pub(crate) metrics: Metrics,
+    /// Statements that take longer are logged with their text.
+    pub(crate) slow: Option<Duration>,
     /// No new question is answered.
     pub(crate) closing: CancellationToken,
     /// No question is answered to its end.
@@ -195,6 +207,7 @@ impl Server {
             what: format!("start {} threads", config.threads),
             source,
         })?;
+        let counted = Arc::clone(&archive);
         let running = Running::new();
         let mysql_port = mysql.as_ref().map(|(_, address)| address.port());
         let surroundings = Known {
@@ -210,6 +223,8 @@ impl Server {
             surroundings: Arc::new(surroundings),
             mysql_port,
             tls,
+            metrics: Metrics::new(move || counted.usage())?,
+            slow: config.slow,
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
         });

@@ -234,6 +234,11 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
+    /// Its text, as far as it is shown.
+    pub(crate) fn text(&self) -> String {
+        lock(&self.line.now).statement.clone().unwrap_or_default()
+    }
+
     /// Ends when somebody has ended the statement or its connection.
     pub(crate) async fn stopped(&self) {
         self.stop.cancelled().await;

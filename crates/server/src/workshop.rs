@@ -96,7 +96,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Refusal {
         "a statement made the server stumble"
     );
     let sentence = "the server stumbled over this statement, which is a mistake of the server's: its log says more";
-    Refusal::new(ErrorCode::OTHER, sentence)
+    Refusal::new(ErrorCode::INTERNAL, sentence)
 }
 
 /// Where the work puts what it gives.
@@ -193,7 +193,7 @@ mod tests {
             Ok(7)
         };
         let refusal = workshop.compute(stumbles(true)).only().await.unwrap_err();
-        assert_eq!(refusal.code, ErrorCode::OTHER);
+        assert_eq!(refusal.code, ErrorCode::INTERNAL);
         assert_eq!(workshop.compute(stumbles(false)).only().await, Ok(7));
     }
 }

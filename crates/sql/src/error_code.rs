@@ -60,6 +60,8 @@ codes! {
     WRONG_VALUE = 1525, "HY000";
     /// Memory or another resource is used up (`ER_OUT_OF_RESOURCES`).
     OUT_OF_RESOURCES = 1041, "HY000";
+    /// A mistake of the server's (`ER_INTERNAL_ERROR`).
+    INTERNAL = 1815, "HY000";
     /// None of the others (`ER_UNKNOWN_ERROR`).
     OTHER = 1105, "HY000";
     /// An aggregate where none may be (`ER_INVALID_GROUP_FUNC_USE`).

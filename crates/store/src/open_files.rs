@@ -87,6 +87,11 @@ impl OpenFiles {
         self.lock().files.retain(|path, _| !path.starts_with(dir));
     }
 
+    /// The decoded blocks that the files keep; `None` if they keep none.
+    pub fn decoded(&self) -> Option<&DecodedBlocks> {
+        self.decoded.as_deref()
+    }
+
     /// How many files are open (or being opened).
     pub fn len(&self) -> usize {
         self.lock().files.len()

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -221,6 +222,14 @@ fn is_same_in_every_piece(plan: &Arc<dyn ExecutionPlan>) -> bool {
     !plan.is::<ChunkNumberExec>() && plan.children().into_iter().all(is_same_in_every_piece)
 }
 
+/// Pieces of whatever phase that have run to their end.
+static RUN: AtomicU64 = AtomicU64::new(0);
+
+/// How many pieces have run to their end since the process began.
+pub(crate) fn pieces_run() -> u64 {
+    RUN.load(Relaxed)
+}
+
 /// Starts pieces, each in a task of its own.
 struct Runner {
     inner: Arc<dyn ExecutionPlan>,
@@ -249,6 +258,7 @@ impl Runner {
             }
             send_all(batches, sender, turns, held).await?;
             done.add(1);
+            RUN.fetch_add(1, Relaxed);
             Ok(())
         });
         results.build()

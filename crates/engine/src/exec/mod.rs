@@ -10,8 +10,8 @@ mod row_numbers;
 mod table_scan;
 
 pub use chunk_number::ChunkNumberExec;
-pub(crate) use chunk_phase::bind_to_piece;
 pub use chunk_phase::{ChunkPhaseExec, PhaseSummary};
+pub(crate) use chunk_phase::{bind_to_piece, pieces_run};
 pub(crate) use crossmatch::separation_field;
 pub use crossmatch::{
     CrossmatchExec, MatchColumn, MatchRule, MatchSide, SEPARATION_COLUMN, Unmatched, Wanted,

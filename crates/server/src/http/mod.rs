@@ -20,6 +20,7 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_util::io::InspectWriter;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
@@ -29,6 +30,7 @@ use tracing::debug;
 use tower::ServiceExt;
 
 use crate::Shared;
+use crate::metrics::Door;
 pub(crate) use state::HttpState;
 
 /// How long a client may take to send a request's head, and how long a connection may be idle.
@@ -56,6 +58,7 @@ pub(crate) fn router(state: Arc<HttpState>) -> Router {
         .route("/", get(pages::overview))
         .route("/healthz", get(pages::is_alive))
         .route("/readyz", get(pages::is_ready))
+        .route("/metrics", get(pages::metrics))
         .route(
             "/scs/{database}/{table}",
             get(cone::search).post(cone::search_many),
@@ -110,6 +113,8 @@ where
         request.extensions_mut().insert(ClientAddress(address));
         router.clone().oneshot(request)
     });
+    let sent = shared.metrics.bytes(Door::Http);
+    let stream = InspectWriter::new(stream, move |bytes: &[u8]| sent.inc_by(bytes.len() as u64));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{Response, StatusCode, Uri};
+use axum::http::{HeaderValue, Response, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse};
 use catalog::{Table, TableKind};
 use engine::ConeTable;
@@ -33,6 +33,14 @@ pub(super) async fn is_ready(State(state): State<Arc<HttpState>>) -> Response<Bo
         Ok(_) => problem::text(StatusCode::OK, "ready"),
         Err(error) => unavailable(&format!("the catalog cannot be read: {error}")),
     }
+}
+
+/// `GET /metrics`: what is counted, for Prometheus.
+pub(super) async fn metrics(State(state): State<Arc<HttpState>>) -> Response<Body> {
+    let mut response = Response::new(Body::from(state.shared.metrics.render()));
+    let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, text);
+    response
 }
 
 /// What is said where nothing is.

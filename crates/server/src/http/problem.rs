@@ -9,6 +9,7 @@ use engine::EngineError;
 use sql::ErrorCode;
 
 use crate::Refusal;
+use crate::metrics::Ending;
 
 /// A request that is not answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,15 @@ impl Problem {
     pub(crate) fn not_found(sentence: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, sentence)
     }
+
+    /// What the request comes to.
+    pub(crate) fn ending(&self) -> Ending {
+        match self.status {
+            StatusCode::SERVICE_UNAVAILABLE => Ending::Stopped,
+            status if status.is_server_error() => Ending::Failed,
+            _ => Ending::Refused,
+        }
+    }
 }
 
 impl IntoResponse for Problem {
@@ -46,7 +56,9 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal.code {
             ErrorCode::NO_DATABASE | ErrorCode::NO_TABLE => StatusCode::NOT_FOUND,
-            ErrorCode::STORAGE | ErrorCode::OTHER => StatusCode::INTERNAL_SERVER_ERROR,
+            ErrorCode::STORAGE | ErrorCode::INTERNAL | ErrorCode::OTHER => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
             ErrorCode::SERVER_ENDS | ErrorCode::INTERRUPTED => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,
         };

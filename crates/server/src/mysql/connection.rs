@@ -22,6 +22,7 @@ use super::handshake::{
 use super::packets::{Incoming, NoPacket, Outgoing, Sending};
 use super::prepared::PreparedStatements;
 use super::wire::{Malformed, Reader};
+use crate::metrics::Door;
 use crate::running::Entered;
 use crate::tls::Tls;
 use crate::{Refusal, Shared};
@@ -130,11 +131,12 @@ impl Client {
             row_count: 0,
             surroundings: Arc::clone(&shared.surroundings),
         };
+        let sent = shared.metrics.bytes(Door::Mysql);
         Self {
             shared,
             entered,
             incoming: Incoming::new(read),
-            sending: Sending::new(write),
+            sending: Sending::new(write).counted(sent),
             outgoing: Outgoing::default(),
             capabilities: Capabilities::OURS,
             connection: Arc::new(connection),

@@ -8,6 +8,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -222,6 +223,8 @@ impl Incoming {
 pub(crate) struct Sending {
     stream: Sink,
     waiting: VecDeque<Bytes>,
+    /// Where the bytes are counted that are sent.
+    sent: Option<IntCounter>,
 }
 
 impl Sending {
@@ -229,6 +232,15 @@ impl Sending {
         Self {
             stream: Box::new(stream),
             waiting: VecDeque::new(),
+            sent: None,
+        }
+    }
+
+    /// The same, whose bytes are counted.
+    pub(crate) fn counted(self, sent: IntCounter) -> Self {
+        Self {
+            sent: Some(sent),
+            ..self
         }
     }
 
@@ -247,8 +259,12 @@ impl Sending {
     /// Sends what waits.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         while let Some(first) = self.waiting.front_mut() {
-            if self.stream.write_buf(first).await? == 0 {
+            let written = self.stream.write_buf(first).await?;
+            if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
+            }
+            if let Some(sent) = &self.sent {
+                sent.inc_by(written as u64);
             }
             if first.is_empty() {
                 self.waiting.pop_front();

@@ -92,7 +92,7 @@ impl Question {
     ) -> Result<usize, Refusal> {
         let rows = Rows::new(batch, self.form).map_err(|error| {
             let sentence = format!("a column cannot be sent: {error}");
-            Refusal::new(ErrorCode::OTHER, sentence)
+            Refusal::new(ErrorCode::INTERNAL, sentence)
         })?;
         let mut row = from;
         while row < batch.num_rows() && packets.len() < PART {

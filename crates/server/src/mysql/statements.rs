@@ -19,6 +19,9 @@ use super::rows::Form;
 use super::watch::{Deadline, Interruption, Watch};
 use super::wire::Reader;
 use crate::Refusal;
+use crate::journal::Ended;
+use crate::metrics::{Begun, Door, Ending, Kind};
+use crate::running::Statement;
 use crate::workshop::Parts;
 
 /// Bytes of packets that are sent together, at the least, where there are as many.
@@ -68,6 +71,7 @@ impl Client {
     ) -> Done {
         let statement = self.entered.begin(command, &text);
         let shared = Arc::clone(&self.shared);
+        let counted = self.count(Kind::of(&text), &statement);
         let limit = self.connection.variables.milliseconds_of_a_statement();
         let watch = Watch {
             shared: &shared,
@@ -77,36 +81,59 @@ impl Client {
         let span = info_span!("statement", query = statement.number);
         let answering = async {
             let outcome = self.outcome(text, prepared, &watch).await;
-            let seconds = statement.begun.elapsed().as_secs_f64();
-            match outcome {
-                Ok(outcome) => {
-                    self.end(outcome, more, seconds);
-                    Ok(Ok(()))
-                }
-                Err(Interruption::Refused(refusal)) => {
-                    debug!(%refusal, seconds, "not answered");
-                    Ok(Err(refusal))
-                }
-                Err(Interruption::Gone) => {
-                    debug!(seconds, "the client hung up");
-                    Err(Over)
-                }
+            let rows = match outcome {
+                Ok(Outcome::Rows(rows)) => rows,
+                _ => 0,
+            };
+            let ended = outcome.map(|outcome| self.end(outcome, more));
+            self.account(counted, &statement, rows, ended.as_ref().err());
+            match ended {
+                Ok(()) => Ok(Ok(())),
+                Err(Interruption::Refused(refusal)) => Ok(Err(refusal)),
+                Err(Interruption::Gone) => Err(Over),
             }
         };
         answering.instrument(span).await
     }
 
+    fn count(&self, kind: Kind, statement: &Statement) -> Begun {
+        let metrics = &self.shared.metrics;
+        metrics.begin(Door::Mysql, kind, statement.begun)
+    }
+
+    /// Counts a statement that has ended, and writes it down.
+    fn account(
+        &self,
+        counted: Begun,
+        statement: &Statement,
+        rows: u64,
+        why: Option<&Interruption>,
+    ) {
+        let (ending, refusal) = match why {
+            None => (Ending::Answered, None),
+            Some(Interruption::Refused(refusal)) => (Ending::of(refusal), Some(refusal)),
+            Some(Interruption::Gone) => (Ending::Gone, None),
+        };
+        let took = statement.begun.elapsed();
+        counted.end(ending, took);
+        let ended = Ended {
+            ending,
+            took,
+            rows,
+            user: &self.connection.user,
+            database: self.connection.database.as_deref(),
+            refusal,
+        };
+        ended.log(self.shared.slow, || statement.text());
+    }
+
     /// Puts the packet that ends an answer.
-    fn end(&mut self, outcome: Outcome, more: bool, seconds: f64) {
+    fn end(&mut self, outcome: Outcome, more: bool) {
         let capabilities = self.capabilities;
         let status = self.status().followed(more);
         match outcome {
-            Outcome::Done => {
-                debug!(seconds, "done");
-                self.outgoing.add(|bytes| ok(bytes, status));
-            }
+            Outcome::Done => self.outgoing.add(|bytes| ok(bytes, status)),
             Outcome::Rows(rows) => {
-                debug!(rows, seconds, "answered");
                 self.outgoing
                     .add(|bytes| end_of_rows(bytes, capabilities, status));
                 let connection = Arc::make_mut(&mut self.connection);
@@ -171,6 +198,7 @@ impl Client {
             };
             let part = part?;
             rows += part.rows;
+            watch.shared.metrics.rows(Door::Mysql).inc_by(part.rows);
             self.outgoing.append(part.packets, part.number);
             if self.outgoing.len() >= TOGETHER {
                 self.send(watch).await?;
@@ -239,16 +267,20 @@ impl Client {
             statement: &statement,
             deadline: None,
         };
+        let counted = self.count(Kind::Prepare, &statement);
         let span = info_span!("statement", query = statement.number);
         let describing = async {
             let sessions = Arc::clone(&shared.sessions);
             let connection = Arc::clone(&self.connection);
             let described = describe(sessions, text, places, connection);
             let mut described = shared.workshop.compute(described);
-            watch.during(&mut self.incoming, described.only()).await
+            let described = watch.during(&mut self.incoming, described.only()).await;
+            let described = described.and_then(|described| Ok(described?));
+            self.account(counted, &statement, 0, described.as_ref().err());
+            described
         };
         match describing.instrument(span).await {
-            Ok(described) => Ok(described),
+            Ok(described) => Ok(Ok(described)),
             Err(Interruption::Refused(refusal)) => Ok(Err(refusal)),
             Err(Interruption::Gone) => Err(Over),
         }

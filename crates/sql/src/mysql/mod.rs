@@ -22,7 +22,7 @@ mod truth;
 pub use command::{Assignment, Command, Given, Scope, command};
 pub(crate) use grammar::MySqlGrammar;
 pub use operators::Operators;
-pub use pieces::{executed, placeholders, received, split_statements};
+pub use pieces::{executed, first_word, placeholders, received, split_statements};
 pub(crate) use rewrite::rewrite;
 pub(crate) use select::name_repeated_by;
 pub use show::{Listed, Listing, Standing, TableName};

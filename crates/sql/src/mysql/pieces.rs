@@ -137,7 +137,7 @@ pub fn placeholders(text: &str) -> Vec<usize> {
 }
 
 /// The word that a text begins with, after space and comments; empty if there is none.
-pub(crate) fn first_word(text: &str) -> &str {
+pub fn first_word(text: &str) -> &str {
     let says_something = |(kind, at): &(Kind, Range<usize>)| match kind {
         Kind::Comment => false,
         Kind::Quoted => true,

@@ -8,6 +8,7 @@ use axum::http::{HeaderValue, Response, header};
 use bytes::Bytes;
 use engine::{ConeSearch, EngineError};
 use futures::stream::{BoxStream, StreamExt};
+use prometheus::IntCounter;
 
 use super::parameters::ConeParameters;
 use super::served::Served;
@@ -15,6 +16,7 @@ use crate::Refusal;
 use crate::formats::{Ending, Format, TableWriter};
 use crate::http::problem::Problem;
 use crate::http::{ClientAddress, HttpState};
+use crate::metrics::{self, Begun, Door};
 use crate::workshop::{Giver, Parts};
 
 /// Simple Cone Search's answers that are VOTables.
@@ -30,21 +32,33 @@ pub(super) struct Wanted {
     left: Option<u64>,
     /// There were more.
     pub(super) overflow: bool,
+    /// Where they are counted.
+    counted: IntCounter,
 }
 
 impl Wanted {
     pub(super) fn new(
         batches: BoxStream<'static, Result<RecordBatch, EngineError>>,
         max_rows: Option<u64>,
+        counted: IntCounter,
     ) -> Self {
         Self {
             batches,
             left: max_rows,
             overflow: false,
+            counted,
         }
     }
 
     pub(super) async fn next(&mut self) -> Option<Result<RecordBatch, EngineError>> {
+        let next = self.next_of_wanted().await;
+        if let Some(Ok(batch)) = &next {
+            self.counted.inc_by(batch.num_rows() as u64);
+        }
+        next
+    }
+
+    async fn next_of_wanted(&mut self) -> Option<Result<RecordBatch, EngineError>> {
         if self.overflow {
             return None;
         }
@@ -90,11 +104,13 @@ fn of_type(format: Format, body: Body) -> Response<Body> {
 
 /// All of an answer that is small.
 pub(super) async fn small(
+    state: &HttpState,
     served: &Served,
     search: ConeSearch,
     parameters: &ConeParameters,
 ) -> Result<Response<Body>, Problem> {
-    let mut wanted = Wanted::new(search.batches(), parameters.max_rows);
+    let rows = state.shared.metrics.rows(Door::Http);
+    let mut wanted = Wanted::new(search.batches(), parameters.max_rows, rows);
     let mut writer = served.writer(parameters.format);
     let mut out = Vec::with_capacity(SMALL);
     writer.begin(&mut out);
@@ -112,15 +128,21 @@ pub(super) async fn streamed(
     served: &Arc<Served>,
     search: ConeSearch,
     parameters: &ConeParameters,
+    counted: Option<Begun>,
 ) -> Result<Response<Body>, Problem> {
     let (served, format) = (Arc::clone(served), parameters.format);
-    let mut wanted = Wanted::new(search.batches(), parameters.max_rows);
     let shared = &state.shared;
+    let rows = shared.metrics.rows(Door::Http);
+    let mut wanted = Wanted::new(search.batches(), parameters.max_rows, rows);
     let database = served.cones.table().spec().database.clone();
     let work = shared.list(address.0, &database, "Cone", &parameters.to_string());
     let parts = shared.workshop.start(move |giver| async move {
         let writer = served.writer(format);
-        work.during(write(writer, &mut wanted, &giver)).await
+        let done = work.during(write(writer, &mut wanted, &giver)).await;
+        if let Some(counted) = counted {
+            counted.end_now(metrics::Ending::of_work(&done));
+        }
+        done
     });
     from_parts(format, parts).await
 }

@@ -9,17 +9,19 @@ use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{Response, StatusCode};
 use catalog::fold_name;
 use futures::StreamExt;
+use prometheus::IntCounter;
 use sql::Connection;
 use tempfile::NamedTempFile;
 
 use super::answer::{Wanted, from_parts, write};
 use super::parameters::Given;
-use super::refused;
 use super::served::Served;
+use super::{account, begin, refused};
 use crate::Refusal;
 use crate::formats::{Format, Role, TableColumn, TableWriter};
 use crate::http::problem::Problem;
 use crate::http::{ClientAddress, HttpState};
+use crate::metrics::{Begun, Door, Ending, Kind};
 use crate::sessions::Sessions;
 use crate::workshop::Giver;
 
@@ -39,6 +41,7 @@ pub(crate) async fn search_many(
     RawQuery(query): RawQuery,
     body: Body,
 ) -> Response<Body> {
+    let counted = begin(&state, Kind::Multicone);
     let given = Given::read(query.as_deref().unwrap_or_default());
     let format = given
         .as_ref()
@@ -46,17 +49,22 @@ pub(crate) async fn search_many(
         .and_then(Given::format);
     let (given, format) = match (given, format) {
         (Ok(given), Ok(format)) => (given, format),
-        (Err(problem), _) | (_, Err(problem)) => return refused(Format::Binary2, &problem),
+        (Err(problem), _) | (_, Err(problem)) => {
+            counted.end_now(problem.ending());
+            return refused(Format::Binary2, &problem);
+        }
     };
+    let mut counted = Some(counted);
     let answered = async {
         let served = state.served(&database, &table, given.verbosity()?).await?;
         let wish = Wish::read(&given)?;
         let list = List::receive(body).await?;
-        answer(&state, address, served, wish, list, format).await
+        let counted = counted.take();
+        answer(&state, address, served, wish, (list, format), counted).await
     };
-    answered
-        .await
-        .unwrap_or_else(|problem| refused(format, &problem))
+    let answered = answered.await;
+    account(counted, &answered);
+    answered.unwrap_or_else(|problem| refused(format, &problem))
 }
 
 /// What is wanted of the pairs.
@@ -212,14 +220,15 @@ async fn answer(
     address: ClientAddress,
     served: Arc<Served>,
     wish: Wish,
-    list: List,
-    format: Format,
+    (list, format): (List, Format),
+    counted: Option<Begun>,
 ) -> Result<Response<Body>, Problem> {
     let shared = &state.shared;
     let text = statement(&served, &wish, &list);
     let database = served.cones.table().spec().database.clone();
     let work = shared.list(address.0, &database, "Multicone", &text);
     let sessions = Arc::clone(&shared.sessions);
+    let rows = shared.metrics.rows(Door::Http);
     let parts = shared.workshop.start(move |giver| async move {
         let pairs = Pairs {
             served,
@@ -227,8 +236,12 @@ async fn answer(
             database,
             max_rows: wish.max_rows,
             format,
+            rows,
         };
         let outcome = work.during(pairs.write(&sessions, &giver)).await;
+        if let Some(counted) = counted {
+            counted.end_now(Ending::of_work(&outcome));
+        }
         drop(list);
         outcome
     });
@@ -242,6 +255,8 @@ struct Pairs {
     database: String,
     max_rows: Option<u64>,
     format: Format,
+    /// Where the rows are counted.
+    rows: IntCounter,
 }
 
 impl Pairs {
@@ -250,7 +265,7 @@ impl Pairs {
         let connection = Connection::alone(Some(self.database.clone()));
         let answer = session.ask_for(&self.text, &connection).await?;
         let columns = described(&self.served, &answer.schema);
-        let mut wanted = Wanted::new(answer.batches, self.max_rows);
+        let mut wanted = Wanted::new(answer.batches, self.max_rows, self.rows.clone());
         let writer = TableWriter::new(self.format, "crossmatch", &columns);
         write(writer, &mut wanted, giver).await
     }

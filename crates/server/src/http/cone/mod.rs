@@ -12,6 +12,7 @@ mod served;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{Extension, Path, RawQuery, State};
@@ -22,6 +23,7 @@ use self::parameters::ConeParameters;
 use super::problem::{self, Problem};
 use super::{ClientAddress, HttpState};
 use crate::formats::{Format, error_document, metadata_document};
+use crate::metrics::{Begun, Door, Ending, Kind};
 pub(crate) use many::search_many;
 pub(crate) use served::Served;
 
@@ -38,14 +40,33 @@ pub(crate) async fn search(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response<Body> {
+    let counted = begin(&state, Kind::Cone);
     let parameters = match ConeParameters::read(query.as_deref().unwrap_or_default()) {
         Ok(parameters) => parameters,
-        Err((format, problem)) => return refused(format, &problem),
+        Err((format, problem)) => {
+            counted.end_now(problem.ending());
+            return refused(format, &problem);
+        }
     };
     let format = parameters.format;
-    match answered(&state, address, [&database, &table], &parameters, &headers).await {
-        Ok(response) => response,
-        Err(problem) => refused(format, &problem),
+    let mut counted = Some(counted);
+    let names = [database.as_str(), table.as_str()];
+    let answered = answered(&state, address, names, &parameters, &headers, &mut counted).await;
+    account(counted, &answered);
+    answered.unwrap_or_else(|problem| refused(format, &problem))
+}
+
+/// A request begins that is counted.
+fn begin(state: &HttpState, kind: Kind) -> Begun {
+    let metrics = &state.shared.metrics;
+    metrics.begin(Door::Http, kind, Instant::now())
+}
+
+/// Counts a request, unless its answer is still being made: then whoever makes it does.
+fn account(counted: Option<Begun>, answered: &Result<Response<Body>, Problem>) {
+    if let Some(counted) = counted {
+        let problem = answered.as_ref().err();
+        counted.end_now(problem.map_or(Ending::Answered, Problem::ending));
     }
 }
 
@@ -55,6 +76,7 @@ async fn answered(
     [database, table]: [&str; 2],
     parameters: &ConeParameters,
     headers: &HeaderMap,
+    counted: &mut Option<Begun>,
 ) -> Result<Response<Body>, Problem> {
     let served = state.served(database, table, parameters.verbosity).await?;
     let tag = tag(&served, parameters);
@@ -71,9 +93,10 @@ async fn answered(
     let search = served.cones.search(circle, &served.columns)?;
     let few = search.looks_at_most(FEW_ROWS, FEW_CHUNKS).await?;
     let mut response = if few {
-        small(&served, search, parameters).await?
+        small(state, &served, search, parameters).await?
     } else {
-        streamed(state, address, &served, search, parameters).await?
+        let counted = counted.take();
+        streamed(state, address, &served, search, parameters, counted).await?
     };
     tagged(&mut response, tag);
     Ok(response)

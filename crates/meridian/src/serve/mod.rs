@@ -1,0 +1,180 @@
+//! `meridian serve`: answers the clients of MySQL, and cone searches over HTTP, until it is told to end.
+
+mod file;
+mod layers;
+mod logging;
+mod notify;
+mod options;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use server::{Config, Server, TlsFiles};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::field::display;
+use tracing::{info, warn};
+
+use crate::failure::Failure;
+use layers::{Layers, Typed};
+use options::Settings;
+
+/// Threads for the network, which only hand on what others compute.
+const NETWORK_THREADS: usize = 2;
+/// The radius in degrees of the cone that is given as an example.
+const EXAMPLE_RADIUS: f64 = 0.01;
+/// Exit status after a second Ctrl-C, as shells have it.
+const INTERRUPTED: i32 = 130;
+
+/// Answers the clients of MySQL, which connect as to any MySQL server, and cone searches over HTTP.
+///
+/// Listens on this machine alone: there are no users yet, and whoever connects is let in. Ctrl-C or SIGTERM ends it when the
+/// statements that run are done, a second one at once.
+///
+/// Each option can be given as a flag, in the environment or in a file of TOML, where its key is its long name; the first of
+/// these that says something counts.
+#[derive(Args)]
+pub struct ServeArguments {
+    /// Read options from this file of TOML.
+    #[arg(long, value_name = "FILE", env = "MERIDIAN_CONFIG")]
+    config: Option<OsString>,
+    /// Print what each option comes to, and where that was said, and end.
+    #[arg(long)]
+    show_config: bool,
+    #[command(flatten)]
+    options: Typed,
+}
+
+/// Runs the command.
+pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
+    let file = arguments.config.filter(|file| !file.is_empty());
+    let layers = Layers::of(arguments.options, file.as_deref().map(Path::new))?;
+    layers.check()?;
+    if arguments.show_config {
+        show(&layers);
+        return Ok(());
+    }
+    let settings = Settings::read(&layers)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(NETWORK_THREADS)
+        .thread_name("meridian-net")
+        .enable_all()
+        .build()?;
+    runtime.block_on(serve(settings, &layers))
+}
+
+/// Prints the configuration.
+#[expect(
+    clippy::print_stdout,
+    reason = "it is what the command was asked to print"
+)]
+fn show(layers: &Layers) {
+    print!("{}", layers.show());
+}
+
+async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
+    logging::start(settings.log, settings.log_format);
+    // Before anything else, so that nothing that has begun is cut off.
+    let signals = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    let data = settings.data.display().to_string();
+    let config = Config {
+        data: settings.data,
+        mysql: settings.mysql,
+        http: settings.http,
+        threads: settings.threads,
+        memory: settings.memory as usize,
+        cache: settings.cache,
+        max_connections: settings.max_connections.get(),
+        grace: settings.grace,
+        tls: tls_files(settings.tls_cert, settings.tls_key)?,
+        slow: Some(settings.slow).filter(|slow| !slow.is_zero()),
+        cone_columns: layers.cone_columns(),
+    };
+    let (threads, memory, cache) = (config.threads, config.memory, config.cache);
+    let server = Server::bind(config).await?;
+    announce(&data, &server).await?;
+    let mysql = server.mysql_address().map(display);
+    let http = server.http_address().map(display);
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        data, mysql, http, threads, memory, cache, "started"
+    );
+    notify::tell(notify::READY);
+    let stop = CancellationToken::new();
+    tokio::spawn(stop_at_signals(signals, stop.clone()));
+    server.serve(stop).await;
+    Ok(())
+}
+
+/// Each of the two files needs the other.
+fn tls_files(
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<TlsFiles>, Failure> {
+    match (certificate, key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
+        _ => Err(Failure::new(
+            "TLS needs both a certificate and its key: give --tls-cert and --tls-key",
+        )),
+    }
+}
+
+/// Cancels at the first signal and leaves at the second.
+async fn stop_at_signals(
+    (mut interrupt, mut terminate): (Signal, Signal),
+    stop: CancellationToken,
+) {
+    for first in [true, false] {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        if !first {
+            tracing::warn!("ended at once");
+            std::process::exit(INTERRUPTED);
+        }
+        notify::tell(notify::STOPPING);
+        stop.cancel();
+    }
+}
+
+/// Says what is served and where, and how to get there.
+#[expect(
+    clippy::print_stdout,
+    reason = "where the server is has to be known to whoever started it"
+)]
+async fn announce(data: &str, server: &Server) -> Result<(), Failure> {
+    let databases = server.databases().await?;
+    let of = match databases.len() {
+        0 => format!("nothing yet of {data}: load something with `meridian load`"),
+        1 => format!("the database {} of {data}", databases.join("")),
+        _ => format!("the databases {} of {data}", databases.join(", ")),
+    };
+    println!("Meridian {} serves {of}", env!("CARGO_PKG_VERSION"));
+    if let Some(address) = server.mysql_address() {
+        let chosen = databases.first().map(|name| format!(" {name}"));
+        let (host, port, chosen) = (address.ip(), address.port(), chosen.unwrap_or_default());
+        println!("MySQL clients connect to {address}, as with");
+        println!("  mysql -h {host} -P {port}{chosen}");
+    }
+    if let Some(address) = server.http_address() {
+        println!("HTTP clients connect to http://{address}, as with");
+        // Tables that cannot be read are no reason not to serve the others.
+        let example = server.example_cone().await.unwrap_or_else(|error| {
+            warn!(%error, "there is no example of a cone search");
+            None
+        });
+        match example {
+            Some((database, table, [ra, dec])) => println!(
+                "  curl 'http://{address}/scs/{database}/{table}?RA={ra:.4}&DEC={dec:.4}&SR={EXAMPLE_RADIUS}&RESPONSEFORMAT=csv'"
+            ),
+            None => println!("  curl http://{address}/"),
+        }
+    }
+    Ok(())
+}

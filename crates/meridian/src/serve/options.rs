@@ -1,0 +1,223 @@
+//! The options of `meridian serve`, one row each. A row makes the flag, the variable of the environment and the key in a file.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Arg;
+use tracing_subscriber::EnvFilter;
+
+use super::layers::Layers;
+use super::logging::Form;
+use crate::failure::Failure;
+
+/// What is logged unless somebody wants more.
+pub(super) const USUAL_LOG: &str = "warn,meridian=info,meridian_server=info";
+
+/// An option.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// Its long name, which is its key in a file too.
+    pub(super) key: &'static str,
+    /// What stands for its value in the help.
+    pub(super) value: &'static str,
+    /// The variable of the environment.
+    pub(super) environment: &'static str,
+    pub(super) default: Usual,
+    /// Whether a value can be read.
+    pub(super) check: fn(&str) -> Result<(), String>,
+    pub(super) help: &'static str,
+}
+
+/// What an option is where nobody says.
+#[derive(Debug)]
+pub(super) enum Usual {
+    /// Somebody has to say.
+    Needed,
+    /// This.
+    Is(&'static str),
+    /// What follows from the machine, and how.
+    Machine(fn() -> u64, &'static str),
+}
+
+impl Row {
+    /// The option as a flag. Its value is read later, when it is known which of several counts.
+    pub(super) fn argument(&self) -> Arg {
+        let argument = Arg::new(self.key)
+            .long(self.key)
+            .value_name(self.value)
+            .env(self.environment)
+            .help(self.help.trim_end_matches('.'));
+        match self.default {
+            Usual::Is(default) if !default.is_empty() => argument.default_value(default),
+            Usual::Is(_) | Usual::Needed | Usual::Machine(..) => argument,
+        }
+    }
+}
+
+macro_rules! options {
+    ($($field:ident: $type:ty = $key:literal $value:literal, $environment:literal, $read:expr, $default:expr, $help:literal;)*) => {
+        /// All options, in the order in which they are shown.
+        pub(super) const ROWS: &[Row] = &[$(Row {
+            key: $key,
+            value: $value,
+            environment: $environment,
+            default: $default,
+            check: |text| $read(text).map(drop),
+            help: $help,
+        }),*];
+
+        /// What all options come to.
+        #[derive(Debug)]
+        pub(super) struct Settings {
+            $(pub(super) $field: $type,)*
+        }
+
+        impl Settings {
+            /// Reads the values that count.
+            ///
+            /// # Errors
+            /// The first that is none, by where it was given.
+            pub(super) fn read(layers: &Layers) -> Result<Self, Failure> {
+                Ok(Self {
+                    $($field: layers.read($key, $read)?,)*
+                })
+            }
+        }
+    };
+}
+
+options! {
+    data: PathBuf = "data" "DIR", "MERIDIAN_DATA", path, Usual::Needed,
+        "The data directory.";
+    mysql: Option<String> = "mysql" "ADDR", "MERIDIAN_MYSQL", door, Usual::Is(server::USUAL_MYSQL),
+        "Where clients of MySQL connect; port 0 takes a free one, off closes this door.";
+    http: Option<String> = "http" "ADDR", "MERIDIAN_HTTP", door, Usual::Is(server::USUAL_HTTP),
+        "Where clients of HTTP connect, for cone searches; port 0 takes a free one, off closes this door.";
+    threads: NonZeroUsize = "threads" "N", "MERIDIAN_THREADS", count, Usual::Machine(cores, "all cores"),
+        "Processor cores to use; all by default.";
+    memory: u64 = "memory" "SIZE", "MERIDIAN_MEMORY", ingest::parse_size,
+        Usual::Machine(ingest::default_memory, "a third of the machine's memory"),
+        "Memory for the sorts, groups and joins of all statements together, for example 8G; a third of the machine's by default.";
+    cache: u64 = "cache" "SIZE", "MERIDIAN_CACHE", crate::sql::cache_size,
+        Usual::Machine(usual_cache, "a quarter of the machine's memory"),
+        "Memory for decoded columns, kept for the next statements, for example 2G, or 0 for none; a quarter of the machine's by default.";
+    max_connections: NonZeroUsize = "max-connections" "N", "MERIDIAN_MAX_CONNECTIONS", count, Usual::Is("500"),
+        "Connections at once.";
+    grace: Duration = "grace" "SECONDS", "MERIDIAN_GRACE", seconds, Usual::Is("30"),
+        "Seconds that statements may go on when the server is to end.";
+    slow: Duration = "slow" "SECONDS", "MERIDIAN_SLOW", seconds, Usual::Is("10"),
+        "Statements that take longer are logged with their text; 0 for none.";
+    tls_cert: Option<PathBuf> = "tls-cert" "FILE", "MERIDIAN_TLS_CERT", file, Usual::Is(""),
+        "The server's certificate in PEM, and behind it those of whoever vouches for it, for clients that ask for TLS.";
+    tls_key: Option<PathBuf> = "tls-key" "FILE", "MERIDIAN_TLS_KEY", file, Usual::Is(""),
+        "The certificate's private key in PEM, without a password.";
+    log: EnvFilter = "log" "LEVEL", "RUST_LOG", filter, Usual::Is(USUAL_LOG),
+        "What is logged on standard error: error, warn, info, debug or trace, or more finely as RUST_LOG has it.";
+    log_format: Form = "log-format" "FORMAT", "MERIDIAN_LOG_FORMAT", Form::read, Usual::Is("text"),
+        "How it is logged: text, or json with an object in each line.";
+}
+
+fn cores() -> u64 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
+}
+
+fn usual_cache() -> u64 {
+    ingest::machine_memory() / 4
+}
+
+fn path(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "" => Err("give the path of a directory".to_owned()),
+        _ => Ok(text.into()),
+    }
+}
+
+/// A file, or none.
+fn file(text: &str) -> Result<Option<PathBuf>, String> {
+    Ok((!text.is_empty()).then(|| text.into()))
+}
+
+/// An address whose door is open, or none. Whether it can be had is found out when it is taken.
+fn door(text: &str) -> Result<Option<String>, String> {
+    if text.eq_ignore_ascii_case("off") {
+        return Ok(None);
+    }
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            Ok(Some(text.to_owned()))
+        }
+        _ => Err(format!(
+            "{text:?} is no address to listen on: write it as in 127.0.0.1:4040, or write off"
+        )),
+    }
+}
+
+fn count(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is not a whole number from 1 on"))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok();
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| format!("{text:?} is not a number of seconds, which is 0 or more"))
+}
+
+fn filter(text: &str) -> Result<EnvFilter, String> {
+    EnvFilter::try_new(text).map_err(|error| {
+        format!("{text:?} cannot be read ({error}): give error, warn, info, debug or trace")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doors_are_addresses_or_off() {
+        assert_eq!(door("off"), Ok(None));
+        assert_eq!(door("OFF"), Ok(None));
+        for address in ["127.0.0.1:0", "localhost:4040", "[::1]:8080"] {
+            assert_eq!(door(address), Ok(Some(address.to_owned())));
+        }
+        for wrong in [
+            "",
+            "4040",
+            ":4040",
+            "localhost",
+            "127.0.0.1:",
+            "127.0.0.1:70000",
+        ] {
+            assert!(door(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn seconds_may_have_a_fraction() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(seconds("0"), Ok(Duration::ZERO));
+        for wrong in ["", "-1", "soon", "nan", "inf", "1e300"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn every_default_can_be_read() {
+        for row in ROWS {
+            assert!(
+                !row.help.is_empty() && row.help.ends_with('.'),
+                "{}",
+                row.key
+            );
+        }
+        let layers = Layers::of(super::super::layers::Typed::default(), None).unwrap();
+        // The data directory is the only one that somebody has to give.
+        let sentence = Settings::read(&layers).unwrap_err().sentence().to_owned();
+        assert!(sentence.contains("--data DIR"), "{sentence}");
+        for row in ROWS.iter().filter(|row| row.key != "data") {
+            assert!(layers.read(row.key, |text| Ok(text.to_owned())).is_ok());
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! What is counted of the server, for Prometheus: statements, connections, rows, bytes, memory.
+//!
+//! Counting a statement costs some atomic additions: what it is counted under is looked up the first time only. What others keep
+//! count of anyway, as the cache does of its bytes and the system of the process, is asked for when somebody looks.
+
+mod labels;
+mod process;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use engine::Usage;
+use prometheus::core::Collector;
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
+
+pub use labels::{Door, Ending, Kind};
+use process::ProcessMetrics;
+
+/// Bounds of the histogram of times, in seconds: from an answer out of memory to a scan of everything.
+const SECONDS: [f64; 21] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
+];
+
+/// What is counted. Clones count the same.
+#[derive(Debug, Clone)]
+pub struct Metrics(Arc<Counted>);
+
+#[derive(Debug)]
+struct Counted {
+    registry: Registry,
+    queries: IntCounterVec,
+    seconds: HistogramVec,
+    running: IntGauge,
+    doors: [AtDoor; Door::ALL.len()],
+    /// Held while somebody looks.
+    looked_up: Mutex<LookedUp>,
+}
+
+/// What is counted at one door.
+#[derive(Debug)]
+struct AtDoor {
+    connections: IntGauge,
+    connected: IntCounter,
+    turned_away: IntCounter,
+    rows: IntCounter,
+    bytes: IntCounter,
+    kinds: [OnceLock<OfKind>; Kind::ALL.len()],
+}
+
+/// What is counted of statements of one kind. All of it is shown from the first of them on.
+#[derive(Debug)]
+struct OfKind {
+    endings: [IntCounter; Ending::ALL.len()],
+    seconds: Histogram,
+}
+
+/// What is asked for when somebody looks.
+struct LookedUp {
+    usage: Box<dyn Fn() -> Usage + Send + Sync>,
+    pieces: IntCounter,
+    open_files: IntGauge,
+    cache: IntGauge,
+    cache_limit: IntGauge,
+    process: Option<ProcessMetrics>,
+}
+
+impl fmt::Debug for LookedUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LookedUp").finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    /// Nothing is counted yet; `usage` tells what the data directory takes now.
+    ///
+    /// # Errors
+    /// Two metrics have one name, which is a mistake of ours.
+    pub(crate) fn new(
+        usage: impl Fn() -> Usage + Send + Sync + 'static,
+    ) -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let by_door = DoorFamilies::register(&registry)?;
+        let build = Opts::new("meridian_build_info", "1, of which version it is.")
+            .const_label("version", env!("CARGO_PKG_VERSION"));
+        registered(&registry, IntGauge::with_opts(build)?)?.set(1);
+        let queries = Opts::new(
+            "meridian_queries_total",
+            "Statements that have ended, by what they came to.",
+        );
+        let seconds = HistogramOpts::new(
+            "meridian_query_seconds",
+            "Seconds from a statement's arrival to the end of its answer.",
+        )
+        .buckets(SECONDS.to_vec());
+        let running = IntGauge::new("meridian_queries_running", "Statements that run now.")?;
+        Ok(Self(Arc::new(Counted {
+            queries: registered(
+                &registry,
+                IntCounterVec::new(queries, &["door", "kind", "outcome"])?,
+            )?,
+            seconds: registered(&registry, HistogramVec::new(seconds, &["door", "kind"])?)?,
+            running: registered(&registry, running)?,
+            doors: Door::ALL.map(|door| by_door.at(door)),
+            looked_up: Mutex::new(LookedUp::register(&registry, Box::new(usage))?),
+            registry,
+        })))
+    }
+
+    /// Somebody is let in; they are counted among the connections for as long as this is held.
+    pub fn connected(&self, door: Door) -> Connected {
+        let at = self.at(door);
+        at.connected.inc();
+        at.connections.inc();
+        Connected(at.connections.clone())
+    }
+
+    /// Somebody is not let in, for want of room.
+    pub fn turned_away(&self, door: Door) {
+        self.at(door).turned_away.inc();
+    }
+
+    /// A statement has begun; it is counted as running for as long as this is held. Looking at the clock takes as long as all
+    /// the rest, so that whoever has looked anyway says when.
+    pub fn begin(&self, door: Door, kind: Kind, at: Instant) -> Begun {
+        self.0.running.inc();
+        Begun {
+            metrics: self.clone(),
+            door,
+            kind,
+            at,
+            ended: None,
+        }
+    }
+
+    /// Counts the rows that go out.
+    pub fn rows(&self, door: Door) -> IntCounter {
+        self.at(door).rows.clone()
+    }
+
+    /// Counts the bytes that go out.
+    pub fn bytes(&self, door: Door) -> IntCounter {
+        self.at(door).bytes.clone()
+    }
+
+    /// All of it in Prometheus's text format, version 0.0.4.
+    pub fn render(&self) -> String {
+        let looked_up = self.0.looked_up.lock();
+        looked_up.unwrap_or_else(PoisonError::into_inner).look();
+        let mut text = String::new();
+        // Writing into memory does not fail; what cannot be shown is left out.
+        let _ = TextEncoder::new().encode_utf8(&self.0.registry.gather(), &mut text);
+        text
+    }
+
+    fn at(&self, door: Door) -> &AtDoor {
+        &self.0.doors[door as usize]
+    }
+
+    fn of_kind(&self, door: Door, kind: Kind) -> &OfKind {
+        self.at(door).kinds[kind as usize].get_or_init(|| {
+            let (door, kind) = (door.label(), kind.label());
+            let queries = |ending: Ending| {
+                let labels = [door, kind, ending.label()];
+                self.0.queries.with_label_values(&labels)
+            };
+            OfKind {
+                endings: Ending::ALL.map(queries),
+                seconds: self.0.seconds.with_label_values(&[door, kind]),
+            }
+        })
+    }
+}
+
+fn registered<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    metric: C,
+) -> Result<C, prometheus::Error> {
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+/// A connection that is counted.
+#[derive(Debug)]
+pub struct Connected(IntGauge);
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// A statement that is counted. Where it is dropped without an end, whoever asked has gone, or the server stumbled.
+#[derive(Debug)]
+pub struct Begun {
+    metrics: Metrics,
+    door: Door,
+    kind: Kind,
+    at: Instant,
+    ended: Option<(Ending, Duration)>,
+}
+
+impl Begun {
+    /// It has ended now.
+    pub fn end_now(self, ending: Ending) {
+        let took = self.at.elapsed();
+        self.end(ending, took);
+    }
+
+    /// It has ended, after this long.
+    pub fn end(mut self, ending: Ending, took: Duration) {
+        self.ended = Some((ending, took));
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        let of_kind = self.metrics.of_kind(self.door, self.kind);
+        let (ending, took) = self.ended.unwrap_or_else(|| {
+            let ending = match std::thread::panicking() {
+                true => Ending::Failed,
+                false => Ending::Gone,
+            };
+            (ending, self.at.elapsed())
+        });
+        of_kind.endings[ending as usize].inc();
+        of_kind.seconds.observe(took.as_secs_f64());
+        self.metrics.0.running.dec();
+    }
+}
+
+/// What is counted at each door, before it is known at which.
+struct DoorFamilies {
+    connections: IntGaugeVec,
+    connected: IntCounterVec,
+    turned_away: IntCounterVec,
+    rows: IntCounterVec,
+    bytes: IntCounterVec,
+}
+
+impl DoorFamilies {
+    fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counter = |name: &str, help: &str| {
+            registered(
+                registry,
+                IntCounterVec::new(Opts::new(name, help), &["door"])?,
+            )
+        };
+        let connections = Opts::new("meridian_connections", "Connections that there are now.");
+        Ok(Self {
+            connections: registered(registry, IntGaugeVec::new(connections, &["door"])?)?,
+            connected: counter(
+                "meridian_connections_total",
+                "Connections that were let in.",
+            )?,
+            turned_away: counter(
+                "meridian_connections_refused_total",
+                "Connections that were not let in, for want of room.",
+            )?,
+            rows: counter("meridian_rows_total", "Rows of answers.")?,
+            bytes: counter(
+                "meridian_bytes_sent_total",
+                "Bytes that were sent to clients.",
+            )?,
+        })
+    }
+
+    fn at(&self, door: Door) -> AtDoor {
+        let door = [door.label()];
+        AtDoor {
+            connections: self.connections.with_label_values(&door),
+            connected: self.connected.with_label_values(&door),
+            turned_away: self.turned_away.with_label_values(&door),
+            rows: self.rows.with_label_values(&door),
+            bytes: self.bytes.with_label_values(&door),
+            kinds: [const { OnceLock::new() }; Kind::ALL.len()],
+        }
+    }
+}
+
+impl LookedUp {
+    fn register(
+        registry: &Registry,
+        usage: Box<dyn Fn() -> Usage + Send + Sync>,
+    ) -> Result<Self, prometheus::Error> {
+        let gauge = |name: &str, help: &str| registered(registry, IntGauge::new(name, help)?);
+        let pieces = IntCounter::new(
+            "meridian_pieces_total",
+            "Chunks, or parts of them, over which statements have run.",
+        )?;
+        Ok(Self {
+            usage,
+            pieces: registered(registry, pieces)?,
+            open_files: gauge("meridian_open_files", "Chunk files that are open.")?,
+            cache: gauge(
+                "meridian_cache_bytes",
+                "Bytes of decoded columns that are kept.",
+            )?,
+            cache_limit: gauge(
+                "meridian_cache_limit_bytes",
+                "Bytes of decoded columns that may be kept.",
+            )?,
+            process: ProcessMetrics::register(registry)?,
+        })
+    }
+
+    fn look(&self) {
+        let usage = (self.usage)();
+        self.pieces
+            .inc_by(usage.pieces.saturating_sub(self.pieces.get()));
+        self.open_files.set(usage.open_files as i64);
+        self.cache.set(usage.cache_bytes as i64);
+        self.cache_limit.set(usage.cache_limit as i64);
+        if let Some(process) = &self.process {
+            process.look();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use super::*;
+
+    fn metrics() -> Metrics {
+        Metrics::new(Usage::default).unwrap()
+    }
+
+    /// The samples as the text format has them, by their names and labels.
+    fn samples(metrics: &Metrics) -> HashMap<String, String> {
+        let text = metrics.render();
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let sample = |line: &str| {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            (name.to_owned(), value.to_owned())
+        };
+        lines.map(sample).collect()
+    }
+
+    #[test]
+    fn statements_are_counted_by_door_kind_and_ending() {
+        let metrics = metrics();
+        let begin = |door, kind| metrics.begin(door, kind, Instant::now());
+        let took = Duration::from_millis(3);
+        begin(Door::Mysql, Kind::Select).end(Ending::Answered, took);
+        begin(Door::Mysql, Kind::Select).end(Ending::Answered, took);
+        begin(Door::Http, Kind::Cone).end(Ending::Failed, took);
+        drop(begin(Door::Http, Kind::Cone));
+        let held = begin(Door::Mysql, Kind::Show);
+        let samples = samples(&metrics);
+        let queries =
+            |labels: &str| samples[&format!("meridian_queries_total{{{labels}}}")].as_str();
+        assert_eq!(queries(r#"door="mysql",kind="select",outcome="ok""#), "2");
+        assert_eq!(queries(r#"door="http",kind="cone",outcome="failed""#), "1");
+        assert_eq!(queries(r#"door="http",kind="cone",outcome="gone""#), "1");
+        // What has not happened yet is there, so that its first time is seen as a change.
+        assert_eq!(
+            queries(r#"door="mysql",kind="select",outcome="failed""#),
+            "0"
+        );
+        assert_eq!(samples["meridian_queries_running"], "1");
+        let seconds = |of: &str, le: &str| {
+            samples[&format!(r#"meridian_query_seconds_{of}{{door="mysql",kind="select"{le}}}"#)]
+                .as_str()
+        };
+        assert_eq!(seconds("count", ""), "2");
+        assert_eq!(seconds("sum", ""), "0.006");
+        assert_eq!(seconds("bucket", r#",le="0.0025""#), "0");
+        assert_eq!(seconds("bucket", r#",le="0.005""#), "2");
+        drop(held);
+    }
+
+    #[test]
+    fn connections_rows_and_bytes_are_counted_by_door() {
+        let metrics = metrics();
+        let one = metrics.connected(Door::Mysql);
+        drop(metrics.connected(Door::Mysql));
+        metrics.turned_away(Door::Http);
+        metrics.rows(Door::Mysql).inc_by(7);
+        metrics.bytes(Door::Mysql).inc_by(70);
+        let samples = samples(&metrics);
+        for (name, mysql, http) in [
+            ("connections", "1", "0"),
+            ("connections_total", "2", "0"),
+            ("connections_refused_total", "0", "1"),
+            ("rows_total", "7", "0"),
+            ("bytes_sent_total", "70", "0"),
+        ] {
+            let of = |door: &str| samples[&format!(r#"meridian_{name}{{door="{door}"}}"#)].as_str();
+            assert_eq!((of("mysql"), of("http")), (mysql, http), "{name}");
+        }
+        drop(one);
+    }
+
+    #[test]
+    fn what_others_count_is_asked_for_each_time() {
+        let pieces = Arc::new(AtomicU64::new(5));
+        let known = Arc::clone(&pieces);
+        let usage = move || Usage {
+            open_files: 3,
+            cache_bytes: 1 << 20,
+            cache_limit: 1 << 30,
+            pieces: known.load(Relaxed),
+        };
+        let metrics = Metrics::new(usage).unwrap();
+        assert_eq!(samples(&metrics)["meridian_pieces_total"], "5");
+        pieces.store(9, Relaxed);
+        let samples = samples(&metrics);
+        assert_eq!(samples["meridian_pieces_total"], "9");
+        assert_eq!(samples["meridian_open_files"], "3");
+        assert_eq!(samples["meridian_cache_bytes"], "1048576");
+        assert_eq!(samples["meridian_cache_limit_bytes"], "1073741824");
+    }
+
+    #[test]
+    fn the_process_is_this_one() {
+        let before = std::time::SystemTime::now();
+        let metrics = metrics();
+        let samples = samples(&metrics);
+        let sample = |name: &str| samples[name].parse::<f64>().unwrap();
+        assert!(sample("process_resident_memory_bytes") > 1e5);
+        assert!(sample("process_virtual_memory_bytes") >= sample("process_resident_memory_bytes"));
+        assert!(sample("process_threads") >= 1.0);
+        assert!(sample("process_open_fds") >= 3.0);
+        let now = before.duration_since(std::time::UNIX_EPOCH).unwrap();
+        let age = now.as_secs_f64() - sample("process_start_time_seconds");
+        assert!((-2.0..86_400.0).contains(&age), "{age} s");
+    }
+
+    /// Each metric has its help and its type before its samples, and no sample is there twice.
+    #[test]
+    fn the_text_is_in_the_format() {
+        let metrics = metrics();
+        drop(metrics.begin(Door::Mysql, Kind::Use, Instant::now()));
+        let text = metrics.render();
+        let lines = text.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(lines, samples(&metrics).len());
+        for line in text.lines().filter(|line| line.starts_with("# HELP ")) {
+            let name = line.split(' ').nth(2).unwrap();
+            assert!(text.contains(&format!("# TYPE {name} ")), "{name}");
+        }
+        let version = env!("CARGO_PKG_VERSION");
+        assert!(text.contains(&format!("meridian_build_info{{version=\"{version}\"}} 1")));
+        assert!(text.contains("# TYPE meridian_query_seconds histogram"));
+    }
+}
