@@ -698,6 +698,6 @@ def server_line(server: Server) -> str:
 
 def test_every_line_of_a_statements_log_has_its_number(server: Server, connection: pymysql.connections.Connection) -> None:
     refused(connection, "SELECT nosuch FROM Object")
-    wait_until(lambda: "not answered" in server.log, 5, "it is logged")
-    line = [line for line in server.logged if "not answered" in line][-1]
+    wait_until(lambda: "no column nosuch" in server.log, 5, "it is logged")
+    line = next(line for line in server.logged if "a statement ended" in line and "no column nosuch" in line)
     assert re.search(r"connection\{.*id.*\}.*statement\{.*query.*\}", re.sub(r"\x1b\[[0-9;]*m", "", line)), line
