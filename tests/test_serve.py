@@ -190,6 +190,27 @@ def test_a_second_signal_ends_it_at_once(meridian: Meridian, data: Path) -> None
         connected.close()
 
 
+def test_a_join_of_everything_with_everything_is_stopped(server: Server) -> None:
+    """It makes rows for hours without reading one, and went on long after KILL: nothing let the task end."""
+    statement = (
+        "SELECT sum(scisql_angSep(a.ra, b.dec, c.ra, a.dec)) FROM Star a, Star b, Star c"
+        " WHERE scisql_angSep(a.ra, a.dec, b.ra, b.dec) < 179"
+    )
+    connected = running(server, statement)
+    time.sleep(1)
+    with server.connect() as other:
+        (number,) = (row[0] for row in ask(other, "SHOW FULL PROCESSLIST") if row[7] == statement)
+        ask(other, f"KILL QUERY {number}")
+        begun = time.monotonic()
+        with pytest.raises(pymysql.MySQLError) as raised:
+            connected._read_query_result()  # type: ignore[attr-defined]
+        assert raised.value.args[0] == 1317
+        assert ask(other, "SELECT 5 FROM sky.Star LIMIT 1") == ((5,),)
+        assert time.monotonic() - begun < 3
+    wait_until(server.is_idle, 10, "it computes no more")
+    connected.close()
+
+
 # Strange bytes.
 
 

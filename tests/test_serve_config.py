@@ -23,7 +23,9 @@ from serving import Server, serving, wait_until
 from small_tables import DIRECTOR, write_stars
 
 DEPLOY = Path(__file__).resolve().parent.parent / "deploy"
-OPTIONS = ("data", "mysql", "http", "threads", "memory", "cache", "max-connections", "grace", "slow", "log", "log-format")
+OPTIONS = (
+    "data", "mysql", "http", "threads", "memory", "cache", "max-connections", "grace", "slow", "tls-cert", "tls-key", "log", "log-format",
+)  # fmt: skip
 # The variables of those who run the tests would count before the files that are tested.
 NOBODY_SAYS = {"RUST_LOG": "", **{f"MERIDIAN_{key.upper().replace('-', '_')}": "" for key in (*OPTIONS, "config")}}
 
@@ -83,6 +85,7 @@ def test_every_option_is_in_every_place(meridian: Meridian, config: Path) -> Non
     values = {
         "data": "somewhere", "mysql": "127.0.0.1:1", "http": "off", "threads": 1, "memory": "1G", "cache": "0",
         "max-connections": 9, "grace": 9, "slow": 0.25, "log": "debug", "log-format": "json",
+        "tls-cert": "server.pem", "tls-key": "server.key",
     }  # fmt: skip
     assert set(values) == set(OPTIONS)
     flags = [part for key, value in values.items() for part in (f"--{key}", value)]

@@ -90,7 +90,7 @@ impl ConeTable {
     }
 
     /// The columns that can be asked for, under their declared names.
-    pub fn schema(&self) -> &SchemaRef {
+    pub fn columns(&self) -> &SchemaRef {
         &self.table.stored.files_schema
     }
 
@@ -99,7 +99,7 @@ impl ConeTable {
     /// # Errors
     /// A number that is no column's.
     pub fn search(&self, circle: Circle, columns: &[usize]) -> Result<ConeSearch, EngineError> {
-        let schema = self.schema().project(columns);
+        let schema = self.columns().project(columns);
         let schema = schema.map_err(|error| EngineError::Query(error.to_string()))?;
         let region = Region::Circle(circle);
         let pieces = match self.table.region_coverage(&region) {
@@ -136,7 +136,7 @@ impl ConeTable {
     /// The position columns as the search compares them.
     fn position_fields(&self) -> Fields {
         let double = |at: usize| {
-            let name = self.schema().field(at).name().clone();
+            let name = self.columns().field(at).name().clone();
             Field::new(name, DataType::Float64, true)
         };
         self.position.map(double).to_vec().into()

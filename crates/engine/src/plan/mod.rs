@@ -22,8 +22,10 @@ mod phase;
 mod push_filters;
 mod recognise_neighbours;
 mod spare_pairs;
+mod yield_above_loops;
 
 pub use cut_chunk_phases::CutChunkPhases;
 pub(crate) use phase::pieces_of;
 pub use push_filters::PushFilters;
 pub use spare_pairs::SparePairs;
+pub use yield_above_loops::YieldAboveLoops;

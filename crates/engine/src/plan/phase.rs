@@ -15,6 +15,7 @@ use super::group_by_chunk::group_by_chunk;
 use super::locality::Variant;
 use super::optimize_inner::optimize_inner;
 use super::spare_pairs::spare_pairs;
+use super::yield_above_loops::yield_above_loops;
 use crate::FileScanExec;
 use crate::coverage::{Coverage, SubChunkSet};
 use crate::exec::{ChunkPhaseExec, PhaseSummary, RowsOf, TableScanExec};
@@ -89,7 +90,7 @@ fn build(
     settings: Settings,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let inner = group_by_chunk(piece_scans(plan, rows_of)?)?;
-    let inner = spare_pairs(optimize_inner(inner, config)?)?;
+    let inner = yield_above_loops(spare_pairs(optimize_inner(inner, config)?)?)?;
     let partitions = settings.phase_partitions.clamp(1, pieces.len().max(1));
     // Dealt like cards, so that partitions move over the sky together and end at about the same time.
     let mut dealt = vec![Vec::new(); partitions];

@@ -17,7 +17,7 @@ use sql::rules::{CheckIntegers, GuardValues, WidenFloats, WriteOutMemberships};
 use super::{CATALOG, NO_DATABASE, SessionOptions};
 use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters};
 use crate::information_schema::INFORMATION_SCHEMA;
-use crate::plan::{CutChunkPhases, PushFilters, SparePairs};
+use crate::plan::{CutChunkPhases, PushFilters, SparePairs, YieldAboveLoops};
 use crate::{Archive, EngineError, Settings, files};
 
 /// States to plan with that nobody is using. One holds hundreds of functions by their names, so copying it for each question,
@@ -141,6 +141,7 @@ pub fn physical_rules() -> PhysicalRules {
     rules.insert(at, Arc::new(CutChunkPhases));
     PushFilters::guard(&mut rules);
     rules.push(Arc::new(SparePairs));
+    rules.push(Arc::new(YieldAboveLoops));
     rules
 }
 

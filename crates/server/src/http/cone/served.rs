@@ -48,7 +48,7 @@ impl Served {
             }
         };
         let columns: Vec<usize> = columns.into_iter().collect();
-        let schema = cones.schema();
+        let schema = cones.columns();
         let described = columns.iter().map(|at| {
             let role = match *at {
                 at if Some(at) == key => Role::Identifier,
