@@ -10,6 +10,7 @@ import json
 import math
 import shutil
 import socket
+import ssl
 import struct
 import subprocess
 import threading
@@ -337,6 +338,29 @@ def test_one_connection_for_many_requests(server: Server) -> None:
         assert response.status == 200 and not response.will_close
     assert len(sizes) <= 3
     connection.close()
+
+
+def test_https_and_http_at_one_port(meridian: Meridian, data: Path) -> None:
+    certificates = Path(__file__).resolve().parent / "certificates"
+    files = ("--tls-cert", certificates / "server.pem", "--tls-key", certificates / "server.key")
+    with serving(meridian, data, *files) as server:
+        trusting = ssl.create_default_context(cafile=str(certificates / "server.pem"))
+        where = {"RA": 0, "DEC": 0, "SR": 0.5}
+        address = server.url("/scs/sky/Star", **where)
+        with urllib.request.urlopen(address.replace("http:", "https:"), context=trusting, timeout=60) as response:
+            encrypted = response.read()
+        assert encrypted == get(server, "/scs/sky/Star", **where)[2]
+        trusting.set_alpn_protocols(["h2", "http/1.1"])
+        with socket.create_connection(("127.0.0.1", server.http_port), timeout=10) as raw:
+            with trusting.wrap_socket(raw, server_hostname="127.0.0.1") as wrapped:
+                assert wrapped.selected_alpn_protocol() == "h2"
+
+
+def test_columns_that_are_configured(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "meridian.toml").write_text('[scs."sky.Star"]\ncolumns = ["flux"]\n', encoding="utf-8")
+    with serving(meridian, data, "--config", tmp_path / "meridian.toml") as server:
+        assert list(cone(server, 0.0, 0.0, 0.5)[0]) == ["id", "ra", "dec", "flux"]
+        assert list(cone(server, 0.0, 0.0, 0.5, VERB=3)[0]) == TYPES.split(",")
 
 
 # What is said of mistakes.
