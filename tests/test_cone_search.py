@@ -356,6 +356,16 @@ def test_https_and_http_at_one_port(meridian: Meridian, data: Path) -> None:
                 assert wrapped.selected_alpn_protocol() == "h2"
 
 
+def test_requests_are_logged_with_their_numbers(meridian: Meridian, data: Path) -> None:
+    with serving(meridian, data, "--log", "meridian_server=debug") as server:
+        get(server, "/scs/sky/Star", RA=0, DEC=0, SR=0.5)
+        get(server, "/scs/sky/None", RA=0, DEC=0, SR=0.5)
+        wait_until(lambda: server.log.count("a request was answered") == 2, 10, "both are logged")
+        lines = [line for line in server.logged if "a request was answered" in line]
+        assert "query=1" in lines[0] and "/scs/sky/Star?RA=0" in lines[0] and "status=200" in lines[0]
+        assert "query=2" in lines[1] and "status=404" in lines[1]
+
+
 def test_columns_that_are_configured(meridian: Meridian, data: Path, tmp_path: Path) -> None:
     (tmp_path / "meridian.toml").write_text('[scs."sky.Star"]\ncolumns = ["flux"]\n', encoding="utf-8")
     with serving(meridian, data, "--config", tmp_path / "meridian.toml") as server:

@@ -118,6 +118,11 @@ impl Running {
         lines.into_iter().map(process).collect()
     }
 
+    /// The number of the next statement or request.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.last_statement.fetch_add(1, Relaxed) + 1
+    }
+
     /// What is counted, by MySQL's names.
     pub(crate) fn status(&self) -> Vec<(&'static str, String)> {
         let (connected, running) = self.at_once();
@@ -188,7 +193,7 @@ impl Entered {
 
     /// A statement begins; it is in the list for as long as it is held.
     pub(crate) fn begin(&self, command: &'static str, text: &str) -> Statement {
-        let number = self.running.last_statement.fetch_add(1, Relaxed) + 1;
+        let number = self.running.next_number();
         let stop = self.line.end.child_token();
         let mut now = lock(&self.line.now);
         (now.command, now.since) = (command, Instant::now());

@@ -171,7 +171,12 @@ fn damaged(path: &Path, what: &'static str, error: &pem::Error) -> TlsError {
     let reason = match error {
         // These are written as lists of numbers elsewhere.
         pem::Error::MissingSectionEnd { end_marker } => {
-            format!("{} is missing", String::from_utf8_lossy(end_marker).trim())
+            let marker = String::from_utf8_lossy(end_marker);
+            let label = marker.trim_matches(['-', ' ', '\n', '\r']);
+            format!(
+                "the line END {} is missing",
+                label.trim_start_matches("END ")
+            )
         }
         pem::Error::IllegalSectionStart { line } => {
             let line = String::from_utf8_lossy(line);

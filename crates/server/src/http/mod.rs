@@ -10,11 +10,13 @@ mod state;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::http::{Method, StatusCode, header};
+use axum::body::Body;
+use axum::http::{Method, Response, StatusCode, header};
 use axum::routing::get;
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -25,7 +27,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
 use tower_http::cors::{Any, CorsLayer};
-use tracing::debug;
+use tracing::{Instrument, Level, debug, enabled, info_span};
 
 use tower::ServiceExt;
 
@@ -109,9 +111,11 @@ where
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
         .keep_alive_interval(HEAD_TIME);
+    let running = Arc::clone(&shared.running);
     let service = hyper::service::service_fn(move |mut request: hyper::Request<_>| {
         request.extensions_mut().insert(ClientAddress(address));
-        router.clone().oneshot(request)
+        let span = info_span!("request", query = running.next_number());
+        numbered(router.clone(), request).instrument(span)
     });
     let sent = shared.metrics.bytes(Door::Http);
     let stream = InspectWriter::new(stream, move |bytes: &[u8]| sent.inc_by(bytes.len() as u64));
@@ -131,6 +135,26 @@ where
         // Mostly clients that hang up, or do not speak HTTP.
         debug!(%address, %error, "an HTTP connection ended before its time");
     }
+}
+
+/// Answers a request, and writes it down for whoever wants to know of each.
+async fn numbered(
+    router: Router,
+    request: hyper::Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    if !enabled!(Level::DEBUG) {
+        return router.oneshot(request).await;
+    }
+    let (begun, method, target) = (
+        Instant::now(),
+        request.method().clone(),
+        request.uri().clone(),
+    );
+    let answer = router.oneshot(request).await;
+    let status = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+    let milliseconds = begun.elapsed().as_micros() as f64 / 1000.0;
+    debug!(%method, %target, status, milliseconds, "a request was answered");
+    answer
 }
 
 /// Tells a client that there are too many. The answer is the same whatever it asks.
