@@ -323,6 +323,27 @@ def test_a_table_that_is_loaded_anew_has_other_tags(meridian: Meridian, tmp_path
         assert status == 200 and body.count(b"\n") == 2
 
 
+def test_the_files_of_a_replaced_table_may_go(meridian: Meridian, tmp_path: Path) -> None:
+    """What the server remembers of a table must not keep the files of its former rows."""
+    rows = write_lines(tmp_path / "a.csv", ["1,10,20,1", "2,10.001,20,1"])
+    loads = tmp_path / "data" / "tables" / "sky.star"
+
+    def load_anew() -> set[str]:
+        meridian.load(tmp_path / "data", "sky", "Star", rows, replace=True, **DIRECTOR)
+        return {load.name for load in loads.iterdir()}
+
+    (first,) = load_anew()
+    with serving(meridian, tmp_path / "data") as server:
+        for verbosity in (1, 2, 3):
+            get(server, "/scs/sky/Star", RA=10, DEC=20, SR=0.1, VERB=verbosity)
+        second = load_anew() - {first}
+        assert first in {load.name for load in loads.iterdir()}, "the server still read it"
+        get(server, "/scs/sky/Star", RA=10, DEC=20, SR=0.1)
+        # A load removes what nobody reads any more of those before.
+        left = load_anew()
+        assert first not in left and second < left
+
+
 def test_pages_of_other_origins_may_read_it(server: Server) -> None:
     _, headers, _ = get(server, "/scs/sky/Star", {"Origin": "https://example.org"}, RA=0, DEC=0, SR=0.01)
     assert headers["access-control-allow-origin"] == "*"
@@ -509,7 +530,11 @@ def test_a_list_may_be_a_votable(server: Server) -> None:
         (b"", {"SR": 1}, "there is no list"),
         (b"ra,dec\n1,2\n", {}, "SR is missing"),
         (b"ra,dec\n1,2\n", {"SR": 1, "FIND": "x"}, "FIND is x"),
-        (b"alpha,delta\n1,2\n", {"SR": 1}, "ra"),
+        (b"alpha,delta\n1,2\n", {"SR": 1}, "of the list are its position: name them, as in RA=ra&DEC=dec; it has alpha, delta\n"),
+        (b"ra,dec\n1,x\n", {"SR": 1}, "the column dec of the list is no number of degrees but of type Utf8\n"),
+        (b"ra,dec\n1,2\n3,4,5\n", {"SR": 1}, "the list:3: 3 fields where 2 are expected\n"),
+        (b"<VOTABLE><a>", {"SR": 1}, "the list:1: it has no VOTable with rows in it\n"),
+        (b"PAR1 and no more", {"SR": 1}, "the list is damaged or cut off"),
         (b"ra,dec\n1,2\n", {"SR": 1, "RA": "ra"}, "give both or neither"),
     ],
 )

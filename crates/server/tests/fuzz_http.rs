@@ -21,7 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use chance::{Chance, STUMBLES, count_stumbles, from_environment, open_files, resident};
+use chance::{
+    Chance, STUMBLES, count_stumbles, from_environment, named_files, open_files, resident,
+};
 use ingest::{LoadRequest, Progress};
 use meridian_server::{Config, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -285,7 +287,11 @@ fn strange_requests_do_no_harm() {
         );
         let begun = Instant::now();
         while open_files() > files {
-            assert!(begun.elapsed() < SOON, "files are left over");
+            assert!(
+                begun.elapsed() < SOON,
+                "there were {files} files open, and now there are {:#?}",
+                named_files()
+            );
             sleep(Duration::from_millis(20)).await;
         }
         assert!(

@@ -1,6 +1,7 @@
 //! The HTTP door: cone searches, health, metrics, and a page that says what there is.
 //!
-//! HTTP/1.1 and HTTP/2 (with prior knowledge), answers compressed for clients that ask for it, readable by pages of any origin.
+//! HTTP/1.1 and HTTP/2 (agreed on in TLS, or with prior knowledge), answers compressed for clients that ask for it, readable by
+//! pages of any origin.
 
 mod cone;
 mod pages;
@@ -23,13 +24,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::io::InspectWriter;
+use tower::ServiceExt;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::SizeAbove;
 use tower_http::cors::{Any, CorsLayer};
 use tracing::{Instrument, Level, debug, enabled, info_span};
-
-use tower::ServiceExt;
 
 use crate::Shared;
 use crate::metrics::Door;

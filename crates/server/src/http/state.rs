@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use catalog::LoadId;
 use engine::{Archive, ConeTable};
 
-use super::cone::Served;
+use super::cone::{Chosen, Served};
 use super::problem::Problem;
 use crate::Shared;
 
@@ -18,10 +18,9 @@ pub(crate) type ChosenColumns = HashMap<(String, String), Vec<String>>;
 pub(crate) struct HttpState {
     pub(crate) shared: Arc<Shared>,
     pub(crate) archive: Arc<Archive>,
-    /// Where uploads lie while they are read.
     pub(crate) chosen_columns: ChosenColumns,
-    /// What was found out of tables, by their load and how much of them is wanted.
-    served: Mutex<HashMap<(LoadId, u8), Arc<Served>>>,
+    /// The columns that are given of tables, by their load and the verbosity.
+    chosen: Mutex<HashMap<(LoadId, u8), Arc<Chosen>>>,
 }
 
 impl HttpState {
@@ -34,7 +33,7 @@ impl HttpState {
             shared,
             archive,
             chosen_columns,
-            served: Mutex::default(),
+            chosen: Mutex::default(),
         }
     }
 
@@ -44,38 +43,43 @@ impl HttpState {
         database: &str,
         table: &str,
         verbosity: u8,
-    ) -> Result<Arc<Served>, Problem> {
+    ) -> Result<Served, Problem> {
         let Some(found) = self.archive.table(database, table).await? else {
             return Err(self.no_such(database, table).await?);
         };
-        let key = (found.table.load, verbosity);
-        if let Some(known) = self.known().get(&key) {
-            return Ok(Arc::clone(known));
-        }
         let Some(cones) = ConeTable::new(&self.archive, found) else {
             return Err(Problem::bad(format!(
                 "{table} has no positions: cones can be searched in tables that were loaded with columns of right ascension and \
                  declination"
             )));
         };
+        let chosen = self.chosen(&cones, verbosity)?;
+        Ok(Served { cones, chosen })
+    }
+
+    fn chosen(&self, cones: &ConeTable, verbosity: u8) -> Result<Arc<Chosen>, Problem> {
+        let key = (cones.table().table.load, verbosity);
+        if let Some(known) = self.known().get(&key) {
+            return Ok(Arc::clone(known));
+        }
         let spec = cones.table().spec();
         let names = (
             catalog::fold_name(&spec.database),
             catalog::fold_name(&spec.name),
         );
-        let chosen = self.chosen_columns.get(&names).map(Vec::as_slice);
-        let served = Arc::new(Served::new(cones, chosen, verbosity)?);
+        let named = self.chosen_columns.get(&names).map(Vec::as_slice);
+        let chosen = Arc::new(Chosen::new(cones, named, verbosity)?);
         let mut known = self.known();
         // Tables that were replaced are not asked for again.
         if known.len() >= MOST_KNOWN {
             known.clear();
         }
-        known.insert(key, Arc::clone(&served));
-        Ok(served)
+        known.insert(key, Arc::clone(&chosen));
+        Ok(chosen)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<(LoadId, u8), Arc<Served>>> {
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<(LoadId, u8), Arc<Chosen>>> {
+        self.chosen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is said of a table that does not exist.

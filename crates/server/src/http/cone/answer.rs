@@ -125,12 +125,12 @@ pub(super) async fn small(
 pub(super) async fn streamed(
     state: &Arc<HttpState>,
     address: ClientAddress,
-    served: &Arc<Served>,
+    served: Served,
     search: ConeSearch,
     parameters: &ConeParameters,
     counted: Option<Begun>,
 ) -> Result<Response<Body>, Problem> {
-    let (served, format) = (Arc::clone(served), parameters.format);
+    let format = parameters.format;
     let shared = &state.shared;
     let rows = shared.metrics.rows(Door::Http);
     let mut wanted = Wanted::new(search.batches(), parameters.max_rows, rows);

@@ -8,9 +8,10 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{Response, StatusCode};
 use catalog::fold_name;
-use futures::StreamExt;
+use engine::EngineError;
+use futures::{StreamExt, TryStreamExt};
 use prometheus::IntCounter;
-use sql::Connection;
+use sql::{Connection, ErrorCode, SqlError};
 use tempfile::NamedTempFile;
 
 use super::answer::{Wanted, from_parts, write};
@@ -30,8 +31,17 @@ const LONGEST_LIST: u64 = 256 << 20;
 /// Bytes by which lists are told apart.
 const SNIFFED: usize = 4;
 const ARCSEC_PER_DEGREE: f64 = 3600.0;
-/// The columns of a list that is not there yet: its own columns come first, then the table's with this behind names that both have.
+/// What stands behind a name of the table's that the list has too.
 const SUFFIX: &str = "_2";
+/// What `crossmatch()` says of its arguments, and how somebody knows it who has sent a list.
+const OWN_WORDS: [(&str, &str); 3] = [
+    ("crossmatch: ", ""),
+    ("the left side", "the list"),
+    (
+        "say which, as in left_ra => ..., left_dec => ...",
+        "name them, as in RA=ra&DEC=dec",
+    ),
+];
 
 /// `POST /scs/{database}/{table}`.
 pub(crate) async fn search_many(
@@ -165,15 +175,39 @@ impl List {
         })
     }
 
+    /// Where it lies meanwhile.
+    fn path(&self) -> String {
+        self.file.path().display().to_string()
+    }
+
     /// The list in FROM.
     fn as_table(&self) -> String {
-        let path = self.file.path().display().to_string();
-        format!(
-            "{}('{}')",
-            self.function,
-            path.replace('\\', "\\\\").replace('\'', "''")
-        )
+        let path = self.path().replace('\\', "\\\\").replace('\'', "''");
+        format!("{}('{path}')", self.function)
     }
+}
+
+/// What is wrong, to somebody who has sent a list and knows neither the statement nor where the list lies.
+fn to_sender(error: EngineError, path: &str) -> EngineError {
+    let (sentence, code) = match &error {
+        EngineError::Sql(error) => (error.sentence().to_owned(), error.code()),
+        error => (error.to_string(), error.code()),
+    };
+    if let Some(rest) = sentence.strip_prefix(path) {
+        // What cannot be read in it is the sender's to mend.
+        let sentence = format!("the list{rest}");
+        return SqlError::new(sentence)
+            .with_code(ErrorCode::WRONG_VALUE)
+            .into();
+    }
+    let mut own = sentence.clone();
+    for (theirs, ours) in OWN_WORDS {
+        own = own.replace(theirs, ours);
+    }
+    if own == sentence {
+        return error;
+    }
+    SqlError::new(own).with_code(code).into()
 }
 
 /// What reads a file that begins so.
@@ -194,7 +228,7 @@ fn quoted(name: &str) -> String {
 fn statement(served: &Served, wish: &Wish, list: &List) -> String {
     let spec = served.cones.table().spec();
     let columns: Vec<String> = served
-        .described
+        .described()
         .iter()
         .map(|column| quoted(&column.name))
         .collect();
@@ -218,7 +252,7 @@ fn statement(served: &Served, wish: &Wish, list: &List) -> String {
 async fn answer(
     state: &Arc<HttpState>,
     address: ClientAddress,
-    served: Arc<Served>,
+    served: Served,
     wish: Wish,
     (list, format): (List, Format),
     counted: Option<Begun>,
@@ -232,6 +266,7 @@ async fn answer(
     let parts = shared.workshop.start(move |giver| async move {
         let pairs = Pairs {
             served,
+            list,
             text,
             database,
             max_rows: wish.max_rows,
@@ -242,7 +277,6 @@ async fn answer(
         if let Some(counted) = counted {
             counted.end_now(Ending::of_work(&outcome));
         }
-        drop(list);
         outcome
     });
     from_parts(format, parts).await
@@ -250,7 +284,8 @@ async fn answer(
 
 /// The pairs of a list and a table.
 struct Pairs {
-    served: Arc<Served>,
+    served: Served,
+    list: List,
     text: String,
     database: String,
     max_rows: Option<u64>,
@@ -263,9 +298,13 @@ impl Pairs {
     async fn write(&self, sessions: &Sessions, giver: &Giver<Bytes>) -> Result<(), Refusal> {
         let session = sessions.reading_files(&self.database).await?;
         let connection = Connection::alone(Some(self.database.clone()));
-        let answer = session.ask_for(&self.text, &connection).await?;
+        let path = self.list.path();
+        let answer = session.ask_for(&self.text, &connection).await;
+        let answer = answer.map_err(|error| to_sender(error, &path))?;
         let columns = described(&self.served, &answer.schema);
-        let mut wanted = Wanted::new(answer.batches, self.max_rows, self.rows.clone());
+        let batches = answer.batches;
+        let batches = batches.map_err(move |error| to_sender(error, &path));
+        let mut wanted = Wanted::new(batches.boxed(), self.max_rows, self.rows.clone());
         let writer = TableWriter::new(self.format, "crossmatch", &columns);
         write(writer, &mut wanted, giver).await
     }
@@ -274,7 +313,10 @@ impl Pairs {
 /// The list's columns, the table's and the separation.
 fn described(served: &Served, schema: &Schema) -> Vec<TableColumn> {
     let own = |role: Role| {
-        let of_role = served.described.iter().rfind(|column| column.role == role);
+        let of_role = served
+            .described()
+            .iter()
+            .rfind(|column| column.role == role);
         of_role.map(|column| fold_name(&column.name))
     };
     let (ra, dec) = (own(Role::RightAscension), own(Role::Declination));
@@ -282,7 +324,7 @@ fn described(served: &Served, schema: &Schema) -> Vec<TableColumn> {
     let first = schema
         .fields()
         .len()
-        .saturating_sub(served.described.len() + 1);
+        .saturating_sub(served.described().len() + 1);
     let is = |name: &str, wanted: &Option<String>| {
         let folded = fold_name(name);
         let plain = folded.strip_suffix(SUFFIX).unwrap_or(&folded);

@@ -25,7 +25,7 @@ use super::{ClientAddress, HttpState};
 use crate::formats::{Format, error_document, metadata_document};
 use crate::metrics::{Begun, Door, Ending, Kind};
 pub(crate) use many::search_many;
-pub(crate) use served::Served;
+pub(crate) use served::{Chosen, Served};
 
 /// A cone whose chunks' sub-chunks have no more rows than this is answered at once.
 const FEW_ROWS: u64 = 20_000;
@@ -90,13 +90,13 @@ async fn answered(
         Some(circle) if parameters.max_rows != Some(0) => circle,
         _ => return Ok(only_metadata(&served, parameters, tag)),
     };
-    let search = served.cones.search(circle, &served.columns)?;
+    let search = served.cones.search(circle, &served.chosen.columns)?;
     let few = search.looks_at_most(FEW_ROWS, FEW_CHUNKS).await?;
     let mut response = if few {
         small(state, &served, search, parameters).await?
     } else {
         let counted = counted.take();
-        streamed(state, address, &served, search, parameters, counted).await?
+        streamed(state, address, served, search, parameters, counted).await?
     };
     tagged(&mut response, tag);
     Ok(response)
@@ -106,7 +106,7 @@ async fn answered(
 fn only_metadata(served: &Served, parameters: &ConeParameters, tag: HeaderValue) -> Response<Body> {
     let mut out = Vec::new();
     if parameters.format.is_votable() {
-        out = metadata_document(served.name(), &served.described);
+        out = metadata_document(served.name(), served.described());
     } else {
         let mut writer = served.writer(parameters.format);
         writer.begin(&mut out);
@@ -120,7 +120,7 @@ fn only_metadata(served: &Served, parameters: &ConeParameters, tag: HeaderValue)
 /// What an answer is known by. The rows of a load never change, so this follows from the question and the load.
 fn tag(served: &Served, parameters: &ConeParameters) -> HeaderValue {
     let mut hasher = DefaultHasher::new();
-    (served.cones.table().table.load, &served.columns).hash(&mut hasher);
+    (served.cones.table().table.load, &served.chosen.columns).hash(&mut hasher);
     parameters.hash(&mut hasher);
     let tag = format!("W/\"{:016x}\"", hasher.finish());
     // Digits are always a header's value.

@@ -1,6 +1,7 @@
 //! A table as cone searches give it: which of its columns, and what these are.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use catalog::{TableKind, TableSpec, fold_name};
 use engine::ConeTable;
@@ -13,35 +14,37 @@ const LEAST: u8 = 1;
 /// The verbosity that asks for everything.
 const MOST: u8 = 3;
 
-/// A table with the columns that a verbosity asks for.
+/// The columns of a table that a verbosity asks for.
+///
+/// These are kept in mind from request to request, and so hold on to nothing: the files of a load that was replaced must be free to
+/// go.
 #[derive(Debug)]
-pub(crate) struct Served {
-    pub(crate) cones: ConeTable,
-    /// The columns' numbers.
+pub(crate) struct Chosen {
+    /// Their numbers.
     pub(crate) columns: Vec<usize>,
-    /// The same columns.
+    /// What they are.
     pub(crate) described: Vec<TableColumn>,
 }
 
-impl Served {
-    /// `chosen` are the columns that the archive's operator has named for this table.
+impl Chosen {
+    /// `named` are the columns that the archive's operator has named for this table.
     ///
     /// # Errors
     /// The operator named a column that the table has not.
     pub(crate) fn new(
-        cones: ConeTable,
-        chosen: Option<&[String]>,
+        cones: &ConeTable,
+        named: Option<&[String]>,
         verbosity: u8,
     ) -> Result<Self, Problem> {
         let spec = cones.table().spec();
         let key = identifier(spec).and_then(|name| number(spec, name));
         let [ra, dec] = cones.position();
         let needed = key.into_iter().chain([ra, dec]);
-        let columns: BTreeSet<usize> = match (verbosity, chosen) {
+        let columns: BTreeSet<usize> = match (verbosity, named) {
             (..=LEAST, _) => needed.collect(),
             (MOST.., _) | (_, None) => (0..spec.columns.len()).collect(),
-            (_, Some(chosen)) => {
-                let found = chosen
+            (_, Some(named)) => {
+                let found = named
                     .iter()
                     .map(|name| number(spec, name).ok_or_else(|| unknown(spec, name)));
                 found.chain(needed.map(Ok)).collect::<Result<_, _>>()?
@@ -61,18 +64,31 @@ impl Served {
         Ok(Self {
             described: described.collect(),
             columns,
-            cones,
         })
     }
+}
 
+/// A table for the time of one request, with the columns that are given of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Served {
+    pub(crate) cones: ConeTable,
+    pub(crate) chosen: Arc<Chosen>,
+}
+
+impl Served {
     /// The table's name.
     pub(crate) fn name(&self) -> &str {
         &self.cones.table().spec().name
     }
 
+    /// The columns that are given.
+    pub(crate) fn described(&self) -> &[TableColumn] {
+        &self.chosen.described
+    }
+
     /// Writes rows of it.
     pub(crate) fn writer(&self, format: Format) -> TableWriter<'_> {
-        TableWriter::new(format, self.name(), &self.described)
+        TableWriter::new(format, self.name(), self.described())
     }
 }
 
