@@ -162,7 +162,7 @@ JAVA_TYPES = {
 
 def test_java_is_told_what_there_is(java: Java) -> None:
     if java.is_mysqls:
-        pytest.xfail("MySQL's driver asks for tables by a HAVING without GROUP BY, which is not built.")
+        pytest.xfail("MySQL's driver asks for information_schema.KEYWORDS, which is not there.")
     seen = java.run("metadata")
     said: dict[str, list[list[str]]] = {}
     for what, *words in seen:
@@ -222,6 +222,8 @@ def test_java_streams_more_than_its_memory(java: Java) -> None:
 
 
 def test_java_leaves_an_answer(java: Java, server: Server) -> None:
+    if java.is_mysqls:
+        pytest.skip("MySQL's driver reads an answer that is left to its end.")
     seen = java.run("leave", fetch_size(java))
     assert seen[0] == ["read", "1000"] and seen[-1] == ["then", "5"]
     wait_until(server.is_idle, 10, "it computes no more")

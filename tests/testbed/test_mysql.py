@@ -71,6 +71,8 @@ def test_lsst_pt12(question: Question, pt12_sides: Sides) -> None:
         "SELECT (SELECT flags FROM Object)",
         "SELECT flags FROM Object WHERE count(*) > 1",
         "SELECT sum(count(*)) FROM Object",
+        "SELECT flags FROM Object HAVING nObs > 3",
+        "SELECT flags FROM Object o HAVING o.nObs > 3",
         "SELECT flags, FROM Object",
         "SELECT FROM Object",
         "SELEC 1",

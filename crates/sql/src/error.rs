@@ -302,7 +302,7 @@ fn listing(what: &str, names: &[String]) -> String {
 }
 
 /// The name as it was typed, where it stands in the text.
-fn typed(sql: &str, name: &str) -> String {
+pub(crate) fn typed(sql: &str, name: &str) -> String {
     find_word(sql, name).map_or_else(|| name.to_owned(), |at| sql[at..at + name.len()].to_owned())
 }
 

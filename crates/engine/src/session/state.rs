@@ -63,6 +63,12 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
         });
     // Names are folded before DataFusion sees them.
     config.options_mut().sql_parser.enable_ident_normalization = false;
+    // The logical plan knows of more expressions that they are never NULL than the physical one does, as of CASE WHEN that is
+    // false where its own THEN is NULL: what goes into GROUP BY and DISTINCT would be refused for the difference.
+    config
+        .options_mut()
+        .execution
+        .skip_physical_aggregate_schema_check = true;
     if options.dialect == Dialect::MySql {
         // NULL is below every value.
         config.options_mut().sql_parser.default_null_ordering = "nulls_min".to_owned();

@@ -11,6 +11,7 @@ mod command;
 mod compare_all;
 mod forms;
 mod grammar;
+mod having;
 mod operators;
 mod pieces;
 mod rewrite;

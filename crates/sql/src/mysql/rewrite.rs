@@ -17,6 +17,7 @@ use super::build::{call, negated, not, plain_arguments, plain_cast, text, unit_n
 use super::forms::{
     cast, count_of_several, expand_special_form, group_concat, introduced, null_if_any_is, rounding,
 };
+use super::having::having_as_where;
 use super::select;
 use super::templates::{engine_name, expansion};
 use super::truth::{make_number, make_truth, settle};
@@ -70,6 +71,9 @@ impl VisitorMut for Rewriting<'_> {
                 }
                 _ => {}
             }
+        }
+        if let Err(error) = having_as_where(self.sql, select) {
+            return ControlFlow::Break(error);
         }
         select::choose_for_groups(select);
         select::roll_up(select);

@@ -49,7 +49,7 @@ fn has_subquery(expr: &Expr) -> bool {
     found.is_break()
 }
 
-fn is_wildcard(item: &SelectItem) -> bool {
+pub(super) fn is_wildcard(item: &SelectItem) -> bool {
     matches!(
         item,
         SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)
@@ -58,6 +58,15 @@ fn is_wildcard(item: &SelectItem) -> bool {
 
 fn is_column(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+}
+
+/// The name of a column without its table's.
+pub(super) fn name_of_column(expr: &Expr) -> Option<Ident> {
+    match expr {
+        Expr::Identifier(name) => Some(name.clone()),
+        Expr::CompoundIdentifier(names) => names.last().cloned(),
+        _ => None,
+    }
 }
 
 /// The text of an expression, its columns without their tables.
