@@ -18,7 +18,7 @@ MEMORY_SHARE = 0.25
 # Ordered pairs a second, by what is done with them.
 PAIRS_A_SECOND: dict[str, dict[str, float]] = {
     "duckdb": {"count": 30e6, "sum": 30e6, "cut": 25e6},
-    "chdb": {"count": 30e6, "sum": 16e6, "cut": 17e6},
+    "chdb": {"count": 25e6, "sum": 16e6, "cut": 17e6},
     "postgres": {"count": 1e6, "sum": 1e6, "cut": 1e6},
     "astropy": {"count": 1e6, "sum": 1e6, "cut": 1e6},
     # It counts whole branches of its tree at once.

@@ -17,6 +17,8 @@ class Size:
     block: int
     rounds: int
     cold_rounds: int
+    # How often those load that load quickly.
+    loads: int
     peers: Sequence[str]
     # Seconds that one contender may spend on one question before it sits out the rest of it.
     budget: float
@@ -31,10 +33,10 @@ EVERY_PEER = ("duckdb", "chdb", "postgres", "mariadb", "astropy", "scipy", "stil
 FULL_BOXES = {"shv1": 10.0, "part": 1.0, "near": 5.0}
 
 SIZES = {
-    "tiny": Size(20_000, 5, 10, 5, 2, 1, ("duckdb",), 20.0, {"shv1": 0.15, "part": 0.1, "near": 0.2}, 20_000),
-    "small": Size(200_000, 5, 50, 25, 3, 1, EVERY_PEER, 20.0, {"shv1": 1.0, "part": 0.5, "near": 1.5}, 200_000),
-    "standard": Size(20_000_000, 5, 2_000, 50, 7, 3, EVERY_PEER, 90.0, FULL_BOXES, 2_050_000),
-    "large": Size(400_000_000, 0, 500, 50, 5, 1, ("duckdb", "chdb"), 300.0, FULL_BOXES, 2_050_000),
+    "tiny": Size(20_000, 5, 10, 5, 2, 1, 2, ("duckdb",), 20.0, {"shv1": 0.15, "part": 0.1, "near": 0.2}, 20_000),
+    "small": Size(200_000, 5, 50, 25, 3, 1, 3, EVERY_PEER, 20.0, {"shv1": 1.0, "part": 0.5, "near": 1.5}, 200_000),
+    "standard": Size(20_000_000, 5, 2_000, 50, 7, 3, 3, EVERY_PEER, 90.0, FULL_BOXES, 2_050_000),
+    "large": Size(400_000_000, 0, 500, 50, 5, 1, 1, ("duckdb", "chdb"), 300.0, FULL_BOXES, 2_050_000),
 }
 
 # Those that are asked in turns with Meridian at the same time. What stands together has to fit into memory together.
