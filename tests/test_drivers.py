@@ -161,8 +161,6 @@ JAVA_TYPES = {
 
 
 def test_java_is_told_what_there_is(java: Java) -> None:
-    if java.is_mysqls:
-        pytest.xfail("MySQL's driver asks for information_schema.KEYWORDS, which is not there.")
     seen = java.run("metadata")
     said: dict[str, list[list[str]]] = {}
     for what, *words in seen:

@@ -107,7 +107,7 @@ fn none(_: &Contents) -> Vec<Row> {
     Vec::new()
 }
 
-const DESCRIBED: [Described; 17] = [
+const DESCRIBED: [Described; 18] = [
     Described {
         name: "schemata",
         columns: "CATALOG_NAME SCHEMA_NAME DEFAULT_CHARACTER_SET_NAME DEFAULT_COLLATION_NAME SQL_PATH SCHEMA_COMMENT",
@@ -175,6 +175,14 @@ const DESCRIBED: [Described; 17] = [
                 "Yes".into(),
                 1.into(),
             ]]
+        },
+    },
+    Described {
+        name: "keywords",
+        columns: "WORD RESERVED#",
+        rows: |_| {
+            let row = |(word, reserved)| vec![Value::from(word), u64::from(reserved).into()];
+            sql::mysql::keywords().map(row).collect()
         },
     },
     Described {

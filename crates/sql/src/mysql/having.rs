@@ -9,8 +9,8 @@ use std::sync::{Arc, LazyLock};
 use datafusion::functions_aggregate::all_default_aggregate_functions;
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, GroupByExpr, Ident, Query, Select, SelectItem, Visit, VisitMut,
-    Visitor, VisitorMut,
+    BinaryOperator, Expr, Function, GroupByExpr, Ident, ObjectNamePart, Query, Select, SelectItem,
+    Visit, VisitMut, Visitor, VisitorMut,
 };
 
 use super::select::{is_wildcard, name_of_column};
@@ -100,8 +100,9 @@ impl Visitor for CallsOf {
             name, over: None, ..
         }) = expr
             && self.depth == 0
+            && let Some(name) = name.0.last().and_then(ObjectNamePart::as_ident)
         {
-            self.found.push(name.to_string());
+            self.found.push(name.value.clone());
         }
         ControlFlow::Continue(())
     }

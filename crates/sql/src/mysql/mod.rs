@@ -12,6 +12,7 @@ mod compare_all;
 mod forms;
 mod grammar;
 mod having;
+mod keywords;
 mod operators;
 mod pieces;
 mod rewrite;
@@ -22,6 +23,7 @@ mod truth;
 
 pub use command::{Assignment, Command, Given, Scope, command};
 pub(crate) use grammar::MySqlGrammar;
+pub use keywords::keywords;
 pub use operators::Operators;
 pub use pieces::{executed, first_word, placeholders, received, split_statements};
 pub(crate) use rewrite::rewrite;
