@@ -74,11 +74,6 @@ impl MemoryBudget {
         self.in_runs.fetch_sub(bytes, Relaxed);
     }
 
-    /// What the writer of an index may hold.
-    pub(crate) fn index_bytes(&self) -> u64 {
-        self.total / 8
-    }
-
     /// How many chunk files of this many columns may be written at a time: each column of a file under way holds
     /// some megabytes.
     pub(crate) fn writers(&self, columns: usize) -> usize {

@@ -89,16 +89,15 @@ pub enum StoreError {
         /// What it does not have.
         message: String,
     },
-    /// A director index was given a key more than once.
+    /// A director index was given a key that is not greater than the one before.
     #[error(
-        "{count} keys occur more than once, among them {}: the key of a director must be unique",
-        list(examples)
+        "key {key} came after {last}: a director index is written in ascending order, each key once"
     )]
-    DuplicateKeys {
-        /// How many entries there are beyond the first of each key.
-        count: u64,
-        /// The first few of these keys, ascending.
-        examples: Vec<i64>,
+    KeyOutOfOrder {
+        /// The key.
+        key: i64,
+        /// The one before.
+        last: i64,
     },
     /// A location that the director index cannot hold.
     #[error(
@@ -158,11 +157,4 @@ impl StoreError {
             message: error.to_string(),
         }
     }
-}
-
-fn list(keys: &[i64]) -> String {
-    keys.iter()
-        .map(i64::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
 }

@@ -36,9 +36,7 @@ pub use condition::{Hint, RowCondition};
 pub use decoded_blocks::DecodedBlocks;
 pub use directory::{Directory, DirectoryBuilder, SubChunkRange};
 pub use error::StoreError;
-pub use index::{
-    DirectorIndex, Duplicates, IndexEntries, IndexEntry, IndexSummary, IndexWriter, MAX_EXAMPLES,
-};
+pub use index::{DirectorIndex, IndexEntries, IndexEntry, IndexSummary, IndexWriter};
 pub use load_dir::{LoadDir, Removal, table_dir};
 pub use open_files::OpenFiles;
 pub use read::ChunkFile;

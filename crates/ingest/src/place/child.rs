@@ -106,8 +106,7 @@ impl ChildPlacement {
             .iter()
             .map(|dir| DirectorIndex::open(dir))
             .collect::<Result<_, _>>()?;
-        let memory = self.context.budget.index_bytes() as usize;
-        let mut index = IndexWriter::create(&self.context.index_dir, memory)?;
+        let mut index = IndexWriter::create(&self.context.index_dir)?;
         let mut input = self.rows.input();
         let mut last: Option<(i64, Place)> = None;
         let mut counts = OrphanCounts::default();

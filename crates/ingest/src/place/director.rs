@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender};
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, UInt64Array};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt64Type};
@@ -21,6 +22,12 @@ use crate::verdict::Verdicts;
 
 /// How a thread's run buffer is shared between the rows, the overlap and the keys.
 const SHARES: [f64; 3] = [0.75, 0.1, 0.15];
+
+/// Batches of the index that wait to be written.
+const WAITING_ENTRIES: usize = 4;
+
+/// Keys with the numbers of their places.
+type Entries = Vec<(i64, u64)>;
 
 /// The placement of a director.
 pub(crate) struct DirectorPlacement {
@@ -88,7 +95,7 @@ impl Placement for DirectorPlacement {
     }
 
     fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<Placed, IngestError> {
-        let (dropped, index_bytes, entries) = write_index(&self.context, self.keys)?;
+        let (dropped, index_bytes, entries) = write_index(&self.context, &self.keys)?;
         let counts = PlacementCounts {
             duplicate_keys: dropped.len() as u64,
             ..PlacementCounts::default()
@@ -194,14 +201,36 @@ fn overlap_place(chunk: ChunkId) -> Place {
     Place::new(chunk, SubChunkId(0))
 }
 
-/// Goes through all keys in order, writes the index, and refuses every row whose key an earlier row of the input has.
-/// Gives the refused rows, the bytes of the index and its entries.
+/// Writes the index and refuses every row whose key an earlier row of the input has. Gives the refused rows, the bytes of the index
+/// and its entries.
 fn write_index(
     context: &PlaceContext,
-    keys: Sorter,
+    keys: &Sorter,
 ) -> Result<(HashSet<u64>, u64, u64), IngestError> {
-    let memory = context.budget.index_bytes() as usize;
-    let mut index = IndexWriter::create(&context.index_dir, memory)?;
+    let mut index = IndexWriter::create(&context.index_dir)?;
+    let (sender, receiver) = mpsc::sync_channel::<Entries>(WAITING_ENTRIES);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(move || {
+            for (key, place) in receiver.into_iter().flatten() {
+                index.push(key, Place(place).location(), false)?;
+            }
+            Ok::<_, IngestError>(index)
+        });
+        let dropped = go_through_keys(context, keys, &sender);
+        drop(sender);
+        let index = writing.join().unwrap_or(Err(IngestError::Internal))?;
+        let dropped = dropped?;
+        let summary = index.finish()?;
+        Ok((dropped, summary.bytes, summary.entries))
+    })
+}
+
+/// Hands over every key with its place, in the order of keys, each once; gives the rows of the others, which are refused.
+fn go_through_keys(
+    context: &PlaceContext,
+    keys: &Sorter,
+    entries: &SyncSender<Entries>,
+) -> Result<HashSet<u64>, IngestError> {
     let mut dropped = HashSet::new();
     let mut previous: Option<(i64, u64)> = None;
     for batch in keys.take_sorted()? {
@@ -209,6 +238,7 @@ fn write_index(
         let keys = batch.column(0).as_primitive::<Int64Type>().values();
         let places = batch.column(1).as_primitive::<UInt64Type>().values();
         context.read.progress.advance(keys.len() as u64);
+        let mut unique = Vec::with_capacity(keys.len());
         for ((key, place), row) in keys.iter().zip(places).zip(rows_of(&batch)) {
             match previous {
                 Some((last, first_row)) if last == *key => {
@@ -217,14 +247,17 @@ fn write_index(
                 }
                 _ => {
                     previous = Some((*key, *row));
-                    index.push(*key, Place(*place).location(), false)?;
+                    unique.push((*key, *place));
                 }
             }
         }
         context.read.refusals.check()?;
+        if entries.send(unique).is_err() {
+            // The writer has failed, and says why.
+            break;
+        }
     }
-    let summary = index.finish()?;
-    Ok((dropped, summary.bytes, summary.entries))
+    Ok(dropped)
 }
 
 fn refuse_duplicate(context: &PlaceContext, key: i64, row: RowId, first: RowId) {

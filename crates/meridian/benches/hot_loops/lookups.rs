@@ -97,13 +97,14 @@ pub fn director_index(criterion: &mut Criterion) {
 }
 
 fn write_and_open(dir: &Path, keys: &[i64]) -> DirectorIndex {
-    const MEMORY_BYTES: usize = 256 << 20;
     let positions = Positions::over_the_sky(keys.len(), 14);
     let mut locations = Vec::new();
     made::chunker().locate_degrees(&positions.ra, &positions.dec, &mut locations);
-    let mut writer = IndexWriter::create(dir, MEMORY_BYTES).unwrap();
-    for (key, location) in keys.iter().zip(locations) {
-        writer.push(*key, location, false).unwrap();
+    let mut entries: Vec<_> = keys.iter().copied().zip(locations).collect();
+    entries.sort_unstable_by_key(|(key, _)| *key);
+    let mut writer = IndexWriter::create(dir).unwrap();
+    for (key, location) in entries {
+        writer.push(key, location, false).unwrap();
     }
     writer.finish().unwrap();
     DirectorIndex::open(dir).unwrap()

@@ -7,7 +7,6 @@
 
 mod page;
 mod read;
-mod spill;
 mod tree;
 mod write;
 
@@ -16,7 +15,7 @@ use std::path::{Path, PathBuf};
 use sky::{ChunkId, Location, SubChunkId};
 
 pub use read::{DirectorIndex, IndexEntries};
-pub use write::{Duplicates, IndexSummary, IndexWriter, MAX_EXAMPLES};
+pub use write::{IndexSummary, IndexWriter};
 
 /// Where a key's rows are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -18,16 +18,15 @@ fn location(chunk: i32, sub_chunk: i32) -> Location {
     }
 }
 
-/// Memory so small that a few thousand records make several runs.
-const LITTLE: usize = 1;
-
-fn write(dir: &Path, memory: usize, records: &[(i64, i32, i32, bool)]) -> IndexSummary {
-    let mut writer = IndexWriter::create(dir, memory)
-        .unwrap()
-        .duplicates(Duplicates::KeepFirst);
-    for (key, chunk, sub_chunk, orphan) in records {
+/// Writes records in the order of their keys, of equal keys the first.
+fn write(dir: &Path, records: &[(i64, i32, i32, bool)]) -> IndexSummary {
+    let mut sorted = records.to_vec();
+    sorted.sort_by_key(|record| record.0);
+    sorted.dedup_by_key(|record| record.0);
+    let mut writer = IndexWriter::create(dir).unwrap();
+    for (key, chunk, sub_chunk, orphan) in sorted {
         writer
-            .push(*key, location(*chunk, *sub_chunk), *orphan)
+            .push(key, location(chunk, sub_chunk), orphan)
             .unwrap();
     }
     writer.finish().unwrap()
@@ -40,9 +39,9 @@ fn names_in(dir: &Path) -> Vec<String> {
         .collect()
 }
 
-fn check_against_map(records: &[(i64, i32, i32, bool)], memory: usize, others: &[i64]) {
+fn check_against_map(records: &[(i64, i32, i32, bool)], others: &[i64]) {
     let dir = tempfile::tempdir().unwrap();
-    let summary = write(dir.path(), memory, records);
+    let summary = write(dir.path(), records);
     let mut oracle = BTreeMap::new();
     for (key, chunk, sub_chunk, orphan) in records {
         let entry = IndexEntry {
@@ -53,7 +52,6 @@ fn check_against_map(records: &[(i64, i32, i32, bool)], memory: usize, others: &
     }
     assert_eq!(names_in(dir.path()), ["keys.mri"]);
     assert_eq!(summary.entries, oracle.len() as u64);
-    assert_eq!(summary.duplicates, (records.len() - oracle.len()) as u64);
     assert_eq!(
         summary.bytes,
         fs::metadata(dir.path().join("keys.mri")).unwrap().len()
@@ -89,9 +87,8 @@ proptest! {
     fn finds_what_a_map_finds(
         records in prop::collection::vec(any_record(), 0..3000),
         others in prop::collection::vec(any::<i64>(), 0..20),
-        little in any::<bool>(),
     ) {
-        check_against_map(&records, if little { LITTLE } else { 1 << 20 }, &others);
+        check_against_map(&records, &others);
     }
 }
 
@@ -99,11 +96,10 @@ proptest! {
 #[test]
 fn a_large_index_is_small_and_complete() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = IndexWriter::create(dir.path(), 4 << 20).unwrap();
+    let mut writer = IndexWriter::create(dir.path()).unwrap();
     let count = 1_500_000;
-    // Every third number, in an order that has nothing to do with it.
-    for at in 0..count {
-        let n = (at * 1_000_003) % count;
+    // Every third number.
+    for n in 0..count {
         let here = location((n / 2500) as i32, (n / 50 % 50) as i32);
         writer.push(n * 3, here, false).unwrap();
     }
@@ -152,7 +148,7 @@ fn fences_on_disk_are_searched() {
             )
         })
         .collect();
-    write(dir.path(), 1 << 22, &records);
+    write(dir.path(), &records);
     let (highest, lowest) = (1, u64::MAX);
     for resident_pages in [highest, lowest] {
         let index = DirectorIndex::open_with(dir.path(), resident_pages).unwrap();
@@ -175,60 +171,30 @@ fn fences_on_disk_are_searched() {
 }
 
 #[test]
-fn duplicate_keys_are_refused_with_examples() {
-    for memory in [LITTLE, 1 << 20] {
-        let dir = tempfile::tempdir().unwrap();
-        let mut writer = IndexWriter::create(dir.path(), memory).unwrap();
-        for key in (0..5000).chain([17, 4000, 17]) {
-            writer.push(key, location(1, 2), false).unwrap();
-        }
-        let error = writer.finish().unwrap_err();
-        let StoreError::DuplicateKeys { count: 3, examples } = &error else {
-            panic!("{error}");
-        };
-        assert_eq!(examples, &[17, 4000]);
+fn keys_out_of_order_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = IndexWriter::create(dir.path()).unwrap();
+    writer.push(7, location(1, 2), false).unwrap();
+    for key in [7, 6, i64::MIN] {
+        let error = writer.push(key, location(1, 2), false).unwrap_err();
         assert!(
-            names_in(dir.path()).is_empty(),
-            "{:?}",
-            names_in(dir.path())
+            matches!(error, StoreError::KeyOutOfOrder { last: 7, .. }),
+            "{error}"
         );
     }
-}
-
-#[test]
-fn the_first_of_equal_keys_stays() {
-    let dir = tempfile::tempdir().unwrap();
-    let records: Vec<_> = (0..4000)
-        .map(|n| (n % 1000, 5, (n / 1000) as i32, false))
-        .collect();
-    let summary = write(dir.path(), LITTLE, &records);
-    assert_eq!((summary.entries, summary.duplicates), (1000, 3000));
-    assert_eq!(summary.examples, (0..10).collect::<Vec<_>>());
-    let index = DirectorIndex::open(dir.path()).unwrap();
-    assert!(
-        index
-            .iter()
-            .all(|entry| entry.unwrap().1.location.sub_chunk.0 == 0)
-    );
-}
-
-#[test]
-fn many_runs_are_merged_by_groups() {
-    let records: Vec<_> = (0..200_000_i64)
-        .map(|n| (n * 7919 % 200_003, 1, 2, false))
-        .collect();
-    check_against_map(&records, LITTLE, &[-1, 300_000]);
+    writer.push(8, location(1, 2), false).unwrap();
+    assert_eq!(writer.finish().unwrap().entries, 2);
 }
 
 #[test]
 fn an_index_may_be_empty() {
-    check_against_map(&[], 1 << 20, &[0, 1, i64::MIN]);
+    check_against_map(&[], &[0, 1, i64::MIN]);
 }
 
 #[test]
 fn a_negative_sub_chunk_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = IndexWriter::create(dir.path(), 1 << 20).unwrap();
+    let mut writer = IndexWriter::create(dir.path()).unwrap();
     let error = writer.push(1, location(3, -1), false).unwrap_err();
     assert!(matches!(error, StoreError::WrongLocation(-1)), "{error}");
 }
@@ -236,7 +202,7 @@ fn a_negative_sub_chunk_is_refused() {
 #[test]
 fn an_unfinished_writer_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = IndexWriter::create(dir.path(), LITTLE).unwrap();
+    let mut writer = IndexWriter::create(dir.path()).unwrap();
     for key in 0..5000 {
         writer.push(key, location(1, 2), false).unwrap();
     }
@@ -256,7 +222,7 @@ fn a_flipped_byte_is_found() {
     let records: Vec<_> = (0..3000_i64)
         .map(|n| (n << 40, n as i32 * 991, 3, n % 2 == 0))
         .collect();
-    write(dir.path(), 1 << 20, &records);
+    write(dir.path(), &records);
     let path = dir.path().join("keys.mri");
     let good = fs::read(&path).unwrap();
     let keys: Vec<i64> = records.iter().map(|record| record.0).collect();
@@ -285,7 +251,7 @@ fn swapped_pages_are_found() {
     let records: Vec<_> = (0..3000_i64)
         .map(|n| (n << 40, n as i32 * 991, 3, false))
         .collect();
-    write(dir.path(), 1 << 20, &records);
+    write(dir.path(), &records);
     let path = dir.path().join("keys.mri");
     let mut bytes = fs::read(&path).unwrap();
     let (first, second) = bytes.split_at_mut(PAGE);
