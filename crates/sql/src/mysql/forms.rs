@@ -1,8 +1,8 @@
 //! Forms of MySQL's that the engine has as others: casts, lists, patterns, aggregates with a syntax of their own.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Function, FunctionArgumentClause, FunctionArguments, Ident,
-    ObjectName, Query, TrimWhereField, UnaryOperator, Value,
+    BinaryOperator, DataType, DuplicateTreatment, Expr, Function, FunctionArgumentClause,
+    FunctionArguments, Ident, ObjectName, OrderByExpr, Query, TrimWhereField, UnaryOperator, Value,
 };
 
 use super::build::{
@@ -385,26 +385,81 @@ pub(super) fn cast(expr: &Expr, target: &DataType) -> Option<Expr> {
     Some(call(function, vec![expr.clone()]))
 }
 
-/// GROUP_CONCAT is the engine's string_agg with a separator.
-pub(super) fn group_concat(mut function: Function) -> Expr {
+/// GROUP_CONCAT is the engine's string_agg with a separator. That cannot order different values, nor tell `('a', 'bc')` from
+/// `('ab', 'c')`: there, a list of different rows is joined.
+pub(super) fn group_concat(sql: &str, mut function: Function) -> Result<Expr, SqlError> {
     function.name = ObjectName::from(vec![Ident::new("string_agg")]);
-    if let FunctionArguments::List(list) = &mut function.args {
-        let mut separator = Value::SingleQuotedString(",".to_owned());
-        list.clauses.retain_mut(|clause| match clause {
-            FunctionArgumentClause::Separator(given) => {
-                separator = literal(given.value.clone());
-                false
-            }
-            _ => true,
-        });
-        let joined: Vec<Expr> = list.args.drain(..).filter_map(unnamed).collect();
-        let text = match joined.as_slice() {
-            [only] => call("mysql_text", vec![only.clone()]),
-            _ => call("mysql_concat", joined),
-        };
-        list.args = vec![argument(text), argument(Expr::Value(separator.into()))];
+    let FunctionArguments::List(list) = &mut function.args else {
+        return Ok(Expr::Function(function));
+    };
+    let mut separator = Value::SingleQuotedString(",".to_owned());
+    let values: Vec<Expr> = list.args.drain(..).filter_map(unnamed).collect();
+    let mut orders = vec![];
+    for clause in list.clauses.drain(..) {
+        match clause {
+            FunctionArgumentClause::Separator(given) => separator = literal(given.value),
+            FunctionArgumentClause::OrderBy(by) => orders.extend(by),
+            _ => {}
+        }
     }
-    Expr::Function(function)
+    for order in &mut orders {
+        if let Some(value) = value_at_place(sql, &order.expr, &values)? {
+            order.expr = value;
+        }
+    }
+    let text = match values.as_slice() {
+        [only] => call("mysql_text", vec![only.clone()]),
+        _ => call("mysql_concat", values.clone()),
+    };
+    let separator = Expr::Value(separator.into());
+    let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+    if !distinct || (orders.is_empty() && values.len() == 1) || function.over.is_some() {
+        list.args = vec![argument(text), argument(separator)];
+        if !orders.is_empty() {
+            list.clauses = vec![FunctionArgumentClause::OrderBy(orders)];
+        }
+        return Ok(Expr::Function(function));
+    }
+    let letter = |order: &OrderByExpr| match order.options.asc {
+        Some(false) => "d",
+        _ => "a",
+    };
+    let directions: String = orders.iter().map(letter).collect();
+    let keys = orders.into_iter().map(|order| order.expr);
+    let row = [text.clone()].into_iter().chain(values).chain(keys);
+    list.args = vec![argument(call("struct", row.collect()))];
+    function.name = ObjectName::from(vec![Ident::new("array_agg")]);
+    function.filter = Some(Box::new(Expr::IsNotNull(Box::new(text))));
+    Ok(call(
+        "mysql_joined",
+        vec![Expr::Function(function), self::text(&directions), separator],
+    ))
+}
+
+/// What an ORDER BY within GROUP_CONCAT means by a number: the value at that place.
+fn value_at_place(sql: &str, order: &Expr, values: &[Expr]) -> Result<Option<Expr>, SqlError> {
+    let Expr::Value(value) = order else {
+        return Ok(None);
+    };
+    let Value::Number(digits, _) = &value.value else {
+        return Ok(None);
+    };
+    let place = digits
+        .parse()
+        .ok()
+        .and_then(|place: usize| place.checked_sub(1));
+    match place.and_then(|place| values.get(place)) {
+        Some(value) => Ok(Some(value.clone())),
+        None => Err(SqlError::about(
+            sql,
+            digits,
+            format!(
+                "GROUP_CONCAT has no value number {digits} to order by; it has {}",
+                values.len()
+            ),
+        )
+        .with_code(ErrorCode::NO_COLUMN)),
+    }
 }
 
 /// COUNT(DISTINCT a, b) counts the different rows of values none of which is NULL.

@@ -206,7 +206,7 @@ impl Rewriting<'_> {
             return Ok(expr);
         }
         if name == "group_concat" {
-            return Ok(group_concat(function));
+            return group_concat(self.sql, function);
         }
         if name == "count" {
             return Ok(Expr::Function(count_of_several(function)));

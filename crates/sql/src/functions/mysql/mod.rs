@@ -7,6 +7,7 @@
 pub(crate) mod aggregates;
 mod calendar;
 mod columns;
+mod joined;
 mod numbers;
 pub(in crate::functions) mod row_function;
 mod text;
@@ -32,6 +33,7 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::ne
         .into_iter()
         .flatten()
         .map(|function| (function.name, function.udf()))
+        .chain([(joined::JOINED, joined::joined())])
         .collect()
 });
 
