@@ -74,7 +74,8 @@ pub enum IngestError {
     Options(String),
     /// More rows were refused than allowed.
     #[error(
-        "{count} rows were refused, more than the {allowed} allowed by --max-errors; nothing was loaded. {examples}"
+        "{} refused, more than the {allowed} allowed by --max-errors; nothing was loaded. {examples}",
+        rows_were(*.count)
     )]
     TooManyRefused {
         /// How many were refused before the load stopped.
@@ -85,7 +86,7 @@ pub enum IngestError {
         examples: String,
     },
     /// Not one row could be used.
-    #[error("every one of the {count} rows was refused; nothing was loaded. {examples}")]
+    #[error("{} refused; nothing was loaded. {examples}", all_rows_were(*.count))]
     AllRefused {
         /// How many were read.
         count: u64,
@@ -157,6 +158,20 @@ impl IngestError {
             column: column.to_owned(),
             near: nearest(column, names),
         }
+    }
+}
+
+fn rows_were(count: u64) -> String {
+    match count {
+        1 => "1 row was".to_owned(),
+        count => format!("{count} rows were"),
+    }
+}
+
+fn all_rows_were(count: u64) -> String {
+    match count {
+        1 => "the only row was".to_owned(),
+        count => format!("every one of the {count} rows was"),
     }
 }
 

@@ -484,6 +484,9 @@ async fn options_that_cannot_be_are_refused_with_a_way_out() {
         ..sky.director("Star", &[every])
     };
     assert!(refusal(all).await.contains("every one of the 2 rows"));
+    let one = write(&sky, "d.csv", "id,ra,dec\n1,5,99\n2,5,9\n");
+    let sentence = refusal(sky.director("Star", &[one])).await;
+    assert!(sentence.starts_with("1 row was refused"), "{sentence}");
     let fits = write(&sky, "c.fits", "SIMPLE  =                    T");
     assert!(
         refusal(sky.director("Star", &[fits]))

@@ -394,12 +394,13 @@ pub(super) fn group_concat(sql: &str, mut function: Function) -> Result<Expr, Sq
     };
     let mut separator = Value::SingleQuotedString(",".to_owned());
     let values: Vec<Expr> = list.args.drain(..).filter_map(unnamed).collect();
-    let mut orders = vec![];
+    let (mut orders, mut others) = (vec![], vec![]);
     for clause in list.clauses.drain(..) {
         match clause {
             FunctionArgumentClause::Separator(given) => separator = literal(given.value),
             FunctionArgumentClause::OrderBy(by) => orders.extend(by),
-            _ => {}
+            // What it does not know the engine refuses.
+            other => others.push(other),
         }
     }
     for order in &mut orders {
@@ -411,12 +412,13 @@ pub(super) fn group_concat(sql: &str, mut function: Function) -> Result<Expr, Sq
         [only] => call("mysql_text", vec![only.clone()]),
         _ => call("mysql_concat", values.clone()),
     };
+    list.clauses = others;
     let separator = Expr::Value(separator.into());
     let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
     if !distinct || (orders.is_empty() && values.len() == 1) || function.over.is_some() {
         list.args = vec![argument(text), argument(separator)];
         if !orders.is_empty() {
-            list.clauses = vec![FunctionArgumentClause::OrderBy(orders)];
+            list.clauses.push(FunctionArgumentClause::OrderBy(orders));
         }
         return Ok(Expr::Function(function));
     }
