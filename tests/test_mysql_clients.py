@@ -241,6 +241,8 @@ def test_one_statement_at_a_time_unless_announced(server: Server) -> None:
 
 MISTAKES = {
     "SELECT nosuch FROM Object": (1054, "nosuch"),
+    "SELECT GROUP_CONCAT(objectId ORDER BY 2) FROM Object": (1054, "no value number 2 to order by"),
+    "SELECT GROUP_CONCAT(DISTINCT objectId ORDER BY objectId LIMIT 1) FROM Object": (1235, "but not LIMIT 1"),
     "SELECT 1 FROM Objekt": (1146, "Object"),
     "SELEC 1": (1064, "line 1"),
     "": (1065, "no statement"),

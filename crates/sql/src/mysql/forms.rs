@@ -394,13 +394,16 @@ pub(super) fn group_concat(sql: &str, mut function: Function) -> Result<Expr, Sq
     };
     let mut separator = Value::SingleQuotedString(",".to_owned());
     let values: Vec<Expr> = list.args.drain(..).filter_map(unnamed).collect();
-    let (mut orders, mut others) = (vec![], vec![]);
+    let mut orders = vec![];
     for clause in list.clauses.drain(..) {
         match clause {
             FunctionArgumentClause::Separator(given) => separator = literal(given.value),
             FunctionArgumentClause::OrderBy(by) => orders.extend(by),
-            // What it does not know the engine refuses.
-            other => others.push(other),
+            other => {
+                let sentence =
+                    format!("GROUP_CONCAT takes DISTINCT, ORDER BY and SEPARATOR, but not {other}");
+                return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
+            }
         }
     }
     for order in &mut orders {
@@ -412,7 +415,6 @@ pub(super) fn group_concat(sql: &str, mut function: Function) -> Result<Expr, Sq
         [only] => call("mysql_text", vec![only.clone()]),
         _ => call("mysql_concat", values.clone()),
     };
-    list.clauses = others;
     let separator = Expr::Value(separator.into());
     let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
     if !distinct || (orders.is_empty() && values.len() == 1) || function.over.is_some() {
