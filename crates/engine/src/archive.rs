@@ -67,6 +67,8 @@ pub(crate) struct StoredTableId {
     pub rows: u64,
     /// What the files hold (see [`StoredTable::files_schema`]).
     pub files_schema: SchemaRef,
+    /// See [`StoredTable::sorted_by`].
+    pub sorted_by: Option<usize>,
 }
 
 impl std::fmt::Debug for Archive {
@@ -176,6 +178,7 @@ impl Archive {
             stripes: (table.database.stripes, table.database.sub_stripes),
             rows: table.rows,
             files_schema: loaded_table::files_schema(&table.spec),
+            sorted_by: loaded_table::sorted_by(&table.spec),
         })
     }
 
@@ -190,6 +193,7 @@ impl Archive {
             chunker: Chunker::new(id.stripes.0, id.stripes.1)
                 .map_err(|error| EngineError::Query(error.to_string()))?,
             files_schema: id.files_schema,
+            sorted_by: id.sorted_by,
             rows: id.rows,
             dir,
             chunks: tokio::sync::OnceCell::new(),

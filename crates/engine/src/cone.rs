@@ -234,6 +234,7 @@ impl ConeSearch {
             hints: Vec::new(),
             condition: Some(Arc::clone(&self.rows.condition) as Arc<dyn RowCondition>),
             ranges: Some(ranges),
+            sorted: None,
             schema: Arc::clone(&self.rows.schema),
         }
     }

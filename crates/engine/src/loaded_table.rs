@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use catalog::{Chunk, DirectorRef, LoadId, Table, TableKind, TableSpec, fold_name};
+use catalog::{Chunk, ColumnType, DirectorRef, LoadId, Table, TableKind, TableSpec, fold_name};
 use sky::{ChunkId, Chunker, Location, LonLatBox, Region};
 use store::{ChunkFile, DirectorIndex, LoadDir, StoreError};
 use tokio::sync::OnceCell;
@@ -53,6 +53,8 @@ pub struct StoredTable {
     pub schema: SchemaRef,
     /// The same columns under their declared names, then hidden ones: what the files hold.
     pub files_schema: SchemaRef,
+    /// The column of `files_schema` by which rows are sorted within each sub-chunk, if it is one of 64-bit integers.
+    pub sorted_by: Option<usize>,
     /// How many rows a query sees.
     pub rows: u64,
     pub(crate) dir: LoadDir,
@@ -158,6 +160,20 @@ pub(crate) fn files_schema(spec: &TableSpec) -> SchemaRef {
         );
     }
     Arc::new(Schema::new(fields))
+}
+
+/// The column by which a table's rows are sorted within each sub-chunk, if it is one of 64-bit integers: a director's key, or that
+/// of its director in a child.
+pub(crate) fn sorted_by(spec: &TableSpec) -> Option<usize> {
+    let key = match spec.kind {
+        TableKind::Director => spec.key.as_ref()?,
+        TableKind::Child => &spec.directors.first()?.key,
+        TableKind::Match | TableKind::Replicated => return None,
+    };
+    let key = fold_name(key);
+    let mut columns = spec.columns.iter();
+    let at = columns.position(|column| fold_name(&column.name) == key)?;
+    (spec.columns[at].ty == ColumnType::Int64).then_some(at)
 }
 
 /// A table as it is for the queries that are planned now.
@@ -335,7 +351,7 @@ impl LoadedTable {
     }
 
     /// Where rows with these keys are; `None` if that cannot be told for all of them.
-    async fn locate_keys(
+    pub(crate) async fn locate_keys(
         &self,
         archive: &Archive,
         home: usize,

@@ -45,6 +45,32 @@ async fn the_third_key_needs_no_planning() {
     }
 }
 
+/// What is in memory after a few questions is looked up without a plan: the same rows, whichever key.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_key_has_its_rows_however_they_are_found() {
+    let sky = SmallSky::load().await;
+    let keys: Vec<i64> = (0..90).map(|n| n * 37 % 401).collect();
+    for sql in [
+        "SELECT * FROM Object WHERE id = KEY",
+        "SELECT flag, ra, id FROM Object WHERE KEY = id",
+        "SELECT scisql_fluxToAbMag(flux) AS mag, 2 * flux AS twice, filterId FROM Source WHERE objectId = KEY",
+    ] {
+        ask(&sky, sql, &keys).await;
+        assert!(sky.is_looked_up(&sql.replace("KEY", "91")).await, "{sql}");
+    }
+    for sql in [
+        // Keys that the director does not have lie beside rows without any.
+        "SELECT flux, id FROM Source WHERE objectId = -KEY",
+        // Not of the key alone.
+        "SELECT * FROM Source WHERE objectId = KEY AND flux > 0",
+        "SELECT * FROM Source WHERE id = KEY",
+        "SELECT * FROM Source WHERE objectId = KEY OR objectId = 5",
+        "SELECT flux FROM Source WHERE objectId = KEY LIMIT 1",
+    ] {
+        ask(&sky, sql, &keys).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn neither_does_the_third_place_in_the_sky() {
     let sky = SmallSky::load().await;

@@ -10,13 +10,12 @@ use arrow::error::ArrowError;
 use vortex::array::{MaskFuture, VortexSessionExecute};
 use vortex::arrow::ArrowSessionExt;
 use vortex::error::{VortexError, VortexResult};
-use vortex::expr::{BoundExpression, root, select};
+use vortex::expr::BoundExpression;
 use vortex::layout::LayoutReaderRef;
 use vortex::mask::Mask;
 
 use crate::column_blocks::ColumnBlocks;
 use crate::decoded_blocks::{DecodedFile, Known, Wanted};
-use crate::scan::bind;
 use crate::session::session;
 use crate::{ChunkFile, StoreError};
 
@@ -63,15 +62,17 @@ impl Columns {
     /// Columns of a file with these numbers, to be given as these fields.
     pub fn new(file: &ChunkFile, columns: &[usize], fields: &Fields) -> Result<Self, StoreError> {
         let columns = columns.iter().zip(fields).map(|(number, field)| {
-            let own = file.schema().fields().get(*number);
-            let own = own.ok_or_else(|| StoreError::WrongScan {
-                path: file.path().to_owned(),
-                message: format!("it has {} columns", file.schema().fields().len()),
-            })?;
+            let own = file.schema().fields().len();
+            if *number >= own {
+                return Err(StoreError::WrongScan {
+                    path: file.path().to_owned(),
+                    message: format!("it has {own} columns"),
+                });
+            }
             Ok(Column {
                 number: *number,
                 field: Arc::clone(field),
-                source: Source::of(file, *number, own.name(), field)
+                source: Source::of(file, *number, field)
                     .map_err(|error| StoreError::vortex("scan", file.path(), &error))?,
             })
         });
@@ -94,13 +95,12 @@ impl Columns {
 }
 
 impl Source {
-    fn of(file: &ChunkFile, number: usize, name: &str, field: &FieldRef) -> VortexResult<Self> {
+    fn of(file: &ChunkFile, number: usize, field: &FieldRef) -> VortexResult<Self> {
         if file.columns.has(number) {
             return Ok(Self::Block);
         }
-        let only = bind(&select(vec![Arc::<str>::from(name)], root()), file)?;
         let target = Field::new_struct("", [Arc::clone(field)], false);
-        Ok(Self::Reader(only, target))
+        Ok(Self::Reader(file.reader_of(number)?, target))
     }
 }
 

@@ -18,7 +18,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arrow::array::{Array, ArrayRef, BooleanArray, UInt32Array};
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, UInt32Array,
+    downcast_primitive_array,
+};
 use arrow::compute::{filter, take};
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
@@ -249,6 +252,16 @@ impl DecodedFile {
         })
     }
 
+    /// A whole block, if it is kept in this type. It does not count as read.
+    pub fn kept(&self, column: usize, block: u64, data_type: &DataType) -> Option<ArrayRef> {
+        let id = BlockId {
+            file: self.file,
+            column: column as u32,
+            block: block as u32,
+        };
+        self.decoded.get(&id, data_type)
+    }
+
     /// Keeps a whole block, and picks the wanted rows out of it.
     pub fn keep(&self, wanted: Wanted<'_>, block: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         let id = self.id(wanted);
@@ -282,10 +295,21 @@ fn rows_of(block: &ArrayRef, start: usize, mask: &Mask) -> Result<ArrayRef, Arro
         let keep = BooleanArray::new(bits.clone().into(), None);
         return filter(&block.slice(start, mask.len()), &keep);
     }
-    let rows: UInt32Array = match mask.indices() {
-        AllOr::All => (start..start + wanted).map(|row| row as u32).collect(),
-        AllOr::None => UInt32Array::from(Vec::<u32>::new()),
-        AllOr::Some(rows) => rows.iter().map(|row| (start + row) as u32).collect(),
+    let rows: Vec<usize> = match mask.indices() {
+        AllOr::All => (start..start + wanted).collect(),
+        AllOr::None => Vec::new(),
+        AllOr::Some(rows) => rows.iter().map(|row| start + row).collect(),
     };
-    take(block, &rows, None)
+    downcast_primitive_array!(
+        block => Ok(Arc::new(taken(block, &rows))),
+        _ => take(block, &rows.iter().map(|row| *row as u32).collect::<UInt32Array>(), None),
+    )
+}
+
+/// The values of these rows, copied: a lookup takes one of each column, for which the general way does too much.
+fn taken<T: ArrowPrimitiveType>(block: &PrimitiveArray<T>, rows: &[usize]) -> PrimitiveArray<T> {
+    let values = block.values();
+    let taken = rows.iter().map(|row| values[*row]).collect();
+    let known = (block.nulls()).map(|nulls| rows.iter().map(|row| nulls.is_valid(*row)).collect());
+    PrimitiveArray::new(taken, known).with_data_type(block.data_type().clone())
 }

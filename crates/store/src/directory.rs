@@ -118,6 +118,21 @@ impl Directory {
         )
     }
 
+    /// The same of the entries whose sub-chunks' numbers are in closed intervals, which are sorted and disjoint.
+    pub fn rows_within(
+        &self,
+        intervals: &[(i32, i32)],
+        mut keep: impl FnMut(&SubChunkRange) -> bool,
+    ) -> Vec<Range<u64>> {
+        let within = intervals.iter().flat_map(|(first, last)| {
+            let start = self.entries.partition_point(|e| e.sub_chunk.0 < *first);
+            let entries = self.entries[start..].iter();
+            entries.take_while(|entry| entry.sub_chunk.0 <= *last)
+        });
+        let kept = within.filter(|entry| keep(entry));
+        merge(kept.map(|entry| entry.rows.clone()))
+    }
+
     /// The directory as it is stored; see `docs/chunk-file.md`.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let has_bounds = self.entries.iter().any(|entry| entry.bounds.is_some());
@@ -276,6 +291,14 @@ mod tests {
                 .is_empty()
         );
         assert_eq!(directory.rows_where(|e| e.sub_chunk.0 > 3), vec![15..20]);
+        assert_eq!(
+            directory.rows_within(&[(-5, 0), (2, 3), (9, 9)], |_| true),
+            directory.rows_where(|e| matches!(e.sub_chunk.0, -5..=0 | 2..=3 | 9))
+        );
+        assert_eq!(
+            directory.rows_within(&[(0, 3)], |e| e.rows.start > 0).len(),
+            1
+        );
         assert_eq!(directory.entry_of_row(14).unwrap().sub_chunk, SubChunkId(3));
         assert!(directory.entry_of_row(20).is_none());
     }

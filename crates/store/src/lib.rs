@@ -29,6 +29,7 @@ mod read;
 mod scan;
 mod schema;
 mod session;
+mod sorted;
 mod trailer;
 mod write;
 
@@ -42,4 +43,5 @@ pub use open_files::OpenFiles;
 pub use read::ChunkFile;
 pub use scan::{BatchStream, ScanRequest, WORTH_PRUNING};
 pub use schema::arrow_schema;
+pub use sorted::Sorted;
 pub use write::{FileSummary, ROWS_PER_BLOCK, write_chunk_file, write_chunk_file_with};

@@ -3,14 +3,15 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
 use futures::FutureExt;
 use vortex::array::buffer::BufferHandle;
 use vortex::arrow::ArrowSessionExt;
 use vortex::buffer::{Alignment, ByteBuffer, ByteBufferMut};
-use vortex::error::VortexError;
+use vortex::error::{VortexError, VortexResult, vortex_bail};
+use vortex::expr::{BoundExpression, root, select};
 use vortex::file::{DeserializeStep, Footer, SegmentSpec, VortexFile};
 use vortex::layout::LayoutReaderRef;
 use vortex::layout::segments::{SegmentFuture, SegmentId, SegmentSource};
@@ -19,6 +20,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::block_file::{BlockFile, len};
 use crate::column_blocks::ColumnBlocks;
 use crate::decoded_blocks::{DecodedBlocks, DecodedFile};
+use crate::scan::bind;
 use crate::session::session;
 use crate::trailer::{TRAILER_LEN, Trailer};
 use crate::{Directory, StoreError};
@@ -36,6 +38,8 @@ pub struct ChunkFile {
     pub(crate) layout: LayoutReaderRef,
     pub(crate) columns: Arc<ColumnBlocks>,
     pub(crate) decoded: Option<Arc<DecodedFile>>,
+    /// How Vortex's reader is asked for each column that is not laid out in blocks, once it was.
+    readers: Vec<OnceLock<BoundExpression>>,
     vortex: VortexFile,
     directory: Directory,
     schema: SchemaRef,
@@ -118,6 +122,7 @@ impl ChunkFile {
             layout: vortex.layout_reader().map_err(failed)?,
             columns: Arc::new(columns),
             decoded: decoded.map(Arc::new),
+            readers: schema.fields().iter().map(|_| OnceLock::new()).collect(),
             blocks,
             vortex,
             directory,
@@ -151,6 +156,21 @@ impl ChunkFile {
     /// The Vortex type of the rows, against which a filter is bound.
     pub fn dtype(&self) -> &vortex::dtype::DType {
         self.vortex.dtype()
+    }
+
+    /// How Vortex's reader is asked for a column alone; an error where there is no such column.
+    pub(crate) fn reader_of(&self, column: usize) -> VortexResult<BoundExpression> {
+        let (Some(known), Some(field)) =
+            (self.readers.get(column), self.schema.fields().get(column))
+        else {
+            vortex_bail!("there is no column {column}");
+        };
+        if let Some(reader) = known.get() {
+            return Ok(reader.clone());
+        }
+        let only = select(vec![Arc::<str>::from(field.name().as_str())], root());
+        let reader = bind(&only, self)?;
+        Ok(known.get_or_init(|| reader).clone())
     }
 
     /// The file's checksum as [`crate::FileSummary`] gave it when the file was written.

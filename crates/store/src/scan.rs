@@ -20,6 +20,7 @@ use vortex::scalar_fn::fns::operators::Operator;
 
 use crate::columns::{Columns, OpenColumns};
 use crate::condition::{Hint, RowCondition};
+use crate::sorted::Sorted;
 use crate::{ChunkFile, ROWS_PER_BLOCK, StoreError};
 
 /// Batches of rows, in the order of the file.
@@ -43,6 +44,9 @@ pub struct ScanRequest {
     pub condition: Option<Arc<dyn RowCondition>>,
     /// Rows to read, sorted and disjoint; all rows if None.
     pub ranges: Option<Vec<Range<u64>>>,
+    /// What the rows of each range are sorted by, if anything: rows with other values than the wanted ones are not read where
+    /// they can be told from memory. The condition has to leave them out all the same.
+    pub sorted: Option<Sorted>,
     /// The schema of the batches to produce: one field for each column of the projection, with that
     /// column's name and the Arrow type in which it is wanted.
     pub schema: SchemaRef,
@@ -105,6 +109,10 @@ impl ChunkFile {
             places,
             ranges: ranges
                 .into_iter()
+                .map(|range| match &request.sorted {
+                    Some(sorted) => self.narrowed(range, sorted),
+                    None => range,
+                })
                 .filter(|range| !range.is_empty())
                 .collect(),
             schema: request.schema,
@@ -377,7 +385,7 @@ impl Scan {
                 Place::Rest(at) => Arc::clone(&rest[*at]),
             })
             .collect();
-        self.batch(columns, count).map(Some)
+        batch(&self.file, &self.schema, columns, count).map(Some)
     }
 
     /// Keeps the rows for which `keep` is true in the columns that the result has.
@@ -409,16 +417,22 @@ impl Scan {
         }
         Ok(mask)
     }
+}
 
-    fn batch(&self, columns: Vec<ArrowArrayRef>, rows: usize) -> Result<RecordBatch, StoreError> {
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options).map_err(
-            |error| StoreError::WrongScan {
-                path: self.file.path.to_path_buf(),
-                message: error.to_string(),
-            },
-        )
-    }
+/// Columns of some rows of a file as a batch.
+pub(crate) fn batch(
+    file: &OpenColumns,
+    schema: &SchemaRef,
+    columns: Vec<ArrowArrayRef>,
+    rows: usize,
+) -> Result<RecordBatch, StoreError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(|error| {
+        StoreError::WrongScan {
+            path: file.path.to_path_buf(),
+            message: error.to_string(),
+        }
+    })
 }
 
 /// The ranges of rows of a part that are in its mask.

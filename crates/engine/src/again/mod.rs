@@ -13,6 +13,7 @@
 //! looked up and filters evaluated as ever. A plan that reads nothing, as that of a `count(*)` which the catalog answered, is kept as
 //! it is. What a plan may know besides its text, as the date, makes it unfit to be kept.
 
+mod key_lookup;
 mod substitution;
 mod template;
 mod wording;
@@ -27,7 +28,7 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use futures::stream::{BoxStream, StreamExt};
+use futures::stream::{self, BoxStream, StreamExt};
 
 use crate::exec::bind_to_piece;
 use crate::{Archive, EngineError, Prepared};
@@ -97,11 +98,13 @@ impl KnownWordings {
         }
     }
 
-    /// The answer, if the wording is known well enough.
+    /// The answer, if the wording is known well enough. With a bound on the rows that are looked at, only one that comes from a
+    /// single piece with no more of them, or from none.
     pub async fn answer(
         &self,
         wording: &Wording,
         archive: &Arc<Archive>,
+        most_rows: u64,
         context: impl FnOnce() -> Arc<TaskContext>,
     ) -> Result<Option<KnownAnswer>, EngineError> {
         let known = self.lock().known.get(&wording.text).cloned();
@@ -118,9 +121,19 @@ impl KnownWordings {
             }
             _ => return Ok(None),
         };
+        if let Some(rows) = template.look_up(wording, archive, most_rows).await? {
+            return Ok(Some(KnownAnswer {
+                schema: Arc::clone(&template.schema),
+                batches: stream::iter((rows.num_rows() > 0).then_some(Ok(rows))).boxed(),
+                plan: Arc::clone(&template.plan),
+            }));
+        }
         let Some(ready) = template.ready(wording, archive).await? else {
             return Ok(None);
         };
+        if most_rows != u64::MAX && !ready.looks_at_most(most_rows).await? {
+            return Ok(None);
+        }
         let batches = match &ready.only {
             // On the thread that asks: a piece that reads a row is done sooner than another task has begun.
             Some((inner, piece)) => bind_to_piece(inner, piece)

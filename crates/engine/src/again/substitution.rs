@@ -44,6 +44,11 @@ impl Substitution {
         all
     }
 
+    /// A constant with the other number in it, or as it was.
+    pub fn put_into(&self, value: ScalarValue) -> ScalarValue {
+        self.put(&value).unwrap_or(value)
+    }
+
     fn put(&self, value: &ScalarValue) -> Option<ScalarValue> {
         self.pairs.iter().enumerate().find_map(|(at, (from, to))| {
             let put = match (value, *from, *to) {

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use catalog::{LoadId, fold_name};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Volatility};
@@ -13,6 +13,7 @@ use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceC
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use sql::functions::{POLYGON, SEPARATION};
 
+use super::key_lookup::KeyLookup;
 use super::substitution::Substitution;
 use super::wording::{Number, Wording};
 use crate::exec::{ChunkPhaseExec, PieceScanExec, RowsOf};
@@ -29,10 +30,11 @@ pub(super) struct Template {
     typed: Vec<String>,
     /// The places of the numbers that may be others.
     free: Vec<usize>,
-    database: String,
-    table: String,
-    load: LoadId,
-    plan: Arc<dyn ExecutionPlan>,
+    /// As it is in the state of the catalog for which the plan holds.
+    table: Arc<LoadedTable>,
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// What it comes to where it asks for the rows of one key alone.
+    key_lookup: Option<KeyLookup>,
     /// The answer's columns under their headings.
     pub schema: SchemaRef,
 }
@@ -52,6 +54,17 @@ pub(super) struct Ready {
     pub only: Option<(Arc<dyn ExecutionPlan>, Piece)>,
 }
 
+impl Ready {
+    /// Whether it reads a single piece, and looks at no more than so many rows of it.
+    pub async fn looks_at_most(&self, rows: u64) -> std::result::Result<bool, EngineError> {
+        let scan = (self.only.as_ref()).and_then(|(inner, piece)| Some((scan(inner)?, piece)));
+        Ok(match scan {
+            Some((scan, piece)) => scan.rows_looked_at(piece).await? <= rows,
+            None => false,
+        })
+    }
+}
+
 impl Template {
     /// The template of a statement that was planned; `None` if its plan is of another shape, or says more than its text.
     pub async fn of(
@@ -67,14 +80,18 @@ impl Template {
             return Ok(None);
         }
         let stored = scan.stored();
+        let table = archive.table(&stored.database, &stored.name).await?;
+        let Some(table) = table.filter(|table| table.table.load == stored.load) else {
+            return Ok(None);
+        };
         let template = Self {
             numbers: wording.numbers.clone(),
             typed: wording.typed.clone(),
             free: Vec::new(),
-            database: fold_name(&stored.database),
-            table: fold_name(&stored.name),
-            load: stored.load,
+            table,
             plan: Arc::clone(&prepared.plan),
+            key_lookup: (prepared.plan.downcast_ref::<ChunkPhaseExec>())
+                .and_then(|phase| KeyLookup::of(phase.inner())),
             schema: Arc::clone(&prepared.schema),
         };
         // It must give the pieces that planning found.
@@ -103,7 +120,7 @@ impl Template {
         ) else {
             return Ok(None);
         };
-        let same = self.load == other.load
+        let same = self.table.table.load == other.table.table.load
             && self.schema == other.schema
             && filled.conditions == own.conditions
             && filled.filters == own.filters
@@ -130,7 +147,35 @@ impl Template {
             .collect()
     }
 
-    /// The plan for other numbers; `None` if they differ where they may not, or if the table was loaded anew.
+    /// The rows for other numbers, where they are those of one key and no more than so many; `None` where the plan has to give
+    /// them.
+    pub async fn look_up(
+        &self,
+        wording: &Wording,
+        archive: &Archive,
+        most_rows: u64,
+    ) -> std::result::Result<Option<RecordBatch>, EngineError> {
+        let Some(key_lookup) = &self.key_lookup else {
+            return Ok(None);
+        };
+        let places = self.differences(&wording.numbers);
+        if !self.is_typed_alike(wording) {
+            return Ok(None);
+        }
+        let substitution = Substitution::new(&self.numbers, &wording.numbers, &places);
+        match substitution.and_then(|substitution| key_lookup.key(&substitution)) {
+            Some(key) => key_lookup.rows(key, &self.table, archive, most_rows).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Whether a text has other digits only where the numbers may be others: the same number in other digits is another heading.
+    fn is_typed_alike(&self, wording: &Wording) -> bool {
+        let mut typed = self.typed.iter().zip(&wording.typed).enumerate();
+        typed.all(|(place, (own, other))| own == other || self.free.contains(&place))
+    }
+
+    /// The plan for other numbers; `None` if they differ where they may not.
     pub async fn ready(
         &self,
         wording: &Wording,
@@ -138,9 +183,7 @@ impl Template {
     ) -> std::result::Result<Option<Ready>, EngineError> {
         let numbers = &wording.numbers;
         let places = self.differences(numbers);
-        let mut typed = self.typed.iter().zip(&wording.typed).enumerate();
-        // The same number in other digits is another heading.
-        if !typed.all(|(place, (own, other))| own == other || self.free.contains(&place)) {
+        if !self.is_typed_alike(wording) {
             return Ok(None);
         }
         let Some(filled) = self.fill(numbers, &places, archive).await? else {
@@ -174,9 +217,7 @@ impl Template {
         places: &[usize],
         archive: &Arc<Archive>,
     ) -> std::result::Result<Option<Filled>, EngineError> {
-        let Some(table) = self.loaded(archive).await? else {
-            return Ok(None);
-        };
+        let table = &self.table;
         let Some(phase) = phase(&self.plan) else {
             return Ok(None);
         };
@@ -193,20 +234,11 @@ impl Template {
         let restriction = table.roles().restriction(&filters);
         let coverage = table.coverage(archive, &restriction, 0).await?;
         Ok(Some(Filled {
-            pieces: pieces_of(&table, &restriction, &coverage, phase.concurrency()),
+            pieces: pieces_of(table, &restriction, &coverage, phase.concurrency()),
             bounds: restriction.envelope(),
             conditions,
             filters,
         }))
-    }
-
-    /// The table, unless it has been loaded anew.
-    async fn loaded(
-        &self,
-        archive: &Archive,
-    ) -> std::result::Result<Option<Arc<LoadedTable>>, EngineError> {
-        let table = archive.table(&self.database, &self.table).await?;
-        Ok(table.filter(|table| table.table.load == self.load))
     }
 
     fn plan_of(&self, filled: &Filled) -> std::result::Result<Arc<dyn ExecutionPlan>, EngineError> {

@@ -374,6 +374,8 @@ struct StoredTableMessage {
     stripes: u32,
     #[prost(uint32, tag = "8")]
     sub_stripes: u32,
+    #[prost(uint64, optional, tag = "9")]
+    sorted_by: Option<u64>,
 }
 
 impl StoredTableMessage {
@@ -387,6 +389,7 @@ impl StoredTableMessage {
             files_schema: Some(stored.files_schema.as_ref().try_into().map_err(foreign)?),
             stripes: stored.chunker.num_stripes(),
             sub_stripes: stored.chunker.num_sub_stripes(),
+            sorted_by: stored.sorted_by.map(|column| column as u64),
         })
     }
 
@@ -403,6 +406,7 @@ impl StoredTableMessage {
             load: LoadId(self.load),
             stripes: (self.stripes, self.sub_stripes),
             rows: self.rows,
+            sorted_by: self.sorted_by.map(|column| column as usize),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The rows of a table in one piece: the leaf of the plan that runs inside a chunk phase.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -8,10 +9,10 @@ use arrow::datatypes::Schema;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, Statistics};
+use datafusion::common::{Result, ScalarValue, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::Expr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::logical_expr::{Expr, Operator};
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
@@ -23,7 +24,8 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use store::{ChunkFile, RowCondition, ScanRequest, SubChunkRange, WORTH_PRUNING};
+use sky::SubChunkId;
+use store::{ChunkFile, RowCondition, ScanRequest, Sorted, SubChunkRange, WORTH_PRUNING};
 use tokio::sync::OnceCell;
 use vortex::expr::{Expression, and_collect, col, gt_eq, lit, lt_eq, or_collect};
 
@@ -53,6 +55,8 @@ pub enum RowsOf {
 
 /// A replicated table of up to this many values is read once for all pieces of a query and kept in memory.
 const KEPT_VALUES: u64 = 16 << 20;
+/// Sub-chunks up to which a key is looked for in each by itself.
+const MOST_APART: i32 = 4;
 
 /// Reads the rows of one piece from the table's chunk file.
 ///
@@ -76,6 +80,8 @@ pub struct PieceScanExec {
     filters: Arc<[Expr]>,
     /// The predicates, ready to be tested.
     condition: Option<Arc<ScanCondition>>,
+    /// What the predicates say of the column by which rows are sorted, if anything.
+    sought: Option<Sorted>,
     piece: Option<Piece>,
     /// Where rows are wanted, once a join knows ([`RowsOf::Near`]).
     vicinity: Option<Arc<Vicinity>>,
@@ -104,6 +110,7 @@ impl PieceScanExec {
             predicates: vec![],
             filters: Arc::new([]),
             condition: None,
+            sought: None,
             piece: None,
             vicinity: None,
             kept: Arc::default(),
@@ -134,6 +141,7 @@ impl PieceScanExec {
         predicates: Vec<Arc<dyn PhysicalExpr>>,
     ) -> Result<Self> {
         self.condition = ScanCondition::try_new(&predicates, &self.stored.files_schema)?;
+        self.sought = (self.stored.sorted_by).and_then(|column| sought(&predicates, column));
         self.predicates = predicates;
         // What was kept, if anything, was kept under other predicates.
         self.kept = Arc::default();
@@ -163,6 +171,7 @@ impl PieceScanExec {
             predicates: self.predicates.clone(),
             filters: Arc::clone(&self.filters),
             condition: self.condition.clone(),
+            sought: self.sought,
             ..narrowed
         }
     }
@@ -190,6 +199,11 @@ impl PieceScanExec {
 
     pub(crate) fn filters(&self) -> &[Expr] {
         &self.filters
+    }
+
+    /// What its predicates say of the column by which rows are sorted, if anything.
+    pub(crate) fn sought(&self) -> Option<Sorted> {
+        self.sought
     }
 
     pub(crate) fn predicates(&self) -> &[Arc<dyn PhysicalExpr>] {
@@ -280,7 +294,20 @@ impl PieceScanExec {
         Ok(file.scan(request).map_err(external).boxed())
     }
 
-    fn request(&self, file: &ChunkFile, piece: &Piece) -> ScanRequest {
+    /// How many rows of a piece it looks at.
+    ///
+    /// # Errors
+    /// The piece's file cannot be opened.
+    pub(crate) async fn rows_looked_at(&self, piece: &Piece) -> Result<u64, EngineError> {
+        let Some(file) = self.stored.open(&self.archive, piece.chunk).await? else {
+            return Ok(0);
+        };
+        let ranges = self.ranges(&file, piece);
+        Ok(ranges.map_or(file.num_rows(), |ranges| rows_in(&ranges)))
+    }
+
+    /// The rows of a piece that it looks at; all of the file if None.
+    fn ranges(&self, file: &ChunkFile, piece: &Piece) -> Option<Vec<Range<u64>>> {
         let directory = file.directory();
         let bounds = self.bounds.and_then(bounds_box);
         let near = |entry: &SubChunkRange| {
@@ -290,18 +317,41 @@ impl PieceScanExec {
             bounds.as_ref().is_none_or(|wanted| wanted.intersects(&own))
                 && (self.vicinity.as_ref()).is_none_or(|vicinity| vicinity.may_hold(&own))
         };
-        let ranges = match self.rows {
+        match self.rows {
             RowsOf::Whole if piece.sub_chunks == SubChunkSet::All => None,
             RowsOf::RightHome => None,
-            _ => Some(
-                directory
-                    .rows_where(|entry| piece.sub_chunks.contains(entry.sub_chunk) && near(entry)),
-            ),
+            _ => Some(match &piece.sub_chunks {
+                SubChunkSet::All => directory.rows_where(near),
+                SubChunkSet::Intervals(intervals) => directory.rows_within(intervals, near),
+            }),
+        }
+    }
+
+    /// The rows of each sub-chunk of a piece by itself, where there are few of them: within each they are sorted.
+    fn rows_apart(&self, file: &ChunkFile, piece: &Piece) -> Option<Vec<Range<u64>>> {
+        let SubChunkSet::Intervals(intervals) = &piece.sub_chunks else {
+            return None;
         };
-        let many = ranges.as_ref().is_none_or(|ranges| {
-            let rows: u64 = ranges.iter().map(|range| range.end - range.start).sum();
-            rows >= WORTH_PRUNING as u64
-        });
+        let few = intervals
+            .iter()
+            .all(|(first, last)| last - first < MOST_APART)
+            && intervals.len() <= MOST_APART as usize;
+        if self.rows != RowsOf::Own || !few {
+            return None;
+        }
+        let directory = file.directory();
+        let sub_chunks = intervals.iter().flat_map(|(first, last)| *first..=*last);
+        let entries = sub_chunks.filter_map(|number| directory.get(SubChunkId(number)));
+        Some(entries.map(|entry| entry.rows.clone()).collect())
+    }
+
+    fn request(&self, file: &ChunkFile, piece: &Piece) -> ScanRequest {
+        let apart = (self.sought).and_then(|sought| Some((sought, self.rows_apart(file, piece)?)));
+        let (sorted, ranges) = match apart {
+            Some((sought, ranges)) => (Some(sought), Some(ranges)),
+            None => (None, self.ranges(file, piece)),
+        };
+        let many = (ranges.as_ref()).is_none_or(|ranges| rows_in(ranges) >= WORTH_PRUNING as u64);
         ScanRequest {
             projection: self.projection.clone(),
             filter: self.home_condition(piece),
@@ -311,6 +361,7 @@ impl PieceScanExec {
             },
             condition: self.condition.clone().map(|it| it as Arc<dyn RowCondition>),
             ranges,
+            sorted,
             schema: self.schema(),
         }
     }
@@ -333,6 +384,36 @@ impl PieceScanExec {
             _ => None,
         }
     }
+}
+
+/// What conditions say of a column of 64-bit integers: that it is one number.
+fn sought(predicates: &[Arc<dyn PhysicalExpr>], column: usize) -> Option<Sorted> {
+    let is_column = |expr: &Arc<dyn PhysicalExpr>| {
+        let found = expr.downcast_ref::<Column>();
+        found.is_some_and(|found| found.index() == column)
+    };
+    let number = |expr: &Arc<dyn PhysicalExpr>| match expr.downcast_ref::<Literal>()?.value() {
+        ScalarValue::Int64(number) => *number,
+        _ => None,
+    };
+    predicates.iter().find_map(|predicate| {
+        let equality = predicate.downcast_ref::<BinaryExpr>();
+        let equality = equality.filter(|binary| *binary.op() == Operator::Eq)?;
+        let key = match (equality.left(), equality.right()) {
+            (left, right) if is_column(left) => number(right),
+            (left, right) if is_column(right) => number(left),
+            _ => None,
+        }?;
+        Some(Sorted {
+            column,
+            least: key,
+            greatest: key,
+        })
+    })
+}
+
+fn rows_in(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
 }
 
 /// Whether a plan reads what is near the rows of a join's other side.

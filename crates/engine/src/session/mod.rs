@@ -254,13 +254,38 @@ impl Session {
     /// The answer to the only statement of `text`, where the same was asked before with other numbers: it is neither read nor
     /// planned again. `None` where it has to be.
     pub async fn ask_again(&self, text: &str) -> Result<Option<Answer>, EngineError> {
+        self.known_answer(text, u64::MAX).await
+    }
+
+    /// The same for a statement that came by a connection, where no more than so many rows of one piece have to be looked at:
+    /// that is done sooner than another thread has begun. `None` also where it may take longer.
+    ///
+    /// # Errors
+    /// Those of looking up where the rows are.
+    pub async fn ask_shortly(
+        &self,
+        text: &str,
+        connection: &Connection,
+        most_rows: u64,
+    ) -> Result<Option<Answer>, EngineError> {
+        if connection.variables.row_limit().is_some() {
+            return Ok(None);
+        }
+        self.known_answer(text, most_rows).await
+    }
+
+    async fn known_answer(
+        &self,
+        text: &str,
+        most_rows: u64,
+    ) -> Result<Option<Answer>, EngineError> {
         let Some(wording) = Wording::of(text) else {
             return Ok(None);
         };
         self.wordings.follow(self.archive.catalog().state());
         let known = self
             .wordings
-            .answer(&wording, &self.archive, || self.task());
+            .answer(&wording, &self.archive, most_rows, || self.task());
         Ok((known.await?).map(|known| headed_answer(known.schema, known.plan, known.batches)))
     }
 

@@ -123,6 +123,13 @@ impl SmallSky {
         (in_order(answer).await, kept)
     }
 
+    /// Whether the rows of a query that touches one piece are found without a plan that was put together for it.
+    pub async fn is_looked_up(&self, sql: &str) -> bool {
+        let known = self.session.ask_again(sql).await.unwrap();
+        // Of such a plan there is no more than the part for the piece.
+        known.is_some_and(|answer| answer.plan.name() == "ChunkPhaseExec")
+    }
+
     /// The same of a session that has not been asked anything before.
     pub async fn rows_afresh(&self, sql: &str) -> String {
         let session = self.session_of(sql::Dialect::Adql).await;

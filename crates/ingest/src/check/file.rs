@@ -130,6 +130,7 @@ impl FileCheck {
             hints: Vec::new(),
             condition: None,
             ranges: None,
+            sorted: None,
             schema: Arc::new(schema),
         });
         let mut rows = 0;

@@ -240,6 +240,7 @@ impl Sky {
                 hints: Vec::new(),
                 condition: None,
                 ranges: None,
+                sorted: None,
                 schema: file.schema().clone(),
             };
             let batches: Vec<RecordBatch> = file.scan(request).try_collect().await.unwrap();

@@ -69,6 +69,7 @@ fn request(
         hints: Vec::new(),
         condition,
         ranges: Some(vec![BLOCK]),
+        sorted: None,
         schema: Arc::new(file.schema().project(&[column]).unwrap()),
     }
 }

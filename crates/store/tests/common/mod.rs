@@ -217,6 +217,7 @@ pub fn request(schema: &SchemaRef, projection: &[usize]) -> ScanRequest {
         hints: Vec::new(),
         condition: None,
         ranges: None,
+        sorted: None,
         schema: Arc::new(schema.project(projection).unwrap()),
     }
 }

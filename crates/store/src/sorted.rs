@@ -1,0 +1,188 @@
+//! Finding rows by the column that they are sorted by, where it is in memory.
+
+use std::ops::Range;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::compute::concat_batches;
+use arrow::datatypes::{DataType, Int64Type, SchemaRef};
+use vortex::mask::Mask;
+
+use crate::block_file::len;
+use crate::columns::{Columns, OpenColumns};
+use crate::scan::batch;
+use crate::{ChunkFile, ROWS_PER_BLOCK, StoreError};
+
+/// Blocks that a range may touch to be searched: looking many of them up takes longer than it spares.
+const MOST_BLOCKS: usize = 4;
+
+/// A column of 64-bit integers by which the rows of each range are sorted, and the values in it that are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sorted {
+    /// The column's number in the file.
+    pub column: usize,
+    /// The least value that is wanted.
+    pub least: i64,
+    /// The greatest.
+    pub greatest: i64,
+}
+
+impl ChunkFile {
+    /// The rows of a range, which is sorted by a column, that have one of the wanted values there; `None` where it takes reading
+    /// to tell, or where the rows turn out not to be sorted.
+    pub fn find(&self, range: Range<u64>, sorted: &Sorted) -> Option<Range<u64>> {
+        let blocks = self.kept_blocks(&range, sorted.column)?;
+        let before = range.start - range.start % ROWS_PER_BLOCK as u64;
+        let found = narrowed(range, &blocks, sorted);
+        let wanted = sorted.least..=sorted.greatest;
+        let keys = Keys::of(&blocks, before)?;
+        found
+            .clone()
+            .all(|row| wanted.contains(&keys.at(row)))
+            .then_some(found)
+    }
+
+    /// Columns of a few rows, read without any condition: for so few that a stream of batches would be more work than reading.
+    ///
+    /// # Errors
+    /// Those of [`Self::scan`].
+    pub async fn read_rows(
+        &self,
+        rows: Range<u64>,
+        columns: &[usize],
+        schema: &SchemaRef,
+    ) -> Result<RecordBatch, StoreError> {
+        let (file, columns) = (
+            OpenColumns::of(self),
+            Columns::new(self, columns, schema.fields())?,
+        );
+        let mut parts = Vec::new();
+        let mut start = rows.start;
+        while start < rows.end {
+            let block_end = (start + 1).next_multiple_of(ROWS_PER_BLOCK as u64);
+            let part = start..rows.end.min(block_end);
+            start = part.end;
+            let arrays = columns
+                .read(&file, &part, &Mask::new_true(len(&part)))
+                .await?;
+            parts.push(batch(&file, schema, arrays, len(&part))?);
+        }
+        match parts.as_slice() {
+            [one] => Ok(one.clone()),
+            several => concat_batches(schema, several)
+                .map_err(|error| StoreError::vortex("scan", &file.path, &error.into())),
+        }
+    }
+
+    /// The part of a range that has all wanted values of a column by which its rows are sorted: where the blocks of the column
+    /// are kept in memory only their rows, else the whole range.
+    pub(crate) fn narrowed(&self, range: Range<u64>, sorted: &Sorted) -> Range<u64> {
+        match self.kept_blocks(&range, sorted.column) {
+            Some(blocks) => narrowed(range, &blocks, sorted),
+            None => range,
+        }
+    }
+
+    /// All blocks of a column that a range touches, if they are in memory and have no NULLs.
+    fn kept_blocks(&self, range: &Range<u64>, column: usize) -> Option<Vec<ArrayRef>> {
+        let decoded = self.decoded.as_ref()?;
+        let first = range.start / ROWS_PER_BLOCK as u64;
+        let blocks = first..range.end.div_ceil(ROWS_PER_BLOCK as u64);
+        if len(&blocks) > MOST_BLOCKS {
+            return None;
+        }
+        let kept = blocks.map(|block| decoded.kept(column, block, &DataType::Int64));
+        let kept: Vec<ArrayRef> = kept.collect::<Option<_>>()?;
+        kept.iter()
+            .all(|block| block.null_count() == 0)
+            .then_some(kept)
+    }
+}
+
+/// The same, given the blocks.
+fn narrowed(range: Range<u64>, blocks: &[ArrayRef], sorted: &Sorted) -> Range<u64> {
+    let before = range.start - range.start % ROWS_PER_BLOCK as u64;
+    let Some(keys) = Keys::of(blocks, before) else {
+        return range;
+    };
+    let first = partition_point(range.clone(), |row| keys.at(row) < sorted.least);
+    let end = partition_point(first..range.end, |row| keys.at(row) <= sorted.greatest);
+    first..end
+}
+
+/// The values of a column in blocks that follow each other.
+struct Keys<'a> {
+    blocks: Vec<&'a Int64Array>,
+    /// The first row of the first block.
+    before: u64,
+}
+
+impl<'a> Keys<'a> {
+    fn of(blocks: &'a [ArrayRef], before: u64) -> Option<Self> {
+        let blocks = blocks
+            .iter()
+            .map(|block| block.as_primitive_opt::<Int64Type>());
+        Some(Self {
+            blocks: blocks.collect::<Option<_>>()?,
+            before,
+        })
+    }
+
+    fn at(&self, row: u64) -> i64 {
+        let at = len(&(self.before..row));
+        self.blocks[at / ROWS_PER_BLOCK].value(at % ROWS_PER_BLOCK)
+    }
+}
+
+/// The first row of a range for which something does not hold that holds for those before it and for none behind it.
+fn partition_point(mut rows: Range<u64>, holds: impl Fn(u64) -> bool) -> u64 {
+    while rows.start < rows.end {
+        let middle = rows.start + (rows.end - rows.start) / 2;
+        if holds(middle) {
+            rows.start = middle + 1;
+        } else {
+            rows.end = middle;
+        }
+    }
+    rows.start
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const BLOCK: u64 = ROWS_PER_BLOCK as u64;
+
+    /// Blocks of rows of which `from` and those behind it have these keys.
+    fn blocks(from: u64, keys: &[i64]) -> Vec<ArrayRef> {
+        let lead = len(&(from - from % BLOCK..from));
+        // Other sub-chunks' rows, which are not looked at.
+        let mut all = vec![i64::MAX; lead];
+        all.extend(keys);
+        let blocks = all.chunks(ROWS_PER_BLOCK);
+        blocks
+            .map(|keys| Arc::new(Int64Array::from(keys.to_vec())) as ArrayRef)
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn all_wanted_rows_and_no_others_are_found(
+            from in prop_oneof![0..3 * BLOCK, BLOCK - 3..BLOCK + 3],
+            mut keys in proptest::collection::vec(prop_oneof![-5..5_i64, any::<i64>()], 0..100),
+            least in -7..7_i64,
+            more in 0..4_i64,
+        ) {
+            keys.sort_unstable();
+            let sorted = Sorted { column: 0, least, greatest: least + more };
+            let range = from..from + keys.len() as u64;
+            let found = narrowed(range.clone(), &blocks(from, &keys), &sorted);
+            for (row, key) in range.zip(&keys) {
+                prop_assert_eq!(found.contains(&row), (least..=least + more).contains(key));
+            }
+        }
+    }
+}
