@@ -88,6 +88,17 @@ impl Drop for Workshop {
     }
 }
 
+/// Work that is done where it is asked for: a panic in it is its error, and no more than that.
+///
+/// # Errors
+/// Those of the work.
+pub(crate) async fn done_here<T>(
+    work: impl Future<Output = Result<T, Refusal>> + Send,
+) -> Result<T, Refusal> {
+    let outcome = AssertUnwindSafe(work.boxed()).catch_unwind().await;
+    outcome.unwrap_or_else(|panic| Err(panicked(&*panic)))
+}
+
 fn panicked(panic: &(dyn Any + Send)) -> Refusal {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -195,5 +206,7 @@ mod tests {
         let refusal = workshop.compute(stumbles(true)).only().await.unwrap_err();
         assert_eq!(refusal.code, ErrorCode::INTERNAL);
         assert_eq!(workshop.compute(stumbles(false)).only().await, Ok(7));
+        assert_eq!(done_here(stumbles(true)).await, Err(refusal));
+        assert_eq!(done_here(stumbles(false)).await, Ok(7));
     }
 }
