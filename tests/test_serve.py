@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import socket
+import stat
 import struct
 import time
 from collections.abc import Iterator
@@ -89,6 +90,63 @@ def test_a_directory_without_data(meridian: Meridian, tmp_path: Path) -> None:
 def test_options_come_from_the_environment(meridian: Meridian, data: Path, server: Server) -> None:
     environment = {"MERIDIAN_DATA": str(data), "MERIDIAN_MYSQL": f"127.0.0.1:{server.port}"}
     assert_refused(meridian.run("serve", env=environment), str(server.port))
+
+
+def by_socket(path: Path) -> pymysql.connections.Connection:
+    """A connection by a file."""
+    return pymysql.connect(unix_socket=str(path), user="tester", database="sky")
+
+
+def test_a_socket_in_the_file_system(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mysql.sock"
+    with serving(meridian, data, "--mysql-socket", path) as server:
+        assert f"mysql -S {path}" in "\n".join(server.said)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        with by_socket(path) as one, server.connect(database="sky") as two:
+            statement = "SELECT count(*), min(id), max(ra) FROM Star WHERE dec > 0"
+            assert ask(one, statement) == ask(two, statement)
+            assert ask(one, "SELECT @@socket, USER()") == ((str(path), "tester@localhost"),)
+            hosts = [str(row[2]).partition(":")[0] for row in ask(two, "SHOW PROCESSLIST")]
+            assert sorted(hosts) == ["127.0.0.1", "localhost"]
+        assert_refused(
+            meridian.run("serve", "--data", data, "--mysql", "off", "--http", "off", "--mysql-socket", path),
+            str(path),
+            "another program",
+            "--mysql-socket",
+        )
+        # Whoever was refused has not taken it away.
+        with by_socket(path) as again:
+            assert ask(again, "SELECT 1") == ((1,),)
+    assert not path.exists()
+
+
+def test_a_socket_alone_and_what_a_killed_server_has_left(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mysql.sock"
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        process = meridian.start("serve", "--data", data, "--mysql", "off", "--http", "off", "--mysql-socket", path)
+        try:
+            assert process.stdout is not None
+            while line := process.stdout.readline():
+                if b"mysql -S" in line:
+                    break
+            with by_socket(path) as connected:
+                assert ask(connected, "SELECT count(*) FROM Star") == ((STARS,),)
+        finally:
+            process.send_signal(number)
+            process.wait(60)
+        assert path.exists() == (number == signal.SIGKILL)
+
+
+def test_no_file_of_somebody_elses_becomes_a_socket(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    doors = ("--mysql", "off", "--http", "off", "--mysql-socket")
+    path = tmp_path / "notes.txt"
+    path.write_text("mine")
+    assert_refused(meridian.run("serve", "--data", data, *doors, path), str(path), "no socket", "--mysql-socket")
+    assert path.read_text() == "mine"
+    missing = tmp_path / "nowhere" / "mysql.sock"
+    assert_refused(meridian.run("serve", "--data", data, *doors, missing), str(missing))
+    long = tmp_path / ("a" * 110)
+    assert_refused(meridian.run("serve", "--data", data, *doors, long), str(long), "SUN_LEN")
 
 
 def test_tables_that_are_loaded_meanwhile_are_there(meridian: Meridian, tmp_path: Path) -> None:

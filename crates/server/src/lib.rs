@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use doors::{Door, Entrance};
+use doors::{Door, Entrance, Peer};
 use http::HttpState;
 use metrics::Metrics;
 pub use refusal::Refusal;
@@ -57,7 +57,9 @@ pub struct Config {
     pub data: PathBuf,
     /// Where clients of MySQL connect: `host:port`, of this machine alone. Port 0 takes a free one. Nowhere if there is none.
     pub mysql: Option<String>,
-    /// Where clients of HTTP connect, likewise.
+    /// A file by which clients of MySQL on this machine connect, instead of an address or beside it.
+    pub mysql_socket: Option<PathBuf>,
+    /// Where clients of HTTP connect, as those of MySQL.
     pub http: Option<String>,
     /// The columns that cone searches give of a table, by the names of its database and of itself; all where it is not listed.
     pub cone_columns: HashMap<(String, String), Vec<String>>,
@@ -83,6 +85,7 @@ impl Config {
         Self {
             data: data.into(),
             mysql: Some(USUAL_MYSQL.to_owned()),
+            mysql_socket: None,
             http: Some(USUAL_HTTP.to_owned()),
             cone_columns: HashMap::new(),
             threads,
@@ -131,6 +134,24 @@ pub enum ServerError {
         /// The option that says where.
         option: &'static str,
     },
+    /// Somebody else listens at that file.
+    #[error(
+        "another program listens at {}: end that one, or choose another file with --mysql-socket",
+        path.display()
+    )]
+    SocketInUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is there and something else.
+    #[error(
+        "{} is there already, and is no socket: choose another file with --mysql-socket",
+        path.display()
+    )]
+    NoSocket {
+        /// The file.
+        path: PathBuf,
+    },
     /// Nobody could connect.
     #[error("every door is off: there is nothing to serve")]
     NoDoor,
@@ -171,12 +192,12 @@ impl Shared {
     /// Lists work that is not a statement of a connection of MySQL's among those, so that it is seen and can be ended.
     pub(crate) fn list(
         &self,
-        address: SocketAddr,
+        peer: Peer,
         database: &str,
         command: &'static str,
         text: &str,
     ) -> Listed {
-        let entered = self.running.enter(address);
+        let entered = self.running.enter(peer);
         entered.introduce("http", Some(database));
         Listed::new(entered, command, text, self.ended.clone())
     }
@@ -199,6 +220,11 @@ impl Server {
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
         let tls = config.tls.as_ref().map(Tls::read).transpose()?;
         let mysql = doors::listen(config.mysql.as_deref(), "--mysql").await?;
+        let mysql_socket = config
+            .mysql_socket
+            .as_deref()
+            .map(doors::listen_at)
+            .transpose()?;
         let http = doors::listen(config.http.as_deref(), "--http").await?;
         let archive = Archive::open_keeping(&config.data, config.cache).await?;
         let sessions = Sessions::new(Arc::clone(&archive), config.threads, config.memory)?;
@@ -209,10 +235,11 @@ impl Server {
         })?;
         let counted = Arc::clone(&archive);
         let running = Running::new();
-        let mysql_port = mysql.as_ref().map(|(_, address)| address.port());
+        let mysql_port = mysql.as_ref().map(|listening| listening.address.port());
         let surroundings = Known {
             running: Arc::clone(&running),
             port: mysql_port.unwrap_or(0),
+            socket: config.mysql_socket,
             max_connections: config.max_connections as u64,
             tls: tls.is_some(),
         };
@@ -234,13 +261,14 @@ impl Server {
             config.cone_columns,
         )));
         let doors = [
-            mysql.map(|socket| (socket, Entrance::MySql)),
-            http.map(|socket| (socket, Entrance::Http(router))),
+            mysql.map(Entrance::MySql),
+            mysql_socket.map(Entrance::MySqlSocket),
+            http.map(|listening| Entrance::Http(listening, router)),
         ];
         let doors: Vec<Door> = doors
             .into_iter()
             .flatten()
-            .map(|(socket, entrance)| Door::new(socket, entrance, config.max_connections))
+            .map(|entrance| Door::new(entrance, config.max_connections))
             .collect();
         if doors.is_empty() {
             return Err(ServerError::NoDoor);
@@ -287,16 +315,30 @@ impl Server {
 
     /// Where clients of MySQL connect.
     pub fn mysql_address(&self) -> Option<SocketAddr> {
-        let mut doors = self.doors.iter();
-        let door = doors.find(|door| matches!(door.entrance(), Entrance::MySql));
-        door.map(Door::address)
+        self.entrances().find_map(|entrance| match entrance {
+            Entrance::MySql(listening) => Some(listening.address),
+            _ => None,
+        })
+    }
+
+    /// The file by which clients of MySQL connect.
+    pub fn mysql_socket(&self) -> Option<&Path> {
+        self.entrances().find_map(|entrance| match entrance {
+            Entrance::MySqlSocket(socket) => Some(socket.path.as_path()),
+            _ => None,
+        })
     }
 
     /// Where clients of HTTP connect.
     pub fn http_address(&self) -> Option<SocketAddr> {
-        let mut doors = self.doors.iter();
-        let door = doors.find(|door| matches!(door.entrance(), Entrance::Http(_)));
-        door.map(Door::address)
+        self.entrances().find_map(|entrance| match entrance {
+            Entrance::Http(listening, _) => Some(listening.address),
+            _ => None,
+        })
+    }
+
+    fn entrances(&self) -> impl Iterator<Item = &Entrance> {
+        self.doors.iter().map(Door::entrance)
     }
 
     /// Answers until `stop` is cancelled. Statements that run then may go on for a while.
@@ -347,6 +389,7 @@ pub(crate) fn noted(left: Result<(), JoinError>) {
 struct Known {
     running: Arc<Running>,
     port: u16,
+    socket: Option<PathBuf>,
     max_connections: u64,
     tls: bool,
 }
@@ -355,6 +398,10 @@ impl Surroundings for Known {
     fn variable(&self, name: &str) -> Option<VariableValue> {
         match name {
             "port" => Some(VariableValue::Number(self.port.into())),
+            "socket" => {
+                let socket = self.socket.as_ref()?;
+                Some(VariableValue::Text(socket.display().to_string()))
+            }
             "max_connections" => Some(VariableValue::Number(self.max_connections)),
             "max_allowed_packet" => Some(VariableValue::Number(mysql::LONGEST_COMMAND as u64)),
             "have_ssl" | "have_openssl" if self.tls => Some(VariableValue::Text("YES".to_owned())),

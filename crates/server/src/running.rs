@@ -1,7 +1,6 @@
 //! What runs now: the connections, and the statements that they wait for. Each can be ended by its number.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -11,6 +10,7 @@ use sql::connection::Process;
 use tokio_util::sync::CancellationToken;
 
 use crate::Refusal;
+use crate::doors::Peer;
 
 /// Bytes of a statement that are kept to be shown.
 const SHOWN: usize = 64 << 10;
@@ -28,7 +28,7 @@ pub(crate) struct Running {
 /// A connection's line in the list.
 #[derive(Debug)]
 struct Line {
-    address: SocketAddr,
+    peer: Peer,
     /// Ends the connection.
     end: CancellationToken,
     now: Mutex<Now>,
@@ -57,10 +57,10 @@ impl Running {
     }
 
     /// A new connection; it is in the list for as long as it is held.
-    pub(crate) fn enter(self: &Arc<Self>, address: SocketAddr) -> Entered {
+    pub(crate) fn enter(self: &Arc<Self>, peer: Peer) -> Entered {
         let id = self.last_connection.fetch_add(1, Relaxed).wrapping_add(1);
         let line = Arc::new(Line {
-            address,
+            peer,
             end: CancellationToken::new(),
             now: Mutex::new(Now {
                 user: String::new(),
@@ -103,7 +103,7 @@ impl Running {
             Process {
                 id,
                 user: now.user.clone(),
-                host: line.address.to_string(),
+                host: line.peer.to_string(),
                 database: now.database.clone(),
                 command: now.command,
                 seconds: now.since.elapsed().as_secs(),
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn statements_and_connections_end_apart() {
         let running = Running::new();
-        let connection = running.enter(([127, 0, 0, 1], 5000).into());
+        let connection = running.enter(Peer::Address(([127, 0, 0, 1], 5000).into()));
         connection.introduce("ann", Some("sky"));
         let statement = connection.begin("Query", "SELECT 1");
         let listed = &running.processes()[0];

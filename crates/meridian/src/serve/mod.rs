@@ -84,6 +84,7 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
     let config = Config {
         data: settings.data,
         mysql: settings.mysql,
+        mysql_socket: settings.mysql_socket,
         http: settings.http,
         threads: settings.threads,
         memory: settings.memory as usize,
@@ -156,11 +157,17 @@ async fn announce(data: &str, server: &Server) -> Result<(), Failure> {
         _ => format!("the databases {} of {data}", databases.join(", ")),
     };
     println!("Meridian {} serves {of}", env!("CARGO_PKG_VERSION"));
+    let chosen = databases.first().map(|name| format!(" {name}"));
+    let chosen = chosen.unwrap_or_default();
     if let Some(address) = server.mysql_address() {
-        let chosen = databases.first().map(|name| format!(" {name}"));
-        let (host, port, chosen) = (address.ip(), address.port(), chosen.unwrap_or_default());
+        let (host, port) = (address.ip(), address.port());
         println!("MySQL clients connect to {address}, as with");
         println!("  mysql -h {host} -P {port}{chosen}");
+    }
+    if let Some(socket) = server.mysql_socket() {
+        let socket = socket.display();
+        println!("MySQL clients of this machine connect by {socket}, as with");
+        println!("  mysql -S {socket}{chosen}");
     }
     if let Some(address) = server.http_address() {
         println!("HTTP clients connect to http://{address}, as with");

@@ -92,6 +92,8 @@ options! {
         "The data directory.";
     mysql: Option<String> = "mysql" "ADDR", "MERIDIAN_MYSQL", door, Usual::Is(server::USUAL_MYSQL),
         "Where clients of MySQL connect; port 0 takes a free one, off closes this door.";
+    mysql_socket: Option<PathBuf> = "mysql-socket" "FILE", "MERIDIAN_MYSQL_SOCKET", file, Usual::Is(""),
+        "A socket in the file system by which clients of MySQL on this machine connect, too; its owner and its group may.";
     http: Option<String> = "http" "ADDR", "MERIDIAN_HTTP", door, Usual::Is(server::USUAL_HTTP),
         "Where clients of HTTP connect, for cone searches; port 0 takes a free one, off closes this door.";
     threads: NonZeroUsize = "threads" "N", "MERIDIAN_THREADS", count, Usual::Machine(cores, "all cores"),

@@ -1,6 +1,5 @@
 //! A connection from its first byte to its last: it is greeted, asks one thing after another, and leaves.
 
-use std::net::SocketAddr;
 use std::str::Utf8Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use sql::connection::Variables;
 use sql::{Connection, ErrorCode};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tracing::{Instrument, debug, info_span};
 
@@ -19,9 +17,10 @@ use super::handshake::{
     Introduction, NATIVE_PASSWORD, Proof, Scramble, ask_in_a_way, asks_for_tls, confirm, greet,
     has_password, in_handshake, no_tls,
 };
-use super::packets::{Incoming, NoPacket, Outgoing, Sending};
+use super::packets::{Halves, Incoming, NoPacket, Outgoing, Sending};
 use super::prepared::PreparedStatements;
 use super::wire::{Malformed, Reader};
+use crate::doors::Peer;
 use crate::metrics::Door;
 use crate::running::Entered;
 use crate::tls::Tls;
@@ -79,11 +78,11 @@ pub(super) struct Over;
 pub(super) type Done = Result<Result<(), Refusal>, Over>;
 
 /// Serves a client until it leaves.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr) {
-    let entered = shared.running.enter(address);
+pub(crate) async fn serve(shared: Arc<Shared>, stream: Halves, peer: Peer) {
+    let entered = shared.running.enter(peer);
     let span = info_span!("connection", id = entered.id);
     async {
-        let mut client = Client::new(Arc::clone(&shared), entered, stream, address);
+        let mut client = Client::new(Arc::clone(&shared), entered, stream, peer);
         let end = client.entered.end();
         let let_in = tokio::select! {
             () = shared.closing.cancelled() => return,
@@ -92,13 +91,13 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, address: Socke
         };
         match let_in {
             Ok(Ok(Ok(()))) => {
-                debug!(user = client.connection.user, %address, "connected");
+                debug!(user = client.connection.user, address = %peer, "connected");
                 client.attend().await;
                 debug!("left");
             }
             Ok(Ok(Err(refusal))) => client.say_farewell(&refusal).await,
-            Ok(Err(Over)) => debug!(%address, "left without introducing itself"),
-            Err(_) => debug!(%address, "did not introduce itself in time"),
+            Ok(Err(Over)) => debug!(address = %peer, "left without introducing itself"),
+            Err(_) => debug!(address = %peer, "did not introduce itself in time"),
         }
     }
     .instrument(span)
@@ -106,25 +105,24 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream, address: Socke
 }
 
 /// Tells somebody for whom there is no room.
-pub(crate) async fn turn_away(stream: TcpStream, most: usize) {
+pub(crate) async fn turn_away((_, write): Halves, most: usize) {
     let sentence =
         format!("Too many connections: there are {most} already, which is as many as may be");
     let refusal = Refusal::new(ErrorCode::TOO_MANY_CONNECTIONS, sentence);
     let mut outgoing = Outgoing::from_number(0);
     outgoing.add(|bytes| refused(bytes, &refusal));
-    let mut sending = Sending::new(stream.into_split().1);
+    let mut sending = Sending::new(write);
     sending.put(outgoing.take());
     // Whoever does not listen is not told.
     let _ = timeout(FAREWELL, sending.flush()).await;
 }
 
 impl Client {
-    fn new(shared: Arc<Shared>, entered: Entered, stream: TcpStream, address: SocketAddr) -> Self {
-        let (read, write) = stream.into_split();
+    fn new(shared: Arc<Shared>, entered: Entered, (read, write): Halves, peer: Peer) -> Self {
         let connection = Connection {
             id: entered.id,
             user: String::new(),
-            host: address.ip().to_string(),
+            host: peer.host(),
             database: None,
             variables: Variables::default(),
             found_rows: 0,

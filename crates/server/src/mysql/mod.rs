@@ -24,3 +24,4 @@ mod watch;
 mod wire;
 
 pub(crate) use connection::{LONGEST_COMMAND, serve, turn_away};
+pub(crate) use packets::Halves;

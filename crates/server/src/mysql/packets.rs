@@ -15,6 +15,8 @@ use tokio::time::timeout;
 /// The length of a packet that another one continues.
 const LONGEST_PACKET: usize = 0xff_ffff;
 const HEADER: usize = 4;
+/// Bytes that are read at once at least, which most commands do not have.
+const USUAL_COMMAND: usize = 2 << 10;
 /// Bytes that are read ahead of a command's end while a statement runs.
 const READ_AHEAD: usize = 64 << 10;
 /// How long a packet may keep us waiting for more of it, unless the client has chosen another time.
@@ -113,6 +115,9 @@ pub(crate) type Source = Box<dyn AsyncRead + Send + Unpin>;
 /// Where bytes go.
 pub(crate) type Sink = Box<dyn AsyncWrite + Send + Unpin>;
 
+/// Both ways of a connection.
+pub(crate) type Halves = (Source, Sink);
+
 /// The client's packets.
 pub(crate) struct Incoming {
     stream: Source,
@@ -202,6 +207,9 @@ impl Incoming {
     }
 
     async fn read_some(&mut self) -> io::Result<()> {
+        if self.bytes.capacity() == self.bytes.len() {
+            self.bytes.reserve(USUAL_COMMAND);
+        }
         match self.stream.read_buf(&mut self.bytes).await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),

@@ -13,6 +13,7 @@ use prometheus::IntCounter;
 use super::parameters::ConeParameters;
 use super::served::Served;
 use crate::Refusal;
+use crate::doors::Peer;
 use crate::formats::{Ending, Format, TableWriter};
 use crate::http::problem::Problem;
 use crate::http::{ClientAddress, HttpState};
@@ -135,7 +136,12 @@ pub(super) async fn streamed(
     let rows = shared.metrics.rows(Door::Http);
     let mut wanted = Wanted::new(search.batches(), parameters.max_rows, rows);
     let database = served.cones.table().spec().database.clone();
-    let work = shared.list(address.0, &database, "Cone", &parameters.to_string());
+    let work = shared.list(
+        Peer::Address(address.0),
+        &database,
+        "Cone",
+        &parameters.to_string(),
+    );
     let parts = shared.workshop.start(move |giver| async move {
         let writer = served.writer(format);
         let done = work.during(write(writer, &mut wanted, &giver)).await;

@@ -19,6 +19,7 @@ use super::parameters::Given;
 use super::served::Served;
 use super::{account, begin, refused};
 use crate::Refusal;
+use crate::doors::Peer;
 use crate::formats::{Format, Role, TableColumn, TableWriter};
 use crate::http::problem::Problem;
 use crate::http::{ClientAddress, HttpState};
@@ -260,7 +261,7 @@ async fn answer(
     let shared = &state.shared;
     let text = statement(&served, &wish, &list);
     let database = served.cones.table().spec().database.clone();
-    let work = shared.list(address.0, &database, "Multicone", &text);
+    let work = shared.list(Peer::Address(address.0), &database, "Multicone", &text);
     let sessions = Arc::clone(&shared.sessions);
     let rows = shared.metrics.rows(Door::Http);
     let parts = shared.workshop.start(move |giver| async move {
