@@ -40,7 +40,12 @@ class Card:
 
 CARDS = {
     "meridian": Card(
-        "Meridian", "meridian", "Meridian", "meridian", "Arrow stream over a pipe from one `meridian sql`", "harness"
+        "Meridian",
+        "meridian",
+        "Meridian",
+        "meridian",
+        "MySQL's text protocol over a Unix socket into Python values",
+        "harness",
     ),
     "duckdb": Card("DuckDB", "duckdb", "DuckDB", "duckdb", "Arrow table in the client's process", "duckdb"),
     "chdb": Card(
@@ -62,14 +67,7 @@ CARDS = {
         "mariadb",
         "text protocol over a Unix socket into Python values",
         "mariadb",
-        debian=(
-            "mariadb-server-core",
-            "mariadb-client-core",
-            "libmariadb-dev",
-            "pkg-config",
-            "build-essential",
-            "python3-dev",
-        ),
+        debian=("mariadb-server-core", "mariadb-client-core"),
         tables=("Object", "Source"),
         # It sends FLOAT columns with six digits.
         single_digits=6e-6,

@@ -17,11 +17,10 @@ from ..catalogue import TableFiles
 from ..memory import high_water
 from ..text_rows import csv_blocks, csv_schema
 from .base import LONGEST_SECONDS, Contender, Fetched, Refused, run_once
+from .mysql_values import as_arrow
 
 SERVER = "/usr/sbin/mariadbd"
 TYPES = {"int64": "BIGINT", "int32": "INT", "int8": "TINYINT", "double": "DOUBLE", "float": "FLOAT"}
-# Column types of the client protocol.
-ARROW_TYPES = {1: pa.int8(), 2: pa.int16(), 3: pa.int32(), 4: pa.float32(), 5: pa.float64(), 8: pa.int64()}
 # Light curves lie together: rows are kept in the order of the primary key.
 PRIMARY_KEYS = {"Object": "objectId", "Source": "objectId, sourceId"}
 
@@ -153,13 +152,7 @@ class MariaDB(Contender):
 
     def to_arrow(self, answer: object) -> pa.Table:
         assert isinstance(answer, Fetched)
-        rows, description = answer.rows, answer.description
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(description)
-        arrays = [
-            pa.array(list(values), ARROW_TYPES.get(column[1]))
-            for values, column in zip(columns, description, strict=True)
-        ]
-        return pa.Table.from_arrays(arrays, names=[column[0] for column in description])
+        return as_arrow(answer)
 
     def stop(self) -> None:
         if self.connection is not None:

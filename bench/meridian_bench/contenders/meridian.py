@@ -1,71 +1,43 @@
-"""Meridian: `meridian load` for each table, then one `meridian sql` process that answers statement after statement."""
+"""Meridian: `meridian load` for each table, then one `meridian serve`, asked as its users ask it: by MySQL's protocol."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
+import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import pyarrow as pa
 
 from ..catalogue import TableFiles
 from ..memory import high_water
-from .base import Contender, Refused
+from .base import LONGEST_SECONDS, Contender, Fetched, Refused
+from .mysql_values import as_arrow
+
+try:
+    # On MariaDB's C library.
+    import MySQLdb as mysql
+except ImportError:
+    # Where the harness makes do with the packages that there are.
+    import pymysql as mysql
 
 DATABASE = "bench"
-
-
-# What a pipe holds, and with it a short answer.
-AT_ONCE = 1 << 16
-# The last bytes of an Arrow stream.
-END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-
-
-def read_answer(pipe: IO[bytes]) -> pa.Table:
-    """Reads one answer: a short one out of the block in which it comes, a long one as it comes."""
-    first = os.read(pipe.fileno(), AT_ONCE)
-    if first.endswith(END):
-        try:
-            return pa.ipc.open_stream(first).read_all()
-        except pa.ArrowInvalid:
-            # Numbers that look like an end.
-            pass
-    return pa.ipc.open_stream(AnswerPipe(first, pipe)).read_all()
-
-
-class AnswerPipe:
-    """The pipe from the program as Arrow reads it: each read gives all that was asked for, and nothing closes it."""
-
-    closed = False
-
-    def __init__(self, first: bytes, pipe: IO[bytes]) -> None:
-        self.first = first
-        self.pipe = pipe
-
-    def read(self, size: int) -> bytes:
-        """Reads `size` bytes, fewer only at the end."""
-        parts = []
-        if self.first:
-            parts.append(self.first[:size])
-            self.first = self.first[size:]
-            size -= len(parts[0])
-        while size > 0 and (part := self.pipe.read(size)):
-            parts.append(part)
-            size -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def close(self) -> None:
-        """The next answer comes through the same pipe."""
+START_SECONDS = 120
+STOP_SECONDS = 60
 
 
 class Meridian(Contender):
     """The program under test."""
 
     process: subprocess.Popen[bytes] | None = None
+    connection: Any = None
     # Of `meridian load`, besides its defaults.
     load_options: Sequence[str] = ()
 
@@ -100,49 +72,67 @@ class Meridian(Contender):
         return {table["table"]: table["bytes"] for table in map(json.loads, lines)}
 
     def start(self) -> None:
-        command = [str(self.setup.program), "sql", "--data", str(self.home), "--db", DATABASE]
-        command += ["--format", "arrow", "--quiet", "--threads", str(self.setup.threads), "--file", "-"]
-        # The pipes are buffered: nothing follows an answer before the next question, so no read waits for more than it needs.
-        self.errors = Path(self.home.parent / "meridian_sql.log").open("w+b")
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors
-        )
+        # A path below /tmp is short enough for a socket's name, which the work directory may not be.
+        self.directory = Path(tempfile.mkdtemp(prefix="bench_meridian_"))
+        socket = self.directory / "mysql.sock"
+        command = [str(self.setup.program), "serve", "--data", str(self.home), "--threads", str(self.setup.threads)]
+        command += ["--mysql", "off", "--http", "off", "--mysql-socket", str(socket), "--log", "error"]
+        self.words = self.home.parent / "meridian_server.log"
+        with self.words.open("wb") as words:
+            self.process = subprocess.Popen(command, stdout=words, stderr=words)
+        self.connection = self._connect(socket)
+        self._do(f"SET max_execution_time = {LONGEST_SECONDS * 1000}")
         self.ask("SELECT 1 AS ready")
+
+    def _connect(self, socket: Path) -> Any:
+        assert self.process is not None
+        give_up = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                return mysql.connect(unix_socket=str(socket), user="bench", charset="utf8mb4", database=DATABASE)
+            except mysql.OperationalError:
+                if self.process.poll() is not None or time.monotonic() > give_up:
+                    said = self.words.read_text(errors="replace").strip()
+                    self.stop()
+                    raise Refused(said.splitlines()[-1].removeprefix("meridian: ") if said else "it did not start") from None
+                time.sleep(0.01)
+
+    def _do(self, text: str) -> None:
+        with self.connection.cursor() as cursor:
+            cursor.execute(text)
 
     def ask(self, text: str) -> object:
         if self.process is None:
             # It ended over the last question.
             self.start()
-        process = self.process
-        assert process is not None and process.stdin is not None and process.stdout is not None
         try:
-            process.stdin.write(f"{text};\n".encode())
-            process.stdin.flush()
-            return read_answer(process.stdout)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise Refused(self._complaint(str(error))) from None
-
-    def _complaint(self, otherwise: str) -> str:
-        """What the program said before it ended; the next question will start it anew."""
-        self.stop()
-        self.errors.seek(0)
-        said = self.errors.read().decode(errors="replace").strip()
-        self.errors.close()
-        return said.splitlines()[0].removeprefix("meridian: ") if said else otherwise
+            with self.connection.cursor() as cursor:
+                cursor.execute(text)
+                return Fetched(cursor.fetchall(), cursor.description or ())
+        except mysql.Error as error:
+            if self.process is not None and self.process.poll() is not None:
+                self.stop()
+            raise Refused(str(error)) from None
 
     def to_arrow(self, answer: object) -> pa.Table:
-        assert isinstance(answer, pa.Table)
-        return answer
+        assert isinstance(answer, Fetched)
+        return as_arrow(answer)
 
     def stop(self) -> None:
-        if self.process is not None and self.process.stdin is not None:
-            self.process.stdin.close()
+        if self.connection is not None:
+            # The other side may have gone first.
+            with contextlib.suppress(mysql.Error):
+                self.connection.close()
+            self.connection = None
+        if self.process is not None:
+            self.process.terminate()
             try:
-                self.process.wait(timeout=20)
+                self.process.wait(timeout=STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-        self.process = None
+            self.process = None
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def peak_memory(self) -> int:
         return high_water(self.process.pid) if self.process is not None else 0
