@@ -91,6 +91,18 @@ impl ColumnBlocks {
         decode(layout, segment, rows, mask, field).map_err(failed)
     }
 
+    /// Where a block lies in the file; `None` if [`Self::read`] cannot read it.
+    pub fn place(&self, column: usize, block: u64) -> Option<Range<u64>> {
+        let layout = self.of(column)?.get(usize::try_from(block).ok()?)?;
+        let spec = self.segments.get(*layout.segment_id() as usize)?;
+        Some(spec.offset..spec.offset.saturating_add(u64::from(spec.length)))
+    }
+
+    /// Lets the system fetch bytes that will be read soon.
+    pub fn read_ahead(&self, bytes: &Range<u64>) {
+        self.blocks.read_ahead(bytes);
+    }
+
     fn segment(&self, layout: &FlatLayout) -> Result<BufferHandle, StoreError> {
         let spec = self
             .segments

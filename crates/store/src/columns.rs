@@ -19,6 +19,9 @@ use crate::decoded_blocks::{DecodedFile, Known, Wanted};
 use crate::session::session;
 use crate::{ChunkFile, StoreError};
 
+/// Bytes between two blocks that are fetched with them rather than apart.
+const APART: u64 = 64 << 10;
+
 /// What reading columns needs of an open file.
 pub(crate) struct OpenColumns {
     pub path: Arc<Path>,
@@ -91,6 +94,36 @@ impl Columns {
             arrays.push(column.read(file, rows, mask).await?);
         }
         Ok(arrays)
+    }
+}
+
+impl Columns {
+    /// Lets the system fetch what reading blocks of these columns will need and is neither in memory nor in the page cache: the
+    /// disk is then asked for much at once, and not for a block after the other.
+    pub fn read_ahead(&self, file: &OpenColumns, blocks: &[u64]) {
+        for column in &self.0 {
+            let is_kept = |block: u64| {
+                let decoded = file.decoded.as_ref();
+                decoded.is_some_and(|it| it.has(column.number, block, column.field.data_type()))
+            };
+            let wanted = blocks.iter().filter(|block| !is_kept(**block));
+            let mut together: Option<Range<u64>> = None;
+            for place in wanted.filter_map(|block| file.blocks.place(column.number, *block)) {
+                match &mut together {
+                    Some(before) if place.start.saturating_sub(before.end) <= APART => {
+                        before.end = place.end;
+                    }
+                    _ => {
+                        if let Some(before) = together.replace(place) {
+                            file.blocks.read_ahead(&before);
+                        }
+                    }
+                }
+            }
+            if let Some(last) = together {
+                file.blocks.read_ahead(&last);
+            }
+        }
     }
 }
 

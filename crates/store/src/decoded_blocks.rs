@@ -252,6 +252,11 @@ impl DecodedFile {
         })
     }
 
+    /// Whether a whole block is kept in this type.
+    pub fn has(&self, column: usize, block: u64, data_type: &DataType) -> bool {
+        self.decoded.keeps(data_type) && self.kept(column, block, data_type).is_some()
+    }
+
     /// A whole block, if it is kept in this type. It does not count as read.
     pub fn kept(&self, column: usize, block: u64, data_type: &DataType) -> Option<ArrayRef> {
         let id = BlockId {

@@ -30,6 +30,11 @@ pub type BatchStream = BoxStream<'static, Result<RecordBatch, StoreError>>;
 /// hints are not looked at.
 pub const WORTH_PRUNING: usize = 3 * ROWS_PER_BLOCK;
 
+/// Blocks of each column that the system is to fetch before they are read.
+const BLOCKS_AHEAD: u64 = 64;
+/// Blocks up to which the columns that are read for rows that meet the condition alone are fetched, too.
+const FEW_BLOCKS: usize = 4;
+
 /// What to read from a chunk file.
 #[derive(Debug, Clone)]
 pub struct ScanRequest {
@@ -56,7 +61,7 @@ impl ChunkFile {
     /// Reads rows. The batches have exactly the schema asked for and up to [`ROWS_PER_BLOCK`] rows
     /// (without any column: all rows of a range), none of them empty.
     ///
-    /// Nothing is read before the stream is polled and nothing is read ahead: reading and decoding
+    /// Nothing is read before the stream is polled, and nothing ahead but by the system, into the page cache: reading and decoding
     /// happen on the thread that polls, block by block, so dropping the stream ends the scan, and
     /// whoever wants several cores runs several scans. The stream holds what it needs of the file.
     /// Errors come as items of the stream; the first is its last item.
@@ -115,6 +120,7 @@ impl ChunkFile {
                 })
                 .filter(|range| !range.is_empty())
                 .collect(),
+            ahead: 0,
             schema: request.schema,
         })
     }
@@ -230,6 +236,8 @@ struct Scan {
     places: Vec<Place>,
     /// What is still to be read: sorted, disjoint, none empty.
     ranges: VecDeque<Range<u64>>,
+    /// The first block that was not yet fetched ahead.
+    ahead: u64,
     schema: SchemaRef,
 }
 
@@ -237,6 +245,7 @@ impl Scan {
     fn into_stream(self) -> BatchStream {
         stream::try_unfold(self, |mut scan| async move {
             scan.prune().await?;
+            scan.read_ahead();
             while let Some(part) = scan.next_part() {
                 // Everything below is ready at once: without this, a long scan would keep its thread
                 // from every other task, its own cancellation among them.
@@ -248,6 +257,33 @@ impl Scan {
             Ok(None)
         })
         .boxed()
+    }
+
+    /// Has the next blocks fetched that are read in any case: those of the condition's columns, and of all where there is no
+    /// condition or where so few rows are looked at that some are likely to meet it. The others are fetched block by block.
+    fn read_ahead(&mut self) {
+        let block = ROWS_PER_BLOCK as u64;
+        let Some(next) = self.ranges.front().map(|range| range.start / block) else {
+            return;
+        };
+        if next + BLOCKS_AHEAD / 2 < self.ahead {
+            return;
+        }
+        let wanted = next.max(self.ahead)..next + BLOCKS_AHEAD;
+        self.ahead = wanted.end;
+        let of_range = |range: &Range<u64>| range.start / block..range.end.div_ceil(block);
+        let mut blocks: Vec<u64> = (self.ranges.iter().map(of_range))
+            .take_while(|blocks| blocks.start < wanted.end)
+            .flatten()
+            .filter(|block| wanted.contains(block))
+            .collect();
+        blocks.dedup();
+        if let Some(conditioned) = &self.condition {
+            conditioned.columns.read_ahead(&self.file, &blocks);
+        }
+        if self.condition.is_none() || blocks.len() <= FEW_BLOCKS {
+            self.rest.read_ahead(&self.file, &blocks);
+        }
     }
 
     /// Takes the blocks that the zone maps exclude out of what is still to be read.
@@ -376,6 +412,11 @@ impl Scan {
             }
         }
         let count = mask.true_count();
+        if self.condition.is_some() {
+            // All columns at once rather than one after another.
+            let block = rows.start / ROWS_PER_BLOCK as u64;
+            self.rest.read_ahead(&self.file, &[block]);
+        }
         let rest = self.rest.read(&self.file, &rows, &mask).await?;
         let columns = self
             .places
