@@ -71,6 +71,46 @@ async fn every_key_has_its_rows_however_they_are_found() {
     }
 }
 
+/// What the network's thread may answer itself is what surely takes no longer than handing it over.
+#[tokio::test(flavor = "multi_thread")]
+async fn short_is_what_reads_few_rows_and_computes_numbers_of_them() {
+    let sky = SmallSky::load().await;
+    for (sql, short) in [
+        ("SELECT * FROM Object WHERE id = KEY", true),
+        (
+            "SELECT sqrt(flux) AS s, flux > 3 AS b FROM Source WHERE objectId = KEY",
+            true,
+        ),
+        (
+            "SELECT id FROM Object WHERE id = KEY AND flag + 1 < 3",
+            true,
+        ),
+        ("SELECT COUNT(*) FROM Object", true),
+        // A text that is made may be long, and is none of a row's own.
+        (
+            "SELECT CAST(id AS VARCHAR) || 'x' AS t FROM Object WHERE id = KEY",
+            false,
+        ),
+        (
+            "SELECT id FROM Object WHERE id = KEY AND CAST(flag AS VARCHAR) || 'x' > 'a'",
+            false,
+        ),
+        // Of all pieces, or of no known number of rows.
+        ("SELECT id FROM Object WHERE id > KEY", false),
+        ("SELECT count(*) FROM Source WHERE objectId = KEY", false),
+        (
+            "SELECT flux FROM Source WHERE objectId = KEY ORDER BY flux",
+            false,
+        ),
+    ] {
+        ask(&sky, sql, &[17, 101, 23, 91]).await;
+        let known = sql.replace("KEY", "93");
+        assert_eq!(sky.is_short(&known, 100).await, short, "{sql}");
+        let none = short && sql.contains("COUNT");
+        assert_eq!(sky.is_short(&known, 0).await, none, "{sql}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn neither_does_the_third_place_in_the_sky() {
     let sky = SmallSky::load().await;

@@ -14,6 +14,7 @@
 //! it is. What a plan may know besides its text, as the date, makes it unfit to be kept.
 
 mod key_lookup;
+mod quick;
 mod substitution;
 mod template;
 mod wording;
@@ -99,7 +100,7 @@ impl KnownWordings {
     }
 
     /// The answer, if the wording is known well enough. With a bound on the rows that are looked at, only one that comes from a
-    /// single piece with no more of them, or from none.
+    /// single piece with no more of them, or from none, and takes a short time for each.
     pub async fn answer(
         &self,
         wording: &Wording,
@@ -121,6 +122,10 @@ impl KnownWordings {
             }
             _ => return Ok(None),
         };
+        let short = most_rows != u64::MAX;
+        if short && !template.is_quick {
+            return Ok(None);
+        }
         if let Some(rows) = template.look_up(wording, archive, most_rows).await? {
             return Ok(Some(KnownAnswer {
                 schema: Arc::clone(&template.schema),
@@ -131,7 +136,7 @@ impl KnownWordings {
         let Some(ready) = template.ready(wording, archive).await? else {
             return Ok(None);
         };
-        if most_rows != u64::MAX && !ready.looks_at_most(most_rows).await? {
+        if short && !ready.looks_at_most(most_rows).await? {
             return Ok(None);
         }
         let batches = match &ready.only {

@@ -14,6 +14,7 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use sql::functions::{POLYGON, SEPARATION};
 
 use super::key_lookup::KeyLookup;
+use super::quick::is_quick;
 use super::substitution::Substitution;
 use super::wording::{Number, Wording};
 use crate::exec::{ChunkPhaseExec, PieceScanExec, RowsOf};
@@ -35,6 +36,8 @@ pub(super) struct Template {
     pub plan: Arc<dyn ExecutionPlan>,
     /// What it comes to where it asks for the rows of one key alone.
     key_lookup: Option<KeyLookup>,
+    /// Whether it takes a short time for each row that it looks at.
+    pub is_quick: bool,
     /// The answer's columns under their headings.
     pub schema: SchemaRef,
 }
@@ -92,6 +95,8 @@ impl Template {
             plan: Arc::clone(&prepared.plan),
             key_lookup: (prepared.plan.downcast_ref::<ChunkPhaseExec>())
                 .and_then(|phase| KeyLookup::of(phase.inner())),
+            is_quick: (prepared.plan.downcast_ref::<ChunkPhaseExec>())
+                .is_some_and(|phase| is_quick(phase.inner())),
             schema: Arc::clone(&prepared.schema),
         };
         // It must give the pieces that planning found.

@@ -257,8 +257,8 @@ impl Session {
         self.known_answer(text, u64::MAX).await
     }
 
-    /// The same for a statement that came by a connection, where no more than so many rows of one piece have to be looked at:
-    /// that is done sooner than another thread has begun. `None` also where it may take longer.
+    /// The same for a statement that came by a connection, where no more than so many rows of one piece have to be looked at, and
+    /// numbers computed of them: that is done sooner than another thread has begun. `None` also where it may take longer.
     ///
     /// # Errors
     /// Those of looking up where the rows are.

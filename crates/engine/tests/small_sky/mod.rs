@@ -130,6 +130,13 @@ impl SmallSky {
         known.is_some_and(|answer| answer.plan.name() == "ChunkPhaseExec")
     }
 
+    /// Whether a query is answered at once, looking at no more than so many rows.
+    pub async fn is_short(&self, sql: &str, most_rows: u64) -> bool {
+        let alone = sql::Connection::alone(None);
+        let answer = self.session.ask_shortly(sql, &alone, most_rows).await;
+        answer.unwrap().is_some()
+    }
+
     /// The same of a session that has not been asked anything before.
     pub async fn rows_afresh(&self, sql: &str) -> String {
         let session = self.session_of(sql::Dialect::Adql).await;

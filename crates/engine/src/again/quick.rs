@@ -1,0 +1,44 @@
+//! Whether a plan takes a short time for each row that it looks at.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
+
+use crate::exec::PieceScanExec;
+
+/// Whether the plan of a piece reads rows and computes numbers of them, and nothing else: a text that is made may be of any length,
+/// and other operators may do anything.
+pub(super) fn is_quick(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if let Some(scan) = plan.downcast_ref::<PieceScanExec>() {
+        let columns = &scan.stored().files_schema;
+        return (scan.predicates().iter()).all(|predicate| makes_numbers(predicate, columns));
+    }
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let below = projection.input().schema();
+        let quick = |expr| makes_numbers(expr, &below);
+        return projection.expr().iter().all(|it| quick(&it.expr)) && is_quick(projection.input());
+    }
+    let passes_on =
+        plan.is::<CooperativeExec>() || plan.is::<LocalLimitExec>() || plan.is::<GlobalLimitExec>();
+    passes_on && plan.children().into_iter().all(is_quick)
+}
+
+/// Whether all that an expression computes, on the way too, has a fixed length.
+fn makes_numbers(expr: &Arc<dyn PhysicalExpr>, columns: &Schema) -> bool {
+    let makes_text = |expr: &Arc<dyn PhysicalExpr>| {
+        if expr.is::<Column>() || expr.is::<Literal>() {
+            return Ok(false);
+        }
+        let made = expr.data_type(columns)?;
+        let fixed = made.is_primitive() || matches!(made, DataType::Boolean | DataType::Null);
+        Ok(!fixed)
+    };
+    !expr.exists(makes_text).unwrap_or(true)
+}
