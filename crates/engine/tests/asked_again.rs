@@ -95,6 +95,14 @@ async fn short_is_what_reads_few_rows_and_computes_numbers_of_them() {
             "SELECT id FROM Object WHERE id = KEY AND CAST(flag AS VARCHAR) || 'x' > 'a'",
             false,
         ),
+        (
+            "SELECT COUNT(*), LPAD('x', 2000, 'y') AS t FROM Object",
+            false,
+        ),
+        (
+            "SELECT id, LPAD('x', 2000, 'y') AS t FROM Object WHERE id = KEY",
+            false,
+        ),
         // Of all pieces, or of no known number of rows.
         ("SELECT id FROM Object WHERE id > KEY", false),
         ("SELECT count(*) FROM Source WHERE objectId = KEY", false),

@@ -33,6 +33,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 
 use crate::exec::bind_to_piece;
 use crate::{Archive, EngineError, Prepared};
+use quick::is_quick;
 use template::Template;
 pub(crate) use wording::Wording;
 
@@ -71,6 +72,8 @@ struct ReadsNothing {
     typed: Vec<String>,
     plan: Arc<dyn ExecutionPlan>,
     schema: SchemaRef,
+    /// Whether it takes a short time.
+    is_quick: bool,
 }
 
 /// Whether nothing but the text and the state of the catalog decides the answer.
@@ -110,9 +113,13 @@ impl KnownWordings {
     ) -> Result<Option<KnownAnswer>, EngineError> {
         let known = self.lock().known.get(&wording.text).cloned();
         let failed = |error| EngineError::from_run(&error);
+        let short = most_rows != u64::MAX;
         let template = match known {
             Some(Known::Planned(template, _)) => template,
             Some(Known::ReadsNothing(known)) if known.typed == wording.typed => {
+                if short && !known.is_quick {
+                    return Ok(None);
+                }
                 let batches = execute_stream(Arc::clone(&known.plan), context()).map_err(failed)?;
                 return Ok(Some(KnownAnswer {
                     schema: Arc::clone(&known.schema),
@@ -122,7 +129,6 @@ impl KnownWordings {
             }
             _ => return Ok(None),
         };
-        let short = most_rows != u64::MAX;
         if short && !template.is_quick {
             return Ok(None);
         }
@@ -173,6 +179,7 @@ impl KnownWordings {
                 typed: wording.typed,
                 plan: Arc::clone(&prepared.plan),
                 schema: Arc::clone(&prepared.schema),
+                is_quick: is_quick(&prepared.plan),
             };
             self.put(wording.text, Known::ReadsNothing(Arc::new(known)));
             return Ok(());

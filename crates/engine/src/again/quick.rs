@@ -9,11 +9,15 @@ use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 
 use crate::exec::PieceScanExec;
 
-/// Whether the plan of a piece reads rows and computes numbers of them, and nothing else: a text that is made may be of any length,
+/// Bytes of a constant up to which a copy of it for each row takes a short time.
+const LONGEST_CONSTANT: usize = 1024;
+
+/// Whether a plan reads the rows of a piece or none, and computes numbers of them, and nothing else: a text that is made may be of any length,
 /// and other operators may do anything.
 pub(super) fn is_quick(plan: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(scan) = plan.downcast_ref::<PieceScanExec>() {
@@ -25,6 +29,9 @@ pub(super) fn is_quick(plan: &Arc<dyn ExecutionPlan>) -> bool {
         let quick = |expr| makes_numbers(expr, &below);
         return projection.expr().iter().all(|it| quick(&it.expr)) && is_quick(projection.input());
     }
+    if plan.is::<PlaceholderRowExec>() {
+        return true;
+    }
     let passes_on =
         plan.is::<CooperativeExec>() || plan.is::<LocalLimitExec>() || plan.is::<GlobalLimitExec>();
     passes_on && plan.children().into_iter().all(is_quick)
@@ -33,7 +40,11 @@ pub(super) fn is_quick(plan: &Arc<dyn ExecutionPlan>) -> bool {
 /// Whether all that an expression computes, on the way too, has a fixed length.
 fn makes_numbers(expr: &Arc<dyn PhysicalExpr>, columns: &Schema) -> bool {
     let makes_text = |expr: &Arc<dyn PhysicalExpr>| {
-        if expr.is::<Column>() || expr.is::<Literal>() {
+        if let Some(literal) = expr.downcast_ref::<Literal>() {
+            // One that planning has computed may be long.
+            return Ok(literal.value().size() > LONGEST_CONSTANT);
+        }
+        if expr.is::<Column>() {
             return Ok(false);
         }
         let made = expr.data_type(columns)?;
