@@ -17,8 +17,8 @@ use crate::exec::PieceScanExec;
 /// Bytes of a constant up to which a copy of it for each row takes a short time.
 const LONGEST_CONSTANT: usize = 1024;
 
-/// Whether a plan reads the rows of a piece or none, and computes numbers of them, and nothing else: a text that is made may be of any length,
-/// and other operators may do anything.
+/// Whether a plan reads rows of a piece, or none, computes numbers of them and does nothing else: a text that is made may be of any
+/// length, and other operators may do anything.
 pub(super) fn is_quick(plan: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(scan) = plan.downcast_ref::<PieceScanExec>() {
         let columns = &scan.stored().files_schema;
