@@ -30,14 +30,11 @@ impl ChunkFile {
     /// The rows of a range, which is sorted by a column, that have one of the wanted values there; `None` where it takes reading
     /// to tell, or where the rows turn out not to be sorted.
     pub fn find(&self, range: Range<u64>, sorted: &Sorted) -> Option<Range<u64>> {
-        let blocks = self.kept_blocks(&range, sorted.column)?;
-        let before = range.start - range.start % ROWS_PER_BLOCK as u64;
-        let found = narrowed(range, &blocks, sorted);
+        let keys = self.kept_keys(&range, sorted.column)?;
+        let found = keys.narrowed(range, sorted);
         let wanted = sorted.least..=sorted.greatest;
-        let keys = Keys::of(&blocks, before)?;
-        found
-            .clone()
-            .all(|row| wanted.contains(&keys.at(row)))
+        let mut rows = found.clone();
+        rows.all(|row| wanted.contains(&keys.at(row)))
             .then_some(found)
     }
 
@@ -76,14 +73,14 @@ impl ChunkFile {
     /// The part of a range that has all wanted values of a column by which its rows are sorted: where the blocks of the column
     /// are kept in memory only their rows, else the whole range.
     pub(crate) fn narrowed(&self, range: Range<u64>, sorted: &Sorted) -> Range<u64> {
-        match self.kept_blocks(&range, sorted.column) {
-            Some(blocks) => narrowed(range, &blocks, sorted),
+        match self.kept_keys(&range, sorted.column) {
+            Some(keys) => keys.narrowed(range, sorted),
             None => range,
         }
     }
 
-    /// All blocks of a column that a range touches, if they are in memory and have no NULLs.
-    fn kept_blocks(&self, range: &Range<u64>, column: usize) -> Option<Vec<ArrayRef>> {
+    /// The values of a column in all blocks that a range touches, if they are in memory and none is NULL.
+    fn kept_keys(&self, range: &Range<u64>, column: usize) -> Option<Keys> {
         let decoded = self.decoded.as_ref()?;
         let first = range.start / ROWS_PER_BLOCK as u64;
         let blocks = first..range.end.div_ceil(ROWS_PER_BLOCK as u64);
@@ -91,45 +88,40 @@ impl ChunkFile {
             return None;
         }
         let kept = blocks.map(|block| decoded.kept(column, block, &DataType::Int64));
-        let kept: Vec<ArrayRef> = kept.collect::<Option<_>>()?;
-        kept.iter()
-            .all(|block| block.null_count() == 0)
-            .then_some(kept)
+        Keys::of(first * ROWS_PER_BLOCK as u64, kept)
     }
 }
 
-/// The same, given the blocks.
-fn narrowed(range: Range<u64>, blocks: &[ArrayRef], sorted: &Sorted) -> Range<u64> {
-    let before = range.start - range.start % ROWS_PER_BLOCK as u64;
-    let Some(keys) = Keys::of(blocks, before) else {
-        return range;
-    };
-    let first = partition_point(range.clone(), |row| keys.at(row) < sorted.least);
-    let end = partition_point(first..range.end, |row| keys.at(row) <= sorted.greatest);
-    first..end
-}
-
 /// The values of a column in blocks that follow each other.
-struct Keys<'a> {
-    blocks: Vec<&'a Int64Array>,
+struct Keys {
+    blocks: Vec<Int64Array>,
     /// The first row of the first block.
-    before: u64,
+    first_row: u64,
 }
 
-impl<'a> Keys<'a> {
-    fn of(blocks: &'a [ArrayRef], before: u64) -> Option<Self> {
-        let blocks = blocks
-            .iter()
-            .map(|block| block.as_primitive_opt::<Int64Type>());
+impl Keys {
+    /// `None` where a block is not there, is of another type, or has a NULL.
+    fn of(first_row: u64, blocks: impl Iterator<Item = Option<ArrayRef>>) -> Option<Self> {
+        let keys = blocks.map(|block| {
+            let keys = block?.as_primitive_opt::<Int64Type>()?.clone();
+            (keys.null_count() == 0).then_some(keys)
+        });
         Some(Self {
-            blocks: blocks.collect::<Option<_>>()?,
-            before,
+            blocks: keys.collect::<Option<_>>()?,
+            first_row,
         })
     }
 
     fn at(&self, row: u64) -> i64 {
-        let at = len(&(self.before..row));
+        let at = len(&(self.first_row..row));
         self.blocks[at / ROWS_PER_BLOCK].value(at % ROWS_PER_BLOCK)
+    }
+
+    /// The part of a range, which is sorted, that has the wanted values.
+    fn narrowed(&self, range: Range<u64>, sorted: &Sorted) -> Range<u64> {
+        let first = partition_point(range.clone(), |row| self.at(row) < sorted.least);
+        let end = partition_point(first..range.end, |row| self.at(row) <= sorted.greatest);
+        first..end
     }
 }
 
@@ -156,16 +148,24 @@ mod tests {
 
     const BLOCK: u64 = ROWS_PER_BLOCK as u64;
 
-    /// Blocks of rows of which `from` and those behind it have these keys.
-    fn blocks(from: u64, keys: &[i64]) -> Vec<ArrayRef> {
+    /// The blocks of rows of which `from` and those behind it have these keys.
+    fn blocks(from: u64, keys: &[i64]) -> Option<Keys> {
         let lead = len(&(from - from % BLOCK..from));
         // Other sub-chunks' rows, which are not looked at.
         let mut all = vec![i64::MAX; lead];
         all.extend(keys);
         let blocks = all.chunks(ROWS_PER_BLOCK);
-        blocks
-            .map(|keys| Arc::new(Int64Array::from(keys.to_vec())) as ArrayRef)
-            .collect()
+        let blocks = blocks.map(|keys| Arc::new(Int64Array::from(keys.to_vec())) as ArrayRef);
+        Keys::of(from - from % BLOCK, blocks.map(Some))
+    }
+
+    #[test]
+    fn keys_that_are_not_all_known_are_not_searched() {
+        let whole = || Some(Arc::new(Int64Array::from(vec![1, 2])) as ArrayRef);
+        let with_null = || Some(Arc::new(Int64Array::from(vec![None, Some(2)])) as ArrayRef);
+        assert!(Keys::of(0, [whole(), whole()].into_iter()).is_some());
+        assert!(Keys::of(0, [whole(), None].into_iter()).is_none());
+        assert!(Keys::of(0, [whole(), with_null()].into_iter()).is_none());
     }
 
     proptest! {
@@ -179,7 +179,7 @@ mod tests {
             keys.sort_unstable();
             let sorted = Sorted { column: 0, least, greatest: least + more };
             let range = from..from + keys.len() as u64;
-            let found = narrowed(range.clone(), &blocks(from, &keys), &sorted);
+            let found = blocks(from, &keys).unwrap().narrowed(range.clone(), &sorted);
             for (row, key) in range.zip(&keys) {
                 prop_assert_eq!(found.contains(&row), (least..=least + more).contains(key));
             }

@@ -81,7 +81,7 @@ impl KeyLookup {
         key: i64,
         table: &LoadedTable,
         archive: &Archive,
-        most_rows: u64,
+        most_rows: Option<u64>,
     ) -> std::result::Result<Option<RecordBatch>, EngineError> {
         let Some(places) = table.locate_keys(archive, 0, &[key]).await? else {
             return Ok(None);
@@ -105,7 +105,7 @@ impl KeyLookup {
         let Some(rows) = file.find(entry.rows.clone(), &sought) else {
             return Ok(None);
         };
-        if rows.end - rows.start > most_rows {
+        if most_rows.is_some_and(|most| rows.end - rows.start > most) {
             return Ok(None);
         }
         let read = file.read_rows(rows, &self.columns, &self.schema);

@@ -10,7 +10,8 @@
 //! Planning takes longer than reading a few rows. Invariant: an answer is what planning would have given. Which numbers may
 //! be others is never guessed from the text: a number is free once two plans that differ in it, conditions, filters, pieces
 //! and all, became the same by putting one's into the other. The kept plans hold for one state of the catalog; pieces are
-//! looked up and filters evaluated as ever. A plan that reads nothing, as that of a `count(*)` which the catalog answered, is kept as
+//! looked up and filters evaluated as ever; of a statement that asks for the rows of one key and no more, the rows are found without its
+//! plan, and each one's key compared. A plan that reads nothing, as that of a `count(*)` which the catalog answered, is kept as
 //! it is. What a plan may know besides its text, as the date, makes it unfit to be kept.
 
 mod key_lookup;
@@ -108,12 +109,12 @@ impl KnownWordings {
         &self,
         wording: &Wording,
         archive: &Arc<Archive>,
-        most_rows: u64,
+        most_rows: Option<u64>,
         context: impl FnOnce() -> Arc<TaskContext>,
     ) -> Result<Option<KnownAnswer>, EngineError> {
         let known = self.lock().known.get(&wording.text).cloned();
         let failed = |error| EngineError::from_run(&error);
-        let short = most_rows != u64::MAX;
+        let short = most_rows.is_some();
         let template = match known {
             Some(Known::Planned(template, _)) => template,
             Some(Known::ReadsNothing(known)) if known.typed == wording.typed => {
@@ -142,7 +143,9 @@ impl KnownWordings {
         let Some(ready) = template.ready(wording, archive).await? else {
             return Ok(None);
         };
-        if short && !ready.looks_at_most(most_rows).await? {
+        if let Some(most_rows) = most_rows
+            && !ready.looks_at_most(most_rows).await?
+        {
             return Ok(None);
         }
         let batches = match &ready.only {

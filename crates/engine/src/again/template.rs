@@ -87,16 +87,16 @@ impl Template {
         let Some(table) = table.filter(|table| table.table.load == stored.load) else {
             return Ok(None);
         };
+        // Nothing is left to do above the pieces.
+        let inner = prepared.plan.downcast_ref().map(ChunkPhaseExec::inner);
         let template = Self {
             numbers: wording.numbers.clone(),
             typed: wording.typed.clone(),
             free: Vec::new(),
             table,
             plan: Arc::clone(&prepared.plan),
-            key_lookup: (prepared.plan.downcast_ref::<ChunkPhaseExec>())
-                .and_then(|phase| KeyLookup::of(phase.inner())),
-            is_quick: (prepared.plan.downcast_ref::<ChunkPhaseExec>())
-                .is_some_and(|phase| is_quick(phase.inner())),
+            key_lookup: inner.and_then(KeyLookup::of),
+            is_quick: inner.is_some_and(is_quick),
             schema: Arc::clone(&prepared.schema),
         };
         // It must give the pieces that planning found.
@@ -158,7 +158,7 @@ impl Template {
         &self,
         wording: &Wording,
         archive: &Archive,
-        most_rows: u64,
+        most_rows: Option<u64>,
     ) -> std::result::Result<Option<RecordBatch>, EngineError> {
         let Some(key_lookup) = &self.key_lookup else {
             return Ok(None);

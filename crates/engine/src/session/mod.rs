@@ -254,7 +254,7 @@ impl Session {
     /// The answer to the only statement of `text`, where the same was asked before with other numbers: it is neither read nor
     /// planned again. `None` where it has to be.
     pub async fn ask_again(&self, text: &str) -> Result<Option<Answer>, EngineError> {
-        self.known_answer(text, u64::MAX).await
+        self.known_answer(text, None).await
     }
 
     /// The same for a statement that came by a connection, where no more than so many rows of one piece have to be looked at, and
@@ -271,13 +271,13 @@ impl Session {
         if connection.variables.row_limit().is_some() {
             return Ok(None);
         }
-        self.known_answer(text, most_rows).await
+        self.known_answer(text, Some(most_rows)).await
     }
 
     async fn known_answer(
         &self,
         text: &str,
-        most_rows: u64,
+        most_rows: Option<u64>,
     ) -> Result<Option<Answer>, EngineError> {
         let Some(wording) = Wording::of(text) else {
             return Ok(None);
