@@ -104,7 +104,7 @@ impl Columns {
         for column in &self.0 {
             let is_kept = |block: u64| {
                 let decoded = file.decoded.as_ref();
-                decoded.is_some_and(|it| it.has(column.number, block, column.field.data_type()))
+                decoded.is_some_and(|it| it.has(column.number, block))
             };
             let wanted = blocks.iter().filter(|block| !is_kept(**block));
             let mut together: Option<Range<u64>> = None;

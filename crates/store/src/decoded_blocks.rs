@@ -252,19 +252,15 @@ impl DecodedFile {
         })
     }
 
-    /// Whether a whole block is kept in this type.
-    pub fn has(&self, column: usize, block: u64, data_type: &DataType) -> bool {
-        self.decoded.keeps(data_type) && self.kept(column, block, data_type).is_some()
+    /// Whether a whole block is kept, of which nothing is wanted yet.
+    pub fn has(&self, column: usize, block: u64) -> bool {
+        let id = self.block(column, block);
+        self.decoded.kept.contains_key(&id)
     }
 
-    /// A whole block, if it is kept in this type. It does not count as read.
+    /// A whole block, if it is kept in this type.
     pub fn kept(&self, column: usize, block: u64, data_type: &DataType) -> Option<ArrayRef> {
-        let id = BlockId {
-            file: self.file,
-            column: column as u32,
-            block: block as u32,
-        };
-        self.decoded.get(&id, data_type)
+        self.decoded.get(&self.block(column, block), data_type)
     }
 
     /// Keeps a whole block, and picks the wanted rows out of it.
@@ -278,10 +274,14 @@ impl DecodedFile {
     }
 
     fn id(&self, wanted: Wanted<'_>) -> BlockId {
+        self.block(wanted.column, wanted.rows.start / ROWS_PER_BLOCK as u64)
+    }
+
+    fn block(&self, column: usize, block: u64) -> BlockId {
         BlockId {
             file: self.file,
-            column: wanted.column as u32,
-            block: (wanted.rows.start / ROWS_PER_BLOCK as u64) as u32,
+            column: column as u32,
+            block: block as u32,
         }
     }
 }
