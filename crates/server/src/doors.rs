@@ -22,6 +22,8 @@ use crate::{ServerError, Shared, http, metrics, mysql, noted};
 
 /// How long nobody is let in where the system has no room for another connection.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of a socket's path that Linux has room for, besides the one that ends it (`sun_path`); others have a few less, and say so.
+const LONGEST_PATH: usize = 107;
 /// Who may connect to the file: its owner and those of its group.
 const SOCKET_MODE: u32 = 0o660;
 
@@ -253,6 +255,12 @@ pub(crate) fn listen_at(path: &Path) -> Result<Socket, ServerError> {
         what: format!("listen at {}", path.display()),
         source,
     };
+    if path.as_os_str().len() > LONGEST_PATH {
+        return Err(ServerError::SocketTooLong {
+            path: path.to_owned(),
+            most: LONGEST_PATH,
+        });
+    }
     match fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
             return Err(ServerError::NoSocket {

@@ -1,7 +1,7 @@
 //! The front doors: who is connected, what they have chosen, what runs for them, MySQL's protocol, and cone searches over HTTP.
 //!
-//! May depend on `sql` and `engine`; knows nothing of chunks, files or plans. Invariants: the network has threads of its own and
-//! never waits for a processor, so that a busy server still lets in, answers pings and obeys KILL; memory for an answer is
+//! May depend on `sql` and `engine`; knows nothing of chunks, files or plans. Invariants: the network has threads of its own, which
+//! do no more than look at a few rows, so that a busy server still lets in, answers pings and obeys KILL; memory for an answer is
 //! bounded whatever its size, because rows are made as fast as the client takes them; no byte that a client sends can make
 //! the server panic, and a panic in a question is an error of that question alone.
 
@@ -142,6 +142,17 @@ pub enum ServerError {
     SocketInUse {
         /// The file.
         path: PathBuf,
+    },
+    /// The system has no room for the path.
+    #[error(
+        "{} is too long for a socket, whose path may have {most} bytes: choose a shorter one with --mysql-socket",
+        path.display()
+    )]
+    SocketTooLong {
+        /// The file.
+        path: PathBuf,
+        /// How many bytes there may be.
+        most: usize,
     },
     /// The file is there and something else.
     #[error(
