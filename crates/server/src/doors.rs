@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{ServerError, Shared, http, metrics, mysql, noted};
+use crate::{ServerError, Shared, http, local, metrics, mysql, noted};
 
 /// How long nobody is let in where the system has no room for another connection.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -105,7 +105,7 @@ impl Entrance {
                 Arrival::MySql((Box::new(read), Box::new(write)), Peer::Address(address))
             }
             Self::MySqlSocket(socket) => {
-                let (read, write) = socket.listener.accept().await?.0.into_split();
+                let (read, write) = local::split(socket.listener.accept().await?.0)?;
                 Arrival::MySql((Box::new(read), Box::new(write)), Peer::Socket)
             }
             Self::Http(listening, router) => {

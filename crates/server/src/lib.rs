@@ -9,6 +9,7 @@ mod doors;
 mod formats;
 mod http;
 mod journal;
+mod local;
 pub mod metrics;
 mod mysql;
 mod refusal;
