@@ -83,6 +83,20 @@ def test_chosen_questions_load_what_they_need(meridian: Meridian, tmp_path: Path
     assert near.startswith("| **near** pairs within 0.02 degree in 0.04 square degrees | ")
 
 
+def test_contenders_that_run_one_at_a_time_answer_the_same(meridian: Meridian, tmp_path: Path) -> None:
+    """In as many rounds, each begun by another one, and compared."""
+    run_tiny(meridian, tmp_path, "--apart", "--questions", "lv1,hv3,near")
+    record = json.loads((tmp_path / "samples.json").read_text())
+    warm = {asking["name"]: asking for asking in record["questions"] if not asking["cold"]}
+    assert list(warm) == ["LV1", "HV3", "near"]
+    for asking in warm.values():
+        assert not asking["complaints"] and not asking["differences"]
+        blocks = [[len(block) for block in times] for times in asking["times"].values()]
+        assert blocks == [[5, 5] if asking["name"] == "LV1" else [1, 1]] * 2
+        assert asking["compared"] == sum(blocks[0])
+    assert "Taking turns round by round" in (tmp_path / "REPORT.md").read_text()
+
+
 def test_plots_are_drawn(run: Path) -> None:
     """Every plot that the report shows is there, and is XML."""
     report = (run / "REPORT.md").read_text()
@@ -161,6 +175,15 @@ def test_a_changed_digit_is_caught() -> None:
     assert difference(answer(), with_value(answer(), 1, 7, was * (1 + 1e-11))) is None
     was = answer().column(2)[7].as_py()
     assert difference(answer(), with_value(answer(), 2, 7, was * (1 + 1e-5))) is not None
+
+
+def test_what_cancels_has_the_error_of_its_parts() -> None:
+    """A mean about the equator has fewer digits than others of its column; a row more or less is still seen."""
+    means = pa.table({"chunk": [1, 2], "decl": [61.5, 1.0e-6]})
+    added_otherwise = pa.table({"chunk": [1, 2], "decl": [61.5, 1.0e-6 + 1e-11]})
+    assert difference(means, added_otherwise) is None
+    a_row_less = pa.table({"chunk": [1, 2], "decl": [61.5, 1.0e-6 * (1 - 1 / 500_000) + 1 / 500_000]})
+    assert difference(means, a_row_less) == "1 of 2 rows differ"
 
 
 def test_a_null_for_a_value_and_a_value_for_a_null_are_caught() -> None:

@@ -67,6 +67,7 @@ def arguments() -> argparse.Namespace:
     run.add_argument("--rounds", type=int, help="of scans, instead of the size's own number")
     run.add_argument("--lookups", type=int, help="instead of the size's own number")
     run.add_argument("--together", action="store_true", help="all peers at once, not group by group")
+    run.add_argument("--apart", action="store_true", help="one contender in memory at a time, as at the large size")
     run.add_argument("--keep", action="store_true", help="keep the loaded databases, and use those of an earlier run")
     run.add_argument("--no-install", action="store_true", help="use this interpreter's packages for all")
     report = commands.add_parser("report", help="write the report from an earlier run's raw samples")
@@ -132,6 +133,7 @@ def run(options: argparse.Namespace) -> int:
         python,
         options.load_generator,
         options.size,
+        options.apart or size.apart,
     )
     measurement = Run(plan, catalogue, constants)
     started = time.monotonic()
@@ -141,6 +143,7 @@ def run(options: argparse.Namespace) -> int:
         "seed": seed,
         "threads": options.threads,
         "groups": groups,
+        "apart": plan.apart,
         "skipped": [name for name in PEERS if name not in peers],
         "chosen": options.questions,
         "machine": describe(options.work),

@@ -5,6 +5,8 @@ Columns are compared by position. Where either answer has a column in single pre
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
@@ -12,6 +14,9 @@ from .contenders import SINGLE_DIGITS
 
 # Sums and means are added up in another order by each contender.
 DOUBLE_DIGITS = 1e-9
+# Where what is added cancels, as declinations on both sides of the equator do, the sum has the error of the parts: this in
+# parts of the column's greatest value counts as none.
+CANCELLED_DIGITS = 1e-12
 # Rows that sorting did not bring together are paired one by one, if there are no more of them than this.
 MOST_PAIRED_BY_HAND = 2_000
 
@@ -29,11 +34,12 @@ def difference(one: pa.Table, other: pa.Table, single_digits: float = SINGLE_DIG
     pairs.sort(key=lambda pair: _digits(pair[0], single_digits) > 0)
     digits = [_digits(a, single_digits) for a, _ in pairs]
     ours, theirs = _ordered([_values(a) for a, _ in pairs]), _ordered([_values(b) for _, b in pairs])
+    allowances = [_Allowance(allowed, _cancelled(b, allowed)) for b, allowed in zip(theirs, digits, strict=True)]
     wrong = np.zeros(one.num_rows, bool)
-    for a, b, allowed in zip(ours, theirs, digits, strict=True):
-        wrong |= ~_same(a, b, allowed)
+    for a, b, allowance in zip(ours, theirs, allowances, strict=True):
+        wrong |= ~_same(a, b, allowance)
     left = np.flatnonzero(wrong)
-    unpaired = _pair_off([a[left] for a in ours], [b[left] for b in theirs], digits)
+    unpaired = _pair_off([a[left] for a in ours], [b[left] for b in theirs], allowances)
     return f"{unpaired:,} of {one.num_rows:,} rows differ" if unpaired else None
 
 
@@ -64,23 +70,38 @@ def _digits(column: pa.ChunkedArray, single_digits: float) -> float:
     return DOUBLE_DIGITS if column.type == pa.float64() else 0.0
 
 
+@dataclass(frozen=True)
+class _Allowance:
+    """The difference that counts as none: in parts of the value, and at any rate. Nothing in exact columns."""
+
+    relative: float
+    absolute: float
+
+
+def _cancelled(values: np.ndarray, digits: float) -> float:
+    """What may be left of values that cancel."""
+    finite = values[np.isfinite(values)] if digits == DOUBLE_DIGITS else np.empty(0)
+    return CANCELLED_DIGITS * float(np.abs(finite).max(initial=0.0))
+
+
 def _ordered(columns: list[np.ndarray]) -> list[np.ndarray]:
     order = np.lexsort(columns[::-1])
     return [column[order] for column in columns]
 
 
-def _same(one: np.ndarray, other: np.ndarray, digits: float) -> np.ndarray:
+def _same(one: np.ndarray, other: np.ndarray, allowance: _Allowance) -> np.ndarray:
     same: np.ndarray = one == other
-    if digits > 0:
+    if allowance.relative > 0:
         with np.errstate(invalid="ignore"):
-            same |= np.abs(one - other) <= digits * np.maximum(np.abs(one), np.abs(other))
+            relative = allowance.relative * np.maximum(np.abs(one), np.abs(other))
+            same |= np.abs(one - other) <= np.maximum(relative, allowance.absolute)
         # NULL is the same as NULL alone.
         same &= np.isinf(one) == np.isinf(other)
         same |= np.isnan(one) & np.isnan(other)
     return same
 
 
-def _pair_off(ours: list[np.ndarray], theirs: list[np.ndarray], digits: list[float]) -> int:
+def _pair_off(ours: list[np.ndarray], theirs: list[np.ndarray], allowances: list[_Allowance]) -> int:
     """How many rows have no partner on the other side."""
     count = len(ours[0])
     if count > MOST_PAIRED_BY_HAND:
@@ -88,8 +109,8 @@ def _pair_off(ours: list[np.ndarray], theirs: list[np.ndarray], digits: list[flo
     free = np.ones(count, bool)
     for at in range(count):
         partners = free.copy()
-        for a, b, allowed in zip(ours, theirs, digits, strict=True):
-            partners &= _same(np.full(count, a[at]), b, allowed)
+        for a, b, allowance in zip(ours, theirs, allowances, strict=True):
+            partners &= _same(np.full(count, a[at]), b, allowance)
         found = np.flatnonzero(partners)
         if len(found):
             free[found[0]] = False

@@ -278,14 +278,21 @@ def method_section(record: Record) -> list[str]:
     about = record["about"]
     groups = "; ".join(" and ".join(CARDS[name].title for name in ["meridian", *group]) for group in about["groups"])
     fetches = [f"- {CARDS[name].title}: {CARDS[name].fetches}" for name in contenders(record)]
+    turns, block = f"Taking turns question by question: {groups}.", about["block"]
+    if about.get("apart"):
+        turns = (
+            f"Taking turns round by round: {groups}. One of them runs at a time, so that it has the machine's memory to"
+            " itself: it is started, asked all questions of a round and ended before the next one starts."
+        )
+        block = -(-about["lookups"] // about["rounds"])
     return [
         "Every contender holds the rows of the same Parquet files, set up as `bench/README.md` describes, and runs in a"
-        f" process of its own. Taking turns question by question: {groups}. A time is from handing over the text to"
+        f" process of its own. {turns} A time is from handing over the text to"
         " having the whole answer in the client's memory:",
         "",
         *fetches,
         "",
-        f"Lookups were asked {about['lookups']:,} times in blocks of {about['block']}, scans {about['rounds']} times,"
+        f"Lookups were asked {about['lookups']:,} times in blocks of {block}, scans {about['rounds']} times,"
         " each time with other constants, the same for all contenders of a round; each round was begun by another"
         " contender. Warm is: every file of the contenders was read once before, each database was asked for the"
         " mean of every column, so that it keeps of its tables what it will, and a round of each question"
@@ -305,7 +312,8 @@ def method_section(record: Record) -> list[str]:
         " database lives in the client.",
         "",
         "Each answer was compared with that of the group's first peer as a multiset of rows: integers exactly, doubles"
-        " to 1e-9, single-precision columns to 1e-6 (MariaDB: 6e-6, since it sends six digits).",
+        " to 1e-9, single-precision columns to 1e-6 (MariaDB: 6e-6, since it sends six digits). Sums of values that cancel"
+        " may also differ by 1e-12 of the greatest value in their column.",
         "",
     ]
 

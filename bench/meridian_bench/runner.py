@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,8 @@ class Plan:
     generator: Path | None
     # The size's name.
     size_name: str
+    # Whether each contender has the memory of the machine to itself while it is asked.
+    apart: bool
 
 
 class Run:
@@ -224,24 +226,66 @@ class Run:
         names = [OURS, *present]
         self._load_again(names)
         self._cold(number, [name for name in names if CARDS[name].dialect != "python"])
-        for name in names:
-            # Few lookups touch what few scans have read: without this most of them would measure the disk.
-            read_files(self._home(name))
-            self._start(name)
-        for name in names:
-            if name in self.workers and CARDS[name].dialect != "python":
-                self._fill_caches(name)
-        for question in self.questions:
-            self._warm(number, question, [name for name in names if name in self.workers])
-        if self.asks_cones and PEER in self.workers:
-            self._cones_over_http()
-        self._close_all()
+        if self.plan.apart:
+            self._ask_apart(number, names)
+        else:
+            self._ask_together(number, names)
         if not self.plan.keep:
             for name in present:
                 shutil.rmtree(self._home(name), ignore_errors=True)
                 (self.plan.work / f"{name}_loaded.json").unlink(missing_ok=True)
 
+    def _ask_together(self, number: int, names: Sequence[str]) -> None:
+        """All contenders run at the same time and take turns question by question."""
+        for name in names:
+            self._start(name)
+        for name in names:
+            self._fill_caches(name)
+        for question in self.questions:
+            asking = self._asking(number, question, [name for name in names if name in self.workers])
+            if asking is None:
+                continue
+            log(f"{question.name}: {asking.title}")
+            asking.round(asking.warming, counted=False)
+            for at in range(asking.rounds):
+                asking.round(asking.block, turn=at)
+            for name in asking.takers:
+                self._note_memory(name)
+            self.record["questions"].append(asking.as_json())
+        if self.asks_cones and PEER in self.workers:
+            self._cones_over_http()
+        self._close_all()
+
+    def _ask_apart(self, number: int, names: Sequence[str]) -> None:
+        """One contender runs at a time: it is asked all questions of a round, and ends before the next one starts."""
+        askings = [self._asking(number, question, names) for question in self.questions]
+        askings = [asking for asking in askings if asking is not None]
+        lost: set[str] = set()
+        for at in range(self.plan.size.rounds):
+            rounds = [asking.begin(-(-asking.block * asking.rounds // self.plan.size.rounds)) for asking in askings]
+            for name in in_turn(names, at):
+                if name in lost:
+                    continue
+                for other in names:
+                    forget_files(self._home(other))
+                self._start(name)
+                self._fill_caches(name)
+                for asking, one in zip(askings, rounds, strict=True):
+                    if name in self.workers and name in asking.takers:
+                        log(f"{CARDS[name].title}, round {at + 1}: {asking.question.name}")
+                        asking.ask(name, asking.begin(asking.warming), counted=False)
+                        if name in self.workers and name in asking.takers:
+                            asking.ask(name, one)
+                            self._note_memory(name)
+                lost |= {name} - set(self.workers)
+                self._close_all()
+            for asking, one in zip(askings, rounds, strict=True):
+                asking.end(one)
+        self.record["questions"] += [asking.as_json() for asking in askings]
+
     def _start(self, name: str) -> None:
+        # Few lookups touch what few scans have read: without this most of them would measure the disk.
+        read_files(self._home(name))
         try:
             self.workers[name] = self._worker(name)
             self.workers[name].call("start")
@@ -250,6 +294,8 @@ class Run:
 
     def _fill_caches(self, name: str) -> None:
         """What a contender keeps in memory of its tables it keeps from here on: it has been asked about every value once."""
+        if name not in self.workers or CARDS[name].dialect == "python":
+            return
         log(f"{CARDS[name].title}: reading every column once")
         # Least and greatest values some know without looking.
         texts = [
@@ -285,23 +331,15 @@ class Run:
             return question.asked_in(CARDS[name].dialect, constants, self.catalogue.tables["Object"].columns)
         return None
 
-    def _warm(self, number: int, question: Question, names: Sequence[str]) -> None:
-        """Asks one question in rounds, the contenders in turns, and compares every answer."""
-        size = self.plan.size
-        rounds, block = (-(-size.lookups // size.block), size.block) if question.kind == LOOKUP else (size.rounds, 1)
+    def _asking(self, number: int, question: Question, names: Sequence[str]) -> Asking | None:
+        """A question to those that can be asked it; `None` where Meridian alone would be, and was in an earlier group."""
         asking = Asking(self, question, number, cold=False)
         constants = self.constants.draw()
         fit = [name for name in names if not self._is_left_out(name, question)]
         asking.takers = [name for name in fit if self._text(name, question, constants) is not None]
         if asking.takers == [OURS] and self._asked_already(question, cold=False):
-            return
-        log(f"{question.name}: {asking.title}")
-        asking.round(WARMING_LOOKUPS if question.kind == LOOKUP else 1, counted=False)
-        for at in range(rounds):
-            asking.round(block, turn=at)
-        for name in asking.takers:
-            self._note_memory(name)
-        self.record["questions"].append(asking.as_json())
+            return None
+        return asking
 
     def _is_asked_anything(self, name: str) -> bool:
         """Whether any of the chosen questions is for a peer; otherwise it need not be loaded, and the record says so."""
@@ -368,6 +406,20 @@ class Run:
             self.record["questions"].append(asking.as_json())
 
 
+def in_turn(names: Sequence[str], turn: int) -> list[str]:
+    """The contenders of a round, of which another one begins each time."""
+    start = turn % len(names) if names else 0
+    return [*names[start:], *names[:start]]
+
+
+@dataclass
+class Round:
+    """Constants that all contenders are asked with, and what they replied."""
+
+    constants: list[dict[str, object]]
+    replies: dict[str, list[Reply]] = field(default_factory=dict)
+
+
 class Asking:
     """One question in one group: who still takes part, and the times of each round."""
 
@@ -377,6 +429,12 @@ class Asking:
         self.title = question.title.format(**run.constants.areas())
         self.group = group
         self.cold = cold
+        size = run.plan.size
+        is_lookup = question.kind == LOOKUP
+        # How many rounds, how many of the question in each, and how many before them that do not count.
+        self.rounds = -(-size.lookups // size.block) if is_lookup else size.rounds
+        self.block = size.block if is_lookup else 1
+        self.warming = WARMING_LOOKUPS if is_lookup else 1
         self.takers: list[str] = []
         self.times: dict[str, list[list[float]]] = {}
         self.spent: dict[str, float] = {}
@@ -389,22 +447,32 @@ class Asking:
 
     def round(self, block: int, turn: int = 0, counted: bool = True) -> None:
         """Asks each taker a block of the same constants, beginning with another one each time."""
-        constants = [self.run.constants.draw() for _ in range(block)]
-        order = self.takers[turn % len(self.takers) :] + self.takers[: turn % len(self.takers)] if self.takers else []
-        replies: dict[str, list[Reply]] = {}
-        for name in order:
-            rounds = self.times.setdefault(name, [])
-            if self.spent.get(name, 0.0) > self.run.plan.size.budget and rounds:
-                rounds.append([])
-                continue
-            count = min(block, SLOW_BLOCK) if CARDS[name].slow else block
-            replies[name] = self._ask(name, constants[:count])
-            answered = [reply.seconds for reply in replies[name] if reply.answer is not None]
-            # One that has spent its time in the first round already is not asked a second time.
-            if counted or sum(answered) > self.run.plan.size.budget:
-                rounds.append(answered)
-                self.spent[name] = self.spent.get(name, 0.0) + sum(answered)
-        self._compare(replies, constants)
+        one = self.begin(block)
+        for name in in_turn(self.takers, turn):
+            self.ask(name, one, counted)
+        self.end(one)
+
+    def begin(self, block: int) -> Round:
+        """A round of so many questions, the same for all."""
+        return Round([self.run.constants.draw() for _ in range(block)])
+
+    def ask(self, name: str, one: Round, counted: bool = True) -> None:
+        """Asks one contender the questions of a round, unless it has spent its time."""
+        rounds = self.times.setdefault(name, [])
+        if self.spent.get(name, 0.0) > self.run.plan.size.budget and rounds:
+            rounds.append([])
+            return
+        count = SLOW_BLOCK if CARDS[name].slow else len(one.constants)
+        one.replies[name] = self._ask(name, one.constants[:count])
+        answered = [reply.seconds for reply in one.replies[name] if reply.answer is not None]
+        # One that has spent its time in the first round already is not asked a second time.
+        if counted or sum(answered) > self.run.plan.size.budget:
+            rounds.append(answered)
+            self.spent[name] = self.spent.get(name, 0.0) + sum(answered)
+
+    def end(self, one: Round) -> None:
+        """Compares what the contenders have answered in a round."""
+        self._compare(one.replies, one.constants)
 
     def _ask(self, name: str, constants: list[dict[str, object]]) -> list[Reply]:
         """One contender's replies; one that complains is not asked this question again."""

@@ -27,6 +27,8 @@ class Size:
     boxes: Mapping[str, float]
     # Rows of Optical; Infrared has half as many.
     matched: int
+    # Whether what two contenders keep in memory is too much for the machine, so that one runs at a time.
+    apart: bool = False
 
 
 EVERY_PEER = ("duckdb", "chdb", "postgres", "mariadb", "astropy", "scipy", "stilts", "lsdb")
@@ -36,7 +38,7 @@ SIZES = {
     "tiny": Size(20_000, 5, 10, 5, 2, 1, 2, ("duckdb",), 20.0, {"shv1": 0.15, "part": 0.1, "near": 0.2}, 20_000),
     "small": Size(200_000, 5, 50, 25, 3, 1, 3, EVERY_PEER, 20.0, {"shv1": 1.0, "part": 0.5, "near": 1.5}, 200_000),
     "standard": Size(20_000_000, 5, 2_000, 50, 7, 3, 3, EVERY_PEER, 90.0, FULL_BOXES, 2_050_000),
-    "large": Size(400_000_000, 0, 500, 50, 5, 1, 1, ("duckdb", "chdb"), 300.0, FULL_BOXES, 2_050_000),
+    "large": Size(400_000_000, 0, 500, 50, 5, 1, 1, ("duckdb", "chdb"), 300.0, FULL_BOXES, 2_050_000, apart=True),
 }
 
 # Those that are asked in turns with Meridian at the same time. What stands together has to fit into memory together.
