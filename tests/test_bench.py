@@ -22,7 +22,9 @@ from meridian_bench.chunker import chunk_ids  # noqa: E402
 from meridian_bench.comparison import difference  # noqa: E402
 from meridian_bench.constants import Constants  # noqa: E402
 from meridian_bench.catalogue import Sky  # noqa: E402
+from meridian_bench.install import BENCH  # noqa: E402
 from meridian_bench.questions import QUESTIONS  # noqa: E402
+from meridian_bench.report import readme_link  # noqa: E402
 from meridian_bench.samples import percentile, ratio  # noqa: E402
 
 
@@ -95,6 +97,13 @@ def test_contenders_that_run_one_at_a_time_answer_the_same(meridian: Meridian, t
         assert blocks == [[5, 5] if asking["name"] == "LV1" else [1, 1]] * 2
         assert asking["compared"] == sum(blocks[0])
     assert "Taking turns round by round" in (tmp_path / "REPORT.md").read_text()
+
+
+def test_a_report_leads_to_what_explains_it() -> None:
+    """From wherever it is kept within the project; a report outside has no way there that would last."""
+    assert readme_link(BENCH) == "[README.md](README.md)"
+    assert readme_link(BENCH / "large") == "[README.md](../README.md)"
+    assert readme_link(Path("/elsewhere")) == "`bench/README.md`"
 
 
 def test_plots_are_drawn(run: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .contenders import CARDS
+from .install import BENCH
 from .markdown import markdown_table, milliseconds
 from .plots import bars, distributions
 from .question import JOIN, LOOKUP, SCAN
@@ -351,6 +353,13 @@ def write_plots(record: Record, directory: Path) -> list[str]:
     return shown
 
 
+def readme_link(out: Path) -> str:
+    """The way from a report to what explains it; a report outside the project names it only."""
+    if not out.resolve().is_relative_to(BENCH):
+        return "`bench/README.md`"
+    return f"[README.md]({os.path.relpath(BENCH / 'README.md', out.resolve())})"
+
+
 def write_report(record: Record, out: Path) -> Path:
     """Writes REPORT.md and, beside it, figures/*.svg."""
     out.mkdir(parents=True, exist_ok=True)
@@ -359,7 +368,7 @@ def write_report(record: Record, out: Path) -> Path:
         "# Benchmark report",
         "",
         f"Size `{about['size']}`, {about['date']}, {about['machine']['processor']}, {about['machine']['memory']}. "
-        "Written by `make bench`; what the rows and the set-ups are is in [README.md](README.md).",
+        f"Written by `make bench`; what the rows and the set-ups are is in {readme_link(out)}.",
         "",
         verdict(record),
         "",
