@@ -56,9 +56,16 @@ impl AsyncRead for Incoming {
         loop {
             let mut ready = ready!(self.0.poll_read_ready(context))?;
             let free = into.initialize_unfilled();
-            if let Ok(read) = ready.try_io(|stream| stream.get_ref().read(free)) {
-                return Poll::Ready(read.map(|read| into.advance(read)));
+            let Ok(read) = ready.try_io(|stream| stream.get_ref().read(free)) else {
+                continue;
+            };
+            let read = read?;
+            if read > 0 && read < free.len() {
+                // Nothing is left, and the system tells when there is more: no need to ask it in vain.
+                ready.clear_ready();
             }
+            into.advance(read);
+            return Poll::Ready(Ok(()));
         }
     }
 }
