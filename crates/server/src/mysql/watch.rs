@@ -45,6 +45,18 @@ impl Deadline {
         let at = Instant::now().checked_add(limit)?;
         Some(Self { at, limit })
     }
+
+    fn is_over(&self) -> bool {
+        Instant::now() >= self.at
+    }
+
+    fn missed(self) -> Interruption {
+        let sentence = format!(
+            "the statement took longer than max_execution_time, which is {} ms",
+            self.limit.as_millis()
+        );
+        Interruption::Refused(Refusal::new(ErrorCode::TIME_LIMIT, sentence))
+    }
 }
 
 impl Watch<'_> {
@@ -58,11 +70,14 @@ impl Watch<'_> {
             match self.deadline {
                 Some(deadline) => {
                     sleep_until(deadline.at).await;
-                    deadline.limit
+                    deadline
                 }
                 None => std::future::pending().await,
             }
         };
+        if let Some(deadline) = self.deadline.filter(Deadline::is_over) {
+            return Err(deadline.missed());
+        }
         let refused = |code, sentence: String| Interruption::Refused(Refusal::new(code, sentence));
         tokio::select! {
             biased;
@@ -74,15 +89,10 @@ impl Watch<'_> {
                 let sentence = "the server ends: the statement was stopped".to_owned();
                 Err(refused(ErrorCode::SERVER_ENDS, sentence))
             }
-            limit = late => {
-                let sentence = format!(
-                    "the statement took longer than max_execution_time, which is {} ms",
-                    limit.as_millis()
-                );
-                Err(refused(ErrorCode::TIME_LIMIT, sentence))
-            }
             () = incoming.hung_up() => Err(Interruption::Gone),
             done = work => Ok(done),
+            // Behind the work: setting an alarm that the work does not wait for wakes the thread that waits for the network.
+            deadline = late => Err(deadline.missed()),
         }
     }
 }
