@@ -289,7 +289,7 @@ impl DecodedFile {
 /// The rows of a whole block that are in the mask, which begins with row `start` of the block.
 ///
 /// Few rows are copied, so that they do not keep a whole block in memory that nobody counts.
-fn rows_of(block: &ArrayRef, start: usize, mask: &Mask) -> Result<ArrayRef, ArrowError> {
+pub(crate) fn rows_of(block: &ArrayRef, start: usize, mask: &Mask) -> Result<ArrayRef, ArrowError> {
     let wanted = mask.true_count();
     if mask.all_true() && wanted * 2 >= block.len() {
         return Ok(block.slice(start, wanted));

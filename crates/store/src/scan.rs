@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::{BitAnd, Range};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef as ArrowArrayRef, BooleanArray};
@@ -426,7 +427,7 @@ impl Scan {
                 Place::Rest(at) => Arc::clone(&rest[*at]),
             })
             .collect();
-        batch(&self.file, &self.schema, columns, count).map(Some)
+        batch(&self.file.path, &self.schema, columns, count).map(Some)
     }
 
     /// Keeps the rows for which `keep` is true in the columns that the result has.
@@ -462,7 +463,7 @@ impl Scan {
 
 /// Columns of some rows of a file as a batch.
 pub(crate) fn batch(
-    file: &OpenColumns,
+    path: &Path,
     schema: &SchemaRef,
     columns: Vec<ArrowArrayRef>,
     rows: usize,
@@ -470,7 +471,7 @@ pub(crate) fn batch(
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(|error| {
         StoreError::WrongScan {
-            path: file.path.to_path_buf(),
+            path: path.to_owned(),
             message: error.to_string(),
         }
     })

@@ -5,10 +5,12 @@ use std::ops::Range;
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Int64Type, SchemaRef};
+use arrow::error::ArrowError;
 use vortex::mask::Mask;
 
 use crate::block_file::len;
 use crate::columns::{Columns, OpenColumns};
+use crate::decoded_blocks::rows_of;
 use crate::scan::batch;
 use crate::{ChunkFile, ROWS_PER_BLOCK, StoreError};
 
@@ -48,6 +50,9 @@ impl ChunkFile {
         columns: &[usize],
         schema: &SchemaRef,
     ) -> Result<RecordBatch, StoreError> {
+        if let Some(kept) = self.kept_rows(&rows, columns, schema)? {
+            return Ok(kept);
+        }
         let (file, columns) = (
             OpenColumns::of(self),
             Columns::new(self, columns, schema.fields())?,
@@ -61,13 +66,41 @@ impl ChunkFile {
             let arrays = columns
                 .read(&file, &part, &Mask::new_true(len(&part)))
                 .await?;
-            parts.push(batch(&file, schema, arrays, len(&part))?);
+            parts.push(batch(&file.path, schema, arrays, len(&part))?);
         }
         match parts.as_slice() {
             [one] => Ok(one.clone()),
             several => concat_batches(schema, several)
                 .map_err(|error| StoreError::vortex("scan", &file.path, &error.into())),
         }
+    }
+
+    /// The same from memory alone; `None` where a block is not there, or the rows lie in several.
+    fn kept_rows(
+        &self,
+        rows: &Range<u64>,
+        columns: &[usize],
+        schema: &SchemaRef,
+    ) -> Result<Option<RecordBatch>, StoreError> {
+        let Some(decoded) = &self.decoded else {
+            return Ok(None);
+        };
+        let block = rows.start / ROWS_PER_BLOCK as u64;
+        let first = block * ROWS_PER_BLOCK as u64;
+        if rows.is_empty() || rows.end > first + ROWS_PER_BLOCK as u64 {
+            return Ok(None);
+        }
+        let fields = columns.iter().zip(schema.fields());
+        let kept = fields.map(|(column, field)| decoded.kept(*column, block, field.data_type()));
+        let Some(kept) = kept.collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
+        let (start, mask) = (len(&(first..rows.start)), Mask::new_true(len(rows)));
+        let arrays = kept.iter().map(|block| rows_of(block, start, &mask));
+        let arrays = arrays
+            .collect::<Result<_, ArrowError>>()
+            .map_err(|error| StoreError::vortex("decode", self.path(), &error.into()))?;
+        batch(self.path(), schema, arrays, len(rows)).map(Some)
     }
 
     /// The part of a range that has all wanted values of a column by which its rows are sorted: where the blocks of the column

@@ -105,6 +105,39 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn few_rows_are_the_same_from_memory_and_from_the_file(
+        looks in prop::collection::vec((few_rows(), prop::sample::subsequence((0..COLUMNS).collect::<Vec<_>>(), 1..6)), 1..12),
+        budget in prop::sample::select(vec![0, 300_000, PLENTY]),
+    ) {
+        LazyLock::force(&SAMPLE);
+        runtime().block_on(async {
+            let (file, _) = open(budget).await;
+            for _ in 0..3 {
+                for (rows, columns) in &looks {
+                    let schema = Arc::new(all_types().project(columns).unwrap());
+                    let read = file.read_rows(rows.clone(), columns, &schema).await.unwrap();
+                    let expected = slices(&SAMPLE.all, std::slice::from_ref(rows));
+                    assert_eq!(read, expected.project(columns).unwrap(), "{rows:?} {columns:?}");
+                }
+                // Whole blocks are kept by this; every column of some is.
+                let everything = Look { columns: (0..COLUMNS).collect(), ranges: vec![0..ROWS / 2], least: None };
+                everything.at(&file).await;
+            }
+        });
+    }
+}
+
+/// About the ends of blocks, too.
+fn few_rows() -> impl Strategy<Value = Range<u64>> {
+    let block = ROWS_PER_BLOCK as u64;
+    let starts = prop_oneof![0..ROWS - 1, block - 20..block, 2 * block - 1..2 * block + 1];
+    (starts, 1..40_u64).prop_map(|(start, rows)| start..(start + rows).min(ROWS))
+}
+
 #[tokio::test]
 async fn a_scan_is_kept_and_then_needs_no_file() {
     let sample = sample(ROWS).await;
