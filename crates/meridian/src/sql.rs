@@ -44,7 +44,7 @@ pub struct SqlArgs {
     /// Memory for sorts, groups and joins, for example 8G; a third of the machine's by default.
     #[arg(long, value_name = "SIZE", value_parser = ingest::parse_size)]
     memory: Option<u64>,
-    /// Memory for decoded columns, kept for the next queries of this call, for example 2G, or 0 for none; a quarter of the
+    /// Memory for decoded columns, kept for the next queries of this call, for example 2G, or 0 for none; a third of the
     /// machine's by default.
     #[arg(long, value_name = "SIZE", value_parser = cache_size)]
     cache: Option<u64>,
@@ -189,8 +189,13 @@ fn read_statement(
     }
 }
 
+/// Memory for decoded columns where nothing is said.
+pub(crate) fn usual_cache() -> u64 {
+    ingest::machine_memory() / 3
+}
+
 async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
-    let cache = args.cache.unwrap_or_else(|| ingest::machine_memory() / 4);
+    let cache = args.cache.unwrap_or_else(usual_cache);
     let archive = Archive::open_keeping(&args.data, cache).await?;
     let options = SessionOptions {
         // Whoever runs the program may read its files.

@@ -271,7 +271,7 @@ mod tests {
         assert!(line("grace").ends_with("# --grace"));
         assert!(line("threads").ends_with(":2"));
         assert!(line("max-connections").ends_with("# the default"));
-        assert!(line("cache").ends_with("# the default: a quarter of the machine's memory"));
+        assert!(line("cache").ends_with("# the default: a third of the machine's memory"));
         assert!(shown.contains("# data is needed: give --data DIR"));
     }
 }

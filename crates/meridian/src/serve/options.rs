@@ -102,8 +102,8 @@ options! {
         Usual::Machine(ingest::default_memory, "a third of the machine's memory"),
         "Memory for the sorts, groups and joins of all statements together, for example 8G; a third of the machine's by default.";
     cache: u64 = "cache" "SIZE", "MERIDIAN_CACHE", crate::sql::cache_size,
-        Usual::Machine(usual_cache, "a quarter of the machine's memory"),
-        "Memory for decoded columns, kept for the next statements, for example 2G, or 0 for none; a quarter of the machine's by default.";
+        Usual::Machine(crate::sql::usual_cache, "a third of the machine's memory"),
+        "Memory for decoded columns, kept for the next statements, for example 2G, or 0 for none; a third of the machine's by default.";
     max_connections: NonZeroUsize = "max-connections" "N", "MERIDIAN_MAX_CONNECTIONS", count, Usual::Is("500"),
         "Connections at once.";
     grace: Duration = "grace" "SECONDS", "MERIDIAN_GRACE", seconds, Usual::Is("30"),
@@ -122,10 +122,6 @@ options! {
 
 fn cores() -> u64 {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
-}
-
-fn usual_cache() -> u64 {
-    ingest::machine_memory() / 4
 }
 
 fn path(text: &str) -> Result<PathBuf, String> {
