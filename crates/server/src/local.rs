@@ -143,6 +143,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_comes_after_a_short_read_is_heard() {
+        let (mut client, mut incoming, _outgoing) = connected();
+        let mut heard = [0; 100];
+        for _ in 0..3 {
+            client.write_all(b"one").await.unwrap();
+            assert_eq!(incoming.read(&mut heard).await.unwrap(), 3);
+            // Not there yet when it is read for, and there when it is.
+            let (read, sent) = tokio::join!(incoming.read(&mut heard), client.write_all(b"later"));
+            sent.unwrap();
+            assert_eq!(read.unwrap(), 5);
+        }
+        // Said and gone before anything is read.
+        client.write_all(b"last").await.unwrap();
+        drop(client);
+        tokio::task::yield_now().await;
+        let read = timeout(Duration::from_secs(10), async {
+            let last = incoming.read(&mut heard).await.unwrap();
+            (last, incoming.read(&mut heard).await.unwrap())
+        });
+        assert_eq!(read.await.unwrap(), (4, 0));
+    }
+
+    #[tokio::test]
     async fn much_waits_for_room_and_no_longer() {
         let (mut client, _incoming, mut outgoing) = connected();
         let sent: Vec<u8> = (0..5_000_000_u32).map(|at| (at % 251) as u8).collect();
