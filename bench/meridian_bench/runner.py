@@ -100,6 +100,8 @@ class Run:
                 raw.write_text(json.dumps(self.record))
             if self.asks_cones and "cones" not in self.record:
                 self._cones_over_http()
+                if self.plan.apart and any(PEER in group for group in self.plan.groups):
+                    self.record["cones"]["absent"][PEER] = "one contender runs at a time, and these take turns"
         finally:
             # Also where somebody ends the run: hours of samples are in it.
             raw.write_text(json.dumps(self.record))
@@ -262,7 +264,7 @@ class Run:
         askings = [asking for asking in askings if asking is not None]
         lost: set[str] = set()
         for at in range(self.plan.size.rounds):
-            rounds = [asking.begin(-(-asking.block * asking.rounds // self.plan.size.rounds)) for asking in askings]
+            rounds = [asking.begin(asking.at_once) for asking in askings]
             for name in in_turn(names, at):
                 if name in lost:
                     continue
@@ -434,6 +436,8 @@ class Asking:
         # How many rounds, how many of the question in each, and how many before them that do not count.
         self.rounds = -(-size.lookups // size.block) if is_lookup else size.rounds
         self.block = size.block if is_lookup else 1
+        # How many a contender is asked from its start to its end, where one runs at a time.
+        self.at_once = -(-size.lookups // size.rounds) if is_lookup else 1
         self.warming = WARMING_LOOKUPS if is_lookup else 1
         self.takers: list[str] = []
         self.times: dict[str, list[list[float]]] = {}
