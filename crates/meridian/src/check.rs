@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use ingest::{TableCheck, grouped};
+use ingest::grouped;
 
+use crate::console::{remark, tell};
 use crate::failure::Failure;
 
 /// What to check.
@@ -21,26 +22,28 @@ pub struct CheckArguments {
     table: Option<String>,
 }
 
-/// Checks every file and row; fails if anything is wrong.
+/// Checks every file and row; fails if anything is wrong. Problems go to standard error.
 pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
-    let mut problems = Vec::new();
+    let (mut problems, mut told) = (Vec::new(), Ok(()));
     let (database, table) = (arguments.db.as_deref(), arguments.table.as_deref());
     let check = ingest::check(&arguments.data, database, table, |checked| {
-        tell(&checked);
-        let TableCheck {
-            database, table, ..
-        } = &checked;
-        problems.extend(
-            checked
-                .problems
-                .iter()
-                .map(|problem| format!("{database}.{table}: {problem}")),
-        );
+        let table = format!("{}.{}", checked.database, checked.table);
+        if checked.problems.is_empty() && told.is_ok() {
+            let (files, rows) = (grouped(checked.files), grouped(checked.rows));
+            told = tell(&format!(
+                "{table}: {files} files with {rows} rows are right\n"
+            ));
+        }
+        for problem in &checked.problems {
+            let problem = format!("{table}: {problem}");
+            remark(&problem);
+            problems.push(problem);
+        }
     });
     runtime.block_on(check)?;
     match problems.as_slice() {
-        [] => Ok(()),
+        [] => told,
         [only] => Err(Failure::new(format!("one problem was found: {only}"))),
         [first, others @ ..] => {
             let count = others.len() + 1;
@@ -48,23 +51,5 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
                 "{count} problems were found, all told above; the first: {first}"
             )))
         }
-    }
-}
-
-#[expect(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "what was found is this command's answer, problems go to standard error"
-)]
-fn tell(checked: &TableCheck) {
-    let TableCheck {
-        database, table, ..
-    } = checked;
-    if checked.problems.is_empty() {
-        let (files, rows) = (grouped(checked.files), grouped(checked.rows));
-        println!("{database}.{table}: {files} files with {rows} rows are right");
-    }
-    for problem in &checked.problems {
-        eprintln!("{database}.{table}: {problem}");
     }
 }

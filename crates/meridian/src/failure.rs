@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use crate::console::remark;
+
 /// A command's failure: what is wrong and what to do, in words for the person who typed it.
 #[derive(Debug)]
 pub struct Failure {
@@ -34,12 +36,8 @@ impl Failure {
     }
 
     /// Prints the sentence and gives the exit status.
-    #[expect(
-        clippy::print_stderr,
-        reason = "this is the command line's way to speak"
-    )]
     pub fn report(self) -> ExitCode {
-        eprintln!("meridian: {}", self.sentence);
+        remark(&format!("meridian: {}", self.sentence));
         ExitCode::from(self.status)
     }
 }

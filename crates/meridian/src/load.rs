@@ -7,6 +7,7 @@ use catalog::TableKind;
 use clap::Args;
 use ingest::{IngestError, LoadReport, LoadRequest, Progress, TextOptions};
 
+use crate::console::tell;
 use crate::failure::Failure;
 use crate::load_progress::ProgressDisplay;
 
@@ -182,8 +183,7 @@ pub fn run(arguments: LoadArguments) -> Result<(), Failure> {
     let request = arguments.into_request();
     let runtime = tokio::runtime::Runtime::new()?;
     let report = runtime.block_on(load_with_progress(request, quiet))?;
-    print_report(&report);
-    Ok(())
+    tell(&report.to_string())
 }
 
 /// Loads with a display beside it. Ctrl-C cancels the load, which then leaves nothing.
@@ -205,9 +205,4 @@ pub async fn load_with_progress(
         display.finish();
     }
     outcome
-}
-
-#[expect(clippy::print_stdout, reason = "the report is this command's answer")]
-pub fn print_report(report: &LoadReport) {
-    print!("{report}");
 }

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use ingest::{Phase, Progress, ProgressSnapshot, grouped};
 
+use crate::console::remark;
+
 const BAR_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -106,10 +108,6 @@ fn show_bars(table: &str, progress: &Progress, done: &AtomicBool) {
     bar.finish_and_clear();
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "progress goes to standard error, away from the report"
-)]
 fn show_lines(table: &str, progress: &Progress, done: &AtomicBool) {
     let mut start = PhaseStart::new(&progress.snapshot());
     let mut shown = Instant::now();
@@ -124,11 +122,11 @@ fn show_lines(table: &str, progress: &Progress, done: &AtomicBool) {
             let share = (now.done * 100)
                 .checked_div(now.total)
                 .map_or(String::new(), |percent| format!(" {percent} %"));
-            eprintln!(
+            remark(&format!(
                 "{table}: {}{share}: {}",
                 now.phase.name(),
                 start.describe(&now)
-            );
+            ));
         }
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod check;
+mod console;
 mod failure;
 mod load;
 mod load_progress;

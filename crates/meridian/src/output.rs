@@ -16,6 +16,7 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
+use crate::console::still_read;
 use crate::failure::Failure;
 use crate::sql::Format;
 use delimited::Delimited;
@@ -134,15 +135,6 @@ impl Write for Sink {
 
     fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
-    }
-}
-
-/// A reader that has gone away, as `head` does, ends the answer and is no failure.
-fn still_read(written: io::Result<()>) -> Result<bool, Failure> {
-    match written {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::new(format!("cannot write the answer: {error}"))),
     }
 }
 

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use engine::{Answer, Archive, EngineError, Session, SessionOptions};
 use futures::StreamExt;
 
+use crate::console::remark;
 use crate::failure::Failure;
 use crate::output::{Output, open_output};
 
@@ -276,13 +277,10 @@ async fn write_answer(args: &SqlArgs, mut answer: Answer) -> Result<u64, Failure
     Ok(rows)
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "how much and how long is said beside the answer, not in it"
-)]
+/// How much and how long is said beside the answer, not in it.
 fn report(rows: u64, time: Duration) {
     let plural = if rows == 1 { "" } else { "s" };
-    eprintln!("{rows} row{plural} in {}", readable(time));
+    remark(&format!("{rows} row{plural} in {}", readable(time)));
 }
 
 fn readable(time: Duration) -> String {

@@ -13,6 +13,7 @@ use synthesize::{
     WriteOptions, find_chunks, write_parquet,
 };
 
+use crate::console::tell;
 use crate::failure::Failure;
 use crate::synthesize_load::{DatabaseOptions, load_tables};
 use crate::synthesize_progress::SynthesizeDisplay;
@@ -184,7 +185,7 @@ pub fn run(command: SynthesizeCommand) -> Result<(), Failure> {
         }
         SynthesizeCommand::Duplicate(arguments) => {
             let (catalogue, target, cut) = duplicated(*arguments)?;
-            print_notes(&catalogue.notes());
+            tell_notes(&catalogue.notes())?;
             target.make(catalogue, cut)
         }
     }
@@ -283,8 +284,7 @@ fn write_files<C: Catalogue + 'static>(
 ) -> Result<(), Failure> {
     let started = Instant::now();
     let tables = write_with_progress(catalogue, options, quiet)?;
-    print_report(&tables, started.elapsed().as_secs_f64());
-    Ok(())
+    report(&tables, started.elapsed().as_secs_f64())
 }
 
 /// How the sky of a catalogue is cut: as asked for, or as a load would choose for it.
@@ -333,29 +333,28 @@ fn write_with_progress<C: Catalogue + 'static>(
     Ok(outcome?)
 }
 
-#[expect(
-    clippy::print_stdout,
-    reason = "what is copied and what is not is part of the answer"
-)]
-fn print_notes(notes: &[String]) {
-    for note in notes {
-        println!("note: {note}");
-    }
+/// Tells what is copied and what is not.
+fn tell_notes(notes: &[String]) -> Result<(), Failure> {
+    notes
+        .iter()
+        .try_for_each(|note| tell(&format!("note: {note}\n")))
 }
 
-#[expect(clippy::print_stdout, reason = "the report is this command's answer")]
-fn print_report(tables: &[TableSummary], seconds: f64) {
+fn report(tables: &[TableSummary], seconds: f64) -> Result<(), Failure> {
     let mut all = 0;
     for table in tables {
-        println!(
-            "{}: {} rows in {} files, {}",
+        tell(&format!(
+            "{}: {} rows in {} files, {}\n",
             table.name,
             grouped(table.rows),
             grouped(table.files),
             size(table.bytes)
-        );
+        ))?;
         all += table.rows;
     }
     let rate = all as f64 / seconds.max(1e-3);
-    println!("time: {seconds:.1} s ({} rows/s)", grouped(rate as u64));
+    tell(&format!(
+        "time: {seconds:.1} s ({} rows/s)\n",
+        grouped(rate as u64)
+    ))
 }

@@ -10,8 +10,9 @@ use catalog::Catalog;
 use ingest::{LoadRequest, MadeBatches, RowSource};
 use synthesize::{Catalogue, Role, Table};
 
+use crate::console::tell;
 use crate::failure::Failure;
-use crate::load::{load_with_progress, print_report};
+use crate::load::load_with_progress;
 
 /// Where to load, and how.
 pub struct DatabaseOptions {
@@ -81,6 +82,7 @@ pub fn load_tables(catalogue: Arc<dyn Catalogue>, options: DatabaseOptions) -> R
         let catalog = Catalog::open_or_create(&options.data).await?;
         Ok::<_, Failure>(catalog.database(&options.database).await?.is_some())
     })?;
+    let mut told = Ok(());
     for table in 0..catalogue.tables().len() {
         let rows = TableRows {
             catalogue: catalogue.clone(),
@@ -94,9 +96,10 @@ pub fn load_tables(catalogue: Arc<dyn Catalogue>, options: DatabaseOptions) -> R
             request.sub_stripes = Some(options.sub_stripes);
         }
         let report = runtime.block_on(load_with_progress(request, options.quiet))?;
-        print_report(&report);
+        // A report that cannot be written is no reason not to load the other tables.
+        told = told.and(tell(&report.to_string()));
     }
-    Ok(())
+    told
 }
 
 fn request(rows: TableRows, options: &DatabaseOptions) -> LoadRequest {

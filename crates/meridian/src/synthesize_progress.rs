@@ -10,6 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ingest::{grouped, size};
 use synthesize::Progress;
 
+use crate::console::remark;
+
 const BAR_INTERVAL: Duration = Duration::from_millis(200);
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -77,10 +79,6 @@ fn show_bar(progress: &Progress, done: &AtomicBool) {
     bar.finish_and_clear();
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "progress goes to standard error, away from the report"
-)]
 fn show_lines(progress: &Progress, done: &AtomicBool) {
     let started = Instant::now();
     let mut shown = started;
@@ -88,7 +86,7 @@ fn show_lines(progress: &Progress, done: &AtomicBool) {
         std::thread::park_timeout(BAR_INTERVAL);
         if shown.elapsed() >= LINE_INTERVAL {
             shown = Instant::now();
-            eprintln!("{}", describe(progress, started));
+            remark(&describe(progress, started));
         }
     }
 }

@@ -6,6 +6,7 @@ use catalog::{Catalog, Table};
 use clap::{Args, ValueEnum};
 use ingest::{grouped, size};
 
+use crate::console::tell;
 use crate::failure::Failure;
 
 /// Which data directory, and how to print.
@@ -43,13 +44,7 @@ pub fn run(arguments: TablesArguments) -> Result<(), Failure> {
         Format::Csv => csv(&lines),
         Format::Json => json(&lines),
     };
-    print_list(&text);
-    Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "the list is this command's answer")]
-fn print_list(text: &str) {
-    print!("{text}");
+    tell(&text)
 }
 
 async fn lines(arguments: &TablesArguments) -> Result<Vec<Line>, catalog::CatalogError> {

@@ -28,7 +28,9 @@ pub(super) fn start(filter: EnvFilter, form: Form) {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(stderr().is_terminal())
-        .with_writer(stderr);
+        .with_writer(stderr)
+        // Nobody may be reading any more, and saying so would end the thread that logs.
+        .log_internal_errors(false);
     match form {
         Form::Text => log.init(),
         Form::Json => log.json().flatten_event(true).finish().init(),

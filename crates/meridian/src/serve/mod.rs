@@ -7,6 +7,7 @@ mod notify;
 mod options;
 
 use std::ffi::OsString;
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::field::display;
 use tracing::{info, warn};
 
+use crate::console::tell;
 use crate::failure::Failure;
 use layers::{Layers, Typed};
 use options::Settings;
@@ -52,8 +54,7 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
     let layers = Layers::of(arguments.options, file.as_deref().map(Path::new))?;
     layers.check()?;
     if arguments.show_config {
-        show(&layers);
-        return Ok(());
+        return tell(&layers.show());
     }
     let settings = Settings::read(&layers)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -62,15 +63,6 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
         .enable_all()
         .build()?;
     runtime.block_on(serve(settings, &layers))
-}
-
-/// Prints the configuration.
-#[expect(
-    clippy::print_stdout,
-    reason = "it is what the command was asked to print"
-)]
-fn show(layers: &Layers) {
-    print!("{}", layers.show());
 }
 
 async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
@@ -145,10 +137,6 @@ async fn stop_at_signals(
 }
 
 /// Says what is served and where, and how to get there.
-#[expect(
-    clippy::print_stdout,
-    reason = "where the server is has to be known to whoever started it"
-)]
 async fn announce(data: &str, server: &Server) -> Result<(), Failure> {
     let databases = server.databases().await?;
     let of = match databases.len() {
@@ -156,32 +144,36 @@ async fn announce(data: &str, server: &Server) -> Result<(), Failure> {
         1 => format!("the database {} of {data}", databases.join("")),
         _ => format!("the databases {} of {data}", databases.join(", ")),
     };
-    println!("Meridian {} serves {of}", env!("CARGO_PKG_VERSION"));
+    let mut text = format!("Meridian {} serves {of}\n", env!("CARGO_PKG_VERSION"));
     let chosen = databases.first().map(|name| format!(" {name}"));
     let chosen = chosen.unwrap_or_default();
     if let Some(address) = server.mysql_address() {
         let (host, port) = (address.ip(), address.port());
-        println!("MySQL clients connect to {address}, as with");
-        println!("  mysql -h {host} -P {port}{chosen}");
+        writeln!(text, "MySQL clients connect to {address}, as with")?;
+        writeln!(text, "  mysql -h {host} -P {port}{chosen}")?;
     }
     if let Some(socket) = server.mysql_socket() {
         let socket = socket.display();
-        println!("MySQL clients of this machine connect by {socket}, as with");
-        println!("  mysql -S {socket}{chosen}");
+        writeln!(
+            text,
+            "MySQL clients of this machine connect by {socket}, as with"
+        )?;
+        writeln!(text, "  mysql -S {socket}{chosen}")?;
     }
     if let Some(address) = server.http_address() {
-        println!("HTTP clients connect to http://{address}, as with");
+        writeln!(text, "HTTP clients connect to http://{address}, as with")?;
         // Tables that cannot be read are no reason not to serve the others.
         let example = server.example_cone().await.unwrap_or_else(|error| {
             warn!(%error, "there is no example of a cone search");
             None
         });
         match example {
-            Some((database, table, [ra, dec])) => println!(
+            Some((database, table, [ra, dec])) => writeln!(
+                text,
                 "  curl 'http://{address}/scs/{database}/{table}?RA={ra:.4}&DEC={dec:.4}&SR={EXAMPLE_RADIUS}&RESPONSEFORMAT=csv'"
             ),
-            None => println!("  curl http://{address}/"),
-        }
+            None => writeln!(text, "  curl http://{address}/"),
+        }?;
     }
-    Ok(())
+    tell(&text)
 }
