@@ -115,8 +115,10 @@ def test_an_answer_without_room_is_a_failure(meridian: Meridian, data: Path, cal
 def test_all_tables_are_made_when_there_is_no_room_for_reports(meridian: Meridian, tmp_path: Path) -> None:
     data = tmp_path / "data"
     outcome = run_without_room(meridian, "synthesize", "generate", "--quiet", *MADE, "--data", data, "--db", "sky")
-    assert_refused(outcome, "No space left on device")
+    assert_refused(outcome, "sky.Object is loaded", "No space left on device")
     assert [count(meridian, data, table) for table in ("Object", "Source")] == [300, 600]
+    outcome = run_without_room(meridian, "synthesize", "generate", "--quiet", *MADE, "--out", tmp_path / "files")
+    assert_refused(outcome, "all files are written", "No space left on device")
 
 
 def test_a_refusal_that_nobody_reads_keeps_its_status(meridian: Meridian, data: Path) -> None:

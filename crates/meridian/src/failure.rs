@@ -29,6 +29,14 @@ impl Failure {
         }
     }
 
+    /// The same, of the report on something that is done.
+    pub fn when_reporting(self, done: impl Display) -> Self {
+        Self {
+            sentence: format!("{done}, but the report is lost: {}", self.sentence),
+            ..self
+        }
+    }
+
     /// What is wrong.
     #[cfg(test)]
     pub fn sentence(&self) -> &str {

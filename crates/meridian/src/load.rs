@@ -183,7 +183,14 @@ pub fn run(arguments: LoadArguments) -> Result<(), Failure> {
     let request = arguments.into_request();
     let runtime = tokio::runtime::Runtime::new()?;
     let report = runtime.block_on(load_with_progress(request, quiet))?;
-    tell(&report.to_string())
+    tell_report(&report)
+}
+
+/// Tells how a load went.
+pub fn tell_report(report: &LoadReport) -> Result<(), Failure> {
+    tell(&report.to_string()).map_err(|lost| {
+        lost.when_reporting(format!("{}.{} is loaded", report.database, report.table))
+    })
 }
 
 /// Loads with a display beside it. Ctrl-C cancels the load, which then leaves nothing.

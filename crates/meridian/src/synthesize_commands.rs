@@ -285,6 +285,7 @@ fn write_files<C: Catalogue + 'static>(
     let started = Instant::now();
     let tables = write_with_progress(catalogue, options, quiet)?;
     report(&tables, started.elapsed().as_secs_f64())
+        .map_err(|lost| lost.when_reporting("all files are written"))
 }
 
 /// How the sky of a catalogue is cut: as asked for, or as a load would choose for it.

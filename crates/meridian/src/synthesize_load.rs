@@ -10,9 +10,8 @@ use catalog::Catalog;
 use ingest::{LoadRequest, MadeBatches, RowSource};
 use synthesize::{Catalogue, Role, Table};
 
-use crate::console::tell;
 use crate::failure::Failure;
-use crate::load::load_with_progress;
+use crate::load::{load_with_progress, tell_report};
 
 /// Where to load, and how.
 pub struct DatabaseOptions {
@@ -97,7 +96,7 @@ pub fn load_tables(catalogue: Arc<dyn Catalogue>, options: DatabaseOptions) -> R
         }
         let report = runtime.block_on(load_with_progress(request, options.quiet))?;
         // A report that cannot be written is no reason not to load the other tables.
-        told = told.and(tell(&report.to_string()));
+        told = told.and(tell_report(&report));
     }
     told
 }
