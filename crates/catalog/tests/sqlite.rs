@@ -15,6 +15,10 @@ use meridian_catalog::{Catalog, CatalogError, LoadLock};
 use sqlx::{Connection, SqliteConnection};
 use support::{chunks, director, load, shown};
 
+/// Tells the test binary, started again by one of its tests, of which file to ask for the locks.
+#[cfg(target_os = "linux")]
+const LOCKER_FILE: &str = "MERIDIAN_CATALOG_TEST_LOCKED";
+
 /// Tells the test binary, started again by one of its tests, in which directory to play the loader.
 const LOADER_DIRECTORY: &str = "MERIDIAN_CATALOG_TEST_DIRECTORY";
 
@@ -74,32 +78,60 @@ async fn a_change_is_seen_that_was_made_while_nobody_had_the_catalog_open() {
     }
 }
 
+/// Asks for the test below, as another process, for the wal-index's locks; fails if it gets them. Does nothing by itself.
+#[cfg(target_os = "linux")]
+#[test]
+fn locker_process() {
+    let Some(wal_index) = std::env::var_os(LOCKER_FILE) else {
+        return;
+    };
+    let wal_index = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(wal_index)
+        .unwrap();
+    let asked = rustix::fs::fcntl_lock(
+        &wal_index,
+        rustix::fs::FlockOperation::NonBlockingLockExclusive,
+    );
+    assert_eq!(asked, Err(rustix::io::Errno::AGAIN));
+}
+
 /// SQLite's locks tell other processes that the wal-index is in use; without them they would truncate it under us.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn looking_at_the_state_leaves_the_locks_of_sqlite_alone() {
-    use std::os::unix::fs::MetadataExt;
-
     let dir = tempfile::tempdir().unwrap();
     let catalog = Catalog::open_or_create(dir.path()).await.unwrap();
     catalog.databases().await.unwrap();
     let wal_index = dir.path().join("meridian.sqlite-shm");
-    let number = wal_index.metadata().unwrap().ino();
-    let locks = || {
-        let held = std::fs::read_to_string("/proc/locks").unwrap();
-        held.lines()
-            .filter(|line| line.contains("POSIX") && line.contains(&format!(":{number} ")))
-            .count()
+    let refused_to_another_process = || {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "locker_process"])
+            .env(LOCKER_FILE, &wal_index)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap()
+            .success()
     };
-    let before = locks();
-    assert!(before > 0, "SQLite holds no lock on its wal-index");
-    for _ in 0..3 {
+    assert!(
+        refused_to_another_process(),
+        "SQLite holds no lock on its wal-index"
+    );
+    for round in 0..3 {
         catalog.state().unwrap();
         let other = Catalog::open(dir.path()).await.unwrap();
         other.state().unwrap();
         other.close().await;
+        assert!(
+            refused_to_another_process(),
+            "the locks are lost, round {round}"
+        );
     }
-    assert_eq!(locks(), before);
+    // It can tell: a descriptor of the file that is closed takes the locks along.
+    drop(std::fs::File::open(&wal_index).unwrap());
+    assert!(!refused_to_another_process());
 }
 
 #[tokio::test]
