@@ -110,8 +110,8 @@ impl Archive {
         let decoded = self.files.decoded();
         Usage {
             open_files: self.files.len(),
-            cache_bytes: decoded.map_or(0, DecodedBlocks::num_bytes),
-            cache_limit: decoded.map_or(0, DecodedBlocks::budget),
+            cache_bytes: decoded.map_or(0, |it| it.num_bytes()),
+            cache_limit: decoded.map_or(0, |it| it.budget()),
             pieces: crate::exec::pieces_run(),
         }
     }

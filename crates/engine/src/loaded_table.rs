@@ -359,7 +359,7 @@ impl LoadedTable {
     ) -> Result<Option<Vec<Location>>, EngineError> {
         let spec = self.spec();
         if spec.kind == TableKind::Director {
-            let found = lookup(self.index().await?, keys)?;
+            let found = lookup(self.index(archive).await?, keys)?;
             return Ok(Some(found.into_iter().flatten().collect()));
         }
         let Some(director) = spec.directors.get(home) else {
@@ -382,7 +382,7 @@ impl LoadedTable {
             .map(|(key, _)| *key)
             .collect();
         if !missing.is_empty() {
-            found.extend(lookup(self.index().await?, &missing)?);
+            found.extend(lookup(self.index(archive).await?, &missing)?);
         }
         Ok(Some(found.into_iter().flatten().collect()))
     }
@@ -399,14 +399,14 @@ impl LoadedTable {
             .await?;
         match table {
             Some(table) if table.table.load == director.load => {
-                Ok(Some(lookup(table.index().await?, keys)?))
+                Ok(Some(lookup(table.index(archive).await?, keys)?))
             }
             _ => Ok(None),
         }
     }
 
     /// A director's index, or a child's run of orphans; `None` where there is none.
-    async fn index(&self) -> Result<Option<&DirectorIndex>, EngineError> {
+    async fn index(&self, archive: &Archive) -> Result<Option<&DirectorIndex>, EngineError> {
         let index = self
             .index
             .get_or_try_init(|| async {
@@ -414,7 +414,11 @@ impl LoadedTable {
                 if self.spec().kind == TableKind::Child && !dir.exists() {
                     return Ok(None);
                 }
-                DirectorIndex::open(&dir).map(Some)
+                let opened = match archive.files().decoded() {
+                    Some(decoded) => DirectorIndex::open_keeping(&dir, Arc::clone(decoded)),
+                    None => DirectorIndex::open(&dir),
+                };
+                opened.map(Some)
             })
             .await
             .map_err(|error: StoreError| error)?;

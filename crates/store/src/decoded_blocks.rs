@@ -11,16 +11,18 @@
 //!                           decoded in part:          otherwise
 //! ```
 //!
+//! The segments of a director index by which single keys are found are kept among them, by the same rules.
+//!
 //! So one look at a row does not decode thousands of others, and a scan of more than there is room for does not push out what
 //! is used.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, UInt32Array,
-    downcast_primitive_array,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray, UInt8Array,
+    UInt32Array, downcast_primitive_array,
 };
 use arrow::compute::{filter, take};
 use arrow::datatypes::DataType;
@@ -28,6 +30,7 @@ use arrow::error::ArrowError;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use vortex::mask::{AllOr, Mask};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::ROWS_PER_BLOCK;
 use crate::block_file::len;
@@ -44,6 +47,11 @@ const READS_WITHOUT_ROOM: u8 = 8;
 const FULL_SIXTEENTHS: u64 = 15;
 /// Rows of which less than one in so many is wanted are picked one by one.
 const FEW: usize = 16;
+
+/// Bytes of a segment of an index.
+pub(crate) const SEGMENT_BYTES: u64 = 1 << 20;
+/// Segments for which there has to be room, if nothing else is kept, before any is.
+const LEAST_SEGMENTS: u64 = 4;
 
 /// Decoded blocks within a budget of bytes. Shared by all files of a process.
 ///
@@ -140,13 +148,12 @@ impl DecodedBlocks {
     }
 }
 
-/// How often each block of a column was read without being kept.
+/// How often each block of a column, or segment of an index, was read without being kept.
 #[derive(Debug)]
 struct Reads(Box<[AtomicU8]>);
 
 impl Reads {
-    fn new(rows: u64) -> Self {
-        let blocks = rows.div_ceil(ROWS_PER_BLOCK as u64);
+    fn new(blocks: u64) -> Self {
         Self((0..blocks).map(|_| AtomicU8::new(0)).collect())
     }
 
@@ -181,11 +188,11 @@ pub(crate) struct DecodedFile {
 }
 
 /// What is known of rows of a block before they are read.
-pub(crate) enum Known {
+pub(crate) enum Known<R = ArrayRef, B = Range<u64>> {
     /// The rows themselves.
-    Rows(ArrayRef),
+    Rows(R),
     /// Nothing, and their block, which has these rows of the file, is to be decoded whole and given to [`DecodedFile::keep`].
-    ToKeep(Range<u64>),
+    ToKeep(B),
     /// Nothing.
     No,
 }
@@ -239,7 +246,8 @@ impl DecodedFile {
         if let Some(block) = self.decoded.get(&id, wanted.data_type) {
             return wanted.of(&block).map(Known::Rows);
         }
-        let reads = reads.get_or_init(|| Reads::new(self.rows)).count(id.block);
+        let blocks = self.rows.div_ceil(ROWS_PER_BLOCK as u64);
+        let reads = reads.get_or_init(|| Reads::new(blocks)).count(id.block);
         let block = wanted.block();
         let block = block.start..block.end.min(self.rows);
         let worth = self
@@ -282,6 +290,69 @@ impl DecodedFile {
             file: self.file,
             column: column as u32,
             block: block as u32,
+        }
+    }
+}
+
+/// Segments of a director index, kept as they are in its file among the decoded blocks.
+#[derive(Debug)]
+pub(crate) struct IndexSegments {
+    decoded: Arc<DecodedBlocks>,
+    /// What stands in the place of a file's checksum.
+    index: u64,
+    reads: Reads,
+}
+
+impl IndexSegments {
+    /// Those of an index of so many bytes that has just been opened.
+    pub fn new(decoded: Arc<DecodedBlocks>, bytes: u64) -> Self {
+        /// How many indexes were opened.
+        static OPENED: AtomicU64 = AtomicU64::new(0);
+        let number = OPENED.fetch_add(1, Ordering::Relaxed);
+        Self {
+            decoded,
+            // As good as a checksum, of something that no chunk file is.
+            index: xxh3_64_with_seed(b"director index", number),
+            reads: Reads::new(bytes.div_ceil(SEGMENT_BYTES)),
+        }
+    }
+
+    /// What is known of a segment of which one page is wanted.
+    pub fn look(&self, segment: u32) -> Known<UInt8Array, u32> {
+        // What does not fit would be read whole again and again.
+        if self.decoded.budget() < LEAST_SEGMENTS * SEGMENT_BYTES {
+            return Known::No;
+        }
+        let kept = self.decoded.get(&self.id(segment), &DataType::UInt8);
+        if let Some(kept) = kept.as_ref().and_then(|it| it.as_primitive_opt()) {
+            return Known::Rows(kept.clone());
+        }
+        let reads = self.reads.count(segment);
+        // One of many.
+        match self.decoded.is_worth_keeping(usize::MAX, 1, reads) {
+            true => Known::ToKeep(segment),
+            false => Known::No,
+        }
+    }
+
+    /// Keeps a segment.
+    pub fn keep(&self, segment: u32, bytes: Vec<u8>) -> UInt8Array {
+        let bytes = UInt8Array::from(bytes);
+        self.reads.forget(segment);
+        self.decoded.keep(self.id(segment), Arc::new(bytes.clone()));
+        bytes
+    }
+
+    /// A segment that cannot be kept is not tried again at once.
+    pub fn put_off(&self, segment: u32) {
+        self.reads.forget(segment);
+    }
+
+    fn id(&self, segment: u32) -> BlockId {
+        BlockId {
+            file: self.index,
+            column: 0,
+            block: segment,
         }
     }
 }

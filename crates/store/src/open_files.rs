@@ -1,7 +1,8 @@
 //! Open chunk files, shared by all queries of a process.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::OnceCell;
@@ -22,7 +23,8 @@ pub struct OpenFiles {
 
 #[derive(Debug, Default)]
 struct State {
-    files: HashMap<PathBuf, Slot>,
+    /// By their paths, which are compared byte for byte: a lookup asks for one, and taking a path apart takes longer.
+    files: HashMap<OsString, Slot>,
     /// Counts uses; the time of this cache.
     clock: u64,
 }
@@ -73,10 +75,10 @@ impl OpenFiles {
             let mut state = self.lock();
             if state
                 .files
-                .get(path)
+                .get(path.as_os_str())
                 .is_some_and(|s| Arc::ptr_eq(&s.file, &slot) && !slot.initialized())
             {
-                state.files.remove(path);
+                state.files.remove(path.as_os_str());
             }
         }
         opened
@@ -84,12 +86,14 @@ impl OpenFiles {
 
     /// Closes the files below this directory, once their present users are done.
     pub fn forget(&self, dir: &Path) {
-        self.lock().files.retain(|path, _| !path.starts_with(dir));
+        let mut state = self.lock();
+        let below = |path: &OsString| Path::new(path).starts_with(dir);
+        state.files.retain(|path, _| !below(path));
     }
 
     /// The decoded blocks that the files keep; `None` if they keep none.
-    pub fn decoded(&self) -> Option<&DecodedBlocks> {
-        self.decoded.as_deref()
+    pub fn decoded(&self) -> Option<&Arc<DecodedBlocks>> {
+        self.decoded.as_ref()
     }
 
     /// How many files are open (or being opened).
@@ -106,7 +110,7 @@ impl OpenFiles {
         let mut state = self.lock();
         state.clock += 1;
         let now = state.clock;
-        if let Some(slot) = state.files.get_mut(path)
+        if let Some(slot) = state.files.get_mut(path.as_os_str())
             && !slot.file.get().is_some_and(|file| file.has_failed())
         {
             slot.last_used = now;
@@ -120,7 +124,7 @@ impl OpenFiles {
             file: Arc::clone(&file),
             last_used: now,
         };
-        state.files.insert(path.to_owned(), slot);
+        state.files.insert(path.into(), slot);
         file
     }
 

@@ -1,9 +1,10 @@
 //! The director index: from the key of a director's row to the chunk and sub-chunk that hold it.
 //!
 //! One immutable file of sorted keys in pages of 4 KiB, with a tree of fences (the first key of
-//! each page) between them. A lookup searches the fences that are kept in memory, at most a
-//! megabyte, and reads one page for each level below these. `docs/director-index.md` describes the
-//! file byte by byte.
+//! each page) between them. A lookup searches the fences that are always in memory, at most a
+//! megabyte, and reads one page for each level below these; pages by which single keys were found may
+//! stay in memory (see [`DirectorIndex::open_keeping`]). `docs/director-index.md` describes the file
+//! byte by byte.
 
 mod page;
 mod read;

@@ -247,17 +247,19 @@ impl BitWriter<'_> {
     }
 }
 
-/// A data page that was read: its keys unpacked, the rest unpacked when asked for.
-pub(super) struct DataView {
-    pub keys: Vec<i64>,
-    page: Box<PageBuffer>,
+/// What the head of a data page says, and with it the entries behind it.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    count: usize,
     widths: Widths,
+    first_key: i64,
+    least_step: u64,
 }
 
-impl DataView {
-    /// The page if it is a data page whose keys ascend, or what is wrong with it.
-    pub fn new(page: Box<PageBuffer>) -> Result<Self, String> {
-        let count = usize::from(u16::from_le_bytes(at(&page, 0)));
+impl Head {
+    /// What is wrong with it, if it is not that of a data page.
+    fn read(page: &PageBuffer) -> Result<Self, String> {
+        let count = usize::from(u16::from_le_bytes(at(page, 0)));
         let widths = Widths {
             step: usize::from(page[2]),
             chunk: usize::from(page[3]),
@@ -268,46 +270,101 @@ impl DataView {
         if too_wide || widths.orphan > 1 || count == 0 || count * widths.entry() > DATA_BITS {
             return Err(format!("{count} entries of widths {widths:?}"));
         }
-        let least_step = u64::from_le_bytes(at(&page, 16));
-        let mut key = i64::from_le_bytes(at(&page, 8));
-        let mut keys = Vec::with_capacity(count);
-        keys.push(key);
-        let entry_bits = widths.entry();
-        for entry in 1..count {
-            let packed = bits(&page, DATA_HEADER * 8 + entry * entry_bits, widths.step);
-            let next = key.wrapping_add_unsigned(least_step.wrapping_add(packed));
-            if next <= key {
-                return Err(format!("key {next} after {key}"));
-            }
-            key = next;
-            keys.push(key);
-        }
-        Ok(Self { keys, page, widths })
+        Ok(Self {
+            count,
+            widths,
+            first_key: i64::from_le_bytes(at(page, 8)),
+            least_step: u64::from_le_bytes(at(page, 16)),
+        })
     }
 
-    /// The record at a position below `keys.len()`.
-    pub fn record(&self, entry: usize) -> Record {
+    /// The keys, unpacked one after another.
+    fn keys(self, page: &PageBuffer) -> impl Iterator<Item = i64> {
+        let (entry_bits, step_bits) = (self.widths.entry(), self.widths.step);
+        let mut key = self.first_key;
+        let rest = (1..self.count).map(move |entry| {
+            let packed = bits(page, DATA_HEADER * 8 + entry * entry_bits, step_bits);
+            key = key.wrapping_add_unsigned(self.least_step.wrapping_add(packed));
+            key
+        });
+        std::iter::once(self.first_key).chain(rest)
+    }
+
+    /// The record at a position, whose key is known.
+    fn record(self, page: &PageBuffer, entry: usize, key: i64) -> Record {
         let widths = self.widths;
         let mut from = DATA_HEADER * 8 + entry * widths.entry() + widths.step;
         let mut take = |width: usize| {
-            let value = bits(&self.page, from, width);
+            let value = bits(page, from, width);
             from += width;
             value
         };
         let chunk = take(widths.chunk);
         let sub_chunk = take(widths.sub_chunk);
         let orphan = take(widths.orphan);
-        let chunk_base = i64::from(i32::from_le_bytes(at(&self.page, 24)));
-        let sub_base = u64::from(u32::from_le_bytes(at(&self.page, 28)));
+        let chunk_base = i64::from(i32::from_le_bytes(at(page, 24)));
+        let sub_base = u64::from(u32::from_le_bytes(at(page, 28)));
         // Sums that do not fit come only from a page whose checksum someone has forged.
         let chunk = i32::try_from(chunk_base.wrapping_add_unsigned(chunk)).unwrap_or(i32::MAX);
         let sub_chunk = u32::try_from(sub_base + sub_chunk).unwrap_or(u32::MAX) & (u32::MAX >> 1);
-        let orphan = orphan != u64::from(self.page[6] & 1);
+        let orphan = orphan != u64::from(page[6] & 1);
         Record {
-            key: self.keys[entry],
+            key,
             chunk,
             place: sub_chunk << 1 | u32::from(orphan),
         }
+    }
+}
+
+/// The record of a key in a data page, or what is wrong with the page: for one key, unpacking those before it is enough.
+pub(super) fn find(page: &PageBuffer, wanted: i64) -> Result<Option<Record>, String> {
+    let head = Head::read(page)?;
+    let mut last = None;
+    for (entry, key) in head.keys(page).enumerate() {
+        ascends(last, key)?;
+        if key >= wanted {
+            return Ok((key == wanted).then(|| head.record(page, entry, key)));
+        }
+        last = Some(key);
+    }
+    Ok(None)
+}
+
+fn ascends(last: Option<i64>, next: i64) -> Result<(), String> {
+    match last {
+        Some(key) if next <= key => Err(format!("key {next} after {key}")),
+        _ => Ok(()),
+    }
+}
+
+/// A data page that was read: its keys unpacked, the rest unpacked when asked for.
+pub(super) struct DataView {
+    pub keys: Vec<i64>,
+    page: Box<PageBuffer>,
+    head: Head,
+}
+
+impl DataView {
+    /// The page if it is a data page whose keys ascend, or what is wrong with it.
+    pub fn new(page: Box<PageBuffer>) -> Result<Self, String> {
+        let head = Head::read(&page)?;
+        let mut keys: Vec<i64> = Vec::with_capacity(head.count);
+        for next in head.keys(&page) {
+            ascends(keys.last().copied(), next)?;
+            keys.push(next);
+        }
+        Ok(Self { keys, page, head })
+    }
+
+    /// The record at a position below `keys.len()`.
+    pub fn record(&self, entry: usize) -> Record {
+        self.head.record(&self.page, entry, self.keys[entry])
+    }
+
+    /// The record of a key, if it is here.
+    pub fn find(&self, key: i64) -> Option<Record> {
+        let entry = self.keys.binary_search(&key).ok()?;
+        Some(self.record(entry))
     }
 }
 

@@ -5,14 +5,20 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::page::{DataView, FENCES_PER_PAGE, PAGE, PageBuffer, Trailer, blank, fences, is_sound};
+use super::page::{
+    DataView, FENCES_PER_PAGE, PAGE, PageBuffer, Trailer, blank, fences, find, is_sound,
+};
 use super::tree::Tree;
 use super::{IndexEntry, Record, index_path};
-use crate::StoreError;
+use crate::decoded_blocks::{IndexSegments, Known, SEGMENT_BYTES};
+use crate::{DecodedBlocks, StoreError};
 
 /// How many fence pages are kept in memory: a megabyte. They lead to 130,000 data pages, some hundred
 /// million keys, with one more read for a key of any larger index up to fifty thousand million.
 const RESIDENT_PAGES: u64 = 256;
+
+/// Pages that are kept together.
+const SEGMENT: u64 = SEGMENT_BYTES / PAGE as u64;
 
 /// An open director index. Cheap to clone; any number of lookups may run at a time.
 #[derive(Clone)]
@@ -28,6 +34,8 @@ struct Inner {
     /// The level whose fences are in memory, all of them: those of the pages one level below.
     resident_level: usize,
     resident: Vec<i64>,
+    /// What is in memory of the pages by which single keys are found.
+    kept: Option<IndexSegments>,
 }
 
 impl std::fmt::Debug for DirectorIndex {
@@ -46,11 +54,25 @@ impl DirectorIndex {
     ///
     /// [`StoreError::Missing`], [`StoreError::Damaged`], [`StoreError::NewerFormat`].
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
-        Self::open_with(dir, RESIDENT_PAGES)
+        Self::open_with(dir, RESIDENT_PAGES, None)
     }
 
-    /// Opens the index and keeps the fences of the lowest level that has no more than so many pages.
-    pub(super) fn open_with(dir: &Path, resident_pages: u64) -> Result<Self, StoreError> {
+    /// The same; of an index that is asked for single keys again and again the pages are kept within the budget of decoded blocks.
+    /// So nobody who asks for one object waits for a disk, whatever else the machine wants its page cache for.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`DirectorIndex::open`].
+    pub fn open_keeping(dir: &Path, decoded: Arc<DecodedBlocks>) -> Result<Self, StoreError> {
+        Self::open_with(dir, RESIDENT_PAGES, Some(decoded))
+    }
+
+    /// Opens the index and has in memory the fences of the lowest level that has no more than so many pages.
+    pub(super) fn open_with(
+        dir: &Path,
+        resident_pages: u64,
+        decoded: Option<Arc<DecodedBlocks>>,
+    ) -> Result<Self, StoreError> {
         let path = index_path(dir);
         let file = File::open(&path).map_err(StoreError::io("open", &path))?;
         let len = file
@@ -80,6 +102,7 @@ impl DirectorIndex {
             entries: trailer.entries,
             resident_level: 0,
             resident: Vec::new(),
+            kept: decoded.map(|decoded| IndexSegments::new(decoded, len)),
         };
         inner.load_fences(resident_pages)?;
         Ok(Self {
@@ -114,6 +137,10 @@ impl DirectorIndex {
         if self.is_empty() {
             return Ok(found);
         }
+        if let [key] = keys {
+            found[0] = self.get(*key)?;
+            return Ok(found);
+        }
         let mut cursor = Cursor::new(&self.inner);
         if keys.is_sorted() {
             for (key, slot) in keys.iter().zip(&mut found) {
@@ -135,7 +162,22 @@ impl DirectorIndex {
     ///
     /// Those of [`DirectorIndex::lookup`].
     pub fn get(&self, key: i64) -> Result<Option<IndexEntry>, StoreError> {
-        Ok(self.lookup(&[key])?.pop().flatten())
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let number = Cursor::of_one_key(&self.inner).data_page_of(key)?;
+        let record = match number {
+            Some(number) => self.inner.find_in(number, key)?,
+            None => None,
+        };
+        Ok(record.map(Record::entry))
+    }
+
+    /// The number of the data page that may hold a key.
+    #[cfg(test)]
+    pub(super) fn data_page_of(&self, key: i64) -> u64 {
+        let page = Cursor::new(&self.inner).data_page_of(key);
+        page.unwrap().unwrap()
     }
 
     /// All keys with their entries, ascending.
@@ -238,13 +280,76 @@ impl Inner {
 
     /// The first keys of the pages below a fence page.
     fn fence_page(&self, level: usize, number: u64) -> Result<Vec<i64>, StoreError> {
-        let keys = fences(&*self.page(level, number)?);
+        self.fences_of(level, number, &*self.page(level, number)?)
+    }
+
+    fn fences_of(
+        &self,
+        level: usize,
+        number: u64,
+        page: &PageBuffer,
+    ) -> Result<Vec<i64>, StoreError> {
+        let keys = fences(page);
         let children = self.tree.children(level, number);
         if keys.len() as u64 == children.end - children.start {
             Ok(keys)
         } else {
             Err(self.damaged_page(level, number, "it has too many or too few keys"))
         }
+    }
+
+    /// The record of a key in the only data page that may hold it.
+    fn find_in(&self, number: u64, key: i64) -> Result<Option<Record>, StoreError> {
+        let page = self.page_at_hand(0, number)?;
+        find(&page, key).map_err(|what| self.damaged_page(0, number, &what))
+    }
+
+    /// A page, from memory where its segment is kept there.
+    fn page_at_hand(&self, level: usize, number: u64) -> Result<PageBuffer, StoreError> {
+        let place = self.tree.place(level, number);
+        match self.kept_page(place) {
+            Some(page) => Ok(page),
+            None => Ok(*self.page(level, number)?),
+        }
+    }
+
+    /// A page out of memory, into which its segment is read if that is worth it.
+    fn kept_page(&self, place: u64) -> Option<PageBuffer> {
+        let kept = self.kept.as_ref()?;
+        let (segment, at) = (place / SEGMENT, (place % SEGMENT) as usize * PAGE);
+        let bytes = match kept.look(u32::try_from(segment).ok()?) {
+            Known::Rows(bytes) => bytes,
+            Known::ToKeep(segment) => match self.read_segment(segment) {
+                Some(bytes) => kept.keep(segment, bytes),
+                None => {
+                    kept.put_off(segment);
+                    return None;
+                }
+            },
+            Known::No => return None,
+        };
+        let mut page = blank();
+        page[..PAGE].copy_from_slice(bytes.values().get(at..at + PAGE)?);
+        Some(page)
+    }
+
+    /// The pages of a segment; `None` if one of them cannot be read or is not sound, which whoever asks for it alone is told.
+    fn read_segment(&self, segment: u32) -> Option<Vec<u8>> {
+        let first = u64::from(segment) * SEGMENT;
+        // The last page, which is none of the tree, may go with them: its checksum is like theirs.
+        let pages = (self.tree.total() + 1).saturating_sub(first).min(SEGMENT);
+        let mut bytes = vec![0; pages as usize * PAGE];
+        self.file
+            .read_exact_at(&mut bytes, first * PAGE as u64)
+            .ok()?;
+        let mut page = blank();
+        for (place, read) in (first..).zip(bytes.chunks_exact(PAGE)) {
+            page[..PAGE].copy_from_slice(read);
+            if !is_sound(&page, place) {
+                return None;
+            }
+        }
+        Some(bytes)
     }
 }
 
@@ -254,6 +359,8 @@ struct Cursor<'a> {
     /// The last fence page of each level below the resident one, by number.
     fences: Vec<Option<(u64, Vec<i64>)>>,
     data: Option<(u64, DataView)>,
+    /// Whether fence pages are taken from memory where they are there.
+    at_hand: bool,
 }
 
 impl<'a> Cursor<'a> {
@@ -263,6 +370,15 @@ impl<'a> Cursor<'a> {
             inner,
             fences: (0..levels).map(|_| None).collect(),
             data: None,
+            at_hand: false,
+        }
+    }
+
+    /// For one key, of many that are asked for one by one.
+    fn of_one_key(inner: &'a Inner) -> Self {
+        Self {
+            at_hand: true,
+            ..Self::new(inner)
         }
     }
 
@@ -277,12 +393,7 @@ impl<'a> Cursor<'a> {
         {
             self.data = Some((number, self.inner.data_page(number)?));
         }
-        Ok(self.data.as_ref().and_then(|(_, page)| {
-            page.keys
-                .binary_search(&key)
-                .ok()
-                .map(|entry| page.record(entry))
-        }))
+        Ok(self.data.as_ref().and_then(|(_, page)| page.find(key)))
     }
 
     /// The number of the only data page that may hold a key; None if it is below all of them.
@@ -300,7 +411,14 @@ impl<'a> Cursor<'a> {
                 .as_ref()
                 .is_none_or(|(current, _)| *current != number)
             {
-                *cached = Some((number, self.inner.fence_page(level, number)?));
+                let keys = match self.at_hand {
+                    true => {
+                        let page = self.inner.page_at_hand(level, number)?;
+                        self.inner.fences_of(level, number, &page)?
+                    }
+                    false => self.inner.fence_page(level, number)?,
+                };
+                *cached = Some((number, keys));
             }
             let child = cached
                 .as_ref()

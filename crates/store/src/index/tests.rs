@@ -3,13 +3,21 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use sky::{ChunkId, Location, SubChunkId};
 
 use super::page::PAGE;
 use super::*;
-use crate::StoreError;
+use crate::{DecodedBlocks, StoreError};
+
+/// Bytes in which all pages of the tests have room.
+const PLENTY: u64 = 64 << 20;
+
+fn room(bytes: u64) -> Arc<DecodedBlocks> {
+    Arc::new(DecodedBlocks::new(bytes))
+}
 
 fn location(chunk: i32, sub_chunk: i32) -> Location {
     Location {
@@ -69,8 +77,12 @@ fn check_against_map(records: &[(i64, i32, i32, bool)], others: &[i64]) {
     for (key, entry) in keys.iter().zip(&found) {
         assert_eq!(entry.as_ref(), oracle.get(key), "{key}");
     }
+    let keeping = DirectorIndex::open_keeping(dir.path(), room(PLENTY)).unwrap();
     for (key, entry) in keys.iter().zip(&found).step_by(keys.len() / 50 + 1) {
         assert_eq!(index.get(*key).unwrap(), *entry, "{key}");
+        for time in ["read", "kept"] {
+            assert_eq!(keeping.get(*key).unwrap(), *entry, "{key}, {time}");
+        }
     }
 }
 
@@ -150,8 +162,17 @@ fn fences_on_disk_are_searched() {
         .collect();
     write(dir.path(), &records);
     let (highest, lowest) = (1, u64::MAX);
-    for resident_pages in [highest, lowest] {
-        let index = DirectorIndex::open_with(dir.path(), resident_pages).unwrap();
+    // In the least memory that is used some of the segments have room, so that they take each other's place.
+    for (resident_pages, kept) in [
+        (highest, None),
+        (lowest, None),
+        (highest, Some(PLENTY)),
+        (highest, Some(4 << 20)),
+        (highest, Some(1 << 20)),
+        (highest, Some(0)),
+    ] {
+        let decoded = kept.map(room);
+        let index = DirectorIndex::open_with(dir.path(), resident_pages, decoded.clone()).unwrap();
         index.verify().unwrap();
         for records in records.chunks(5000).take(10) {
             let keys: Vec<i64> = records.iter().map(|record| record.0).collect();
@@ -166,7 +187,105 @@ fn fences_on_disk_are_searched() {
             let others: Vec<i64> = keys.iter().map(|key| key.wrapping_add(1)).collect();
             assert!(index.lookup(&others).unwrap().iter().all(Option::is_none));
         }
+        for record in records.iter().step_by(300).cycle().take(2000) {
+            let entry = index.get(record.0).unwrap().unwrap();
+            assert_eq!(entry.location, location(record.1, record.2));
+            assert_eq!(entry.orphan, record.3);
+            assert_eq!(index.get(record.0.wrapping_add(1)).unwrap(), None);
+        }
         assert_eq!(index.get(i64::MIN).unwrap(), None);
+        if let Some(decoded) = decoded {
+            assert!(decoded.num_bytes() <= decoded.budget());
+            assert_eq!(decoded.is_empty(), kept < Some(4 << 20), "{kept:?}");
+        }
+    }
+}
+
+/// Pages are read once for all who ask for single keys, and each index has its own.
+#[test]
+fn kept_pages_need_no_disk() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let records = |chunk: i32| -> Vec<_> { (0..5000).map(|n| (n * 3, chunk, 7, false)).collect() };
+    write(one.path(), &records(1));
+    write(other.path(), &records(2));
+    let decoded = room(PLENTY);
+    let indexes = [(&one, 1), (&other, 2)].map(|(dir, chunk)| {
+        let opened = DirectorIndex::open_keeping(dir.path(), Arc::clone(&decoded));
+        (dir, chunk, opened.unwrap())
+    });
+    let check = |index: &DirectorIndex, chunk| {
+        for key in 0..15_000 {
+            let expected = (key % 3 == 0).then(|| location(chunk, 7));
+            let found = index.get(key).unwrap();
+            assert_eq!(found.map(|entry| entry.location), expected, "{key}");
+        }
+    };
+    for (_, chunk, index) in &indexes {
+        check(index, *chunk);
+    }
+    for (dir, chunk, index) in &indexes {
+        fs::write(dir.path().join("keys.mri"), b"").unwrap();
+        check(index, *chunk);
+        assert!(index.verify().is_err(), "what is checked is the file");
+    }
+}
+
+#[test]
+fn a_damaged_page_is_not_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), &[(1, 2, 3, false), (5, 6, 7, true)]);
+    let path = dir.path().join("keys.mri");
+    let good = fs::read(&path).unwrap();
+    let index = DirectorIndex::open_keeping(dir.path(), room(PLENTY)).unwrap();
+    let mut bad = good.clone();
+    bad[40] ^= 1;
+    fs::write(&path, bad).unwrap();
+    for _ in 0..2 {
+        assert!(matches!(index.get(5), Err(StoreError::Damaged { .. })));
+    }
+    fs::write(&path, good).unwrap();
+    let found = index.get(5).unwrap().unwrap();
+    assert_eq!((found.location, found.orphan), (location(6, 7), true));
+}
+
+/// Pages are read together; those that are sound are found whatever is wrong with another.
+#[test]
+fn a_damaged_page_hides_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let records: Vec<_> = (0..40_000_i64)
+        .map(|n| (n << 40, n as i32 * 991, 3, false))
+        .collect();
+    write(dir.path(), &records);
+    let path = dir.path().join("keys.mri");
+    let good = fs::read(&path).unwrap();
+    let whole = DirectorIndex::open(dir.path()).unwrap();
+    let keys = records.iter().map(|record| record.0);
+    let pages: Vec<u64> = keys.map(|key| whole.data_page_of(key)).collect();
+    let damaged = pages[pages.len() / 2];
+    let mut bad = good.clone();
+    bad[damaged as usize * PAGE + 100] ^= 1;
+    fs::write(&path, bad).unwrap();
+    let index = DirectorIndex::open_keeping(dir.path(), room(PLENTY)).unwrap();
+    for (record, page) in records.iter().zip(&pages) {
+        match index.get(record.0) {
+            Ok(found) => {
+                assert_ne!(*page, damaged);
+                assert_eq!(found.unwrap().location, location(record.1, 3));
+            }
+            Err(error) => {
+                assert_eq!(*page, damaged);
+                let named = format!("offset {}:", damaged * PAGE as u64);
+                assert!(error.to_string().contains(&named), "{error}");
+            }
+        }
+    }
+    assert!(pages.iter().any(|page| *page + 1 == damaged));
+    fs::write(&path, good).unwrap();
+    for record in &records {
+        assert_eq!(
+            index.get(record.0).unwrap().unwrap().location,
+            location(record.1, 3)
+        );
     }
 }
 
