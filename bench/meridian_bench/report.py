@@ -297,8 +297,9 @@ def method_section(record: Record) -> list[str]:
         f"Lookups were asked {about['lookups']:,} times in blocks of {block}, scans {about['rounds']} times,"
         " each time with other constants, the same for all contenders of a round; each round was begun by another"
         " contender. Warm is: every file of the contenders was read once before, each database was asked for the"
-        " mean of every column, so that it keeps of its tables what it will, and a round of each question"
-        " came first that does not count, unless a contender spent all its time in it. A contender that had spent"
+        " mean of every column, so that it keeps of its tables what it will, and first came what does not count: a"
+        " round of each scan, and of lookups a quarter as many in turns, 500 or five seconds of them at most; but a"
+        " block in which a contender spent all its time does count. A contender that had spent"
         f" {about['budget']:.0f} s on a question sat out the rest of it, and tools that start a process or a plan for"
         " each cone were asked five of each block. The ratio is the median of the ratios of single rounds (for"
         " lookups: of the medians of blocks), with the least and the greatest of them in brackets.",

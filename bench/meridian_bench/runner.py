@@ -29,7 +29,10 @@ from .worker import Reply, Trouble, Worker
 OURS = "meridian"
 # Of a block of lookups, those whose every question costs seconds get this many.
 SLOW_BLOCK = 5
-WARMING_LOOKUPS = 5
+# Of lookups as many do not count, at most: memory that nobody has touched for seconds is slow at first on a virtual machine.
+WARMING_LOOKUPS = 500
+# Seconds that a contender may take for what does not count.
+WARMING_SECONDS = 5.0
 # Seconds within which a contender loads all tables whose loads are repeated.
 QUICK_LOADING = 120.0
 MOST_DIFFERENCES_KEPT = 5
@@ -248,7 +251,7 @@ class Run:
             if asking is None:
                 continue
             log(f"{question.name}: {asking.title}")
-            asking.round(asking.warming, counted=False)
+            asking.warm_up(asking.takers)
             for at in range(asking.rounds):
                 asking.round(asking.block, turn=at)
             for name in asking.takers:
@@ -275,7 +278,7 @@ class Run:
                 for asking, one in zip(askings, rounds, strict=True):
                     if name in self.workers and name in asking.takers:
                         log(f"{CARDS[name].title}, round {at + 1}: {asking.question.name}")
-                        asking.ask(name, asking.begin(asking.warming), counted=False)
+                        asking.warm_up([name])
                         if name in self.workers and name in asking.takers:
                             asking.ask(name, one)
                             self._note_memory(name)
@@ -433,12 +436,12 @@ class Asking:
         self.cold = cold
         size = run.plan.size
         is_lookup = question.kind == LOOKUP
-        # How many rounds, how many of the question in each, and how many before them that do not count.
+        # How many rounds, how many of the question in each, and how many rounds before them that do not count.
         self.rounds = -(-size.lookups // size.block) if is_lookup else size.rounds
         self.block = size.block if is_lookup else 1
         # How many a contender is asked from its start to its end, where one runs at a time.
         self.at_once = -(-size.lookups // size.rounds) if is_lookup else 1
-        self.warming = WARMING_LOOKUPS if is_lookup else 1
+        self.warming = -(-min(WARMING_LOOKUPS, size.lookups // 4) // size.block) if is_lookup else 1
         self.takers: list[str] = []
         self.times: dict[str, list[list[float]]] = {}
         self.spent: dict[str, float] = {}
@@ -449,12 +452,23 @@ class Asking:
         self.differences: list[dict[str, str]] = []
         self.compared = 0
 
-    def round(self, block: int, turn: int = 0, counted: bool = True) -> None:
+    def round(self, block: int, turn: int = 0) -> None:
         """Asks each taker a block of the same constants, beginning with another one each time."""
         one = self.begin(block)
         for name in in_turn(self.takers, turn):
-            self.ask(name, one, counted)
+            self.ask(name, one)
         self.end(one)
+
+    def warm_up(self, names: Sequence[str]) -> None:
+        """The same for some of the takers, as often as it takes and not for long, without counting it."""
+        spent = dict.fromkeys(names, 0.0)
+        for turn in range(self.warming):
+            one = self.begin(self.block)
+            for name in in_turn(self.takers, turn):
+                if spent.get(name, WARMING_SECONDS) < WARMING_SECONDS and not self._has_spent(name):
+                    self.ask(name, one, counted=False)
+                    spent[name] += sum(reply.seconds for reply in one.replies[name])
+            self.end(one)
 
     def begin(self, block: int) -> Round:
         """A round of so many questions, the same for all."""
@@ -463,7 +477,7 @@ class Asking:
     def ask(self, name: str, one: Round, counted: bool = True) -> None:
         """Asks one contender the questions of a round, unless it has spent its time."""
         rounds = self.times.setdefault(name, [])
-        if self.spent.get(name, 0.0) > self.run.plan.size.budget and rounds:
+        if self._has_spent(name):
             rounds.append([])
             return
         count = SLOW_BLOCK if CARDS[name].slow else len(one.constants)
@@ -473,6 +487,10 @@ class Asking:
         if counted or sum(answered) > self.run.plan.size.budget:
             rounds.append(answered)
             self.spent[name] = self.spent.get(name, 0.0) + sum(answered)
+
+    def _has_spent(self, name: str) -> bool:
+        """Whether a contender has been asked, and has had its time."""
+        return self.spent.get(name, 0.0) > self.run.plan.size.budget and bool(self.times.get(name))
 
     def end(self, one: Round) -> None:
         """Compares what the contenders have answered in a round."""
