@@ -36,9 +36,9 @@ pub struct Archive {
 pub struct Usage {
     /// Chunk files that are open.
     pub open_files: usize,
-    /// Bytes of decoded columns that are kept.
+    /// Bytes of decoded columns and director indexes that are kept.
     pub cache_bytes: u64,
-    /// Bytes of decoded columns that may be kept.
+    /// Bytes of these that may be kept.
     pub cache_limit: u64,
     /// Pieces that have run to their end in this process, whatever directory they are of.
     pub pieces: u64,
@@ -83,7 +83,7 @@ impl Archive {
         Self::open_keeping(data_dir, USUAL_KEPT_BYTES).await
     }
 
-    /// Opens a data directory that exists. Up to `bytes` of decoded columns are kept in memory for later questions.
+    /// Opens a data directory that exists. Up to `bytes` of decoded columns and director indexes are kept in memory for later questions.
     pub async fn open_keeping(data_dir: &Path, bytes: u64) -> Result<Arc<Self>, EngineError> {
         let files = OpenFiles::new(OPEN_FILES).keeping(DecodedBlocks::new(bytes));
         Ok(Arc::new(Self {

@@ -71,6 +71,22 @@ async fn every_key_has_its_rows_however_they_are_found() {
     }
 }
 
+/// Whoever asks for one object after another waits for no disk: the index is in memory after a few.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_index_is_read_once_for_many_keys() {
+    let sky = SmallSky::load().await;
+    let text = |key: i64| format!("SELECT * FROM Object WHERE id = {key}");
+    let mut before = Vec::new();
+    for key in 0..40 {
+        before.push(sky.rows(&text(key)).await.0);
+    }
+    sky.empty_index("object");
+    for (key, rows) in (0..40).zip(before) {
+        assert_eq!(sky.rows(&text(key)).await.0, rows, "{key}");
+        assert_eq!(sky.rows_afresh(&text(key)).await, rows, "{key}");
+    }
+}
+
 /// What the network's thread may answer itself is what surely takes no longer than handing it over.
 #[tokio::test(flavor = "multi_thread")]
 async fn short_is_what_reads_few_rows_and_computes_numbers_of_them() {

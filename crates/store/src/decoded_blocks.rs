@@ -191,7 +191,8 @@ pub(crate) struct DecodedFile {
 pub(crate) enum Known<R = ArrayRef, B = Range<u64>> {
     /// The rows themselves.
     Rows(R),
-    /// Nothing, and their block, which has these rows of the file, is to be decoded whole and given to [`DecodedFile::keep`].
+    /// Nothing, and their block, which has these rows of the file, is to be decoded whole and given to [`DecodedFile::keep`]; or
+    /// this segment is to be read and given to [`IndexSegments::keep`].
     ToKeep(B),
     /// Nothing.
     No,

@@ -144,6 +144,24 @@ impl SmallSky {
         in_order(answer).await
     }
 
+    /// Empties the file of a table's director index, as if a disk had lost it.
+    pub fn empty_index(&self, table: &str) {
+        let loads = self
+            .dir
+            .path()
+            .join("data/tables")
+            .join(format!("sky.{table}"));
+        let mut found = 0;
+        for load in std::fs::read_dir(loads).unwrap() {
+            let index = load.unwrap().path().join("index/keys.mri");
+            if index.exists() {
+                std::fs::write(index, b"").unwrap();
+                found += 1;
+            }
+        }
+        assert_eq!(found, 1);
+    }
+
     /// Loads Source anew, with other fluxes.
     pub async fn replace_sources(&self) {
         let path = self.dir.path().join("Other.csv");

@@ -103,7 +103,7 @@ options! {
         "Memory for the sorts, groups and joins of all statements together, for example 8G; a third of the machine's by default.";
     cache: u64 = "cache" "SIZE", "MERIDIAN_CACHE", crate::sql::cache_size,
         Usual::Machine(crate::sql::usual_cache, "a third of the machine's memory"),
-        "Memory for decoded columns, kept for the next statements, for example 2G, or 0 for none; a third of the machine's by default.";
+        "Memory for decoded columns and director indexes, kept for the next statements, for example 2G, or 0 for none; a third of the machine's by default.";
     max_connections: NonZeroUsize = "max-connections" "N", "MERIDIAN_MAX_CONNECTIONS", count, Usual::Is("500"),
         "Connections at once.";
     grace: Duration = "grace" "SECONDS", "MERIDIAN_GRACE", seconds, Usual::Is("30"),

@@ -298,11 +298,11 @@ impl LookedUp {
             open_files: gauge("meridian_open_files", "Chunk files that are open.")?,
             cache: gauge(
                 "meridian_cache_bytes",
-                "Bytes of decoded columns that are kept.",
+                "Bytes of decoded columns and director indexes that are kept.",
             )?,
             cache_limit: gauge(
                 "meridian_cache_limit_bytes",
-                "Bytes of decoded columns that may be kept.",
+                "Bytes of decoded columns and director indexes that may be kept.",
             )?,
             process: ProcessMetrics::register(registry)?,
         })
