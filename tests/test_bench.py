@@ -7,7 +7,9 @@ import random
 import subprocess
 import sys
 import xml.etree.ElementTree
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +24,10 @@ from meridian_bench.chunker import chunk_ids  # noqa: E402
 from meridian_bench.comparison import difference  # noqa: E402
 from meridian_bench.constants import Constants  # noqa: E402
 from meridian_bench.catalogue import Sky  # noqa: E402
+from meridian_bench.contenders.base import Setup  # noqa: E402
 from meridian_bench.install import BENCH  # noqa: E402
+from meridian_bench.machine import page_cache  # noqa: E402
+from meridian_bench.merging import Unlike, merged  # noqa: E402
 from meridian_bench.questions import QUESTIONS  # noqa: E402
 from meridian_bench.report import readme_link  # noqa: E402
 from meridian_bench.samples import percentile, ratio  # noqa: E402
@@ -138,6 +143,64 @@ def test_a_differing_answer_is_shown_and_fails(run: Path, tmp_path: Path) -> Non
     assert "1 of 9 rows differ.**" in report
 
 
+def of_another_peer(record: dict[str, Any], *chosen: str) -> dict[str, Any]:
+    """The record as a run with MariaDB instead would have it, asked only some of the questions."""
+    other: dict[str, Any] = json.loads(json.dumps(record).replace('"duckdb"', '"mariadb"'))
+    other["about"].update(groups=[["mariadb"]], chosen=list(chosen), seed=7, skipped=["duckdb"], rounds=1)
+    other["questions"] = [asked for asked in other["questions"] if asked["name"] in chosen]
+    other["absent"] = {}
+    other.pop("cones", None)
+    return other
+
+
+def test_runs_with_other_peers_make_one_report(run: Path, tmp_path: Path) -> None:
+    """Peers that were asked on another day stand beside the others, each compared with Meridian as it was then."""
+    first = json.loads((run / "samples.json").read_text())
+    other = of_another_peer(first, "LV1", "cone")
+    for asked in other["questions"]:
+        # The best of all.
+        asked["times"]["mariadb"] = [[time / 100 for time in block] for block in asked["times"]["meridian"]]
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    command = [sys.executable, "-m", "meridian_bench", "report", str(run / "samples.json"), str(tmp_path / "other.json")]
+    subprocess.run([*command, "--out", str(tmp_path)], cwd=REPOSITORY / "bench", check=True, capture_output=True)
+    report = (tmp_path / "REPORT.md").read_text()
+    before = (run / "REPORT.md").read_text()
+    lines = {name: next(line for line in report.splitlines() if line.startswith(f"| **{name}** ")) for name in ("LV1", "HV2b")}
+    assert "| 100 (100 to 100), MariaDB |" in lines["LV1"].replace(".00", "")
+    # Of what MariaDB was not asked nothing has changed.
+    assert lines["HV2b"] in before
+    assert "- MariaDB: only these questions were asked: LV1, cone." in report
+    assert "constants drawn from seed 7: Meridian with MariaDB" in report
+    assert "Taking turns question by question: Meridian and DuckDB; Meridian and LSDB; Meridian and MariaDB." in report
+    loads = [line for line in report.splitlines() if line.startswith("| Object | ")]
+    assert [line.split("|")[2].strip() for line in loads] == ["Meridian", "DuckDB", "MariaDB"]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda record: record["about"].update(lookups=7), "run 2 differs from the first in lookups: 7 and "),
+        (lambda record: record["about"]["machine"].update(memory="1 GiB"), "in machine memory: 1 GiB and "),
+        (lambda record: record["about"]["catalogue"]["tables"]["Object"].update(rows=1), "in catalogue tables: "),
+        (lambda record: record["versions"].update(meridian="0.0.0"), "run 2 asked version 0.0.0 of meridian, the first "),
+        (lambda record: record["about"].update(groups=[["mariadb"], ["duckdb"]]), "had asked already: duckdb."),
+        (lambda record: record.update(cones={}), "asked for cones over HTTP, as the first did."),
+        (lambda record: record["questions"][0].update(kind="scan"), "asked scans 1 times, the first "),
+    ],
+)
+def test_runs_that_are_unlike_make_no_report(
+    run: Path, change: Callable[[dict[str, Any]], None], complaint: str
+) -> None:
+    """Their figures do not stand beside each other."""
+    first = json.loads((run / "samples.json").read_text()) | {"cones": {}}
+    other = of_another_peer(first, "LV1", "cone")
+    merged([first, other])
+    change(other)
+    with pytest.raises(Unlike) as found:
+        merged([first, other])
+    assert complaint in str(found.value)
+
+
 def answer(rows: int = 40) -> pa.Table:
     """An answer with a key, a double, a column in single precision with NULLs, and text."""
     rng = np.random.default_rng(1)
@@ -234,6 +297,38 @@ def test_ratios_are_of_rounds_in_which_both_took_part() -> None:
     assert found is not None
     assert (found.value, found.low, found.high) == (1.0, 0.5, 3.0)
     assert ratio([[1.0]], [[]]) is None
+
+
+def setup_of(servers: int) -> Setup:
+    """On a machine of 24 GiB."""
+    return Setup(Path("/nowhere"), {}, 2, 24 * 2**30, Path("/nowhere/meridian"), servers=servers)
+
+
+def test_servers_share_what_meridian_has_for_itself() -> None:
+    """A third of the machine, halved where two run at the same time."""
+    assert setup_of(1).pool == 8 * 2**30
+    assert setup_of(2).pool == 4 * 2**30
+
+
+def test_a_kernel_that_empties_the_page_cache_is_told_of(tmp_path: Path) -> None:
+    """After how many seconds, if it does so now."""
+
+    def put(name: str, word: str) -> None:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(word + "\n")
+
+    assert page_cache(tmp_path) == {}
+    put("0/state", "on")
+    put("0/contexts/0/monitoring_attrs/intervals/aggr_us", "5000000")
+    put("0/contexts/0/schemes/0/access_pattern/age/min", "12")
+    put("0/contexts/0/schemes/0/action", "stat")
+    assert page_cache(tmp_path) == {}
+    put("0/contexts/0/schemes/0/action", "pageout")
+    assert page_cache(tmp_path) == {
+        "page cache": "the kernel drops what was not read for 60 s, though there is room (DAMON)"
+    }
+    put("0/state", "off")
+    assert page_cache(tmp_path) == {}
 
 
 def test_constants_come_once_and_the_same_from_the_same_seed() -> None:

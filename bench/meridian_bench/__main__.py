@@ -18,6 +18,7 @@ from .constants import Constants
 from .contenders import PEERS
 from .http_cones import CONES
 from .machine import describe, free_bytes
+from .merging import Unlike, merged
 from .questions import QUESTIONS
 from .report import has_failed, write_report
 from .runner import Plan, Run, log
@@ -70,8 +71,8 @@ def arguments() -> argparse.Namespace:
     run.add_argument("--apart", action="store_true", help="one contender in memory at a time, as at the large size")
     run.add_argument("--keep", action="store_true", help="keep the loaded databases, and use those of an earlier run")
     run.add_argument("--no-install", action="store_true", help="use this interpreter's packages for all")
-    report = commands.add_parser("report", help="write the report from an earlier run's raw samples")
-    report.add_argument("raw", type=Path)
+    report = commands.add_parser("report", help="write the report from the raw samples of earlier runs")
+    report.add_argument("raw", type=Path, nargs="+", help="samples.json; of several runs, that with all questions first")
     report.add_argument("--out", type=Path, default=BENCH)
     return parser.parse_args()
 
@@ -167,7 +168,10 @@ def main() -> int:
     """Does what the command line says."""
     options = arguments()
     if options.command == "report":
-        record = json.loads(options.raw.read_text())
+        try:
+            record = merged([json.loads(raw.read_text()) for raw in options.raw])
+        except Unlike as unlike:
+            raise SystemExit(f"These runs do not make one report: {unlike}") from None
         print(write_report(record, options.out))
         return 1 if has_failed(record) else 0
     return run(options)

@@ -33,7 +33,21 @@ def describe(directory: Path) -> dict[str, str]:
         "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
         "system": release.get("PRETTY_NAME", "?"),
         "Python": platform.python_version(),
-    }
+    } | page_cache()
+
+
+def page_cache(monitors: Path = Path("/sys/kernel/mm/damon/admin/kdamonds")) -> dict[str, str]:
+    """Whether the kernel takes files out of the page cache that nobody has read for a while, though there is room (DAMON)."""
+    for scheme in sorted(monitors.glob("*/contexts/*/schemes/*")):
+        monitor, context = scheme.parents[3], scheme.parents[1]
+        if _word(monitor / "state") == "on" and _word(scheme / "action") == "pageout":
+            idle = int(_word(scheme / "access_pattern/age/min")) * int(_word(context / "monitoring_attrs/intervals/aggr_us"))
+            return {"page cache": f"the kernel drops what was not read for {idle / 1e6:.0f} s, though there is room (DAMON)"}
+    return {}
+
+
+def _word(file: Path) -> str:
+    return file.read_text().strip()
 
 
 def _disk(directory: Path) -> str:

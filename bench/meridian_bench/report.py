@@ -211,6 +211,10 @@ def trouble(record: Record) -> list[str]:
     loaded = {load["contender"] for load in record["loads"]} | set(record["absent"])
     if chosen := record["about"]["chosen"]:
         lines.append(f"- Only these questions were asked: {', '.join(chosen)}.")
+    for part in record["about"].get("parts", []):
+        if part["chosen"]:
+            titles = " and ".join(CARDS[name].title for group in part["groups"] for name in group)
+            lines.append(f"- {titles}: only these questions were asked: {', '.join(part['chosen'])}.")
     wanted = [name for group in record["about"]["groups"] for name in group]
     if unfinished := [name for name in wanted if name not in loaded]:
         titles = ", ".join(CARDS[name].title for name in unfinished)
@@ -268,6 +272,9 @@ def machine_section(record: Record) -> list[str]:
         f"- threads for each contender: {about['threads']}",
         f"- date: {about['date']}",
     ]
+    for part in about.get("parts", []):
+        titles = ", ".join(CARDS[name].title for group in part["groups"] for name in group)
+        lines.append(f"- in a run of its own, {part['date']}, constants drawn from seed {part['seed']}: Meridian with {titles}")
     for name, table in about["catalogue"]["tables"].items():
         columns = len(table["columns"])
         lines.append(f"- {name}: {table['rows']:,} rows of {columns} columns, {table['bytes'] / 1e9:.2f} GB of Parquet")

@@ -121,7 +121,16 @@ class Run:
 
     def _setup(self, name: str, home: Path | None = None) -> Setup:
         tables = {table: files for table, files in self.tables.items() if table in CARDS[name].tables}
-        return Setup(home or self._home(name), tables, self.plan.threads, memory_bytes(), self.plan.program, self._stripes())
+        servers = max([sum(CARDS[peer].has_pool for peer in group) for group in self.plan.groups], default=0)
+        return Setup(
+            home or self._home(name),
+            tables,
+            self.plan.threads,
+            memory_bytes(),
+            self.plan.program,
+            self._stripes(),
+            max(1, servers),
+        )
 
     def _worker(self, name: str, home: Path | None = None) -> Worker:
         worker = Worker(name, self._setup(name, home), self.pythons[name])

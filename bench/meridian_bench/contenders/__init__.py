@@ -36,6 +36,8 @@ class Card:
     single_digits: float = SINGLE_DIGITS
     # A question costs seconds of start-up or a reading of everything: it is asked few.
     slow: bool = False
+    # A server that keeps its tables in memory of a size that it is told.
+    has_pool: bool = False
 
 
 CARDS = {
@@ -59,6 +61,7 @@ CARDS = {
         "binary cursor over a Unix socket into Python values",
         "postgres",
         debian=("postgresql-15", "postgresql-15-q3c"),
+        has_pool=True,
     ),
     "mariadb": Card(
         "MariaDB",
@@ -71,6 +74,7 @@ CARDS = {
         tables=("Object", "Source"),
         # It sends FLOAT columns with six digits.
         single_digits=6e-6,
+        has_pool=True,
     ),
     "astropy": Card(
         "astropy",

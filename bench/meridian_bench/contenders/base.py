@@ -33,6 +33,13 @@ class Setup:
     program: Path
     # Stripes of Meridian's partitioning, from which chunk numbers follow; unknown while Meridian loads.
     stripes: int | None = None
+    # How many servers with a pool of their own run at the same time.
+    servers: int = 1
+
+    @property
+    def pool(self) -> int:
+        """Bytes in which a server keeps its tables: of the machine a third, as Meridian by default keeps decoded columns in."""
+        return self.memory // 3 // self.servers
 
 
 @dataclass(frozen=True)

@@ -54,12 +54,11 @@ class MariaDB(Contender):
 
     def _settings(self) -> dict[str, object]:
         """A large buffer pool; no guards against a crash of the machine, which a load could be repeated after."""
-        pool = min(4096, self.setup.memory // 2**20 // 6)
         return {
             "skip_networking": 1,
             "pid_file": self.socket / "pid",
             "tmpdir": self.home,
-            "innodb_buffer_pool_size": f"{pool}M",
+            "innodb_buffer_pool_size": f"{self.setup.pool // 2**20}M",
             "innodb_log_file_size": "1G",
             "innodb_flush_log_at_trx_commit": 0,
             "innodb_doublewrite": 0,

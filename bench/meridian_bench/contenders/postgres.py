@@ -17,7 +17,7 @@ import pyarrow as pa
 from ..catalogue import TableFiles
 from ..memory import MemoryWatch, tree_memory
 from ..text_rows import csv_blocks, csv_schema
-from .base import LONGEST_SECONDS, Contender, Fetched, run_once
+from .base import LONGEST_SECONDS, Contender, Fetched, Setup, run_once
 
 BINARIES = Path("/usr/lib/postgresql/15/bin")
 USER, DATABASE = "bench", "postgres"
@@ -26,17 +26,17 @@ TYPES = {"int64": "bigint", "int32": "integer", "int8": "smallint", "double": "d
 ARROW_TYPES = {20: pa.int64(), 21: pa.int16(), 23: pa.int32(), 700: pa.float32(), 701: pa.float64()}
 
 
-def server_settings(memory: int, threads: int) -> dict[str, object]:
-    """As its manual and the usual guides advise for a machine that analyses: a quarter to a sixth for its buffers."""
-    megabytes = memory // 2**20
+def server_settings(setup: Setup) -> dict[str, object]:
+    """As its manual and the usual guides advise for a machine that analyses: a quarter to two fifths for its buffers."""
+    megabytes = setup.memory // 2**20
     return {
         "listen_addresses": "",
-        "shared_buffers": f"{min(4096, megabytes // 6)}MB",
+        "shared_buffers": f"{setup.pool // 2**20}MB",
         "effective_cache_size": f"{megabytes // 2}MB",
         "work_mem": "256MB",
         "maintenance_work_mem": f"{min(1024, megabytes // 16)}MB",
-        "max_parallel_workers_per_gather": threads,
-        "max_parallel_maintenance_workers": threads,
+        "max_parallel_workers_per_gather": setup.threads,
+        "max_parallel_maintenance_workers": setup.threads,
         "max_wal_size": "4GB",
         "checkpoint_timeout": "30min",
         # A table that is filled in the transaction that creates it is then written once, not to the log as well.
@@ -80,7 +80,7 @@ class PostgreSQL(Contender):
         self.connection.execute("CREATE EXTENSION IF NOT EXISTS q3c")
 
     def _settings(self) -> dict[str, object]:
-        return server_settings(self.setup.memory, self.setup.threads)
+        return server_settings(self.setup)
 
     def _give(self, directory: Path) -> None:
         if os.getuid() == 0:
