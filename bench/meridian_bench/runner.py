@@ -182,6 +182,9 @@ class Run:
         """Loads all tables, each in a fresh process; gives seconds and peak bytes of each."""
         for table in self._setup(name).tables.values():
             log(f"{CARDS[name].title}: loading {table.name}")
+            # Otherwise whoever comes first would wait for the disk, and the others not.
+            for directory in {Path(file).parent for file in table.files}:
+                read_files(directory)
             worker = self._worker(name, home)
             try:
                 yield table.name, worker.load(table)
