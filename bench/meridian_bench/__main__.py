@@ -172,6 +172,8 @@ def main() -> int:
             record = merged([json.loads(raw.read_text()) for raw in options.raw])
         except Unlike as unlike:
             raise SystemExit(f"These runs do not make one report: {unlike}") from None
+        except (OSError, ValueError) as error:
+            raise SystemExit(f"The samples cannot be read: {error}. They are the samples.json of a run.") from None
         print(write_report(record, options.out))
         return 1 if has_failed(record) else 0
     return run(options)
