@@ -4,14 +4,19 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::IngestError;
-use crate::format::{Part, ReadContext, Source, TableFile};
+use crate::format::{Part, ReadContext, Source, TableFile, WINDOW};
 use crate::place::{PlaceRows, Placement};
+
+/// Small files are opened ahead, but not so many of them.
+const FILES_AHEAD: usize = 64;
 
 /// The files of a load while they are read.
 struct OpenSources<'a> {
     files: &'a [Box<dyn TableFile>],
     context: &'a Arc<ReadContext>,
     next_file: AtomicUsize,
+    /// The first file whose beginning was not asked for.
+    next_ahead: Mutex<usize>,
     open: Mutex<Vec<Arc<SharedSource>>>,
     /// Set when a thread failed, so that the others stop.
     stop: AtomicBool,
@@ -37,6 +42,7 @@ pub(crate) fn read_all(
         files,
         context,
         next_file: AtomicUsize::new(0),
+        next_ahead: Mutex::new(0),
         open: Mutex::default(),
         stop: AtomicBool::new(false),
     };
@@ -132,10 +138,27 @@ impl OpenSources<'_> {
             return Ok(lock(&self.open).first().cloned());
         };
         let source = file.open(number, self.context)?;
+        self.read_ahead(number + 1);
         let shared = Arc::new(SharedSource {
             source: Mutex::new(Some(source)),
         });
         lock(&self.open).push(shared.clone());
         Ok(Some(shared))
+    }
+
+    /// Asks for the beginnings of the files that are read next.
+    fn read_ahead(&self, number: usize) {
+        let mut next = lock(&self.next_ahead);
+        let mut window = WINDOW;
+        for (number, file) in self.files.iter().enumerate().skip(number).take(FILES_AHEAD) {
+            if number >= *next {
+                file.read_ahead(self.context);
+                *next = number + 1;
+            }
+            window = window.saturating_sub(file.work());
+            if window == 0 {
+                break;
+            }
+        }
     }
 }

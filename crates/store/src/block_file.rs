@@ -3,21 +3,18 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-#[cfg(target_os = "linux")]
-use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-#[cfg(target_os = "linux")]
-use rustix::fs::{Advice, fadvise};
 use vortex::buffer::{Alignment, ByteBuffer, ByteBufferMut};
 use vortex::io::{IoBuf, VortexWrite};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::StoreError;
+use crate::read_ahead::read_ahead;
 use crate::trailer::Trailer;
 
 /// Bytes for each checksum in the files that we write. A read is widened to whole blocks, so small
@@ -118,18 +115,10 @@ impl BlockFile {
         Ok(wanted.ensure_aligned(alignment))
     }
 
-    /// Lets the system fetch a range of bytes that will be read soon, where it is not in the page cache. Nothing waits for that.
-    #[cfg(target_os = "linux")]
+    /// Lets the system fetch a range of bytes that will be read soon, with the blocks around it.
     pub fn read_ahead(&self, range: &Range<u64>) {
-        let blocks = self.block_range(range);
-        if let Some(bytes) = NonZeroU64::new(blocks.end.saturating_sub(blocks.start)) {
-            // Where it cannot be done, reading takes longer.
-            let _ = fadvise(&self.file, blocks.start, Some(bytes), Advice::WillNeed);
-        }
+        read_ahead(&self.file, &self.block_range(range));
     }
-
-    #[cfg(not(target_os = "linux"))]
-    pub fn read_ahead(&self, _: &Range<u64>) {}
 
     /// Reads raw bytes, unverified.
     fn read_exact(&self, buffer: &mut [u8], offset: u64) -> Result<(), StoreError> {

@@ -26,6 +26,7 @@ mod layout;
 mod load_dir;
 mod open_files;
 mod read;
+mod read_ahead;
 mod scan;
 mod schema;
 mod session;
@@ -41,6 +42,7 @@ pub use index::{DirectorIndex, IndexEntries, IndexEntry, IndexSummary, IndexWrit
 pub use load_dir::{LoadDir, Removal, table_dir};
 pub use open_files::OpenFiles;
 pub use read::ChunkFile;
+pub use read_ahead::read_ahead;
 pub use scan::{BatchStream, ScanRequest, WORTH_PRUNING};
 pub use schema::arrow_schema;
 pub use sorted::Sorted;

@@ -7,8 +7,11 @@
 
 pub(crate) mod made;
 pub(crate) mod parquet;
+mod parquet_ahead;
 pub(crate) mod text;
 pub(crate) mod votable;
+
+pub(crate) use parquet_ahead::WINDOW;
 
 use std::fs::File;
 use std::io::Read;
@@ -80,6 +83,10 @@ pub(crate) trait TableFile: Send + Sync {
         number: usize,
         context: &Arc<ReadContext>,
     ) -> Result<Box<dyn Source>, IngestError>;
+
+    /// Lets the system fetch the file's beginning, before it is opened. A format that is read from front to end needs it less: the
+    /// system reads ahead in it by itself.
+    fn read_ahead(&self, _context: &ReadContext) {}
 
     /// Some rows from all over the file, for choosing a partitioning; what cannot be read is left out.
     fn sample(&self, context: &Arc<ReadContext>) -> Result<Vec<RowBatch>, IngestError>;

@@ -13,6 +13,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::errors::ParquetError;
 
+use super::parquet_ahead::ReadAhead;
 use super::{Part, ReadContext, Source, TableFile, columns_of};
 use crate::error::{IngestError, nearest};
 use crate::normalise;
@@ -82,6 +83,12 @@ impl ParquetFile {
     ) -> Result<ParquetRecordBatchReader, IngestError> {
         open_group(&self.path, &self.metadata, group, wanted)
     }
+
+    fn ahead(&self, wanted: &[Option<usize>]) -> Result<ReadAhead, IngestError> {
+        let file = File::open(&self.path).map_err(|e| IngestError::io("open", &self.path, e))?;
+        let wanted = mask(&self.metadata, wanted);
+        Ok(ReadAhead::new(file, self.metadata.metadata(), &wanted))
+    }
 }
 
 impl TableFile for ParquetFile {
@@ -102,15 +109,25 @@ impl TableFile for ParquetFile {
         number: usize,
         context: &Arc<ReadContext>,
     ) -> Result<Box<dyn Source>, IngestError> {
+        let wanted = self.map_columns(&context.columns)?;
         Ok(Box::new(ParquetSource {
             path: self.path.clone(),
             metadata: self.metadata.clone(),
-            wanted: self.map_columns(&context.columns)?.into(),
+            ahead: Arc::new(self.ahead(&wanted)?),
+            wanted: wanted.into(),
             number,
             group: 0,
             first_row: 1,
             context: context.clone(),
         }))
+    }
+
+    fn read_ahead(&self, context: &ReadContext) {
+        // What is wrong with the file is told when it is opened.
+        let ahead = self.map_columns(&context.columns);
+        if let Ok(ahead) = ahead.and_then(|wanted| self.ahead(&wanted)) {
+            ahead.reading(0, 0.0);
+        }
     }
 
     fn sample(&self, context: &Arc<ReadContext>) -> Result<Vec<RowBatch>, IngestError> {
@@ -147,6 +164,12 @@ fn damaged(path: &Path, error: &ParquetError) -> IngestError {
     }
 }
 
+/// The leaves of the wanted columns.
+fn mask(metadata: &ArrowReaderMetadata, wanted: &[Option<usize>]) -> ProjectionMask {
+    let roots = wanted.iter().flatten().copied();
+    ProjectionMask::roots(metadata.parquet_schema(), roots)
+}
+
 fn open_group(
     path: &Path,
     metadata: &ArrowReaderMetadata,
@@ -154,11 +177,9 @@ fn open_group(
     wanted: &[Option<usize>],
 ) -> Result<ParquetRecordBatchReader, IngestError> {
     let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
-    let roots = wanted.iter().flatten().copied();
-    let mask = ProjectionMask::roots(metadata.parquet_schema(), roots);
     ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone())
         .with_row_groups(vec![group])
-        .with_projection(mask)
+        .with_projection(mask(metadata, wanted))
         .with_batch_size(ROWS_PER_BATCH)
         .build()
         .map_err(|e| damaged(path, &e))
@@ -181,6 +202,7 @@ fn arrays_in_order(
 struct ParquetSource {
     path: PathBuf,
     metadata: ArrowReaderMetadata,
+    ahead: Arc<ReadAhead>,
     wanted: Arc<[Option<usize>]>,
     number: usize,
     group: usize,
@@ -199,11 +221,13 @@ impl Source for ParquetSource {
         let part = ParquetPart {
             path: self.path.clone(),
             metadata: self.metadata.clone(),
+            ahead: self.ahead.clone(),
             wanted: self.wanted.clone(),
             group: self.group,
             reader: None,
             next_row: RowId::new(self.number, self.first_row),
             rows: group.num_rows().max(0) as u64,
+            rows_read: 0,
             compressed: group.compressed_size().max(0) as u64,
             context: self.context.clone(),
         };
@@ -216,17 +240,21 @@ impl Source for ParquetSource {
 struct ParquetPart {
     path: PathBuf,
     metadata: ArrowReaderMetadata,
+    ahead: Arc<ReadAhead>,
     wanted: Arc<[Option<usize>]>,
     group: usize,
     reader: Option<ParquetRecordBatchReader>,
     next_row: RowId,
     rows: u64,
+    rows_read: u64,
     compressed: u64,
     context: Arc<ReadContext>,
 }
 
 impl Part for ParquetPart {
     fn next_batch(&mut self) -> Result<Option<RowBatch>, IngestError> {
+        let part = self.rows_read as f64 / self.rows.max(1) as f64;
+        self.ahead.reading(self.group, part);
         let reader = match &mut self.reader {
             Some(reader) => reader,
             empty => empty.insert(open_group(
@@ -246,6 +274,7 @@ impl Part for ParquetPart {
         let count = batch.num_rows() as u64;
         let rows = (self.next_row.0..self.next_row.0 + count).collect();
         self.next_row = RowId(self.next_row.0 + count);
+        self.rows_read += count;
         let arrays = arrays_in_order(&batch, &self.wanted);
         let progress = &self.context.progress;
         progress.advance(self.compressed * count / self.rows.max(1));
