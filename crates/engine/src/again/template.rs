@@ -14,6 +14,7 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use sql::functions::{POLYGON, SEPARATION};
 
 use super::key_lookup::KeyLookup;
+use super::numbers;
 use super::quick::is_quick;
 use super::substitution::Substitution;
 use super::wording::{Number, Wording};
@@ -80,6 +81,9 @@ impl Template {
         };
         let logical = &prepared.logical;
         if scan.rows() != RowsOf::Own || depends_on_the_moment(logical) || has_polygons(logical) {
+            return Ok(None);
+        }
+        if !numbers::are_all_kept(logical, scan) {
             return Ok(None);
         }
         let stored = scan.stored();
