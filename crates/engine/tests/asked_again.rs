@@ -253,6 +253,39 @@ async fn a_condition_that_another_decides_is_not_forgotten() {
     }
 }
 
+/// Of a whole number that is more than 0 and less than 2 planning knows the value, and sorts and groups by it without looking.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_column_that_is_constant_by_chance_is_not_taken_for_one() {
+    let sky = SmallSky::load().await;
+    let bounds = [(0, 2), (1, 3), (3, 5), (0, 9), (-1, 7), (2, 300)];
+    let bounds = bounds.map(|(low, high)| format!("flag > {low} AND flag < {high}"));
+    for sql in [
+        "SELECT flag, id FROM Object WHERE KEY ORDER BY flag DESC, id LIMIT 4",
+        "SELECT flag, count(*), sum(id) FROM Object WHERE KEY GROUP BY flag",
+        "SELECT DISTINCT flag FROM Object WHERE KEY",
+        "SELECT id, sum(id) OVER (PARTITION BY flag ORDER BY id) FROM Object WHERE KEY",
+    ] {
+        ask(&sky, sql, &bounds).await;
+    }
+    for (sql, keys) in [
+        (
+            "SELECT id FROM Object WHERE flag = KEY ORDER BY flag, id DESC LIMIT 3",
+            [0, 1, 2, 3, 0],
+        ),
+        (
+            "SELECT id FROM Object WHERE id = KEY AND flag < 9 ORDER BY id",
+            [17, 18, 19, 400, 0],
+        ),
+        (
+            "SELECT flux FROM Source WHERE objectId = KEY AND flux > 3 ORDER BY flux",
+            [17, 18, 19, 8, 9],
+        ),
+    ] {
+        let kept = ask(&sky, sql, &keys).await;
+        assert!(from_the_third_on(&kept), "{sql}: {kept:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_that_were_always_the_same_are_not_taken_for_free() {
     let sky = SmallSky::load().await;
