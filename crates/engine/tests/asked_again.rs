@@ -47,6 +47,8 @@ async fn the_third_key_needs_no_planning() {
         "SELECT flux FROM Source WHERE objectId = KEY ORDER BY flux DESC LIMIT 1",
         "SELECT DISTINCT flux FROM Source WHERE objectId = KEY",
         "SELECT id FROM Object WHERE NOT (id = KEY)",
+        "SELECT count(*) FROM Object WHERE ra BETWEEN 5 AND 305.5 AND decl BETWEEN -1.5 AND 2 AND id > KEY AND (ra - decl) * -0.5 < 3e0",
+        "SELECT count(*) FROM Source WHERE objectId > KEY AND scisql_fluxToAbMag(flux) - scisql_fluxToAbMag(flux + 1) BETWEEN -0.5 AND 0.25",
     ] {
         // A key that nobody has, an orphan's, the first again.
         let kept = ask(&sky, sql, &[17, 100, 101, 100_000, 0, 7, 17, 345]).await;
