@@ -222,6 +222,13 @@ async fn a_condition_that_another_decides_is_not_forgotten() {
     for (sql, kept) in [
         ("SELECT id FROM Object WHERE id > 200 AND id > KEY", false),
         ("SELECT id FROM Object WHERE id < KEY AND id < 200", false),
+        ("SELECT id FROM Object WHERE id > '200' AND id > KEY", false),
+        ("SELECT id FROM Object WHERE id > 200 AND id > 'KEY'", false),
+        (
+            "SELECT id FROM Object WHERE id > (SELECT 200) AND id > KEY",
+            false,
+        ),
+        ("SELECT id FROM Object WHERE id < KEY AND id > '200'", true),
         (
             "SELECT id FROM Object WHERE id > 200 AND id >= KEY AND flag = 200",
             false,
@@ -446,9 +453,10 @@ async fn polygons_are_planned_each_time() {
 /// Conditions of which one may decide another.
 const BOUNDS: [&str; 4] = ["id > ?", "id >= ?", "id < ?", "id <= ?"];
 /// Conditions of all kinds, and numbers some of which are the same or decide about others.
-const CONDITIONS: [&str; 10] = [
+const CONDITIONS: [&str; 11] = [
     "id = ?",
     "id <> ?",
+    "id > '?'",
     "id BETWEEN ? AND ?",
     "NOT (id > ?)",
     "ra > ?.5",

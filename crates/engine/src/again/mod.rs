@@ -10,8 +10,9 @@
 //! Planning takes longer than reading a few rows. Invariant: an answer is what planning would have given. Which numbers may
 //! be others is never guessed from the text: a number is free once two plans that differ in it, conditions, filters, pieces
 //! and all, became the same by putting one's into the other. A plan that lacks a number of the statement's conditions, since one
-//! decided the other, as of `x > 5 AND x > 17`, is not kept: with others in their places it may be the other way round. The kept plans hold for one state of the catalog; pieces are
-//! looked up and filters evaluated as ever; of a statement that asks for the rows of one key and no more, the rows are found without its
+//! decided the other, as of `x > 5 AND x > 17`, is not kept: with others in their places it may be the other way round
+//! (`numbers.rs`). The kept plans hold for one state of the catalog; pieces are looked up and filters evaluated as ever; of a
+//! statement that asks for the rows of one key and no more, the rows are found without its
 //! plan, and each one's key compared. A plan that reads nothing, as that of a `count(*)` which the catalog answered, is kept as
 //! it is. What a plan may know besides its text, as the date, makes it unfit to be kept.
 

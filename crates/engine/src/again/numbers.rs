@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
@@ -26,17 +26,39 @@ pub(super) fn are_all_kept(logical: &LogicalPlan, scan: &PieceScanExec) -> bool 
     read.is_ok() && asked.are_within(&filters) && asked.are_within(&predicates)
 }
 
-/// How often each number stands somewhere: of whatever type, and without its sign, which may be an operator of its own.
+/// How often each constant stands somewhere.
 #[derive(Default)]
-struct Numbers(HashMap<u64, usize>);
+struct Numbers(HashMap<Constant, usize>);
+
+#[derive(PartialEq, Eq, Hash)]
+enum Constant {
+    /// A number of whatever type, without its sign, which may be an operator of its own: the bits of a double.
+    Number(u64),
+    /// Another one, which may stand for a number: `x > '5'`, `x > TRUE`.
+    Other(String),
+}
+
+impl Constant {
+    /// `None` for a text that has nothing of a number, as the `ICRS` of `POINT('ICRS', ra, decl)`, which planning leaves out.
+    fn of(value: &ScalarValue) -> Option<Self> {
+        let text = value.try_as_str().flatten();
+        if text.is_some_and(|text| !text.bytes().any(|byte| byte.is_ascii_digit())) {
+            return None;
+        }
+        let is_number = value.data_type().is_numeric();
+        match value.cast_to(&DataType::Float64) {
+            Ok(ScalarValue::Float64(Some(number))) if is_number || text.is_some() => {
+                Some(Self::Number(number.abs().to_bits()))
+            }
+            _ => Some(Self::Other(value.to_string())),
+        }
+    }
+}
 
 impl Numbers {
     fn add(&mut self, value: &ScalarValue) {
-        if !value.data_type().is_numeric() {
-            return;
-        }
-        if let Ok(ScalarValue::Float64(Some(number))) = value.cast_to(&DataType::Float64) {
-            *self.0.entry(number.abs().to_bits()).or_default() += 1;
+        if let Some(constant) = Constant::of(value) {
+            *self.0.entry(constant).or_default() += 1;
         }
     }
 
@@ -54,8 +76,15 @@ impl Numbers {
 
     fn of(&mut self, expr: &Expr) -> Result<()> {
         expr.apply(|node| {
-            if let Expr::Literal(value, _) = node {
-                self.add(value);
+            match node {
+                Expr::Literal(value, _) => self.add(value),
+                Expr::ScalarSubquery(_)
+                | Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::SetComparison(_) => {
+                    return plan_err!("a question within a condition has numbers of its own");
+                }
+                _ => {}
             }
             match whether(node) {
                 Some(function) => self.of(function).map(|()| TreeNodeRecursion::Jump),
