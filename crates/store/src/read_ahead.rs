@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::ops::Range;
 
-/// Linux reads no more for one request than the greater of the device's read-ahead and its largest transfer, and leaves the rest
-/// out without a word: a request is kept to the read-ahead that it gives to a device by default.
+/// Linux reads no more for one request than the greater of the device's read-ahead and its largest transfer, which is 1,280 KiB or
+/// more of most, and leaves the rest out without a word. Smaller requests cost more: files that were read 8 MiB behind them came with 483
+/// and 1,205 MB/s where each was for 128 KiB, and with 1,818 and 1,909 MB/s at 512 KiB.
 #[cfg(target_os = "linux")]
-const REQUEST: u64 = 128 * 1024;
+const REQUEST: u64 = 512 * 1024;
 
 /// Lets the system fetch a range of bytes that will be read soon, where it is not in the page cache. Nothing waits for that, and
 /// where it cannot be done, reading takes longer.
