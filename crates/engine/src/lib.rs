@@ -23,7 +23,6 @@ pub mod plan;
 mod provider;
 mod restriction;
 mod session;
-mod settings;
 mod vicinity;
 
 pub use archive::{Archive, Usage};
@@ -38,4 +37,3 @@ pub use restriction::Restriction;
 pub use session::{
     Answer, NO_DATABASE, Prepared, Session, SessionOptions, analyzer_rules, physical_rules, runtime,
 };
-pub use settings::Settings;

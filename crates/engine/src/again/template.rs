@@ -276,7 +276,7 @@ fn phase(plan: &Arc<dyn ExecutionPlan>) -> Option<&ChunkPhaseExec> {
     let mut node = plan;
     loop {
         if let Some(phase) = node.downcast_ref::<ChunkPhaseExec>() {
-            return (!phase.numbered()).then_some(phase);
+            return Some(phase);
         }
         node = only_child(node)?;
     }

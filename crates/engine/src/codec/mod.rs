@@ -27,7 +27,7 @@ use crate::archive::StoredTableId;
 use crate::error::external;
 use crate::exec::{
     ChunkNumberExec, ChunkPhaseExec, CrossmatchExec, NeighbourJoinExec, PhaseSummary,
-    PieceOrderExec, PieceScanExec, RowsOf,
+    PieceScanExec, RowsOf,
 };
 use crate::loaded_table::StoredTable;
 use crate::{Archive, FileScanExec};
@@ -35,37 +35,16 @@ use crossmatch::CrossmatchMessage;
 use file_scan::FileScanMessage;
 use neighbour_join::NeighbourJoinMessage;
 
-/// Writes and reads plans with nodes of ours, which read the tables of one archive; other nodes are left to another codec.
+/// Writes and reads plans with nodes of ours, which read the tables of one archive.
 #[derive(Debug)]
 pub struct PlanCodec {
     archive: Arc<Archive>,
-    others: Option<Arc<dyn PhysicalExtensionCodec>>,
 }
 
 impl PlanCodec {
     /// A codec for plans whose only foreign nodes are ours.
     pub fn new(archive: Arc<Archive>) -> Self {
-        Self {
-            archive,
-            others: None,
-        }
-    }
-
-    /// Leaves nodes that are neither ours nor DataFusion's to `others`.
-    pub fn with_others(self, others: Arc<dyn PhysicalExtensionCodec>) -> Self {
-        Self {
-            others: Some(others),
-            ..self
-        }
-    }
-
-    fn others(&self) -> Result<&dyn PhysicalExtensionCodec> {
-        match &self.others {
-            Some(others) => Ok(others.as_ref()),
-            None => {
-                not_impl_err!("this plan has a node that is neither Meridian's nor DataFusion's")
-            }
-        }
+        Self { archive }
     }
 
     fn decode_phase(
@@ -89,11 +68,7 @@ impl PlanCodec {
                 text: message.summary,
             },
         );
-        Ok(Arc::new(if message.numbered {
-            phase.with_numbers()
-        } else {
-            phase
-        }))
+        Ok(Arc::new(phase))
     }
 
     fn encode_phase(
@@ -104,7 +79,6 @@ impl PlanCodec {
         Ok(ChunkPhaseMessage {
             concurrency: phase.concurrency() as u64,
             ordered: phase.ordered(),
-            numbered: phase.numbered(),
             summary: phase.summary().text.clone(),
             inner: Some(Box::new(
                 converter.execution_plan_to_proto(phase.inner(), self)?,
@@ -192,10 +166,6 @@ impl PhysicalExtensionCodec for PlanCodec {
         match message.node {
             Some(Node::ChunkPhase(phase)) => self.decode_phase(phase, inputs, ctx, converter),
             Some(Node::PieceScan(scan)) => self.decode_scan(scan, ctx, converter),
-            Some(Node::PieceOrder(PieceOrderMessage {})) => match inputs {
-                [input] => Ok(Arc::new(PieceOrderExec::try_new(Arc::clone(input))?)),
-                _ => internal_err!("an order of pieces arrived without rows"),
-            },
             Some(Node::ChunkNumber(ChunkNumberMessage { at })) => match inputs {
                 [input] => Ok(Arc::new(ChunkNumberExec::try_new(
                     Arc::clone(input),
@@ -211,7 +181,6 @@ impl PhysicalExtensionCodec for PlanCodec {
                 Ok(Arc::new(matched))
             }
             Some(Node::FileScan(scan)) => Ok(Arc::new(scan.into_scan()?)),
-            Some(Node::Other(bytes)) => self.others()?.try_decode(&bytes, inputs, ctx, converter),
             None => internal_err!("a node of a plan arrived empty"),
         }
     }
@@ -226,8 +195,6 @@ impl PhysicalExtensionCodec for PlanCodec {
             Node::ChunkPhase(self.encode_phase(phase, converter)?)
         } else if let Some(scan) = node.downcast_ref::<PieceScanExec>() {
             Node::PieceScan(self.encode_scan(scan, converter)?)
-        } else if node.is::<PieceOrderExec>() {
-            Node::PieceOrder(PieceOrderMessage {})
         } else if let Some(number) = node.downcast_ref::<ChunkNumberExec>() {
             if number.is_bound() {
                 return internal_err!("the number of a particular chunk was to be sent elsewhere");
@@ -242,9 +209,7 @@ impl PhysicalExtensionCodec for PlanCodec {
         } else if let Some(scan) = node.downcast_ref::<FileScanExec>() {
             Node::FileScan(FileScanMessage::of(scan)?)
         } else {
-            let mut bytes = Vec::new();
-            self.others()?.try_encode(node, &mut bytes, converter)?;
-            Node::Other(bytes)
+            return not_impl_err!("{} cannot be sent to another process", node.name());
         };
         NodeMessage { node: Some(node) }
             .encode(buf)
@@ -257,7 +222,7 @@ impl PhysicalExtensionCodec for PlanCodec {
 /// A node that DataFusion does not know.
 #[derive(Clone, PartialEq, Message)]
 struct NodeMessage {
-    #[prost(oneof = "Node", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "Node", tags = "1, 2, 5, 6, 7, 8")]
     node: Option<Node>,
 }
 
@@ -267,11 +232,6 @@ enum Node {
     ChunkPhase(ChunkPhaseMessage),
     #[prost(message, tag = "2")]
     PieceScan(PieceScanMessage),
-    /// Somebody else's.
-    #[prost(bytes = "vec", tag = "3")]
-    Other(Vec<u8>),
-    #[prost(message, tag = "4")]
-    PieceOrder(PieceOrderMessage),
     #[prost(message, tag = "5")]
     ChunkNumber(ChunkNumberMessage),
     #[prost(message, boxed, tag = "6")]
@@ -281,9 +241,6 @@ enum Node {
     #[prost(message, tag = "8")]
     FileScan(FileScanMessage),
 }
-
-#[derive(Clone, Copy, PartialEq, Message)]
-struct PieceOrderMessage {}
 
 #[derive(Clone, Copy, PartialEq, Message)]
 struct ChunkNumberMessage {
@@ -302,8 +259,6 @@ struct ChunkPhaseMessage {
     summary: String,
     #[prost(message, optional, boxed, tag = "4")]
     inner: Option<Box<protobuf::PhysicalPlanNode>>,
-    #[prost(bool, tag = "5")]
-    numbered: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

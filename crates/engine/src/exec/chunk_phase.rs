@@ -28,7 +28,6 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::row_numbers::{number_rows, numbered_schema};
 use super::{ChunkNumberExec, NeighbourJoinExec, PieceScanExec, RowsOf};
 use crate::piece::Piece;
 
@@ -61,8 +60,6 @@ pub struct ChunkPhaseExec {
     inner: Arc<dyn ExecutionPlan>,
     concurrency: usize,
     ordered: bool,
-    /// Whether the output has two more columns with the numbers of piece and row.
-    numbered: bool,
     summary: PhaseSummary,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -83,23 +80,12 @@ impl ChunkPhaseExec {
             inner,
             concurrency: concurrency.max(1),
             ordered,
-            numbered: false,
             summary,
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
 
-    /// The same phase with two more columns, by which its rows can be brought back into the order of the pieces
-    /// ([`PIECE_NUMBER`](super::PIECE_NUMBER), [`ROW_NUMBER`](super::ROW_NUMBER)).
-    pub fn with_numbers(&self) -> Self {
-        Self {
-            properties: properties(&self.input, numbered_schema(&self.inner.schema())),
-            numbered: true,
-            ..self.over(Arc::clone(&self.input))
-        }
-    }
-
-    /// The same phase, not numbered, over other pieces.
+    /// The same phase over other pieces.
     fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
         let (inner, summary) = (Arc::clone(&self.inner), self.summary.clone());
         Self::new(input, inner, self.concurrency, self.ordered, summary)
@@ -147,11 +133,6 @@ impl ChunkPhaseExec {
     /// Whether results come in the order of the pieces.
     pub fn ordered(&self) -> bool {
         self.ordered
-    }
-
-    /// Whether its rows are numbered.
-    pub fn numbered(&self) -> bool {
-        self.numbered
     }
 
     /// What it touches and why.
@@ -235,7 +216,6 @@ struct Runner {
     inner: Arc<dyn ExecutionPlan>,
     /// The schema of the results.
     schema: SchemaRef,
-    numbered: bool,
     context: Arc<TaskContext>,
     turns: Arc<Semaphore>,
     done: Count,
@@ -249,13 +229,9 @@ impl Runner {
         let sender = results.tx();
         let (inner, context) = (Arc::clone(&self.inner), Arc::clone(&self.context));
         let (turns, done) = (Arc::clone(&self.turns), self.done.clone());
-        let numbered = self.numbered.then(|| Arc::clone(&self.schema));
         results.spawn(async move {
             let held = turn(&turns).await?;
-            let mut batches = bind_to_piece(&inner, &piece)?.execute(0, context)?;
-            if let Some(schema) = numbered {
-                batches = number_rows(batches, &piece, schema);
-            }
+            let batches = bind_to_piece(&inner, &piece)?.execute(0, context)?;
             send_all(batches, sender, turns, held).await?;
             done.add(1);
             RUN.fetch_add(1, Relaxed);
@@ -358,9 +334,6 @@ impl DisplayAs for ChunkPhaseExec {
         if self.ordered {
             f.write_str(", in order")?;
         }
-        if self.numbered {
-            f.write_str(", numbered")?;
-        }
         for line in displayable(self.inner.as_ref())
             .indent(false)
             .to_string()
@@ -402,12 +375,7 @@ impl ExecutionPlan for ChunkPhaseExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let phase = self.over(children.swap_remove(0));
-        Ok(Arc::new(if self.numbered {
-            phase.with_numbers()
-        } else {
-            phase
-        }))
+        Ok(Arc::new(self.over(children.swap_remove(0))))
     }
 
     fn with_new_children(
@@ -429,7 +397,6 @@ impl ExecutionPlan for ChunkPhaseExec {
         let runner = Runner {
             inner: for_one_run(&self.inner)?,
             schema: self.schema(),
-            numbered: self.numbered,
             context,
             turns: Arc::new(Semaphore::new(self.concurrency)),
             done: MetricBuilder::new(&self.metrics).counter("pieces_done", partition),

@@ -4,9 +4,7 @@ mod chunk_number;
 mod chunk_phase;
 mod crossmatch;
 mod neighbour_join;
-mod piece_order;
 mod piece_scan;
-mod row_numbers;
 mod table_scan;
 
 pub use chunk_number::ChunkNumberExec;
@@ -17,8 +15,6 @@ pub use crossmatch::{
     CrossmatchExec, MatchColumn, MatchRule, MatchSide, SEPARATION_COLUMN, Unmatched, Wanted,
 };
 pub use neighbour_join::{JoinedColumn, Near, NeighbourJoinExec, OfPartners, RowExpr};
-pub use piece_order::PieceOrderExec;
 pub use piece_scan::{PieceScanExec, RowsOf};
-pub use row_numbers::{PIECE_NUMBER, ROW_NUMBER};
 pub use table_scan::TableScanExec;
 pub(crate) use table_scan::single_partition;

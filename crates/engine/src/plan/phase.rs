@@ -22,7 +22,6 @@ use crate::exec::{ChunkPhaseExec, PhaseSummary, RowsOf, TableScanExec};
 use crate::loaded_table::LoadedTable;
 use crate::piece::Piece;
 use crate::restriction::Restriction;
-use crate::settings::Settings;
 
 /// Rows that make a piece worth its overhead, and few enough that the cores end at about the same time.
 const ROWS_OF_A_PIECE: std::ops::RangeInclusive<u64> = 32_768..=524_288;
@@ -42,18 +41,9 @@ pub(super) fn chunk_phase(
         .map(|variant| (variant, touched(&scans, &variant.coverage)))
         .min_by_key(|(_, chunks)| chunks.values().map(|part| part.rows).sum::<u64>())
         .ok_or_else(|| internal_datafusion_err!("a subtree can run piece by piece in no way"))?;
-    let settings = Settings::of(config);
     let pieces = cut(&scans, &chunks, config.execution.target_partitions);
     let summary = summary(&scans, &variant.coverage, &chunks, pieces.len());
-    build(
-        plan,
-        &variant.scans,
-        pieces,
-        partial,
-        summary,
-        config,
-        settings,
-    )
+    build(plan, &variant.scans, pieces, partial, summary, config)
 }
 
 /// A phase over replicated tables alone: one piece reads them whole.
@@ -69,15 +59,7 @@ pub(super) fn replicated_phase(
         text: format!("whole of {}", names.join(", ")),
     };
     let pieces = vec![Piece::whole(catalog::REPLICATED_CHUNK)];
-    build(
-        plan,
-        &rows_of,
-        pieces,
-        false,
-        summary,
-        config,
-        Settings::of(config),
-    )
+    build(plan, &rows_of, pieces, false, summary, config)
 }
 
 fn build(
@@ -87,26 +69,12 @@ fn build(
     ordered: bool,
     summary: PhaseSummary,
     config: &ConfigOptions,
-    settings: Settings,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let inner = group_by_chunk(piece_scans(plan, rows_of)?)?;
     let inner = yield_above_loops(spare_pairs(optimize_inner(inner, config)?)?)?;
-    let partitions = settings.phase_partitions.clamp(1, pieces.len().max(1));
-    // Dealt like cards, so that partitions move over the sky together and end at about the same time.
-    let mut dealt = vec![Vec::new(); partitions];
-    for (at, piece) in pieces.into_iter().enumerate() {
-        dealt[at % partitions].push(piece);
-    }
-    let batches = dealt
-        .iter()
-        .map(|pieces| Ok(vec![Piece::encode(pieces)?]))
-        .collect::<Result<Vec<_>>>()?;
+    let batches = [vec![Piece::encode(&pieces)?]];
     let input = MemorySourceConfig::try_new_exec(&batches, Piece::schema(), None)?;
-    let concurrency = if settings.phase_partitions > 1 {
-        1
-    } else {
-        config.execution.target_partitions
-    };
+    let concurrency = config.execution.target_partitions;
     Ok(Arc::new(ChunkPhaseExec::new(
         input,
         inner,

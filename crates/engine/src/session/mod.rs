@@ -50,8 +50,6 @@ pub struct SessionOptions {
     pub memory: Option<usize>,
     /// Memory that several sessions share (see [`runtime`]), instead of `memory` for this one alone.
     pub runtime: Option<Arc<RuntimeEnv>>,
-    /// Partitions of a chunk phase (see [`Settings`]).
-    pub phase_partitions: usize,
     /// Whether questions may name files of this machine: only where whoever asks may read them anyway.
     pub files: bool,
     /// The language of the questions.
@@ -65,7 +63,6 @@ impl Default for SessionOptions {
             cores: None,
             memory: None,
             runtime: None,
-            phase_partitions: 1,
             files: false,
             dialect: Dialect::default(),
         }

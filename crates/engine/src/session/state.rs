@@ -18,7 +18,7 @@ use super::{CATALOG, NO_DATABASE, SessionOptions};
 use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters};
 use crate::information_schema::INFORMATION_SCHEMA;
 use crate::plan::{CutChunkPhases, PushFilters, SparePairs, YieldAboveLoops};
-use crate::{Archive, EngineError, Settings, files};
+use crate::{Archive, EngineError, files};
 
 /// States to plan with that nobody is using. One holds hundreds of functions by their names, so copying it for each question,
 /// as DataFusion does, takes a tenth of the time of a short one.
@@ -57,10 +57,7 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
         .with_target_partitions(cores)
         .with_default_catalog_and_schema(CATALOG, database)
         .with_create_default_catalog_and_schema(false)
-        .with_information_schema(false)
-        .with_option_extension(Settings {
-            phase_partitions: options.phase_partitions,
-        });
+        .with_information_schema(false);
     // Names are folded before DataFusion sees them.
     config.options_mut().sql_parser.enable_ident_normalization = false;
     // The logical plan knows of more expressions that they are never NULL than the physical one does, as of CASE WHEN that is
