@@ -25,58 +25,32 @@ pub(super) struct JoinShape<'a> {
 
 /// Where a join of two subtrees can run.
 pub(super) fn join_locality(shape: &JoinShape<'_>, left: Locality, right: Locality) -> Locality {
+    use Locality::{Anywhere, Pieces};
+    let carried = Carried::by(shape.join_type);
     match (left, right) {
-        (Locality::Anywhere, Locality::Anywhere) => Locality::Anywhere,
-        (
-            Locality::Pieces {
-                database,
-                variants,
-                partial: false,
-            },
-            Locality::Anywhere,
-        ) if !keeps_right(shape.join_type) && !shape.null_aware => {
+        (Anywhere, Anywhere) => Anywhere,
+        // NOT IN: whether some row of the other side is NULL is not known within a piece.
+        (Pieces { .. }, _) | (_, Pieces { .. }) if shape.null_aware => Locality::Global,
+        (left @ Pieces { partial: false, .. }, Anywhere) if carried.left => {
             let right = vec![None; shape.widths.1];
-            let variants = variants.into_iter().map(|v| Variant {
-                columns: output(shape, &v.columns, &right),
-                ..v
-            });
-            Locality::Pieces {
-                database,
-                variants: variants.collect(),
-                partial: false,
-            }
+            left.map_columns(|columns| output(shape, columns, &right))
         }
-        (
-            Locality::Anywhere,
-            Locality::Pieces {
-                database,
-                variants,
-                partial: false,
-            },
-        ) if !keeps_left(shape.join_type) && !shape.null_aware => {
+        (Anywhere, right @ Pieces { partial: false, .. }) if carried.right => {
             let left = vec![None; shape.widths.0];
-            let variants = variants.into_iter().map(|v| Variant {
-                columns: output(shape, &left, &v.columns),
-                ..v
-            });
-            Locality::Pieces {
-                database,
-                variants: variants.collect(),
-                partial: false,
-            }
+            right.map_columns(|columns| output(shape, &left, columns))
         }
         (
-            Locality::Pieces {
+            Pieces {
                 database,
                 variants: left,
                 partial: false,
             },
-            Locality::Pieces {
+            Pieces {
                 database: other,
                 variants: right,
                 partial: false,
             },
-        ) if database == other && !shape.null_aware => {
+        ) if database == other => {
             let mut variants = Vec::new();
             for l in &left {
                 variants.extend(right.iter().filter_map(|r| co_located(shape, l, r)));
@@ -85,13 +59,41 @@ pub(super) fn join_locality(shape: &JoinShape<'_>, left: Locality, right: Locali
             if variants.is_empty() {
                 return Locality::Global;
             }
-            Locality::Pieces {
+            Pieces {
                 database,
                 variants,
                 partial: false,
             }
         }
         _ => Locality::Global,
+    }
+}
+
+/// The inputs of which every row of a join's result has exactly one row.
+///
+/// A row of the result belongs to the piece of such a row, and is given there alone. A row that has none would be given in every
+/// piece where its own, replicated row is: `Filter SEMI JOIN Source` has a row of Filter and none of Source, so it gives each
+/// filter once for each piece with such a source. So a join of rows in pieces with rows that are the same in every piece runs
+/// in the pieces only if its result carries the rows in pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Carried {
+    left: bool,
+    right: bool,
+}
+
+impl Carried {
+    fn by(join_type: JoinType) -> Self {
+        let (left, right) = match join_type {
+            JoinType::Inner => (true, true),
+            JoinType::Left | JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
+                (true, false)
+            }
+            JoinType::Right | JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
+                (false, true)
+            }
+            JoinType::Full => (false, false),
+        };
+        Self { left, right }
     }
 }
 
@@ -132,29 +134,14 @@ fn co_located(shape: &JoinShape<'_>, left: &Variant, right: &Variant) -> Option<
     })
 }
 
-/// The pieces in which a join has rows: those of the side that it keeps, or where both have some.
+/// The pieces in which a join has rows: those of a side whose rows it keeps without a match, else where both have some.
 fn coverage(join_type: JoinType, left: &Coverage, right: &Coverage) -> Coverage {
-    match (keeps_left(join_type), keeps_right(join_type)) {
-        (true, true) => left.union(right),
-        (true, false) => left.clone(),
-        (false, true) => right.clone(),
-        (false, false) => left.intersection(right),
+    match join_type {
+        JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi => left.intersection(right),
+        JoinType::Left | JoinType::LeftAnti | JoinType::LeftMark => left.clone(),
+        JoinType::Right | JoinType::RightAnti | JoinType::RightMark => right.clone(),
+        JoinType::Full => left.union(right),
     }
-}
-
-/// Whether a row of the left side without a match is (or decides) a row of the result.
-fn keeps_left(join_type: JoinType) -> bool {
-    matches!(
-        join_type,
-        JoinType::Left | JoinType::Full | JoinType::LeftAnti | JoinType::LeftMark
-    )
-}
-
-fn keeps_right(join_type: JoinType) -> bool {
-    matches!(
-        join_type,
-        JoinType::Right | JoinType::Full | JoinType::RightAnti | JoinType::RightMark
-    )
 }
 
 /// The origins of the join's output columns. A side that may be filled up with NULLs no longer has whole groups.
@@ -265,26 +252,105 @@ mod tests {
         }
     }
 
+    const JOIN_TYPES: [JoinType; 10] = [
+        JoinType::Inner,
+        JoinType::Left,
+        JoinType::Right,
+        JoinType::Full,
+        JoinType::LeftSemi,
+        JoinType::RightSemi,
+        JoinType::LeftAnti,
+        JoinType::RightAnti,
+        JoinType::LeftMark,
+        JoinType::RightMark,
+    ];
+
+    /// Semi joins that kept a replicated table's rows once ran in the pieces, and gave each row once for each piece.
+    ///
+    /// Each join type with rows in pieces or replicated on either side is run piece by piece, as its locality says, and as a whole.
     #[test]
-    fn a_replicated_table_joins_anywhere_unless_its_rows_are_kept() {
-        let with_replicated = |join_type| {
-            join_locality(
-                &shape(join_type),
-                side(&[1], origin(1, true)),
-                Locality::Anywhere,
-            )
+    fn joins_in_pieces_give_what_the_whole_join_gives() {
+        let replicated: Vec<ModelRow> = [0, 1, 2, 3, 9].map(|key| (key, None)).to_vec();
+        // Equal keys are in one piece.
+        let pieces: Vec<ModelRow> = [(0, 0), (0, 0), (1, 1), (1, 1), (2, 0), (4, 0), (5, 1)]
+            .map(|(key, piece)| (key, Some(piece)))
+            .to_vec();
+        let others: Vec<ModelRow> = [(0, 0), (1, 1), (1, 1), (5, 1), (6, 0)]
+            .map(|(key, piece)| (key, Some(piece)))
+            .to_vec();
+        let mut in_pieces = Vec::new();
+        for join_type in JOIN_TYPES {
+            for (left, right) in [
+                (&pieces, &others),
+                (&pieces, &replicated),
+                (&replicated, &pieces),
+            ] {
+                let locality = |rows: &[ModelRow]| match rows[0].1 {
+                    Some(_) => side(&[1], origin(1, true)),
+                    None => Locality::Anywhere,
+                };
+                let found = join_locality(&shape(join_type), locality(left), locality(right));
+                if is_global(found) {
+                    continue;
+                }
+                in_pieces.push((join_type, left[0].1.is_some(), right[0].1.is_some()));
+                let whole = model_join(join_type, left, right);
+                let mut by_piece = Vec::new();
+                for piece in [0, 1] {
+                    let there = |rows: &[ModelRow]| -> Vec<ModelRow> {
+                        let seen = |row: &&ModelRow| row.1.is_none_or(|at| at == piece);
+                        rows.iter().filter(seen).copied().collect()
+                    };
+                    by_piece.extend(model_join(join_type, &there(left), &there(right)));
+                }
+                by_piece.sort_unstable();
+                assert_eq!(by_piece, whole, "{join_type}");
+            }
+        }
+        // None of those that can run in pieces is done above them: all ten on the key, five with either side replicated.
+        assert_eq!(in_pieces.len(), 10 + 5 + 5, "{in_pieces:?}");
+    }
+
+    /// A key and, of a row that is not replicated, its piece.
+    type ModelRow = (i32, Option<i32>);
+
+    /// The keys of the pairs, kept rows and marks of a join, in order.
+    fn model_join(
+        join_type: JoinType,
+        left: &[ModelRow],
+        right: &[ModelRow],
+    ) -> Vec<(Option<i32>, Option<i32>, Option<bool>)> {
+        let has = |rows: &[ModelRow], key| rows.iter().any(|row| row.0 == key);
+        let pairs = left.iter().flat_map(|l| {
+            let matches = right.iter().filter(move |r| r.0 == l.0);
+            matches.map(move |r| (Some(l.0), Some(r.0), None))
+        });
+        let lefts = |matched| {
+            let rows = left.iter().filter(move |l| has(right, l.0) == matched);
+            rows.map(|l| (Some(l.0), None, None))
         };
-        for join_type in [
-            JoinType::Inner,
-            JoinType::Left,
-            JoinType::LeftSemi,
-            JoinType::LeftAnti,
-        ] {
-            assert!(!is_global(with_replicated(join_type)), "{join_type}");
-        }
-        for join_type in [JoinType::Right, JoinType::Full, JoinType::RightAnti] {
-            assert!(is_global(with_replicated(join_type)), "{join_type}");
-        }
+        let rights = |matched| {
+            let rows = right.iter().filter(move |r| has(left, r.0) == matched);
+            rows.map(|r| (None, Some(r.0), None))
+        };
+        let mut rows: Vec<_> = match join_type {
+            JoinType::Inner => pairs.collect(),
+            JoinType::Left => pairs.chain(lefts(false)).collect(),
+            JoinType::Right => pairs.chain(rights(false)).collect(),
+            JoinType::Full => pairs.chain(lefts(false)).chain(rights(false)).collect(),
+            JoinType::LeftSemi => lefts(true).collect(),
+            JoinType::RightSemi => rights(true).collect(),
+            JoinType::LeftAnti => lefts(false).collect(),
+            JoinType::RightAnti => rights(false).collect(),
+            JoinType::LeftMark => (left.iter())
+                .map(|l| (Some(l.0), None, Some(has(right, l.0))))
+                .collect(),
+            JoinType::RightMark => (right.iter())
+                .map(|r| (None, Some(r.0), Some(has(left, r.0))))
+                .collect(),
+        };
+        rows.sort_unstable();
+        rows
     }
 
     #[test]

@@ -40,6 +40,16 @@ async fn sky() -> Sky {
         ..SessionOptions::default()
     };
     let session = Session::new(Arc::clone(&archive), &options).await.unwrap();
+    // Operators that share values in memory cannot be in different processes.
+    let state = session.context().state_ref();
+    let mut state = state.write();
+    let optimizer = &mut state.config_mut().options_mut().optimizer;
+    optimizer.enable_dynamic_filter_pushdown = false;
+    optimizer.enable_topk_dynamic_filter_pushdown = false;
+    optimizer.enable_join_dynamic_filter_pushdown = false;
+    optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+    optimizer.enable_physical_uncorrelated_scalar_subquery = false;
+    drop(state);
     Sky {
         session,
         archive,
