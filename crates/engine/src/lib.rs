@@ -5,7 +5,6 @@
 //! is always evaluated, pruning only spares work; every row of a table is read in exactly one piece; every plan node here
 //! has a codec.
 
-mod again;
 mod archive;
 mod codec;
 mod condition;
@@ -20,6 +19,7 @@ mod listing;
 mod loaded_table;
 mod piece;
 pub mod plan;
+mod plan_cache;
 mod provider;
 mod restriction;
 mod session;

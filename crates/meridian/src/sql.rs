@@ -216,7 +216,7 @@ async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
         let start = Instant::now();
         if args.format != Format::Parquet
             && let Some(answer) = session
-                .ask_again(&text)
+                .execute_cached(&text)
                 .await
                 .map_err(refused(args.dialect))?
         {

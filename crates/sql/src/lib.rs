@@ -18,6 +18,7 @@ mod headings;
 mod hidden;
 mod limits;
 pub mod mysql;
+mod parameters;
 mod parse;
 pub mod rules;
 
@@ -30,4 +31,5 @@ pub use error_code::ErrorCode;
 pub use fold::fold_case;
 pub use functions::mysql::Moment;
 pub use headings::Headings;
+pub use parameters::{Parameter, parameters};
 pub use parse::{Parsed, ends_statement, headings, parse};

@@ -75,6 +75,17 @@ pub fn headings(sql: &str) -> Result<Option<Headings>, SqlError> {
     })
 }
 
+/// The statements of a text as they are typed, names folded, and nothing rewritten; lists of what there is are none.
+pub(crate) fn read_statements(dialect: Dialect, sql: &str) -> Result<Vec<Statement>, SqlError> {
+    let statements = read(dialect, sql)?.into_iter();
+    Ok(statements
+        .filter_map(|read| match read {
+            Read::Statement(statement) => Some(statement),
+            Read::Listing(_) => None,
+        })
+        .collect())
+}
+
 /// A statement as it is typed.
 enum Read {
     Listing(Listing),

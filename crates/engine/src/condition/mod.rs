@@ -12,6 +12,7 @@
 
 mod bits;
 mod chain;
+mod equality;
 mod exact;
 mod ratio;
 mod within;
@@ -30,6 +31,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use store::{Hint, RowCondition};
 
+pub(crate) use equality::equal_to_column;
 use exact::Exact;
 pub(crate) use exact::renumber;
 use ratio::Ratio;

@@ -30,6 +30,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{ChunkNumberExec, NeighbourJoinExec, PieceScanExec, RowsOf};
 use crate::piece::Piece;
+use crate::plan::PhaseSource;
 
 /// Batches that a piece may be ahead of its reader.
 const BATCHES_AHEAD: usize = 4;
@@ -61,6 +62,8 @@ pub struct ChunkPhaseExec {
     concurrency: usize,
     ordered: bool,
     summary: PhaseSummary,
+    /// Off what its pieces were read; None in a plan from elsewhere.
+    source: Option<Arc<PhaseSource>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -81,14 +84,27 @@ impl ChunkPhaseExec {
             concurrency: concurrency.max(1),
             ordered,
             summary,
+            source: None,
             metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    /// The same phase, of which it is known off what its pieces were read.
+    pub(crate) fn with_source(self, source: Arc<PhaseSource>) -> Self {
+        Self {
+            source: Some(source),
+            ..self
         }
     }
 
     /// The same phase over other pieces.
     fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
         let (inner, summary) = (Arc::clone(&self.inner), self.summary.clone());
-        Self::new(input, inner, self.concurrency, self.ordered, summary)
+        let phase = Self::new(input, inner, self.concurrency, self.ordered, summary);
+        Self {
+            source: self.source.clone(),
+            ..phase
+        }
     }
 
     /// The same phase over these pieces, with another plan of the same schema for each.
@@ -133,6 +149,11 @@ impl ChunkPhaseExec {
     /// Whether results come in the order of the pieces.
     pub fn ordered(&self) -> bool {
         self.ordered
+    }
+
+    /// Off what its pieces were read; None in a plan from elsewhere.
+    pub(crate) fn source(&self) -> Option<&PhaseSource> {
+        self.source.as_deref()
     }
 
     /// What it touches and why.

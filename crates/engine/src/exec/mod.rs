@@ -17,4 +17,4 @@ pub use crossmatch::{
 pub use neighbour_join::{JoinedColumn, Near, NeighbourJoinExec, OfPartners, RowExpr};
 pub use piece_scan::{PieceScanExec, RowsOf};
 pub use table_scan::TableScanExec;
-pub(crate) use table_scan::single_partition;
+pub(crate) use table_scan::{ScanSource, single_partition};

@@ -11,8 +11,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, Operator};
-use datafusion::physical_expr::expressions::{BinaryExpr, Column, Literal};
+use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
@@ -29,12 +28,13 @@ use store::{ChunkFile, RowCondition, ScanRequest, Sorted, SubChunkRange, WORTH_P
 use tokio::sync::OnceCell;
 use vortex::expr::{Expression, and_collect, col, gt_eq, lit, lt_eq, or_collect};
 
-use super::table_scan::single_partition;
-use crate::condition::{ScanCondition, renumber};
+use super::table_scan::{ScanSource, single_partition};
+use crate::condition::{ScanCondition, equal_to_column, renumber};
 use crate::coverage::SubChunkSet;
 use crate::error::external;
 use crate::loaded_table::{LEFT_SUB_CHUNK, RIGHT_SUB_CHUNK, StoredTable, bounds_box};
 use crate::piece::Piece;
+use crate::restriction::Restriction;
 use crate::vicinity::Vicinity;
 use crate::{Archive, EngineError};
 
@@ -76,8 +76,8 @@ pub struct PieceScanExec {
     bounds: Option<[f64; 4]>,
     /// Conditions on the rows it gives, over the table's columns.
     predicates: Vec<Arc<dyn PhysicalExpr>>,
-    /// The filters of the statement off which bounds and pieces were read; none in a plan from elsewhere.
-    filters: Arc<[Expr]>,
+    /// Off what bounds and pieces were read; None in a plan from elsewhere.
+    source: Option<Arc<ScanSource>>,
     /// The predicates, ready to be tested.
     condition: Option<Arc<ScanCondition>>,
     /// What the predicates say of the column by which rows are sorted, if anything.
@@ -108,7 +108,7 @@ impl PieceScanExec {
             rows,
             bounds,
             predicates: vec![],
-            filters: Arc::new([]),
+            source: None,
             condition: None,
             sought: None,
             piece: None,
@@ -148,13 +148,20 @@ impl PieceScanExec {
         Ok(self)
     }
 
-    /// The same scan, of which it is known from which filters its bounds and pieces follow.
-    pub(crate) fn with_filters(self, filters: Arc<[Expr]>) -> Self {
-        Self { filters, ..self }
+    /// The same scan, of which it is known off what its bounds and pieces are read.
+    pub(crate) fn with_source(self, source: Arc<ScanSource>) -> Self {
+        Self {
+            source: Some(source),
+            ..self
+        }
     }
 
-    /// The same scan with other bounds.
-    pub(crate) fn with_bounds(self, bounds: Option<[f64; 4]>) -> Self {
+    /// The same scan with the bounds that a restriction gives.
+    pub(crate) fn restricted_by(self, restriction: &Restriction) -> Self {
+        let bounds = match self.rows {
+            RowsOf::Own | RowsOf::Near => restriction.envelope(),
+            RowsOf::LeftHome | RowsOf::RightHome | RowsOf::Whole => None,
+        };
         Self { bounds, ..self }
     }
 
@@ -169,7 +176,7 @@ impl PieceScanExec {
         );
         Self {
             predicates: self.predicates.clone(),
-            filters: Arc::clone(&self.filters),
+            source: self.source.clone(),
             condition: self.condition.clone(),
             sought: self.sought,
             ..narrowed
@@ -197,13 +204,8 @@ impl PieceScanExec {
         self.bounds
     }
 
-    pub(crate) fn filters(&self) -> &[Expr] {
-        &self.filters
-    }
-
-    /// What its predicates say of the column by which rows are sorted, if anything.
-    pub(crate) fn sought(&self) -> Option<Sorted> {
-        self.sought
+    pub(crate) fn source(&self) -> Option<&ScanSource> {
+        self.source.as_deref()
     }
 
     pub(crate) fn predicates(&self) -> &[Arc<dyn PhysicalExpr>] {
@@ -388,27 +390,17 @@ impl PieceScanExec {
 
 /// What conditions say of a column of 64-bit integers: that it is one number.
 fn sought(predicates: &[Arc<dyn PhysicalExpr>], column: usize) -> Option<Sorted> {
-    let is_column = |expr: &Arc<dyn PhysicalExpr>| {
-        let found = expr.downcast_ref::<Column>();
-        found.is_some_and(|found| found.index() == column)
-    };
-    let number = |expr: &Arc<dyn PhysicalExpr>| match expr.downcast_ref::<Literal>()?.value() {
+    let key = |predicate| match equal_to_column(predicate, column)?
+        .downcast_ref::<Literal>()?
+        .value()
+    {
         ScalarValue::Int64(number) => *number,
         _ => None,
     };
-    predicates.iter().find_map(|predicate| {
-        let equality = predicate.downcast_ref::<BinaryExpr>();
-        let equality = equality.filter(|binary| *binary.op() == Operator::Eq)?;
-        let key = match (equality.left(), equality.right()) {
-            (left, right) if is_column(left) => number(right),
-            (left, right) if is_column(right) => number(left),
-            _ => None,
-        }?;
-        Some(Sorted {
-            column,
-            least: key,
-            greatest: key,
-        })
+    predicates.iter().find_map(key).map(|key| Sorted {
+        column,
+        least: key,
+        greatest: key,
     })
 }
 

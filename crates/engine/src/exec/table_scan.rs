@@ -20,7 +20,35 @@ use super::{ChunkNumberExec, PieceScanExec, RowsOf};
 use crate::Archive;
 use crate::coverage::Coverage;
 use crate::loaded_table::LoadedTable;
+use crate::plan_cache::has_parameters;
 use crate::restriction::Restriction;
+
+/// The table of a scan and the conditions of the statement on its rows, off which is read where these are.
+#[derive(Debug)]
+pub(crate) struct ScanSource {
+    pub table: Arc<LoadedTable>,
+    pub filters: Vec<Expr>,
+    is_open: bool,
+}
+
+impl ScanSource {
+    fn try_new(table: Arc<LoadedTable>, filters: &[Expr]) -> Result<Self> {
+        let mut is_open = false;
+        for filter in filters {
+            is_open |= has_parameters(filter)?;
+        }
+        Ok(Self {
+            table,
+            filters: filters.to_vec(),
+            is_open,
+        })
+    }
+
+    /// Whether values of parameters decide where the rows are.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+}
 
 /// All rows of a table, with what is known of where the wanted ones are.
 ///
@@ -35,7 +63,7 @@ pub struct TableScanExec {
     pub(crate) coverage: Vec<Coverage>,
     pub(crate) restriction: Restriction,
     /// What the restriction was read off.
-    filters: Arc<[Expr]>,
+    source: Arc<ScanSource>,
     /// Whether it gives what is near the rows of a join's other side, whatever the piece.
     near: bool,
     properties: Arc<PlanProperties>,
@@ -57,10 +85,10 @@ impl TableScanExec {
             projection: projection.cloned().unwrap_or_else(all),
             properties: single_partition(project_schema(schema, projection)?),
             archive,
+            source: Arc::new(ScanSource::try_new(Arc::clone(&table), filters)?),
             table,
             coverage,
             restriction,
-            filters: filters.into(),
             near: false,
         })
     }
@@ -73,10 +101,15 @@ impl TableScanExec {
             projection: self.projection.clone(),
             coverage: self.coverage.clone(),
             restriction: self.restriction.clone(),
-            filters: Arc::clone(&self.filters),
+            source: Arc::clone(&self.source),
             near: true,
             properties: Arc::clone(&self.properties),
         }
+    }
+
+    /// Off what it is read where its rows are.
+    pub(crate) fn source(&self) -> &Arc<ScanSource> {
+        &self.source
     }
 
     /// Whether it gives what is near the rows of a join's other side.
@@ -97,10 +130,6 @@ impl TableScanExec {
 
     /// The scan of one piece after another that takes its place inside a chunk phase.
     pub(crate) fn to_piece_scan(&self, rows: RowsOf) -> Result<Arc<dyn ExecutionPlan>> {
-        let bounds = match rows {
-            RowsOf::Own | RowsOf::Near => self.restriction.envelope(),
-            _ => None,
-        };
         let mut columns = self.projection.clone();
         let number_at = self.chunk_number_at();
         if let Some(at) = number_at {
@@ -111,9 +140,10 @@ impl TableScanExec {
             Arc::clone(&self.table.stored),
             columns,
             rows,
-            bounds,
+            None,
         );
-        let scan = Arc::new(scan.with_filters(Arc::clone(&self.filters)));
+        let scan = scan.with_source(Arc::clone(&self.source));
+        let scan = Arc::new(scan.restricted_by(&self.restriction));
         Ok(match number_at {
             Some(at) => Arc::new(ChunkNumberExec::try_new(scan, at)?),
             None => scan,

@@ -6,8 +6,7 @@ use datafusion::common::{JoinType, NullEquality};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::joins::utils::JoinOnRef;
 
-use super::locality::{KeyOrigin, Locality, MAX_VARIANTS, Variant, origin_of};
-use crate::coverage::Coverage;
+use super::locality::{CoverageFormula, KeyOrigin, Locality, MAX_VARIANTS, Variant, origin_of};
 
 /// What matters of a join.
 pub(super) struct JoinShape<'a> {
@@ -127,20 +126,25 @@ fn co_located(shape: &JoinShape<'_>, left: &Variant, right: &Variant) -> Option<
     if !shape.on.iter().any(same_piece) {
         return None;
     }
+    let formulas = [left.formula.clone(), right.formula.after(left.scans.len())];
     Some(Variant {
         scans: left.scans.iter().chain(&right.scans).copied().collect(),
-        coverage: coverage(shape.join_type, &left.coverage, &right.coverage),
+        coverage: coverage(shape.join_type, [0, 1].map(CoverageFormula::Scan))
+            .evaluate(&[left.coverage.clone(), right.coverage.clone()]),
+        formula: coverage(shape.join_type, formulas),
         columns: output(shape, &left.columns, &right.columns),
     })
 }
 
 /// The pieces in which a join has rows: those of a side whose rows it keeps without a match, else where both have some.
-fn coverage(join_type: JoinType, left: &Coverage, right: &Coverage) -> Coverage {
+fn coverage(join_type: JoinType, [left, right]: [CoverageFormula; 2]) -> CoverageFormula {
     match join_type {
-        JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi => left.intersection(right),
-        JoinType::Left | JoinType::LeftAnti | JoinType::LeftMark => left.clone(),
-        JoinType::Right | JoinType::RightAnti | JoinType::RightMark => right.clone(),
-        JoinType::Full => left.union(right),
+        JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi => {
+            CoverageFormula::Intersection(Box::new([left, right]))
+        }
+        JoinType::Left | JoinType::LeftAnti | JoinType::LeftMark => left,
+        JoinType::Right | JoinType::RightAnti | JoinType::RightMark => right,
+        JoinType::Full => CoverageFormula::Union(Box::new([left, right])),
     }
 }
 
@@ -191,7 +195,7 @@ mod tests {
     use sky::ChunkId;
 
     use super::*;
-    use crate::coverage::SubChunkSet;
+    use crate::coverage::{Coverage, SubChunkSet};
     use crate::exec::RowsOf;
     use crate::loaded_table::DirectorId;
     use crate::plan::locality::UnknownKeys;
@@ -398,6 +402,7 @@ mod tests {
         let variant = Variant {
             scans: vec![RowsOf::Own],
             coverage: chunks(ids),
+            formula: CoverageFormula::Scan(0),
             columns: vec![origin],
         };
         Locality::Pieces {

@@ -49,8 +49,48 @@ pub(super) struct Variant {
     pub scans: Vec<RowsOf>,
     /// The pieces in which the subtree has rows.
     pub coverage: Coverage,
+    /// How these follow from where each scan's rows are.
+    pub formula: CoverageFormula,
     /// For each output column, whose key it holds.
     pub columns: Vec<Option<KeyOrigin>>,
+}
+
+/// How the pieces in which a subtree has rows follow from those in which its scans have some.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum CoverageFormula {
+    /// Those of one of the scans, by its number from left to right.
+    Scan(usize),
+    /// Those that both have.
+    Intersection(Box<[Self; 2]>),
+    /// Those that either has.
+    Union(Box<[Self; 2]>),
+}
+
+impl CoverageFormula {
+    /// The pieces, given those of each scan.
+    pub(super) fn evaluate(&self, scans: &[Coverage]) -> Coverage {
+        match self {
+            Self::Scan(at) => scans.get(*at).cloned().unwrap_or(Coverage::Everything),
+            Self::Intersection(sides) => {
+                let [left, right] = sides.each_ref().map(|side| side.evaluate(scans));
+                left.intersection(&right)
+            }
+            Self::Union(sides) => {
+                let [left, right] = sides.each_ref().map(|side| side.evaluate(scans));
+                left.union(&right)
+            }
+        }
+    }
+
+    /// The same with so many scans before its own.
+    pub(super) fn after(&self, scans: usize) -> Self {
+        let shifted = |sides: &[Self; 2]| Box::new(sides.each_ref().map(|side| side.after(scans)));
+        match self {
+            Self::Scan(at) => Self::Scan(at + scans),
+            Self::Intersection(sides) => Self::Intersection(shifted(sides)),
+            Self::Union(sides) => Self::Union(shifted(sides)),
+        }
+    }
 }
 
 /// Where a subtree can run.
@@ -94,6 +134,7 @@ impl Locality {
             .map(|(home, (rows, coverage))| Variant {
                 scans: vec![*rows],
                 coverage: coverage.clone(),
+                formula: CoverageFormula::Scan(0),
                 columns: key_columns(table, scan.projection(), home),
             })
             .collect();

@@ -25,7 +25,7 @@ mod spare_pairs;
 mod yield_above_loops;
 
 pub use cut_chunk_phases::CutChunkPhases;
-pub(crate) use phase::pieces_of;
+pub(crate) use phase::PhaseSource;
 pub use push_filters::PushFilters;
 pub use spare_pairs::SparePairs;
 pub use yield_above_loops::YieldAboveLoops;

@@ -8,20 +8,21 @@ use datafusion::catalog::memory::MemorySourceConfig;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, internal_datafusion_err};
+use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use sky::ChunkId;
 
 use super::group_by_chunk::group_by_chunk;
-use super::locality::Variant;
+use super::locality::{CoverageFormula, Variant};
 use super::optimize_inner::optimize_inner;
 use super::spare_pairs::spare_pairs;
 use super::yield_above_loops::yield_above_loops;
-use crate::FileScanExec;
 use crate::coverage::{Coverage, SubChunkSet};
-use crate::exec::{ChunkPhaseExec, PhaseSummary, RowsOf, TableScanExec};
+use crate::exec::{ChunkPhaseExec, PhaseSummary, RowsOf, ScanSource, TableScanExec};
 use crate::loaded_table::LoadedTable;
 use crate::piece::Piece;
 use crate::restriction::Restriction;
+use crate::{Archive, EngineError, FileScanExec};
 
 /// Rows that make a piece worth its overhead, and few enough that the cores end at about the same time.
 const ROWS_OF_A_PIECE: std::ops::RangeInclusive<u64> = 32_768..=524_288;
@@ -43,7 +44,21 @@ pub(super) fn chunk_phase(
         .ok_or_else(|| internal_datafusion_err!("a subtree can run piece by piece in no way"))?;
     let pieces = cut(&scans, &chunks, config.execution.target_partitions);
     let summary = summary(&scans, &variant.coverage, &chunks, pieces.len());
-    build(plan, &variant.scans, pieces, partial, summary, config)
+    let source = PhaseSource {
+        scans: cut_scans(plan, &variant.scans),
+        formula: variant.formula.clone(),
+        cores: config.execution.target_partitions,
+        is_choice: variants.len() > 1,
+    };
+    build(
+        plan,
+        &variant.scans,
+        pieces,
+        partial,
+        summary,
+        source,
+        config,
+    )
 }
 
 /// A phase over replicated tables alone: one piece reads them whole.
@@ -59,7 +74,81 @@ pub(super) fn replicated_phase(
         text: format!("whole of {}", names.join(", ")),
     };
     let pieces = vec![Piece::whole(catalog::REPLICATED_CHUNK)];
-    build(plan, &rows_of, pieces, false, summary, config)
+    let source = PhaseSource {
+        scans: Vec::new(),
+        formula: CoverageFormula::Scan(0),
+        cores: config.execution.target_partitions,
+        is_choice: false,
+    };
+    build(plan, &rows_of, pieces, false, summary, source, config)
+}
+
+/// Off what the pieces of a phase were read, so that they can be found anew for other values of a statement's parameters.
+#[derive(Debug)]
+pub(crate) struct PhaseSource {
+    /// The tables that are cut, from left to right.
+    scans: Vec<CutScan>,
+    formula: CoverageFormula,
+    cores: usize,
+    /// Whether the pieces were found in one of several ways, of which another may be better for other values.
+    is_choice: bool,
+}
+
+#[derive(Debug)]
+struct CutScan {
+    source: Arc<ScanSource>,
+    /// The number of the end by which a match table is cut; 0 for others.
+    home: usize,
+}
+
+impl PhaseSource {
+    /// Whether values of parameters decide which pieces there are.
+    pub(crate) fn is_open(&self) -> bool {
+        self.scans.iter().any(|scan| scan.source.is_open())
+    }
+
+    /// Whether the phase is as good for other values.
+    pub(crate) fn is_rebindable(&self) -> bool {
+        !(self.is_choice && self.is_open())
+    }
+
+    /// The pieces, given how values are put into the filters of a scan.
+    pub(crate) async fn pieces(
+        &self,
+        archive: &Archive,
+        mut with_values: impl FnMut(&[Expr]) -> std::result::Result<Vec<Expr>, EngineError>,
+    ) -> std::result::Result<Vec<Piece>, EngineError> {
+        let (mut coverages, mut scans) = (Vec::new(), Vec::new());
+        for CutScan { source, home } in &self.scans {
+            let table = &source.table;
+            let restriction = table.roles().restriction(&with_values(&source.filters)?);
+            coverages.push(table.coverage(archive, &restriction, *home).await?);
+            scans.push(Arc::new(TableScan {
+                table: Arc::clone(table),
+                restriction,
+            }));
+        }
+        let coverage = self.formula.evaluate(&coverages);
+        Ok(cut(&scans, &touched(&scans, &coverage), self.cores))
+    }
+}
+
+/// The scans of a subtree whose rows are cut, which belong to its pieces in these ways.
+fn cut_scans(plan: &Arc<dyn ExecutionPlan>, rows_of: &[RowsOf]) -> Vec<CutScan> {
+    let mut found = Vec::with_capacity(rows_of.len());
+    // The closure cannot fail.
+    let _ = plan.apply(|node| {
+        if let Some(scan) = node.downcast_ref::<TableScanExec>()
+            && !scan.is_near()
+            && scan.table.spec().kind != TableKind::Replicated
+        {
+            let home = usize::from(rows_of.get(found.len()) == Some(&RowsOf::RightHome));
+            let source = Arc::clone(scan.source());
+            found.push(CutScan { source, home });
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found
 }
 
 fn build(
@@ -68,6 +157,7 @@ fn build(
     pieces: Vec<Piece>,
     ordered: bool,
     summary: PhaseSummary,
+    source: PhaseSource,
     config: &ConfigOptions,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let inner = group_by_chunk(piece_scans(plan, rows_of)?)?;
@@ -75,27 +165,8 @@ fn build(
     let batches = [vec![Piece::encode(&pieces)?]];
     let input = MemorySourceConfig::try_new_exec(&batches, Piece::schema(), None)?;
     let concurrency = config.execution.target_partitions;
-    Ok(Arc::new(ChunkPhaseExec::new(
-        input,
-        inner,
-        concurrency,
-        ordered,
-        summary,
-    )))
-}
-
-/// The pieces of the rows of one partitioned table.
-pub(crate) fn pieces_of(
-    table: &Arc<LoadedTable>,
-    restriction: &Restriction,
-    coverage: &Coverage,
-    cores: usize,
-) -> Vec<Piece> {
-    let scans = [Arc::new(TableScan {
-        table: Arc::clone(table),
-        restriction: restriction.clone(),
-    })];
-    cut(&scans, &touched(&scans, coverage), cores)
+    let phase = ChunkPhaseExec::new(input, inner, concurrency, ordered, summary);
+    Ok(Arc::new(phase.with_source(Arc::new(source))))
 }
 
 /// The table scans of a subtree, from left to right.

@@ -1,5 +1,6 @@
 //! Somebody who asks: settings, memory, and the way from a question to its answer.
 
+mod planning;
 mod state;
 
 use std::collections::HashMap;
@@ -10,8 +11,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use catalog::{TableKind, fold_name};
 use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
-use datafusion::common::DataFusionError;
-use datafusion::common::TableReference;
+use datafusion::common::{DataFusionError, TableReference};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
@@ -23,13 +23,14 @@ use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use sql::{Connection, Dialect, ErrorCode, Headings, Parsed, SqlError, TableShape, TableShapes};
 
-use crate::again::{KnownWordings, Wording};
 use crate::crossmatch::suffixed;
 use crate::files::FileTable;
 use crate::information_schema::{self, INFORMATION_SCHEMA};
 use crate::loaded_table::{CHUNK_NUMBER, CHUNK_NUMBER_DECLARED, hidden_columns};
+use crate::plan_cache::{Candidate, PlanCache, QueryFingerprint};
 use crate::provider::ArchiveCatalog;
 use crate::{Archive, EngineError, listing};
+use planning::{plan, plan_with_parameters};
 use state::{DefaultDatabase, Planners};
 pub use state::{analyzer_rules, physical_rules, runtime};
 
@@ -80,7 +81,7 @@ pub struct Session {
     /// Its name as declared.
     declared_database: Option<String>,
     dialect: Dialect,
-    wordings: KnownWordings,
+    plan_cache: PlanCache,
     planners: Planners,
     task: OnceLock<Arc<TaskContext>>,
 }
@@ -153,7 +154,7 @@ impl Session {
             database: database.folded,
             declared_database: database.declared,
             dialect: options.dialect,
-            wordings: KnownWordings::default(),
+            plan_cache: PlanCache::default(),
             planners: Planners::default(),
             task: OnceLock::new(),
         })
@@ -208,21 +209,13 @@ impl Session {
 
     /// Makes a statement of `text` ready to run, here or elsewhere.
     pub async fn prepare(&self, text: &str, parsed: Parsed) -> Result<Prepared, EngineError> {
-        let mut state = self.planners.take(&self.context);
-        if parsed.names_hidden_columns {
-            // This one is not given back.
-            state.register_catalog_list(Arc::clone(&self.with_hidden));
-        }
-        let planned = plan(&state, parsed.statement).await;
-        if !parsed.names_hidden_columns {
-            self.planners.give_back(state);
-        }
+        let planned = self.planned(&parsed, None).await;
         let (logical, plan) = match planned {
             Ok(planned) => planned,
             Err(error) => return Err(self.explain_error(text, &error).await),
         };
-        let headings = parsed.headings;
-        let schema = self.headed(&logical, &headings, &plan.schema()).await?;
+        let result = plan.schema();
+        let schema = self.headed(&logical, &parsed.headings, &result).await?;
         Ok(Prepared {
             logical,
             plan,
@@ -230,28 +223,68 @@ impl Session {
         })
     }
 
+    /// The plans of a statement; with the parameters of a candidate for the cache.
+    async fn planned(
+        &self,
+        parsed: &Parsed,
+        parameters: Option<&Candidate>,
+    ) -> datafusion::common::Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
+        let mut state = self.planners.take(&self.context);
+        if parsed.names_hidden_columns {
+            // This one is not given back.
+            state.register_catalog_list(Arc::clone(&self.with_hidden));
+        }
+        let statement = parsed.statement.clone();
+        let planned = match parameters {
+            Some(candidate) => plan_with_parameters(&state, statement, candidate).await,
+            None => plan(&state, statement).await,
+        };
+        if !parsed.names_hidden_columns {
+            self.planners.give_back(state);
+        }
+        planned
+    }
+
     /// Starts a statement of `text`; its rows come as they are asked for.
     pub async fn run(&self, text: &str, parsed: Parsed) -> Result<Answer, EngineError> {
-        let state = self.archive.catalog().state();
-        self.wordings.follow(state);
-        let may_learn = is_query(&parsed.statement) && !parsed.of_connection;
-        let wording =
-            Wording::of(text).filter(|wording| may_learn && self.wordings.may_learn(wording));
-        let prepared = self.prepare(text, parsed).await?;
-        if let Some(wording) = wording
-            && state == self.archive.catalog().state()
+        if is_query(&parsed.statement)
+            && !parsed.of_connection
+            && let Some(fingerprint) = QueryFingerprint::of(text)
         {
-            self.wordings
-                .learn(wording, &self.archive, &prepared)
-                .await?;
+            let state = self.archive.catalog().state();
+            let candidate = self.plan_cache.candidate(&fingerprint, self.dialect, state);
+            if let Some(candidate) = candidate {
+                let prepared = self.prepare_with_parameters(&candidate).await;
+                self.plan_cache.insert(candidate, prepared);
+                if let Some(answer) = self.execute_cached(text).await? {
+                    return Ok(answer);
+                }
+            }
         }
+        let prepared = self.prepare(text, parsed).await?;
         self.start(prepared)
     }
 
-    /// The answer to the only statement of `text`, where the same was asked before with other numbers: it is neither read nor
-    /// planned again. `None` where it has to be.
-    pub async fn ask_again(&self, text: &str) -> Result<Option<Answer>, EngineError> {
-        self.known_answer(text, None).await
+    /// A statement that is planned with parameters; `None` where it cannot be: as it stands it may still be right.
+    async fn prepare_with_parameters(&self, candidate: &Candidate) -> Option<Prepared> {
+        let parsed = only(self.parse(&candidate.text).await.ok()?).ok()?;
+        if !is_query(&parsed.statement) || parsed.of_connection {
+            return None;
+        }
+        let (logical, plan) = self.planned(&parsed, Some(candidate)).await.ok()?;
+        let result = plan.schema();
+        let schema = self.headed(&logical, &parsed.headings, &result).await;
+        Some(Prepared {
+            schema: schema.ok()?,
+            logical,
+            plan,
+        })
+    }
+
+    /// The result of the only statement of `text`, where its plan is kept: it is neither parsed nor planned. `None` where it has to
+    /// be.
+    pub async fn execute_cached(&self, text: &str) -> Result<Option<Answer>, EngineError> {
+        self.cached_answer(text, None).await
     }
 
     /// The same for a statement that came by a connection, where no more than so many rows of one piece have to be looked at, and
@@ -259,7 +292,7 @@ impl Session {
     ///
     /// # Errors
     /// Those of looking up where the rows are.
-    pub async fn ask_shortly(
+    pub async fn try_execute_inline(
         &self,
         text: &str,
         connection: &Connection,
@@ -268,22 +301,23 @@ impl Session {
         if connection.variables.row_limit().is_some() {
             return Ok(None);
         }
-        self.known_answer(text, Some(most_rows)).await
+        self.cached_answer(text, Some(most_rows)).await
     }
 
-    async fn known_answer(
+    async fn cached_answer(
         &self,
         text: &str,
         most_rows: Option<u64>,
     ) -> Result<Option<Answer>, EngineError> {
-        let Some(wording) = Wording::of(text) else {
+        let Some(fingerprint) = QueryFingerprint::of(text) else {
             return Ok(None);
         };
-        self.wordings.follow(self.archive.catalog().state());
-        let known = self
-            .wordings
-            .answer(&wording, &self.archive, most_rows, || self.task());
-        Ok((known.await?).map(|known| headed_answer(known.schema, known.plan, known.batches)))
+        let task = || self.task();
+        let cached = self
+            .plan_cache
+            .execute_cached(&fingerprint, &self.archive, most_rows, task)
+            .await?;
+        Ok(cached.map(|cached| headed_answer(cached.schema, cached.plan, cached.batches)))
     }
 
     /// Starts a statement in this process.
@@ -318,7 +352,7 @@ impl Session {
     ) -> Result<Answer, EngineError> {
         // A plan that is kept gives all rows.
         if connection.variables.row_limit().is_none()
-            && let Some(answer) = self.ask_again(text).await?
+            && let Some(answer) = self.execute_cached(text).await?
         {
             return Ok(answer);
         }
@@ -499,16 +533,6 @@ fn only(mut statements: Vec<Parsed>) -> Result<Parsed, EngineError> {
 /// Whether a statement asks for rows, not for a plan or for what there is.
 fn is_query(statement: &Statement) -> bool {
     matches!(statement, Statement::Statement(ast) if matches!(**ast, Ast::Query(_)))
-}
-
-/// The logical and the physical plan of a statement.
-async fn plan(
-    state: &SessionState,
-    statement: Statement,
-) -> datafusion::common::Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-    let logical = state.statement_to_plan(statement).await?;
-    let plan = state.create_physical_plan(&logical).await?;
-    Ok((logical, plan))
 }
 
 /// Adds the declared spelling of columns that no table declares.

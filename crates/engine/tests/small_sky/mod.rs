@@ -114,7 +114,7 @@ impl SmallSky {
 
     /// The rows of a query as text, and whether they came from a plan that was kept rather than made.
     pub async fn rows(&self, sql: &str) -> (String, bool) {
-        let known = self.session.ask_again(sql).await.unwrap();
+        let known = self.session.execute_cached(sql).await.unwrap();
         let kept = known.is_some();
         let answer = match known {
             Some(answer) => answer,
@@ -125,7 +125,7 @@ impl SmallSky {
 
     /// Whether the rows of a query that touches one piece are found without a plan that was put together for it.
     pub async fn is_looked_up(&self, sql: &str) -> bool {
-        let known = self.session.ask_again(sql).await.unwrap();
+        let known = self.session.execute_cached(sql).await.unwrap();
         // Of such a plan there is no more than the part for the piece.
         known.is_some_and(|answer| answer.plan.name() == "ChunkPhaseExec")
     }
@@ -133,7 +133,10 @@ impl SmallSky {
     /// Whether a query is answered at once, looking at no more than so many rows.
     pub async fn is_short(&self, sql: &str, most_rows: u64) -> bool {
         let alone = sql::Connection::alone(None);
-        let answer = self.session.ask_shortly(sql, &alone, most_rows).await;
+        let answer = self
+            .session
+            .try_execute_inline(sql, &alone, most_rows)
+            .await;
         answer.unwrap().is_some()
     }
 

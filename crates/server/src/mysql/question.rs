@@ -57,7 +57,7 @@ impl Question {
         let Some(session) = sessions.made(self.connection.database.as_deref()) else {
             return Ok(None);
         };
-        let answer = session.ask_shortly(&self.text, &self.connection, FEW_ROWS);
+        let answer = session.try_execute_inline(&self.text, &self.connection, FEW_ROWS);
         Ok(answer.await?)
     }
 

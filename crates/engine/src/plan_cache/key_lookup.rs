@@ -13,12 +13,14 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use store::Sorted;
 
-use super::substitution::Substitution;
+use super::parameter::parameter;
+use crate::condition::equal_to_column;
 use crate::exec::{PieceScanExec, RowsOf};
 use crate::loaded_table::LoadedTable;
 use crate::{Archive, EngineError};
@@ -26,13 +28,23 @@ use crate::{Archive, EngineError};
 /// What a statement selects of the rows of a key.
 #[derive(Debug, Clone)]
 pub(super) struct KeyLookup {
-    sorted: Sorted,
+    table: Arc<LoadedTable>,
+    /// The column of the key, by which rows are sorted.
+    column: usize,
+    key: Key,
     /// Numbers of the columns in the files that are read.
     columns: Vec<usize>,
     /// These columns.
     schema: SchemaRef,
     /// What is computed of them, from the scan upwards.
     projections: Vec<Projection>,
+}
+
+/// The key that is asked for.
+#[derive(Debug, Clone, Copy)]
+enum Key {
+    Fixed(i64),
+    Parameter(usize),
 }
 
 /// What an operator computes of the rows below it.
@@ -66,24 +78,37 @@ impl KeyLookup {
     }
 
     fn of_scan(scan: &PieceScanExec, projections: Vec<Projection>) -> Option<Self> {
-        let sorted = scan.sought().filter(|_| scan.predicates().len() == 1)?;
-        (scan.rows() == RowsOf::Own && scan.bounds().is_none()).then(|| Self {
-            sorted,
+        let [predicate] = scan.predicates() else {
+            return None;
+        };
+        let column = scan.stored().sorted_by?;
+        let source = scan.source()?;
+        Some(Self {
+            table: Arc::clone(&source.table),
+            column,
+            key: key_of(predicate, column)?,
             columns: scan.projection().to_vec(),
             schema: scan.schema(),
             projections,
         })
+        .filter(|_| scan.rows() == RowsOf::Own && scan.bounds().is_none())
     }
 
-    /// The rows of a key that stands in the place of this one's; `None` where the plan has to find them.
+    /// The rows of the key, no more than so many; `None` where the plan has to find them.
     pub async fn rows(
         &self,
-        key: i64,
-        table: &LoadedTable,
+        values: &[ScalarValue],
         archive: &Archive,
         most_rows: Option<u64>,
     ) -> std::result::Result<Option<RecordBatch>, EngineError> {
-        let Some(places) = table.locate_keys(archive, 0, &[key]).await? else {
+        let key = match self.key {
+            Key::Fixed(key) => key,
+            Key::Parameter(index) => match values.get(index) {
+                Some(ScalarValue::Int64(Some(key))) => *key,
+                _ => return Ok(None),
+            },
+        };
+        let Some(places) = self.table.locate_keys(archive, 0, &[key]).await? else {
             return Ok(None);
         };
         let place = match places.as_slice() {
@@ -91,16 +116,16 @@ impl KeyLookup {
             [place] => *place,
             _ => return Ok(None),
         };
-        let Some(file) = table.stored.open(archive, place.chunk).await? else {
+        let Some(file) = self.table.stored.open(archive, place.chunk).await? else {
             return Ok(None);
         };
         let Some(entry) = file.directory().get(place.sub_chunk) else {
             return Ok(None);
         };
         let sought = Sorted {
+            column: self.column,
             least: key,
             greatest: key,
-            ..self.sorted
         };
         let Some(rows) = file.find(entry.rows.clone(), &sought) else {
             return Ok(None);
@@ -110,14 +135,6 @@ impl KeyLookup {
         }
         let read = file.read_rows(rows, &self.columns, &self.schema);
         self.computed(read.await?)
-    }
-
-    /// The key with the other numbers; `None` if that does not tell it.
-    pub fn key(&self, substitution: &Substitution) -> Option<i64> {
-        match substitution.put_into(ScalarValue::Int64(Some(self.sorted.least))) {
-            ScalarValue::Int64(key) if substitution.met_all() => key,
-            _ => None,
-        }
     }
 
     fn computed(
@@ -144,5 +161,17 @@ impl Projection {
             columns,
             &options,
         )?)
+    }
+}
+
+/// The key of a condition that the column equals it.
+fn key_of(predicate: &Arc<dyn PhysicalExpr>, column: usize) -> Option<Key> {
+    let key = equal_to_column(predicate, column)?;
+    if let Some(index) = parameter(key) {
+        return Some(Key::Parameter(index));
+    }
+    match key.downcast_ref::<Literal>()?.value() {
+        ScalarValue::Int64(key) => key.map(Key::Fixed),
+        _ => None,
     }
 }

@@ -19,22 +19,22 @@ const LONGEST_CONSTANT: usize = 1024;
 
 /// Whether a plan reads rows of a piece, or none, computes numbers of them and does nothing else: a text that is made may be of any
 /// length, and other operators may do anything.
-pub(super) fn is_quick(plan: &Arc<dyn ExecutionPlan>) -> bool {
+pub(super) fn is_cheap(plan: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(scan) = plan.downcast_ref::<PieceScanExec>() {
         let columns = &scan.stored().files_schema;
         return (scan.predicates().iter()).all(|predicate| makes_numbers(predicate, columns));
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let below = projection.input().schema();
-        let quick = |expr| makes_numbers(expr, &below);
-        return projection.expr().iter().all(|it| quick(&it.expr)) && is_quick(projection.input());
+        let cheap = |expr| makes_numbers(expr, &below);
+        return projection.expr().iter().all(|it| cheap(&it.expr)) && is_cheap(projection.input());
     }
     if plan.is::<PlaceholderRowExec>() {
         return true;
     }
     let passes_on =
         plan.is::<CooperativeExec>() || plan.is::<LocalLimitExec>() || plan.is::<GlobalLimitExec>();
-    passes_on && plan.children().into_iter().all(is_quick)
+    passes_on && plan.children().into_iter().all(is_cheap)
 }
 
 /// Whether all that an expression computes, on the way too, has a fixed length.

@@ -1,0 +1,178 @@
+//! The plan of statements that differ in the values of their parameters alone.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use catalog::CatalogState;
+use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::TreeNode;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use futures::stream::{self, BoxStream, StreamExt};
+
+use super::binding::{Binding, BoundPhase, is_bindable};
+use super::cheap::is_cheap;
+use super::key_lookup::KeyLookup;
+use crate::exec::{ChunkPhaseExec, PieceScanExec, bind_to_piece};
+use crate::{Archive, EngineError, Prepared};
+
+/// A plan that waits for the values of its parameters. It never runs itself.
+#[derive(Debug)]
+pub(super) struct CachedPlan {
+    /// The state of the catalog for which it holds.
+    pub state: CatalogState,
+    plan: Arc<dyn ExecutionPlan>,
+    /// What it comes to where it asks for the rows of one key alone.
+    key_lookup: Option<KeyLookup>,
+    /// Whether it takes a short time for each row that it looks at.
+    is_cheap: bool,
+    /// The result's columns under their headings.
+    schema: SchemaRef,
+}
+
+/// A result on its way.
+pub(crate) struct CachedResult {
+    /// The columns under their headings.
+    pub schema: SchemaRef,
+    /// The rows, whose columns have the plan's own names.
+    pub batches: BoxStream<'static, datafusion::common::Result<RecordBatch>>,
+    /// The plan that gives them.
+    pub plan: Arc<dyn ExecutionPlan>,
+}
+
+impl CachedPlan {
+    /// The plan of a statement, for as long as the catalog is in this state; `None` if it cannot be run again, or says more than the
+    /// statement's text.
+    pub fn of(prepared: Prepared, state: CatalogState) -> Option<Self> {
+        if depends_on_the_moment(&prepared.logical) || !is_bindable(&prepared.plan) {
+            return None;
+        }
+        // Nothing is left to do above the pieces.
+        let phase = prepared.plan.downcast_ref::<ChunkPhaseExec>();
+        Some(Self {
+            state,
+            key_lookup: phase.map(ChunkPhaseExec::inner).and_then(KeyLookup::of),
+            is_cheap: is_cheap(phase.map_or(&prepared.plan, ChunkPhaseExec::inner)),
+            plan: prepared.plan,
+            schema: prepared.schema,
+        })
+    }
+
+    /// Starts the plan with these values. With a bound on the rows that are looked at, only if they come from a single piece with no
+    /// more of them, or from none, and it takes a short time for each. `None` where the statement has to be planned.
+    pub async fn execute(
+        &self,
+        values: &[ScalarValue],
+        archive: &Arc<Archive>,
+        most_rows: Option<u64>,
+        context: impl FnOnce() -> Arc<TaskContext>,
+    ) -> Result<Option<CachedResult>, EngineError> {
+        if most_rows.is_some() && !self.is_cheap {
+            return Ok(None);
+        }
+        if let Some(lookup) = &self.key_lookup
+            && let Some(rows) = lookup.rows(values, archive, most_rows).await?
+        {
+            let batches = stream::iter((rows.num_rows() > 0).then_some(Ok(rows))).boxed();
+            return Ok(Some(self.result(batches, Arc::clone(&self.plan))));
+        }
+        let mut binding = Binding::new(values, archive);
+        let Some(phase) = self.plan.downcast_ref::<ChunkPhaseExec>() else {
+            // Of a plan that reads rows above pieces it is not known how many.
+            if most_rows.is_some() && !reads_nothing(&self.plan) {
+                return Ok(None);
+            }
+            let plan = binding.plan(&self.plan).await?;
+            return self.start(&binding, plan, context);
+        };
+        let BoundPhase { pieces, inner } = binding.phase(phase).await?;
+        if binding.needs_planning() {
+            return Ok(None);
+        }
+        let [piece] = pieces.as_slice() else {
+            if most_rows.is_some() {
+                return Ok(None);
+            }
+            let plan = phase.of(&pieces, inner).map_err(failed)?;
+            return self.start(&binding, Arc::new(plan), context);
+        };
+        if let Some(most_rows) = most_rows {
+            match only_scan(&inner) {
+                Some(scan) if scan.rows_looked_at(piece).await? <= most_rows => {}
+                _ => return Ok(None),
+            }
+        }
+        // On the thread that asks: a piece that reads a row is done sooner than another task has begun.
+        let bound = bind_to_piece(&inner, piece).map_err(failed)?;
+        let batches = bound.execute(0, context()).map_err(failed)?;
+        Ok(Some(self.result(batches.boxed(), inner)))
+    }
+
+    fn start(
+        &self,
+        binding: &Binding<'_>,
+        plan: Arc<dyn ExecutionPlan>,
+        context: impl FnOnce() -> Arc<TaskContext>,
+    ) -> Result<Option<CachedResult>, EngineError> {
+        if binding.needs_planning() {
+            return Ok(None);
+        }
+        let batches: SendableRecordBatchStream =
+            execute_stream(Arc::clone(&plan), context()).map_err(failed)?;
+        Ok(Some(self.result(batches.boxed(), plan)))
+    }
+
+    fn result(
+        &self,
+        batches: BoxStream<'static, datafusion::common::Result<RecordBatch>>,
+        plan: Arc<dyn ExecutionPlan>,
+    ) -> CachedResult {
+        CachedResult {
+            schema: Arc::clone(&self.schema),
+            batches,
+            plan,
+        }
+    }
+}
+
+fn failed(error: datafusion::common::DataFusionError) -> EngineError {
+    EngineError::from_run(&error)
+}
+
+/// Whether a plan has no leaf that reads rows, as that of a `count(*)` which the catalog answered.
+fn reads_nothing(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    !plan.is::<ChunkPhaseExec>() && plan.children().into_iter().all(reads_nothing)
+}
+
+/// The only scan of a plan that does one thing after another.
+fn only_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<&PieceScanExec> {
+    let mut node = plan;
+    loop {
+        if let Some(scan) = node.downcast_ref::<PieceScanExec>() {
+            return Some(scan);
+        }
+        node = match node.children().as_slice() {
+            [child] => child,
+            _ => return None,
+        };
+    }
+}
+
+/// Whether a plan has a function whose value planning may have put into it, as that of `current_date()`.
+fn depends_on_the_moment(plan: &LogicalPlan) -> bool {
+    let of_the_moment = |expr: &Expr| {
+        Ok(match expr {
+            Expr::ScalarFunction(call) => call.func.signature().volatility != Volatility::Immutable,
+            _ => false,
+        })
+    };
+    let mut found = false;
+    let walked = plan.apply_with_subqueries(|node| {
+        let mut expressions = node.expressions().into_iter();
+        found |= expressions.any(|expr| expr.exists(of_the_moment).unwrap_or(true));
+        Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+    });
+    found || walked.is_err()
+}
