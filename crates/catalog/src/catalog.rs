@@ -50,7 +50,8 @@ impl Catalog {
         &self.data_dir
     }
 
-    /// Closes the connections of this catalog and its clones; nothing can be asked of them after that.
+    /// Closes the connections of this catalog and its clones; nothing can be asked of them after that. What was changed is
+    /// in the database file then, so that a copy of it is a copy of the catalog, unless a reader is in the way.
     pub async fn close(&self) {
         self.backend.close().await;
     }

@@ -30,6 +30,25 @@ async fn plain_connection(dir: &Path) -> SqliteConnection {
     SqliteConnection::connect(&url).await.unwrap()
 }
 
+/// A copy of a data directory without SQLite's log lacked the tables that were loaded last, for as long as anybody had the
+/// catalog open.
+#[tokio::test]
+async fn a_closed_catalog_is_whole_without_its_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let reader = Catalog::open_or_create(dir.path()).await.unwrap();
+    let writer = Catalog::open(dir.path()).await.unwrap();
+    let spec = director("sky", "Object");
+    load(&writer, &spec, &chunks(3, 10)).await.unwrap();
+    writer.close().await;
+    writer.close().await;
+    let copy = tempfile::tempdir().unwrap();
+    let file = "meridian.sqlite";
+    std::fs::copy(dir.path().join(file), copy.path().join(file)).unwrap();
+    let copied = Catalog::open(copy.path()).await.unwrap();
+    assert_eq!(shown(&copied, "sky", "Object").await.spec, spec);
+    assert_eq!(shown(&reader, "sky", "Object").await.spec, spec);
+}
+
 #[tokio::test]
 async fn the_state_changes_with_every_change_and_with_nothing_else() {
     let dir = tempfile::tempdir().unwrap();

@@ -49,6 +49,12 @@ pub fn run(arguments: TablesArguments) -> Result<(), Failure> {
 
 async fn lines(arguments: &TablesArguments) -> Result<Vec<Line>, catalog::CatalogError> {
     let catalog = Catalog::open(&arguments.data).await?;
+    let lines = lines_of(&catalog).await;
+    catalog.close().await;
+    lines
+}
+
+async fn lines_of(catalog: &Catalog) -> Result<Vec<Line>, catalog::CatalogError> {
     let mut lines = Vec::new();
     for database in catalog.databases().await? {
         for table in catalog.tables(&database.name).await? {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Sqlite, SqlitePool, Transaction};
+use sqlx::{AssertSqlSafe, Sqlite, SqlitePool, Transaction};
 
 use crate::CatalogError;
 pub use state::CatalogState;
@@ -24,10 +24,15 @@ pub use state::CatalogState;
 const FILE_NAME: &str = "meridian.sqlite";
 /// What SQLite calls the wal-index of that file.
 const WAL_INDEX_NAME: &str = "meridian.sqlite-shm";
+/// What SQLite calls the write-ahead log of that file.
+const WAL_NAME: &str = "meridian.sqlite-wal";
 
 /// How long a writer waits for the other writers. A transaction takes well under a second, so this is
 /// the patience for a long queue of them on a slow disk.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long the end of a process waits for the readers of older states of the catalog. Reads take milliseconds.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Connections of one process. Each has a thread; statements are short. They stay open as long as the catalog does, so that
 /// the wal-index does (see [`state`]).
@@ -39,6 +44,7 @@ pub(crate) struct SqliteCatalog {
     pool: SqlitePool,
     database: Arc<Path>,
     wal_index: Arc<Path>,
+    log: Arc<Path>,
 }
 
 impl SqliteCatalog {
@@ -69,11 +75,41 @@ impl SqliteCatalog {
             pool,
             database: path.into(),
             wal_index: data_dir.join(WAL_INDEX_NAME).into(),
+            log: data_dir.join(WAL_NAME).into(),
         })
     }
 
+    /// Puts what the log holds into the database file, and closes the connections.
     pub async fn close(&self) {
+        if let Err(error) = self.empty_log().await {
+            // Nothing is lost: the log stays, and whoever opens the catalog reads it.
+            tracing::warn!(%error, "the catalog's log could not be copied into its file");
+        }
         self.pool.close().await;
+    }
+
+    /// Copies the write-ahead log into the database file and truncates it, so that this file alone is the whole catalog.
+    /// A reader that keeps at an older state for longer than [`CLOSE_TIMEOUT`] prevents it; then the log stays.
+    async fn empty_log(&self) -> Result<(), CatalogError> {
+        let is_empty = |log: std::fs::Metadata| log.len() == 0;
+        if self.pool.is_closed() || std::fs::metadata(&self.log).map_or(true, is_empty) {
+            return Ok(());
+        }
+        let mut connection = self.pool.acquire().await?;
+        let patience = CLOSE_TIMEOUT.as_millis();
+        let waiting = format!("PRAGMA busy_timeout = {patience}");
+        sqlx::raw_sql(AssertSqlSafe(waiting))
+            .execute(&mut *connection)
+            .await?;
+        let (busy, ..): (i64, i64, i64) = sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)")
+            .fetch_one(&mut *connection)
+            .await?;
+        if busy != 0 {
+            tracing::warn!(
+                "a reader keeps the catalog's log in use: it is copied when that one ends"
+            );
+        }
+        Ok(())
     }
 
     /// The state in which the catalog is.

@@ -66,9 +66,21 @@ pub async fn check(
     data_dir: &Path,
     database: Option<&str>,
     table: Option<&str>,
-    mut checked: impl FnMut(TableCheck),
+    checked: impl FnMut(TableCheck),
 ) -> Result<(), IngestError> {
     let catalog = Catalog::open(data_dir).await?;
+    let outcome = check_tables(&catalog, data_dir, database, table, checked).await;
+    catalog.close().await;
+    outcome
+}
+
+async fn check_tables(
+    catalog: &Catalog,
+    data_dir: &Path,
+    database: Option<&str>,
+    table: Option<&str>,
+    mut checked: impl FnMut(TableCheck),
+) -> Result<(), IngestError> {
     let mut found = false;
     for db in catalog.databases().await? {
         if database.is_some_and(|name| !name.eq_ignore_ascii_case(&db.name)) {
@@ -79,7 +91,7 @@ pub async fn check(
                 continue;
             }
             found = true;
-            checked(check_table(&catalog, data_dir, candidate).await?);
+            checked(check_table(catalog, data_dir, candidate).await?);
         }
     }
     let asked = database.or(table);
