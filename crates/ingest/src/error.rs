@@ -93,6 +93,14 @@ pub enum IngestError {
         /// The first of them, with file and line.
         examples: String,
     },
+    /// There was no row to load.
+    #[error(
+        "there are no rows in {inputs}; nothing was loaded: give --allow-empty if the table is to have none"
+    )]
+    NoRows {
+        /// What was read.
+        inputs: String,
+    },
     /// A row of a file that is read, not loaded, does not fit its columns.
     #[error("{0}")]
     Unreadable(String),
@@ -136,6 +144,30 @@ impl IngestError {
                 path,
                 source,
             },
+        }
+    }
+
+    /// Adds what was noticed about the columns, if rows were refused: it may say why they were.
+    pub(crate) fn with_hints(mut self, hints: &[String]) -> Self {
+        if let Self::TooManyRefused { examples, .. } | Self::AllRefused { examples, .. } = &mut self
+            && let Some(first) = hints.first()
+        {
+            examples.push_str(". Note: ");
+            examples.push_str(first);
+        }
+        self
+    }
+
+    /// The file that the error names, if it names one.
+    pub(crate) fn path_mut(&mut self) -> Option<&mut PathBuf> {
+        match self {
+            Self::MissingFile(path)
+            | Self::DiskFull { path, .. }
+            | Self::Io { path, .. }
+            | Self::Damaged { path, .. }
+            | Self::Layout { path, .. }
+            | Self::Schema { path, .. } => Some(path),
+            _ => None,
         }
     }
 

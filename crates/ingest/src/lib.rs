@@ -39,6 +39,7 @@ mod request;
 mod row_batch;
 mod schema;
 mod sort;
+mod spool;
 mod verdict;
 mod write;
 

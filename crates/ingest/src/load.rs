@@ -15,11 +15,12 @@ use crate::error::IngestError;
 use crate::fault;
 use crate::memory::default_memory;
 use crate::partitioning::settle_partitioning;
-use crate::pipeline::{Outcome, Pipeline};
-use crate::plan::TablePlan;
+use crate::pipeline::{Outcome, Pipeline, SPILL_DIR};
+use crate::plan::{TablePlan, check_options};
 use crate::progress::{Phase, Progress};
 use crate::report::{LoadReport, Partitioning};
 use crate::request::LoadRequest;
+use crate::spool::{Spool, any_stream};
 
 /// Loads a table. On an error nothing of it is visible, and its files are removed.
 ///
@@ -31,30 +32,43 @@ pub async fn load(
 ) -> Result<LoadReport, IngestError> {
     let started = Instant::now();
     progress.enter(Phase::Preparing, 0);
+    check_options(&request)?;
+    // What can be looked at more than once is, before anything is made.
     let (plan, request) = blocking(move || {
-        let plan = TablePlan::make(&request)?;
-        Ok((plan, request))
+        let again = !any_stream(&request.files);
+        let plan = again.then(|| TablePlan::make(&request, &request.files));
+        Ok((plan.transpose()?, request))
     })
     .await?;
     let catalog = Catalog::open_or_create(&request.data_dir).await?;
+    let outcome = load_into(&catalog, request, plan, progress, started).await;
+    // Whoever copies the data directory afterwards needs the catalog's file alone.
+    catalog.close().await;
+    outcome
+}
+
+async fn load_into(
+    catalog: &Catalog,
+    request: LoadRequest,
+    plan: Option<TablePlan>,
+    progress: Arc<Progress>,
+    started: Instant,
+) -> Result<LoadReport, IngestError> {
     let inputs = request.input_names();
     let what = format!("loading {}", inputs[0].display());
     let _lock = LoadLock::acquire(&request.data_dir, &request.database, &request.table, &what)?;
-    clean_up(&catalog, &request).await?;
-    check_replaceable(&catalog, &request).await?;
-    let directors = Directors::find(&catalog, &request, plan.kind).await?;
-    let (plan, partitioning) = settle_partitioning(&catalog, &request, plan).await?;
+    clean_up(catalog, &request).await?;
+    check_replaceable(catalog, &request).await?;
     let load = catalog
         .begin_load(&request.database, &request.table)
         .await?;
     let transaction = Transaction {
-        catalog,
+        catalog: catalog.clone(),
         request,
         load,
-        partitioning,
         started,
     };
-    let outcome = transaction.run(plan, directors, progress).await;
+    let outcome = transaction.run(plan, progress).await;
     if outcome.is_err() {
         transaction.roll_back().await;
     }
@@ -113,15 +127,24 @@ struct Transaction {
     catalog: Catalog,
     request: LoadRequest,
     load: LoadId,
-    partitioning: Partitioning,
     started: Instant,
+}
+
+/// A load whose files are written.
+struct Filled {
+    spec: TableSpec,
+    partitioning: Partitioning,
+    directors: Directors,
+    outcome: Outcome,
+    notes: Vec<String>,
+    /// Kept until the table is visible, so that the next child of the director sees where this one's orphans went.
+    _family: Family,
 }
 
 impl Transaction {
     async fn run(
         &self,
-        plan: TablePlan,
-        mut directors: Directors,
+        plan: Option<TablePlan>,
         progress: Arc<Progress>,
     ) -> Result<LoadReport, IngestError> {
         let LoadRequest {
@@ -132,12 +155,59 @@ impl Transaction {
         } = &self.request;
         let load_dir = Arc::new(LoadDir::create(data_dir, database, table, self.load)?);
         fault::reached("begun")?;
+        let (spool, request) = self.spool(&load_dir, progress.clone()).await?;
+        let named = |error| spool.name_inputs(error);
+        let plan = match plan {
+            Some(plan) => plan,
+            None => {
+                let files = spool.files().to_vec();
+                let made = blocking(move || TablePlan::make(&request, &files)).await;
+                made.map_err(named)?
+            }
+        };
+        let directors = Directors::find(&self.catalog, &self.request, plan.kind).await?;
+        let settled = settle_partitioning(&self.catalog, &self.request, plan).await;
+        let (plan, partitioning) = settled.map_err(named)?;
+        let hints = plan.notes.clone();
+        let filled = self
+            .fill(plan, partitioning, directors, load_dir, &progress)
+            .await
+            .map_err(|error| named(error).with_hints(&hints))?;
+        progress.enter(Phase::Publishing, 0);
+        self.publish(filled).await
+    }
+
+    /// Copies what can be read only once into the load's directory, from where it goes with what else is kept aside.
+    async fn spool(
+        &self,
+        load_dir: &LoadDir,
+        progress: Arc<Progress>,
+    ) -> Result<(Spool, LoadRequest), IngestError> {
+        let dir = load_dir.path().join(SPILL_DIR);
+        let request = self.request.clone();
+        blocking(move || {
+            let spool = Spool::take(&request.files, &dir, &progress)?;
+            Ok((spool, request))
+        })
+        .await
+    }
+
+    /// Reads all rows and writes all files.
+    async fn fill(
+        &self,
+        plan: TablePlan,
+        partitioning: Partitioning,
+        mut directors: Directors,
+        load_dir: Arc<LoadDir>,
+        progress: &Arc<Progress>,
+    ) -> Result<Filled, IngestError> {
         let spec = self.spec(&plan, &directors);
+        let notes = plan.notes.clone();
         let pipeline = Pipeline::new(
             &self.request,
-            &self.partitioning,
+            &partitioning,
             plan,
-            load_dir.clone(),
+            load_dir,
             progress.clone(),
         )?;
         let (read, directors) = blocking(move || {
@@ -146,14 +216,19 @@ impl Transaction {
         })
         .await?;
         fault::reached("read")?;
-        // Held until the table is visible, so that the next child of this director sees where our orphans went.
         let family = Family::gather(&self.catalog, &self.request, &directors).await?;
         fault::reached("partitioned")?;
         let siblings = family.orphan_indexes();
         let runtime = tokio::runtime::Handle::current();
         let outcome = blocking(move || read.write(&siblings, runtime)).await?;
-        progress.enter(Phase::Publishing, 0);
-        self.publish(spec, outcome, &directors).await
+        Ok(Filled {
+            spec,
+            partitioning,
+            directors,
+            outcome,
+            notes,
+            _family: family,
+        })
     }
 
     fn spec(&self, plan: &TablePlan, directors: &Directors) -> TableSpec {
@@ -171,24 +246,23 @@ impl Transaction {
         }
     }
 
-    async fn publish(
-        &self,
-        mut spec: TableSpec,
-        outcome: Outcome,
-        directors: &Directors,
-    ) -> Result<LoadReport, IngestError> {
+    async fn publish(&self, filled: Filled) -> Result<LoadReport, IngestError> {
+        let Filled {
+            mut spec, outcome, ..
+        } = filled;
         spec.null_keys = outcome.counts.null_keys;
         spec.orphan_rows = outcome.counts.orphan_rows;
-        let mut notes = directors.notes(&self.catalog).await?;
+        let mut notes = filled.notes;
+        notes.extend(filled.directors.notes(&self.catalog).await?);
         notes.extend(self.children_left_behind(&spec).await?);
-        let report = self.report(&spec, &outcome, notes);
+        let report = self.report(&spec, filled.partitioning, &outcome, notes);
         let bytes = report.chunk_bytes + report.overlap_bytes + report.index_bytes;
         let Partitioning {
             stripes,
             sub_stripes,
             overlap_deg,
             ..
-        } = self.partitioning;
+        } = filled.partitioning;
         let database = NewDatabase {
             name: self.request.database.clone(),
             stripes,
@@ -263,14 +337,20 @@ impl Transaction {
         )])
     }
 
-    fn report(&self, spec: &TableSpec, outcome: &Outcome, notes: Vec<String>) -> LoadReport {
+    fn report(
+        &self,
+        spec: &TableSpec,
+        partitioning: Partitioning,
+        outcome: &Outcome,
+        notes: Vec<String>,
+    ) -> LoadReport {
         let overlap = |chunk: &Chunk| chunk.overlap.map_or((0, 0), |o| (o.rows, o.bytes));
         LoadReport {
             database: spec.database.clone(),
             table: spec.name.clone(),
             kind: spec.kind,
             load: self.load,
-            partitioning: self.partitioning,
+            partitioning,
             rows_read: outcome.rows + outcome.refused,
             rows_loaded: outcome.rows,
             rows_refused: outcome.refused,

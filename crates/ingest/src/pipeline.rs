@@ -28,8 +28,8 @@ use crate::report::{Partitioning, PlacementCounts};
 use crate::request::LoadRequest;
 use crate::write::ChunkWriter;
 
-/// The directory within a load's own for rows that do not fit into memory.
-const SPILL_DIR: &str = "spill";
+/// The directory within a load's own for rows that do not fit into memory and for copies of what can be read only once.
+pub(crate) const SPILL_DIR: &str = "spill";
 
 /// A load that is ready to read.
 pub(crate) struct Pipeline {
@@ -40,6 +40,7 @@ pub(crate) struct Pipeline {
     files: Vec<Box<dyn TableFile>>,
     load_dir: Arc<LoadDir>,
     threads: usize,
+    allow_empty: bool,
 }
 
 /// What a load wrote.
@@ -85,6 +86,7 @@ impl Pipeline {
             files: plan.files,
             load_dir,
             threads,
+            allow_empty: request.allow_empty,
         })
     }
 
@@ -168,6 +170,11 @@ impl ReadRows {
             return Err(IngestError::AllRefused {
                 count: read.refusals.count(),
                 examples: read.refusals.first_examples(),
+            });
+        }
+        if placed.query_rows == 0 && !pipeline.allow_empty {
+            return Err(IngestError::NoRows {
+                inputs: read.refusals.inputs(),
             });
         }
         fault::reached("index-written")?;

@@ -1,12 +1,12 @@
 //! What a request means for the files at hand: the table's columns and the parts that some of them play.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use catalog::{Column, ColumnType, Position, TableKind};
 
 use crate::error::IngestError;
 use crate::format::text::TextLayout;
-use crate::format::{self, TableFile};
+use crate::format::{self, FileColumns, TableFile};
 use crate::place::child::ChildColumns;
 use crate::position::{PositionColumns, find_column};
 use crate::request::LoadRequest;
@@ -35,13 +35,15 @@ pub(crate) struct TablePlan {
     pub columns: Vec<Column>,
     pub roles: Roles,
     pub files: Vec<Box<dyn TableFile>>,
+    /// What is worth knowing about how the columns were found.
+    pub notes: Vec<String>,
 }
 
 impl TablePlan {
-    /// Looks at the files and the schema and checks the request against them.
-    pub(crate) fn make(request: &LoadRequest) -> Result<Self, IngestError> {
+    /// Looks at the files and the schema and checks the request, whose options are right, against them. `files` are
+    /// the request's, or stand in their places.
+    pub(crate) fn make(request: &LoadRequest, files: &[PathBuf]) -> Result<Self, IngestError> {
         let kind = request.effective_kind();
-        check_options(request, kind)?;
         let schema = request.schema.as_deref();
         let declared = schema
             .map(|path| read_schema(path, &request.table))
@@ -50,13 +52,14 @@ impl TablePlan {
         let declared_columns = declared.as_ref().map(|d| d.columns.as_slice());
         let files = match &request.made {
             Some(made) => format::made::open(made),
-            None => format::open(&request.files, &layout, declared_columns)?,
+            None => format::open(files, &layout, declared_columns)?,
         };
-        let mut columns = match declared {
-            Some(declared) => declared.columns,
-            None => columns_of_files(&files)?,
+        let names = request.input_names();
+        let (mut columns, notes) = match declared {
+            Some(declared) => (declared.columns, Vec::new()),
+            None => columns_of_files(&files, &names, &request.text_columns)?,
         };
-        check_columns(&columns, &request.input_names()[0])?;
+        check_columns(&columns, &names[0])?;
         positions_as_floats(&mut columns, request);
         make_nullable(&mut columns, &request.nullable)?;
         let roles = Roles::find(request, kind, &columns)?;
@@ -70,6 +73,7 @@ impl TablePlan {
             columns,
             roles,
             files,
+            notes,
         })
     }
 
@@ -118,7 +122,8 @@ fn wrong(sentence: impl Into<String>) -> IngestError {
 }
 
 /// The options that each kind needs and those that mean nothing for it.
-fn check_options(request: &LoadRequest, kind: TableKind) -> Result<(), IngestError> {
+pub(crate) fn check_options(request: &LoadRequest) -> Result<(), IngestError> {
+    let kind = request.effective_kind();
     if request.input_names().is_empty() {
         return Err(IngestError::NoFiles);
     }
@@ -143,6 +148,14 @@ fn check_options(request: &LoadRequest, kind: TableKind) -> Result<(), IngestErr
             .ok_or("a replicated table has no --director: leave it out, or give --kind child"),
     };
     needed.map_err(wrong)?;
+    if kind == TableKind::Replicated && request.kind.is_none() {
+        refuse_half_a_director(request)?;
+    }
+    if request.schema.is_some() && !request.text_columns.is_empty() {
+        return Err(wrong(
+            "--text is for columns whose types are inferred: declare the column as a text in the schema",
+        ));
+    }
     let is_child = kind == TableKind::Child;
     if !is_child && (request.own_key.is_some() || request.order.is_some()) {
         return Err(wrong("--own-key and --order are for child tables only"));
@@ -153,6 +166,26 @@ fn check_options(request: &LoadRequest, kind: TableKind) -> Result<(), IngestErr
         ));
     }
     Ok(())
+}
+
+/// A key or a position without the other is a director that lacks something, not a table that is to be kept whole.
+fn refuse_half_a_director(request: &LoadRequest) -> Result<(), IngestError> {
+    let has_position = request.ra.is_some();
+    if request.key.is_empty() && !has_position {
+        return Ok(());
+    }
+    let (given, missing) = if has_position {
+        ("--ra and --dec are", "--key COL, its unique key")
+    } else {
+        (
+            "--key is",
+            "--ra COL and --dec COL, or --director TABLE for a child",
+        )
+    };
+    Err(wrong(format!(
+        "{given} given alone: a table that is partitioned by position also needs {missing}; \
+         --kind replicated makes one that is kept whole"
+    )))
 }
 
 /// Options win over the schema, the schema over what is detected.
@@ -170,13 +203,29 @@ fn text_layout(request: &LoadRequest, declared: Option<&DeclaredTable>) -> TextL
     }
 }
 
-/// The columns of the first file that has any.
-fn columns_of_files(files: &[Box<dyn TableFile>]) -> Result<Vec<Column>, IngestError> {
-    let with_rows = files.iter().find(|file| file.estimated_rows() > 0);
-    match with_rows.or(files.first()) {
-        Some(file) => file.columns(),
-        None => Err(IngestError::NoFiles),
+/// The columns of the first file that has rows, with those called `texts` as texts, and what is worth knowing about how
+/// they were found. `names` are the files' in messages.
+fn columns_of_files(
+    files: &[Box<dyn TableFile>],
+    names: &[PathBuf],
+    texts: &[String],
+) -> Result<(Vec<Column>, Vec<String>), IngestError> {
+    let with_rows = files.iter().position(|file| file.estimated_rows() > 0);
+    let at = with_rows.unwrap_or(0);
+    let (Some(file), Some(name)) = (files.get(at), names.get(at)) else {
+        return Err(IngestError::NoFiles);
+    };
+    let FileColumns {
+        mut columns,
+        mut odd,
+    } = file.columns_found()?;
+    for text in texts {
+        let at = find_column(&columns, "--text", text)?;
+        columns[at].ty = ColumnType::Text;
+        odd.retain(|odd| odd.column != columns[at].name);
     }
+    let notes = odd.iter().map(|odd| odd.sentence(name)).collect();
+    Ok((columns, notes))
 }
 
 /// Names that queries could not tell apart, or that Meridian needs for itself.

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 pub enum Phase {
     /// Looking at the files: formats, columns, partitioning.
     Preparing,
+    /// Copying what can be read only once, such as standard input.
+    Receiving,
     /// Reading the files and sorting their rows into runs.
     Reading,
     /// Finding duplicate keys and writing the index.
@@ -23,6 +25,7 @@ impl Phase {
     pub fn name(self) -> &'static str {
         match self {
             Self::Preparing => "preparing",
+            Self::Receiving => "receiving",
             Self::Reading => "reading",
             Self::Indexing => "indexing",
             Self::Writing => "writing chunks",
@@ -33,9 +36,10 @@ impl Phase {
     fn from_u8(value: u8) -> Self {
         match value {
             0 => Self::Preparing,
-            1 => Self::Reading,
-            2 => Self::Indexing,
-            3 => Self::Writing,
+            1 => Self::Receiving,
+            2 => Self::Reading,
+            3 => Self::Indexing,
+            4 => Self::Writing,
             _ => Self::Publishing,
         }
     }
@@ -61,7 +65,7 @@ pub struct ProgressSnapshot {
     pub rows: u64,
     /// Bytes of text or columns decoded so far.
     pub bytes: u64,
-    /// Work done in this phase (bytes of the files while reading, rows while writing).
+    /// Work done in this phase (bytes while receiving, bytes of the files while reading, rows while writing).
     pub done: u64,
     /// Work in this phase altogether; 0 when not known.
     pub total: u64,

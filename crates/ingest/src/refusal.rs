@@ -103,6 +103,18 @@ impl Refusals {
         }
     }
 
+    /// What the rows were read from, in a few words.
+    pub(crate) fn inputs(&self) -> String {
+        match self.files.as_slice() {
+            [] => "the input".to_owned(),
+            [only] => only.display().to_string(),
+            [first, _] => format!("{} and another file", first.display()),
+            [first, others @ ..] => {
+                format!("{} and {} other files", first.display(), others.len())
+            }
+        }
+    }
+
     /// How many rows were refused so far.
     pub(crate) fn count(&self) -> u64 {
         self.total.load(Relaxed)

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use catalog::TableKind;
 
 use crate::format::made::RowSource;
+use crate::spool::display_name;
 
 /// One call of `meridian load`: what to load, from where, as what.
 ///
@@ -40,12 +41,16 @@ pub struct LoadRequest {
     pub overlap_deg: Option<f64>,
     /// A JSON file that declares the columns.
     pub schema: Option<PathBuf>,
+    /// Columns that hold texts, whatever their values look like, where the types are inferred.
+    pub text_columns: Vec<String>,
     /// How the text files are written, where it differs from what is detected.
     pub text: TextOptions,
     /// Columns declared NOT NULL that are made nullable (`all`: every one), so that NaN or NULL in them is accepted.
     pub nullable: Vec<String>,
     /// Whether a table of this name may exist and is then replaced.
     pub replace: bool,
+    /// Whether a load of no rows makes an empty table; else it fails and leaves what there was.
+    pub allow_empty: bool,
     /// How many refused rows are tolerated.
     pub max_errors: u64,
     /// The memory budget in bytes; a third of the machine when absent.
@@ -54,7 +59,7 @@ pub struct LoadRequest {
     pub threads: Option<usize>,
     /// The scan rating of the table (0: never shared; larger: a slower lane).
     pub scan_rating: u8,
-    /// The files to read, in this order.
+    /// The files to read, in this order. `-` is standard input; what can be read only once is copied first.
     pub files: Vec<PathBuf>,
     /// Rows that are made while they are loaded, instead of files.
     pub made: Option<Arc<dyn RowSource>>,
@@ -97,9 +102,11 @@ impl LoadRequest {
             sub_stripes: None,
             overlap_deg: None,
             schema: None,
+            text_columns: Vec::new(),
             text: TextOptions::default(),
             nullable: Vec::new(),
             replace: false,
+            allow_empty: false,
             max_errors: 0,
             memory: None,
             threads: None,
@@ -115,7 +122,7 @@ impl LoadRequest {
             Some(made) => (0..made.parts())
                 .map(|part| made.part_name(part).into())
                 .collect(),
-            None => self.files.clone(),
+            None => self.files.iter().map(|file| display_name(file)).collect(),
         }
     }
 

@@ -409,6 +409,7 @@ async fn tables_without_rows_are_tables() {
     );
     let with_schema = |request: LoadRequest| LoadRequest {
         schema: Some(schema.clone()),
+        allow_empty: true,
         ..request
     };
     let files = std::slice::from_ref(&file);

@@ -56,6 +56,9 @@ pub struct LoadArguments {
     /// A JSON file with the columns and their MySQL types.
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
+    /// Columns that hold texts, whatever their values look like (without --schema).
+    #[arg(long = "text", value_name = "COLS", value_delimiter = ',')]
+    text_columns: Vec<String>,
     #[command(flatten)]
     text: TextArguments,
     /// Columns that may hold NULL and NaN although they are declared NOT NULL; `all` for every one.
@@ -64,6 +67,9 @@ pub struct LoadArguments {
     /// Load the table anew if it exists; queries see the old rows until the new ones are complete.
     #[arg(long)]
     replace: bool,
+    /// Make an empty table if there are no rows; without this a load of no rows fails and changes nothing.
+    #[arg(long)]
+    allow_empty: bool,
     /// How many refused rows are tolerated.
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_errors: u64,
@@ -79,7 +85,8 @@ pub struct LoadArguments {
     /// No progress.
     #[arg(long, short)]
     quiet: bool,
-    /// The files: CSV, TSV, MySQL dumps, plain or gzipped, and Parquet.
+    /// The files: CSV, TSV, MySQL dumps, plain or gzipped, Parquet and VOTable; `-` for standard input. Pipes are read
+    /// once and whole.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -148,9 +155,11 @@ impl LoadArguments {
         request.sub_stripes = self.sub_stripes;
         request.overlap_deg = self.overlap;
         request.schema = self.schema;
+        request.text_columns = self.text_columns;
         request.text = self.text.into_options();
         request.nullable = self.nullable;
         request.replace = self.replace;
+        request.allow_empty = self.allow_empty;
         request.max_errors = self.max_errors;
         request.memory = self.memory;
         request.threads = self.threads;

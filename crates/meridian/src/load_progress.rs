@@ -79,6 +79,10 @@ impl PhaseStart {
                 grouped(now.done),
                 grouped((now.done as f64 / seconds) as u64)
             ),
+            Phase::Receiving => {
+                let rate = now.done as f64 / 1e6 / seconds;
+                format!("{}, {rate:.0} MB/s", ingest::size(now.done))
+            }
             _ => String::new(),
         };
         if now.total > 0 && now.done > 0 && seconds > 1.0 {

@@ -79,7 +79,9 @@ pub fn load_tables(catalogue: Arc<dyn Catalogue>, options: DatabaseOptions) -> R
     let runtime = tokio::runtime::Runtime::new()?;
     let exists = runtime.block_on(async {
         let catalog = Catalog::open_or_create(&options.data).await?;
-        Ok::<_, Failure>(catalog.database(&options.database).await?.is_some())
+        let exists = catalog.database(&options.database).await?.is_some();
+        catalog.close().await;
+        Ok::<_, Failure>(exists)
     })?;
     let mut told = Ok(());
     for table in 0..catalogue.tables().len() {
@@ -127,6 +129,8 @@ fn request(rows: TableRows, options: &DatabaseOptions) -> LoadRequest {
         (request.ra, request.dec) = (Some(ra), Some(dec));
     }
     request.replace = options.replace;
+    // How many rows there are was said when the catalogue was described.
+    request.allow_empty = true;
     request.memory = options.memory;
     request.threads = options.threads;
     request.made = Some(Arc::new(rows));

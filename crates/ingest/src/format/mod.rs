@@ -20,13 +20,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
-use catalog::Column;
+use catalog::{Column, ColumnType};
 
 use crate::error::IngestError;
 use crate::normalise;
 use crate::progress::Progress;
 use crate::refusal::Refusals;
+use crate::report::grouped;
 use crate::row_batch::{RowBatch, travel_schema};
+use crate::spool::expect_regular;
 
 /// What every reader of a load needs to know and to report to.
 #[derive(Debug)]
@@ -60,10 +62,73 @@ impl ReadContext {
     }
 }
 
+/// The columns of a file and what is worth saying about how they were found.
+#[derive(Debug, Default)]
+pub(crate) struct FileColumns {
+    pub columns: Vec<Column>,
+    pub odd: Vec<OddValues>,
+}
+
+/// A column of which nearly all values are of one type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OddValues {
+    pub column: String,
+    /// The type of nearly all values.
+    pub ty: ColumnType,
+    /// Whether the column has that type all the same; else it is a text.
+    pub kept: bool,
+    /// How many values were looked at.
+    pub values: u64,
+    /// How many of them are not of the type.
+    pub odd: u64,
+    /// The line of the first of these.
+    pub line: u64,
+    /// That value, in quotes.
+    pub value: String,
+}
+
+impl OddValues {
+    /// What it means for a load of the file that messages call `file`, as a sentence.
+    pub(crate) fn sentence(&self, file: &Path) -> String {
+        let Self {
+            column,
+            ty,
+            kept,
+            values,
+            odd,
+            line,
+            value,
+        } = self;
+        let (values, odd, file) = (grouped(*values), grouped(*odd), file.display());
+        let taken = if *kept { *ty } else { ColumnType::Text };
+        let way_out = if *kept {
+            format!(
+                "give --null {value} if that stands for NULL, --text {column} if the column holds texts, or --max-errors"
+            )
+        } else {
+            format!(
+                "give --null {value} if that stands for NULL, or declare the column by --schema"
+            )
+        };
+        format!(
+            "the column {column} was taken for {taken}: {odd} of its {values} values are no {ty}, the first is \
+             {file}:{line}: {value}; {way_out}"
+        )
+    }
+}
+
 /// An input file whose format is known.
 pub(crate) trait TableFile: Send + Sync {
     /// The columns that the file itself declares or lets one infer.
     fn columns(&self) -> Result<Vec<Column>, IngestError>;
+
+    /// The same, with what is worth saying about how they were inferred.
+    fn columns_found(&self) -> Result<FileColumns, IngestError> {
+        Ok(FileColumns {
+            columns: self.columns()?,
+            odd: Vec::new(),
+        })
+    }
 
     /// The names of the columns of right ascension and declination, where the file says which these are.
     fn position(&self) -> Option<[String; 2]> {
@@ -134,14 +199,8 @@ pub(crate) enum Magic {
 
 /// Looks at the first bytes of a file.
 pub(crate) fn magic(path: &Path) -> Result<Magic, IngestError> {
+    expect_regular(path)?;
     let mut file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
-    let is_dir = file.metadata().is_ok_and(|m| m.is_dir());
-    if is_dir {
-        return Err(IngestError::layout(
-            path,
-            "it is a directory: name the files in it",
-        ));
-    }
     let mut head = [0; 8];
     let mut filled = 0;
     while filled < head.len() {

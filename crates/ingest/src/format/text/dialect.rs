@@ -1,5 +1,6 @@
 //! How a text file is written: separators, quotes, escapes, header; found out from its beginning.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use catalog::Column;
@@ -154,6 +155,8 @@ fn has_null_field(bytes: &[u8], delimiter: u8) -> bool {
 pub(super) struct Head {
     /// Whether the first line holds the names of the fields.
     pub is_header: bool,
+    /// Whether nobody said so or that it does not.
+    pub is_guessed: bool,
     /// The fields' names: those of the header, or `column1`, `column2` and so on. Empty for an empty file.
     pub names: Vec<String>,
     /// The mean length of a record in the sample.
@@ -182,6 +185,7 @@ impl Head {
         if sample.bytes.is_empty() {
             return Ok(Self {
                 is_header: false,
+                is_guessed: header.is_none(),
                 names: Vec::new(),
                 bytes_per_row: None,
                 rows_if_whole: Some(0),
@@ -202,6 +206,7 @@ impl Head {
         let records = count_records(&sample.bytes, dialect);
         Ok(Self {
             is_header,
+            is_guessed: header.is_none(),
             names,
             bytes_per_row: (records > 0).then(|| sample.bytes.len() as f64 / records as f64),
             rows_if_whole: sample
@@ -302,7 +307,7 @@ pub(super) fn describe_byte(byte: u8) -> String {
 }
 
 /// With a schema: no field is a number and at least half of them are declared names. Without: no field is empty or a
-/// number, and no two are equal.
+/// number. (A name that is there twice makes it a header with a fault, not a row.)
 fn looks_like_header(first: &[String], declared: Option<&[Column]>) -> bool {
     let is_word =
         |field: &String| !field.is_empty() && field.parse::<f64>().is_err() && field != "\\N";
@@ -314,24 +319,25 @@ fn looks_like_header(first: &[String], declared: Option<&[Column]>) -> bool {
             let known = |f: &&String| columns.iter().any(|c| c.name.eq_ignore_ascii_case(f));
             first.iter().filter(known).count() * 2 >= first.len()
         }
-        None => check_names(Path::new(""), first).is_ok(),
+        None => true,
     }
 }
 
 fn check_names(path: &Path, names: &[String]) -> Result<(), IngestError> {
-    let mut folded: Vec<String> = names.iter().map(|n| n.to_lowercase()).collect();
-    folded.sort();
-    if let Some(twice) = folded.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(IngestError::layout(
-            path,
-            format!("its header names the column {:?} twice", twice[0]),
-        ));
-    }
-    if folded.first().is_some_and(String::is_empty) {
-        return Err(IngestError::layout(
-            path,
-            "its header has a column without a name",
-        ));
+    let mut fields: HashMap<String, usize> = HashMap::new();
+    for (at, name) in names.iter().enumerate() {
+        if name.is_empty() {
+            let reason = format!("its header has no name for field {}: give it one", at + 1);
+            return Err(IngestError::layout(path, reason));
+        }
+        if let Some(first) = fields.insert(name.to_lowercase(), at) {
+            let (first, second) = (first + 1, at + 1);
+            let reason = format!(
+                "its first line names the column {name:?} twice, in fields {first} and {second} (names are the same \
+                 whatever their case): give one another name, or --no-header if the line is a row"
+            );
+            return Err(IngestError::layout(path, reason));
+        }
     }
     Ok(())
 }

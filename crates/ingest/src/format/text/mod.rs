@@ -26,7 +26,7 @@ pub(crate) use dialect::{Dialect, TextLayout};
 use self::block::{BlockReader, SAMPLE_BLOCK};
 use self::dialect::Head;
 use self::part::{FieldMap, TextPart};
-use super::{Part, ReadContext, Source, TableFile};
+use super::{FileColumns, Part, ReadContext, Source, TableFile};
 use crate::error::IngestError;
 use crate::row_batch::RowBatch;
 
@@ -111,6 +111,10 @@ impl TextFile {
 
 impl TableFile for TextFile {
     fn columns(&self) -> Result<Vec<Column>, IngestError> {
+        Ok(self.columns_found()?.columns)
+    }
+
+    fn columns_found(&self) -> Result<FileColumns, IngestError> {
         infer::columns(&self.path, self.reader()?, &self.dialect, &self.head)
     }
 
