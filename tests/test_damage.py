@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,6 +95,41 @@ def test_chunk_of_another_load_in_its_place(meridian: Meridian, loaded: Path, st
     other = [path for path in chunk_files(loaded) if path != star_chunk and path.parent == star_chunk.parent][-1]
     star_chunk.write_bytes(other.read_bytes())
     assert_refused(meridian.run("check", "--data", loaded), star_chunk.name)
+
+
+CATALOG_CHANGES = [
+    ("DELETE FROM columns WHERE name = 'version'", "sky.star"),
+    ("UPDATE columns SET type = 'int32' WHERE name = 'id'", "sky.s"),
+    ("DELETE FROM chunks WHERE rowid_of", "chunks"),
+    ("UPDATE tables SET row_count = row_count - 1 WHERE name = 'Star'", "sky.star"),
+    ("UPDATE databases SET sub_stripes = sub_stripes + 1", "database sky"),
+    ("UPDATE table_directors SET key_column = 'spot'", "sky.spot"),
+]
+
+
+@pytest.mark.parametrize(("change", "named"), CATALOG_CHANGES)
+def test_changed_catalog(meridian: Meridian, loaded: Path, change: str, named: str) -> None:
+    """Columns vanished from SHOW CREATE TABLE and chunks from scans, and `meridian check` found all to be right."""
+    path = loaded / "meridian.sqlite"
+    content = path.read_bytes()
+    some_chunk = "(load_id, chunk_id) = (SELECT load_id, chunk_id FROM chunks ORDER BY row_count DESC LIMIT 1)"
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        assert connection.execute(change.replace("rowid_of", some_chunk)).rowcount > 0
+    connection.close()
+    try:
+        sentence = assert_refused(meridian.run("check", "--data", loaded), "checksum", named)
+        assert "backup" in sentence
+        asked = [
+            query(meridian, loaded, "SELECT count(*), sum(t.version) FROM Star t JOIN Spot s ON s.id = t.id"),
+            query(meridian, loaded, "SHOW CREATE TABLE Star"),
+            query(meridian, loaded, "SELECT count(*) FROM Spot WHERE flux >= 0"),
+        ]
+        refused = [assert_refused(outcome, "checksum") for outcome in asked if outcome.status != 0]
+        assert refused, "every answer passed"
+    finally:
+        path.write_bytes(content)
+    meridian.must("check", "--data", loaded)
 
 
 def test_damaged_overlap(meridian: Meridian, loaded: Path) -> None:

@@ -62,6 +62,20 @@ impl Catalog {
         self.backend.state()
     }
 
+    /// The older version that the catalog had when this handle opened it and brought it up to date. What happened to an
+    /// older catalog before is not known: versions below 2 have no checksums.
+    pub fn upgraded_from(&self) -> Option<i64> {
+        self.backend.upgraded_from()
+    }
+
+    /// What is wrong with the catalog itself, in sentences: its file, and whatever does not fit its checksum.
+    ///
+    /// # Errors
+    /// Only where it cannot be read at all.
+    pub async fn verify(&self) -> Result<Vec<String>, CatalogError> {
+        self.backend.verify().await
+    }
+
     /// All databases, by name.
     pub async fn databases(&self) -> Result<Vec<Database>, CatalogError> {
         self.backend.databases().await

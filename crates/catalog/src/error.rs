@@ -136,6 +136,15 @@ pub enum CatalogError {
     /// A word that is no column type.
     #[error("{0:?} is no column type that this catalog knows")]
     UnknownColumnType(String),
+    /// Something in the catalog does not fit the checksum that was written with it.
+    #[error(
+        "{what} in the catalog does not fit its checksum: the file meridian.sqlite is damaged; restore it from a backup, \
+         or load into a new data directory (`meridian check` tells all that is wrong)"
+    )]
+    Altered {
+        /// What does not fit, as a noun.
+        what: String,
+    },
     /// The catalog holds a value that it cannot have written.
     #[error(
         "the catalog holds an impossible value ({0}): restore it from a backup, or load the table again"

@@ -11,6 +11,7 @@
 //! - Names compare without regard to case ([`fold_name`]) and are unique so; the spelling in which
 //!   they were declared is kept.
 //! - Readers never wait for writers, nor writers for readers.
+//! - Whatever is read fits the checksum that was written with it, or it is an error ([`CatalogError::Altered`]).
 
 mod catalog;
 mod check;

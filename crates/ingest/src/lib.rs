@@ -43,7 +43,7 @@ mod spool;
 mod verdict;
 mod write;
 
-pub use check::{Problem, TableCheck, check};
+pub use check::{CatalogCheck, Problem, TableCheck, check, check_catalog};
 pub use choose::partitioning_for;
 pub use error::IngestError;
 pub use fault::FAULT_PHASES;

@@ -22,10 +22,26 @@ pub struct CheckArguments {
     table: Option<String>,
 }
 
-/// Checks every file and row; fails if anything is wrong. Problems go to standard error.
+/// Checks the catalog, every file and every row; fails if anything is wrong. Problems go to standard error.
 pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
-    let (mut problems, mut told) = (Vec::new(), Ok(()));
+    let catalog = runtime.block_on(ingest::check_catalog(&arguments.data))?;
+    if !catalog.problems.is_empty() {
+        let problems: Vec<String> = (catalog.problems.into_iter())
+            .map(|problem| format!("catalog: {problem}"))
+            .collect();
+        problems.iter().for_each(|problem| remark(problem));
+        // Which files there should be, and of what, is in the catalog.
+        remark("The tables' files were not checked: the catalog that describes them is damaged.");
+        return verdict(&problems);
+    }
+    let mut told = tell("the catalog is right\n");
+    if let Some(version) = catalog.upgraded_from {
+        told = told.and(tell(&format!(
+            "  it was of version {version} and is brought up to date: its checksums were computed of what it says now\n"
+        )));
+    }
+    let mut problems = Vec::new();
     let (database, table) = (arguments.db.as_deref(), arguments.table.as_deref());
     let check = ingest::check(&arguments.data, database, table, |checked| {
         let table = format!("{}.{}", checked.database, checked.table);
@@ -42,8 +58,12 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
         }
     });
     runtime.block_on(check)?;
-    match problems.as_slice() {
-        [] => told,
+    verdict(&problems).and(told)
+}
+
+fn verdict(problems: &[String]) -> Result<(), Failure> {
+    match problems {
+        [] => Ok(()),
         [only] => Err(Failure::new(format!("one problem was found: {only}"))),
         [first, others @ ..] => {
             let count = others.len() + 1;

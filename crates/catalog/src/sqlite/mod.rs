@@ -5,9 +5,13 @@
 //! half-way for want of it. Every commit is synced to the disk: the files of a replaced load may be
 //! removed as soon as `publish` has returned, so a power failure must not bring that load back.
 
+mod checksum;
 mod read;
+mod rows;
 mod schema;
+mod seal;
 mod state;
+mod verify;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -42,6 +46,7 @@ const CONNECTIONS: u32 = 4;
 #[derive(Debug, Clone)]
 pub(crate) struct SqliteCatalog {
     pool: SqlitePool,
+    upgraded_from: Option<i64>,
     database: Arc<Path>,
     wal_index: Arc<Path>,
     log: Arc<Path>,
@@ -64,7 +69,7 @@ impl SqliteCatalog {
     }
 
     async fn connect(data_dir: &Path, path: PathBuf) -> Result<Self, CatalogError> {
-        schema::bring_up_to_date(data_dir, &path).await?;
+        let upgraded_from = schema::bring_up_to_date(data_dir, &path).await?;
         let pool = SqlitePoolOptions::new()
             .max_connections(CONNECTIONS)
             .idle_timeout(None)
@@ -73,6 +78,7 @@ impl SqliteCatalog {
             .await?;
         Ok(Self {
             pool,
+            upgraded_from,
             database: path.into(),
             wal_index: data_dir.join(WAL_INDEX_NAME).into(),
             log: data_dir.join(WAL_NAME).into(),
@@ -110,6 +116,11 @@ impl SqliteCatalog {
             );
         }
         Ok(())
+    }
+
+    /// The version that the catalog had when it was opened, if it was brought up to date then.
+    pub fn upgraded_from(&self) -> Option<i64> {
+        self.upgraded_from
     }
 
     /// The state in which the catalog is.

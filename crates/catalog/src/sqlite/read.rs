@@ -1,30 +1,29 @@
-//! Reading the catalog: each public answer comes from one state of it.
+//! Reading the catalog: each public answer comes from one state of it, and what it rests on fits its checksums.
 
 use std::collections::HashMap;
 
-use sky::ChunkId;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{FromRow, Row, SqliteConnection};
+use sqlx::{AssertSqlSafe, SqliteConnection};
 
+use super::checksum::Digest;
+use super::rows::{ChunkRow, ColumnRow, DatabaseRow, DirectorRow, ListedTable, LoadRow, TableRow};
 use super::{SqliteCatalog, from_stored};
-use crate::{
-    CatalogError, Chunk, Column, Database, DirectorRef, LoadId, OverlapFile, Position, Table,
-    TableSpec, fold_name,
-};
+use crate::{CatalogError, Chunk, Database, LoadId, Table, fold_name};
 
 impl SqliteCatalog {
     pub async fn databases(&self) -> Result<Vec<Database>, CatalogError> {
-        let rows: Vec<DatabaseRow> = sqlx::query_as(
-            "SELECT id, name, stripes, sub_stripes, overlap_deg FROM databases ORDER BY folded_name",
-        )
-        .fetch_all(&self.pool)
-        .await?;
-        rows.into_iter().map(DatabaseRow::into_database).collect()
+        let mut snapshot = self.begin_read().await?;
+        let mut databases = databases(&mut snapshot).await?;
+        databases.sort_by(|a, b| a.row.folded_name.cmp(&b.row.folded_name));
+        databases
+            .iter()
+            .map(|listed| listed.row.to_database())
+            .collect()
     }
 
     pub async fn database(&self, name: &str) -> Result<Option<Database>, CatalogError> {
-        let mut connection = self.pool.acquire().await?;
-        database_named(&mut connection, name).await
+        let mut snapshot = self.begin_read().await?;
+        let found = database_named(&mut snapshot, name).await?;
+        found.map(|listed| listed.row.to_database()).transpose()
     }
 
     /// The tables of a database, by name; only the one called `name` if a name is given.
@@ -34,50 +33,24 @@ impl SqliteCatalog {
         name: Option<&str>,
     ) -> Result<Vec<Table>, CatalogError> {
         let mut snapshot = self.begin_read().await?;
-        let Some(database) = database_named(&mut snapshot, database).await? else {
+        let Some(listed) = database_named(&mut snapshot, database).await? else {
             return Ok(Vec::new());
         };
-        let wanted = name.map(fold_name);
-        let rows: Vec<TableRow> = sqlx::query_as(
-            "SELECT id, name, load_id, kind, key_column, ra_column, dec_column, scan_rating, \
-                    null_keys, orphan_rows, row_count, byte_count, loaded_at \
-             FROM tables WHERE database_id = ? AND (? IS NULL OR folded_name = ?) \
-             ORDER BY folded_name",
-        )
-        .bind(database.id)
-        .bind(&wanted)
-        .bind(&wanted)
-        .fetch_all(&mut *snapshot)
-        .await?;
-        let mut columns = columns_of(&mut snapshot, database.id, wanted.as_deref()).await?;
-        let mut directors = directors_of(&mut snapshot, database.id, wanted.as_deref()).await?;
-        rows.into_iter()
-            .map(|row| {
-                let columns = columns.remove(&row.id).unwrap_or_default();
-                let directors = directors.remove(&row.id).unwrap_or_default();
-                row.into_table(&database, columns, directors)
-            })
-            .collect()
+        tables_of(&mut snapshot, &listed, name).await
     }
 
     pub async fn chunks(&self, load: LoadId) -> Result<Vec<Chunk>, CatalogError> {
-        let rows: Vec<ChunkRow> = sqlx::query_as(
-            "SELECT chunk_id, row_count, byte_count, checksum, overlap_rows, overlap_bytes, \
-                    overlap_checksum, ra_min, dec_min, ra_max, dec_max \
-             FROM chunks WHERE load_id = ? ORDER BY chunk_id",
-        )
-        .bind(load.0)
-        .fetch_all(&self.pool)
-        .await?;
-        rows.into_iter().map(ChunkRow::into_chunk).collect()
+        let mut snapshot = self.begin_read().await?;
+        let Some(row) = load_row(&mut snapshot, load).await? else {
+            return Ok(Vec::new());
+        };
+        chunks_of(&mut snapshot, &row).await
     }
 
     pub async fn chunk_count(&self, load: LoadId) -> Result<u64, CatalogError> {
-        let count: i64 = sqlx::query_scalar("SELECT count(*) FROM chunks WHERE load_id = ?")
-            .bind(load.0)
-            .fetch_one(&self.pool)
-            .await?;
-        from_stored("a number of chunks", count)
+        let mut snapshot = self.begin_read().await?;
+        let row = load_row(&mut snapshot, load).await?;
+        from_stored("a number of chunks", row.map_or(0, |load| load.chunk_count))
     }
 
     pub async fn unpublished_loads(
@@ -85,9 +58,8 @@ impl SqliteCatalog {
         database: &str,
         table: &str,
     ) -> Result<Vec<LoadId>, CatalogError> {
-        let sql = "SELECT id FROM loads WHERE folded_database = ? AND folded_table = ? \
-                   AND state IN ('running', 'abandoned') ORDER BY id";
-        self.load_ids(sql, database, table).await
+        self.loads_in(&["running", "abandoned"], database, table)
+            .await
     }
 
     pub async fn superseded_loads(
@@ -95,248 +67,307 @@ impl SqliteCatalog {
         database: &str,
         table: &str,
     ) -> Result<Vec<LoadId>, CatalogError> {
-        let sql = "SELECT id FROM loads WHERE folded_database = ? AND folded_table = ? \
-                   AND state = 'superseded' ORDER BY id";
-        self.load_ids(sql, database, table).await
+        self.loads_in(&["superseded"], database, table).await
     }
 
-    async fn load_ids(
+    async fn loads_in(
         &self,
-        sql: &'static str,
+        states: &[&str],
         database: &str,
         table: &str,
     ) -> Result<Vec<LoadId>, CatalogError> {
-        let ids: Vec<i64> = sqlx::query_scalar(sql)
-            .bind(fold_name(database))
-            .bind(fold_name(table))
-            .fetch_all(&self.pool)
-            .await?;
-        Ok(ids.into_iter().map(LoadId).collect())
+        let (database, table) = (fold_name(database), fold_name(table));
+        let mut snapshot = self.begin_read().await?;
+        let loads = loads(&mut snapshot).await?;
+        let is_asked_for = |load: &&LoadRow| {
+            load.folded_database == database
+                && load.folded_table == table
+                && states.contains(&load.state.as_str())
+        };
+        Ok(loads
+            .iter()
+            .filter(is_asked_for)
+            .map(|load| LoadId(load.id))
+            .collect())
     }
+}
+
+/// A database whose description fits its checksum, and what it knows of its tables, in the order of their numbers.
+#[derive(Debug, Clone)]
+pub(super) struct ListedDatabase {
+    pub row: DatabaseRow,
+    pub tables: Vec<ListedTable>,
+}
+
+/// All databases, in the order of their numbers.
+///
+/// # Errors
+/// [`CatalogError::Altered`] if one of them, the list of its tables, or the list of databases does not fit its checksum.
+pub(super) async fn databases(
+    connection: &mut SqliteConnection,
+) -> Result<Vec<ListedDatabase>, CatalogError> {
+    let databases = databases_unverified(connection).await?;
+    for listed in &databases {
+        let name = &listed.row.name;
+        let digest = listed.row.digest(&listed.tables);
+        expect(listed.row.checksum, digest, || {
+            format!("database {name} and its list of tables")
+        })?;
+    }
+    expect(
+        list_checksum(connection, "databases").await?,
+        digest_databases(&databases),
+        || "the list of databases".to_owned(),
+    )?;
+    Ok(databases)
+}
+
+/// The same, not compared with the checksums.
+pub(super) async fn databases_unverified(
+    connection: &mut SqliteConnection,
+) -> Result<Vec<ListedDatabase>, CatalogError> {
+    let sql = format!("SELECT {} FROM databases", DatabaseRow::COLUMNS);
+    let mut rows: Vec<DatabaseRow> = sqlx::query_as(AssertSqlSafe(sql))
+        .fetch_all(&mut *connection)
+        .await?;
+    rows.sort_by_key(|row| row.id);
+    let mut tables: Vec<ListedTable> =
+        sqlx::query_as("SELECT id, database_id, folded_name, checksum FROM tables")
+            .fetch_all(connection)
+            .await?;
+    tables.sort_by_key(|table| table.id);
+    let mut of_database: HashMap<i64, Vec<ListedTable>> = HashMap::new();
+    for table in tables {
+        of_database
+            .entry(table.database_id)
+            .or_default()
+            .push(table);
+    }
+    let listed = rows.into_iter().map(|row| ListedDatabase {
+        tables: of_database.remove(&row.id).unwrap_or_default(),
+        row,
+    });
+    Ok(listed.collect())
+}
+
+/// The checksum of the list of databases.
+pub(super) fn digest_databases(databases: &[ListedDatabase]) -> i64 {
+    let add = |digest: Digest, listed: &ListedDatabase| {
+        digest.int(listed.row.id).int(listed.row.checksum)
+    };
+    Digest::of("databases").list(databases, add).finish()
 }
 
 /// The database of this name as the given connection or transaction sees it.
 pub(super) async fn database_named(
     connection: &mut SqliteConnection,
     name: &str,
-) -> Result<Option<Database>, CatalogError> {
-    let row: Option<DatabaseRow> = sqlx::query_as(
-        "SELECT id, name, stripes, sub_stripes, overlap_deg FROM databases WHERE folded_name = ?",
-    )
-    .bind(fold_name(name))
-    .fetch_optional(connection)
-    .await?;
-    row.map(DatabaseRow::into_database).transpose()
+) -> Result<Option<ListedDatabase>, CatalogError> {
+    let folded = fold_name(name);
+    let databases = databases(connection).await?;
+    Ok(databases
+        .into_iter()
+        .find(|listed| listed.row.folded_name == folded))
 }
 
-/// The columns of a database's tables (or of one of them), by table number, in order.
-async fn columns_of(
+/// The tables of a database, by name; only the one called `name` if a name is given.
+pub(super) async fn tables_of(
+    connection: &mut SqliteConnection,
+    database: &ListedDatabase,
+    name: Option<&str>,
+) -> Result<Vec<Table>, CatalogError> {
+    let wanted = name.map(fold_name);
+    let listed: Vec<&ListedTable> = (database.tables.iter())
+        .filter(|table| {
+            wanted
+                .as_ref()
+                .is_none_or(|name| *name == table.folded_name)
+        })
+        .collect();
+    let only = match (&wanted, listed.as_slice()) {
+        (_, []) => return Ok(Vec::new()),
+        (Some(_), [only, ..]) => Some(only.id),
+        (None, _) => None,
+    };
+    let mut described = describe_tables(connection, database.row.id, only).await?;
+    let owner = database.row.to_database()?;
+    let mut tables = Vec::with_capacity(listed.len());
+    for table in listed {
+        let what = || format!("table {}.{}", owner.name, table.folded_name);
+        let (row, columns, directors) =
+            (described.remove(&table.id)).ok_or_else(|| CatalogError::Altered { what: what() })?;
+        expect(table.checksum, row.digest(&columns, &directors), what)?;
+        tables.push((
+            &table.folded_name,
+            row.into_table(&owner, columns, directors)?,
+        ));
+    }
+    tables.sort_by(|a, b| a.0.cmp(b.0));
+    Ok(tables.into_iter().map(|(_, table)| table).collect())
+}
+
+/// A table's own row, its columns and its directors.
+pub(super) type Description = (TableRow, Vec<ColumnRow>, Vec<DirectorRow>);
+
+/// What is written about the tables of a database (or about one of them), by table number; not compared with anything.
+pub(super) async fn describe_tables(
     connection: &mut SqliteConnection,
     database: i64,
-    wanted: Option<&str>,
-) -> Result<HashMap<i64, Vec<Column>>, CatalogError> {
-    let rows: Vec<ColumnRow> = sqlx::query_as(
-        "SELECT c.table_id, c.name, c.type, c.nullable, c.declared \
-         FROM columns c JOIN tables t ON t.id = c.table_id \
-         WHERE t.database_id = ? AND (? IS NULL OR t.folded_name = ?) \
-         ORDER BY c.table_id, c.ordinal",
+    only: Option<i64>,
+) -> Result<HashMap<i64, Description>, CatalogError> {
+    let rows: Vec<TableRow> = sqlx::query_as(
+        "SELECT id, database_id, name, folded_name, load_id, kind, key_column, ra_column, dec_column, \
+                scan_rating, null_keys, orphan_rows, row_count, byte_count, loaded_at \
+         FROM tables WHERE database_id = ? AND (? IS NULL OR id = ?)",
     )
     .bind(database)
-    .bind(wanted)
-    .bind(wanted)
+    .bind(only)
+    .bind(only)
+    .fetch_all(&mut *connection)
+    .await?;
+    let columns: Vec<ColumnRow> = sqlx::query_as(
+        "SELECT c.table_id, c.ordinal, c.name, c.folded_name, c.type, c.nullable, c.declared \
+         FROM tables t JOIN columns c ON c.table_id = t.id \
+         WHERE t.database_id = ? AND (? IS NULL OR t.id = ?) ORDER BY c.table_id, c.ordinal",
+    )
+    .bind(database)
+    .bind(only)
+    .bind(only)
+    .fetch_all(&mut *connection)
+    .await?;
+    let directors: Vec<DirectorRow> = sqlx::query_as(
+        "SELECT d.table_id, d.ordinal, d.director, d.key_column, d.director_load \
+         FROM tables t JOIN table_directors d ON d.table_id = t.id \
+         WHERE t.database_id = ? AND (? IS NULL OR t.id = ?) ORDER BY d.table_id, d.ordinal",
+    )
+    .bind(database)
+    .bind(only)
+    .bind(only)
     .fetch_all(connection)
     .await?;
-    let mut by_table: HashMap<i64, Vec<Column>> = HashMap::new();
-    for row in rows {
-        let columns = by_table.entry(row.table_id).or_default();
-        columns.push(row.into_column()?);
+    let mut described: HashMap<i64, Description> = (rows.into_iter())
+        .map(|row| (row.id, (row, Vec::new(), Vec::new())))
+        .collect();
+    for column in columns {
+        if let Some((_, columns, _)) = described.get_mut(&column.table_id) {
+            columns.push(column);
+        }
     }
-    Ok(by_table)
+    for director in directors {
+        if let Some((_, _, directors)) = described.get_mut(&director.table_id) {
+            directors.push(director);
+        }
+    }
+    Ok(described)
 }
 
-/// The directors of a database's tables (or of one of them), by table number, in order.
-async fn directors_of(
+/// All loads, in the order of their numbers.
+///
+/// # Errors
+/// [`CatalogError::Altered`] if one of them or their list does not fit its checksum.
+pub(super) async fn loads(connection: &mut SqliteConnection) -> Result<Vec<LoadRow>, CatalogError> {
+    let loads = loads_unverified(connection).await?;
+    for load in &loads {
+        expect(load.checksum, load.digest(), || load.describe())?;
+    }
+    expect(
+        list_checksum(connection, "loads").await?,
+        digest_loads(&loads),
+        || "the list of loads".to_owned(),
+    )?;
+    Ok(loads)
+}
+
+/// The same, not compared with the checksums.
+pub(super) async fn loads_unverified(
     connection: &mut SqliteConnection,
-    database: i64,
-    wanted: Option<&str>,
-) -> Result<HashMap<i64, Vec<DirectorRef>>, CatalogError> {
-    let rows: Vec<DirectorRow> = sqlx::query_as(
-        "SELECT d.table_id, d.director, d.key_column, d.director_load \
-         FROM table_directors d JOIN tables t ON t.id = d.table_id \
-         WHERE t.database_id = ? AND (? IS NULL OR t.folded_name = ?) \
-         ORDER BY d.table_id, d.ordinal",
-    )
-    .bind(database)
-    .bind(wanted)
-    .bind(wanted)
-    .fetch_all(connection)
-    .await?;
-    let mut by_table: HashMap<i64, Vec<DirectorRef>> = HashMap::new();
-    for row in rows {
-        let directors = by_table.entry(row.table_id).or_default();
-        directors.push(DirectorRef {
-            table: row.director,
-            key: row.key_column,
-            load: LoadId(row.director_load),
-        });
+) -> Result<Vec<LoadRow>, CatalogError> {
+    let sql = format!("SELECT {} FROM loads", LoadRow::COLUMNS);
+    let mut loads: Vec<LoadRow> = sqlx::query_as(AssertSqlSafe(sql))
+        .fetch_all(connection)
+        .await?;
+    loads.sort_by_key(|load| load.id);
+    Ok(loads)
+}
+
+/// The checksum of the list of loads.
+pub(super) fn digest_loads(loads: &[LoadRow]) -> i64 {
+    let add = |digest: Digest, load: &LoadRow| digest.int(load.id).int(load.checksum);
+    Digest::of("loads").list(loads, add).finish()
+}
+
+/// One load; `None` if it is not known, which a load that a table shows must be.
+pub(super) async fn load_row(
+    connection: &mut SqliteConnection,
+    load: LoadId,
+) -> Result<Option<LoadRow>, CatalogError> {
+    let sql = format!("SELECT {} FROM loads WHERE id = ?", LoadRow::COLUMNS);
+    let row: Option<LoadRow> = sqlx::query_as(AssertSqlSafe(sql))
+        .bind(load.0)
+        .fetch_optional(&mut *connection)
+        .await?;
+    let Some(row) = row else {
+        let shown: bool =
+            sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM tables WHERE load_id = ?)")
+                .bind(load.0)
+                .fetch_one(connection)
+                .await?;
+        let what = format!("load {load}, which a table shows,");
+        return if shown {
+            Err(CatalogError::Altered { what })
+        } else {
+            Ok(None)
+        };
+    };
+    expect(row.checksum, row.digest(), || row.describe())?;
+    Ok(Some(row))
+}
+
+/// The chunks of a load, which fit its checksum of them.
+pub(super) async fn chunks_of(
+    connection: &mut SqliteConnection,
+    load: &LoadRow,
+) -> Result<Vec<Chunk>, CatalogError> {
+    let rows = chunk_rows(connection, LoadId(load.id)).await?;
+    expect(
+        load.chunks_checksum,
+        ChunkRow::digest_all(LoadId(load.id), &rows),
+        || format!("the list of chunks of {}", load.describe()),
+    )?;
+    rows.into_iter().map(ChunkRow::into_chunk).collect()
+}
+
+/// The chunks of a load in the order of their numbers, not compared with anything.
+pub(super) async fn chunk_rows(
+    connection: &mut SqliteConnection,
+    load: LoadId,
+) -> Result<Vec<ChunkRow>, CatalogError> {
+    let sql = format!(
+        "SELECT {} FROM chunks WHERE load_id = ? ORDER BY chunk_id",
+        ChunkRow::COLUMNS
+    );
+    Ok(sqlx::query_as(AssertSqlSafe(sql))
+        .bind(load.0)
+        .fetch_all(connection)
+        .await?)
+}
+
+/// The checksum that is kept of a list; 0 if it is gone, which is no list's.
+async fn list_checksum(connection: &mut SqliteConnection, list: &str) -> Result<i64, CatalogError> {
+    let kept: Option<i64> = sqlx::query_scalar("SELECT checksum FROM lists WHERE name = ?")
+        .bind(list)
+        .fetch_optional(connection)
+        .await?;
+    Ok(kept.unwrap_or(0))
+}
+
+pub(super) fn expect(
+    kept: i64,
+    found: i64,
+    what: impl FnOnce() -> String,
+) -> Result<(), CatalogError> {
+    if kept == found {
+        return Ok(());
     }
-    Ok(by_table)
-}
-
-#[derive(FromRow)]
-struct DatabaseRow {
-    id: i64,
-    name: String,
-    stripes: i64,
-    sub_stripes: i64,
-    overlap_deg: f64,
-}
-
-impl DatabaseRow {
-    fn into_database(self) -> Result<Database, CatalogError> {
-        Ok(Database {
-            id: self.id,
-            name: self.name,
-            stripes: from_stored("a number of stripes", self.stripes)?,
-            sub_stripes: from_stored("a number of sub-stripes", self.sub_stripes)?,
-            overlap_deg: self.overlap_deg,
-        })
-    }
-}
-
-#[derive(FromRow)]
-struct TableRow {
-    id: i64,
-    name: String,
-    load_id: i64,
-    kind: String,
-    key_column: Option<String>,
-    ra_column: Option<String>,
-    dec_column: Option<String>,
-    scan_rating: i64,
-    null_keys: i64,
-    orphan_rows: i64,
-    row_count: i64,
-    byte_count: i64,
-    loaded_at: String,
-}
-
-impl TableRow {
-    fn into_table(
-        self,
-        database: &Database,
-        columns: Vec<Column>,
-        directors: Vec<DirectorRef>,
-    ) -> Result<Table, CatalogError> {
-        let position = self.ra_column.zip(self.dec_column);
-        Ok(Table {
-            id: self.id,
-            database: database.clone(),
-            load: LoadId(self.load_id),
-            spec: TableSpec {
-                database: database.name.clone(),
-                name: self.name,
-                kind: self.kind.parse()?,
-                columns,
-                key: self.key_column,
-                position: position.map(|(ra, dec)| Position { ra, dec }),
-                directors,
-                scan_rating: from_stored("a scan rating", self.scan_rating)?,
-                null_keys: from_stored("a number of NULL keys", self.null_keys)?,
-                orphan_rows: from_stored("a number of orphans", self.orphan_rows)?,
-            },
-            rows: from_stored("a number of rows", self.row_count)?,
-            bytes: from_stored("a number of bytes", self.byte_count)?,
-            loaded_at: self.loaded_at,
-        })
-    }
-}
-
-#[derive(FromRow)]
-struct ColumnRow {
-    table_id: i64,
-    name: String,
-    #[sqlx(rename = "type")]
-    ty: String,
-    nullable: bool,
-    declared: Option<String>,
-}
-
-impl ColumnRow {
-    fn into_column(self) -> Result<Column, CatalogError> {
-        Ok(Column {
-            ty: self.ty.parse()?,
-            name: self.name,
-            nullable: self.nullable,
-            declared: self.declared,
-        })
-    }
-}
-
-#[derive(FromRow)]
-struct DirectorRow {
-    table_id: i64,
-    director: String,
-    key_column: String,
-    director_load: i64,
-}
-
-/// In the order of the query's columns: they are taken by number, because there are many rows.
-struct ChunkRow {
-    chunk_id: i32,
-    row_count: i64,
-    byte_count: i64,
-    checksum: i64,
-    overlap_rows: Option<i64>,
-    overlap_bytes: Option<i64>,
-    overlap_checksum: Option<i64>,
-    ra_min: Option<f64>,
-    dec_min: Option<f64>,
-    ra_max: Option<f64>,
-    dec_max: Option<f64>,
-}
-
-impl FromRow<'_, SqliteRow> for ChunkRow {
-    fn from_row(row: &SqliteRow) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            chunk_id: row.try_get(0)?,
-            row_count: row.try_get(1)?,
-            byte_count: row.try_get(2)?,
-            checksum: row.try_get(3)?,
-            overlap_rows: row.try_get(4)?,
-            overlap_bytes: row.try_get(5)?,
-            overlap_checksum: row.try_get(6)?,
-            ra_min: row.try_get(7)?,
-            dec_min: row.try_get(8)?,
-            ra_max: row.try_get(9)?,
-            dec_max: row.try_get(10)?,
-        })
-    }
-}
-
-impl ChunkRow {
-    fn into_chunk(self) -> Result<Chunk, CatalogError> {
-        let overlap = self
-            .overlap_rows
-            .zip(self.overlap_bytes)
-            .zip(self.overlap_checksum);
-        let overlap = overlap.map(|((rows, bytes), checksum)| {
-            Ok::<_, CatalogError>(OverlapFile {
-                rows: from_stored("a number of rows", rows)?,
-                bytes: from_stored("a number of bytes", bytes)?,
-                checksum: checksum.cast_unsigned(),
-            })
-        });
-        let low = self.ra_min.zip(self.dec_min);
-        let high = self.ra_max.zip(self.dec_max);
-        Ok(Chunk {
-            chunk: ChunkId(self.chunk_id),
-            rows: from_stored("a number of rows", self.row_count)?,
-            bytes: from_stored("a number of bytes", self.byte_count)?,
-            checksum: self.checksum.cast_unsigned(),
-            overlap: overlap.transpose()?,
-            bounds: (low.zip(high))
-                .map(|((ra_min, dec_min), (ra_max, dec_max))| [ra_min, dec_min, ra_max, dec_max]),
-        })
-    }
+    Err(CatalogError::Altered { what: what() })
 }

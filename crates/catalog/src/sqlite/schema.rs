@@ -6,25 +6,32 @@ use sqlx::sqlite::SqliteJournalMode;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection};
 
 use super::options;
+use super::seal::seal_all;
 use crate::CatalogError;
 use crate::lock::open_lock_file;
 
 /// The steps from an empty file to the present version; step `n` leads to version `n + 1`. A step
 /// that was released is never changed: a new one is added.
-const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/0001_catalog.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../migrations/0001_catalog.sql"),
+    include_str!("../../migrations/0002_checksums.sql"),
+];
+
+/// The first version whose rows carry checksums.
+const WITH_CHECKSUMS: i64 = 2;
 
 /// Marks the file as ours (`PRAGMA application_id`): "MRDN" in ASCII.
 const APPLICATION_ID: i64 = 0x4d52_444e;
 
 const LATEST: i64 = MIGRATIONS.len() as i64;
 
-/// Makes sure that the file at `path` is a catalog of the present version.
+/// Makes sure that the file at `path` is a catalog of the present version. Gives the older version that it was of.
 ///
 /// Processes that start at the same time on a new directory do this one after the other, under a file
 /// lock: turning write-ahead logging on does not wait its turn as transactions do.
-pub async fn bring_up_to_date(data_dir: &Path, path: &Path) -> Result<(), CatalogError> {
+pub async fn bring_up_to_date(data_dir: &Path, path: &Path) -> Result<Option<i64>, CatalogError> {
     if path.is_file() && version(path).await? == LATEST {
-        return Ok(());
+        return Ok(None);
     }
     let lock_path = data_dir.join("locks").join("catalog.lock");
     let lock = open_lock_file(&lock_path)?;
@@ -69,8 +76,9 @@ async fn version_of(connection: &mut SqliteConnection, path: &Path) -> Result<i6
     Ok(found)
 }
 
-/// Runs the steps that are missing in one transaction, so that a crash leaves the version before.
-async fn migrate(path: &Path) -> Result<(), CatalogError> {
+/// Runs the steps that are missing in one transaction, so that a crash leaves the version before. Gives that version, but
+/// for a new file.
+async fn migrate(path: &Path) -> Result<Option<i64>, CatalogError> {
     let mut connection = options(path)
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
@@ -82,6 +90,9 @@ async fn migrate(path: &Path) -> Result<(), CatalogError> {
     for step in missing {
         sqlx::raw_sql(*step).execute(&mut *transaction).await?;
     }
+    if found < WITH_CHECKSUMS {
+        seal_all(&mut transaction).await?;
+    }
     // Pragmas take no parameters; both values are constants of ours.
     let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LATEST}");
     sqlx::raw_sql(AssertSqlSafe(marks))
@@ -89,5 +100,12 @@ async fn migrate(path: &Path) -> Result<(), CatalogError> {
         .await?;
     transaction.commit().await?;
     connection.close().await?;
-    Ok(())
+    let upgraded = (1..LATEST).contains(&found).then_some(found);
+    if let Some(version) = upgraded {
+        tracing::info!(
+            version,
+            "the catalog is brought up to date; its checksums are computed of what it says now"
+        );
+    }
+    Ok(upgraded)
 }

@@ -1,8 +1,9 @@
-//! Changing the catalog: one short transaction for each change.
+//! Changing the catalog: one short transaction for each change, which seals what it changed (see [`super::seal`]).
 
-use sqlx::{FromRow, QueryBuilder, Sqlite, SqliteConnection};
+use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
-use super::read::database_named;
+use super::read::{database_named, load_row, loads};
+use super::seal::{seal_chunks, seal_databases, seal_loads, seal_table};
 use super::{SqliteCatalog, to_stored};
 use crate::catalog::Contents;
 use crate::process::host_name;
@@ -21,6 +22,7 @@ impl SqliteCatalog {
         now: &str,
     ) -> Result<LoadId, CatalogError> {
         let mut change = self.begin_write().await?;
+        loads(&mut change).await?;
         let id = sqlx::query_scalar(
             "INSERT INTO loads (folded_database, folded_table, state, pid, host, started_at) \
              VALUES (?, ?, 'running', ?, ?, ?) RETURNING id",
@@ -32,6 +34,8 @@ impl SqliteCatalog {
         .bind(now)
         .fetch_one(&mut *change)
         .await?;
+        seal_chunks(&mut change, LoadId(id)).await?;
+        seal_loads(&mut change, |load| load.id == id).await?;
         change.commit().await?;
         Ok(LoadId(id))
     }
@@ -45,6 +49,7 @@ impl SqliteCatalog {
         now: &str,
     ) -> Result<Option<LoadId>, CatalogError> {
         let mut change = self.begin_write().await?;
+        loads(&mut change).await?;
         expect_running(&mut change, load, spec).await?;
         let database_id = settle_database(&mut change, database, spec).await?;
         expect_directors(&mut change, database_id, spec).await?;
@@ -54,24 +59,34 @@ impl SqliteCatalog {
         put_directors(&mut change, table, &spec.directors).await?;
         put_chunks(&mut change, load, contents.chunks).await?;
         end_load(&mut change, load, "published", now).await?;
+        seal_table(&mut change, database_id, table).await?;
+        seal_databases(&mut change).await?;
+        seal_chunks(&mut change, load).await?;
+        seal_loads(&mut change, |row| {
+            row.id == load.0 || replaced == Some(LoadId(row.id))
+        })
+        .await?;
         change.commit().await?;
         Ok(replaced)
     }
 
     pub async fn abandon(&self, load: LoadId, now: &str) -> Result<(), CatalogError> {
         let mut change = self.begin_write().await?;
+        loads(&mut change).await?;
         let state = load_row(&mut change, load).await?.map(|row| row.state);
         match state.as_deref() {
             Some("running") => end_load(&mut change, load, "abandoned", now).await?,
             Some("abandoned") => {}
             _ => return Err(not_running(load, state)),
         }
+        seal_loads(&mut change, |row| row.id == load.0).await?;
         change.commit().await?;
         Ok(())
     }
 
     pub async fn forget(&self, load: LoadId) -> Result<(), CatalogError> {
         let mut change = self.begin_write().await?;
+        loads(&mut change).await?;
         if let Some(row) = load_row(&mut change, load).await?
             && row.state == "published"
         {
@@ -85,34 +100,10 @@ impl SqliteCatalog {
             .bind(load.0)
             .execute(&mut *change)
             .await?;
+        seal_loads(&mut change, |_| false).await?;
         change.commit().await?;
         Ok(())
     }
-}
-
-#[derive(FromRow)]
-struct LoadRow {
-    folded_database: String,
-    folded_table: String,
-    state: String,
-}
-
-impl LoadRow {
-    fn table(&self) -> String {
-        format!("{}.{}", self.folded_database, self.folded_table)
-    }
-}
-
-async fn load_row(
-    change: &mut SqliteConnection,
-    load: LoadId,
-) -> Result<Option<LoadRow>, CatalogError> {
-    let sql = "SELECT folded_database, folded_table, state FROM loads WHERE id = ?";
-    let row = sqlx::query_as(sql)
-        .bind(load.0)
-        .fetch_optional(change)
-        .await?;
-    Ok(row)
 }
 
 fn not_running(load: LoadId, state: Option<String>) -> CatalogError {
@@ -169,13 +160,13 @@ async fn settle_database(
         let reason = format!("it was to go into database {}", asked.name);
         return Err(spec.refuse(reason));
     }
-    let Some(there) = database_named(change, &asked.name).await? else {
+    let Some(listed) = database_named(change, &asked.name).await? else {
         return make_database(change, asked).await;
     };
-    let id = there.id;
+    let id = listed.row.id;
     let there = NewDatabase {
         name: asked.name.clone(),
-        ..NewDatabase::from(&there)
+        ..NewDatabase::from(&listed.row.to_database()?)
     };
     if there == *asked {
         return Ok(id);

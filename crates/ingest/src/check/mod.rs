@@ -56,6 +56,32 @@ pub struct TableCheck {
     pub problems: Vec<Problem>,
 }
 
+/// What was found of the catalog.
+#[derive(Debug, Clone, Default)]
+pub struct CatalogCheck {
+    /// The older version from which it was brought up to date just now: its checksums say nothing about what happened to it
+    /// before.
+    pub upgraded_from: Option<i64>,
+    /// What is wrong, as sentences; empty if nothing is.
+    pub problems: Vec<String>,
+}
+
+/// Checks the catalog of a data directory: its file, and that all it says fits its checksums. While it does not, nothing can
+/// be said about the tables.
+///
+/// # Errors
+/// Only if the catalog cannot be read at all.
+pub async fn check_catalog(data_dir: &Path) -> Result<CatalogCheck, IngestError> {
+    let catalog = Catalog::open(data_dir).await?;
+    let problems = catalog.verify().await;
+    let upgraded_from = catalog.upgraded_from();
+    catalog.close().await;
+    Ok(CatalogCheck {
+        upgraded_from,
+        problems: problems?,
+    })
+}
+
 /// Checks the tables of a data directory, or those of one database, or one of these; hands each to `checked` when
 /// it is done.
 ///

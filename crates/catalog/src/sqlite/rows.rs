@@ -1,0 +1,326 @@
+//! The rows of the catalog's tables as SQLite gives them: what their checksums are, and what they mean.
+
+use sky::ChunkId;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{FromRow, Row};
+
+use super::checksum::Digest;
+use super::from_stored;
+use crate::{
+    CatalogError, Chunk, Column, Database, DirectorRef, LoadId, OverlapFile, Position, Table,
+    TableSpec,
+};
+
+/// A row of `databases`.
+#[derive(Debug, Clone, FromRow)]
+pub(super) struct DatabaseRow {
+    pub id: i64,
+    pub name: String,
+    pub folded_name: String,
+    pub stripes: i64,
+    pub sub_stripes: i64,
+    pub overlap_deg: f64,
+    pub checksum: i64,
+}
+
+impl DatabaseRow {
+    /// Every column of it, for SELECT.
+    pub(super) const COLUMNS: &str =
+        "id, name, folded_name, stripes, sub_stripes, overlap_deg, checksum";
+
+    /// The checksum of a database that has these tables, in the order of their numbers.
+    pub(super) fn digest(&self, tables: &[ListedTable]) -> i64 {
+        Digest::of("database")
+            .int(self.id)
+            .text(&self.name)
+            .text(&self.folded_name)
+            .int(self.stripes)
+            .int(self.sub_stripes)
+            .float(self.overlap_deg)
+            .list(tables, |digest, table| {
+                digest
+                    .int(table.id)
+                    .text(&table.folded_name)
+                    .int(table.checksum)
+            })
+            .finish()
+    }
+
+    pub(super) fn to_database(&self) -> Result<Database, CatalogError> {
+        Ok(Database {
+            id: self.id,
+            name: self.name.clone(),
+            stripes: from_stored("a number of stripes", self.stripes)?,
+            sub_stripes: from_stored("a number of sub-stripes", self.sub_stripes)?,
+            overlap_deg: self.overlap_deg,
+        })
+    }
+}
+
+/// What a database knows of one of its tables.
+#[derive(Debug, Clone, FromRow)]
+pub(super) struct ListedTable {
+    pub id: i64,
+    pub database_id: i64,
+    pub folded_name: String,
+    pub checksum: i64,
+}
+
+/// A row of `loads`.
+#[derive(Debug, Clone, FromRow)]
+pub(super) struct LoadRow {
+    pub id: i64,
+    pub folded_database: String,
+    pub folded_table: String,
+    pub state: String,
+    pub pid: i64,
+    pub host: String,
+    pub started_at: String,
+    pub ended_at: Option<String>,
+    pub chunk_count: i64,
+    pub chunks_checksum: i64,
+    pub checksum: i64,
+}
+
+impl LoadRow {
+    /// Every column of it, for SELECT.
+    pub(super) const COLUMNS: &str = "id, folded_database, folded_table, state, pid, host, \
+         started_at, ended_at, chunk_count, chunks_checksum, checksum";
+
+    pub(super) fn digest(&self) -> i64 {
+        Digest::of("load")
+            .int(self.id)
+            .text(&self.folded_database)
+            .text(&self.folded_table)
+            .text(&self.state)
+            .int(self.pid)
+            .text(&self.host)
+            .text(&self.started_at)
+            .maybe_text(self.ended_at.as_deref())
+            .int(self.chunk_count)
+            .int(self.chunks_checksum)
+            .finish()
+    }
+
+    /// The table that it was begun for.
+    pub(super) fn table(&self) -> String {
+        format!("{}.{}", self.folded_database, self.folded_table)
+    }
+
+    /// What messages call it.
+    pub(super) fn describe(&self) -> String {
+        format!("load {} of {}", self.id, self.table())
+    }
+}
+
+/// A row of `tables`.
+#[derive(Debug, FromRow)]
+pub(super) struct TableRow {
+    pub id: i64,
+    database_id: i64,
+    pub name: String,
+    folded_name: String,
+    load_id: i64,
+    kind: String,
+    key_column: Option<String>,
+    ra_column: Option<String>,
+    dec_column: Option<String>,
+    scan_rating: i64,
+    null_keys: i64,
+    orphan_rows: i64,
+    row_count: i64,
+    byte_count: i64,
+    loaded_at: String,
+}
+
+impl TableRow {
+    /// The checksum of a table with these columns and directors, in their order.
+    pub(super) fn digest(&self, columns: &[ColumnRow], directors: &[DirectorRow]) -> i64 {
+        Digest::of("table")
+            .int(self.id)
+            .int(self.database_id)
+            .text(&self.name)
+            .text(&self.folded_name)
+            .int(self.load_id)
+            .text(&self.kind)
+            .maybe_text(self.key_column.as_deref())
+            .maybe_text(self.ra_column.as_deref())
+            .maybe_text(self.dec_column.as_deref())
+            .int(self.scan_rating)
+            .int(self.null_keys)
+            .int(self.orphan_rows)
+            .int(self.row_count)
+            .int(self.byte_count)
+            .text(&self.loaded_at)
+            .list(columns, |digest, column| column.add_to(digest))
+            .list(directors, |digest, director| director.add_to(digest))
+            .finish()
+    }
+
+    pub(super) fn into_table(
+        self,
+        database: &Database,
+        columns: Vec<ColumnRow>,
+        directors: Vec<DirectorRow>,
+    ) -> Result<Table, CatalogError> {
+        let position = self.ra_column.zip(self.dec_column);
+        let columns: Result<Vec<_>, _> = columns.into_iter().map(ColumnRow::into_column).collect();
+        Ok(Table {
+            id: self.id,
+            database: database.clone(),
+            load: LoadId(self.load_id),
+            spec: TableSpec {
+                database: database.name.clone(),
+                name: self.name,
+                kind: self.kind.parse()?,
+                columns: columns?,
+                key: self.key_column,
+                position: position.map(|(ra, dec)| Position { ra, dec }),
+                directors: directors
+                    .into_iter()
+                    .map(DirectorRow::into_reference)
+                    .collect(),
+                scan_rating: from_stored("a scan rating", self.scan_rating)?,
+                null_keys: from_stored("a number of NULL keys", self.null_keys)?,
+                orphan_rows: from_stored("a number of orphans", self.orphan_rows)?,
+            },
+            rows: from_stored("a number of rows", self.row_count)?,
+            bytes: from_stored("a number of bytes", self.byte_count)?,
+            loaded_at: self.loaded_at,
+        })
+    }
+}
+
+/// A row of `columns`.
+#[derive(Debug, FromRow)]
+pub(super) struct ColumnRow {
+    pub table_id: i64,
+    ordinal: i64,
+    name: String,
+    folded_name: String,
+    #[sqlx(rename = "type")]
+    ty: String,
+    nullable: bool,
+    declared: Option<String>,
+}
+
+impl ColumnRow {
+    fn add_to(&self, digest: Digest) -> Digest {
+        digest
+            .int(self.ordinal)
+            .text(&self.name)
+            .text(&self.folded_name)
+            .text(&self.ty)
+            .int(self.nullable.into())
+            .maybe_text(self.declared.as_deref())
+    }
+
+    fn into_column(self) -> Result<Column, CatalogError> {
+        Ok(Column {
+            ty: self.ty.parse()?,
+            name: self.name,
+            nullable: self.nullable,
+            declared: self.declared,
+        })
+    }
+}
+
+/// A row of `table_directors`.
+#[derive(Debug, FromRow)]
+pub(super) struct DirectorRow {
+    pub table_id: i64,
+    ordinal: i64,
+    director: String,
+    key_column: String,
+    director_load: i64,
+}
+
+impl DirectorRow {
+    fn add_to(&self, digest: Digest) -> Digest {
+        digest
+            .int(self.ordinal)
+            .text(&self.director)
+            .text(&self.key_column)
+            .int(self.director_load)
+    }
+
+    fn into_reference(self) -> DirectorRef {
+        DirectorRef {
+            table: self.director,
+            key: self.key_column,
+            load: LoadId(self.director_load),
+        }
+    }
+}
+
+/// A row of `chunks`, in the order of [`ChunkRow::COLUMNS`]: they are taken by number, because there are many rows.
+#[derive(Debug)]
+pub(super) struct ChunkRow {
+    chunk_id: i32,
+    /// Rows, bytes, checksum.
+    file: [i64; 3],
+    /// The same of the overlap file, or NULLs.
+    overlap: [Option<i64>; 3],
+    bounds: [Option<f64>; 4],
+}
+
+impl FromRow<'_, SqliteRow> for ChunkRow {
+    fn from_row(row: &SqliteRow) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            chunk_id: row.try_get(0)?,
+            file: [row.try_get(1)?, row.try_get(2)?, row.try_get(3)?],
+            overlap: [row.try_get(4)?, row.try_get(5)?, row.try_get(6)?],
+            bounds: [
+                row.try_get(7)?,
+                row.try_get(8)?,
+                row.try_get(9)?,
+                row.try_get(10)?,
+            ],
+        })
+    }
+}
+
+impl ChunkRow {
+    /// Every column of it but the load's number, for SELECT.
+    pub(super) const COLUMNS: &str = "chunk_id, row_count, byte_count, checksum, overlap_rows, \
+         overlap_bytes, overlap_checksum, ra_min, dec_min, ra_max, dec_max";
+
+    /// The checksum of all chunks of a load, in the order of their numbers.
+    pub(super) fn digest_all(load: LoadId, chunks: &[Self]) -> i64 {
+        let add = |digest: Digest, chunk: &Self| {
+            let digest = digest.int(chunk.chunk_id.into());
+            let digest = chunk.file.into_iter().fold(digest, Digest::int);
+            let digest = (chunk.overlap.into_iter())
+                .fold(digest, |digest, number| digest.maybe(number, Digest::int));
+            (chunk.bounds.into_iter())
+                .fold(digest, |digest, bound| digest.maybe(bound, Digest::float))
+        };
+        Digest::of("chunks").int(load.0).list(chunks, add).finish()
+    }
+
+    pub(super) fn into_chunk(self) -> Result<Chunk, CatalogError> {
+        let [rows, bytes, checksum] = self.file;
+        let overlap = match self.overlap {
+            [Some(rows), Some(bytes), Some(checksum)] => Some(OverlapFile {
+                rows: from_stored("a number of rows", rows)?,
+                bytes: from_stored("a number of bytes", bytes)?,
+                checksum: checksum.cast_unsigned(),
+            }),
+            _ => None,
+        };
+        let bounds = match self.bounds {
+            [Some(ra_min), Some(dec_min), Some(ra_max), Some(dec_max)] => {
+                Some([ra_min, dec_min, ra_max, dec_max])
+            }
+            _ => None,
+        };
+        Ok(Chunk {
+            chunk: ChunkId(self.chunk_id),
+            rows: from_stored("a number of rows", rows)?,
+            bytes: from_stored("a number of bytes", bytes)?,
+            checksum: checksum.cast_unsigned(),
+            overlap,
+            bounds,
+        })
+    }
+}

@@ -1,0 +1,107 @@
+//! Writing the checksums down, in the transaction that changes what they cover.
+//!
+//! A checksum is computed of the rows as they are read back, by the code that will compare them. What covers more than was
+//! changed (the list of loads, a database's list of tables) is compared with its checksum before the change: to seal it
+//! unseen would hide damage that is there already.
+
+use sqlx::SqliteConnection;
+
+use super::read::{
+    chunk_rows, databases_unverified, describe_tables, digest_databases, digest_loads,
+    loads_unverified,
+};
+use super::rows::{ChunkRow, LoadRow};
+use crate::{CatalogError, LoadId};
+
+/// Seals the description of one table.
+pub(super) async fn seal_table(
+    change: &mut SqliteConnection,
+    database: i64,
+    table: i64,
+) -> Result<(), CatalogError> {
+    let described = describe_tables(change, database, Some(table)).await?;
+    for (row, columns, directors) in described.values() {
+        sqlx::query("UPDATE tables SET checksum = ? WHERE id = ?")
+            .bind(row.digest(columns, directors))
+            .bind(row.id)
+            .execute(&mut *change)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Seals the databases and their lists of tables. Their tables are sealed already.
+pub(super) async fn seal_databases(change: &mut SqliteConnection) -> Result<(), CatalogError> {
+    let mut databases = databases_unverified(change).await?;
+    for listed in &mut databases {
+        listed.row.checksum = listed.row.digest(&listed.tables);
+        sqlx::query("UPDATE databases SET checksum = ? WHERE id = ?")
+            .bind(listed.row.checksum)
+            .bind(listed.row.id)
+            .execute(&mut *change)
+            .await?;
+    }
+    seal_list(change, "databases", digest_databases(&databases)).await
+}
+
+/// Seals the list of chunks of a load; the load itself is not sealed by that.
+pub(super) async fn seal_chunks(
+    change: &mut SqliteConnection,
+    load: LoadId,
+) -> Result<(), CatalogError> {
+    let chunks = chunk_rows(change, load).await?;
+    sqlx::query("UPDATE loads SET chunk_count = ?, chunks_checksum = ? WHERE id = ?")
+        .bind(chunks.len() as i64)
+        .bind(ChunkRow::digest_all(load, &chunks))
+        .bind(load.0)
+        .execute(change)
+        .await?;
+    Ok(())
+}
+
+/// Seals the loads that were changed, and the list of all.
+pub(super) async fn seal_loads(
+    change: &mut SqliteConnection,
+    changed: impl Fn(&LoadRow) -> bool,
+) -> Result<(), CatalogError> {
+    let mut loads = loads_unverified(change).await?;
+    for load in loads.iter_mut().filter(|load| changed(load)) {
+        load.checksum = load.digest();
+        sqlx::query("UPDATE loads SET checksum = ? WHERE id = ?")
+            .bind(load.checksum)
+            .bind(load.id)
+            .execute(&mut *change)
+            .await?;
+    }
+    seal_list(change, "loads", digest_loads(&loads)).await
+}
+
+/// Seals everything as it is: for a catalog that had no checksums.
+pub(super) async fn seal_all(change: &mut SqliteConnection) -> Result<(), CatalogError> {
+    for listed in databases_unverified(change).await? {
+        for table in listed.tables {
+            seal_table(change, listed.row.id, table.id).await?;
+        }
+    }
+    seal_databases(change).await?;
+    for load in loads_unverified(change).await? {
+        seal_chunks(change, LoadId(load.id)).await?;
+    }
+    seal_loads(change, |_| true).await
+}
+
+async fn seal_list(
+    change: &mut SqliteConnection,
+    list: &str,
+    checksum: i64,
+) -> Result<(), CatalogError> {
+    sqlx::query(
+        "INSERT INTO lists (name, checksum) VALUES (?, ?) \
+         ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum",
+    )
+    .bind(list)
+    .bind(checksum)
+    .execute(change)
+    .await?;
+    Ok(())
+}
