@@ -4,6 +4,8 @@
 - Each `.rs` file opens with `//!`, and has at most MOST_LINES lines before its tests.
 - No `#[should_panic]`, `todo!`, `unimplemented!` or `dbg!`, and no `#[ignore]` without a written reason.
 - Relative links in `.md` files lead to a file that is there, and to a heading that is there.
+- In the crates that write a data directory, files and directories are made by `catalog::writable_file` and
+  `catalog::make_directories` alone, which give them their modes.
 - No path of somebody's machine.
 """
 
@@ -23,6 +25,8 @@ BANNED = {
     re.compile(r"\bdbg!"): "left over from debugging",
     re.compile(r"#\[ignore\]"): '#[ignore] without a reason: write #[ignore = "why"]',
 }
+WRITING_CRATES = ("catalog", "store", "ingest")
+MAKES_FILES = re.compile(r"\bcreate_dir(_all)?\(|\bFile::create|\bFile::options\(|\bOpenOptions::new\(|\bDirBuilder::new\(")
 MACHINE_PATH = re.compile(r"(?<![\w.~}*-])/(work|root|home|Users)/[\w.]")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
@@ -57,6 +61,11 @@ def check_rust(path: Path, text: str) -> Iterator[tuple[int, str]]:
     for pattern, objection in BANNED.items():
         for match in pattern.finditer(text):
             yield line_of(text, match.start()), objection
+    writes = any(f"crates/{crate}/src/" in path.as_posix() for crate in WRITING_CRATES)
+    if not writes or is_test or path.name == "access.rs":
+        return
+    for match in MAKES_FILES.finditer(text[: tests.start()] if tests else text):
+        yield line_of(text, match.start()), "makes a file or directory of whatever mode: see crates/catalog/src/access.rs"
 
 
 def anchors(text: str) -> set[str]:

@@ -39,6 +39,37 @@ pub enum CatalogError {
         /// The highest version known here.
         known: i64,
     },
+    /// The catalog was written by an earlier version of Meridian, in a directory that cannot be written.
+    #[error(
+        "{} was written by an older Meridian (catalog version {found}) and cannot be brought up to date, because this user \
+         may not write it or its directory: run `meridian check` once as a user who may",
+        path.display()
+    )]
+    Older {
+        /// The catalog's file.
+        path: PathBuf,
+        /// The version found in it.
+        found: i64,
+    },
+    /// Something was to be changed in a directory that cannot be written.
+    #[error(
+        "{} cannot be changed: this user may not write it or its directory, or the file system is mounted read-only",
+        path.display()
+    )]
+    ReadOnly {
+        /// The catalog's file.
+        path: PathBuf,
+    },
+    /// The catalog's log holds changes that cannot be read without writing.
+    #[error(
+        "{} holds changes that are not in the catalog yet, and cannot be read where nothing can be written: run \
+         `meridian check` once as a user who may write the directory",
+        path.display()
+    )]
+    UnreadableLog {
+        /// The log.
+        path: PathBuf,
+    },
     /// The file system said no.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {

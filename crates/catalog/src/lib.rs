@@ -13,6 +13,7 @@
 //! - Readers never wait for writers, nor writers for readers.
 //! - Whatever is read fits the checksum that was written with it, or it is an error ([`CatalogError::Altered`]).
 
+mod access;
 mod catalog;
 mod check;
 mod clock;
@@ -24,6 +25,7 @@ mod process;
 mod sqlite;
 mod table;
 
+pub use access::{make_directories, writable_file};
 pub use catalog::{Catalog, Published};
 pub use column::{Column, ColumnType};
 pub use error::CatalogError;

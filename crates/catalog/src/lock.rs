@@ -4,7 +4,7 @@
 //! however it dies. The file's content only tells others who holds it; the lock does not depend on it.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::{make_directories, writable_file};
 use crate::clock::utc_now;
 use crate::process::host_name;
 use crate::{CatalogError, path_name};
@@ -126,11 +127,10 @@ fn lock_path(data_dir: &Path, database: &str, table: &str) -> PathBuf {
 /// Opens a lock file for reading and writing, and makes it and its directory if need be.
 pub(crate) fn open_lock_file(path: &Path) -> Result<File, CatalogError> {
     if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).map_err(CatalogError::io("make directory", directory))?;
+        make_directories(directory).map_err(CatalogError::io("make directory", directory))?;
     }
-    OpenOptions::new()
+    writable_file()
         .read(true)
-        .write(true)
         .create(true)
         .truncate(false)
         .open(path)

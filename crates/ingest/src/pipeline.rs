@@ -69,7 +69,7 @@ impl Pipeline {
         let refusals = Refusals::new(request.input_names(), request.max_errors);
         let read = ReadContext::new(plan.columns_to_read(), refusals, progress);
         let spill_dir = load_dir.path().join(SPILL_DIR);
-        std::fs::create_dir_all(&spill_dir)
+        catalog::make_directories(&spill_dir)
             .map_err(|e| IngestError::io("create", &spill_dir, e))?;
         Ok(Self {
             context: PlaceContext {

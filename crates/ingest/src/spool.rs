@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use catalog::{make_directories, writable_file};
+
 use crate::error::IngestError;
 use crate::progress::{Phase, Progress};
 
@@ -175,9 +177,12 @@ fn write_received(
 ) -> Result<(), IngestError> {
     let cannot_write = |error| IngestError::io("write", copy, error);
     if let Some(dir) = copy.parent() {
-        fs::create_dir_all(dir).map_err(cannot_write)?;
+        make_directories(dir).map_err(cannot_write)?;
     }
-    let mut file = File::create(copy).map_err(cannot_write)?;
+    let mut file = writable_file()
+        .create_new(true)
+        .open(copy)
+        .map_err(cannot_write)?;
     loop {
         match received.recv_timeout(PATIENCE) {
             Ok(Ok(bytes)) if bytes.is_empty() => return Ok(()),

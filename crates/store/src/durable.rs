@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use catalog::writable_file;
+
 use crate::StoreError;
 
 /// Syncs a directory, so that the names in it survive a power cut.
@@ -35,9 +37,8 @@ impl TemporaryFile {
         let mut name = target.as_os_str().to_owned();
         name.push(".tmp");
         let temporary = PathBuf::from(name);
-        let file = File::options()
+        let file = writable_file()
             .read(true)
-            .write(true)
             .create(true)
             .truncate(true)
             .open(&temporary)

@@ -4,7 +4,7 @@ use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use catalog::{LoadId, path_name};
+use catalog::{LoadId, make_directories, path_name, writable_file};
 use sky::ChunkId;
 
 use crate::StoreError;
@@ -50,11 +50,10 @@ impl LoadDir {
         load: LoadId,
     ) -> Result<Self, StoreError> {
         let path = load_path(data_dir, database, table, load);
-        fs::create_dir_all(path.join("index")).map_err(StoreError::io("create", &path))?;
+        make_directories(&path.join("index")).map_err(StoreError::io("create", &path))?;
         let lock_path = path.join(LOCK_FILE);
-        let lock = File::options()
+        let lock = writable_file()
             .read(true)
-            .write(true)
             .create(true)
             .truncate(false)
             .open(&lock_path)
@@ -145,8 +144,7 @@ fn remove_unused(path: &Path) -> Result<Removal, StoreError> {
         return Ok(Removal::Removed);
     }
     let lock_path = path.join(LOCK_FILE);
-    let lock = File::options()
-        .write(true)
+    let lock = writable_file()
         .create(true)
         .truncate(false)
         .open(&lock_path)

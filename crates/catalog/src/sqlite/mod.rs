@@ -6,6 +6,7 @@
 //! removed as soon as `publish` has returned, so a power failure must not bring that load back.
 
 mod checksum;
+mod connections;
 mod read;
 mod rows;
 mod schema;
@@ -18,38 +19,26 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{AssertSqlSafe, Sqlite, SqlitePool, Transaction};
+use sqlx::{AssertSqlSafe, Sqlite, Transaction};
 
+use self::connections::{Connections, log_len, wal_index_path};
 use crate::CatalogError;
+use crate::access::make_directories;
 pub use state::CatalogState;
 
 /// The catalog's file in the data directory.
 const FILE_NAME: &str = "meridian.sqlite";
-/// What SQLite calls the wal-index of that file.
-const WAL_INDEX_NAME: &str = "meridian.sqlite-shm";
-/// What SQLite calls the write-ahead log of that file.
-const WAL_NAME: &str = "meridian.sqlite-wal";
-
-/// How long a writer waits for the other writers. A transaction takes well under a second, so this is
-/// the patience for a long queue of them on a slow disk.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long the end of a process waits for the readers of older states of the catalog. Reads take milliseconds.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connections of one process. Each has a thread; statements are short. They stay open as long as the catalog does, so that
-/// the wal-index does (see [`state`]).
-const CONNECTIONS: u32 = 4;
-
-/// The pool of connections to one catalog file.
+/// One catalog file.
 #[derive(Debug, Clone)]
 pub(crate) struct SqliteCatalog {
-    pool: SqlitePool,
+    connections: Arc<Connections>,
     upgraded_from: Option<i64>,
     database: Arc<Path>,
     wal_index: Arc<Path>,
-    log: Arc<Path>,
 }
 
 impl SqliteCatalog {
@@ -64,24 +53,19 @@ impl SqliteCatalog {
     }
 
     pub async fn open_or_create(data_dir: &Path) -> Result<Self, CatalogError> {
-        std::fs::create_dir_all(data_dir).map_err(CatalogError::io("make directory", data_dir))?;
-        Self::connect(data_dir, data_dir.join(FILE_NAME)).await
+        make_directories(data_dir).map_err(CatalogError::io("make directory", data_dir))?;
+        let opened = Self::connect(data_dir, data_dir.join(FILE_NAME)).await?;
+        opened.expect_writable()?;
+        Ok(opened)
     }
 
     async fn connect(data_dir: &Path, path: PathBuf) -> Result<Self, CatalogError> {
         let upgraded_from = schema::bring_up_to_date(data_dir, &path).await?;
-        let pool = SqlitePoolOptions::new()
-            .max_connections(CONNECTIONS)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .connect_with(options(&path))
-            .await?;
         Ok(Self {
-            pool,
+            connections: Arc::new(Connections::open(path.clone()).await?),
             upgraded_from,
+            wal_index: wal_index_path(&path).into(),
             database: path.into(),
-            wal_index: data_dir.join(WAL_INDEX_NAME).into(),
-            log: data_dir.join(WAL_NAME).into(),
         })
     }
 
@@ -91,17 +75,18 @@ impl SqliteCatalog {
             // Nothing is lost: the log stays, and whoever opens the catalog reads it.
             tracing::warn!(%error, "the catalog's log could not be copied into its file");
         }
-        self.pool.close().await;
+        self.connections.current_pool().close().await;
     }
 
     /// Copies the write-ahead log into the database file and truncates it, so that this file alone is the whole catalog.
     /// A reader that keeps at an older state for longer than [`CLOSE_TIMEOUT`] prevents it; then the log stays.
     async fn empty_log(&self) -> Result<(), CatalogError> {
-        let is_empty = |log: std::fs::Metadata| log.len() == 0;
-        if self.pool.is_closed() || std::fs::metadata(&self.log).map_or(true, is_empty) {
+        let pool = self.connections.current_pool();
+        let nothing_to_do = self.connections.is_read_only() || log_len(&self.database) == 0;
+        if nothing_to_do || pool.is_closed() {
             return Ok(());
         }
-        let mut connection = self.pool.acquire().await?;
+        let mut connection = pool.acquire().await?;
         let patience = CLOSE_TIMEOUT.as_millis();
         let waiting = format!("PRAGMA busy_timeout = {patience}");
         sqlx::raw_sql(AssertSqlSafe(waiting))
@@ -118,6 +103,14 @@ impl SqliteCatalog {
         Ok(())
     }
 
+    fn expect_writable(&self) -> Result<(), CatalogError> {
+        if self.connections.is_read_only() {
+            let path = self.database.to_path_buf();
+            return Err(CatalogError::ReadOnly { path });
+        }
+        Ok(())
+    }
+
     /// The version that the catalog had when it was opened, if it was brought up to date then.
     pub fn upgraded_from(&self) -> Option<i64> {
         self.upgraded_from
@@ -125,26 +118,23 @@ impl SqliteCatalog {
 
     /// The state in which the catalog is.
     pub fn state(&self) -> Option<CatalogState> {
+        if self.connections.is_immutable() && log_len(&self.database) == 0 {
+            return state::state_at_rest(&self.database);
+        }
         state::state(&self.database, &self.wal_index)
     }
 
     /// A transaction that sees one state of the catalog from its first read on.
     async fn begin_read(&self) -> Result<Transaction<'static, Sqlite>, CatalogError> {
-        Ok(self.pool.begin().await?)
+        Ok(self.connections.pool().await?.begin().await?)
     }
 
     /// A transaction that holds the write lock.
     async fn begin_write(&self) -> Result<Transaction<'static, Sqlite>, CatalogError> {
-        Ok(self.pool.begin_with("BEGIN IMMEDIATE").await?)
+        self.expect_writable()?;
+        let pool = self.connections.pool().await?;
+        Ok(pool.begin_with("BEGIN IMMEDIATE").await?)
     }
-}
-
-fn options(path: &Path) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(path)
-        .busy_timeout(BUSY_TIMEOUT)
-        .foreign_keys(true)
-        .synchronous(SqliteSynchronous::Full)
 }
 
 /// A count as SQLite keeps it. Counts of rows and bytes stay far below 2^63.

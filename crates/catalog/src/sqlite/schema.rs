@@ -1,13 +1,15 @@
 //! Makes the catalog's tables, and brings those of an older version up to date.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use sqlx::sqlite::SqliteJournalMode;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection};
 
-use super::options;
+use super::connections::{Mode, options, unless_unreadable};
 use super::seal::seal_all;
 use crate::CatalogError;
+use crate::access::writable_file;
 use crate::lock::open_lock_file;
 
 /// The steps from an empty file to the present version; step `n` leads to version `n + 1`. A step
@@ -30,8 +32,17 @@ const LATEST: i64 = MIGRATIONS.len() as i64;
 /// Processes that start at the same time on a new directory do this one after the other, under a file
 /// lock: turning write-ahead logging on does not wait its turn as transactions do.
 pub async fn bring_up_to_date(data_dir: &Path, path: &Path) -> Result<Option<i64>, CatalogError> {
-    if path.is_file() && version(path).await? == LATEST {
-        return Ok(None);
+    if path.is_file() {
+        let found = version(path).await?;
+        if found == LATEST {
+            return Ok(None);
+        }
+        if Mode::of(path) != Mode::Shared {
+            return Err(CatalogError::Older {
+                path: path.to_owned(),
+                found,
+            });
+        }
     }
     let lock_path = data_dir.join("locks").join("catalog.lock");
     let lock = open_lock_file(&lock_path)?;
@@ -46,7 +57,9 @@ pub async fn bring_up_to_date(data_dir: &Path, path: &Path) -> Result<Option<i64
 
 /// The version of an existing file; refuses files that are not ours or newer than we are.
 async fn version(path: &Path) -> Result<i64, CatalogError> {
-    let mut connection = options(path).connect().await?;
+    let mode = Mode::of(path);
+    let connected = options(path, mode).connect().await;
+    let mut connection = connected.map_err(unless_unreadable(path, mode))?;
     let version = version_of(&mut connection, path).await;
     connection.close().await?;
     version
@@ -76,11 +89,20 @@ async fn version_of(connection: &mut SqliteConnection, path: &Path) -> Result<i6
     Ok(found)
 }
 
+/// Makes an empty file, of which SQLite makes a database. Its log and the log's index get the mode of the file.
+fn make_file(path: &Path) -> Result<(), CatalogError> {
+    match writable_file().create_new(true).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(CatalogError::io("make", path)(error)),
+    }
+}
+
 /// Runs the steps that are missing in one transaction, so that a crash leaves the version before. Gives that version, but
 /// for a new file.
 async fn migrate(path: &Path) -> Result<Option<i64>, CatalogError> {
-    let mut connection = options(path)
-        .create_if_missing(true)
+    make_file(path)?;
+    let mut connection = options(path, Mode::Shared)
         .journal_mode(SqliteJournalMode::Wal)
         .connect()
         .await?;

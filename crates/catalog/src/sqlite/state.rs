@@ -23,8 +23,24 @@ const HEADER_LEN: usize = 96;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CatalogState {
     header: [u8; HEADER_LEN],
-    /// The database file's number, length and time of change in seconds and nanoseconds.
-    database: (u64, u64, i64, i64),
+    database: FileState,
+}
+
+/// What the system says of a file: its number, length and time of change in seconds and nanoseconds.
+pub(super) type FileState = (u64, u64, i64, i64);
+
+/// What the system says of the database file; `None` if it is gone.
+pub(super) fn file_state(database: &Path) -> Option<FileState> {
+    let file = database.metadata().ok()?;
+    Some((file.ino(), file.len(), file.mtime(), file.mtime_nsec()))
+}
+
+/// The state of a catalog whose changes are all in its database file.
+pub(super) fn state_at_rest(database: &Path) -> Option<CatalogState> {
+    Some(CatalogState {
+        header: [0; HEADER_LEN],
+        database: file_state(database)?,
+    })
 }
 
 /// The state now; `None` if it cannot be told, because no process has the catalog open.
@@ -38,10 +54,9 @@ pub(super) fn state(database: &Path, wal_index: &Path) -> Option<CatalogState> {
     if first != second {
         return None;
     }
-    let file = database.metadata().ok()?;
     Some(CatalogState {
         header,
-        database: (file.ino(), file.len(), file.mtime(), file.mtime_nsec()),
+        database: file_state(database)?,
     })
 }
 

@@ -45,7 +45,10 @@ impl Write for Counted {
 
 impl SpillWriter {
     pub(crate) fn create(path: &Path, schema: &SchemaRef) -> Result<Self, IngestError> {
-        let file = File::create_new(path).map_err(|e| IngestError::io("create", path, e))?;
+        let file = catalog::writable_file()
+            .create_new(true)
+            .open(path)
+            .map_err(|e| IngestError::io("create", path, e))?;
         let counted = Counted {
             out: BufWriter::with_capacity(WRITE_BUFFER, file),
             written: 0,

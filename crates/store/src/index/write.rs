@@ -1,6 +1,6 @@
 //! Writing a director index from keys in ascending order, without holding them.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
@@ -35,7 +35,7 @@ impl IndexWriter {
     ///
     /// Those of making files.
     pub fn create(dir: &Path) -> Result<Self, StoreError> {
-        fs::create_dir_all(dir).map_err(StoreError::io("create", dir))?;
+        catalog::make_directories(dir).map_err(StoreError::io("create", dir))?;
         Ok(Self {
             tree: TreeWriter::create(&index_path(dir))?,
             last: None,
