@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -55,18 +56,22 @@ def group_data(meridian: Meridian, open_place: Path) -> Path:
 def mounted(meridian: Meridian, tmp_path: Path) -> Iterator[Path]:
     """A data directory on a file system that is mounted read-only."""
     data = make_data(meridian, tmp_path)
-    yield from mount_read_only(data, tmp_path / "mounted")
+    with mount_read_only(data, tmp_path / "mounted") as place:
+        yield place
 
 
+@contextmanager
 def mount_read_only(data: Path, place: Path) -> Iterator[Path]:
     """Shows a directory at another place, read-only."""
     place.mkdir()
     bind = ["mount", "--bind", str(data), str(place)]
     if os.geteuid() != 0 or subprocess.run(bind, capture_output=True, check=False).returncode != 0:
         pytest.skip("A directory cannot be mounted read-only here.")
-    subprocess.run(["mount", "-o", "remount,bind,ro", str(place)], check=True)
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(place)], check=True)
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
 
 
 def test_files_are_for_the_owner_and_the_group(meridian: Meridian, tmp_path: Path) -> None:
@@ -128,7 +133,7 @@ def test_changes_in_a_log_that_cannot_be_read_are_not_left_out(meridian: Meridia
     copy = shutil.copytree(data, tmp_path / "copy", ignore=shutil.ignore_patterns("*-shm"))
     writer.close()
     assert (copy / "meridian.sqlite-wal").stat().st_size > 0
-    for place in mount_read_only(copy, tmp_path / "mounted"):
+    with mount_read_only(copy, tmp_path / "mounted") as place:
         for command in (["sql", "--db", "sky", COUNT], ["check"], ["tables"]):
             outcome = meridian.run(command[0], "--data", place, *command[1:])
             assert_refused(outcome, "meridian.sqlite-wal", "changes", "meridian check")

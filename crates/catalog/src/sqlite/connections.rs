@@ -86,7 +86,7 @@ pub(super) fn options(path: &Path, mode: Mode) -> SqliteConnectOptions {
     }
 }
 
-/// For `map_err` where a catalog is opened in a mode.
+/// For `map_err` where the first statement fails in a mode.
 pub(super) fn unless_unreadable(
     path: &Path,
     mode: Mode,
@@ -165,8 +165,11 @@ impl Opened {
             .idle_timeout(None)
             .max_lifetime(None)
             .connect_with(options(path, mode))
-            .await
-            .map_err(unless_unreadable(path, mode))?;
+            .await?;
+        let probe = sqlx::query("SELECT count(*) FROM sqlite_schema");
+        if let Err(error) = probe.execute(&pool).await {
+            return Err(unless_unreadable(path, mode)(error));
+        }
         Ok(Self { pool, mode, seen })
     }
 }

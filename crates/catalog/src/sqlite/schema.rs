@@ -58,9 +58,12 @@ pub async fn bring_up_to_date(data_dir: &Path, path: &Path) -> Result<Option<i64
 /// The version of an existing file; refuses files that are not ours or newer than we are.
 async fn version(path: &Path) -> Result<i64, CatalogError> {
     let mode = Mode::of(path);
-    let connected = options(path, mode).connect().await;
-    let mut connection = connected.map_err(unless_unreadable(path, mode))?;
-    let version = version_of(&mut connection, path).await;
+    let mut connection = options(path, mode).connect().await?;
+    // SQLite opens a file, and its log, at the first statement.
+    let version = match version_of(&mut connection, path).await {
+        Err(CatalogError::Backend(error)) => Err(unless_unreadable(path, mode)(error)),
+        other => other,
+    };
     connection.close().await?;
     version
 }
