@@ -15,6 +15,7 @@ mod error;
 pub mod exec;
 mod files;
 mod information_schema;
+mod interruptible;
 mod listing;
 mod loaded_table;
 mod piece;

@@ -92,25 +92,33 @@ pub fn run(args: SqlArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         tokio::spawn(leave_while_reading());
         tokio::select! {
             outcome = answer_all(&args, texts) => outcome,
             _ = tokio::signal::ctrl_c() => Err(Failure::with_status("cancelled", INTERRUPTED)),
         }
-    })
+    });
+    // Without waiting for what other threads still compute of a cancelled answer.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// Whether a statement is waited for.
 static READING: AtomicBool = AtomicBool::new(false);
 
-/// Ends the program at Ctrl-C while a statement is waited for, when nothing is half done; else the answer is cancelled.
+/// How long an answer may take to be cancelled.
+const CANCELLED_WITHIN: Duration = Duration::from_millis(250);
+
+/// Ends the program at Ctrl-C while a statement is waited for, when nothing is half done; else the answer is cancelled, which
+/// ends the program, unless its thread computes for so long that it does not notice.
 async fn leave_while_reading() {
     while tokio::signal::ctrl_c().await.is_ok() {
-        if READING.load(Ordering::Acquire) {
-            Failure::with_status("cancelled", INTERRUPTED).report();
-            std::process::exit(INTERRUPTED.into());
+        if !READING.load(Ordering::Acquire) {
+            tokio::time::sleep(CANCELLED_WITHIN).await;
         }
+        Failure::with_status("cancelled", INTERRUPTED).report();
+        std::process::exit(INTERRUPTED.into());
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod doors;
 mod formats;
+mod heartbeat;
 mod http;
 mod journal;
 mod local;
@@ -257,12 +258,12 @@ impl Server {
         };
         let shared = Arc::new(Shared {
             sessions: Arc::new(sessions),
-            workshop,
             running,
             surroundings: Arc::new(surroundings),
             mysql_port,
             tls,
-            metrics: Metrics::new(move || counted.usage())?,
+            metrics: Metrics::new(move || counted.usage(), workshop.health())?,
+            workshop,
             slow: config.slow,
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),

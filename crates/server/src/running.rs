@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use sql::ErrorCode;
 use sql::connection::Process;
+use sql::{ErrorCode, Interrupt};
 use tokio_util::sync::CancellationToken;
 
 use crate::Refusal;
@@ -43,6 +43,8 @@ struct Now {
     statement: Option<String>,
     /// Ends the statement alone.
     stop: CancellationToken,
+    /// What it computes ends by this, where it computes within the list's sight.
+    interrupt: Option<Arc<Interrupt>>,
 }
 
 impl Running {
@@ -69,6 +71,7 @@ impl Running {
                 since: Instant::now(),
                 statement: None,
                 stop: CancellationToken::new(),
+                interrupt: None,
             }),
         });
         let mut connections = lock(&self.connections);
@@ -88,7 +91,12 @@ impl Running {
         let Some(line) = line else {
             return false;
         };
-        lock(&line.now).stop.cancel();
+        let now = lock(&line.now);
+        now.stop.cancel();
+        if let Some(interrupt) = &now.interrupt {
+            interrupt.end();
+        }
+        drop(now);
         if !statement_only {
             line.end.cancel();
         }
@@ -252,7 +260,8 @@ impl Statement {
 
 impl Drop for Statement {
     fn drop(&mut self) {
-        lock(&self.line.now).statement = None;
+        let mut now = lock(&self.line.now);
+        (now.statement, now.interrupt) = (None, None);
     }
 }
 
@@ -279,7 +288,7 @@ impl Listed {
         }
     }
 
-    /// Does the work, unless somebody ends it.
+    /// Does the work, unless somebody ends it. KILL ends what its thread works on at once.
     ///
     /// # Errors
     /// Those of the work, and that it was ended.
@@ -287,6 +296,7 @@ impl Listed {
         &self,
         work: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
+        lock(&self.statement.line.now).interrupt = Interrupt::current();
         tokio::select! {
             biased;
             () = self.statement.stopped() => {

@@ -2,43 +2,35 @@
 //!
 //! What a question gives comes part by part over a channel that holds few of them: whoever does not take them stops the work for
 //! as long, and whoever drops the channel ends it. A panic in a question is an error of that question alone.
+//!
+//! Work comes by checks every few milliseconds (`sql::interrupt`), but for single steps over what an operator has gathered. Where
+//! such steps keep all threads, the [heartbeat](crate::heartbeat) finds it out: these threads are then left to what they do, end
+//! with it, and others take their place.
 
 use std::any::Any;
 use std::future::Future;
 use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use futures::FutureExt;
-use sql::ErrorCode;
-use tokio::runtime::{Builder, Runtime};
+use sql::{ErrorCode, Interrupt};
 use tokio::sync::mpsc;
 use tracing::{Instrument, Span};
 
 use crate::Refusal;
+use crate::heartbeat::{Health, Heartbeat};
 
 /// Parts that wait to be taken.
 const WAITING_PARTS: usize = 2;
-/// Bytes of a thread's stack: planning a statement that is nested as deep as may be takes a few mebibytes of it.
-const STACK: usize = 32 << 20;
 
 /// Threads that work on questions.
 #[derive(Debug)]
-pub(crate) struct Workshop {
-    /// Taken when it ends.
-    runtime: Option<Runtime>,
-}
+pub(crate) struct Workshop(Arc<Heartbeat>);
 
 impl Workshop {
     pub(crate) fn new(threads: NonZeroUsize) -> std::io::Result<Self> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(threads.get())
-            .thread_name("meridian-work")
-            .thread_stack_size(STACK)
-            .enable_all()
-            .build()?;
-        Ok(Self {
-            runtime: Some(runtime),
-        })
+        Ok(Self(Heartbeat::start(threads)?))
     }
 
     /// Starts work that gives parts. It ends with the first refusal, and where nobody takes the parts any more.
@@ -48,7 +40,9 @@ impl Workshop {
         F: Future<Output = Result<(), Refusal>> + Send + 'static,
     {
         let (sender, parts) = mpsc::channel(WAITING_PARTS);
-        let work = AssertUnwindSafe(Box::pin(work(Giver(sender.clone())))).catch_unwind();
+        let interrupt = Interrupt::new();
+        let work = interrupt.scope(work(Giver(sender.clone())));
+        let work = AssertUnwindSafe(work).catch_unwind();
         let task = async move {
             let outcome = tokio::select! {
                 biased;
@@ -63,10 +57,8 @@ impl Workshop {
             // Where nobody waits for it, nobody has to know.
             let _ = sender.send(Err(refusal)).await;
         };
-        if let Some(runtime) = &self.runtime {
-            drop(runtime.spawn(task.instrument(Span::current())));
-        }
-        Parts(parts)
+        self.0.spawn(task.instrument(Span::current()));
+        Parts { parts, interrupt }
     }
 
     /// Starts work that gives one thing.
@@ -77,14 +69,21 @@ impl Workshop {
     {
         self.start(|giver| async move { giver.give(work.await?).await })
     }
+
+    /// Tells whether work is done, whenever it is asked.
+    pub(crate) fn health(&self) -> impl Fn() -> Health + Send + Sync + use<> {
+        let heartbeat = Arc::downgrade(&self.0);
+        move || {
+            let heartbeat = heartbeat.upgrade();
+            heartbeat.map_or_else(Health::default, |it| it.health())
+        }
+    }
 }
 
 impl Drop for Workshop {
     fn drop(&mut self) {
         // Without waiting for what is still computed.
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
+        self.0.end();
     }
 }
 
@@ -127,12 +126,21 @@ impl<P> Giver<P> {
 
 /// What the work gives. Dropping it ends the work.
 #[derive(Debug)]
-pub(crate) struct Parts<P>(mpsc::Receiver<Result<P, Refusal>>);
+pub(crate) struct Parts<P> {
+    parts: mpsc::Receiver<Result<P, Refusal>>,
+    interrupt: Arc<Interrupt>,
+}
+
+impl<P> Drop for Parts<P> {
+    fn drop(&mut self) {
+        self.interrupt.end();
+    }
+}
 
 impl<P> Parts<P> {
     /// The next part; `None` after the last.
     pub(crate) async fn next(&mut self) -> Option<Result<P, Refusal>> {
-        self.0.recv().await
+        self.parts.recv().await
     }
 
     /// The only part.

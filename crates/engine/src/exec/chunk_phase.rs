@@ -24,11 +24,13 @@ use datafusion::physical_plan::{
     displayable,
 };
 use futures::stream::{self, SelectAll, Stream, StreamExt, TryStreamExt};
+use sql::Interrupt;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{ChunkNumberExec, NeighbourJoinExec, PieceScanExec, RowsOf};
+use crate::interruptible::interruptible;
 use crate::piece::Piece;
 use crate::plan::PhaseSource;
 
@@ -240,6 +242,8 @@ struct Runner {
     context: Arc<TaskContext>,
     turns: Arc<Semaphore>,
     done: Count,
+    /// Of the statement that the pieces are part of.
+    interrupt: Arc<Interrupt>,
 }
 
 impl Runner {
@@ -250,14 +254,16 @@ impl Runner {
         let sender = results.tx();
         let (inner, context) = (Arc::clone(&self.inner), Arc::clone(&self.context));
         let (turns, done) = (Arc::clone(&self.turns), self.done.clone());
-        results.spawn(async move {
+        let interrupt = Arc::clone(&self.interrupt);
+        results.spawn(self.interrupt.scope(async move {
             let held = turn(&turns).await?;
-            let batches = bind_to_piece(&inner, &piece)?.execute(0, context)?;
+            let bound = interruptible(bind_to_piece(&inner, &piece)?, &interrupt)?;
+            let batches = bound.execute(0, context)?;
             send_all(batches, sender, turns, held).await?;
             done.add(1);
             RUN.fetch_add(1, Relaxed);
             Ok(())
-        });
+        }));
         results.build()
     }
 }
@@ -421,6 +427,7 @@ impl ExecutionPlan for ChunkPhaseExec {
             context,
             turns: Arc::new(Semaphore::new(self.concurrency)),
             done: MetricBuilder::new(&self.metrics).counter("pieces_done", partition),
+            interrupt: Interrupt::current_or_new(),
         };
         let (concurrency, ordered) = (self.concurrency, self.ordered);
         let batches = stream::once(async move {

@@ -8,6 +8,7 @@
 //! ```
 
 mod aggregate_partners;
+mod checked_rules;
 mod crossmatch_locality;
 mod cut_chunk_phases;
 mod group_by_chunk;
@@ -22,10 +23,9 @@ mod phase;
 mod push_filters;
 mod recognise_neighbours;
 mod spare_pairs;
-mod yield_above_loops;
 
+pub use checked_rules::{CheckedRule, checked};
 pub use cut_chunk_phases::CutChunkPhases;
 pub(crate) use phase::PhaseSource;
 pub use push_filters::PushFilters;
 pub use spare_pairs::SparePairs;
-pub use yield_above_loops::YieldAboveLoops;

@@ -16,7 +16,6 @@ use super::group_by_chunk::group_by_chunk;
 use super::locality::{CoverageFormula, Variant};
 use super::optimize_inner::optimize_inner;
 use super::spare_pairs::spare_pairs;
-use super::yield_above_loops::yield_above_loops;
 use crate::coverage::{Coverage, SubChunkSet};
 use crate::exec::{ChunkPhaseExec, PhaseSummary, RowsOf, ScanSource, TableScanExec};
 use crate::loaded_table::LoadedTable;
@@ -161,7 +160,7 @@ fn build(
     config: &ConfigOptions,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let inner = group_by_chunk(piece_scans(plan, rows_of)?)?;
-    let inner = yield_above_loops(spare_pairs(optimize_inner(inner, config)?)?)?;
+    let inner = spare_pairs(optimize_inner(inner, config)?)?;
     let batches = [vec![Piece::encode(&pieces)?]];
     let input = MemorySourceConfig::try_new_exec(&batches, Piece::schema(), None)?;
     let concurrency = config.execution.target_partitions;

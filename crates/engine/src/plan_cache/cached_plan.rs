@@ -9,14 +9,14 @@ use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::ExecutionPlan;
 use futures::stream::{self, BoxStream, StreamExt};
 
 use super::binding::{Binding, BoundPhase, is_bindable};
 use super::cheap::is_cheap;
 use super::key_lookup::KeyLookup;
 use crate::exec::{ChunkPhaseExec, PieceScanExec, bind_to_piece};
-use crate::{Archive, EngineError, Prepared};
+use crate::{Archive, EngineError, Prepared, interruptible};
 
 /// A plan that waits for the values of its parameters. It never runs itself.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl CachedPlan {
         }
         // On the thread that asks: a piece that reads a row is done sooner than another task has begun.
         let bound = bind_to_piece(&inner, piece).map_err(failed)?;
-        let batches = bound.execute(0, context()).map_err(failed)?;
+        let batches = interruptible::execute(&bound, context()).map_err(failed)?;
         Ok(Some(self.result(batches.boxed(), inner)))
     }
 
@@ -120,7 +120,7 @@ impl CachedPlan {
             return Ok(None);
         }
         let batches: SendableRecordBatchStream =
-            execute_stream(Arc::clone(&plan), context()).map_err(failed)?;
+            interruptible::execute(&plan, context()).map_err(failed)?;
         Ok(Some(self.result(batches.boxed(), plan)))
     }
 

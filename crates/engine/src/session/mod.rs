@@ -16,7 +16,7 @@ use datafusion::datasource::source_as_provider;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
@@ -29,7 +29,7 @@ use crate::information_schema::{self, INFORMATION_SCHEMA};
 use crate::loaded_table::{CHUNK_NUMBER, CHUNK_NUMBER_DECLARED, hidden_columns};
 use crate::plan_cache::{Candidate, PlanCache, QueryFingerprint};
 use crate::provider::ArchiveCatalog;
-use crate::{Archive, EngineError, listing};
+use crate::{Archive, EngineError, interruptible, listing};
 use planning::{plan, plan_with_parameters};
 use state::{DefaultDatabase, Planners};
 pub use state::{analyzer_rules, physical_rules, runtime};
@@ -141,6 +141,7 @@ impl std::fmt::Debug for Session {
 impl Session {
     /// A session on an archive.
     pub async fn new(archive: Arc<Archive>, options: &SessionOptions) -> Result<Self, EngineError> {
+        sql::interrupt::relieve_with(interruptible::relieve_where_it_takes_long);
         let database = DefaultDatabase::find(&archive, options.database.as_deref()).await?;
         let context = SessionContext::new_with_state(state::state(options, &database.folded)?);
         let catalog = ArchiveCatalog::new(Arc::clone(&archive));
@@ -322,7 +323,7 @@ impl Session {
 
     /// Starts a statement in this process.
     pub fn start(&self, prepared: Prepared) -> Result<Answer, EngineError> {
-        let batches = execute_stream(Arc::clone(&prepared.plan), self.task())
+        let batches = interruptible::execute(&prepared.plan, self.task())
             .map_err(|error| EngineError::from_run(&error))?;
         Ok(prepared.answer(batches))
     }

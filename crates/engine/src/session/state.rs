@@ -17,7 +17,7 @@ use sql::rules::{CheckIntegers, GuardValues, WidenFloats, WriteOutMemberships};
 use super::{CATALOG, NO_DATABASE, SessionOptions};
 use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters};
 use crate::information_schema::INFORMATION_SCHEMA;
-use crate::plan::{CutChunkPhases, PushFilters, SparePairs, YieldAboveLoops};
+use crate::plan::{CutChunkPhases, PushFilters, SparePairs, checked};
 use crate::{Archive, EngineError, files};
 
 /// States to plan with that nobody is using. One holds hundreds of functions by their names, so copying it for each question,
@@ -78,9 +78,11 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
         .with_default_features()
         .with_config(config)
         .with_runtime_env(runtime)
-        .with_analyzer_rules(analyzer_rules())
-        .with_physical_optimizer_rules(physical_rules())
-        .with_optimizer_rules(PushProbeFilters::among_rules())
+        .with_analyzer_rules(checked(analyzer_rules(), |rule| Arc::new(rule)))
+        .with_physical_optimizer_rules(checked(physical_rules(), |rule| Arc::new(rule)))
+        .with_optimizer_rules(checked(PushProbeFilters::among_rules(), |rule| {
+            Arc::new(rule)
+        }))
         .with_relation_planners(vec![Arc::new(MatchRelations)])
         .with_query_planner(Arc::new(MatchingPlanner))
         .build();
@@ -144,7 +146,6 @@ pub fn physical_rules() -> PhysicalRules {
     rules.insert(at, Arc::new(CutChunkPhases));
     PushFilters::guard(&mut rules);
     rules.push(Arc::new(SparePairs));
-    rules.push(Arc::new(YieldAboveLoops));
     rules
 }
 

@@ -29,6 +29,9 @@ pub(super) async fn is_ready(State(state): State<Arc<HttpState>>) -> Response<Bo
     if state.shared.closing.is_cancelled() {
         return unavailable("the server ends");
     }
+    if let Some(complaint) = state.shared.workshop.health()().complaint() {
+        return unavailable(&complaint);
+    }
     match state.archive.catalog().databases().await {
         Ok(_) => problem::text(StatusCode::OK, "ready"),
         Err(error) => unavailable(&format!("the catalog cannot be read: {error}")),

@@ -13,12 +13,14 @@ use std::time::{Duration, Instant};
 use engine::Usage;
 use prometheus::core::Collector;
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
 pub use labels::{Door, Ending, Kind};
 use process::ProcessMetrics;
+
+use crate::heartbeat::Health;
 
 /// Bounds of the histogram of times, in seconds: from an answer out of memory to a scan of everything.
 const SECONDS: [f64; 21] = [
@@ -62,10 +64,13 @@ struct OfKind {
 /// What is asked for when somebody looks.
 struct LookedUp {
     usage: Box<dyn Fn() -> Usage + Send + Sync>,
+    health: Box<dyn Fn() -> Health + Send + Sync>,
     pieces: IntCounter,
     open_files: IntGauge,
     cache: IntGauge,
     cache_limit: IntGauge,
+    silence: Gauge,
+    left_behind: IntGauge,
     process: Option<ProcessMetrics>,
 }
 
@@ -76,12 +81,13 @@ impl fmt::Debug for LookedUp {
 }
 
 impl Metrics {
-    /// Nothing is counted yet; `usage` tells what the data directory takes now.
+    /// Nothing is counted yet; `usage` tells what the data directory takes now, `health` whether statements are answered.
     ///
     /// # Errors
     /// Two metrics have one name, which is a mistake of ours.
     pub(crate) fn new(
         usage: impl Fn() -> Usage + Send + Sync + 'static,
+        health: impl Fn() -> Health + Send + Sync + 'static,
     ) -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
         let by_door = DoorFamilies::register(&registry)?;
@@ -106,7 +112,11 @@ impl Metrics {
             seconds: registered(&registry, HistogramVec::new(seconds, &["door", "kind"])?)?,
             running: registered(&registry, running)?,
             doors: Door::ALL.map(|door| by_door.at(door)),
-            looked_up: Mutex::new(LookedUp::register(&registry, Box::new(usage))?),
+            looked_up: Mutex::new(LookedUp::register(
+                &registry,
+                Box::new(usage),
+                Box::new(health),
+            )?),
             registry,
         })))
     }
@@ -286,14 +296,25 @@ impl LookedUp {
     fn register(
         registry: &Registry,
         usage: Box<dyn Fn() -> Usage + Send + Sync>,
+        health: Box<dyn Fn() -> Health + Send + Sync>,
     ) -> Result<Self, prometheus::Error> {
         let gauge = |name: &str, help: &str| registered(registry, IntGauge::new(name, help)?);
         let pieces = IntCounter::new(
             "meridian_pieces_total",
             "Chunks, or parts of them, over which statements have run.",
         )?;
+        let silence = Gauge::new(
+            "meridian_heartbeat_silence_seconds",
+            "For how long the threads that answer statements have given no sign of life; 0 while they do.",
+        )?;
         Ok(Self {
             usage,
+            health,
+            silence: registered(registry, silence)?,
+            left_behind: gauge(
+                "meridian_thread_sets_left_behind",
+                "Sets of threads that long computations keep, and in whose place others answer statements.",
+            )?,
             pieces: registered(registry, pieces)?,
             open_files: gauge("meridian_open_files", "Chunk files that are open.")?,
             cache: gauge(
@@ -315,6 +336,9 @@ impl LookedUp {
         self.open_files.set(usage.open_files as i64);
         self.cache.set(usage.cache_bytes as i64);
         self.cache_limit.set(usage.cache_limit as i64);
+        let health = (self.health)();
+        self.silence.set(health.silence.as_secs_f64());
+        self.left_behind.set(health.left_behind as i64);
         if let Some(process) = &self.process {
             process.look();
         }
@@ -329,7 +353,7 @@ mod tests {
     use super::*;
 
     fn metrics() -> Metrics {
-        Metrics::new(Usage::default).unwrap()
+        Metrics::new(Usage::default, Health::default).unwrap()
     }
 
     /// The samples as the text format has them, by their names and labels.
@@ -408,7 +432,7 @@ mod tests {
             cache_limit: 1 << 30,
             pieces: known.load(Relaxed),
         };
-        let metrics = Metrics::new(usage).unwrap();
+        let metrics = Metrics::new(usage, Health::default).unwrap();
         assert_eq!(samples(&metrics)["meridian_pieces_total"], "5");
         pieces.store(9, Relaxed);
         let samples = samples(&metrics);

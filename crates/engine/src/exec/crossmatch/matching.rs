@@ -11,6 +11,7 @@ use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use sky::Angle;
 use sky::neighbours::{Bound, PairBuffer, Radii, Radius, Search};
+use sql::interrupt::check;
 
 use super::indexed::Indexed;
 use super::{MatchColumn, MatchRule, Unmatched, Wanted};
@@ -20,6 +21,8 @@ use crate::exec::neighbour_join::near::Places;
 const ARCSEC: f64 = 3600.0;
 /// Pairs that are looked for at a time.
 const PAIRS_AT_A_TIME: usize = 8192;
+/// Rows whose nearest are looked for before it is seen whether anybody still waits for them.
+const ROWS_BETWEEN_CHECKS: usize = 1024;
 
 /// Pairs: row numbers of both sides, and separations in degrees. Those of one probe row stand together.
 #[derive(Debug, Default)]
@@ -89,7 +92,7 @@ impl Matcher {
     }
 
     /// Each probe row's nearest: as many as are wanted, or all that are nearest where pairs are to be mutual.
-    pub fn candidates(&self, probe: &Places, build: &Indexed) -> Pairs {
+    pub fn candidates(&self, probe: &Places, build: &Indexed) -> Result<Pairs> {
         let radii = Radii::common(Radius::at_most(self.rule.radius));
         let search = Search::new(&build.index, probe.positions(), radii);
         let mut pairs = Pairs::default();
@@ -97,13 +100,18 @@ impl Matcher {
             Wanted::Nearest(most) => most,
             Wanted::Mutual => 1,
         };
-        search.nearest_few(most, rows(probe.len()), |row, found| {
-            for neighbour in found {
-                pairs.push(row, neighbour.right, neighbour.separation.degrees());
-            }
-        });
+        let all = rows(probe.len());
+        for from in all.clone().step_by(ROWS_BETWEEN_CHECKS) {
+            check()?;
+            let some = from..from.saturating_add(ROWS_BETWEEN_CHECKS as u32).min(all.end);
+            search.nearest_few(most, some, |row, found| {
+                for neighbour in found {
+                    pairs.push(row, neighbour.right, neighbour.separation.degrees());
+                }
+            });
+        }
         match self.rule.wanted {
-            Wanted::Nearest(_) => pairs,
+            Wanted::Nearest(_) => Ok(pairs),
             Wanted::Mutual => with_equally_near(&pairs, probe, build),
         }
     }
@@ -194,7 +202,7 @@ impl Matcher {
 }
 
 /// Pairs of probe rows with their nearest, and with all that are exactly as near.
-fn with_equally_near(nearest: &Pairs, probe: &Places, build: &Indexed) -> Pairs {
+fn with_equally_near(nearest: &Pairs, probe: &Places, build: &Indexed) -> Result<Pairs> {
     // Nothing is within a radius below 0.
     let mut radii = vec![-1.0; probe.len()];
     for (row, separation) in nearest.probe.iter().zip(&nearest.separations) {
@@ -207,12 +215,13 @@ fn with_equally_near(nearest: &Pairs, probe: &Places, build: &Indexed) -> Pairs 
     let mut buffer = PairBuffer::with_separations(PAIRS_AT_A_TIME);
     let mut pairs = Pairs::default();
     loop {
+        check()?;
         let more = cursor.fill(&mut buffer);
         pairs.probe.extend_from_slice(buffer.left());
         pairs.build.extend_from_slice(buffer.right());
         pairs.separations.extend_from_slice(buffer.separations());
         if !more {
-            return pairs;
+            return Ok(pairs);
         }
     }
 }

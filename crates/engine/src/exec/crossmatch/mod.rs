@@ -29,12 +29,14 @@ use datafusion::physical_plan::{
 };
 use futures::TryStreamExt;
 use sky::Angle;
+use sql::interrupt::carried;
 use tokio::sync::OnceCell;
 use tokio::sync::mpsc::Sender;
 
 use self::indexed::Indexed;
 use self::matching::Matcher;
 use super::piece_scan::{bind_near, reads_near};
+use crate::interruptible::give_way;
 use crate::vicinity::Vicinity;
 
 /// Batches that a crossmatch may be ahead of its reader.
@@ -392,7 +394,7 @@ impl Work {
             .build
             .around(places.known(), radius, &self.gathered.build, &self.context);
         let build = build.await?;
-        let mut pairs = self.matcher.candidates(&places, &build);
+        let mut pairs = self.matcher.candidates(&places, &build)?;
         if self.matcher.rule.wanted == Wanted::Mutual {
             let ends = self.matcher.build_places(&pairs, &build)?;
             let mutual = match (own, &self.rivals) {
@@ -414,7 +416,7 @@ impl Work {
             }
         }
         // What gives nothing is not waited for by anybody: other tasks shall have their turn all the same.
-        tokio::task::consume_budget().await;
+        give_way().await?;
         Ok(!self.output.is_closed())
     }
 }
@@ -546,7 +548,7 @@ impl ExecutionPlan for CrossmatchExec {
         let probe = self.probe.plan.execute(partition, Arc::clone(&context))?;
         let mut results = RecordBatchReceiverStream::builder(self.schema(), BATCHES_AHEAD);
         let work = self.work(context, results.tx());
-        results.spawn(work.run(probe));
+        results.spawn(carried(work.run(probe)));
         Ok(results.build())
     }
 

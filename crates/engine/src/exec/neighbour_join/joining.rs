@@ -23,6 +23,7 @@ use super::near::{Near, Places, RadiiOfRows};
 use super::row_exprs::{ReadyExpr, RowValues};
 use super::turns::Turns;
 use crate::error::external;
+use crate::interruptible::give_way;
 
 /// Bytes that an index takes for each row, with what building it takes for a while.
 const INDEX_BYTES_PER_ROW: usize = 62;
@@ -164,7 +165,7 @@ impl Joining {
             if !self.send_rest(&rows, build, &any, output).await? {
                 return Ok(false);
             }
-            tokio::task::consume_budget().await;
+            give_way().await?;
         }
         Ok(true)
     }
@@ -206,7 +207,7 @@ impl Joining {
                 return Ok(false);
             }
             // What is filtered out is not waited for by anybody: other tasks shall have their turn all the same.
-            tokio::task::consume_budget().await;
+            give_way().await?;
             if !more {
                 break;
             }

@@ -31,6 +31,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 use sky::Angle;
+use sql::interrupt::carried;
 use tokio::sync::OnceCell;
 
 use self::joining::{BuildSide, Gives, Joining, Output};
@@ -452,12 +453,12 @@ impl ExecutionPlan for NeighbourJoinExec {
         let mut results = RecordBatchReceiverStream::builder(self.schema(), BATCHES_AHEAD);
         let output = results.tx();
         if reads_near(&build) {
-            results.spawn(read_around_probe(joining, probe, build, context, output));
+            let work = read_around_probe(joining, probe, build, context, output);
+            results.spawn(carried(work));
         } else {
             let gathered = Arc::clone(&self.build);
-            results.spawn(stream_probe(
-                joining, probe, build, gathered, context, output,
-            ));
+            let work = stream_probe(joining, probe, build, gathered, context, output);
+            results.spawn(carried(work));
         }
         Ok(results.build())
     }

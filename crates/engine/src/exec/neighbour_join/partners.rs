@@ -12,6 +12,7 @@ use sky::neighbours::{PairBuffer, Search};
 use super::columns::{JoinedColumn, OfPartners};
 use super::joining::{BuildSide, Gives, Joining, Output, record_batch};
 use super::turns::Turns;
+use crate::interruptible::give_way;
 
 /// From this radius on, separations are added up as squared chords give them: each is within 6e-10 arcseconds of the truth, which
 /// is the 10¹¹th part of what they are about. Separations within smaller ones are computed with all digits, as there are few.
@@ -54,7 +55,7 @@ impl Joining {
             if given.num_rows() > 0 && output.send(Ok(given)).await.is_err() {
                 return Ok(false);
             }
-            tokio::task::consume_budget().await;
+            give_way().await?;
         }
         Ok(true)
     }

@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
 use super::columns::OfColumns;
 use super::text::LONGEST;
 use super::value::{Value, canonical_type, value_at};
+use crate::interrupt::check_now_and_then;
 
 /// What a function gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -246,6 +247,7 @@ impl ScalarUDFImpl for RowFunctionUdf {
         let mut values = Vec::with_capacity(columns.len());
         let mut bytes = 0;
         for row in 0..rows {
+            check_now_and_then()?;
             values.clear();
             for column in &columns {
                 values.push(value_at(column, row)?);

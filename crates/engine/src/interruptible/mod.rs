@@ -1,0 +1,179 @@
+//! Plans that give way and end: whatever an operator of theirs does, its thread comes by a check every few milliseconds.
+//!
+//! ```text
+//!   rows of any operator ──► InterruptibleStream: has the statement ended? is the turn over? ──► the operator above
+//!   pairs of a join      ──► CheckExpr, the join's condition: has it ended? does it take long? ──► the pairs that fit
+//! ```
+//!
+//! Operators take any number of batches from their input, and give none, before they return: an aggregate above a join
+//! does. So all rows between two operators pass a stream that ends with an error once the statement has ended, and makes the
+//! whole task wait for its next turn after some milliseconds. Within an operator there are two loops that neither take nor give
+//! anything: hash joins and nested loops go on over pairs that their condition does not let pass. Conditions are ours to
+//! write, so that the check is in there. It cannot make the task wait, but it hands the thread's other tasks to a
+//! new thread.
+//!
+//! What remains are single steps over what an operator has gathered: the hash table of a join, the groups of an aggregate, the
+//! rows of a window. They are as long as memory is large.
+
+mod check_expr;
+mod exec;
+mod stream;
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use sql::Interrupt;
+
+pub(crate) use check_expr::relieve_where_it_takes_long;
+use check_expr::with_checked_condition;
+use exec::InterruptibleExec;
+use stream::InterruptibleStream;
+pub(crate) use stream::give_way;
+
+/// Runs a plan as work on the statement that this thread works on. Dropping the rows ends the statement.
+pub(crate) fn execute(
+    plan: &Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+) -> Result<SendableRecordBatchStream> {
+    let interrupt = Interrupt::current_or_new();
+    let plan = interruptible(Arc::clone(plan), &interrupt)?;
+    let _entered = interrupt.enter();
+    let rows = execute_stream(plan, context)?;
+    Ok(Box::pin(
+        InterruptibleStream::new(rows, &interrupt).ending_statement(),
+    ))
+}
+
+/// The same plan, whose operators all come by checks. It is not optimised any more, but run.
+pub(crate) fn interruptible(
+    plan: Arc<dyn ExecutionPlan>,
+    interrupt: &Arc<Interrupt>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_up(|node| {
+        let node = with_checked_condition(node)?;
+        let node: Arc<dyn ExecutionPlan> = Arc::new(InterruptibleExec::new(node, interrupt));
+        Ok(Transformed::yes(node))
+    })
+    .data()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use datafusion::physical_plan::displayable;
+    use datafusion::prelude::{SessionConfig, SessionContext};
+    use futures::StreamExt;
+
+    use super::*;
+
+    /// Statements that compute for hours and give no row: of each kind of operator that can.
+    const ENDLESS: [(&str, &str); 8] = [
+        ("a cross join", "SELECT sum(a.v * c.v) FROM t a, t b, t c"),
+        (
+            "a nested loop",
+            "SELECT count(*) FROM t a JOIN t b ON a.v + b.v < -1 JOIN t c ON a.v + c.v < -1",
+        ),
+        (
+            "a nested loop of which nothing remains",
+            "SELECT count(*) FROM (SELECT a.v FROM t a, t b) a JOIN t c ON a.v * c.v < -1",
+        ),
+        (
+            "a hash join with many partners",
+            "SELECT count(*) FROM t a JOIN t b ON a.one = b.one JOIN t c ON b.one = c.one",
+        ),
+        (
+            "a hash join whose condition lets nothing pass",
+            "SELECT count(*) FROM (SELECT a.one, a.v FROM t a, t b) a JOIN t c ON a.one = c.one AND a.v + c.v < -1",
+        ),
+        (
+            "a semi join with many partners",
+            "SELECT count(*) FROM t a WHERE EXISTS (SELECT 1 FROM (SELECT b.one FROM t b, t c) d WHERE a.one = d.one)",
+        ),
+        (
+            "a recursion",
+            "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 1000000000) SELECT count(*) FROM r",
+        ),
+        (
+            "a sort above a join",
+            "SELECT a.v FROM t a, t b, t c ORDER BY a.v * b.v * c.v LIMIT 3",
+        ),
+    ];
+
+    async fn context() -> SessionContext {
+        let context =
+            SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2));
+        let table = "CREATE TABLE t AS SELECT value AS v, 1 AS one FROM range(0, 20000)";
+        context.sql(table).await.unwrap().collect().await.unwrap();
+        context
+    }
+
+    /// A cross join under an aggregate went on for hours after KILL, and so did a hash join with millions of partners for each
+    /// row: neither came by anything that let the task wait, and hash joins not even when their rows were dropped.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn endless_statements_end_when_they_are_interrupted() {
+        let context = context().await;
+        for (kind, text) in ENDLESS {
+            let plan = context.sql(text).await.unwrap();
+            let plan = plan.create_physical_plan().await.unwrap();
+            let interrupt = Interrupt::new();
+            let task = context.task_ctx();
+            let running = tokio::spawn(interrupt.scope(async move {
+                let mut rows = execute(&plan, task).unwrap();
+                rows.next().await.unwrap()
+            }));
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            assert!(!running.is_finished(), "{kind} was done at once");
+            interrupt.end();
+            let ended = tokio::time::timeout(Duration::from_secs(2), running).await;
+            let error = ended.unwrap_or_else(|_| panic!("{kind} went on"));
+            assert!(error.unwrap().is_err(), "{kind} has an answer");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn others_have_their_turn_meanwhile() {
+        let context = context().await;
+        for (kind, text) in ENDLESS {
+            let plan = context.sql(text).await.unwrap();
+            let plan = plan.create_physical_plan().await.unwrap();
+            let task = context.task_ctx();
+            let running = tokio::spawn(async move {
+                let mut rows = execute(&plan, task).unwrap();
+                rows.next().await.is_some()
+            });
+            for _ in 0..5 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                let other = tokio::spawn(async { 7 });
+                let done = tokio::time::timeout(Duration::from_secs(2), other).await;
+                assert_eq!(
+                    done.map(Result::unwrap),
+                    Ok(7),
+                    "{kind} lets nobody else work"
+                );
+            }
+            running.abort();
+            assert!(running.await.unwrap_err().is_cancelled(), "{kind}");
+        }
+    }
+
+    #[tokio::test]
+    async fn plans_look_and_answer_as_before() {
+        let context = context().await;
+        let text = "SELECT a.one, count(*), max(a.v + b.v) FROM t a JOIN t b ON a.v = b.v AND a.v + b.v < 500 \
+                    WHERE NOT EXISTS (SELECT 1 FROM t c WHERE c.v = a.v + 100) OR a.v < 7 GROUP BY a.one";
+        let plan = context.sql(text).await.unwrap();
+        let plan = plan.create_physical_plan().await.unwrap();
+        let shown =
+            |plan: &Arc<dyn ExecutionPlan>| displayable(plan.as_ref()).indent(true).to_string();
+        let same = interruptible(Arc::clone(&plan), &Interrupt::new()).unwrap();
+        let added = ", filter=true";
+        assert_eq!(shown(&same).replace(added, ""), shown(&plan));
+        let rows = |plan| datafusion::physical_plan::collect(plan, context.task_ctx());
+        let (before, after) = (rows(Arc::clone(&plan)).await, rows(same).await);
+        assert_eq!(before.unwrap(), after.unwrap());
+    }
+}

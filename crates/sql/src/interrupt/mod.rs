@@ -1,0 +1,277 @@
+//! How a statement's work ends from within: a flag that whoever stops the statement sets, and that its loops look at.
+//!
+//! An operator is code that computes until it returns, and nobody can end it from outside. So every thread that works on a
+//! statement has [entered](Interrupt::enter) its [`Interrupt`], and what may compute for long calls [`check`], which
+//! is an error once the statement has ended. What the threads allocate meanwhile is added up, so that the statement that
+//! holds the most is found when memory runs short.
+
+pub mod heap;
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll};
+
+use datafusion::common::{DataFusionError, Result};
+
+/// What ends the work on one statement, and how much memory that work holds.
+#[derive(Debug, Default)]
+pub struct Interrupt {
+    ended: AtomicBool,
+    /// Why, where it is not that nobody waits for the result any more.
+    why: OnceLock<String>,
+    bytes: AtomicI64,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+}
+
+/// The statement that a thread works on.
+#[derive(Debug)]
+struct Current {
+    interrupt: Arc<Interrupt>,
+    /// What the thread had allocated when this was last added up.
+    settled: i64,
+}
+
+/// The statements that run, for whoever looks for the largest.
+static RUNNING: Mutex<Vec<Weak<Interrupt>>> = Mutex::new(Vec::new());
+
+impl Interrupt {
+    /// That of a new statement.
+    pub fn new() -> Arc<Self> {
+        let interrupt = Arc::new(Self::default());
+        let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        if running.len() == running.capacity() {
+            running.retain(|one| one.strong_count() > 0);
+        }
+        running.push(Arc::downgrade(&interrupt));
+        interrupt
+    }
+
+    /// That of the statement on which this thread works, or else a new one.
+    pub fn current_or_new() -> Arc<Self> {
+        Self::current().unwrap_or_else(Self::new)
+    }
+
+    /// That of the statement on which this thread works.
+    pub fn current() -> Option<Arc<Self>> {
+        CURRENT.with_borrow(|current| current.as_ref().map(|it| Arc::clone(&it.interrupt)))
+    }
+
+    /// Ends the statement: nobody waits for its result.
+    pub fn end(&self) {
+        self.ended.store(true, Relaxed);
+    }
+
+    /// Ends the statement because memory runs short.
+    pub fn end_for_memory(&self, sentence: String) {
+        // The first reason counts.
+        let _ = self.why.set(sentence);
+        self.end();
+    }
+
+    /// Whether the statement has ended.
+    pub fn is_ended(&self) -> bool {
+        self.ended.load(Relaxed)
+    }
+
+    /// Bytes of memory that the work on it holds, as far as they have been added up.
+    pub fn bytes(&self) -> i64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Nothing, while the statement runs.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn check(&self) -> Result<()> {
+        if !self.is_ended() {
+            return Ok(());
+        }
+        Err(match self.why.get() {
+            Some(sentence) => DataFusionError::ResourcesExhausted(sentence.clone()),
+            None => DataFusionError::Execution("the statement was cancelled".to_owned()),
+        })
+    }
+
+    /// This thread works on the statement for as long as the result is held.
+    pub fn enter(self: &Arc<Self>) -> Entered {
+        CURRENT.with_borrow_mut(|current| {
+            let is_same = |it: &Current| Arc::ptr_eq(&it.interrupt, self);
+            if current.as_ref().is_some_and(is_same) {
+                return Entered { left: None };
+            }
+            settle(current.as_mut());
+            let entered = Current {
+                interrupt: Arc::clone(self),
+                settled: heap::of_this_thread(),
+            };
+            Entered {
+                left: Some(current.replace(entered)),
+            }
+        })
+    }
+
+    /// A future whose polls are work on the statement.
+    pub fn scope<F: Future>(self: &Arc<Self>, future: F) -> Scoped<F> {
+        Scoped {
+            interrupt: Arc::clone(self),
+            future: Box::pin(future),
+        }
+    }
+
+    /// The statement that holds the most memory of those that run.
+    pub fn largest() -> Option<Arc<Self>> {
+        let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = running.iter().filter_map(Weak::upgrade);
+        running
+            .filter(|one| !one.is_ended())
+            .max_by_key(|one| one.bytes())
+    }
+}
+
+/// Adds what the thread has allocated to the account of the statement that it works on.
+fn settle(current: Option<&mut Current>) {
+    if let Some(current) = current {
+        let now = heap::of_this_thread();
+        current
+            .interrupt
+            .bytes
+            .fetch_add(now - current.settled, Relaxed);
+        current.settled = now;
+    }
+}
+
+/// A thread works on a statement.
+#[derive(Debug)]
+pub struct Entered {
+    /// What it worked on before, where that was not the same.
+    left: Option<Option<Current>>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let Some(left) = self.left.take() else {
+            return;
+        };
+        CURRENT.with_borrow_mut(|current| {
+            settle(current.as_mut());
+            *current = left;
+            if let Some(current) = current {
+                current.settled = heap::of_this_thread();
+            }
+        });
+    }
+}
+
+/// A future whose polls are work on a statement.
+#[derive(Debug)]
+pub struct Scoped<F> {
+    interrupt: Arc<Interrupt>,
+    future: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for Scoped<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let interrupt = Arc::clone(&self.interrupt);
+        let _entered = interrupt.enter();
+        self.future.as_mut().poll(context)
+    }
+}
+
+/// The same future as work on the statement, if any, on which this thread works now: for tasks that the work starts.
+pub fn carried<F: Future>(future: F) -> Scoped<F> {
+    Interrupt::current_or_new().scope(future)
+}
+
+/// What a check does besides: where the work takes long, it gives the thread's other tasks to another thread.
+static RELIEVE: OnceLock<fn()> = OnceLock::new();
+
+/// Has every check call this, where nothing else was said before.
+pub fn relieve_with(relieve: fn()) {
+    RELIEVE.get_or_init(|| relieve);
+}
+
+/// Nothing, while the statement runs on which this thread works, or where it works on none. To be called at least every few
+/// milliseconds.
+///
+/// # Errors
+/// The statement has ended.
+pub fn check() -> Result<()> {
+    if let Some(relieve) = RELIEVE.get() {
+        relieve();
+    }
+    CURRENT.with_borrow_mut(|current| {
+        let Some(current) = current else {
+            return Ok(());
+        };
+        if (heap::of_this_thread() - current.settled).abs() > heap::WORTH_ADDING {
+            settle(Some(current));
+        }
+        current.interrupt.check()
+    })
+}
+
+/// The same for loops whose rounds take less than a microsecond each, or more: most calls do nothing.
+///
+/// # Errors
+/// The statement has ended.
+pub fn check_now_and_then() -> Result<()> {
+    const ROUNDS: u32 = 32;
+    thread_local! {
+        static ROUND: Cell<u32> = const { Cell::new(0) };
+    }
+    let round = ROUND.get().wrapping_add(1);
+    ROUND.set(round);
+    match round % ROUNDS {
+        0 => check(),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_of_the_statement_that_was_entered_last() {
+        assert!(check().is_ok());
+        let (outer, inner) = (Interrupt::new(), Interrupt::new());
+        let entered = outer.enter();
+        inner.end();
+        assert!(check().is_ok());
+        {
+            let _inner = inner.enter();
+            let _again = inner.enter();
+            assert_eq!(
+                check().unwrap_err().strip_backtrace(),
+                "Execution error: the statement was cancelled"
+            );
+        }
+        assert!(check().is_ok());
+        outer.end_for_memory("too much".to_owned());
+        outer.end();
+        assert!(matches!(
+            check().unwrap_err(),
+            DataFusionError::ResourcesExhausted(why) if why == "too much"
+        ));
+        drop(entered);
+        assert!(Interrupt::current().is_none());
+    }
+
+    #[test]
+    fn the_largest_is_one_that_still_runs() {
+        let (small, large) = (Interrupt::new(), Interrupt::new());
+        small.bytes.store(i64::MAX - 2, Relaxed);
+        large.bytes.store(i64::MAX - 1, Relaxed);
+        assert!(Arc::ptr_eq(&Interrupt::largest().unwrap(), &large));
+        large.end();
+        assert!(Arc::ptr_eq(&Interrupt::largest().unwrap(), &small));
+    }
+}
