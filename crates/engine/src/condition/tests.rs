@@ -219,6 +219,33 @@ fn a_colour_of_zero_keeps_equal_fluxes() {
 }
 
 #[test]
+fn what_is_too_large_for_a_double_is_kept_by_no_bound() {
+    // A product beyond the largest double is NULL, so a bound has two ends.
+    let wide = |column: &str| cast(col(column), DataType::Float64);
+    let mut values = any_values();
+    for power in [289, 298, 307, 308] {
+        let value = f64::MAX / 10_f64.powi(308 - power);
+        values.extend((-2..=2).map(|steps| beside_64(value, steps)));
+        values.extend((-2..=2).map(|steps| -beside_64(value, steps)));
+    }
+    let values: Vec<_> = values.into_iter().filter(|value| !value.is_nan()).collect();
+    let pairs: Vec<_> = values.iter().map(|&v| (v, v)).collect();
+    for op in 0..6 {
+        for column in ["s", "d"] {
+            for bound in [-1e300, -5.0, 0.0, 5.0, 1e300] {
+                let product = real(wide(column) * lit(-1e10) + lit(3.0));
+                assert_eq!(check(&compare(product, op, bound), &pairs), "within");
+                let nested = real(real(wide(column) * lit(1e10)) - lit(1e308));
+                assert_eq!(check(&compare(nested, op, bound), &pairs), "within");
+            }
+        }
+        // Zero itself gives NULL.
+        let beyond = real((wide("d") + lit(1e308)) * lit(10.0));
+        assert_eq!(check(&compare(beyond, op, 5.0), &pairs), "exact");
+    }
+}
+
+#[test]
 fn what_is_not_monotone_is_left_as_it_is_written() {
     let pairs: Vec<_> = any_values().into_iter().map(|v| (v, 2.0)).collect();
     let [one, other] = ["s", "t"].map(|column| magnitude(MAGNITUDES[0], column));

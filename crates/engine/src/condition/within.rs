@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Float32Array, Float64Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, Float32Array, Float64Array, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, Schema, SchemaRef};
 use datafusion::common::Result;
@@ -66,11 +66,15 @@ impl Within {
         };
         let search = Search {
             predicate: renumber(predicate, &[chain.column])?,
+            expr: renumber(left, &[chain.column])?,
             schema: Arc::new(schema.project(&[chain.column])?),
         };
         let range = match schema.field(chain.column).data_type() {
             DataType::Float32 => search.single(chain.magnitude)?,
             _ => search.double(chain.magnitude)?,
+        };
+        let Some(range) = range else {
+            return Ok(None);
         };
         let doubtful = match range {
             Range::Double { .. } if chain.magnitude => Some(Exact::of(predicate, schema)?),
@@ -169,78 +173,139 @@ fn single_beyond(op: Operator, bound: f64) -> Range {
 /// Looks for the ends of the range in which a condition on one column is true.
 struct Search {
     predicate: Arc<dyn PhysicalExpr>,
+    /// The monotone expression that it compares.
+    expr: Arc<dyn PhysicalExpr>,
     schema: SchemaRef,
 }
 
+/// Columns of the numbers with some ordinals.
+type Numbers<'a> = &'a dyn Fn(&[u64]) -> ArrayRef;
+
 impl Search {
-    /// The range of all numbers, or of those that have a magnitude.
-    fn single(&self, magnitude: bool) -> Result<Range> {
-        let (first, last) = if magnitude {
-            (ordinal_32(0.0) + 1, ordinal_32(f32::MAX))
+    /// The range of all numbers, or of those that have a magnitude; `None` where the condition is not true in one range.
+    fn single(&self, magnitude: bool) -> Result<Option<Range>> {
+        let zero = ordinal_32(0.0);
+        let (first, known, last) = if magnitude {
+            (zero + 1, zero + 1, ordinal_32(f32::MAX))
         } else {
-            (ordinal_32(f32::NEG_INFINITY), ordinal_32(f32::INFINITY))
+            let (first, last) = (f32::NEG_INFINITY, f32::INFINITY);
+            (ordinal_32(first), zero, ordinal_32(last))
         };
-        let ends = self.ray(first.into(), last.into(), &|ordinals| {
+        let ends = self.ends([first, known, last].map(u64::from), &|ordinals| {
             let values = ordinals.iter().map(|at| value_32(*at as u32));
             Arc::new(Float32Array::from_iter_values(values))
         })?;
-        let (low, high) = ends.map_or((1.0, 0.0), |(first, last)| {
-            (value_32(first as u32), value_32(last as u32))
-        });
-        Ok(Range::Single { low, high })
+        Ok(ends.map(|ends| {
+            let (low, high) = ends.map_or((1.0, 0.0), |(first, last)| {
+                (value_32(first as u32), value_32(last as u32))
+            });
+            Range::Single { low, high }
+        }))
     }
 
-    fn double(&self, magnitude: bool) -> Result<Range> {
-        let (first, last) = if magnitude {
-            (ordinal_64(SMALLEST_FLUX), ordinal_64(f64::MAX))
+    fn double(&self, magnitude: bool) -> Result<Option<Range>> {
+        let (first, known, last) = if magnitude {
+            (SMALLEST_FLUX, SMALLEST_FLUX, f64::MAX)
         } else {
-            (ordinal_64(f64::NEG_INFINITY), ordinal_64(f64::INFINITY))
+            (f64::NEG_INFINITY, 0.0, f64::INFINITY)
         };
-        let ends = self.ray(first, last, &|ordinals| {
+        let ends = self.ends([first, known, last].map(ordinal_64), &|ordinals| {
             let values = ordinals.iter().map(|at| value_64(*at));
             Arc::new(Float64Array::from_iter_values(values))
         })?;
-        let (low, high) = ends.map_or((1.0, 0.0), |(first, last)| {
-            (value_64(first), value_64(last))
-        });
-        Ok(Range::Double { low, high })
+        Ok(ends.map(|ends| {
+            let (low, high) = ends.map_or((1.0, 0.0), |(first, last)| {
+                (value_64(first), value_64(last))
+            });
+            Range::Double { low, high }
+        }))
+    }
+
+    /// The ends of the range in which the condition is true, if it is true at all. `None` where the expression is NULL for the
+    /// number `known`, and thus perhaps here and there.
+    fn ends(
+        &self,
+        [low, known, high]: [u64; 3],
+        values: Numbers<'_>,
+    ) -> Result<Option<Option<(u64, u64)>>> {
+        match self.domain([low, known, high], values)? {
+            Some((low, high)) => self.ray(low, high, values).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The first and the last ordinal for which the expression has a value: beyond them it is too large for a double, and NULL.
+    fn domain(
+        &self,
+        [low, known, high]: [u64; 3],
+        values: Numbers<'_>,
+    ) -> Result<Option<(u64, u64)>> {
+        let test = |values| self.has_value(values);
+        let has_value = test(values(&[low, known, high]))?;
+        if !has_value.value(1) {
+            return Ok(None);
+        }
+        let low = match has_value.value(0) {
+            true => low,
+            false => change([low, known], false, values, &test)?.1,
+        };
+        let high = match has_value.value(2) {
+            true => high,
+            false => change([known, high], true, values, &test)?.0,
+        };
+        Ok(Some((low, high)))
     }
 
     /// The first and the last ordinal from `low` to `high` whose value makes the condition true; `None` if none does. One of
     /// the two ends is among them if any is.
-    fn ray(
-        &self,
-        low: u64,
-        high: u64,
-        values: &dyn Fn(&[u64]) -> ArrayRef,
-    ) -> Result<Option<(u64, u64)>> {
+    fn ray(&self, low: u64, high: u64, values: Numbers<'_>) -> Result<Option<(u64, u64)>> {
         let ends = self.truth(values(&[low, high]))?;
         let (at_low, at_high) = (ends.value(0), ends.value(1));
         if at_low == at_high {
             return Ok(at_low.then_some((low, high)));
         }
-        // Between `before` and `after` truth changes once.
-        let (mut before, mut after) = (low, high);
-        while after - before > 1 {
-            let parts = (after - before).min(TRIED_AT_ONCE);
-            let step = (after - before) / parts;
-            let tried: Vec<u64> = (1..parts).map(|part| before + step * part).collect();
-            let truth = self.truth(values(&tried))?;
-            let same = truth.iter().take_while(|value| *value == at_low).count();
-            if let Some(changed) = tried.get(same) {
-                after = *changed;
-            }
-            if same > 0 {
-                before = tried[same - 1];
-            }
-        }
+        let test = |values| self.truth(values);
+        let (before, after) = change([low, high], at_low, values, &test)?;
         Ok(Some(if at_low { (low, before) } else { (after, high) }))
+    }
+
+    fn has_value(&self, values: ArrayRef) -> Result<BooleanBuffer> {
+        let rows = RecordBatch::try_new(Arc::clone(&self.schema), vec![values])?;
+        let values = self.expr.evaluate(&rows)?.into_array(rows.num_rows())?;
+        Ok(match values.logical_nulls() {
+            Some(nulls) => nulls.into_inner(),
+            None => BooleanBuffer::new_set(rows.num_rows()),
+        })
     }
 
     fn truth(&self, values: ArrayRef) -> Result<BooleanBuffer> {
         let rows = RecordBatch::try_new(Arc::clone(&self.schema), vec![values])?;
         truth(&self.predicate, &rows)
     }
+}
+
+/// The two neighbouring ordinals between which a test changes its outcome, which it does once from the first to the last of
+/// these; `at_first` is its outcome there.
+fn change(
+    [mut before, mut after]: [u64; 2],
+    at_first: bool,
+    values: Numbers<'_>,
+    test: &dyn Fn(ArrayRef) -> Result<BooleanBuffer>,
+) -> Result<(u64, u64)> {
+    while after - before > 1 {
+        let parts = (after - before).min(TRIED_AT_ONCE);
+        let step = (after - before) / parts;
+        let tried: Vec<u64> = (1..parts).map(|part| before + step * part).collect();
+        let outcomes = test(values(&tried))?;
+        let same = outcomes.iter().take_while(|it| *it == at_first).count();
+        if let Some(changed) = tried.get(same) {
+            after = *changed;
+        }
+        if same > 0 {
+            before = tried[same - 1];
+        }
+    }
+    Ok((before, after))
 }
 
 /// Where a number stands among all in their order (-0.0 just below 0.0).

@@ -7,6 +7,7 @@ pub(crate) mod adql;
 mod checked_sum;
 mod formula;
 mod geometry;
+mod guarded;
 mod math;
 pub(crate) mod mysql;
 mod photometry;
@@ -21,7 +22,7 @@ pub use adql::POLYGON;
 pub(crate) use checked_sum::checked_sum;
 pub use geometry::{RegionShape, SEPARATION};
 pub use photometry::is_magnitude_of_flux;
-pub use real::{FINITE, REAL, finite, real};
+pub use real::{REAL, real, real_constant};
 
 /// DataFusion's functions of few arguments and any amount of memory. Neither dialect has them.
 pub const UNBOUNDED: [&str; 5] = [
@@ -39,13 +40,14 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
     functions.extend(math::all());
     functions.extend(mysql::all());
     functions.extend(adql::all());
-    functions.extend([real(), finite()]);
+    functions.push(real());
     functions
 }
 
 /// All aggregates that Meridian adds.
 pub fn all_aggregates() -> Vec<Arc<AggregateUDF>> {
-    let mut aggregates = mysql::aggregates::all();
+    let mut aggregates = guarded::all();
+    aggregates.extend(mysql::aggregates::all());
     aggregates.push(adql::histogram());
     aggregates.push(checked_sum());
     aggregates

@@ -1,93 +1,106 @@
-//! Guards of the value rules: no NaN and no negative zero leaves an expression.
+//! The guard of the value rules: no NaN, no infinity and no negative zero leaves what is computed.
 //!
-//! Arrow orders NaN above everything and -0.0 below 0.0, so either would make comparisons, groups and sorts surprise.
+//! Arrow orders NaN above everything and -0.0 below 0.0, so either would make comparisons, groups and sorts surprise. MySQL
+//! has neither infinities nor NaN.
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
-use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::datatypes::{DataType, Float64Type};
-use datafusion::common::Result;
+use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, PrimitiveArray};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{
-    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility,
 };
 
-/// Name of the guard that turns NaN into NULL and -0.0 into 0.0.
+/// Name of the guard that turns NaN and infinities into NULL and -0.0 into 0.0.
 pub const REAL: &str = "meridian_real";
-/// Name of the guard that also turns infinities into NULL, for functions that have poles.
-pub const FINITE: &str = "meridian_finite";
 
 /// The guard named [`REAL`].
 pub fn real() -> Arc<ScalarUDF> {
-    static GUARD: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Guard::udf(REAL, false));
-    Arc::clone(&GUARD)
-}
-
-/// The guard named [`FINITE`].
-pub fn finite() -> Arc<ScalarUDF> {
-    static GUARD: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Guard::udf(FINITE, true));
-    Arc::clone(&GUARD)
-}
-
-#[derive(Debug)]
-struct Guard {
-    name: &'static str,
-    /// Whether infinities are turned into NULL as well.
-    finite: bool,
-    signature: Signature,
-}
-
-impl PartialEq for Guard {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-impl Eq for Guard {}
-impl std::hash::Hash for Guard {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
-}
-
-impl Guard {
-    fn udf(name: &'static str, finite: bool) -> Arc<ScalarUDF> {
-        Arc::new(ScalarUDF::new_from_impl(Self {
-            name,
-            finite,
-            signature: Signature::exact(vec![DataType::Float64], Volatility::Immutable),
+    static GUARD: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
+        let types = [DataType::Float64, DataType::Float32];
+        let types = types.map(|it| TypeSignature::Exact(vec![it]));
+        Arc::new(ScalarUDF::new_from_impl(Guard {
+            signature: Signature::one_of(types.into(), Volatility::Immutable),
         }))
+    });
+    Arc::clone(&GUARD)
+}
+
+/// A constant as the value rules have it: -0.0 is 0.0; NaN and infinities are NULL.
+pub fn real_constant(value: ScalarValue) -> ScalarValue {
+    match value {
+        ScalarValue::Float64(number) => {
+            ScalarValue::Float64(number.filter(|it| it.is_finite()).map(|it| it + 0.0))
+        }
+        ScalarValue::Float32(number) => {
+            ScalarValue::Float32(number.filter(|it| it.is_finite()).map(|it| it + 0.0))
+        }
+        other => other,
     }
+}
+
+/// A column of computed values as the value rules have it; one of another type than floating point as it is.
+pub(super) fn real_column(column: ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Float64 => keep_where(column.as_primitive(), f64::is_finite),
+        DataType::Float32 => kept(
+            column.as_primitive::<Float32Type>(),
+            |x| x + 0.0,
+            f32::is_finite,
+        ),
+        _ => column,
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Guard {
+    signature: Signature,
 }
 
 impl ScalarUDFImpl for Guard {
     fn name(&self) -> &str {
-        self.name
+        REAL
     }
 
     fn signature(&self) -> &Signature {
         &self.signature
     }
 
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Float64)
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        match arguments {
+            [only] => Ok(only.clone()),
+            _ => exec_err!("{REAL} takes one number"),
+        }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let values = ColumnarValue::values_to_arrays(&args.args)?;
-        let values = values[0].as_primitive::<Float64Type>();
-        // Two loops, each with its condition in it: a call for each value would take longer than all the rest.
-        Ok(ColumnarValue::Array(if self.finite {
-            keep_where(values, f64::is_finite)
-        } else {
-            keep_where(values, |x| !x.is_nan())
-        }))
+        match args.args.as_slice() {
+            [ColumnarValue::Scalar(value)] => {
+                Ok(ColumnarValue::Scalar(real_constant(value.clone())))
+            }
+            [ColumnarValue::Array(column)] => {
+                Ok(ColumnarValue::Array(real_column(Arc::clone(column))))
+            }
+            _ => exec_err!("{REAL} takes one number"),
+        }
     }
 }
 
 /// NULL where `keeps` says no; -0.0 becomes 0.0 (adding 0.0 does just that).
 pub(super) fn keep_where(values: &Float64Array, keeps: impl Fn(f64) -> bool) -> ArrayRef {
-    let positive = values.values().iter().map(|x| x + 0.0).collect();
-    keep_numbers(positive, values.nulls().cloned(), keeps)
+    kept(values, |x| x + 0.0, keeps)
+}
+
+fn kept<T: ArrowPrimitiveType>(
+    values: &PrimitiveArray<T>,
+    positive: impl Fn(T::Native) -> T::Native,
+    keeps: impl Fn(T::Native) -> bool,
+) -> ArrayRef {
+    let numbers = values.values().iter().map(|&x| positive(x)).collect();
+    kept_numbers::<T>(numbers, values.nulls().cloned(), keeps)
 }
 
 /// The numbers as an array that is also NULL where `keeps` says no.
@@ -96,6 +109,14 @@ pub(super) fn keep_numbers(
     nulls: Option<NullBuffer>,
     keeps: impl Fn(f64) -> bool,
 ) -> ArrayRef {
+    kept_numbers::<Float64Type>(numbers, nulls, keeps)
+}
+
+fn kept_numbers<T: ArrowPrimitiveType>(
+    numbers: Vec<T::Native>,
+    nulls: Option<NullBuffer>,
+    keeps: impl Fn(T::Native) -> bool,
+) -> ArrayRef {
     let all = numbers.iter().fold(true, |all, &x| all & keeps(x));
     let nulls = if all {
         nulls
@@ -103,11 +124,13 @@ pub(super) fn keep_numbers(
         let kept = BooleanBuffer::collect_bool(numbers.len(), |at| keeps(numbers[at]));
         NullBuffer::union(nulls.as_ref(), Some(&NullBuffer::new(kept)))
     };
-    Arc::new(Float64Array::new(numbers.into(), nulls))
+    Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(numbers), nulls))
 }
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::Float32Array;
+
     use super::*;
 
     #[test]
@@ -119,13 +142,26 @@ mod tests {
             Some(-0.0),
             Some(f64::INFINITY),
         ]);
-        let guarded = keep_where(&values, |x| !x.is_nan());
+        let guarded = real_column(Arc::new(values));
         let guarded = guarded.as_primitive::<Float64Type>();
         assert_eq!(
             guarded.iter().collect::<Vec<_>>(),
-            vec![Some(1.5), None, None, Some(0.0), Some(f64::INFINITY)]
+            vec![Some(1.5), None, None, Some(0.0), None]
         );
         assert!(guarded.value(3).is_sign_positive());
-        assert!(keep_where(&values, f64::is_finite).is_null(4));
+    }
+
+    #[test]
+    fn constants_and_single_precision_follow_the_same_rules() {
+        let singles = Float32Array::from(vec![-0.0, f32::INFINITY, 2.5]);
+        let guarded = real_column(Arc::new(singles));
+        let guarded = guarded.as_primitive::<Float32Type>();
+        assert!(guarded.value(0).is_sign_positive());
+        assert!(guarded.is_null(1));
+        let zero = real_constant(ScalarValue::Float64(Some(-0.0)));
+        assert_eq!(zero, ScalarValue::Float64(Some(0.0)));
+        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(real_constant(ScalarValue::Float64(Some(number))).is_null());
+        }
     }
 }

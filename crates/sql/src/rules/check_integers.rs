@@ -165,3 +165,41 @@ fn check_sum(args: &mut [Expr], schema: &DFSchema) -> Option<Arc<AggregateUDF>> 
         given => given.is_integer().then(checked_sum),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{Field, Schema};
+    use datafusion::logical_expr::expr::Placeholder;
+    use datafusion::logical_expr::{col, lit};
+
+    use super::*;
+
+    fn checked(expr: Expr) -> String {
+        let fields = [("a", DataType::Int32), ("big", DataType::Int64)];
+        let fields = fields.map(|(name, ty)| Field::new(name, ty, true));
+        let schema = DFSchema::try_from(Schema::new(fields.to_vec())).unwrap();
+        let checked = expr.transform_up(|expr| check(expr, &schema));
+        checked.unwrap().data.to_string()
+    }
+
+    #[test]
+    fn a_placeholder_may_be_any_integer_of_its_type() {
+        let placeholder = |ty| {
+            let field = Arc::new(Field::new("$1", ty, true));
+            Expr::Placeholder(Placeholder::new_with_field("$1".to_owned(), Some(field)))
+        };
+        let sum = col("a") + placeholder(DataType::Int64);
+        assert_eq!(checked(sum.gt(lit(0_i64))), "mysql_add(a, $1) > Int64(0)");
+        let product = placeholder(DataType::Int64) * col("big");
+        assert_eq!(checked(product), "mysql_multiply($1, big)");
+        // Of 32 bits it is never too large.
+        let sum = col("a") + placeholder(DataType::Int32);
+        assert_eq!(checked(sum), "CAST(a AS Int64) + CAST($1 AS Int64)");
+    }
+
+    #[test]
+    fn small_constants_do_not_overflow() {
+        let sum = col("a") + lit(1_i64);
+        assert_eq!(checked(sum), "CAST(a AS Int64) + Int64(1)");
+    }
+}

@@ -73,6 +73,9 @@ mod tests {
         for function in crate::functions::all() {
             state.register_udf(function).unwrap();
         }
+        for function in crate::functions::all_aggregates() {
+            state.register_udaf(function).unwrap();
+        }
         let context = SessionContext::new_with_state(state);
         let table = "SELECT CAST(0.1 AS FLOAT) AS a, CAST(0.2 AS FLOAT) AS b, column1 AS x, 0.5 AS y, column2 AS n
                      FROM (VALUES (-1.0 * 0.0, 0))";
@@ -109,8 +112,32 @@ mod tests {
             "power(n, -1)",
             "CAST('nan' AS DOUBLE)",
             "y / (y - y)",
+            "y / -0.0",
+            "y % -0.0",
+            "1e308 * y * 1e10",
+            "exp(y * 10000)",
+            "degrees(y * 1e308)",
+            "CAST('inf' AS DOUBLE)",
+            "CAST(y * 1e200 AS FLOAT)",
+            "sum(y * 1e308 + 1e308) OVER () + 1e308",
+            "(SELECT sum(d) FROM (VALUES (1.7e308), (1.7e308)) AS t (d))",
+            "(SELECT avg(d) FROM (VALUES (1.7e308), (1.7e308)) AS t (d))",
+            "(SELECT corr(d, d) FROM (VALUES (1.0), (1.0)) AS t (d))",
         ] {
             assert_eq!(value(expression).await, "", "{expression}");
+        }
+    }
+
+    #[tokio::test]
+    async fn negative_zero_is_found_like_zero() {
+        for expression in [
+            "CASE y - y WHEN -0.0 THEN 1 ELSE 0 END",
+            "CASE WHEN (y - y) IN (-0.0, 7.0) THEN 1 ELSE 0 END",
+            "(SELECT count(*) FROM (VALUES (0.0)) AS t (d) WHERE d = -0.0)",
+            "(SELECT count(DISTINCT d * -1) FROM (VALUES (0.0), (-0.0)) AS t (d))",
+            "(SELECT count(*) FROM (VALUES (0.0)) AS t (d) JOIN (VALUES (1.0)) AS u (e) ON d = (e - 1) * -1)",
+        ] {
+            assert_eq!(value(expression).await, "1", "{expression}");
         }
     }
 
@@ -121,6 +148,17 @@ mod tests {
             "(y - y) * -1",
             "round(-0.2 * y)",
             "(y - y) / -2.0",
+            "-0.0",
+            "CAST('-0.0' AS DOUBLE)",
+            "greatest(-0.0, -1.0)",
+            "ceil(-y)",
+            "-1.0 % y",
+            "coalesce(-0.0, y)",
+            "mysql_ceil(-y)",
+            "mysql_round(-0.2)",
+            "mysql_double('-0.0')",
+            "CAST(CAST(-1e-60 AS FLOAT) AS DOUBLE)",
+            "(SELECT avg(d) FROM (VALUES (-5e-324), (0.0), (0.0)) AS t (d))",
         ] {
             assert_eq!(value(expression).await, "0.0", "{expression}");
             assert_eq!(

@@ -136,7 +136,8 @@ impl Built {
     /// Adds a row: its numbers, as many as the kind has, or NULL.
     pub(crate) fn push(&mut self, numbers: Option<&[f64]>) {
         match (numbers, self.kind) {
-            (Some(numbers), _) => self.numbers.extend_from_slice(numbers),
+            // Adding 0.0 makes -0.0 positive.
+            (Some(numbers), _) => self.numbers.extend(numbers.iter().map(|it| it + 0.0)),
             (None, Kind::Point) => self.numbers.extend([0.0; 2]),
             (None, Kind::Circle) => self.numbers.extend([0.0; 3]),
             (None, Kind::Polygon) => {}

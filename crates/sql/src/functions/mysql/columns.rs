@@ -13,6 +13,8 @@ use arrow::compute::{binary, try_binary};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
 use arrow::error::ArrowError;
 
+use crate::functions::real::real_column;
+
 /// The same of whole columns.
 pub(in crate::functions) type OfColumns = fn(&[ArrayRef]) -> Option<ArrayRef>;
 
@@ -115,9 +117,10 @@ fn doubles(columns: &[ArrayRef], of: impl Fn(f64) -> f64) -> Option<ArrayRef> {
     };
     match column.data_type() {
         DataType::Int64 | DataType::UInt64 => Some(Arc::clone(column)),
-        _ => Some(Arc::new(
-            as_type::<Float64Type>(column)?.unary::<_, Float64Type>(of),
-        )),
+        _ => {
+            let numbers = as_type::<Float64Type>(column)?.unary::<_, Float64Type>(of);
+            Some(real_column(Arc::new(numbers)))
+        }
     }
 }
 
@@ -158,7 +161,7 @@ pub(super) fn rounded(columns: &[ArrayRef], of: impl Fn(f64, i64) -> f64) -> Opt
         }
         None => numbers.unary(|number| of(number, 0)),
     };
-    Some(Arc::new(rounded))
+    Some(real_column(Arc::new(rounded)))
 }
 
 #[cfg(test)]

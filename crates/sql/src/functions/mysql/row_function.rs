@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
 use super::columns::OfColumns;
 use super::text::LONGEST;
 use super::value::{Value, canonical_type, value_at};
+use crate::functions::real::real_column;
 use crate::interrupt::check_now_and_then;
 
 /// What a function gives.
@@ -287,7 +288,7 @@ pub(super) fn column_of(values: Vec<Value>, data_type: &DataType) -> Result<Arra
     Ok(match data_type {
         DataType::Int64 => built!(Int64Builder, value => signed(value)?),
         DataType::UInt64 => built!(UInt64Builder, value => unsigned(value)?),
-        DataType::Float64 => built!(Float64Builder, value => value.double()),
+        DataType::Float64 => real_column(built!(Float64Builder, value => value.double())),
         DataType::Utf8 => built!(StringBuilder, value => value.text()),
         DataType::Utf8View => built!(StringViewBuilder, value => value.text()),
         DataType::LargeUtf8 => built!(LargeStringBuilder, value => value.text()),

@@ -220,8 +220,9 @@ pub(crate) fn without_exponent(number: &str) -> String {
     }
 }
 
+/// Never -0.0: adding 0.0 makes it positive.
 fn text_double(text: &str) -> f64 {
-    number_prefix(text).parse().unwrap_or(0.0)
+    number_prefix(text).parse().unwrap_or(0.0) + 0.0
 }
 
 fn whole_prefix(text: &str) -> i128 {
