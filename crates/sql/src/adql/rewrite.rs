@@ -11,10 +11,13 @@ use super::all_rows::number_repetitions;
 use super::functions::{cast_to, expanded};
 use super::top::limit_by_top;
 use crate::SqlError;
-use crate::mysql::name_repeated_by;
+use crate::mysql::{name_repeated_by, name_results, with_equal_constants};
 
 /// Rewrites a statement in place. Its names are folded.
 pub(crate) fn rewrite(sql: &str, statement: &mut Statement) -> Result<(), SqlError> {
+    if let Statement::Query(query) = statement {
+        name_results(&mut query.body);
+    }
     match statement.visit(&mut Rewriting { sql }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
@@ -42,7 +45,7 @@ impl VisitorMut for Rewriting<'_> {
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
         // Columns of one name of two tables are told apart by these.
-        name_repeated_by(select, ToString::to_string);
+        name_repeated_by(select, |expr| with_equal_constants(expr).to_string());
         ControlFlow::Continue(())
     }
 

@@ -27,6 +27,6 @@ pub use keywords::keywords;
 pub use operators::Operators;
 pub use pieces::{executed, first_word, placeholders, received, split_statements};
 pub(crate) use rewrite::rewrite;
-pub(crate) use select::name_repeated_by;
+pub(crate) use select::{name_repeated_by, name_results, with_equal_constants};
 pub use show::{Listed, Listing, Standing, TableName};
 pub(crate) use show::{described, read_listing};

@@ -25,6 +25,9 @@ use crate::{ErrorCode, SqlError};
 
 /// Rewrites a statement in place. Its names are folded.
 pub(crate) fn rewrite(sql: &str, statement: &mut Statement) -> Result<(), SqlError> {
+    if let Statement::Query(query) = statement {
+        select::name_results(&mut query.body);
+    }
     match statement.visit(&mut Rewriting { sql }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, GroupByWithModifier, Ident, Select, SelectItem, Value, VisitMut, VisitorMut,
-    visit_expressions,
+    Expr, GroupByExpr, GroupByWithModifier, Ident, Select, SelectItem, SetExpr, UnaryOperator,
+    Value, VisitMut, VisitorMut, visit_expressions,
 };
 
 use super::build::call;
@@ -16,7 +16,61 @@ const UNNAMED: &str = "__column_";
 
 /// Gives the columns of a SELECT that would have the name of one before them another. Their headings stay.
 pub(super) fn name_repeated(select: &mut Select) {
-    name_repeated_by(select, unqualified);
+    name_repeated_by(select, without_constants);
+}
+
+/// The text of an expression whatever its constants are.
+fn without_constants(expr: &Expr) -> String {
+    unqualified(&with_equal_constants(expr))
+}
+
+/// An expression with NULL in the places of its constants: the planner may have one name for several, as of 1.0 and 1.00.
+pub(crate) fn with_equal_constants(expr: &Expr) -> Expr {
+    struct Constants;
+    impl VisitorMut for Constants {
+        type Break = ();
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            let is_signed = matches!(expr, Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner }
+                if matches!(**inner, Expr::Value(_)));
+            if is_signed || matches!(expr, Expr::Value(_)) {
+                *expr = super::build::null();
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut expr = expr.clone();
+    // It breaks off nowhere.
+    let _ = expr.visit(&mut Constants);
+    expr
+}
+
+/// Gives the columns of a whole statement's result different names, where their aliases are the same: a result may have two
+/// columns of one name, a derived table may not.
+pub(crate) fn name_results(body: &mut SetExpr) {
+    match body {
+        SetExpr::Select(select) => {
+            let mut seen = HashSet::new();
+            for (at, item) in select.projection.iter_mut().enumerate() {
+                match item {
+                    SelectItem::ExprWithAlias { alias, .. } => {
+                        if !seen.insert(alias.value.clone()) {
+                            *alias = Ident::new(format!("{UNNAMED}{at}"));
+                        }
+                    }
+                    SelectItem::UnnamedExpr(expr) => {
+                        seen.extend(name_of_column(expr).map(|name| name.value));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        SetExpr::SetOperation { left, right, .. } => {
+            name_results(left);
+            name_results(right);
+        }
+        SetExpr::Query(query) => name_results(&mut query.body),
+        _ => {}
+    }
 }
 
 /// The same, where a column's name is what `name` says of its expression.
