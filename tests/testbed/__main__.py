@@ -11,7 +11,7 @@ from pathlib import Path
 
 from meridian_cli import Meridian
 from testbed import sky
-from testbed.cases import catalogue, expressions, lsst
+from testbed.cases import catalogue, expressions, lsst, values
 from testbed.differences import KNOWN_TYPES
 from testbed.generated import ask_generated
 from testbed.mariadb import MariaDB
@@ -24,7 +24,7 @@ BEGIN, END = "<!-- testbed: begin -->", "<!-- testbed: end -->"
 
 def coverage() -> str:
     """The numbers of hand-written statements by theme, and the known differences, as docs/sql.md has them."""
-    themes = {**expressions.THEMES, **catalogue.THEMES, "LSST's PT1.1": lsst.PT11, "LSST's PT1.2": lsst.PT12}
+    themes = {**expressions.THEMES, **values.THEMES, **catalogue.THEMES, "LSST's PT1.1": lsst.PT11, "LSST's PT1.2": lsst.PT12}
     lines = ["| theme | statements |", "|---|---|"]
     lines += [f"| {theme} | {len(questions)} |" for theme, questions in themes.items()]
     lines += [f"| all | {sum(map(len, themes.values()))} |", "", "Known and wanted differences, all of them in types:", ""]

@@ -6,11 +6,11 @@ import pytest
 
 from meridian_cli import rows_of
 from complaints import assert_clear
-from testbed.cases import Question, catalogue, expressions, lsst
+from testbed.cases import Question, catalogue, expressions, lsst, values
 from testbed.__main__ import write_coverage
 from testbed.sides import Sides
 
-ON_THE_SMALL_SKY = {**expressions.THEMES, **catalogue.THEMES}
+ON_THE_SMALL_SKY = {**expressions.THEMES, **values.THEMES, **catalogue.THEMES}
 
 
 def each(questions: list[Question]) -> pytest.MarkDecorator:
@@ -82,6 +82,8 @@ def test_lsst_pt12(question: Question, pt12_sides: Sides) -> None:
         "SELECT CASE WHEN 1 THEN 2",
         "SELECT * FROM Object o JOIN Source s USING (nosuch)",
         "SELECT 18446744073709551615 + 1",
+        "SELECT (1, 2) IN ((1, 2, 3))",
+        "SELECT * FROM (SELECT 1 AS x, 2 AS x) t",
     ],
 )
 def test_both_refuse(statement: str, small_sky: Sides) -> None:

@@ -12,7 +12,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sql::Dialect;
 use sql::mysql::Operators;
-use sql::rules::{CheckIntegers, GuardValues, WidenFloats, WriteOutMemberships};
+use sql::rules::{CheckIntegers, CompareValues, GuardValues, WidenFloats, WriteOutMemberships};
 
 use super::{CATALOG, NO_DATABASE, SessionOptions};
 use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters};
@@ -78,7 +78,9 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
         .with_default_features()
         .with_config(config)
         .with_runtime_env(runtime)
-        .with_analyzer_rules(checked(analyzer_rules(), |rule| Arc::new(rule)))
+        .with_analyzer_rules(checked(analyzer_rules(options.dialect), |rule| {
+            Arc::new(rule)
+        }))
         .with_physical_optimizer_rules(checked(physical_rules(), |rule| Arc::new(rule)))
         .with_optimizer_rules(checked(PushProbeFilters::among_rules(), |rule| {
             Arc::new(rule)
@@ -120,9 +122,9 @@ type AnalyzerRules = Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sy
 type PhysicalRules =
     Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>;
 
-/// DataFusion's analysis with ours: memberships are written out, floats widened and integers checked before types are coerced,
-/// values guarded after.
-pub fn analyzer_rules() -> AnalyzerRules {
+/// DataFusion's analysis with ours: values are made comparable as MySQL compares them, memberships written out, floats widened
+/// and integers checked before types are coerced, values guarded after.
+pub fn analyzer_rules(dialect: Dialect) -> AnalyzerRules {
     let mut rules = Analyzer::new().rules;
     let coercion = rules
         .iter()
@@ -131,6 +133,9 @@ pub fn analyzer_rules() -> AnalyzerRules {
     rules.insert(coercion, Arc::new(CheckIntegers));
     rules.insert(coercion, Arc::new(WidenFloats));
     rules.insert(coercion, Arc::new(WriteOutMemberships));
+    if dialect == Dialect::MySql {
+        rules.insert(coercion, Arc::new(CompareValues));
+    }
     rules.push(Arc::new(GuardValues));
     rules
 }

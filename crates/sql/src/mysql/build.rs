@@ -61,7 +61,7 @@ pub(crate) fn plain_arguments(function: &Function) -> Option<Vec<Expr>> {
     }
 }
 
-pub(super) fn each_argument(function: &mut Function, change: fn(&mut Expr)) {
+pub(super) fn each_argument(function: &mut Function, change: impl Fn(&mut Expr)) {
     if let FunctionArguments::List(list) = &mut function.args {
         for argument in &mut list.args {
             if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument {

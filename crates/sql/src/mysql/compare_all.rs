@@ -19,6 +19,7 @@ const VALUES: &str = "__values";
 /// `left operator ANY (values)`; `None` for operators that do not compare.
 pub(super) fn any(left: Expr, operator: &BinaryOperator, values: &Query) -> Option<Expr> {
     let holds = match operator {
+        BinaryOperator::Eq => return Some(member(left, values, false)),
         BinaryOperator::Gt | BinaryOperator::GtEq => format!("$1 {operator} {}", of("min(v)")),
         BinaryOperator::Lt | BinaryOperator::LtEq => format!("$1 {operator} {}", of("max(v)")),
         BinaryOperator::NotEq => format!("$1 <> {} OR $1 <> {}", of("min(v)"), of("max(v)")),
@@ -35,6 +36,7 @@ pub(super) fn any(left: Expr, operator: &BinaryOperator, values: &Query) -> Opti
 /// `left operator ALL (values)`; `None` for operators that do not compare.
 pub(super) fn all(left: Expr, operator: &BinaryOperator, values: &Query) -> Option<Expr> {
     let holds = match operator {
+        BinaryOperator::NotEq => return Some(member(left, values, true)),
         BinaryOperator::Gt | BinaryOperator::GtEq => format!("$1 {operator} {}", of("max(v)")),
         BinaryOperator::Lt | BinaryOperator::LtEq => format!("$1 {operator} {}", of("min(v)")),
         BinaryOperator::Eq => format!("$1 = {} AND $1 = {}", of("min(v)"), of("max(v)")),
@@ -46,6 +48,15 @@ pub(super) fn all(left: Expr, operator: &BinaryOperator, values: &Query) -> Opti
         of("count(*) - count(v)")
     );
     with_values(&text, left, values)
+}
+
+/// `= ANY` is IN, and `<> ALL` is NOT IN.
+fn member(left: Expr, values: &Query, negated: bool) -> Expr {
+    Expr::InSubquery {
+        expr: Box::new(left),
+        subquery: Box::new(values.clone()),
+        negated,
+    }
 }
 
 /// A subquery that aggregates the values.

@@ -1,13 +1,13 @@
 //! Forms of MySQL's that the engine has as others: casts, lists, patterns, aggregates with a syntax of their own.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, DuplicateTreatment, Expr, Function, FunctionArgumentClause,
-    FunctionArguments, Ident, ObjectName, OrderByExpr, Query, TrimWhereField, UnaryOperator, Value,
+    BinaryOperator, DataType, DuplicateTreatment, ExactNumberInfo, Expr, Function,
+    FunctionArgumentClause, FunctionArguments, Ident, ObjectName, OrderByExpr, Query,
+    TrimWhereField, UnaryOperator, Value,
 };
 
 use super::build::{
-    argument, call, choice, not, number, plain_arguments, plain_cast, take, text, unit_name,
-    unnamed,
+    argument, call, choice, number, plain_arguments, plain_cast, text, unit_name, unnamed,
 };
 use super::compare_all;
 use crate::{ErrorCode, SqlError};
@@ -31,49 +31,33 @@ pub(super) fn rounded_whole<'a>(of_doubles: &'a str, of_exact: &'a str, expr: &E
     }
 }
 
-/// IN compares with each of a list by itself. The engine makes one type of a list, which for integers among texts or beside
-/// numbers with a point would be doubles: those that are whole are written as integers here.
-pub(super) fn in_list(expr: Expr, mut list: Vec<Expr>, negated: bool) -> Expr {
-    if list.iter().any(is_exact_constant) {
-        list.iter_mut().for_each(write_whole);
+/// A constant with a point that a double does not hold, which has some fifteen digits, and an integer beyond 64 bits are the
+/// decimals as which they are typed.
+pub(super) fn long_constant(expr: Expr) -> Expr {
+    let Some(digits) = exact_digits(&expr) else {
+        return expr;
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
+    let figures = format!("{whole}{fraction}");
+    let figures = figures.trim_start_matches(['-', '0']).len();
+    let fits = match digits.contains('.') {
+        true => figures <= DIGITS_OF_DOUBLE,
+        false => whole.parse::<i64>().is_ok() || whole.parse::<u64>().is_ok(),
+    };
+    if fits || figures > DIGITS_OF_DECIMAL || fraction.len() > DIGITS_OF_DECIMAL {
+        return expr;
     }
-    Expr::InList {
-        expr: Box::new(expr),
-        list,
-        negated,
-    }
+    let places = ExactNumberInfo::PrecisionAndScale(
+        figures.max(fraction.len()) as u64,
+        fraction.len() as i64,
+    );
+    plain_cast(text(&digits), DataType::Decimal(places))
 }
 
-pub(super) fn write_whole(expr: &mut Expr) {
-    if let Expr::UnaryOp { expr: inner, .. } = expr {
-        return write_whole(inner);
-    }
-    let Expr::Value(value) = expr else {
-        return;
-    };
-    let (Value::Number(text, _)
-    | Value::SingleQuotedString(text)
-    | Value::DoubleQuotedString(text)) = &value.value
-    else {
-        return;
-    };
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = whole.strip_prefix('-').unwrap_or(whole);
-    let is_whole = !digits.is_empty()
-        && digits.bytes().all(|b| b.is_ascii_digit())
-        && fraction.bytes().all(|b| b == b'0');
-    if is_whole {
-        let (digits, negative) = (digits.to_owned(), whole.starts_with('-'));
-        *expr = number(&digits);
-        if negative {
-            let inner = Box::new(take(expr));
-            *expr = Expr::UnaryOp {
-                op: UnaryOperator::Minus,
-                expr: inner,
-            };
-        }
-    }
-}
+/// Decimal digits that a double holds, whatever they are.
+const DIGITS_OF_DOUBLE: usize = 15;
+/// Those of the longest decimal that is computed with.
+const DIGITS_OF_DECIMAL: usize = 38;
 
 pub(super) fn is_exact_constant(expr: &Expr) -> bool {
     match expr {
@@ -87,6 +71,11 @@ pub(super) fn is_exact_constant(expr: &Expr) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether an expression is a constant without a point.
+pub(super) fn is_whole_constant(expr: &Expr) -> bool {
+    exact_digits(expr).is_some_and(|digits| !digits.contains('.'))
 }
 
 /// The digits of such a constant, with its sign.
@@ -113,8 +102,7 @@ fn exact_digits(expr: &Expr) -> Option<String> {
 /// GREATEST and LEAST are NULL where one of their arguments is.
 pub(super) fn null_if_any_is(mut function: Function) -> Expr {
     let arguments = plain_arguments(&function).unwrap_or_default();
-    // The engine's own is meant, not this one again.
-    let name = Ident::with_quote('`', function.name.to_string());
+    let name = Ident::new(format!("mysql_{}", function.name));
     function.name = ObjectName::from(vec![name]);
     null_where_any_is(arguments, Expr::Function(function))
 }
@@ -133,43 +121,6 @@ pub(super) fn null_where_any_is(values: Vec<Expr>, result: Expr) -> Expr {
         Some(condition) => choice(condition, Expr::Value(Value::Null.into()), result),
         None => result,
     }
-}
-
-/// BETWEEN with a bound that is text, as two comparisons: each side is then compared by MySQL's rules.
-pub(super) fn between(expr: Expr) -> Expr {
-    let Expr::Between {
-        expr,
-        negated,
-        low,
-        high,
-    } = expr
-    else {
-        return expr;
-    };
-    if !is_text(&low) && !is_text(&high) {
-        return Expr::Between {
-            expr,
-            negated,
-            low,
-            high,
-        };
-    }
-    let compared = |left: Box<Expr>, op, right| Expr::BinaryOp { left, op, right };
-    let both = Expr::BinaryOp {
-        left: Box::new(compared(expr.clone(), BinaryOperator::GtEq, low)),
-        op: BinaryOperator::And,
-        right: Box::new(compared(expr, BinaryOperator::LtEq, high)),
-    };
-    if negated {
-        not(Expr::Nested(Box::new(both)))
-    } else {
-        Expr::Nested(Box::new(both))
-    }
-}
-
-pub(super) fn is_text(expr: &Expr) -> bool {
-    matches!(expr, Expr::Value(value)
-        if matches!(value.value, Value::SingleQuotedString(_) | Value::DoubleQuotedString(_)))
 }
 
 /// LIKE compares texts, and its escape is the backslash.
@@ -237,13 +188,7 @@ pub(super) fn expand_special_form(expr: Expr) -> Expr {
             rounded_whole("mysql_floor", "mysql_floor_exact", &expr),
             vec![*expr],
         ),
-        Expr::InList {
-            expr,
-            list,
-            negated,
-        } => in_list(*expr, list, negated),
         like_ @ Expr::Like { .. } => like(like_),
-        between_ @ Expr::Between { .. } => between(between_),
         Expr::AnyOp {
             left,
             compare_op,

@@ -9,13 +9,16 @@
 pub(crate) mod build;
 mod command;
 mod compare_all;
+pub(crate) mod comparison;
 mod forms;
 mod grammar;
 mod having;
 mod keywords;
+pub(crate) mod operand;
 mod operators;
 mod pieces;
 mod rewrite;
+mod row_values;
 mod select;
 mod show;
 mod templates;

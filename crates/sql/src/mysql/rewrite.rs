@@ -13,14 +13,18 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
-use super::build::{call, negated, not, plain_arguments, plain_cast, text, unit_name};
+use super::build::{
+    call, each_argument, negated, not, plain_arguments, plain_cast, take, text, unit_name,
+};
 use super::forms::{
-    cast, count_of_several, expand_special_form, group_concat, introduced, null_if_any_is, rounding,
+    cast, count_of_several, expand_special_form, group_concat, introduced, is_whole_constant,
+    long_constant, null_if_any_is, rounding,
 };
 use super::having::having_as_where;
+use super::row_values;
 use super::select;
-use super::templates::{engine_name, expansion};
-use super::truth::{make_number, make_truth, settle};
+use super::templates::{engine_name, expansion, number_of_arguments};
+use super::truth::{is_comparison, make_number, make_truth, settle};
 use crate::{ErrorCode, SqlError};
 
 /// Rewrites a statement in place. Its names are folded.
@@ -154,6 +158,31 @@ impl Rewriting<'_> {
         Ok(match expr {
             Expr::Function(function) => self.expand_function(function)?,
             Expr::BinaryOp { left, op, right } => self.expand_operator(*left, op, *right)?,
+            Expr::InList {
+                expr,
+                list,
+                negated,
+            } => {
+                let list = list.into_iter().map(long_constant).collect();
+                row_values::in_list(long_constant(*expr), list, negated)?
+            }
+            Expr::Between {
+                expr,
+                negated,
+                low,
+                high,
+            } => {
+                let [expr, low, high] = [expr, low, high].map(|it| Box::new(long_constant(*it)));
+                Expr::Between {
+                    expr,
+                    negated,
+                    low,
+                    high,
+                }
+            }
+            constant @ (Expr::Value(_) | Expr::UnaryOp { .. }) if is_whole_constant(&constant) => {
+                long_constant(constant)
+            }
             Expr::Interval(_) => return Err(self.stray_interval()),
             Expr::Cast {
                 expr,
@@ -202,6 +231,11 @@ impl Rewriting<'_> {
 
     fn expand_function(&self, mut function: Function) -> Result<Expr, SqlError> {
         let name = function.name.to_string();
+        if let Some(conversion) = number_of_arguments(&name) {
+            each_argument(&mut function, |argument| {
+                *argument = call(conversion, vec![take(argument)]);
+            });
+        }
         if name == "greatest" || name == "least" {
             return Ok(null_if_any_is(function));
         }
@@ -294,6 +328,9 @@ impl Rewriting<'_> {
             }
             (time, BinaryOperator::Minus, Expr::Interval(interval)) => {
                 self.moved(time, &interval, -1)
+            }
+            (left, op, right) if is_comparison(&op) => {
+                row_values::compared(long_constant(left), op, long_constant(right))
             }
             (left, op, right) => Ok(Expr::BinaryOp {
                 left: Box::new(left),

@@ -15,8 +15,8 @@ use super::MySqlGrammar;
 const TEMPLATES: &[(&str, usize, &str)] = &[
     // Choice and NULL.
     ("if", 3, "CASE WHEN $1 THEN $2 ELSE $3 END"),
-    ("ifnull", 2, "coalesce($1, $2)"),
-    ("nvl", 2, "coalesce($1, $2)"),
+    ("ifnull", 2, "mysql_coalesce($1, $2)"),
+    ("nvl", 2, "mysql_coalesce($1, $2)"),
     ("nvl2", 3, "CASE WHEN $1 IS NOT NULL THEN $2 ELSE $3 END"),
     ("isnull", 1, "$1 IS NULL"),
     ("nullif", 2, "CASE WHEN $1 = $2 THEN NULL ELSE $1 END"),
@@ -87,6 +87,7 @@ const OWN: &[&str] = &[
     "conv",
     "bit_count",
     "crc32",
+    "coalesce",
     "ceil",
     "ceiling",
     "floor",
@@ -151,6 +152,36 @@ const OWN: &[&str] = &[
     "time_to_sec",
     "makedate",
 ];
+
+/// Functions of the engine's that take doubles, where MySQL's take whatever is one.
+const OF_DOUBLES: &[&str] = &[
+    "acos", "asin", "atan", "atan2", "cos", "degrees", "exp", "ln", "log", "log10", "log2", "pow",
+    "power", "radians", "sin", "sqrt", "tan",
+];
+
+/// Aggregates of numbers, which are integers and decimals too.
+const OF_NUMBERS: &[&str] = &[
+    "avg",
+    "std",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "sum",
+    "var_pop",
+    "var_samp",
+    "variance",
+];
+
+/// What makes numbers of the arguments of a function of numbers; `None` for other functions.
+pub(super) fn number_of_arguments(function: &str) -> Option<&'static str> {
+    if OF_DOUBLES.contains(&function) {
+        Some("mysql_double")
+    } else if OF_NUMBERS.contains(&function) {
+        Some("mysql_number")
+    } else {
+        None
+    }
+}
 
 static PARSED: LazyLock<HashMap<(&str, usize), Expr>> = LazyLock::new(|| {
     let parsed = TEMPLATES.iter().filter_map(|(name, arguments, text)| {

@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::build::{call, each_argument, is_number, negated, number, plain_cast, take};
+use super::forms::long_constant;
 
 /// What the parts of an expression have to be.
 pub(super) fn settle(expr: &mut Expr) {
@@ -93,6 +94,7 @@ pub(super) fn settle_case(
     operand.into_iter().for_each(make_number);
     for CaseWhen { condition, result } in conditions {
         if compared {
+            *condition = long_constant(take(condition));
             make_number(condition)
         } else {
             make_truth(condition)
@@ -102,22 +104,27 @@ pub(super) fn settle_case(
     otherwise.into_iter().for_each(make_number);
 }
 
+/// Whether an operator compares.
+pub(super) fn is_comparison(op: &BinaryOperator) -> bool {
+    matches!(
+        op,
+        BinaryOperator::Eq
+            | BinaryOperator::NotEq
+            | BinaryOperator::Lt
+            | BinaryOperator::LtEq
+            | BinaryOperator::Gt
+            | BinaryOperator::GtEq
+            | BinaryOperator::Spaceship
+    )
+}
+
 /// Whether an expression is a condition by its form.
 pub(super) fn is_condition(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_condition(inner),
-        Expr::BinaryOp { op, .. } => matches!(
-            op,
-            BinaryOperator::Eq
-                | BinaryOperator::NotEq
-                | BinaryOperator::Lt
-                | BinaryOperator::LtEq
-                | BinaryOperator::Gt
-                | BinaryOperator::GtEq
-                | BinaryOperator::Spaceship
-                | BinaryOperator::And
-                | BinaryOperator::Or
-        ),
+        Expr::BinaryOp { op, .. } => {
+            is_comparison(op) || matches!(op, BinaryOperator::And | BinaryOperator::Or)
+        }
         Expr::UnaryOp { op, .. } => *op == UnaryOperator::Not,
         Expr::Function(function) => function.name.to_string() == "regexp_like",
         Expr::Value(value) => matches!(value.value, Value::Boolean(_)),

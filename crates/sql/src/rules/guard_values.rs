@@ -21,20 +21,8 @@ pub struct GuardValues;
 
 /// Scalar functions that cannot make a NaN, an infinity or -0.0 out of proper numbers.
 const HARMLESS: &[&str] = &[
-    "abs",
-    "mysql_abs",
-    "mysql_floor",
-    "coalesce",
-    "nullif",
-    "nvl",
-    "nvl2",
-    "greatest",
-    "least",
-    "pi",
-    "random",
-    "isnan",
-    "iszero",
-    REAL,
+    "abs", "coalesce", "nullif", "nvl", "nvl2", "greatest", "least", "pi", "random", "isnan",
+    "iszero", REAL,
 ];
 
 impl AnalyzerRule for GuardValues {
@@ -152,7 +140,8 @@ fn needs_guard(expr: &Expr, schema: &DFSchema) -> bool {
     match expr {
         Expr::ScalarFunction(function) if given == DataType::Float64 => {
             let name = function.func.name();
-            let ours = ["scisql_", "adql_", "ivo_"]
+            // These guard their own results.
+            let ours = ["scisql_", "adql_", "ivo_", "mysql_"]
                 .iter()
                 .any(|family| name.starts_with(family));
             !ours && !HARMLESS.contains(&name)

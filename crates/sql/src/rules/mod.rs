@@ -1,6 +1,7 @@
 //! Analysis of logical plans for the value rules, run before any optimisation.
 
 mod check_integers;
+mod compare_values;
 mod guard_values;
 mod memberships;
 mod recognise_geometry;
@@ -15,6 +16,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 pub use check_integers::CheckIntegers;
+pub use compare_values::CompareValues;
 pub use guard_values::GuardValues;
 pub use memberships::WriteOutMemberships;
 pub use recognise_geometry::RecogniseGeometry;

@@ -22,6 +22,9 @@ pub struct WidenFloats;
 
 /// Functions that hand a value through and must keep its type.
 const KEEP_TYPE: &[&str] = &[
+    "mysql_coalesce",
+    "mysql_greatest",
+    "mysql_least",
     "coalesce",
     "nullif",
     "nvl",

@@ -136,9 +136,14 @@ impl Moment {
 
     /// The number whose digits are those of the text.
     pub(super) fn digits(self) -> f64 {
-        let date = (self.year * 100 + self.month) * 100 + self.day;
         let time = (self.hour * 100 + self.minute) * 100 + self.second;
-        (date * 1_000_000 + time) as f64 + self.micros as f64 / MICROS_OF_SECOND as f64
+        (self.date_digits() * 1_000_000 + time) as f64
+            + self.micros as f64 / MICROS_OF_SECOND as f64
+    }
+
+    /// The number whose digits are those of the date.
+    pub(super) fn date_digits(self) -> i64 {
+        (self.year * 100 + self.month) * 100 + self.day
     }
 }
 
@@ -239,6 +244,25 @@ pub(super) fn parse(text: &str) -> Option<Moment> {
     (numbers.len() >= 3 && plausible).then_some(moment)
 }
 
+/// The numbers that are dates and times by their digits, the first and the last of each form, and what completes the year's.
+const WRITTEN: [(i128, i128, i128); 6] = [
+    (101, 691_231, 20_000_000),
+    (700_101, 991_231, 19_000_000),
+    (10_000_101, 99_991_231, 0),
+    (101_000_000, 691_231_235_959, 20_000_000_000_000),
+    (700_101_000_000, 991_231_235_959, 19_000_000_000_000),
+    (10_000_101_000_000, 99_991_231_235_959, 0),
+];
+
+/// Reads a date, or a date and a time, off the digits of a number: 20100615, 100615, 20100615123000.
+pub(super) fn of_number(number: i128) -> Option<Moment> {
+    let form = WRITTEN
+        .iter()
+        .find(|(first, last, _)| (first..=last).contains(&&number));
+    let (_, _, century) = form?;
+    parse(&format!("{:08}", number + century))
+}
+
 fn fraction_micros(digits: &str) -> i64 {
     format!("{digits:0<6}")[..6].parse().unwrap_or(0)
 }
@@ -277,6 +301,24 @@ mod tests {
             (civil(DAYS.start), civil(DAYS.end - 1)),
             ((0, 1, 1), (9999, 12, 31))
         );
+    }
+
+    #[test]
+    fn numbers_are_dates_by_their_digits() {
+        let text = |number| of_number(number).map(Moment::text);
+        for number in [20_100_615, 100_615, 20_100_615_000_000, 100_615_000_000] {
+            assert_eq!(
+                text(number).as_deref(),
+                Some("2010-06-15 00:00:00"),
+                "{number}"
+            );
+        }
+        let moment = text(19_991_231_235_958);
+        assert_eq!(moment.as_deref(), Some("1999-12-31 23:59:58"));
+        assert_eq!(text(101).as_deref(), Some("2000-01-01 00:00:00"));
+        for number in [-1, 0, 5, 20_100_635, 992_345, i128::MAX, 20_100_615_250_000] {
+            assert_eq!(text(number), None, "{number}");
+        }
     }
 
     #[test]

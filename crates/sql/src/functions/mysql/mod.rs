@@ -6,6 +6,7 @@
 
 pub(crate) mod aggregates;
 mod calendar;
+pub(crate) mod choice;
 mod columns;
 mod joined;
 mod numbers;
@@ -20,7 +21,8 @@ use std::sync::{Arc, LazyLock};
 use datafusion::logical_expr::{Expr, ScalarUDF};
 
 pub use calendar::Moment;
-pub(crate) use value::number_prefix;
+pub(crate) use times::days_of_number;
+pub(crate) use value::{is_number, number_prefix};
 
 static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::new(|| {
     let tables = [
@@ -34,6 +36,7 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::ne
         .flatten()
         .map(|function| (function.name, function.udf()))
         .chain([(joined::JOINED, joined::joined())])
+        .chain(choice::all())
         .collect()
 });
 

@@ -72,6 +72,14 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new("mysql_double", ONE, Gives::Double, |v| {
         Ok(Value::Double(v[0].double()))
     }),
+    // A value that is no number by its type: a truth, a text, a date, a time.
+    RowFunction::new("mysql_number", ONE, Gives::Number, |v| {
+        Ok(match &v[0] {
+            Value::Integer(_) | Value::Double(_) | Value::Decimal(..) => v[0].clone(),
+            Value::Date(_) => Value::Integer(v[0].integer()),
+            other => Value::Double(other.double()),
+        })
+    }),
     // What a cast to DECIMAL reads.
     RowFunction::new("mysql_number_text", ONE, Gives::Text, |v| {
         Ok(Value::Text(without_exponent(number_prefix(&v[0].text()))))

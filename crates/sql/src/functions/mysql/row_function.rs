@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, BinaryBuilder, Date32Builder, Float64Builder, Int64Builder, LargeStringBuilder,
-    StringBuilder, StringViewBuilder, TimestampMicrosecondBuilder, UInt64Builder,
+    ArrayRef, AsArray, BinaryBuilder, Date32Builder, Decimal128Builder, Float64Builder,
+    Int64Builder, LargeStringBuilder, StringBuilder, StringViewBuilder,
+    TimestampMicrosecondBuilder, UInt64Builder,
 };
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Decimal128Type, TimeUnit};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err, resources_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    Cast, ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use super::columns::OfColumns;
@@ -32,6 +33,8 @@ pub(in crate::functions) enum Gives {
     NumberAsGiven,
     /// Integers where the argument is one or a decimal, else doubles.
     WholeAsGiven,
+    /// Numbers as they are, dates as integers, anything else as doubles.
+    Number,
     Double,
     Text,
     Bytes,
@@ -61,6 +64,12 @@ impl Gives {
                 DataType::Int64
             }
             Self::WholeAsGiven => Self::NumberAsGiven.data_type(arguments),
+            Self::Number => match arguments {
+                [number @ (DataType::UInt64 | DataType::Decimal128(..))] => number.clone(),
+                [whole] if whole.is_integer() || *whole == DataType::Date32 => DataType::Int64,
+                [DataType::Boolean] => DataType::Int64,
+                _ => DataType::Float64,
+            },
             Self::NumberAsGiven | Self::Double => DataType::Float64,
             Self::TextAsGiven if is_text(arguments.first()) => arguments[0].clone(),
             Self::Text | Self::TextAsGiven => DataType::Utf8,
@@ -216,13 +225,24 @@ impl ScalarUDFImpl for RowFunctionUdf {
         Ok(self.function.gives.data_type(arguments))
     }
 
-    /// What is text already is not made text.
+    /// What is a text or a number already is not made one.
     fn simplify(&self, args: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        if self.function.name == "mysql_text"
-            && let [only] = args.as_slice()
-            && is_text(Some(&context.get_data_type(only)?))
-        {
+        let [only] = args.as_slice() else {
+            return Ok(ExprSimplifyResult::Original(args));
+        };
+        let given = context.get_data_type(only)?;
+        let stays = match self.function.name {
+            "mysql_text" => is_text(Some(&given)),
+            "mysql_number" => self.function.gives.data_type(&[given.clone()]) == given,
+            "mysql_double" => given == DataType::Float64,
+            _ => false,
+        };
+        if stays {
             return Ok(ExprSimplifyResult::Simplified(only.clone()));
+        }
+        if self.function.name == "mysql_double" && given.is_numeric() {
+            let double = Cast::new(Box::new(only.clone()), DataType::Float64);
+            return Ok(ExprSimplifyResult::Simplified(Expr::Cast(double)));
         }
         Ok(ExprSimplifyResult::Original(args))
     }
@@ -289,6 +309,12 @@ pub(super) fn column_of(values: Vec<Value>, data_type: &DataType) -> Result<Arra
         DataType::Int64 => built!(Int64Builder, value => signed(value)?),
         DataType::UInt64 => built!(UInt64Builder, value => unsigned(value)?),
         DataType::Float64 => real_column(built!(Float64Builder, value => value.double())),
+        DataType::Decimal128(..) => Arc::new(
+            built!(Decimal128Builder, value => value.digits())
+                .as_primitive::<Decimal128Type>()
+                .clone()
+                .with_data_type(data_type.clone()),
+        ),
         DataType::Utf8 => built!(StringBuilder, value => value.text()),
         DataType::Utf8View => built!(StringViewBuilder, value => value.text()),
         DataType::LargeUtf8 => built!(LargeStringBuilder, value => value.text()),

@@ -2,7 +2,7 @@
 
 use super::calendar::{
     DAYS_BEFORE_EPOCH, LAST_YEAR, MICROS_OF_DAY, MICROS_OF_SECOND, MONTHS, Moment, WEEKDAYS,
-    century, date_in_range, date_text, day_number, days_of_month, time_in_range,
+    century, date_in_range, date_text, day_number, days_of_month, of_number, time_in_range,
 };
 use super::row_function::{Gives, RowFunction, Takes};
 use super::value::Value;
@@ -83,6 +83,12 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
             .moment()
             .map_or(Value::Null, |m| Value::Time(m.to_micros())))
     }),
+    // What a number is where it is compared with a time: one that is none is before all of them, as MariaDB's zero date.
+    RowFunction::new("mysql_number_moment", ONE, Gives::Time, |v| {
+        Ok(Value::Time(
+            v[0].moment().map_or(i64::MIN, Moment::to_micros),
+        ))
+    }),
     RowFunction::new("mysql_now", ONE, Gives::Time, |v| match v[0].moment() {
         Some(m) => Ok(Value::Time(
             m.to_micros() / MICROS_OF_SECOND * MICROS_OF_SECOND,
@@ -129,6 +135,13 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new("mysql_time_add", THREE, Gives::TimeAsGiven, date_add),
     RowFunction::new("mysql_timestampdiff", THREE, Gives::Integer, timestampdiff),
 ];
+
+/// Days since 1970-01-01 of the day that a number is by its digits; nothing where it has a time of day too.
+pub(crate) fn days_of_number(number: i64) -> Option<i32> {
+    let moment = of_number(number.into())?;
+    let at_midnight = moment.to_micros().rem_euclid(MICROS_OF_DAY) == 0;
+    at_midnight.then(|| moment.days() as i32)
+}
 
 fn part(v: &[Value], of: impl Fn(Moment) -> i64) -> Result<Value, String> {
     Ok(v[0]

@@ -94,6 +94,14 @@ impl Value {
         }
     }
 
+    /// The digits of a decimal, without its point.
+    pub(super) fn digits(&self) -> i128 {
+        match self {
+            Self::Decimal(digits, _) => *digits,
+            other => other.integer(),
+        }
+    }
+
     /// The value as a double; 0 for NULL.
     pub(in crate::functions) fn double(&self) -> f64 {
         match self {
@@ -103,7 +111,8 @@ impl Value {
             Self::Decimal(digits, scale) => *digits as f64 / power_of_ten(*scale) as f64,
             Self::Text(text) => text_double(text),
             Self::Bytes(bytes) => text_double(&String::from_utf8_lossy(bytes)),
-            Self::Date(_) | Self::Time(_) => self.moment().map_or(0.0, |moment| moment.digits()),
+            Self::Date(_) => self.moment().map_or(0.0, |day| day.date_digits() as f64),
+            Self::Time(_) => self.moment().map_or(0.0, |moment| moment.digits()),
         }
     }
 
@@ -145,7 +154,8 @@ impl Value {
             Self::Date(days) => calendar::date_in_range((*days).into())
                 .map(|days| Moment::of_micros(i64::from(days) * calendar::MICROS_OF_DAY)),
             Self::Time(micros) => calendar::time_in_range((*micros).into()).map(Moment::of_micros),
-            Self::Integer(digits) => calendar::parse(&digits.to_string()),
+            Self::Integer(digits) => calendar::of_number(*digits),
+            Self::Double(digits) if digits.fract() == 0.0 => calendar::of_number(self.integer()),
             other => calendar::parse(&other.text()),
         }
     }
@@ -183,6 +193,15 @@ pub(crate) fn number_prefix(text: &str) -> &str {
         }
     }
     &text[..end]
+}
+
+/// Whether a text is a number and nothing else, but for space around it.
+pub(crate) fn is_number(text: &str) -> bool {
+    let text = text.trim();
+    let prefix = number_prefix(text);
+    // What begins with no number is taken for 0.
+    text.strip_prefix(prefix)
+        .is_some_and(|rest| matches!(rest, "" | "."))
 }
 
 /// The largest power of ten that is written out: beyond what any decimal holds.
@@ -303,6 +322,16 @@ mod tests {
             ("+", "0"),
         ] {
             assert_eq!(number_prefix(text), number, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_told_from_what_begins_with_one() {
+        for text in ["12", " -3.5e1 ", ".5", "7.", "+1", "0"] {
+            assert!(is_number(text), "{text}");
+        }
+        for text in ["12abc", "abc", "", "1e", "10h", "0x1F", "1 2", "-"] {
+            assert!(!is_number(text), "{text}");
         }
     }
 
