@@ -82,6 +82,7 @@ def test_lsst_pt12(question: Question, pt12_sides: Sides) -> None:
         "SELECT CASE WHEN 1 THEN 2",
         "SELECT * FROM Object o JOIN Source s USING (nosuch)",
         "SELECT 18446744073709551615 + 1",
+        "SELECT 1e400",
         "SELECT (1, 2) IN ((1, 2, 3))",
         "SELECT * FROM (SELECT 1 AS x, 2 AS x) t",
     ],

@@ -92,6 +92,8 @@ codes! {
     UNKNOWN_TIME_ZONE = 1298, "HY000";
     /// Bytes that are no text (`ER_INVALID_CHARACTER_STRING`).
     NO_TEXT = 1300, "HY000";
+    /// A number that no double is (`ER_ILLEGAL_VALUE_FOR_TYPE`).
+    ILLEGAL_NUMBER = 1367, "22007";
     /// More parameters than a statement may have (`ER_PS_MANY_PARAM`).
     TOO_MANY_PARAMETERS = 1390, "HY000";
     /// Rows are asked for of a statement that has none waiting (`ER_STMT_HAS_NO_OPEN_CURSOR`).

@@ -22,6 +22,7 @@ pub mod mysql;
 mod parameters;
 mod parse;
 pub mod rules;
+mod unsupported;
 
 pub use areaspec::{TableShape, TableShapes};
 pub use connection::Connection;

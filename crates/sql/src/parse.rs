@@ -13,7 +13,7 @@ use crate::limits::{self, DEEPEST_NESTING};
 use crate::mysql::Listing;
 use crate::{
     Connection, Dialect, ErrorCode, Headings, SqlError, adql, common_columns, connection,
-    crossmatch, fold_case, hidden, mysql,
+    crossmatch, fold_case, hidden, mysql, unsupported,
 };
 
 /// Levels of the parser: each parenthesis takes a few.
@@ -207,6 +207,7 @@ fn rewrite(
         return Err(only_questions());
     };
     limits::check_and_balance(ast)?;
+    unsupported::refuse(typed.dialect, typed.sql, ast)?;
     match &**ast {
         Ast::Query(query) if !explained => parsed.headings = Headings::of(typed, query),
         Ast::Query(_) | Ast::Explain { .. } => {}
@@ -235,7 +236,7 @@ fn only_questions() -> SqlError {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::TableShape;
 
@@ -247,7 +248,11 @@ mod tests {
     }
 
     fn parse_alone(sql: &str) -> Result<Vec<Parsed>, SqlError> {
-        parse(Dialect::MySql, sql, &NoTables, &Connection::alone(None))
+        parse_in(Dialect::MySql, sql)
+    }
+
+    pub(crate) fn parse_in(dialect: Dialect, sql: &str) -> Result<Vec<Parsed>, SqlError> {
+        parse(dialect, sql, &NoTables, &Connection::alone(None))
     }
 
     #[test]

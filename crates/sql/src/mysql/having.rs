@@ -18,7 +18,7 @@ use crate::error::typed;
 use crate::{ErrorCode, SqlError};
 
 /// The folded names of all aggregates.
-static AGGREGATES: LazyLock<HashSet<String>> = LazyLock::new(|| {
+pub(crate) static AGGREGATES: LazyLock<HashSet<String>> = LazyLock::new(|| {
     let own = crate::functions::all_aggregates();
     let names = |function: Arc<AggregateUDF>| {
         let aliases = function.aliases().to_vec();

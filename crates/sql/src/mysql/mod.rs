@@ -26,6 +26,7 @@ mod truth;
 
 pub use command::{Assignment, Command, Given, Scope, command};
 pub(crate) use grammar::MySqlGrammar;
+pub(crate) use having::AGGREGATES;
 pub use keywords::keywords;
 pub use operators::Operators;
 pub use pieces::{executed, first_word, placeholders, received, split_statements};

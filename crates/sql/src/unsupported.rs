@@ -1,0 +1,657 @@
+//! Syntax that is read and that nothing honours: it is refused, never left out.
+//!
+//! The parser reads the languages of many databases, and the planner passes over much of that in silence. So each node of a
+//! statement is taken apart here without leaving a field out: a field that the parser library adds does not compile until somebody
+//! has said what becomes of it. A field is honoured later, or cannot change an answer (`_`), or is refused.
+//!
+//! Hints about how to run a statement (index hints, `STRAIGHT_JOIN`, optimizer comments) and locks (tables never change) cannot
+//! change an answer in MySQL's dialect, and are accepted there.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+use datafusion::functions_window::all_default_window_functions;
+use datafusion::sql::sqlparser::ast::{
+    CeilFloorKind, Cte, DateTimeField, Expr, Function, FunctionArg, FunctionArgumentList,
+    FunctionArguments, GroupByExpr, GroupByWithModifier, Interval, Join, JoinOperator, LimitClause,
+    LockClause, Query, Select, SelectFlavor, SelectModifiers, SetExpr, Statement, TableAlias,
+    TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Value, ValueWithSpan,
+    Visit, Visitor, With,
+};
+
+use crate::mysql::AGGREGATES;
+use crate::{Dialect, ErrorCode, SqlError};
+
+/// # Errors
+/// The statement has syntax that nothing honours.
+pub(crate) fn refuse(dialect: Dialect, sql: &str, statement: &Statement) -> Result<(), SqlError> {
+    match statement.visit(&mut Checking { dialect, sql }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Checking<'a> {
+    dialect: Dialect,
+    sql: &'a str,
+}
+
+type Checked = Result<(), SqlError>;
+
+impl Visitor for Checking<'_> {
+    type Break = SqlError;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
+        broken(self.query(query))
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<SqlError> {
+        broken(self.select(select))
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<SqlError> {
+        broken(self.table(table))
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<SqlError> {
+        broken(self.expr(expr))
+    }
+
+    fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<SqlError> {
+        broken(self.value(&value.value))
+    }
+}
+
+fn broken(checked: Checked) -> ControlFlow<SqlError> {
+    match checked {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+impl Checking<'_> {
+    /// Refuses what is there; `words` begin as the text does at its place.
+    fn absent(&self, is_there: bool, words: &str, instead: &str) -> Checked {
+        if !is_there {
+            return Ok(());
+        }
+        let sentence = format!("{words} is read and not supported: {instead}");
+        let first = words.split(' ').next().unwrap_or(words);
+        let error = SqlError::about(self.sql, &first.to_ascii_lowercase(), sentence);
+        Err(error.with_code(ErrorCode::NOT_SUPPORTED))
+    }
+
+    fn is_mysql(&self) -> bool {
+        self.dialect == Dialect::MySql
+    }
+
+    fn query(&self, query: &Query) -> Checked {
+        let Query {
+            with,
+            body,
+            // Honoured or refused by the planner, all of their parts.
+            order_by: _,
+            limit_clause,
+            fetch: _,
+            locks,
+            for_clause,
+            settings,
+            format_clause,
+            pipe_operators: _,
+        } = query;
+        self.with(with.as_ref())?;
+        self.absent(
+            for_clause.is_some(),
+            "FOR XML or JSON",
+            "choose the format of the answer with --format",
+        )?;
+        self.absent(settings.is_some(), "SETTINGS", "leave it out")?;
+        self.absent(
+            format_clause.is_some(),
+            "FORMAT",
+            "choose the format of the answer with --format",
+        )?;
+        for lock in locks {
+            let LockClause {
+                // Nobody changes a table, so that every row is as good as locked, and none is ever waited for.
+                lock_type: _,
+                nonblock: _,
+                of,
+            } = lock;
+            let words = "FOR UPDATE or FOR SHARE";
+            self.absent(!self.is_mysql(), words, "leave it out, tables never change")?;
+            self.absent(
+                of.is_some(),
+                "OF tables after a FOR UPDATE",
+                "leave it out, tables never change",
+            )?;
+        }
+        if let SetExpr::Select(select) = &**body
+            && let Some(modifiers) = &select.select_modifiers
+        {
+            let limited = match limit_clause {
+                Some(LimitClause::LimitOffset { limit, offset, .. }) => {
+                    limit.is_some() || offset.is_some()
+                }
+                Some(LimitClause::OffsetCommaLimit { .. }) => true,
+                None => false,
+            };
+            let words = "SQL_CALC_FOUND_ROWS beside a LIMIT";
+            self.absent(
+                modifiers.sql_calc_found_rows && limited,
+                words,
+                "ask SELECT count(*) for the number of all rows",
+            )?;
+        }
+        Ok(())
+    }
+
+    fn with(&self, with: Option<&With>) -> Checked {
+        let Some(With {
+            with_token: _,
+            recursive: _,
+            cte_tables,
+        }) = with
+        else {
+            return Ok(());
+        };
+        for table in cte_tables {
+            let Cte {
+                alias,
+                query: _,
+                from,
+                materialized,
+                closing_paren_token: _,
+            } = table;
+            self.alias(Some(alias))?;
+            self.absent(
+                from.is_some(),
+                "FROM behind a table of a WITH",
+                "leave it out",
+            )?;
+            self.absent(materialized.is_some(), "MATERIALIZED", "leave it out")?;
+        }
+        Ok(())
+    }
+
+    fn alias(&self, alias: Option<&TableAlias>) -> Checked {
+        let Some(TableAlias {
+            explicit: _,
+            name: _,
+            columns,
+            at,
+        }) = alias
+        else {
+            return Ok(());
+        };
+        self.absent(
+            at.is_some(),
+            "AT behind the name of a table",
+            "leave it out",
+        )?;
+        for column in columns {
+            let TableAliasColumnDef { name, data_type } = column;
+            let words = format!("{name} with a type");
+            self.absent(
+                data_type.is_some(),
+                &words,
+                "give columns of a table names alone, and cast them where they are used",
+            )?;
+        }
+        Ok(())
+    }
+
+    fn select(&self, select: &Select) -> Checked {
+        let Select {
+            select_token: _,
+            optimizer_hints: _,
+            distinct: _,
+            select_modifiers,
+            // Honoured in ADQL; elsewhere the planner refuses it.
+            top: _,
+            top_before_distinct: _,
+            projection: _,
+            exclude,
+            into,
+            from,
+            lateral_views,
+            prewhere,
+            selection: _,
+            connect_by,
+            group_by,
+            cluster_by,
+            distribute_by,
+            sort_by,
+            having: _,
+            named_window: _,
+            qualify: _,
+            window_before_qualify: _,
+            value_table_mode,
+            flavor,
+        } = select;
+        self.modifiers(select_modifiers.as_ref())?;
+        self.absent(
+            exclude.is_some(),
+            "EXCLUDE",
+            "name the columns that you want",
+        )?;
+        self.absent(
+            into.is_some(),
+            "INTO",
+            "save the answer with --output, or at the client",
+        )?;
+        self.absent(
+            !lateral_views.is_empty(),
+            "LATERAL VIEW",
+            "join the table instead",
+        )?;
+        self.absent(
+            prewhere.is_some(),
+            "PREWHERE",
+            "put the condition into WHERE",
+        )?;
+        self.absent(!connect_by.is_empty(), "CONNECT BY", "use WITH RECURSIVE")?;
+        self.absent(!cluster_by.is_empty(), "CLUSTER BY", "use ORDER BY")?;
+        self.absent(!distribute_by.is_empty(), "DISTRIBUTE BY", "leave it out")?;
+        self.absent(!sort_by.is_empty(), "SORT BY", "use ORDER BY")?;
+        self.absent(
+            value_table_mode.is_some(),
+            "AS VALUE or STRUCT",
+            "name the columns that you want",
+        )?;
+        let is_usual = matches!(flavor, SelectFlavor::Standard);
+        self.absent(!is_usual, "FROM before SELECT", "begin with SELECT")?;
+        self.groups(group_by)?;
+        from.iter().try_for_each(|tables| self.joins(tables))
+    }
+
+    fn modifiers(&self, modifiers: Option<&SelectModifiers>) -> Checked {
+        let Some(SelectModifiers {
+            // How it is run, which cannot change an answer.
+            high_priority: _,
+            straight_join: _,
+            sql_small_result: _,
+            sql_big_result: _,
+            sql_buffer_result: _,
+            sql_no_cache: _,
+            // Honoured where there is no LIMIT: see above.
+            sql_calc_found_rows: _,
+        }) = modifiers
+        else {
+            return Ok(());
+        };
+        Ok(())
+    }
+
+    fn groups(&self, group_by: &GroupByExpr) -> Checked {
+        let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) = group_by;
+        let rolls_up = |modifiers: &[GroupByWithModifier]| {
+            self.is_mysql()
+                && matches!(group_by, GroupByExpr::Expressions(..))
+                && matches!(modifiers, [GroupByWithModifier::Rollup])
+        };
+        let words = "WITH behind a GROUP BY";
+        let unknown = !modifiers.is_empty() && !rolls_up(modifiers);
+        self.absent(
+            unknown,
+            words,
+            "of these there is WITH ROLLUP, once, in MySQL's dialect",
+        )
+    }
+
+    fn joins(&self, tables: &TableWithJoins) -> Checked {
+        let TableWithJoins { relation: _, joins } = tables;
+        for join in joins {
+            let Join {
+                relation: _,
+                global,
+                join_operator,
+            } = join;
+            self.absent(*global, "GLOBAL", "leave it out")?;
+            self.join_operator(join_operator)?;
+        }
+        Ok(())
+    }
+
+    fn join_operator(&self, operator: &JoinOperator) -> Checked {
+        use JoinOperator as J;
+        let words = match operator {
+            J::Join(_)
+            | J::Inner(_)
+            | J::Left(_)
+            | J::LeftOuter(_)
+            | J::Right(_)
+            | J::RightOuter(_)
+            | J::FullOuter(_)
+            | J::CrossJoin(_)
+            | J::StraightJoin(_)
+            | J::LeftSemi(_)
+            | J::RightSemi(_)
+            | J::LeftAnti(_)
+            | J::RightAnti(_) => return Ok(()),
+            J::Semi(_) => "SEMI JOIN without LEFT or RIGHT",
+            J::Anti(_) => "ANTI JOIN without LEFT or RIGHT",
+            J::CrossApply | J::OuterApply => "APPLY",
+            J::AsOf { .. } => "ASOF JOIN",
+            J::ArrayJoin | J::LeftArrayJoin | J::InnerArrayJoin => "ARRAY JOIN",
+        };
+        self.absent(true, words, "join with a condition")
+    }
+
+    fn table(&self, table: &TableFactor) -> Checked {
+        match table {
+            TableFactor::Table {
+                name: _,
+                alias,
+                args,
+                with_hints,
+                version,
+                with_ordinality,
+                partitions,
+                json_path,
+                sample,
+                index_hints,
+            } => {
+                self.alias(alias.as_ref())?;
+                self.table_arguments(args.as_ref())?;
+                self.absent(!with_hints.is_empty(), "WITH hints", "leave it out")?;
+                self.absent(
+                    version.is_some(),
+                    "FOR a version of a table",
+                    "a table has one version, the last that was loaded",
+                )?;
+                self.absent(
+                    *with_ordinality,
+                    "WITH ORDINALITY",
+                    "number the rows with ROW_NUMBER() OVER ()",
+                )?;
+                self.absent(
+                    !partitions.is_empty(),
+                    "PARTITION of a table",
+                    "restrict the table to chunks with a condition on chunkId, or to a region",
+                )?;
+                self.absent(json_path.is_some(), "PATH behind a table", "leave it out")?;
+                self.absent(
+                    sample.is_some(),
+                    "TABLESAMPLE",
+                    "use a condition on the key, as key % 100 = 0",
+                )?;
+                self.absent(
+                    !self.is_mysql() && !index_hints.is_empty(),
+                    "INDEX hints",
+                    "leave it out",
+                )
+            }
+            TableFactor::Derived {
+                lateral: _,
+                subquery: _,
+                alias,
+                sample,
+            } => {
+                self.alias(alias.as_ref())?;
+                self.absent(
+                    sample.is_some(),
+                    "TABLESAMPLE",
+                    "use a condition on the key, as key % 100 = 0",
+                )
+            }
+            TableFactor::NestedJoin {
+                table_with_joins,
+                alias,
+            } => {
+                self.alias(alias.as_ref())?;
+                self.joins(table_with_joins)
+            }
+            TableFactor::Function {
+                lateral: _,
+                name: _,
+                args,
+                with_ordinality,
+                alias,
+            } => {
+                self.alias(alias.as_ref())?;
+                self.absent(
+                    *with_ordinality,
+                    "WITH ORDINALITY",
+                    "number the rows with ROW_NUMBER() OVER ()",
+                )?;
+                let is_named = |arg: &FunctionArg| !matches!(arg, FunctionArg::Unnamed(_));
+                self.absent(
+                    args.iter().any(is_named),
+                    "LATERAL function with named arguments",
+                    "give the arguments in their order",
+                )
+            }
+            other => {
+                let text = other.to_string();
+                let word = text.split([' ', '(']).next().unwrap_or("it").to_owned();
+                self.absent(
+                    true,
+                    &word,
+                    "a FROM has tables, subqueries, joins and table functions",
+                )
+            }
+        }
+    }
+
+    fn table_arguments(&self, args: Option<&TableFunctionArgs>) -> Checked {
+        let Some(TableFunctionArgs { args: _, settings }) = args else {
+            return Ok(());
+        };
+        self.absent(settings.is_some(), "SETTINGS", "leave it out")
+    }
+
+    fn expr(&self, expr: &Expr) -> Checked {
+        match expr {
+            Expr::Function(function) => self.function(function),
+            Expr::Cast { format, array, .. } => self.absent(
+                format.is_some() || *array,
+                "CAST with FORMAT or ARRAY",
+                "cast to a plain type",
+            ),
+            Expr::Convert {
+                is_try,
+                expr: _,
+                data_type: _,
+                // All text is UTF-8.
+                charset: _,
+                target_before_value: _,
+                styles,
+            } => self.absent(
+                *is_try || !styles.is_empty(),
+                "CONVERT with a style",
+                "use CONVERT(value, type)",
+            ),
+            Expr::Trim {
+                trim_characters, ..
+            } => {
+                let words = "TRIM with a list of characters";
+                self.absent(
+                    trim_characters.is_some(),
+                    words,
+                    "use TRIM(BOTH 'x' FROM text)",
+                )
+            }
+            Expr::Ceil { field, .. } | Expr::Floor { field, .. } => {
+                let is_plain = matches!(
+                    field,
+                    CeilFloorKind::DateTimeField(DateTimeField::NoDateTime)
+                );
+                self.absent(
+                    !is_plain,
+                    "TO or digits in CEIL and FLOOR",
+                    "they take one number",
+                )
+            }
+            Expr::Interval(interval) => self.interval(interval),
+            Expr::Collate { collation, .. } => {
+                let name = collation.to_string().to_ascii_lowercase();
+                let is_bytewise = name.ends_with("_bin") || name == "binary";
+                let words = format!("COLLATE {name}");
+                self.absent(
+                    !is_bytewise,
+                    &words,
+                    "texts are compared byte by byte; compare LOWER(text) to disregard case",
+                )
+            }
+            Expr::Like { any, .. } | Expr::ILike { any, .. } => {
+                self.absent(*any, "LIKE ANY", "join several LIKE with OR")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A number is one that there is.
+    fn value(&self, value: &Value) -> Checked {
+        match value {
+            Value::Number(digits, _) if digits.parse::<f64>().is_ok_and(f64::is_infinite) => {
+                let sentence =
+                    format!("the number {digits} is beyond the largest double, 1.79e308");
+                let error = SqlError::about(self.sql, &digits.to_ascii_lowercase(), sentence);
+                Err(error.with_code(ErrorCode::ILLEGAL_NUMBER))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn interval(&self, interval: &Interval) -> Checked {
+        let Interval {
+            value: _,
+            leading_field: _,
+            leading_precision,
+            last_field,
+            fractional_seconds_precision,
+        } = interval;
+        let more = leading_precision.is_some() || last_field.is_some();
+        let more = more || fractional_seconds_precision.is_some();
+        self.absent(
+            more,
+            "INTERVAL of several units",
+            "add intervals of one unit each",
+        )
+    }
+
+    fn function(&self, function: &Function) -> Checked {
+        let Function {
+            name,
+            uses_odbc_syntax: _,
+            parameters,
+            args,
+            filter,
+            null_treatment,
+            over,
+            within_group,
+        } = function;
+        let has_parameters = !matches!(parameters, FunctionArguments::None);
+        let name = name.to_string();
+        let words = format!("{name} with two lists of arguments");
+        self.absent(has_parameters, &words, "give the arguments in one list")?;
+        let mut is_of_rows = filter.is_some() || null_treatment.is_some() || over.is_some();
+        is_of_rows |= !within_group.is_empty();
+        if let FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment,
+            // The planner takes named arguments, or refuses them.
+            args: _,
+            clauses,
+        }) = args
+        {
+            is_of_rows |= duplicate_treatment.is_some() || !clauses.is_empty();
+        }
+        let words = format!("{name} with DISTINCT, ORDER BY, FILTER, OVER or the like");
+        let instead = "that is for aggregates and window functions, and this is none";
+        self.absent(is_of_rows && is_scalar(&name), &words, instead)
+    }
+}
+
+/// Whether a name is that of a function of a row's values.
+fn is_scalar(name: &str) -> bool {
+    static OF_ROWS: LazyLock<HashSet<String>> = LazyLock::new(|| {
+        let windows = all_default_window_functions();
+        let windows = windows.into_iter().flat_map(|function| {
+            let aliases = function.aliases().to_vec();
+            aliases.into_iter().chain([function.name().to_owned()])
+        });
+        let own = ["group_concat", "std", "variance"].map(str::to_owned);
+        windows
+            .chain(own)
+            .chain(AGGREGATES.iter().cloned())
+            .collect()
+    });
+    let plain = name.trim_matches(['`', '"']);
+    !OF_ROWS.contains(plain) && !OF_ROWS.contains(&format!("mysql_{plain}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::tests::parse_in;
+
+    fn refused(dialect: Dialect, sql: &str) -> Option<String> {
+        let error = parse_in(dialect, sql).err()?;
+        assert_eq!(error.code(), ErrorCode::NOT_SUPPORTED, "{sql}: {error}");
+        Some(error.to_string())
+    }
+
+    #[test]
+    fn what_nothing_honours_is_refused() {
+        for sql in [
+            "SELECT a FROM t TABLESAMPLE BERNOULLI (10)",
+            "SELECT a FROM (SELECT 1) t TABLESAMPLE (10 ROWS)",
+            "SELECT a FROM t PARTITION (p0)",
+            "SELECT a FROM t GROUP BY a WITH CUBE",
+            "SELECT a FROM t GROUP BY a WITH TOTALS",
+            "SELECT a INTO x FROM t",
+            "SELECT a FROM t FOR UPDATE OF t",
+            "SELECT SQL_CALC_FOUND_ROWS a FROM t LIMIT 10",
+            "SELECT abs(DISTINCT a) FROM t",
+            "SELECT abs(a) OVER () FROM t",
+            "SELECT abs(a) FILTER (WHERE a > 1) FROM t",
+            "SELECT abs(a ORDER BY a) FROM t",
+            "SELECT abs(a) WITHIN GROUP (ORDER BY a) FROM t",
+            "SELECT a FROM t WHERE a COLLATE utf8mb4_general_ci = 'x'",
+            "SELECT a FROM t SORT BY a",
+            "SELECT a FROM t CLUSTER BY a",
+            "SELECT a FROM t WHERE b IN (SELECT c FROM u TABLESAMPLE (5 PERCENT))",
+        ] {
+            assert!(refused(Dialect::MySql, sql).is_some(), "{sql}");
+        }
+        for sql in [
+            "SELECT a FROM t FOR UPDATE",
+            "SELECT a FROM t GROUP BY a WITH ROLLUP",
+        ] {
+            // Some of it ADQL's grammar does not even read.
+            assert!(parse_in(Dialect::Adql, sql).is_err(), "{sql}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_within_the_range_of_doubles() {
+        for dialect in Dialect::ALL {
+            let error = parse_in(dialect, "SELECT a FROM t WHERE a < 1e400").err();
+            let code = error.map(|error| error.code());
+            assert_eq!(code, Some(ErrorCode::ILLEGAL_NUMBER));
+            assert!(parse_in(dialect, "SELECT 1e308").is_ok());
+        }
+    }
+
+    #[test]
+    fn what_cannot_change_an_answer_is_accepted() {
+        for sql in [
+            "SELECT a FROM t USE INDEX (i) WHERE a = 1",
+            "SELECT /*+ MAX_EXECUTION_TIME(1000) */ a FROM t",
+            "SELECT STRAIGHT_JOIN a FROM t",
+            "SELECT SQL_NO_CACHE a FROM t",
+            "SELECT SQL_CALC_FOUND_ROWS a FROM t",
+            "SELECT a FROM t FOR UPDATE",
+            "SELECT a FROM t LOCK IN SHARE MODE",
+            "SELECT a FROM t WHERE a COLLATE utf8mb4_bin = 'x'",
+            "SELECT a, count(DISTINCT b), sum(c) OVER (PARTITION BY a) FROM t GROUP BY a WITH ROLLUP",
+            "SELECT std(a) OVER (), group_concat(DISTINCT b ORDER BY b SEPARATOR ';') FROM t",
+            "SELECT row_number() OVER w FROM t WINDOW w AS (ORDER BY a)",
+            "SELECT ceil(a), floor(a), trim(BOTH 'x' FROM b), a + INTERVAL 1 DAY FROM t",
+        ] {
+            assert_eq!(refused(Dialect::MySql, sql), None, "{sql}");
+        }
+    }
+}
