@@ -4,8 +4,20 @@ use std::fmt::Write;
 
 /// The form in which two names are compared: every character in lower case, one by one, so that the
 /// result does not depend on a character's neighbours or on the locale.
+///
+/// A character whose lower case is several characters or has another number of bytes in UTF-8 stays as it
+/// is (`İ`, `ẞ`, `Ⱥ`, the signs of kelvin, ohm and ångström, and some two dozen more): so a statement's
+/// names are folded in their places.
 pub fn fold_name(name: &str) -> String {
-    name.chars().flat_map(char::to_lowercase).collect()
+    name.chars().map(folded).collect()
+}
+
+fn folded(character: char) -> char {
+    let mut lower = character.to_lowercase();
+    match (lower.next(), lower.next()) {
+        (Some(one), None) if one.len_utf8() == character.len_utf8() => one,
+        _ => character,
+    }
 }
 
 /// A name as part of a path: folded, and every character outside `[a-z0-9_]` written as `%` and two
@@ -42,6 +54,17 @@ mod tests {
         assert_eq!(fold_name("RA_PS"), "ra_ps");
         assert_eq!(fold_name("ΟΔΟΣ"), fold_name("οδοσ"));
         assert_eq!(fold_name("Größe"), "größe");
+        assert_eq!(fold_name("GRÖßE É ЖУК Ǆ"), "größe é жук ǆ");
+    }
+
+    #[test]
+    fn folding_keeps_the_places_of_bytes() {
+        let all: String = (0..=u32::from(char::MAX))
+            .filter_map(char::from_u32)
+            .collect();
+        let folded = fold_name(&all);
+        assert_eq!(folded.len(), all.len());
+        assert_eq!(fold_name(&folded), folded);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::Location;
 
-use crate::fold::Places;
+use crate::fold::{Places, fold_word};
 use crate::{ErrorCode, MatchFunction};
 
 /// A query that cannot be run, with the place of the mistake where it is known.
@@ -311,8 +311,7 @@ fn find_word(sql: &str, name: &str) -> Option<usize> {
     if name.is_empty() {
         return None;
     }
-    let folded = sql.to_ascii_lowercase();
-    let name = name.to_ascii_lowercase();
+    let (folded, name) = (fold_word(sql), fold_word(name));
     let part_of_word = |c: char| c.is_alphanumeric() || c == '_';
     folded.match_indices(&name).map(|(at, _)| at).find(|&at| {
         !folded[..at].ends_with(part_of_word)

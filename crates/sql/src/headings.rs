@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 use crate::Dialect;
-use crate::fold::Places;
+use crate::fold::{Places, fold_word};
 
 /// The headings of one query's result, as far as its text tells.
 #[derive(Debug, Clone, Default)]
@@ -95,7 +95,7 @@ impl<'a> Typed<'a> {
             None => typed,
         };
         match typed {
-            Some(typed) if typed.eq_ignore_ascii_case(&name.value) => typed.to_owned(),
+            Some(typed) if fold_word(typed) == name.value => typed.to_owned(),
             // A mark inside of a quoted name is doubled.
             _ => spelled(&name.value, &self.spelling),
         }
@@ -271,7 +271,7 @@ fn spellings(tokens: &[TokenWithSpan]) -> Spelling {
     let mut spelling = HashMap::new();
     for token in tokens {
         if let Token::Word(word) = &token.token {
-            let folded = word.value.to_ascii_lowercase();
+            let folded = fold_word(&word.value);
             spelling.entry(folded).or_insert_with(|| word.value.clone());
         }
     }

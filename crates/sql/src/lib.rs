@@ -30,7 +30,7 @@ pub use crossmatch::{Find, MatchCall, MatchFunction, MatchJoin};
 pub use dialect::Dialect;
 pub use error::SqlError;
 pub use error_code::ErrorCode;
-pub use fold::fold_case;
+pub use fold::{fold_case, fold_word};
 pub use functions::mysql::Moment;
 pub use headings::Headings;
 pub use interrupt::Interrupt;
