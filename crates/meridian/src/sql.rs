@@ -262,8 +262,16 @@ fn refused(dialect: ::sql::Dialect) -> impl Fn(EngineError) -> Failure {
     }
 }
 
-async fn write_and_report(args: &SqlArgs, answer: Answer, start: Instant) -> Result<(), Failure> {
+async fn write_and_report(
+    args: &SqlArgs,
+    mut answer: Answer,
+    start: Instant,
+) -> Result<(), Failure> {
+    let warnings = std::mem::take(&mut answer.warnings);
     let rows = write_answer(args, answer).await?;
+    for warning in warnings {
+        remark(&format!("meridian: warning {warning}"));
+    }
     if !args.quiet {
         report(rows, start.elapsed());
     }

@@ -88,6 +88,8 @@ codes! {
     NO_PREPARED_STATEMENT = 1243, "HY000";
     /// A collation that is none of UTF-8 (`ER_UNKNOWN_COLLATION`).
     UNKNOWN_COLLATION = 1273, "HY000";
+    /// A constant is not what its place needs, and taken for something else (`ER_TRUNCATED_WRONG_VALUE`).
+    TRUNCATED_VALUE = 1292, "22007";
     /// A time zone other than UTC (`ER_UNKNOWN_TIME_ZONE`).
     UNKNOWN_TIME_ZONE = 1298, "HY000";
     /// Bytes that are no text (`ER_INVALID_CHARACTER_STRING`).

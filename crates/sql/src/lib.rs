@@ -23,6 +23,7 @@ mod parameters;
 mod parse;
 pub mod rules;
 mod unsupported;
+mod warnings;
 
 pub use areaspec::{TableShape, TableShapes};
 pub use connection::Connection;
@@ -36,3 +37,4 @@ pub use headings::Headings;
 pub use interrupt::Interrupt;
 pub use parameters::{Parameter, parameters};
 pub use parse::{Parsed, ends_statement, headings, parse};
+pub use warnings::{Warning, warnings};

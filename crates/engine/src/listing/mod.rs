@@ -63,9 +63,28 @@ pub(crate) async fn question(
         Listed::Status => named_values(connection.surroundings.status()),
         Listed::Processes { full } => processes(connection.surroundings.processes(), *full),
         Listed::Grants => grants(connection),
+        Listed::Warnings { from, most } => warnings(connection, *from, *most),
+        Listed::WarningCount => {
+            let count = connection.warnings.len().to_string();
+            Rows::new(&["@@session.warning_count#"], vec![vec![Some(count)]])
+        }
         Listed::Standing(standing) => standing::rows(*standing),
     };
     Ok(text(&rows, listing.condition.as_deref()))
+}
+
+/// What was odd about the last statement.
+fn warnings(connection: &Connection, from: usize, most: Option<usize>) -> Rows {
+    let warnings = connection.warnings.iter().skip(from);
+    let rows = warnings.take(most.unwrap_or(usize::MAX)).map(|warning| {
+        let number = warning.code.number.to_string();
+        vec![
+            some("Warning"),
+            Some(number),
+            Some(warning.sentence.clone()),
+        ]
+    });
+    Rows::new(&["Level", "Code#", "Message"], rows.collect())
 }
 
 fn named_values(values: Vec<(&'static str, String)>) -> Rows {

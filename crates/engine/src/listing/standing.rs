@@ -66,7 +66,9 @@ const PRIVILEGES: List = (
     &[&["Select", "Tables", "To retrieve rows from table"]],
 );
 
-const WARNINGS: List = (&["Level", "Code#", "Message"], &[]);
+const ERROR_COUNT: List = (&["@@session.error_count#"], &[&["0"]]);
+
+const ERRORS: List = (&["Level", "Code#", "Message"], &[]);
 
 const OPEN_TABLES: List = (&["Database", "Table", "In_use#", "Name_locked#"], &[]);
 
@@ -130,13 +132,14 @@ pub(super) fn rows(standing: Standing) -> Rows {
         Standing::CharacterSets => CHARACTER_SETS,
         Standing::Collations => COLLATIONS,
         Standing::Engines => ENGINES,
+        Standing::Errors => ERRORS,
+        Standing::ErrorCount => ERROR_COUNT,
         Standing::Events => EVENTS,
         Standing::OpenTables => OPEN_TABLES,
         Standing::Plugins => PLUGINS,
         Standing::Privileges => PRIVILEGES,
         Standing::Routines => ROUTINES,
         Standing::Triggers => TRIGGERS,
-        Standing::Warnings => WARNINGS,
     };
     let rows = rows
         .iter()

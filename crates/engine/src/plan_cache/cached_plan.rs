@@ -11,6 +11,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::stream::{self, BoxStream, StreamExt};
+use sql::Warning;
 
 use super::binding::{Binding, BoundPhase, is_bindable};
 use super::cheap::is_cheap;
@@ -30,6 +31,8 @@ pub(super) struct CachedPlan {
     is_cheap: bool,
     /// The result's columns under their headings.
     schema: SchemaRef,
+    /// What is odd about the statement, whatever its parameters are.
+    warnings: Vec<Warning>,
 }
 
 /// A result on its way.
@@ -40,6 +43,8 @@ pub(crate) struct CachedResult {
     pub batches: BoxStream<'static, datafusion::common::Result<RecordBatch>>,
     /// The plan that gives them.
     pub plan: Arc<dyn ExecutionPlan>,
+    /// What is odd about the statement.
+    pub warnings: Vec<Warning>,
 }
 
 impl CachedPlan {
@@ -57,6 +62,7 @@ impl CachedPlan {
             is_cheap: is_cheap(phase.map_or(&prepared.plan, ChunkPhaseExec::inner)),
             plan: prepared.plan,
             schema: prepared.schema,
+            warnings: prepared.warnings,
         })
     }
 
@@ -133,6 +139,7 @@ impl CachedPlan {
             schema: Arc::clone(&self.schema),
             batches,
             plan,
+            warnings: self.warnings.clone(),
         }
     }
 }

@@ -21,7 +21,9 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::stream::{BoxStream, Stream, StreamExt};
-use sql::{Connection, Dialect, ErrorCode, Headings, Parsed, SqlError, TableShape, TableShapes};
+use sql::{
+    Connection, Dialect, ErrorCode, Headings, Parsed, SqlError, TableShape, TableShapes, Warning,
+};
 
 use crate::crossmatch::suffixed;
 use crate::files::FileTable;
@@ -94,6 +96,8 @@ pub struct Answer {
     pub batches: BoxStream<'static, Result<RecordBatch, EngineError>>,
     /// The plan that gives them.
     pub plan: Arc<dyn ExecutionPlan>,
+    /// What is odd about the statement.
+    pub warnings: Vec<Warning>,
 }
 
 /// A statement that is planned and has not started.
@@ -105,12 +109,16 @@ pub struct Prepared {
     pub plan: Arc<dyn ExecutionPlan>,
     /// The answer's columns, under the headings that the user is to see.
     pub schema: SchemaRef,
+    /// What is odd about the statement.
+    pub warnings: Vec<Warning>,
 }
 
 impl Prepared {
     /// The answer whose rows are `batches`, wherever the plan runs.
     pub fn answer(self, batches: SendableRecordBatchStream) -> Answer {
-        headed_answer(self.schema, self.plan, batches)
+        let mut answer = headed_answer(self.schema, self.plan, batches);
+        answer.warnings = self.warnings;
+        answer
     }
 }
 
@@ -129,6 +137,7 @@ fn headed_answer(
         schema,
         batches: batches.boxed(),
         plan,
+        warnings: vec![],
     }
 }
 
@@ -215,12 +224,27 @@ impl Session {
             Ok(planned) => planned,
             Err(error) => return Err(self.explain_error(text, &error).await),
         };
+        self.prepared(logical, plan, &parsed.headings).await
+    }
+
+    /// A statement whose plans are these.
+    async fn prepared(
+        &self,
+        logical: LogicalPlan,
+        plan: Arc<dyn ExecutionPlan>,
+        headings: &Headings,
+    ) -> Result<Prepared, EngineError> {
+        let warnings = match self.dialect {
+            Dialect::MySql => sql::warnings(&logical),
+            Dialect::Adql => vec![],
+        };
         let result = plan.schema();
-        let schema = self.headed(&logical, &parsed.headings, &result).await?;
+        let schema = self.headed(&logical, headings, &result).await?;
         Ok(Prepared {
             logical,
             plan,
             schema,
+            warnings,
         })
     }
 
@@ -273,13 +297,8 @@ impl Session {
             return None;
         }
         let (logical, plan) = self.planned(&parsed, Some(candidate)).await.ok()?;
-        let result = plan.schema();
-        let schema = self.headed(&logical, &parsed.headings, &result).await;
-        Some(Prepared {
-            schema: schema.ok()?,
-            logical,
-            plan,
-        })
+        let prepared = self.prepared(logical, plan, &parsed.headings).await;
+        prepared.ok()
     }
 
     /// The result of the only statement of `text`, where its plan is kept: it is neither parsed nor planned. `None` where it has to
@@ -318,7 +337,10 @@ impl Session {
             .plan_cache
             .execute_cached(&fingerprint, &self.archive, most_rows, task)
             .await?;
-        Ok(cached.map(|cached| headed_answer(cached.schema, cached.plan, cached.batches)))
+        Ok(cached.map(|cached| Answer {
+            warnings: cached.warnings,
+            ..headed_answer(cached.schema, cached.plan, cached.batches)
+        }))
     }
 
     /// Starts a statement in this process.

@@ -34,30 +34,39 @@ impl Status {
 
 /// A statement without rows has been done.
 pub(crate) fn ok(bytes: &mut Vec<u8>, status: Status) {
-    put_ok(bytes, OK, status);
+    put_ok(bytes, OK, status, 0);
 }
 
-fn put_ok(bytes: &mut Vec<u8>, header: u8, status: Status) {
+fn put_ok(bytes: &mut Vec<u8>, header: u8, status: Status, warnings: u16) {
     bytes.push(header);
     // Rows that were changed, and the key of a new one.
     put_length(bytes, 0);
     put_length(bytes, 0);
     bytes.extend_from_slice(&status.0.to_le_bytes());
-    bytes.extend_from_slice(&[0; 2]);
+    bytes.extend_from_slice(&warnings.to_le_bytes());
 }
 
-/// The end of the rows.
-pub(crate) fn end_of_rows(bytes: &mut Vec<u8>, capabilities: Capabilities, status: Status) {
+/// The end of the rows of a statement with so many warnings.
+pub(crate) fn end_of_rows(
+    bytes: &mut Vec<u8>,
+    capabilities: Capabilities,
+    status: Status,
+    warnings: u16,
+) {
     match capabilities.has(Capabilities::DEPRECATE_EOF) {
-        true => put_ok(bytes, EOF, status),
-        false => eof(bytes, status),
+        true => put_ok(bytes, EOF, status, warnings),
+        false => put_eof(bytes, status, warnings),
     }
 }
 
 /// The end of a list, as all clients know it.
 pub(crate) fn eof(bytes: &mut Vec<u8>, status: Status) {
-    // Warnings, of which there are none.
-    bytes.extend_from_slice(&[EOF, 0, 0]);
+    put_eof(bytes, status, 0);
+}
+
+fn put_eof(bytes: &mut Vec<u8>, status: Status, warnings: u16) {
+    bytes.push(EOF);
+    bytes.extend_from_slice(&warnings.to_le_bytes());
     bytes.extend_from_slice(&status.0.to_le_bytes());
 }
 
@@ -92,13 +101,13 @@ mod tests {
         assert_eq!(written(|bytes| ok(bytes, followed)), [0, 0, 0, 10, 0, 0, 0]);
         let old = Capabilities(0);
         assert_eq!(
-            written(|bytes| end_of_rows(bytes, old, followed)),
-            [0xfe, 0, 0, 10, 0]
+            written(|bytes| end_of_rows(bytes, old, followed, 3)),
+            [0xfe, 3, 0, 10, 0]
         );
         let new = Capabilities::DEPRECATE_EOF;
         assert_eq!(
-            written(|bytes| end_of_rows(bytes, new, Status::of(false))),
-            [0xfe, 0, 0, 0, 0, 0, 0]
+            written(|bytes| end_of_rows(bytes, new, Status::of(false), 258)),
+            [0xfe, 0, 0, 0, 0, 2, 1]
         );
     }
 

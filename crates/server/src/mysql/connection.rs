@@ -126,6 +126,7 @@ impl Client {
             database: None,
             variables: Variables::default(),
             found_rows: 0,
+            warnings: vec![],
             row_count: 0,
             surroundings: Arc::clone(&shared.surroundings),
         };
@@ -393,7 +394,7 @@ impl Client {
                 self.capabilities = self.capabilities.with(several, !off);
                 let (capabilities, status) = (self.capabilities, self.status());
                 self.outgoing
-                    .add(|bytes| end_of_rows(bytes, capabilities, status));
+                    .add(|bytes| end_of_rows(bytes, capabilities, status, 0));
                 Ok(())
             }
             commands::FETCH => {
@@ -416,6 +417,7 @@ impl Client {
         let connection = Arc::make_mut(&mut self.connection);
         connection.variables = Variables::default();
         (connection.found_rows, connection.row_count) = (0, 0);
+        connection.warnings.clear();
         self.prepared = PreparedStatements::default();
     }
 
@@ -456,7 +458,7 @@ impl Client {
             }
             let (capabilities, status) = (self.capabilities, self.status());
             self.outgoing
-                .add(|bytes| end_of_rows(bytes, capabilities, status));
+                .add(|bytes| end_of_rows(bytes, capabilities, status, 0));
         }))
     }
 }

@@ -7,7 +7,7 @@ use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use engine::Answer;
 use futures::StreamExt;
-use sql::{Connection, ErrorCode, SqlError};
+use sql::{Connection, ErrorCode, SqlError, Warning};
 
 use super::answers::{Status, eof};
 use super::capabilities::Capabilities;
@@ -45,6 +45,8 @@ pub(crate) struct Part {
     pub(crate) number: u8,
     /// Rows in these.
     pub(crate) rows: u64,
+    /// What is odd about the statement; with the first part.
+    pub(crate) warnings: Vec<Warning>,
 }
 
 impl Question {
@@ -71,7 +73,9 @@ impl Question {
         let mut answer = session.ask_for(&self.text, &self.connection).await?;
         let mut packets = Outgoing::from_number(self.number);
         self.put_columns(&mut packets, &answer.schema);
-        giver.give(part(&mut packets, 0)).await?;
+        let mut first = part(&mut packets, 0);
+        first.warnings = std::mem::take(&mut answer.warnings);
+        giver.give(first).await?;
         while let Some(batch) = answer.batches.next().await {
             let batch = batch?;
             let mut row = 0;
@@ -124,6 +128,7 @@ fn part(packets: &mut Outgoing, rows: u64) -> Part {
         packets: packets.take(),
         number: packets.number,
         rows,
+        warnings: vec![],
     }
 }
 

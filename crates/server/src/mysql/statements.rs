@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use engine::Answer;
 use futures::{FutureExt, StreamExt};
-use sql::ErrorCode;
-use sql::mysql::{executed, placeholders, received, split_statements};
+use sql::mysql::{executed, first_word, placeholders, received, split_statements};
+use sql::{ErrorCode, Warning};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 use tokio::time::timeout;
@@ -136,8 +136,10 @@ impl Client {
         match outcome {
             Outcome::Done => self.outgoing.add(|bytes| ok(bytes, status)),
             Outcome::Rows(rows) => {
+                let warnings = self.connection.warnings.len();
+                let warnings = u16::try_from(warnings).unwrap_or(u16::MAX);
                 self.outgoing
-                    .add(|bytes| end_of_rows(bytes, capabilities, status));
+                    .add(|bytes| end_of_rows(bytes, capabilities, status, warnings));
                 let connection = Arc::make_mut(&mut self.connection);
                 (connection.found_rows, connection.row_count) = (rows, -1);
             }
@@ -159,6 +161,9 @@ impl Client {
             Some(_) => Form::Binary,
             None => Form::Text,
         };
+        if !asks_for_warnings(&text) {
+            Arc::make_mut(&mut self.connection).warnings.clear();
+        }
         let question = Question {
             text,
             connection: Arc::clone(&self.connection),
@@ -188,6 +193,7 @@ impl Client {
         watch: &Watch<'_>,
     ) -> Result<u64, Interruption> {
         question.put_columns(&mut self.outgoing, &answer.schema);
+        self.warn(std::mem::take(&mut answer.warnings));
         let mut rows = 0;
         loop {
             let next = done_here(async { Ok(answer.batches.next().await.transpose()?) });
@@ -231,12 +237,20 @@ impl Client {
                 return Ok(rows);
             };
             let part = part?;
+            self.warn(part.warnings);
             rows += part.rows;
             watch.shared.metrics.rows(Door::Mysql).inc_by(part.rows);
             self.outgoing.append(part.packets, part.number);
             if self.outgoing.len() >= TOGETHER {
                 self.send(watch).await?;
             }
+        }
+    }
+
+    /// Keeps what is odd about a statement until another one is asked.
+    fn warn(&mut self, warnings: Vec<Warning>) {
+        if !warnings.is_empty() {
+            Arc::make_mut(&mut self.connection).warnings = warnings;
         }
     }
 
@@ -339,6 +353,18 @@ impl Client {
             Err(refusal) => Ok(Err(refusal)),
         }
     }
+}
+
+/// Whether a statement asks what was odd about the one before it: SHOW WARNINGS, SHOW COUNT(*) WARNINGS, `@@warning_count`.
+fn asks_for_warnings(text: &str) -> bool {
+    const LONGEST: usize = 200;
+    if text.len() > LONGEST {
+        return false;
+    }
+    let text = text.to_ascii_lowercase();
+    let shows =
+        first_word(&text) == "show" && (text.contains("warnings") || text.contains("errors"));
+    shows || text.contains("@@warning_count") || text.contains("@@session.warning_count")
 }
 
 /// The statements of a text that a client sent, of which there is at least one.

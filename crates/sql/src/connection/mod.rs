@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub(crate) use asked::answer;
 pub use variables::{VariableValue, Variables};
 
+use crate::Warning;
+
 /// The version as clients of MySQL read it: what they may expect, and of whom.
 pub const SERVER_VERSION: &str = concat!("8.0.36-meridian-", env!("CARGO_PKG_VERSION"));
 
@@ -29,6 +31,8 @@ pub struct Connection {
     pub found_rows: u64,
     /// Rows that the last statement changed: -1 after an answer of rows.
     pub row_count: i64,
+    /// What was odd about the last statement.
+    pub warnings: Vec<Warning>,
     /// What there is besides.
     pub surroundings: Arc<dyn Surroundings>,
 }
@@ -44,6 +48,7 @@ impl Connection {
             variables: Variables::default(),
             found_rows: 0,
             row_count: 0,
+            warnings: vec![],
             surroundings: Arc::new(Nothing),
         }
     }

@@ -107,7 +107,7 @@ const COLLATION: &str = "utf8mb4_bin";
 const ISOLATION: &str = "REPEATABLE-READ";
 
 /// All of them, by name.
-const VARIABLES: [Variable; 108] = [
+const VARIABLES: [Variable; 110] = [
     number("auto_increment_increment", 1),
     number("auto_increment_offset", 1),
     switch("autocommit", 1),
@@ -139,6 +139,7 @@ const VARIABLES: [Variable; 108] = [
     },
     number("div_precision_increment", 4),
     number("eq_range_index_dive_limit", 200),
+    fixed("error_count", N(0)),
     switch("explicit_defaults_for_timestamp", 1),
     switch("foreign_key_checks", 1),
     number("group_concat_max_len", 4_294_967_295),
@@ -229,6 +230,7 @@ const VARIABLES: [Variable; 108] = [
     fixed("version_compile_machine", T(std::env::consts::ARCH)),
     fixed("version_compile_os", T(std::env::consts::OS)),
     number("wait_timeout", 28_800),
+    fixed("warning_count", N(0)),
 ];
 
 /// Modes of `sql_mode` by which the same text would mean something else.
@@ -488,8 +490,10 @@ impl Connection {
     /// There is none of the name.
     pub fn variable(&self, name: &str, global: bool) -> Result<VariableValue, SqlError> {
         let variable = Variable::find(name)?;
-        if variable.name == "pseudo_thread_id" {
-            return Ok(VariableValue::Number(self.id.into()));
+        match variable.name {
+            "pseudo_thread_id" => return Ok(VariableValue::Number(self.id.into())),
+            "warning_count" => return Ok(VariableValue::Number(self.warnings.len() as u64)),
+            _ => {}
         }
         if let Some(value) = self.surroundings.variable(variable.name) {
             return Ok(value);

@@ -61,6 +61,15 @@ pub enum Listed {
     },
     /// What whoever asks may do.
     Grants,
+    /// What was odd about the last statement: those from a place on, at most so many.
+    Warnings {
+        /// The place, from 0.
+        from: usize,
+        /// How many; all where nothing is said.
+        most: Option<usize>,
+    },
+    /// How much was odd about it.
+    WarningCount,
     /// What is the same always.
     Standing(Standing),
 }
@@ -86,8 +95,10 @@ pub enum Standing {
     Routines,
     /// Triggers.
     Triggers,
-    /// What was odd about the last statement.
-    Warnings,
+    /// What was wrong with the last statement: it has been said already.
+    Errors,
+    /// How much was wrong with it.
+    ErrorCount,
 }
 
 /// A table's name, with its database if that is named.
@@ -111,9 +122,18 @@ pub(crate) fn read_listing(parser: &mut Parser<'_>) -> Result<Option<Listing>, P
     let (of, first_column) = listed(parser, full, global)?;
     let filter = parser.parse_show_statement_filter()?;
     let condition = filter.map(|filter| condition(filter, first_column));
-    if of == Listed::Standing(Standing::Warnings) {
-        skip_limit(parser);
-    }
+    let of = match of {
+        Listed::Warnings { .. } => {
+            let (from, most) = limit(parser)?;
+            Listed::Warnings { from, most }
+        }
+        Listed::Standing(Standing::Errors) => {
+            // There are none, whichever are asked for.
+            limit(parser)?;
+            of
+        }
+        of => of,
+    };
     Ok(Some(Listing { of, condition }))
 }
 
@@ -167,8 +187,29 @@ fn listed(
         }
         return Ok((Listed::Grants, ""));
     }
+    if word(parser, "warnings") {
+        let (from, most) = (0, None);
+        return Ok((Listed::Warnings { from, most }, "message"));
+    }
+    if word(parser, "count") {
+        return Ok((counted(parser)?, ""));
+    }
     let (standing, first_column) = standing(parser)?;
     Ok((Listed::Standing(standing), first_column))
+}
+
+/// `COUNT(*) WARNINGS`, or of errors.
+fn counted(parser: &mut Parser<'_>) -> Result<Listed, ParserError> {
+    for token in [Token::LParen, Token::Mul, Token::RParen] {
+        parser.expect_token(&token)?;
+    }
+    if word(parser, "warnings") {
+        Ok(Listed::WarningCount)
+    } else if word(parser, "errors") {
+        Ok(Listed::Standing(Standing::ErrorCount))
+    } else {
+        parser.expected_ref("WARNINGS or ERRORS", parser.peek_token_ref())
+    }
 }
 
 fn created(parser: &mut Parser<'_>) -> Result<Listed, ParserError> {
@@ -204,8 +245,8 @@ fn standing(parser: &mut Parser<'_>) -> Result<(Standing, &'static str), ParserE
     } else if word(parser, "triggers") {
         database(parser)?;
         (Standing::Triggers, "table")
-    } else if word(parser, "warnings") || word(parser, "errors") {
-        (Standing::Warnings, "message")
+    } else if word(parser, "errors") {
+        (Standing::Errors, "message")
     } else {
         let lists = "what to list: DATABASES, TABLES, COLUMNS, INDEX, CREATE TABLE, TABLE STATUS, VARIABLES, STATUS, \
                      PROCESSLIST, WARNINGS, ENGINES, COLLATION or CHARACTER SET";
@@ -256,15 +297,19 @@ fn named(parser: &mut Parser<'_>) -> Result<TableName, ParserError> {
 }
 
 /// `LIMIT 10` or `LIMIT 5, 10`, behind a list that has no rows.
-fn skip_limit(parser: &mut Parser<'_>) {
-    if word(parser, "limit") {
-        while matches!(
-            parser.peek_token_ref().token,
-            Token::Number(..) | Token::Comma
-        ) {
-            parser.advance_token();
-        }
+fn limit(parser: &mut Parser<'_>) -> Result<(usize, Option<usize>), ParserError> {
+    if !word(parser, "limit") {
+        return Ok((0, None));
     }
+    let number = |parser: &mut Parser<'_>| {
+        let number = parser.parse_literal_uint()?;
+        Ok::<_, ParserError>(usize::try_from(number).unwrap_or(usize::MAX))
+    };
+    let first = number(parser)?;
+    if !parser.consume_token(&Token::Comma) {
+        return Ok((0, Some(first)));
+    }
+    Ok((first, Some(number(parser)?)))
 }
 
 /// The list that a DESCRIBE asks for; `None` for other statements.
@@ -412,8 +457,20 @@ mod tests {
             ("show grants for 'a'@'%'", Listed::Grants),
             (
                 "show warnings limit 10, 5",
-                Listed::Standing(Standing::Warnings),
+                Listed::Warnings {
+                    from: 10,
+                    most: Some(5),
+                },
             ),
+            (
+                "show warnings limit 3",
+                Listed::Warnings {
+                    from: 0,
+                    most: Some(3),
+                },
+            ),
+            ("show count(*) warnings", Listed::WarningCount),
+            ("show errors", Listed::Standing(Standing::Errors)),
             ("show storage engines", Listed::Standing(Standing::Engines)),
             (
                 "show character set",

@@ -21,7 +21,7 @@ use std::sync::{Arc, LazyLock};
 use datafusion::logical_expr::{Expr, ScalarUDF};
 
 pub use calendar::Moment;
-pub(crate) use times::days_of_number;
+pub(crate) use times::{days_of_number, is_moment, is_number_of_moment};
 pub(crate) use value::{is_number, number_prefix};
 
 static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::new(|| {

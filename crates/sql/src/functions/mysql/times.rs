@@ -1,5 +1,8 @@
 //! Functions of dates and times. What is no date gives NULL.
 
+use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+
 use super::calendar::{
     DAYS_BEFORE_EPOCH, LAST_YEAR, MICROS_OF_DAY, MICROS_OF_SECOND, MONTHS, Moment, WEEKDAYS,
     century, date_in_range, date_text, day_number, days_of_month, of_number, time_in_range,
@@ -85,9 +88,8 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     }),
     // What a number is where it is compared with a time: one that is none is before all of them, as MariaDB's zero date.
     RowFunction::new("mysql_number_moment", ONE, Gives::Time, |v| {
-        Ok(Value::Time(
-            v[0].moment().map_or(i64::MIN, Moment::to_micros),
-        ))
+        let micros = v[0].moment().map_or(i64::MIN, Moment::to_micros);
+        Ok(Value::Time(micros))
     }),
     RowFunction::new("mysql_now", ONE, Gives::Time, |v| match v[0].moment() {
         Some(m) => Ok(Value::Time(
@@ -141,6 +143,20 @@ pub(crate) fn days_of_number(number: i64) -> Option<i32> {
     let moment = of_number(number.into())?;
     let at_midnight = moment.to_micros().rem_euclid(MICROS_OF_DAY) == 0;
     at_midnight.then(|| moment.days() as i32)
+}
+
+/// Whether a text is a date, with a time of day or without.
+pub(crate) fn is_moment(text: &str) -> bool {
+    Value::Text(text.to_owned()).moment().is_some()
+}
+
+/// Whether a number is one by its digits, or the zero that MySQL has for no date; `None` for what is no number.
+pub(crate) fn is_number_of_moment(number: &ScalarValue) -> Option<bool> {
+    let number = number.cast_to(&DataType::Float64).ok()?;
+    let ScalarValue::Float64(Some(number)) = number else {
+        return None;
+    };
+    Some(number == 0.0 || Value::Double(number).moment().is_some())
 }
 
 fn part(v: &[Value], of: impl Fn(Moment) -> i64) -> Result<Value, String> {

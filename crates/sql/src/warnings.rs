@@ -1,0 +1,115 @@
+//! What is odd about a statement that is answered all the same: a constant text that stands for a number or a time and is none.
+//!
+//! MySQL warns of each value as it meets it. Here constants are looked at when a statement is planned; values of rows are converted
+//! without a warning.
+
+use std::fmt;
+
+use datafusion::common::ScalarValue;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule as _;
+
+use crate::ErrorCode;
+use crate::functions::mysql::{is_moment, is_number, is_number_of_moment};
+use crate::rules::CompareValues;
+
+/// Warnings that a statement has at most: what MySQL's `max_error_count` is by default.
+const MOST: usize = 1024;
+
+/// One thing that is odd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// MySQL's code.
+    pub code: ErrorCode,
+    /// In MySQL's words.
+    pub sentence: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.sentence)
+    }
+}
+
+/// The warnings about a statement in MySQL's dialect, from its plan before anything is rewritten.
+pub fn warnings(plan: &LogicalPlan) -> Vec<Warning> {
+    if !may_warn(plan) {
+        return vec![];
+    }
+    // Where constants meet values of other types in lists and ranges is seen once these are taken apart.
+    let compared = CompareValues.analyze(plan.clone(), &ConfigOptions::default());
+    let mut warnings: Vec<Warning> = vec![];
+    if let Ok(plan) = compared {
+        each_expression(&plan, &mut |expr| {
+            let warning = of(expr).filter(|_| warnings.len() < MOST);
+            if let Some(warning) = warning.filter(|it| !warnings.contains(it)) {
+                warnings.push(warning);
+            }
+            TreeNodeRecursion::Continue
+        });
+    }
+    warnings
+}
+
+/// Whether there is a constant that may be odd: a text that is no number, or a number that meets something else.
+fn may_warn(plan: &LogicalPlan) -> bool {
+    let mut may = false;
+    each_expression(plan, &mut |expr| {
+        may |= match expr {
+            Expr::Literal(value, _) => text_of(value).is_some_and(|text| !is_number(text)),
+            Expr::ScalarFunction(function) => function.name() == "mysql_number_moment",
+            Expr::InList(_) | Expr::Between(_) => true,
+            _ => false,
+        };
+        match may {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        }
+    });
+    may
+}
+
+fn each_expression(plan: &LogicalPlan, see: &mut dyn FnMut(&Expr) -> TreeNodeRecursion) {
+    // The closures cannot fail.
+    let _ = plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| expr.apply(|expr| Ok(see(expr))))
+    });
+}
+
+/// The warning about a call that makes something of a constant.
+fn of(expr: &Expr) -> Option<Warning> {
+    let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else {
+        return None;
+    };
+    let Some(Expr::Literal(value, _)) = args.first() else {
+        return None;
+    };
+    let truncated = |kind: &str, text: &str| format!("Truncated incorrect {kind} value: '{text}'");
+    let sentence = match (func.name(), text_of(value)) {
+        ("mysql_double" | "mysql_number", Some(text)) if !is_number(text) => {
+            truncated("DOUBLE", text)
+        }
+        ("mysql_signed" | "mysql_unsigned", Some(text)) if !is_number(text) => {
+            truncated("INTEGER", text)
+        }
+        ("mysql_number_text", Some(text)) if !is_number(text) => truncated("DECIMAL", text),
+        ("mysql_timestamp" | "mysql_date", Some(text)) if !is_moment(text) => {
+            format!("Incorrect datetime value: '{text}'")
+        }
+        ("mysql_number_moment", None) if !is_number_of_moment(value)? => {
+            format!("Incorrect datetime value: '{value}'")
+        }
+        _ => return None,
+    };
+    Some(Warning {
+        code: ErrorCode::TRUNCATED_VALUE,
+        sentence,
+    })
+}
+
+fn text_of(value: &ScalarValue) -> Option<&str> {
+    value.try_as_str().flatten()
+}
