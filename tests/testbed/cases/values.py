@@ -133,6 +133,8 @@ DATES = of_extremes(
     "SELECT SUM(day) OVER (ORDER BY id) FROM Extremes",
     "SELECT id FROM Extremes WHERE day IN (SELECT 20100615)",
     "SELECT id FROM Extremes WHERE day = 20100615 OR at > 20200101",
+    "SELECT id FROM Extremes WHERE day = 5",
+    "SELECT id FROM Extremes WHERE day > 5 AND at <> 0",
     "SELECT a.id, b.id FROM Extremes a JOIN Extremes b ON a.day * 1 = b.day",
     "SELECT day FROM Extremes UNION SELECT at FROM Extremes",
 )

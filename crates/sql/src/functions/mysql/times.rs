@@ -14,6 +14,9 @@ const ONE: Takes = Takes(1, 1);
 const TWO: Takes = Takes(2, 2);
 const THREE: Takes = Takes(3, 3);
 
+/// A microsecond before the year 0.
+const BEFORE_ALL_TIMES: i64 = -DAYS_BEFORE_EPOCH * MICROS_OF_DAY - 1;
+
 pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new("mysql_year", ONE, Gives::Integer, |v| part(v, |m| m.year)),
     RowFunction::new("mysql_month", ONE, Gives::Integer, |v| part(v, |m| m.month)),
@@ -88,7 +91,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     }),
     // What a number is where it is compared with a time: one that is none is before all of them, as MariaDB's zero date.
     RowFunction::new("mysql_number_moment", ONE, Gives::Time, |v| {
-        let micros = v[0].moment().map_or(i64::MIN, Moment::to_micros);
+        let micros = v[0].moment().map_or(BEFORE_ALL_TIMES, Moment::to_micros);
         Ok(Value::Time(micros))
     }),
     RowFunction::new("mysql_now", ONE, Gives::Time, |v| match v[0].moment() {
