@@ -1,0 +1,155 @@
+"""Values and names as users meet them: warnings, infinities, and names beyond ASCII, over each protocol."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from meridian_cli import Meridian
+from serving import Server, serving
+from small_tables import DIRECTOR, write_lines
+
+LINES = ["1,10.5,20.5,1.5,'2010-06-15'", "2,11.5,21.5,inf,'1999-12-31'", "3,12.5,22.5,-inf,'2015-03-01'", "4,13.5,23.5,,'2020-01-01'"]
+
+
+@pytest.fixture(scope="module")
+def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few stars, with infinities among their values, and a table whose names are not ASCII."""
+    directory = tmp_path_factory.mktemp("values")
+    lines = [line.replace("'", "") for line in LINES]
+    stars = write_lines(directory / "stars.csv", lines, header="id,ra,dec,flux,day")
+    meridian.load(directory / "data", "sky", "Star", stars, **DIRECTOR)
+    sizes = write_lines(directory / "sizes.csv", ["1,2.5,3", "2,3.5,4"], header="Größe,É,ЖУК")
+    meridian.load(directory / "data", "sky", "Größen", sizes, kind="replicated")
+    return directory / "data"
+
+
+@pytest.fixture(scope="module")
+def server(meridian: Meridian, data: Path) -> Iterator[Server]:
+    """A server of them."""
+    with serving(meridian, data) as running:
+        yield running
+
+
+def query(server: Server, statement: str) -> tuple[list[tuple[object, ...]], int, list[tuple[object, ...]]]:
+    """The rows of an answer over MySQL's protocol, how many warnings it counts, and what they are."""
+    connection = server.connect(database="sky")
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+            rows = list(cursor.fetchall())
+            count = cursor.warning_count
+            cursor.execute("SHOW WARNINGS")
+            return rows, count, list(cursor.fetchall())
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("SELECT id FROM Star WHERE ra = '10h'", "Truncated incorrect DOUBLE value: '10h'"),
+        ("SELECT id FROM Star WHERE day > '2015-03'", "Incorrect datetime value: '2015-03'"),
+        ("SELECT id FROM Star WHERE id IN (1, '2x')", "Truncated incorrect DOUBLE value: '2x'"),
+        ("SELECT id FROM Star WHERE ra BETWEEN 1 AND 'x'", "Truncated incorrect DOUBLE value: 'x'"),
+        ("SELECT id FROM Star WHERE CASE id WHEN '1y' THEN 1 END", "Truncated incorrect DOUBLE value: '1y'"),
+        ("SELECT id FROM Star WHERE day = 20100635", "Incorrect datetime value: '20100635'"),
+        ("SELECT '12abc' + id FROM Star", "Truncated incorrect DOUBLE value: '12abc'"),
+        ("SELECT CAST('12abc' AS SIGNED)", "Truncated incorrect INTEGER value: '12abc'"),
+        ("SELECT id FROM Star WHERE id IN (SELECT id FROM Star WHERE ra < 'z')", "Truncated incorrect DOUBLE value: 'z'"),
+    ],
+)
+def test_a_constant_that_is_no_number_or_time_is_warned_of(
+    meridian: Meridian, data: Path, server: Server, statement: str, sentence: str
+) -> None:
+    """Statements gave their answers, most of them without rows, in silence."""
+    _, count, warnings = query(server, statement)
+    assert (count, warnings) == (1, [("Warning", 1292, sentence)])
+    outcome = meridian.run("sql", "--data", data, "--db", "sky", "--quiet", "--format", "csv", statement)
+    assert outcome.status == 0
+    assert outcome.complaint == f"meridian: warning 1292 (22007): {sentence}"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT id FROM Star WHERE ra = '10.5'",
+        "SELECT id FROM Star WHERE day > '2015-03-01'",
+        "SELECT id FROM Star WHERE day <> 0",
+        "SELECT CONCAT('10h', id) FROM Star",
+        "SELECT '10h'",
+    ],
+)
+def test_other_constants_are_not(server: Server, statement: str) -> None:
+    assert query(server, statement)[1:] == (0, [])
+
+
+def test_warnings_are_of_the_last_statement(server: Server) -> None:
+    connection = server.connect(database="sky")
+    with connection.cursor() as cursor:
+        for _ in range(3):
+            # Also of one that was asked before.
+            cursor.execute("SELECT id FROM Star WHERE ra = '10h' OR ra = '11h'")
+            assert cursor.warning_count == 2
+        cursor.execute("SHOW COUNT(*) WARNINGS")
+        assert cursor.fetchall() == ((2,),)
+        cursor.execute("SELECT @@warning_count")
+        assert cursor.fetchall() == ((2,),)
+        cursor.execute("SHOW WARNINGS LIMIT 1, 5")
+        assert cursor.fetchall() == (("Warning", 1292, "Truncated incorrect DOUBLE value: '11h'"),)
+        cursor.execute("SHOW ERRORS")
+        assert cursor.fetchall() == ()
+        cursor.execute("SELECT 1")
+        cursor.execute("SHOW WARNINGS")
+        assert cursor.fetchall() == ()
+    connection.close()
+
+
+def test_infinities_are_given_as_each_format_can(meridian: Meridian, data: Path, server: Server) -> None:
+    """What is stored as infinite is so in Arrow, and NULL where a format has no infinities; nothing computed is infinite."""
+    rows, _, _ = query(server, "SELECT id, flux FROM Star ORDER BY id")
+    assert rows == [(1, 1.5), (2, None), (3, None), (4, None)]
+    stored = meridian.rows(data, "sky", "SELECT id, flux FROM Star ORDER BY id")
+    assert [row[1] for row in stored] == [1.5, float("inf"), float("-inf"), None]
+    computed = meridian.rows(data, "sky", "SELECT id, flux * 2, -flux, flux + 1, SQRT(flux) FROM Star WHERE id = 2")
+    assert [tuple(row) for row in computed] == [(2, None, None, None, None)]
+
+
+def test_names_beyond_ascii_are_without_regard_to_case(meridian: Meridian, data: Path, server: Server) -> None:
+    """A table loaded as Größen was found by größen alone."""
+    for statement in [
+        "SELECT Größe, É, ЖУК FROM Größen WHERE É > 3",
+        "SELECT GRÖßE, é, жук FROM GRÖßEN WHERE É > 3",
+        "SELECT `GRÖßE`, t.é, t.ЖуК FROM sky.größen AS T WHERE T.é > 3",
+    ]:
+        assert query(server, statement)[0] == [(2, 3.5, 4)], statement
+    answer = meridian.run("sql", "--data", data, "--db", "sky", "--format", "csv", "--quiet", "SELECT * FROM GRÖßEN WHERE GRÖßE = 1")
+    assert list(csv.reader(io.StringIO(answer.text))) == [["Größe", "É", "ЖУК"], ["1", "2.5", "3"]]
+    adql = 'SELECT "GRÖßE", жук FROM größen WHERE é < 3'
+    answer = meridian.run("sql", "--data", data, "--db", "sky", "--dialect", "adql", "--format", "csv", "--quiet", adql)
+    assert list(csv.reader(io.StringIO(answer.text)))[1:] == [["1", "3"]]
+    mistake = meridian.run("sql", "--data", data, "--db", "sky", "SELECT GRÖßER FROM Größen")
+    assert "GRÖßER" in mistake.complaint and "Größe" in mistake.complaint, mistake.complaint
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("SELECT id FROM Star TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"),
+        ("SELECT id FROM Star PARTITION (p0)", "PARTITION"),
+        ("SELECT id FROM Star GROUP BY id WITH CUBE", "WITH"),
+        ("SELECT ABS(DISTINCT id) FROM Star", "abs"),
+        ("SELECT id FROM Star WHERE day COLLATE utf8mb4_general_ci = 'x'", "COLLATE"),
+    ],
+)
+def test_what_is_read_and_not_honoured_is_refused(server: Server, statement: str, words: str) -> None:
+    """They were left out in silence."""
+    with pytest.raises(pymysql.MySQLError) as refused:
+        query(server, statement)
+    number, sentence = refused.value.args
+    assert number == 1235 and words in sentence, refused.value
