@@ -1,10 +1,11 @@
 # What one does with a clone of Meridian. Every target may be run again at any time.
-.PHONY: help build demo test lint bench bench-neighbours micro-bench
+.PHONY: help build demo test differential lint bench bench-neighbours micro-bench
 
 help:
 	@echo "make demo    build Meridian, load 482,000 real stars and ask about them"
 	@echo "make build   build the program: target/release/meridian"
 	@echo "make test    everything that must pass: lint, then unit, property and whole-system tests"
+	@echo "make differential   ask random statements and compare with DuckDB: SEED=n COUNT=n MINUTES=n WORLD=n SAVE=DIR"
 	@echo "make lint    format, tidiness, dependency rules, clippy"
 	@echo "make bench   measure Meridian beside its peers: SIZE=small|standard|large PEERS=duckdb,chdb,... WORK=DIR"
 	@echo "make bench-neighbours   measure what joining neighbours costs: SIZE=small|standard WORK=DIR"
@@ -19,6 +20,10 @@ demo:
 
 test:
 	scripts/test
+
+# The debug program, or that of MERIDIAN_BIN; tests/differential/README.md.
+differential:
+	scripts/differential $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(MINUTES),--minutes $(MINUTES) --count $(or $(COUNT),1000000000)) $(if $(WORLD),--world $(WORLD)) $(if $(SAVE),--save $(abspath $(SAVE)))
 
 lint:
 	scripts/lint

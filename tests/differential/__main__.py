@@ -1,0 +1,72 @@
+"""`python3 -m differential` asks random statements of random databases and says which answers are wrong."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+from conftest import binary_path
+from differential.cases import all_cases, complaint
+from differential.run import Plan, run
+from meridian_cli import Meridian
+
+
+def say(text: str) -> None:
+    """Prints at once, also into a pipe."""
+    print(text, flush=True)
+
+
+def ask_cases(meridian: Meridian) -> int:
+    """Asks the kept cases; how many are wrong."""
+    wrong = 0
+    for case in all_cases():
+        with tempfile.TemporaryDirectory(prefix="differential_") as name:
+            found = complaint(case, meridian, Path(name))
+        if found is not None:
+            wrong += 1
+            say(f"== case {case.name}: {case.story}\n{found}")
+    return wrong
+
+
+def main() -> int:
+    """Reads the arguments; the status is 1 if an answer is wrong."""
+    parser = argparse.ArgumentParser(prog="python3 -m differential", description=__doc__)
+    parser.add_argument("--seed", type=int, default=None, help="by default a new one, which is printed")
+    parser.add_argument("--count", type=int, default=2_000, help="how many statements Meridian is asked")
+    parser.add_argument("--minutes", type=float, default=None, help="end after so many minutes, if --count is not reached before")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worlds at once, each with a server of its own")
+    parser.add_argument("--world", type=int, default=0, help="the number of the first world: goes on where another run of the seed ended")
+    parser.add_argument("--statement", default=None, help="ask this statement of the first world alone, by its number")
+    parser.add_argument("--per-world", type=int, default=500, help="statements to ask of each world")
+    parser.add_argument("--shrink-seconds", type=float, default=40, help="how long a statement is made smaller")
+    parser.add_argument("--save", type=Path, default=None, help="a directory for failures as cases")
+    arguments = parser.parse_args()
+    binary = binary_path()
+    if not binary.is_file():
+        parser.error(f"there is no program at {binary}: build it with `cargo build --workspace --bin meridian`, or set MERIDIAN_BIN")
+    seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
+    say(f"differential: SEED={seed}")
+    wrong = ask_cases(Meridian(binary))
+    seconds = None if arguments.minutes is None else arguments.minutes * 60
+    jobs, count = (1, 10**9) if arguments.statement is not None else (arguments.jobs, arguments.count)
+    outcome = run(
+        Plan(
+            binary, seed, count if arguments.statement is None else arguments.per_world, seconds, jobs, arguments.world, arguments.per_world,
+            arguments.shrink_seconds, arguments.save, arguments.statement,
+        ),  # fmt: skip
+        say,
+    )
+    tally = outcome.tally
+    say(f"differential: {tally.statements} statements, {len(outcome.found)} failures, {wrong} cases wrong; SEED={seed}")
+    for words, counts in (("allowed", tally.allowed), ("no answer of DuckDB's", tally.skipped), ("failed, not made smaller", outcome.not_shrunk)):
+        for reason, times in counts.most_common():
+            say(f"  {words}: {times} times: {reason}")
+    return 1 if outcome.found or outcome.not_shrunk or wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,196 @@
+"""Asks both sides: DuckDB in this process, Meridian by its server, as a prepared statement, or from the command line."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import mysql.connector
+import pymysql
+
+from differential.databases import World, duckdb_of
+from differential.tree import Query, Table, walk
+from differential.writing import FILES, as_prepared, for_duckdb, for_meridian
+from meridian_cli import Meridian, rows_of
+from serving import Server
+from testbed.sides import Asker, Complaint
+
+LONGEST_SECONDS = 20
+ORACLE_SECONDS = 12
+LOST = -1
+Rows = list[tuple[object, ...]]
+
+
+class OracleFails(Exception):
+    """DuckDB has no answer: too large a number, too long a time, or a mistake of its own."""
+
+
+@dataclass(frozen=True)
+class Refusal(Exception):
+    """Meridian has no answer: MySQL's number of the error (`LOST` if the connection or the process broke), and the sentence."""
+
+    number: int
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"error {self.number}: {self.sentence}"
+
+
+@contextmanager
+def limited(seconds: float, stop: Callable[[], None]) -> Iterator[None]:
+    """Calls `stop` if the block takes longer."""
+    timer = threading.Timer(seconds, stop)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+class Oracle:
+    """DuckDB with the rows of a world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.places = world.places()
+        self.connection = duckdb_of(world)
+
+    def ask(self, query: Query) -> Rows:
+        """The rows of a statement."""
+        text = for_duckdb(query, self.places)
+        try:
+            with limited(ORACLE_SECONDS, self.connection.interrupt):
+                return self.connection.execute(text).fetchall()
+        except (duckdb.FatalException, duckdb.InternalException) as error:
+            # It answers nothing more.
+            self.connection = duckdb_of(self.world)
+            raise OracleFails(f"a mistake of DuckDB's: {error}") from None
+        except duckdb.Error as error:
+            raise OracleFails(f"{type(error).__name__}: {error}") from None
+
+
+class MeridianThere(Meridian):
+    """The program, started in a directory, where it finds files."""
+
+    def __init__(self, meridian: Meridian, directory: Path) -> None:
+        super().__init__(meridian.binary)
+        self.directory = directory
+
+    def start(self, *arguments: object, **options: object):  # type: ignore[no-untyped-def]
+        return super().start(*arguments, cwd=self.directory, **options)  # type: ignore[arg-type]
+
+
+class CommandLine:
+    """Statements that `meridian sql` is asked, one process after the other for as long as it lives."""
+
+    def __init__(self, meridian: Meridian, directory: Path) -> None:
+        self.asker = Asker(MeridianThere(meridian, directory), directory / "data", "sky")
+
+    def ask(self, text: str) -> Rows:
+        """The rows of a statement."""
+
+        def stop() -> None:
+            if self.asker.process is not None:
+                self.asker.process.kill()
+
+        try:
+            with limited(LONGEST_SECONDS, stop):
+                return rows_of(self.asker.ask(text))
+        except Complaint as complaint:
+            said = str(complaint)
+            found = re.search(r"error (\d+) \(\w+\): (.*)", said)
+            raise Refusal(int(found[1]), found[2]) if found else Refusal(LOST, said) from None
+
+    def close(self) -> None:
+        """Ends the process."""
+        self.asker.close()
+
+
+class Served:
+    """Statements that `meridian serve` is asked."""
+
+    def __init__(self, meridian: Meridian, directory: Path) -> None:
+        self.meridian, self.directory = meridian, directory
+        self.server = self._start()
+        self.connection: pymysql.connections.Connection | None = None
+        self.prepared: mysql.connector.MySQLConnection | None = None
+        self.command_line = CommandLine(meridian, directory)
+
+    def _start(self) -> Server:
+        return Server(self.meridian, self.directory / "data", "--threads", 2, "--log", "error")
+
+    def _revive(self) -> None:
+        """Starts the server again where it has died."""
+        if self.server.process.poll() is not None:
+            self.server, self.connection, self.prepared = self._start(), None, None
+
+    def ask(self, query: Query, mark: str = "") -> Rows:
+        """The rows of a statement; `mark` makes it one that the server has not met."""
+        text = f"/* {mark} */ {for_meridian(query)}" if mark else for_meridian(query)
+        return self.command_line.ask(text) if names_files(query) else self.ask_text(text)
+
+    def ask_text(self, text: str) -> Rows:
+        """The rows of a text that names no files."""
+        self._revive()
+        try:
+            if self.connection is None:
+                self.connection = self.server.connect(database="sky", read_timeout=LONGEST_SECONDS)
+            with self.connection.cursor() as cursor:
+                cursor.execute(text)
+                return list(cursor.fetchall())
+        except pymysql.err.MySQLError as error:
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: Exception) -> Refusal:
+        number = error.args[0] if error.args and isinstance(error.args[0], int) else LOST
+        if number in (0, 2006, 2013, 2014, 2027, LOST) or isinstance(error, pymysql.err.InterfaceError):
+            with suppress(Exception):
+                if self.connection is not None:
+                    self.connection.close()
+            self.connection, number = None, LOST
+        return Refusal(number, str(error.args[-1]) if error.args else repr(error))
+
+    def ask_prepared(self, query: Query) -> Rows:
+        """The rows of a statement that is prepared, its constants sent as parameters."""
+        text, parameters = as_prepared(query)
+        self._revive()
+        if self.prepared is None:
+            where = {"host": "127.0.0.1", "port": self.server.port, "user": "tester", "database": "sky"}
+            self.prepared = mysql.connector.connect(use_pure=True, **where)  # type: ignore[arg-type,assignment]
+        try:
+            cursor = self.prepared.cursor(prepared=True)  # type: ignore[union-attr]
+            try:
+                cursor.execute(text, tuple(parameters))  # type: ignore[arg-type]
+                return [tuple(row) for row in cursor.fetchall()]  # type: ignore[arg-type]
+            finally:
+                cursor.close()
+        except mysql.connector.Error as error:
+            number = error.errno or LOST
+            if number in (2006, 2013, 2055, LOST):
+                self.prepared, number = None, LOST
+            raise Refusal(number, str(error.msg)) from None
+
+    def close(self) -> None:
+        """Ends the server, whatever state it is in."""
+        self.command_line.close()
+        for connection in (self.connection, self.prepared):
+            with suppress(Exception):
+                if connection is not None:
+                    connection.close()
+        if self.server.process.poll() is None:
+            self.server.stop()
+
+    @property
+    def stumbles(self) -> str:
+        """What the server has logged of panics."""
+        return "\n".join(line for line in self.server.logged if "panicked" in line or "stumble" in line)
+
+
+def names_files(query: Query) -> bool:
+    """Whether a statement reads files, which a server does not."""
+    return any(isinstance(node, Table) and node.database == FILES for _, node in walk(query))

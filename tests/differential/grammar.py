@@ -1,0 +1,440 @@
+"""Random statements over the tables of a world, the same for the same seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from differential import values
+from differential.databases import Field, TableShape, World
+from differential.expressions import Expressions
+from differential.operators import AGGREGATES, is_exact
+from differential.scope import Entry, Scope, pairs
+from differential.tree import (
+    Aggregate, Apply, Area, Column, CommonTable, Constant, Crossmatch, Derived, Exists, Expr, InQuery, Item, Join, Quantified, Query,
+    ScalarQuery, Select, SetQuery, SortKey, Source, Star, Table, With,
+)  # fmt: skip
+
+# So many pairs of rows may be looked at.
+MOST_PAIRS = 150_000
+MOST_SUBQUERIES = 3
+MOST_TABLES = 6
+SCALARS = {
+    "int": [name for name, one in AGGREGATES.items() if one.kind == "int" and "two" not in name],
+    "real": ["min_real", "max_real", "sum_tame"],
+    "text": ["min_text", "max_text"],
+}
+
+
+@dataclass(frozen=True)
+class Common:
+    """A common table that a FROM may name."""
+
+    name: str
+    fields: tuple[Field, ...]
+    rows: int
+
+
+class Grammar:
+    """Makes statements."""
+
+    def __init__(self, world: World, seed: str) -> None:
+        self.random = random.Random(seed)
+        self.tables = [(table.shape, table.rows.num_rows) for table in world.tables]
+        self.expressions = Expressions(self.random)
+        self.expressions.subquery = self.subquery
+        self.expressions.scalar = self.scalar
+        self.chance = self.expressions.chance
+        self._begin()
+
+    def _begin(self) -> None:
+        self.aliases = self.subqueries = 0
+        self.common: list[Common] = []
+        self.with_files = self.chance(0.06)
+
+    def statement(self) -> Query:
+        """The next statement."""
+        self._begin()
+        shape = self.random.choices([self.query, self.sets, self.with_common], [78, 12, 10])[0]
+        return shape()
+
+    def alias(self) -> str:
+        """A new alias."""
+        self.aliases += 1
+        return f"t{self.aliases}"
+
+    # Queries.
+
+    def query(self, top: bool = True) -> Query:
+        """A SELECT of any shape."""
+        source, scope = self.source()
+        made = self.random.choices([self.rows, self.groups, self.total, self.windows, self.distinct, self.all_columns], [32, 22, 16, 9, 8, 5])[0](source, scope)
+        if self.chance(0.06) and self.may_have_area(source):
+            made = replace(made, area=self.area())
+        return self.ordered(made) if top and self.chance(0.35) else made
+
+    def where(self, scope: Scope) -> Expr | None:
+        """A WHERE, perhaps."""
+        return self.expressions.condition(scope) if self.chance(0.75) else None
+
+    def named(self, exprs: list[Expr]) -> tuple[Item, ...]:
+        """Expressions with names."""
+        return tuple(Item(expr, f"c{at}") for at, expr in enumerate(exprs, 1))
+
+    def rows(self, source: Source, scope: Scope) -> Select:
+        """Rows."""
+        items = [self.expressions.item(scope) for _ in range(self.random.randint(1, 4))]
+        return Select(self.named(items), source, where=self.where(scope))
+
+    def all_columns(self, source: Source, scope: Scope) -> Select:
+        """All columns of a FROM that has each once."""
+        if not stars_alike(source):
+            return self.rows(source, scope)
+        kinds = tuple(one.kind for entry in scope.entries for one in entry.fields)
+        return Select((Star(kinds),), source, where=self.where(scope))
+
+    def distinct(self, source: Source, scope: Scope) -> Select:
+        """Rows, each once."""
+        items = [self.expressions.value(scope, "grouped") for _ in range(self.random.randint(1, 3))]
+        return Select(self.named(items), source, where=self.where(scope), is_distinct=True)
+
+    def groups(self, source: Source, scope: Scope) -> Select:
+        """Aggregates by group."""
+        groups = []
+        for _ in range(self.random.choice([1, 1, 1, 2, 2, 3])):
+            column = self.expressions.column(scope, "grouped")
+            if column is not None and column not in groups and self.chance(0.8):
+                groups.append(column)
+            elif (small := self.expressions.column(scope, "small")) is not None:
+                computed = Apply("int", "mod", (small, Constant("int", self.random.randint(2, 4))))
+                groups += [computed] if computed not in groups else []  # type: ignore[list-item]
+        if not groups:
+            return self.total(source, scope)
+        aggregates = [self.expressions.aggregate(scope) for _ in range(self.random.randint(1, 3))]
+        having = self.having(scope) if self.chance(0.3) else None
+        shown: list[Expr] = [group for group in groups if self.chance(0.9)]
+        where = self.where(scope)
+        return Select(
+            self.named([*shown, *aggregates]), source, where=where, groups=tuple(groups), is_rollup=self.chance(0.12), having=having
+        )
+
+    def having(self, scope: Scope) -> Expr:
+        """A condition on a group."""
+        counted = self.expressions.aggregate(scope, ["count_all", "count", "max_int", "min_int", "sum_truth"])
+        made: Expr = Apply("bool", f"{self.random.choice(['gt', 'le', 'ne'])}_number", (counted, self.expressions.constant("small")))
+        if self.chance(0.2):
+            other = self.expressions.aggregate(scope, ["count_all", "max_real"])
+            made = Apply("bool", self.random.choice(["and", "or"]), (made, Apply("bool", "lt_number", (other, self.expressions.constant("tame")))))
+        return made
+
+    def total(self, source: Source, scope: Scope) -> Select:
+        """Aggregates of all rows."""
+        aggregates: list[Expr] = [self.expressions.aggregate(scope) for _ in range(self.random.randint(1, 4))]
+        having = self.having(scope) if self.chance(0.06) else None
+        return Select(self.named(aggregates), source, where=self.where(scope), having=having)
+
+    def windows(self, source: Source, scope: Scope) -> Select:
+        """Rows with window functions."""
+        made = [self.expressions.window(scope) for _ in range(self.random.choice([1, 1, 2]))]
+        items = [self.expressions.item(scope), *(window for window in made if window is not None)]
+        return Select(self.named(items), source, where=self.where(scope))
+
+    def ordered(self, select: Select) -> Select:
+        """A SELECT with ORDER BY of what it gives and perhaps a LIMIT, or with a LIMIT alone."""
+        names = [item for item in select.items if isinstance(item, Item) and is_exact(item.expr)]
+        keys = self.random.sample(names, min(len(names), self.random.randint(1, 2)))
+        plain = not select.groups and not select.is_distinct and not any(isinstance(item.expr, Aggregate) for item in names)
+        order = []
+        for item in keys:
+            by_name = not plain or self.chance(0.7) or isinstance(item.expr, Constant)
+            order.append(SortKey(Column(item.expr.kind, None, item.name) if by_name else item.expr, self.chance(0.4)))
+        limit = self.expressions.constant("count") if self.chance(0.6) else None
+        offset = self.expressions.constant("count") if limit is not None and self.chance(0.3) else None
+        return replace(select, order=tuple(order), limit=limit, offset=offset)
+
+    def exact_rows(self, kinds: list[str]) -> Select:
+        """Rows of given kinds whose values are exact."""
+        source, scope = self.source()
+        items = [self.expressions.value(scope, kind, 1) for kind in kinds]
+        made = Select(self.named(items), source, where=self.where(scope), is_distinct=self.chance(0.1))
+        return made
+
+    def sets(self) -> Query:
+        """Two or three queries put together."""
+        kinds = self.random.choices(["int", "int", "real", "text", "time", "date"], k=self.random.randint(1, 3))
+        made: Query = self.exact_rows(kinds)
+        for _ in range(self.random.choice([1, 1, 1, 2])):
+            operator = self.random.choice(["UNION", "UNION ALL", "UNION ALL", "EXCEPT", "INTERSECT"])
+            if isinstance(made, SetQuery):
+                # INTERSECT binds more tightly: a set in a set stands in parentheses, as a derived table.
+                made = self.from_derived(made, kinds)
+            made = SetQuery(operator, made, self.exact_rows(kinds))
+        if isinstance(made, SetQuery) and self.chance(0.3):
+            order = (SortKey(Column(kinds[0], None, "c1"), self.chance(0.4)),)
+            made = replace(made, order=order, limit=self.expressions.constant("count") if self.chance(0.6) else None)
+        return made
+
+    def from_derived(self, query: Query, kinds: list[str]) -> Select:
+        """All columns of a derived table."""
+        alias = self.alias()
+        columns: list[Expr] = [Column(kind, alias, f"c{at}") for at, kind in enumerate(kinds, 1)]
+        return Select(self.named(columns), Derived(query, alias))
+
+    def with_common(self) -> Query:
+        """A query with common tables, most of which it names twice."""
+        tables = []
+        for number in range(self.random.choice([1, 1, 2])):
+            query, fields, rows = self.inner()
+            name = f"w{number + 1}"
+            tables.append(CommonTable(name, query))
+            self.common.append(Common(name, fields, rows))
+        body = self.query() if self.chance(0.85) else self.sets()
+        return With(tuple(tables), body)
+
+    def inner(self) -> tuple[Query, tuple[Field, ...], int]:
+        """A query that gives exact columns, what they are, and about how many rows it has."""
+        source, scope = self.source(most=2)
+        rows = max((entry.rows for entry in scope.entries), default=1)
+        shape = self.random.choices(["columns", "groups", "distinct", "first", "union"], [40, 25, 10, 15, 10])[0]
+        columns = scope.columns("any")
+        chosen = self.random.sample(columns, min(len(columns), self.random.randint(1, 5)))
+        if shape == "first" and (unique := scope.unique()) is not None:
+            chosen = [*unique, *(one for one in chosen if one not in unique)]
+        fields = [replace(one.field, name=f"c{at}", is_unique=False) for at, one in enumerate(chosen, 1)]
+        items = self.named([one.column for one in chosen])
+        select = Select(items, source, where=self.where(scope), is_distinct=shape == "distinct")
+        if shape == "first" and scope.unique() is not None:
+            order = [SortKey(one.column, self.chance(0.4)) for one in scope.unique() or []]
+            select = replace(select, order=tuple(order), limit=self.expressions.constant("count"))
+        if shape == "groups":
+            groups = chosen[: self.random.randint(1, 2)]
+            aggregates = [self.expressions.aggregate(scope, ["count_all", "count", "max_int", "min_text", "max_real"]) for _ in range(2)]
+            items = self.named([*(one.column for one in groups), *aggregates])
+            roles = {"int": "big", "real": "wild", "text": "text"}
+            fields = [*fields[: len(groups)], *(Field(f"c{at}", roles[one.kind], "") for at, one in enumerate(aggregates, len(groups) + 1))]
+            select = replace(select, items=items, groups=tuple(one.column for one in groups))
+        elif len(scope.entries) == 1 and scope.unique() and shape == "columns":
+            fields = [replace(new, is_unique=one.field.is_unique) for new, one in zip(fields, chosen)]
+        if shape == "union":
+            other = replace(select, where=self.where(scope))
+            return SetQuery(self.random.choice(["UNION", "UNION ALL"]), select, other), tuple(fields), rows * 2
+        return select, tuple(fields), rows
+
+    # Where rows come from.
+
+    def source(self, most: int = 3) -> tuple[Source, Scope]:
+        """A FROM of one to some tables."""
+        count = min(self.random.choices([1, 2, 3], [45, 43, 12])[0], most)
+        source, entry = self.relation()
+        scope = Scope([entry])
+        for at in range(1, count):
+            right, other = self.relation()
+            source = self.join(source, right, scope, other, is_last=at == count - 1)
+            scope.entries.append(other)
+        return source, scope
+
+    def relation(self) -> tuple[Source, Entry]:
+        """A table, a derived one, a common one or a crossmatch."""
+        if self.common and self.chance(0.65):
+            common, alias = self.random.choice(self.common), self.alias()
+            return Table(None, common.name, alias), Entry(alias, common.fields, None, common.rows)
+        if self.aliases < MOST_TABLES and self.chance(0.14):
+            query, fields, rows = self.inner()
+            alias = self.alias()
+            return Derived(query, alias), Entry(alias, fields, None, rows)
+        if self.chance(0.07):
+            return self.crossmatch()
+        shape, rows = self.table()
+        alias = self.alias()
+        return Table(shape.database, shape.name, alias, shape.database != "sky" or self.chance(0.15)), Entry(alias, shape.fields, shape, rows)
+
+    def table(self, positions: bool = False) -> tuple[TableShape, int]:
+        """A table of the world."""
+        found = [one for one in self.tables if self.with_files or not one[0].is_file]
+        found = [one for one in found if one[0].position] if positions else found
+        weights = {"Object": 5, "Source": 4, "Hollow": 0.4}
+        return self.random.choices(found, [weights.get(one[0].name, 2) for one in found])[0]
+
+    def join(self, left: Source, right: Source, scope: Scope, other: Entry, is_last: bool) -> Source:
+        """Two sources joined."""
+        pairs_of_rows = max(entry.rows for entry in scope.entries) * other.rows
+        how = self.random.choices(["inner", "left", "right", "full", "cross", "comma", "natural", "natural left"], [30, 20, 12, 9, 5, 8, 4, 2])[0]
+        both = Scope([*scope.entries, other])
+        common = pairs(scope.columns("any"), Scope([other]).columns("any"))
+        if how in ("natural", "natural left"):
+            if len(scope.entries) == 1 and (shared := shared_names(scope.entries[0], other)) and not any(n in ("ra", "decl", "dec") for n in shared):
+                return Join(how, left, right)
+            how = "inner"
+        if how in ("cross", "comma") and (not is_last or pairs_of_rows > MOST_PAIRS / 3):
+            how = "inner"
+        if how in ("cross", "comma"):
+            return Join(how, left, right)
+        same = [a.field.name for a, b in common if a.field.name == b.field.name]
+        if same and len(scope.entries) == 1 and how != "full" and self.chance(0.12):
+            return Join(how, left, right, None, (self.random.choice(same),))
+        return Join(how, left, right, self.join_condition(scope, other, both, pairs_of_rows))
+
+    def join_condition(self, scope: Scope, other: Entry, both: Scope, pairs_of_rows: int) -> Expr:
+        """An ON."""
+        right = Scope([other])
+        places, right_places = scope.positions(), right.positions()
+        if places and right_places and pairs_of_rows < MOST_PAIRS and self.chance(0.25):
+            (ra1, dec1, _), (ra2, dec2, _) = self.random.choice(places), right_places[0]
+            made: Expr = Apply("bool", self.random.choice(["near", "near_or_at"]), (ra1, dec1, ra2, dec2, self.expressions.constant("radius")))
+        elif found := pairs(scope.columns("any"), right.columns("any")):
+            one, two = self.random.choice(found)
+            kind = "text" if one.field.kind == "text" else "number" if one.field.kind == "int" else one.field.kind
+            made = Apply("bool", f"eq_{kind}", (one.column, two.column))
+            if len(found) > 1 and self.chance(0.12):
+                one, two = self.random.choice([pair for pair in found if pair != (one, two)])
+                kind = "text" if one.field.kind == "text" else "number" if one.field.kind == "int" else one.field.kind
+                made = Apply("bool", "and", (made, Apply("bool", f"eq_{kind}", (one.column, two.column))))
+        elif pairs_of_rows > MOST_PAIRS / 3 and (numbers := (scope.columns("number"), right.columns("number"))) and all(numbers):
+            one, two = map(self.random.choice, numbers)
+            made = Apply("bool", "eq_number", (one.column, two.column))
+        else:
+            made = self.expressions.condition(both, 2)
+        if self.chance(0.25):
+            made = Apply("bool", "and", (made, self.expressions.condition(self.random.choice([both, right, scope]), 2)))
+        return made
+
+    def crossmatch(self) -> tuple[Source, Entry]:
+        """`nearest()` or `crossmatch()`. Where chance decides which row is taken, its columns are not given."""
+        (left, l_shape, l_rows), (right, r_shape, _) = self.side(), self.side()
+        function = self.random.choice(["nearest", "crossmatch", "crossmatch"])
+        find = "best1" if function == "nearest" else self.random.choice(["all", "best", "best1", "best2"])
+        join = "1and2" if function == "nearest" or find == "best2" else self.random.choice(["1and2", "all1", "1not2"])
+        neighbours = Constant("int", self.random.randint(1, 4)) if function == "nearest" and self.chance(0.5) else None
+        columns, fields = crossmatch_columns(l_shape, r_shape, join, find)
+        assert l_shape.position and r_shape.position
+        alias = self.alias()
+        made = Crossmatch(
+            function, left, right, self.expressions.constant("arcsec"), neighbours, find, join, alias, (*l_shape.position, *r_shape.position), columns
+        )
+        return made, Entry(alias, fields, None, l_rows)
+
+    def side(self) -> tuple[Table | Derived, TableShape, int]:
+        """One side of a crossmatch."""
+        shape, rows = self.table(positions=True)
+        alias = self.alias()
+        table = Table(shape.database, shape.name, alias, shape.database != "sky")
+        if self.chance(0.75):
+            return table, shape, rows
+        items = tuple(Item(Column(one.kind, alias, one.name), one.name) for one in shape.fields)
+        where = self.expressions.condition(Scope([Entry(alias, shape.fields, shape, rows)]), 2)
+        return Derived(Select(items, table, where=where), self.alias()), shape, rows
+
+    def may_have_area(self, source: Source) -> bool:
+        """Whether a FROM has a table that an area restricts, and nothing else than tables."""
+        if isinstance(source, Join):
+            natural = source.how.startswith("natural") or source.using
+            sides = self.may_have_area(source.left), self.may_have_area(source.right)
+            return not natural and (any(sides))
+        return isinstance(source, Table) and source.database is not None and any(
+            shape.database == source.database and shape.name == source.name and shape.position and shape.is_partitioned for shape, _ in self.tables
+        )
+
+    def area(self) -> Area:
+        """A `qserv_areaspec_*`."""
+        match self.random.choice(["circle", "box", "poly"]):
+            case "circle":
+                return Area("circle", (self.expressions.constant("ra"), self.expressions.constant("dec"), self.expressions.constant("radius")))
+            case "box":
+                south, north = sorted([self.expressions.constant("dec"), self.expressions.constant("dec")], key=lambda one: float(one.value or 0))
+                return Area("box", (self.expressions.constant("ra"), south, self.expressions.constant("ra"), north))
+        return Area("poly", self.expressions.triangle())
+
+    # Subqueries in expressions.
+
+    def correlated(self, scope: Scope) -> tuple[Source, Scope, Expr | None]:
+        """A FROM for a subquery, and its WHERE, which names a column of the query around it, mostly."""
+        source, inner = self.source(most=1 if self.chance(0.8) else 2)
+        inner.outer = scope
+        conditions: list[Expr] = []
+        found = pairs(inner.columns("any"), scope.columns("any"))
+        near = inner.positions() and scope.positions()
+        if near and self.chance(0.12) and inner.entries[0].rows * max(entry.rows for entry in scope.entries) < MOST_PAIRS:
+            (ra1, dec1, _), (ra2, dec2, _) = self.random.choice(scope.positions()), self.random.choice(inner.positions())
+            conditions.append(Apply("bool", "near", (ra1, dec1, ra2, dec2, self.expressions.constant("radius"))))
+        elif found and self.chance(0.8):
+            one, two = self.random.choice(found)
+            kind = "text" if one.field.kind == "text" else "number" if one.field.kind == "int" else one.field.kind
+            conditions.append(Apply("bool", f"eq_{kind}", (one.column, two.column)))
+        if self.chance(0.4):
+            conditions.append(self.expressions.condition(inner, 2))
+        if not conditions:
+            return source, inner, None
+        return source, inner, conditions[0] if len(conditions) == 1 else Apply("bool", "and", tuple(conditions))
+
+    def _may_ask(self) -> bool:
+        if self.subqueries >= MOST_SUBQUERIES or self.aliases >= MOST_TABLES:
+            return False
+        self.subqueries += 1
+        return True
+
+    def subquery(self, scope: Scope) -> Expr | None:
+        """EXISTS, IN or a quantified comparison."""
+        if not scope.entries or not self._may_ask():
+            return None
+        shape = self.random.choices(["exists", "in", "in of several", "quantified"], [45, 40, 8, 7])[0]
+        if shape == "exists":
+            source, _, where = self.correlated(scope)
+            return Exists("bool", Select((Item(Constant("int", 1), "c1"),), source, where=where), self.chance(0.4))
+        source, inner, where = self.correlated(scope) if self.chance(0.25) else self.uncorrelated()
+        found = pairs(scope.columns("any"), inner.columns("any"))
+        if not found:
+            return None
+        count = 2 if shape == "in of several" and len(found) > 1 else 1
+        chosen = self.random.sample(found, count)
+        query = Select(self.named([two.column for _, two in chosen]), source, where=where)
+        if shape == "quantified" and chosen[0][0].field.kind == "int":
+            word = self.random.choice(["ANY", "ALL"])
+            return Quantified("bool", chosen[0][0].column, self.random.choice(["=", "<>", "<", ">=", ">"]), word, query)
+        return InQuery("bool", tuple(one.column for one, _ in chosen), query, self.chance(0.4))
+
+    def uncorrelated(self) -> tuple[Source, Scope, Expr | None]:
+        """A FROM for a subquery that stands for itself."""
+        source, inner = self.source(most=1 if self.chance(0.8) else 2)
+        return source, inner, self.expressions.condition(inner, 1) if self.chance(0.6) else None
+
+    def scalar(self, scope: Scope, kind: str) -> Expr | None:
+        """The only value of a subquery."""
+        if not scope.entries or not self._may_ask():
+            return None
+        source, inner, where = self.correlated(scope) if self.chance(0.7) else self.uncorrelated()
+        return ScalarQuery(kind, Select((Item(self.expressions.aggregate(inner, SCALARS[kind]), "c1"),), source, where=where))
+
+
+def stars_alike(source: Source) -> bool:
+    """Whether `*` gives the columns of both sides one after the other."""
+    if isinstance(source, Join):
+        return not source.using and not source.how.startswith("natural") and stars_alike(source.left) and stars_alike(source.right)
+    return not isinstance(source, Crossmatch)
+
+
+def shared_names(one: Entry, other: Entry) -> list[str]:
+    """Column names that two tables share."""
+    names = {field.name.lower() for field in other.fields}
+    return [field.name for field in one.fields if field.name.lower() in names]
+
+
+def crossmatch_columns(
+    left: TableShape, right: TableShape, join: str, find: str
+) -> tuple[tuple[tuple[str, str, str], ...], tuple[Field, ...]]:
+    """What a crossmatch gives, and which of it is determined where several rows are equally near."""
+    columns: list[tuple[str, str, str]] = []
+    fields: list[Field] = []
+    alone = join == "1not2"
+    sides = [("l", left, right, "_1")] + ([] if alone else [("r", right, left, "_2")])
+    undetermined = {"best1": "r", "best2": "l"}.get(find, "")
+    for side, shape, other, suffix in sides:
+        names = {one.name.lower() for one in other.fields}
+        for one in shape.fields:
+            name = one.name + suffix * (one.name.lower() in names and not alone)
+            columns.append((name, side, one.name))
+            if side != undetermined:
+                fields.append(replace(one, name=name, is_unique=False))
+    if not alone:
+        columns.append(("separation", "s", ""))
+        fields.append(Field("separation", "inexact", ""))
+    return tuple(columns), tuple(fields)

@@ -1,0 +1,195 @@
+"""What is done with one statement: asked with several constants, prepared, and by laws that need no oracle."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from differential import values
+from differential.engines import Oracle, OracleFails, Refusal, Rows, Served, names_files
+from differential.tree import Apply, Constant, Expr, Node, Path, Query, Select, changed, first_select, kinds_of, outermost, put, walk
+from differential.verdict import ROUNDING, Failure, allowed, comparable, exact_columns, judge, of_refusal
+
+from comparison import difference
+
+PREPARED_SHARE, PARTITION_SHARE, REDUNDANT_SHARE = 0.07, 0.05, 0.05
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A statement with the constants that it is asked with one after the other, and a way to ask it."""
+
+    variants: tuple[Query, ...]
+    way: str = "served"
+
+
+@dataclass
+class Tally:
+    """What was asked."""
+
+    statements: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    allowed: Counter[str] = field(default_factory=Counter)
+
+
+def with_constants(query: Query, rng: random.Random, make: Callable[[random.Random, str], values.Value]) -> Query:
+    """The statement with other constants."""
+
+    def change(node: Node) -> Node:
+        if isinstance(node, Constant) and node.role is not None:
+            return replace(node, value=make(rng, node.role))
+        return node
+
+    made = changed(query, change)
+    assert isinstance(made, Query)
+    return made
+
+
+def special_or_plain(rng: random.Random, role: str) -> values.Value:
+    """A special constant, or a usual one."""
+    return values.special(rng, role) if rng.random() < 0.5 else values.plain(rng, role)
+
+
+def variants(query: Query, rng: random.Random) -> tuple[Query, ...]:
+    """The statement as it is, with other usual constants, and with special ones: a kept plan is used from the third time on."""
+    if not any(isinstance(node, Constant) and node.role for _, node in walk(query)):
+        return (query,)
+    return query, with_constants(query, rng, values.plain), with_constants(query, rng, special_or_plain)
+
+
+def trials(query: Query, rng: random.Random) -> list[Trial]:
+    """What is done with a statement."""
+    all_variants = variants(query, rng)
+    made = [Trial(all_variants)]
+    if names_files(query):
+        return made
+    if rng.random() < PREPARED_SHARE:
+        made.append(Trial(all_variants, "prepared"))
+    if rng.random() < PARTITION_SHARE and can_be_partitioned(query):
+        made.append(Trial((query,), "partition"))
+    if rng.random() < REDUNDANT_SHARE and any(kind == "where" for kind, _ in conditions(query)):
+        made.append(Trial((query, redundant(query, rng)), "redundant"))
+    return made
+
+
+def conditions(query: Query) -> list[tuple[str, Path]]:
+    """Where conditions stand: in WHERE, or elsewhere."""
+    found = []
+    for path, node in walk(query):
+        if isinstance(node, Select) and node.where is not None:
+            found.append(("where", (*path, ("where", None))))
+    return found
+
+
+def can_be_partitioned(query: Query) -> bool:
+    """Whether its rows are those for which a condition holds, one by one."""
+    select = query
+    return isinstance(select, Select) and select.where is not None and not (
+        select.groups or select.is_distinct or select.limit or select.having or select.area
+        or any(type(node).__name__ in ("Aggregate", "Window") for item in select.items for _, node in walk(item))
+    )  # fmt: skip
+
+
+def redundant(query: Query, rng: random.Random) -> Query:
+    """The statement with something added to a condition that changes nothing."""
+    path = rng.choice([path for _, path in conditions(query)])
+    old = query
+    for name, at in path:
+        old = getattr(old, name) if at is None else getattr(old, name)[at]
+    assert isinstance(old, Expr)
+    true = Constant("bool", True)
+    forms = [
+        Apply("bool", "and", (old, true)), Apply("bool", "or", (old, old)), Apply("bool", "not", (Apply("bool", "not", (old,)),)),
+        Apply("bool", "is_true", (old,)), Apply("bool", "and", (old, old)),
+    ]  # fmt: skip
+    made = put(query, path, rng.choice(forms))
+    assert isinstance(made, Query)
+    return made
+
+
+class Trying:
+    """Does trials against a server and an oracle."""
+
+    def __init__(self, served: Served, oracle: Oracle, tally: Tally) -> None:
+        self.served = served
+        self.oracle = oracle
+        self.tally = tally
+        self.marks = 0
+
+    def mark(self) -> str:
+        """A word that no statement had before."""
+        self.marks += 1
+        return f"n{self.marks}"
+
+    def failure(self, trial: Trial) -> tuple[Failure, int] | None:
+        """The first failure, and the variant that shows it."""
+        match trial.way:
+            case "partition":
+                return self._lawful(trial, self.partition)
+            case "redundant":
+                return self._lawful(trial, self.equal_answers)
+        mark = self.mark()
+        for at, query in enumerate(trial.variants):
+            found = self.one(query, trial.way, mark)
+            if found is not None:
+                return found, at
+        return None
+
+    def one(self, query: Query, way: str, mark: str) -> Failure | None:
+        """Asks one statement and judges the answer."""
+        rows = self.ask(query, way, mark)
+        if isinstance(rows, Failure) or rows is None:
+            return rows
+        try:
+            return judge(query, rows, self.oracle)
+        except OracleFails as failure:
+            self.tally.skipped[str(failure).split(":")[0]] += 1
+            return None
+
+    def ask(self, query: Query, way: str, mark: str) -> Rows | Failure | None:
+        """The rows; a failure; or nothing, where an error may be."""
+        self.tally.statements += 1
+        try:
+            rows = self.served.ask_prepared(query) if way == "prepared" else self.served.ask(query, mark)
+        except Refusal as refusal:
+            if reason := allowed(refusal):
+                self.tally.allowed[reason] += 1
+                return None
+            return of_refusal(refusal)
+        if self.served.stumbles:
+            story, self.served.server.logged[:] = self.served.stumbles, []
+            return Failure("panic", story)
+        return rows
+
+    def _lawful(self, trial: Trial, law: Callable[[Trial], Failure | None]) -> tuple[Failure, int] | None:
+        found = law(trial)
+        return None if found is None else (found, 0)
+
+    def equal_answers(self, trial: Trial) -> Failure | None:
+        """The variants have the same answer."""
+        answers = [self.ask(query, "served", self.mark()) for query in trial.variants]
+        if any(answer is None or isinstance(answer, Failure) for answer in answers):
+            return next((answer for answer in answers if isinstance(answer, Failure)), None)
+        return self.differ(trial.variants[0], answers[0], answers[1], "with the redundant condition")  # type: ignore[arg-type]
+
+    def partition(self, trial: Trial) -> Failure | None:
+        """Rows for which a condition is true, false and unknown are all rows."""
+        query = trial.variants[0]
+        assert isinstance(query, Select) and query.where is not None
+        forms = [query.where, Apply("bool", "not", (query.where,)), Apply("bool", "is_unknown", (query.where,)), None]
+        answers = [self.ask(replace(query, where=where, order=()), "served", self.mark()) for where in forms]
+        if any(answer is None or isinstance(answer, Failure) for answer in answers):
+            return next((answer for answer in answers if isinstance(answer, Failure)), None)
+        parts = [row for answer in answers[:3] for row in answer]  # type: ignore[union-attr]
+        return self.differ(query, answers[3], parts, "where the condition is true, false or unknown")  # type: ignore[arg-type]
+
+    def differ(self, query: Query, one: Rows, other: Rows, words: str) -> Failure | None:
+        """How two answers of Meridian's differ that should not."""
+        kinds, exact = kinds_of(query), exact_columns(query)
+        if first_select(query).limit is not None or outermost(query).limit is not None:
+            # Which rows a LIMIT takes may differ.
+            return None if len(one) == len(other) else Failure("law", f"{len(one)} rows, but {len(other)} {words}")
+        found = difference(comparable(one, kinds, exact), comparable(other, kinds, exact), ROUNDING)
+        return found and Failure("law", f"'The oracle' is Meridian {words}. {found}")  # type: ignore[return-value]
