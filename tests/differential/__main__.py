@@ -44,6 +44,7 @@ def main() -> int:
     parser.add_argument("--per-world", type=int, default=500, help="statements to ask of each world")
     parser.add_argument("--shrink-seconds", type=float, default=40, help="how long a statement is made smaller")
     parser.add_argument("--save", type=Path, default=None, help="a directory for failures as cases")
+    parser.add_argument("--ignore", action="append", default=[], help="a pattern of categories of failures that are only counted")
     arguments = parser.parse_args()
     binary = binary_path()
     if not binary.is_file():
@@ -56,7 +57,7 @@ def main() -> int:
     outcome = run(
         Plan(
             binary, seed, count if arguments.statement is None else arguments.per_world, seconds, jobs, arguments.world, arguments.per_world,
-            arguments.shrink_seconds, arguments.save, arguments.statement,
+            arguments.shrink_seconds, arguments.save, arguments.statement, tuple(arguments.ignore),
         ),  # fmt: skip
         say,
     )

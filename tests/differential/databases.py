@@ -376,7 +376,7 @@ def load(meridian: Meridian, directory: Path, world: World) -> Path:
 def duckdb_of(world: World) -> duckdb.DuckDBPyConnection:
     """A DuckDB with the same tables and the functions of the sky."""
     connection = connect()
-    connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET enable_progress_bar = false; SET memory_limit = '1GB'")
     connection.execute(SKY)
     for database in {table.shape.database for table in world.tables}:
         connection.execute(f"CREATE SCHEMA {database}")

@@ -21,13 +21,18 @@ from serving import Server
 from testbed.sides import Asker, Complaint
 
 LONGEST_SECONDS = 20
-ORACLE_SECONDS = 12
+ORACLE_SECONDS = 8
+MOST_ROWS = 30_000
 LOST = -1
 Rows = list[tuple[object, ...]]
 
 
 class OracleFails(Exception):
-    """DuckDB has no answer: too large a number, too long a time, or a mistake of its own."""
+    """DuckDB has no answer: too large a number, or a mistake of its own."""
+
+
+class TooLarge(OracleFails):
+    """The answer has too many rows or takes too long: Meridian is not asked either."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +70,18 @@ class Oracle:
         text = for_duckdb(query, self.places)
         try:
             with limited(ORACLE_SECONDS, self.connection.interrupt):
-                return self.connection.execute(text).fetchall()
+                rows = self.connection.execute(text).fetchmany(MOST_ROWS + 1)
         except (duckdb.FatalException, duckdb.InternalException) as error:
             # It answers nothing more.
             self.connection = duckdb_of(self.world)
             raise OracleFails(f"a mistake of DuckDB's: {error}") from None
+        except (duckdb.InterruptException, duckdb.OutOfMemoryException) as error:
+            raise TooLarge(type(error).__name__) from None
         except duckdb.Error as error:
             raise OracleFails(f"{type(error).__name__}: {error}") from None
+        if len(rows) > MOST_ROWS:
+            raise TooLarge(f"more than {MOST_ROWS} rows")
+        return rows
 
 
 class MeridianThere(Meridian):

@@ -80,7 +80,7 @@ class Expressions:
             return self.compound(scope, depth)
         makers: list[tuple[Callable[[Scope], Expr | None], float]] = [
             (self.column_and_constant, 5), (self.two_columns, 2), (self.between, 2), (self.in_list, 2), (self.null_test, 1.2), (self.like, 1),
-            (self.truth, 1), (self.region, 3), (self.near, 0.7), (self.subquery, 2.5), (self.two_values, 1), (self.impossible, 0.2),
+            (self.truth, 1), (self.region, 3), (self.near, 0.7), (self.subquery, 4), (self.two_values, 1), (self.impossible, 0.2),
         ]  # fmt: skip
         while True:
             (maker,) = self.random.choices([maker for maker, _ in makers], [weight for _, weight in makers])
@@ -216,11 +216,18 @@ class Expressions:
 
     # Aggregates and windows.
 
+    def without_subqueries(self, scope: Scope, kind: str) -> Expr:
+        """An expression without IN and EXISTS: docs/sql.md lists that aggregates and groups have none."""
+        subquery, self.subquery = self.subquery, lambda _: None
+        made = self.value(scope, kind, 2)
+        self.subquery = subquery
+        return made
+
     def aggregate(self, scope: Scope, names: list[str] | None = None) -> Aggregate:
         """An aggregate; only of such names, if they are given."""
         name = self.random.choice(names or list(AGGREGATES))
         operator = AGGREGATES[name]
-        args = tuple(self.value(scope, arg, 2) for arg in operator.args)
+        args = tuple(self.without_subqueries(scope, arg) for arg in operator.args)
         distinct = name in ALWAYS_DISTINCT or (name not in NEVER_DISTINCT and self.chance(0.15))
         return Aggregate(operator.kind, name, args, distinct)
 

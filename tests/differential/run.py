@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import multiprocessing
 import random
+import re
 import tempfile
 import time
 from collections import Counter
@@ -25,6 +26,8 @@ from meridian_cli import Failed, Meridian
 
 MOST_SHRUNK = 4
 SHOWN_ROWS = 12
+# Of these there are many; any other category is one error, which is shown once.
+ANSWERS = ("wrong", "law")
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Plan:
     shrink_seconds: float
     save: Path | None
     only: str | None = None
+    # Failures of which the category matches are counted and not made smaller.
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass
@@ -77,8 +82,9 @@ class Outcome:
 class WorldRun:
     """All statements of one world."""
 
-    def __init__(self, plan: Plan, number: int) -> None:
+    def __init__(self, plan: Plan, number: int, shown_before: frozenset[str]) -> None:
         self.plan = plan
+        self.errors = set(shown_before)
         self.number = number
         self.meridian = Meridian(plan.binary)
         self.world = WorldMaker(hash_of(plan.seed, number)).make()
@@ -116,9 +122,12 @@ class WorldRun:
 
     def failed(self, trying: Trying, trial: Trial, failure: Failure, at: int, place: str) -> None:
         """Makes a failure small, and keeps it if its form is new."""
-        if len(self.forms) >= MOST_SHRUNK:
+        ignored = any(re.search(pattern, failure.category) for pattern in self.plan.ignored)
+        if ignored or failure.category in self.errors or len(self.forms) >= MOST_SHRUNK:
             self.outcome.not_shrunk[failure.category] += 1
             return
+        if failure.category not in ANSWERS:
+            self.errors.add(failure.category)
         asked = self.outcome.tally.statements
         alone = Trial((trial.variants[at],), trial.way)
         if trial.way in ("served", "prepared") and len(trial.variants) > 1 and same(trying, alone, failure):
@@ -211,9 +220,9 @@ def rows_text(world: World) -> str:
     return "\n".join(lines)
 
 
-def one_world(plan: Plan, number: int, quota: int, deadline: float | None) -> Outcome:
+def one_world(plan: Plan, number: int, quota: int, deadline: float | None, shown_before: frozenset[str]) -> Outcome:
     """What a process does."""
-    return WorldRun(plan, number).run(quota, deadline)
+    return WorldRun(plan, number, shown_before).run(quota, deadline)
 
 
 def show(found: Found) -> str:
@@ -234,7 +243,8 @@ def run(plan: Plan, say: Callable[[str], None]) -> Outcome:
         while True:
             while len(running) < plan.jobs and promised < plan.count and (deadline is None or time.time() < deadline):
                 quota = min(plan.statements_a_world, plan.count - promised)
-                running[pool.submit(one_world, plan, number, quota, deadline)] = number
+                errors = frozenset(one.failure.category for one in outcome.found) - frozenset(ANSWERS)
+                running[pool.submit(one_world, plan, number, quota, deadline, errors)] = number
                 number, promised = number + 1, promised + quota
             if not running:
                 break

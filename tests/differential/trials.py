@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from differential import values
-from differential.engines import Oracle, OracleFails, Refusal, Rows, Served, names_files
+from differential.engines import Oracle, OracleFails, Refusal, Rows, Served, TooLarge, names_files
 from differential.tree import Apply, Constant, Expr, Node, Path, Query, Select, changed, first_select, kinds_of, outermost, put, walk
-from differential.verdict import ROUNDING, Failure, allowed, comparable, exact_columns, judge, of_refusal
+from differential.verdict import ROUNDING, Failure, allowed, comparable, compare, exact_columns, of_refusal, whole
 
 from comparison import difference
 
@@ -139,14 +139,18 @@ class Trying:
 
     def one(self, query: Query, way: str, mark: str) -> Failure | None:
         """Asks one statement and judges the answer."""
-        rows = self.ask(query, way, mark)
-        if isinstance(rows, Failure) or rows is None:
-            return rows
+        unlimited, taken = whole(query)
+        everything: Rows | None = None
         try:
-            return judge(query, rows, self.oracle)
+            everything = self.oracle.ask(unlimited)
         except OracleFails as failure:
             self.tally.skipped[str(failure).split(":")[0]] += 1
-            return None
+            if isinstance(failure, TooLarge):
+                return None
+        rows = self.ask(query, way, mark)
+        if isinstance(rows, Failure) or rows is None or everything is None:
+            return rows if isinstance(rows, Failure) else None
+        return compare(query, rows, everything, taken)
 
     def ask(self, query: Query, way: str, mark: str) -> Rows | Failure | None:
         """The rows; a failure; or nothing, where an error may be."""
