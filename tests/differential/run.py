@@ -106,6 +106,9 @@ class WorldRun:
                     number += 1
                     if self.plan.only is not None and number > int(self.plan.only):
                         break
+                if served.stumbles:
+                    # No statement had an error of it: it is not known which one it was.
+                    self.outcome.not_shrunk[f"panic, by no statement's error: {served.stumbles}"] += 1
             finally:
                 served.close()
         return self.outcome

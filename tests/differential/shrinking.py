@@ -57,7 +57,16 @@ def field_edits(node: Node) -> Iterator[dict[str, object]]:
             yield {"is_qualified": False}
 
 
-def replacements(node: Node, path: Path) -> Iterator[tuple[tuple[str, int | None], ...] | Node]:
+def below(node: Node, kind: str, path: Path = ()) -> Iterator[Path]:
+    """Where expressions of a kind are below an expression, outside of its subqueries."""
+    for name, at, child in node.children():
+        if isinstance(child, Expr):
+            if child.kind == kind:
+                yield (*path, (name, at))
+            yield from below(child, kind, (*path, (name, at)))
+
+
+def replacements(node: Node, path: Path) -> Iterator[Path | Node]:
     """What may stand in the place of a node: nodes below it, as paths from it, or new ones."""
     match node:
         case Join():
@@ -68,12 +77,12 @@ def replacements(node: Node, path: Path) -> Iterator[tuple[tuple[str, int | None
             yield (("right", None),)
         case With():
             yield (("body", None),)
+        case Select() if isinstance(node.source, Derived):
+            yield (("source", None), ("query", None))
         case Derived() if isinstance(node.query, Select) and isinstance(node.query.source, Table) and path[-1][0] in ("left", "right"):
             yield (("query", None), ("source", None))
         case Expr():
-            for name, at, child in node.children():
-                if isinstance(child, Expr) and child.kind == node.kind:
-                    yield ((name, at),)
+            yield from below(node, node.kind)
             in_place = path[-1][0] in ("groups", "order", "partition", "using")
             if not in_place and not (isinstance(node, Constant) and node.role is None):
                 yield Constant(node.kind, SIMPLE[node.kind])

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
+import re
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from differential import values
-from differential.engines import Oracle, OracleFails, Refusal, Rows, Served, TooLarge, names_files
+from differential.engines import LOST, Oracle, OracleFails, Refusal, Rows, Served, TooLarge, names_files
 from differential.tree import Apply, Constant, Expr, Node, Path, Query, Select, changed, first_select, kinds_of, outermost, put, walk
 from differential.verdict import ROUNDING, Failure, allowed, comparable, compare, exact_columns, of_refusal, whole
 
 from comparison import difference
 
+SERVERS_MISTAKE = 1815
 PREPARED_SHARE, PARTITION_SHARE, REDUNDANT_SHARE = 0.07, 0.05, 0.05
 
 
@@ -161,11 +164,17 @@ class Trying:
             if reason := allowed(refusal):
                 self.tally.allowed[reason] += 1
                 return None
-            return of_refusal(refusal)
-        if self.served.stumbles:
-            story, self.served.server.logged[:] = self.served.stumbles, []
-            return Failure("panic", story)
+            return self.explained(refusal)
         return rows
+
+    def explained(self, refusal: Refusal) -> Failure:
+        """An error; one of the server's own with what it has logged of it, which comes a little later."""
+        if refusal.number not in (LOST, SERVERS_MISTAKE):
+            return of_refusal(refusal)
+        time.sleep(0.3)
+        story, self.served.server.logged[:] = self.served.stumbles, []
+        place = re.search(r"panicked at (?:\S*/)?([^/\s]+/src/\S+?\.rs:\d+)", story)
+        return Failure(f"panic: {place[1]}", f"{refusal}\n{story}") if place else of_refusal(refusal)
 
     def _lawful(self, trial: Trial, law: Callable[[Trial], Failure | None]) -> tuple[Failure, int] | None:
         found = law(trial)
