@@ -64,8 +64,8 @@ OPERATORS: dict[str, Operator] = {
     "between_date": _same("date date date", "bool", "({0} BETWEEN {1} AND {2})"),
     "like": _same("text text", "bool", "({0} LIKE {1})", "({0} LIKE {1} ESCAPE '\\')"),
     "not_like": _same("text text", "bool", "({0} NOT LIKE {1})", "({0} NOT LIKE {1} ESCAPE '\\')"),
-    "has_bits": _same("small small", "bool", "({0} & {1})", "(({0} & {1}) <> 0)"),
-    "is_nonzero": _same("small", "bool", "{0}", "({0} <> 0)"),
+    "has_bits": _same("small small", "bool", "(({0} & {1}) AND TRUE)", "(({0} & {1}) <> 0)"),
+    "is_nonzero": _same("small", "bool", "({0} AND TRUE)", "({0} <> 0)"),
     "is_one": _same("bool", "bool", "({0} = 1)", "(({0})::INTEGER = 1)"),
     # Regions. A position that is NULL is in none.
     "in_circle": _same(

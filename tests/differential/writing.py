@@ -6,6 +6,7 @@ Both writers share what is the same. DuckDB's writes out what DuckDB has not: ar
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable
 
 from differential.operators import AGGREGATES, OPERATORS, WINDOWS
@@ -19,6 +20,7 @@ JOINS = {
     "natural": "NATURAL JOIN", "natural left": "NATURAL LEFT JOIN",
 }  # fmt: skip
 FILES = "file"
+PARAMETER = re.compile("\x01(\\d+)\x02")
 # The position columns of partitioned tables, by database and name.
 Places = dict[tuple[str, str], tuple[str, str]]
 
@@ -151,7 +153,7 @@ def escaped(text: str, marks: dict[str, str]) -> str:
 
 
 class MeridianWriter(Writer):
-    """MySQL's dialect. With `parameters`, constants that have a role become `?` and are put there."""
+    """MySQL's dialect. With `parameters`, constants that have a role are put there, and their numbers between marks into the text."""
 
     def __init__(self, parameters: list[object] | None = None) -> None:
         self.parameters = parameters
@@ -166,7 +168,7 @@ class MeridianWriter(Writer):
                 read = datetime.datetime if node.kind == "time" else datetime.date
                 value = read.fromisoformat(value)
             self.parameters.append(value)
-            return "?"
+            return f"\x01{len(self.parameters) - 1}\x02"
         if node.value is None:
             return "NULL"
         if node.kind == "text":
@@ -320,4 +322,7 @@ def for_duckdb(query: Query, places: Places) -> str:
 def as_prepared(query: Query) -> tuple[str, list[object]]:
     """A statement with `?` in the places of constants, and these."""
     parameters: list[object] = []
-    return MeridianWriter(parameters).write(query), parameters
+    marked = MeridianWriter(parameters).write(query)
+    # An operator may be written with its arguments in another order than they have.
+    order = [int(number) for number in PARAMETER.findall(marked)]
+    return PARAMETER.sub("?", marked), [parameters[at] for at in order]
