@@ -111,7 +111,11 @@ class Expressions:
         named = self.named(scope)
         if named is None or named.field.kind == "bool":
             return None
-        return self.compared(named.field.kind, self.random.choice(SIGNS), named.column, self.constant(named.field.role))
+        return self.compared(named.field.kind, self.random.choice(SIGNS), named.column, self.constant(self.maybe_text(named.field.role)))
+
+    def maybe_text(self, role: str) -> str:
+        """The role, or now and then that of the same in quotes."""
+        return f"{role} text" if f"{role} text" in values.WRITTEN_AS_TEXT and self.chance(0.25) else role
 
     def two_columns(self, scope: Scope) -> Expr | None:
         """Two columns compared."""
@@ -135,7 +139,8 @@ class Expressions:
         if named is None or named.field.kind in ("bool", "text"):
             return None
         kind = named.field.kind
-        bounds = [self.constant(named.field.role) for _ in range(2)]
+        role = self.maybe_text(named.field.role)
+        bounds = [self.constant(role) for _ in range(2)]
         if self.chance(0.85):
             bounds.sort(key=lambda constant: constant.value)  # type: ignore[arg-type,return-value]
         name = f"between_{kind}" if kind in ("time", "date") else self.random.choice(["between_number"] * 4 + ["not_between_number"])
@@ -146,7 +151,8 @@ class Expressions:
         named = self.named(scope)
         if named is None or named.field.kind == "bool":
             return None
-        among: list[Expr] = [self.constant(named.field.role) for _ in range(self.random.choice([1, 2, 3, 3, 6, 12]))]
+        role = self.maybe_text(named.field.role)
+        among: list[Expr] = [self.constant(role) for _ in range(self.random.choice([1, 2, 3, 3, 6, 12]))]
         if self.chance(0.12):
             among.append(Constant(named.field.kind, None))
         return InList("bool", named.column, tuple(among), self.chance(0.25))

@@ -71,7 +71,16 @@ class Grammar:
         made = self.random.choices([self.rows, self.groups, self.total, self.windows, self.distinct, self.all_columns], [32, 22, 16, 9, 8, 5])[0](source, scope)
         if self.chance(0.06) and self.may_have_area(source):
             made = replace(made, area=self.area())
-        return self.ordered(made) if top and self.chance(0.35) else made
+        if top and self.chance(0.35):
+            return self.ordered(made)
+        return self.without_aliases(made) if top and self.chance(0.25) else made
+
+    def without_aliases(self, select: Select) -> Select:
+        """The same without names, and now and then with an entry twice."""
+        items = [replace(item, has_alias=False) if isinstance(item, Item) and self.chance(0.8) else item for item in select.items]
+        if self.chance(0.15) and isinstance(items[0], Item):
+            items.append(items[0])
+        return replace(select, items=tuple(items))
 
     def where(self, scope: Scope) -> Expr | None:
         """A WHERE, perhaps."""
@@ -83,8 +92,8 @@ class Grammar:
 
     def rows(self, source: Source, scope: Scope) -> Select:
         """Rows."""
-        items = [self.expressions.item(scope) for _ in range(self.random.randint(1, 4))]
-        return Select(self.named(items), source, where=self.where(scope))
+        items = self.named([self.expressions.item(scope) for _ in range(self.random.randint(1, 4))])
+        return Select(items, source, where=self.where(scope))
 
     def all_columns(self, source: Source, scope: Scope) -> Select:
         """All columns of a FROM that has each once."""

@@ -198,10 +198,11 @@ class Area(Node):
 
 @dataclass(frozen=True)
 class Item(Node):
-    """An entry of a SELECT's list."""
+    """An entry of a SELECT's list. Without its alias nothing can name it."""
 
     expr: Expr
     name: str
+    has_alias: bool = True
 
 
 @dataclass(frozen=True)

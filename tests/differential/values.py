@@ -1,7 +1,7 @@
 """Values: those of random tables, and the constants of statements.
 
 A constant has a role, by which others can take its place: `small`, `key`, `big`, `tame`, `wild`, `ra`, `dec`, `radius`, `count`
-(of a LIMIT), `text`, `pattern`, `time`, `date`.
+(of a LIMIT), `text`, `pattern`, `time`, `date`; and those of WRITTEN_AS_TEXT, which are the same in quotes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ DATES = ["1970-01-01", "1999-12-31", "2000-02-29", "2010-06-15", "2010-06-14", "
 
 KIND_OF_ROLE = {
     "small": "int", "key": "int", "big": "int", "count": "int", "tame": "real", "wild": "real", "ra": "real", "dec": "real", "radius": "real",
-    "arcsec": "real", "inexact": "real", "text": "text", "pattern": "text", "time": "time", "date": "date",
+    "arcsec": "real", "key text": "int", "time text": "time", "date text": "date", "inexact": "real", "text": "text", "pattern": "text", "time": "time", "date": "date",
 }  # fmt: skip
+# Keys and times as texts: `objectId = '17'`, `seen < '2010-06-15 00:00:00'`.
+WRITTEN_AS_TEXT = {"key text": "key", "time text": "time", "date text": "date"}
 
 
 def tame(rng: random.Random) -> float:
@@ -32,7 +34,7 @@ def tame(rng: random.Random) -> float:
 
 def plain(rng: random.Random, role: str) -> int | float | str:
     """A usual constant."""
-    match role:
+    match WRITTEN_AS_TEXT.get(role, role):
         case "small":
             return rng.randint(-3, 12)
         case "key":
@@ -66,7 +68,7 @@ def plain(rng: random.Random, role: str) -> int | float | str:
 
 def special(rng: random.Random, role: str) -> int | float | str | None:
     """A constant that a plan of other constants may not fit."""
-    match role:
+    match WRITTEN_AS_TEXT.get(role, role):
         case "small":
             return rng.choice([0, 0, 1, -1, 1000, None])
         case "key" | "big":

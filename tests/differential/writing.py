@@ -9,6 +9,7 @@ import datetime
 import re
 from collections.abc import Callable
 
+from differential import values
 from differential.operators import AGGREGATES, OPERATORS, WINDOWS
 from differential.tree import (
     Aggregate, Apply, Area, Column, Constant, Crossmatch, Derived, Exists, InList, InQuery, Item, Join, Node, Quantified, Query,
@@ -85,7 +86,7 @@ class Writer:
         return f"({self.write(node.query)})"
 
     def _item(self, node: Item) -> str:
-        return f"{self.write(node.expr)} AS {node.name}"
+        return f"{self.write(node.expr)} AS {node.name}" if node.has_alias else self.write(node.expr)
 
     def _star(self, _: Star) -> str:
         return "*"
@@ -164,7 +165,9 @@ class MeridianWriter(Writer):
     def _constant(self, node: Constant) -> str:
         if self.parameters is not None and node.role is not None:
             value: object = node.value
-            if node.kind in ("time", "date") and isinstance(value, str):
+            if node.role in values.WRITTEN_AS_TEXT:
+                value = None if value is None else str(value)
+            elif node.kind in ("time", "date") and isinstance(value, str):
                 read = datetime.datetime if node.kind == "time" else datetime.date
                 value = read.fromisoformat(value)
             self.parameters.append(value)
@@ -173,6 +176,8 @@ class MeridianWriter(Writer):
             return "NULL"
         if node.kind == "text":
             return escaped(str(node.value), {"'": "''", "\\": "\\\\"})
+        if node.role in values.WRITTEN_AS_TEXT:
+            return f"'{node.value}'"
         if node.kind in ("time", "date"):
             return f"{'TIMESTAMP' if node.kind == 'time' else 'DATE'} '{node.value}'"
         if isinstance(node.value, bool):
