@@ -19,9 +19,9 @@ CREATE MACRO separation(ra1, dec1, ra2, dec2) AS
     degrees(2 * atan2(sqrt(chord(ra1, dec1, ra2, dec2)), sqrt(antichord(ra1, dec1, ra2, dec2))));
 CREATE MACRO is_in_circle(ra, dec, ra0, dec0, r) AS coalesce(separation(ra, dec, ra0, dec0) <= r, FALSE);
 CREATE MACRO wrapped(x) AS x - 360 * floor(x / 360);
-CREATE MACRO is_in_box(ra, d, w, s, e, n) AS coalesce(d BETWEEN s AND n AND (e - w >= 360 OR CASE
-    WHEN wrapped(w) <= wrapped(e) THEN ra BETWEEN wrapped(w) AND wrapped(e)
-    ELSE ra >= wrapped(w) OR ra <= wrapped(e) END), FALSE);
+CREATE MACRO is_in_box(ra, d, w, s, e, n) AS CASE WHEN ra + d + w + s + e + n IS NULL THEN FALSE
+    ELSE d BETWEEN s AND n AND (e - w >= 360 OR CASE WHEN wrapped(w) <= wrapped(e)
+    THEN ra BETWEEN wrapped(w) AND wrapped(e) ELSE ra >= wrapped(w) OR ra <= wrapped(e) END) END;
 """
 
 

@@ -107,6 +107,10 @@ class Writer:
         """What stands in WHERE, joined by AND."""
         return [self.write(node.where)] if node.where else []
 
+    def group_conditions(self, node: Select) -> list[str]:
+        """What stands in HAVING, joined by AND."""
+        return [self.write(node.having)] if node.having else []
+
     def grouping(self, node: Select) -> str:
         """The GROUP BY."""
         raise NotImplementedError
@@ -119,8 +123,8 @@ class Writer:
             text += f" WHERE {' AND '.join(conditions)}"
         if node.groups:
             text += f" GROUP BY {self.grouping(node)}"
-        if node.having is not None:
-            text += f" HAVING {self.write(node.having)}"
+        if conditions := self.group_conditions(node):
+            text += f" HAVING {' AND '.join(conditions)}"
         return text + self.ending(node.order, node.limit, node.offset)
 
     def from_clause(self, node: Select) -> str:
@@ -278,6 +282,10 @@ class DuckWriter(Writer):
     def grouping(self, node: Select) -> str:
         groups = self._list(node.groups)
         return f"ROLLUP ({groups})" if node.is_rollup else groups
+
+    def group_conditions(self, node: Select) -> list[str]:
+        # MySQL's ROLLUP of no rows has no total.
+        return super().group_conditions(node) + ["COUNT(*) > 0"] * node.is_rollup
 
     def _inquery(self, node: InQuery) -> str:
         if len(node.tested) == 1:
