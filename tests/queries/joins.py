@@ -272,4 +272,52 @@ CLOSE_PAIRS = [
     ),
 ]
 
-CASES = DIRECTOR_AND_CHILD + WITH_REPLICATED + SAME_NAMES + MATCHES + CLOSE_PAIRS
+# Each of these once had a wrong answer, none, or an error of the query engine's.
+MEMBERSHIPS = [
+    Case(
+        "not in a set of the row's own, with NULLs in others",
+        "SELECT o.objectId FROM Object o WHERE o.flags = 3 AND o.nObs NOT IN "
+        "(SELECT s.filterId FROM Source s WHERE s.objectId = o.objectId)",
+    ),
+    Case(
+        "not in a set by an inequality",
+        "SELECT f.filterId FROM Filter f WHERE f.filterName NOT IN "
+        "(SELECT g.filterName FROM Filter g WHERE g.filterId > f.filterId AND g.photClam > 400)",
+    ),
+    Case(
+        "not in, NULL on the left",
+        "SELECT count(*) FROM Object o WHERE NOT (o.nObs IN (SELECT s.filterId FROM Source s WHERE s.objectId = o.objectId))",
+    ),
+    Case(
+        "in, in the ON of a join",
+        "SELECT o.objectId, f.filterId FROM Object o JOIN Filter f ON o.flags = f.filterId "
+        "AND (o.nObs IN (SELECT s.filterId FROM Source s)) IS NULL",
+    ),
+    Case(
+        "exists, in the ON of a join",
+        "SELECT count(*), min(o.objectId) FROM Object o JOIN Filter f ON o.flags = f.filterId "
+        "AND EXISTS (SELECT 1 FROM Source s WHERE s.filterId = f.filterId)",
+    ),
+    Case(
+        "groups and their total by a key",
+        "SELECT objectId, count(*) FROM Source WHERE filterId = 5 AND objectId > 1279000 GROUP BY objectId WITH ROLLUP",
+        "SELECT objectId, count(*) FROM Source WHERE filterId = 5 AND objectId > 1279000 GROUP BY ROLLUP (objectId)",
+    ),
+    Case(
+        "totals of a director's key alone",
+        "SELECT count(*), count(objectId) FROM (SELECT objectId, max(flags) AS m FROM Object GROUP BY objectId WITH ROLLUP) g",
+        "SELECT count(*), count(objectId) FROM (SELECT objectId, max(flags) AS m FROM Object GROUP BY ROLLUP (objectId)) g",
+    ),
+    Case(
+        "a limit beyond memory, of groups in order",
+        "SELECT flags, max(nObs) AS m FROM Object GROUP BY flags ORDER BY m DESC, flags LIMIT 1000000000000",
+        ordered=True,
+    ),
+    Case(
+        "a limit beyond memory, of distinct values in order",
+        "SELECT DISTINCT flags FROM Object ORDER BY flags LIMIT 9223372036854775807",
+        ordered=True,
+    ),
+]
+
+CASES = DIRECTOR_AND_CHILD + WITH_REPLICATED + SAME_NAMES + MATCHES + CLOSE_PAIRS + MEMBERSHIPS

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, Extension, Filter, LogicalPlan};
@@ -10,6 +9,8 @@ use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRul
 use sql::rules::RecogniseGeometry;
 
 use super::node::CrossmatchNode;
+use crate::EngineError;
+use crate::plan::place_of;
 
 /// DataFusion's filter pushdown, which does not know crossmatches, with what is right for these.
 ///
@@ -24,23 +25,21 @@ pub(crate) struct PushProbeFilters {
 
 impl PushProbeFilters {
     /// DataFusion's rules with this in the place of its filter pushdown, and with ours of geometry.
-    pub fn among_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    ///
+    /// # Errors
+    /// This version of DataFusion lacks one of the rules that ours go by.
+    pub fn among_rules() -> Result<Vec<Arc<dyn OptimizerRule + Send + Sync>>, EngineError> {
         let mut rules = Optimizer::new().rules;
-        let simplified = rules
-            .iter()
-            .position(|rule| rule.name() == "simplify_expressions");
-        rules.insert(
-            simplified.map_or(0, |at| at + 1),
-            Arc::new(RecogniseGeometry),
-        );
-        let guarded = |rule: Arc<dyn OptimizerRule + Send + Sync>| {
-            if rule.name() == "push_down_filter" {
-                Arc::new(Self { rule })
-            } else {
-                rule
-            }
+        let place = |rules: &[Arc<dyn OptimizerRule + Send + Sync>], name| {
+            let found = place_of(rules.iter().map(|rule| rule.name()), name);
+            found.map_err(|error| EngineError::from_run(&error))
         };
-        rules.into_iter().map(guarded).collect()
+        let simplified = place(&rules, "simplify_expressions")?;
+        rules.insert(simplified + 1, Arc::new(RecogniseGeometry));
+        let pushed = place(&rules, "push_down_filter")?;
+        let rule = Arc::clone(&rules[pushed]);
+        rules[pushed] = Arc::new(Self { rule });
+        Ok(rules)
     }
 }
 
@@ -57,7 +56,7 @@ impl OptimizerRule for PushProbeFilters {
         &self,
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
-    ) -> Result<Transformed<LogicalPlan>> {
+    ) -> datafusion::common::Result<Transformed<LogicalPlan>> {
         let mut conditions = Vec::new();
         match filtered_crossmatch(&plan, &mut conditions) {
             Some(node) if !conditions.is_empty() => push(node, conditions, &plan),
@@ -87,7 +86,7 @@ fn push(
     node: &CrossmatchNode,
     conditions: Vec<Expr>,
     plan: &LogicalPlan,
-) -> Result<Transformed<LogicalPlan>> {
+) -> datafusion::common::Result<Transformed<LogicalPlan>> {
     let (below, above): (Vec<Expr>, Vec<Expr>) = conditions
         .into_iter()
         .partition(|condition| is_of_probe(condition, node));

@@ -326,7 +326,11 @@ fn aggregate_locality(aggregate: &AggregateExec, child: &Locality) -> Locality {
                 variants,
                 partial: true,
             };
-            mapped.map_columns(|columns| through(keys.iter(), columns))
+            // Of several grouping sets some leave the key out: their groups have NULL in its place, and rows in all pieces.
+            mapped.map_columns(|columns| match groups.is_single() {
+                true => through(keys.iter(), columns),
+                false => vec![None; keys.len()],
+            })
         }
         (AggregateMode::Partial, Locality::Anywhere) => Locality::Anywhere,
         // The partial half below has been let in; its group columns come first in what it gives.

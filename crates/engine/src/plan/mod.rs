@@ -8,9 +8,11 @@
 //! ```
 
 mod aggregate_partners;
+mod bound_top_groups;
 mod checked_rules;
 mod crossmatch_locality;
 mod cut_chunk_phases;
+mod engine_rules;
 mod group_by_chunk;
 mod hand_on;
 mod hand_on_row_exprs;
@@ -26,6 +28,6 @@ mod spare_pairs;
 
 pub use checked_rules::{CheckedRule, checked};
 pub use cut_chunk_phases::CutChunkPhases;
+pub(crate) use engine_rules::{engine_rules, place_of, place_of_rule};
 pub(crate) use phase::PhaseSource;
-pub use push_filters::PushFilters;
 pub use spare_pairs::SparePairs;

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 
-use super::PushFilters;
+use super::engine_rules::engine_rules;
 
 /// Runs the ordinary physical optimizer on a single-partition plan.
 pub(super) fn optimize_inner(
@@ -15,9 +14,7 @@ pub(super) fn optimize_inner(
     config: &ConfigOptions,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let config = inner_config(config);
-    let mut rules = PhysicalOptimizer::new().rules;
-    PushFilters::guard(&mut rules);
-    rules
+    engine_rules()?
         .iter()
         .try_fold(plan, |plan, rule| rule.optimize(plan, &config))
 }

@@ -10,6 +10,8 @@ use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 
+use super::engine_rules::{Rules, place_of_rule};
+
 /// DataFusion's filter pushdown, kept to subtrees in which no operator gives two columns of one name.
 ///
 /// DataFusion 55 takes a filter through an operator by the names of its columns: above a join of two tables that both have
@@ -21,17 +23,15 @@ pub struct PushFilters {
 
 impl PushFilters {
     /// Puts this in the place of every filter pushdown among `rules`.
-    pub fn guard(rules: &mut [Arc<dyn PhysicalOptimizerRule + Send + Sync>]) {
-        let phases = [FilterPushdown::new, FilterPushdown::new_post_optimization];
-        for rule in rules {
-            let guarded = phases
-                .iter()
-                .map(|phase| phase())
-                .find(|phase| phase.name() == rule.name());
-            if let Some(phase) = guarded {
-                *rule = Arc::new(Self { rule: phase });
-            }
+    pub(super) fn guard(rules: &mut Rules) -> Result<()> {
+        for rule in [
+            FilterPushdown::new(),
+            FilterPushdown::new_post_optimization(),
+        ] {
+            let at = place_of_rule(rules, rule.name())?;
+            rules[at] = Arc::new(Self { rule });
         }
+        Ok(())
     }
 }
 

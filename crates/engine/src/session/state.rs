@@ -8,7 +8,6 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::optimizer::analyzer::Analyzer;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sql::Dialect;
 use sql::mysql::Operators;
@@ -17,7 +16,7 @@ use sql::rules::{CheckIntegers, CompareValues, GuardValues, WidenFloats, WriteOu
 use super::{CATALOG, NO_DATABASE, SessionOptions};
 use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters};
 use crate::information_schema::INFORMATION_SCHEMA;
-use crate::plan::{CutChunkPhases, PushFilters, SparePairs, checked};
+use crate::plan::{CutChunkPhases, SparePairs, checked, engine_rules, place_of, place_of_rule};
 use crate::{Archive, EngineError, files};
 
 /// States to plan with that nobody is using. One holds hundreds of functions by their names, so copying it for each question,
@@ -78,11 +77,11 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
         .with_default_features()
         .with_config(config)
         .with_runtime_env(runtime)
-        .with_analyzer_rules(checked(analyzer_rules(options.dialect), |rule| {
+        .with_analyzer_rules(checked(analyzer_rules(options.dialect)?, |rule| {
             Arc::new(rule)
         }))
-        .with_physical_optimizer_rules(checked(physical_rules(), |rule| Arc::new(rule)))
-        .with_optimizer_rules(checked(PushProbeFilters::among_rules(), |rule| {
+        .with_physical_optimizer_rules(checked(physical_rules()?, |rule| Arc::new(rule)))
+        .with_optimizer_rules(checked(PushProbeFilters::among_rules()?, |rule| {
             Arc::new(rule)
         }))
         .with_relation_planners(vec![Arc::new(MatchRelations)])
@@ -124,12 +123,13 @@ type PhysicalRules =
 
 /// DataFusion's analysis with ours: values are made comparable as MySQL compares them, memberships written out, floats widened
 /// and integers checked before types are coerced, values guarded after.
-pub fn analyzer_rules(dialect: Dialect) -> AnalyzerRules {
+///
+/// # Errors
+/// This version of DataFusion has no rule that coerces types.
+pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
     let mut rules = Analyzer::new().rules;
-    let coercion = rules
-        .iter()
-        .position(|rule| rule.name() == "type_coercion")
-        .unwrap_or(0);
+    let names = rules.iter().map(|rule| rule.name());
+    let coercion = place_of(names, "type_coercion").map_err(|e| EngineError::from_run(&e))?;
     rules.insert(coercion, Arc::new(CheckIntegers));
     rules.insert(coercion, Arc::new(WidenFloats));
     rules.insert(coercion, Arc::new(WriteOutMemberships));
@@ -137,21 +137,21 @@ pub fn analyzer_rules(dialect: Dialect) -> AnalyzerRules {
         rules.insert(coercion, Arc::new(CompareValues));
     }
     rules.push(Arc::new(GuardValues));
-    rules
+    Ok(rules)
 }
 
 /// DataFusion's physical optimisation with ours: phases are cut once counts have been answered from statistics, and before
 /// anything is distributed or combined.
-pub fn physical_rules() -> PhysicalRules {
-    let mut rules = PhysicalOptimizer::new().rules;
-    let at = rules
-        .iter()
-        .position(|rule| rule.name() == "aggregate_statistics")
-        .map_or(0, |at| at + 1);
-    rules.insert(at, Arc::new(CutChunkPhases));
-    PushFilters::guard(&mut rules);
+///
+/// # Errors
+/// This version of DataFusion lacks a rule that ours stand beside.
+pub fn physical_rules() -> Result<PhysicalRules, EngineError> {
+    let failed = |error| EngineError::from_run(&error);
+    let mut rules = engine_rules().map_err(failed)?;
+    let counted = place_of_rule(&rules, "aggregate_statistics").map_err(failed)?;
+    rules.insert(counted + 1, Arc::new(CutChunkPhases));
     rules.push(Arc::new(SparePairs));
-    rules
+    Ok(rules)
 }
 
 /// The memory and the disk that questions use: so many bytes for sorts, groups and joins together, which spill to disk or fail

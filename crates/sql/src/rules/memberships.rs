@@ -7,6 +7,15 @@
 //! x IN (S)   becomes   x IN (S) OR (NULL AND (x IS NULL AND EXISTS (S) OR EXISTS (S where its column IS NULL)))
 //! ```
 //!
+//! A NOT IN whose set depends on the row outside is one that no row of the set contradicts. (The engine's join for NOT IN would look for a
+//! NULL among all rows, those too that belong to other rows outside.)
+//!
+//! ```text
+//! x NOT IN (S)   becomes   NOT EXISTS (S where its column = x is not false)
+//! ```
+//!
+//! What an inner join asks of such sets in its ON is asked above it; an outer join cannot ask it.
+//!
 //! Among the items of a SELECT there is no such join at all, and rows are counted:
 //!
 //! ```text
@@ -24,13 +33,14 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, Result, ScalarValue, plan_err};
+use datafusion::common::{Column, DFSchema, JoinType, Result, ScalarValue, not_impl_err, plan_err};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
-    Subquery, lit, not,
+    BinaryExpr, Expr, ExprSchemable, Filter, Join, LogicalPlan, LogicalPlanBuilder, Operator,
+    Projection, Subquery, lit, not,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -60,6 +70,7 @@ impl AnalyzerRule for WriteOutMemberships {
                 Ok(Transformed::yes(LogicalPlan::Filter(filter)))
             }
             LogicalPlan::Projection(projection) => items(projection),
+            LogicalPlan::Join(join) => above_join(join),
             other => Ok(Transformed::no(other)),
         })
         .data()
@@ -101,13 +112,19 @@ fn condition(expr: Expr, alone: bool, schema: &DFSchema) -> Result<Transformed<E
                 transformed,
             ))
         }
+        Expr::InSubquery(member) if alone && member.negated && depends_on_row(&member) => {
+            Ok(Transformed::yes(uncontradicted(&member, schema)?))
+        }
         Expr::InSubquery(member) if alone => Ok(Transformed::no(Expr::InSubquery(member))),
         Expr::InSubquery(member) if !member.negated => Ok(Transformed::yes(Expr::InSubquery(
             with_named_column(member)?,
         ))),
-        Expr::Not(inner) if alone && is_plain_membership(&inner) => {
-            Ok(Transformed::no(Expr::Not(inner)))
-        }
+        Expr::Not(inner) if alone && is_plain_membership(&inner) => match *inner {
+            Expr::InSubquery(member) if depends_on_row(&member) => {
+                Ok(Transformed::yes(uncontradicted(&member, schema)?))
+            }
+            inner => Ok(Transformed::no(Expr::Not(Box::new(inner)))),
+        },
         other => other.transform_up(|expr| match expr {
             Expr::InSubquery(member) => {
                 let member = with_named_column(member)?;
@@ -120,6 +137,57 @@ fn condition(expr: Expr, alone: bool, schema: &DFSchema) -> Result<Transformed<E
             other => Ok(Transformed::no(other)),
         }),
     }
+}
+
+/// Whether a set is another one for each row outside.
+fn depends_on_row(member: &InSubquery) -> bool {
+    !member.subquery.outer_ref_columns.is_empty()
+}
+
+/// `x NOT IN (S)`, true where the comparison of x is false for every row of S, and not true else.
+fn uncontradicted(member: &InSubquery, schema: &DFSchema) -> Result<Expr> {
+    let subquery = with_value(member, schema, |column, value| {
+        column.eq(value).is_not_false()
+    })?;
+    Ok(Expr::Exists(Exists {
+        subquery,
+        negated: true,
+    }))
+}
+
+/// A join with what it asks of sets in its ON asked above it.
+fn above_join(mut join: Join) -> Result<Transformed<LogicalPlan>> {
+    let asks =
+        |expr: &Expr| expr.exists(|expr| Ok(matches!(expr, Expr::InSubquery(_) | Expr::Exists(_))));
+    let Some(filter) = join.filter.take() else {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    };
+    if !asks(&filter)? {
+        join.filter = Some(filter);
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    }
+    if join.join_type != JoinType::Inner {
+        return not_impl_err!(
+            "IN (SELECT ...) and EXISTS in the ON of an outer join are not supported: select the flag beside one of the tables, as in \
+             (SELECT *, EXISTS (SELECT ...) AS flag FROM t) t, and join ON flag"
+        );
+    }
+    let (mut above, mut within) = (Vec::new(), Vec::new());
+    for part in split_conjunction_owned(filter) {
+        if asks(&part)? {
+            above.push(part);
+        } else {
+            within.push(part);
+        }
+    }
+    join.filter = conjunction(within);
+    let joined = LogicalPlan::Join(join);
+    let Some(predicate) = conjunction(above) else {
+        return Ok(Transformed::no(joined));
+    };
+    let predicate = condition(predicate, true, joined.schema())?.data;
+    let filter = Filter::try_new(predicate, Arc::new(joined))?;
+    Ok(Transformed::yes(LogicalPlan::Filter(filter)))
 }
 
 fn is_plain_membership(expr: &Expr) -> bool {
@@ -251,6 +319,15 @@ fn only_column(schema: &DFSchema) -> Expr {
 
 /// The rows of a subquery whose column equals the value.
 fn with_member(member: &InSubquery, schema: &DFSchema) -> Result<Subquery> {
+    with_value(member, schema, Expr::eq)
+}
+
+/// The rows of a subquery of whose column and the value this is true.
+fn with_value(
+    member: &InSubquery,
+    schema: &DFSchema,
+    is_so: impl FnOnce(Expr, Expr) -> Expr,
+) -> Result<Subquery> {
     let mut from_outside = member.subquery.outer_ref_columns.clone();
     let value = member
         .expr
@@ -268,7 +345,7 @@ fn with_member(member: &InSubquery, schema: &DFSchema) -> Result<Subquery> {
             other => Ok(Transformed::no(other)),
         })?;
     let column = only_column(member.subquery.subquery.schema());
-    let mut found = filtered(&member.subquery, column.eq(value.data))?;
+    let mut found = filtered(&member.subquery, is_so(column, value.data))?;
     found.outer_ref_columns = from_outside;
     Ok(found)
 }

@@ -1,0 +1,68 @@
+//! Keeping only the groups that a LIMIT wants, where these are few.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+
+use super::engine_rules::{Rules, place_of_rule};
+
+/// Groups of a LIMIT up to which there is room for all of them beforehand.
+const MOST_GROUPS: usize = 10_000;
+
+/// DataFusion's rule that lets an aggregate below a LIMIT keep no more groups than are wanted, kept to small limits.
+///
+/// DataFusion 55 makes room for ten times the limit at once: `ORDER BY max(x) LIMIT 1000000000000` asked for 158 TB, and the process
+/// ended.
+#[derive(Debug)]
+pub struct BoundTopGroups {
+    rule: Arc<dyn PhysicalOptimizerRule + Send + Sync>,
+}
+
+impl BoundTopGroups {
+    /// Puts this in the place of the rule.
+    pub(super) fn guard(rules: &mut Rules) -> Result<()> {
+        let at = place_of_rule(rules, "LimitAggregation")?;
+        let rule = Arc::clone(&rules[at]);
+        rules[at] = Arc::new(Self { rule });
+        Ok(())
+    }
+}
+
+impl PhysicalOptimizerRule for BoundTopGroups {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let is_too_many = |aggregate: &&AggregateExec| {
+            let limit = aggregate.limit_options();
+            limit.is_some_and(|options| options.limit > MOST_GROUPS)
+        };
+        self.rule
+            .optimize(plan, config)?
+            .transform_up(|node| {
+                let aggregate = node.downcast_ref::<AggregateExec>().filter(is_too_many);
+                Ok(match aggregate {
+                    Some(aggregate) => {
+                        let unbounded = aggregate.with_new_limit_options(None);
+                        Transformed::yes(Arc::new(unbounded) as Arc<dyn ExecutionPlan>)
+                    }
+                    None => Transformed::no(node),
+                })
+            })
+            .data()
+    }
+
+    fn name(&self) -> &str {
+        self.rule.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.rule.schema_check()
+    }
+}

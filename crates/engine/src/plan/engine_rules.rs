@@ -1,0 +1,46 @@
+//! DataFusion's own physical rules, with guards where they are wrong.
+//!
+//! A guard is put in the place of a rule by the rule's name. A rule that is not there is an error when a session starts: a guard that
+//! guards nothing would be a wrong answer later.
+
+use std::sync::Arc;
+
+use datafusion::common::{Result, plan_datafusion_err};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+
+use super::bound_top_groups::BoundTopGroups;
+use super::push_filters::PushFilters;
+
+pub(crate) type Rules = Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>;
+
+/// DataFusion's rules in their order, guarded.
+///
+/// # Errors
+/// This version of DataFusion lacks a rule that has a guard.
+pub(crate) fn engine_rules() -> Result<Rules> {
+    let mut rules = PhysicalOptimizer::new().rules;
+    PushFilters::guard(&mut rules)?;
+    BoundTopGroups::guard(&mut rules)?;
+    Ok(rules)
+}
+
+/// Where the rule of a name is among rules whose names are `names`.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn place_of<'a>(mut names: impl Iterator<Item = &'a str>, name: &str) -> Result<usize> {
+    names.position(|other| other == name).ok_or_else(|| {
+        plan_datafusion_err!(
+            "the query engine has no rule {name}: this build of Meridian does not fit its version of DataFusion"
+        )
+    })
+}
+
+/// Where the physical rule of a name is.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn place_of_rule(rules: &Rules, name: &str) -> Result<usize> {
+    place_of(rules.iter().map(|rule| rule.name()), name)
+}
