@@ -18,6 +18,23 @@ pub struct Catalog {
     data_dir: Arc<Path>,
 }
 
+/// One of the tables that [`Catalog::repartition`] shows anew.
+#[derive(Debug, Clone)]
+pub struct Publication<'a> {
+    /// The load that is to be shown, which is running.
+    pub load: LoadId,
+    /// The load that the table has to show until then.
+    pub replaces: LoadId,
+    /// What is to be said of the table.
+    pub spec: TableSpec,
+    /// Rows as a query counts them.
+    pub rows: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// Its chunks.
+    pub chunks: &'a [Chunk],
+}
+
 /// What [`Catalog::publish`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Published {
@@ -146,6 +163,25 @@ impl Catalog {
             .publish(load, database, spec, contents, &utc_now())
             .await?;
         Ok(Published { replaced })
+    }
+
+    /// Gives a database another partitioning and shows all its partitioned tables anew, in one transaction.
+    ///
+    /// # Errors
+    /// As for [`Catalog::publish`]; and [`CatalogError::ChangedMeanwhile`] if the partitioned tables of the database are
+    /// others than the publications', or show other loads. Nothing has changed then, and the loads are still running.
+    pub async fn repartition(
+        &self,
+        database: &NewDatabase,
+        publications: &[Publication<'_>],
+    ) -> Result<(), CatalogError> {
+        database.check()?;
+        for publication in publications {
+            publication.spec.check()?;
+        }
+        self.backend
+            .repartition(database, publications, &utc_now())
+            .await
     }
 
     /// Gives up a running load. It stays among the unpublished ones until it is forgotten.

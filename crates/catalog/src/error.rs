@@ -133,6 +133,15 @@ pub enum CatalogError {
         /// The partitioning that was asked for.
         asked: String,
     },
+    /// A table of a database was loaded while the database was repartitioned.
+    #[error(
+        "the tables of database {database} were changed while it was repartitioned: nothing is changed by that; repartition it \
+         again when no load is running"
+    )]
+    ChangedMeanwhile {
+        /// The database's name.
+        database: String,
+    },
     /// A load was to be published or abandoned that is not in progress.
     #[error("load {load} is {state}, not running: begin a new load")]
     NotRunning {

@@ -26,7 +26,7 @@ mod sqlite;
 mod table;
 
 pub use access::{make_directories, writable_file};
-pub use catalog::{Catalog, Published};
+pub use catalog::{Catalog, Publication, Published};
 pub use column::{Column, ColumnType};
 pub use error::CatalogError;
 pub use lock::{Holder, LoadLock};

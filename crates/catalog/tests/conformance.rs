@@ -10,7 +10,9 @@
 
 mod support;
 
-use meridian_catalog::{Catalog, CatalogError, LoadId, LoadLock, NewDatabase};
+use meridian_catalog::{
+    Catalog, CatalogError, LoadId, LoadLock, NewDatabase, Publication, TableSpec,
+};
 use support::{chunks, database, dependent, director, load, publish, replicated, shown, whole};
 use tempfile::TempDir;
 
@@ -265,6 +267,81 @@ async fn a_database_keeps_its_partitioning(place: impl Place) {
     assert_eq!(catalog.table("d", "u").await.unwrap(), None);
 }
 
+/// The first load of a few rows once fixed the partitioning of a database for good.
+async fn the_only_partitioned_table_may_bring_another_partitioning(place: impl Place) {
+    let catalog = place.open().await;
+    let object = director("d", "Object");
+    load(&catalog, &object, &chunks(1, 1)).await.unwrap();
+    let finer = NewDatabase {
+        stripes: 85,
+        ..database("d")
+    };
+    let running = catalog.begin_load("d", "OBJECT").await.unwrap();
+    catalog
+        .publish(running, &finer, &object, 0, 0, &[])
+        .await
+        .unwrap();
+    assert_eq!(shown(&catalog, "d", "Object").await.database.stripes, 85);
+}
+
+async fn a_database_is_repartitioned_all_at_once(place: impl Place) {
+    let (catalog, reader) = (place.open().await, place.open().await);
+    let object = director("d", "Object");
+    let (old, _) = load(&catalog, &object, &chunks(3, 4)).await.unwrap();
+    let source = dependent("d", "Source", &[("Object", old)]);
+    let (old_source, _) = load(&catalog, &source, &chunks(2, 5)).await.unwrap();
+    load(&catalog, &replicated("d", "Filter"), &whole(6))
+        .await
+        .unwrap();
+    let finer = NewDatabase {
+        stripes: 85,
+        ..database("d")
+    };
+    let new = catalog.begin_load("d", "Object").await.unwrap();
+    let new_source = catalog.begin_load("d", "Source").await.unwrap();
+    let (object_chunks, source_chunks) = (chunks(6, 2), chunks(5, 2));
+    let publication = |load, replaces, spec: &TableSpec, chunks| Publication {
+        load,
+        replaces,
+        spec: spec.clone(),
+        rows: 12,
+        bytes: 480,
+        chunks,
+    };
+    let placed_anew = dependent("d", "Source", &[("Object", new)]);
+    let both = |replaced_source| {
+        [
+            publication(new, old, &object, object_chunks.as_slice()),
+            Publication {
+                rows: 10,
+                bytes: 400,
+                ..publication(new_source, replaced_source, &placed_anew, &source_chunks)
+            },
+        ]
+    };
+    // One that is left out, and one that shows another load by now: nothing changes.
+    let before = reader.tables("d").await.unwrap();
+    for wrong in [&both(old_source)[..1], &both(LoadId(99))[..]] {
+        let error = catalog.repartition(&finer, wrong).await.unwrap_err();
+        assert!(
+            matches!(error, CatalogError::ChangedMeanwhile { .. }),
+            "{error}"
+        );
+        assert_eq!(reader.tables("d").await.unwrap(), before);
+    }
+    catalog
+        .repartition(&finer, &both(old_source))
+        .await
+        .unwrap();
+    for (name, load) in [("Object", new), ("Source", new_source)] {
+        let table = shown(&reader, "d", name).await;
+        assert_eq!((table.load, table.database.stripes), (load, 85));
+        assert_eq!(catalog.superseded_loads("d", name).await.unwrap().len(), 1);
+    }
+    assert_eq!(shown(&reader, "d", "Filter").await.database.stripes, 85);
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+}
+
 /// A lookup table that was loaded first must not decide how the sky is cut.
 async fn replicated_tables_do_not_fix_the_partitioning(place: impl Place) {
     let catalog = place.open().await;
@@ -481,6 +558,8 @@ conformance!(
     a_load_is_published_as_what_it_was_begun_for,
     a_database_keeps_its_partitioning,
     replicated_tables_do_not_fix_the_partitioning,
+    the_only_partitioned_table_may_bring_another_partitioning,
+    a_database_is_repartitioned_all_at_once,
     directors_must_be_there,
     descriptions_are_checked,
     concurrent_publications_do_not_mix,

@@ -48,6 +48,18 @@ impl Directors {
         Ok(Self { directors })
     }
 
+    /// Directors that are not published yet: each as it will be, with its directory and its smallest chunk.
+    pub(crate) fn of(directors: Vec<(Table, LoadDir, Option<ChunkId>)>) -> Self {
+        let director = |(table, dir, smallest_chunk)| Director {
+            table,
+            dir,
+            smallest_chunk,
+        };
+        Self {
+            directors: directors.into_iter().map(director).collect(),
+        }
+    }
+
     /// How the catalog remembers them.
     pub(crate) fn references(&self, columns: &[Column], roles: &Roles) -> Vec<DirectorRef> {
         let keys = match roles {
@@ -228,6 +240,14 @@ impl Family {
             _lock: Some(lock),
             siblings,
         })
+    }
+
+    /// Siblings of which the caller knows that no other is being loaded.
+    pub(crate) fn of(siblings: Vec<LoadDir>) -> Self {
+        Self {
+            _lock: None,
+            siblings,
+        }
     }
 
     /// The indexes of the siblings' orphans.

@@ -15,7 +15,7 @@ use crate::error::IngestError;
 use crate::fault;
 use crate::memory::default_memory;
 use crate::partitioning::settle_partitioning;
-use crate::pipeline::{Outcome, Pipeline, SPILL_DIR};
+use crate::pipeline::{Outcome, Pipeline, ReadRows, SPILL_DIR};
 use crate::plan::{TablePlan, check_options};
 use crate::progress::{Phase, Progress};
 use crate::report::{LoadReport, Partitioning};
@@ -85,7 +85,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 /// Removes what killed loads of the table left, and replaced files that nobody reads any more.
-async fn clean_up(catalog: &Catalog, request: &LoadRequest) -> Result<(), IngestError> {
+pub(crate) async fn clean_up(catalog: &Catalog, request: &LoadRequest) -> Result<(), IngestError> {
     let LoadRequest {
         database, table, ..
     } = request;
@@ -97,7 +97,7 @@ async fn clean_up(catalog: &Catalog, request: &LoadRequest) -> Result<(), Ingest
     Ok(())
 }
 
-async fn remove_load(
+pub(crate) async fn remove_load(
     catalog: &Catalog,
     request: &LoadRequest,
     load: LoadId,
@@ -123,22 +123,48 @@ async fn check_replaceable(catalog: &Catalog, request: &LoadRequest) -> Result<(
 }
 
 /// A load that has begun.
-struct Transaction {
-    catalog: Catalog,
-    request: LoadRequest,
-    load: LoadId,
-    started: Instant,
+pub(crate) struct Transaction {
+    pub catalog: Catalog,
+    pub request: LoadRequest,
+    pub load: LoadId,
+    pub started: Instant,
 }
 
-/// A load whose files are written.
-struct Filled {
+/// A load whose rows are read, but not written.
+pub(crate) struct Read {
     spec: TableSpec,
     partitioning: Partitioning,
     directors: Directors,
-    outcome: Outcome,
+    rows: ReadRows,
+    notes: Vec<String>,
+}
+
+/// A load whose files are written.
+pub(crate) struct Filled {
+    spec: TableSpec,
+    partitioning: Partitioning,
+    directors: Directors,
+    pub outcome: Outcome,
     notes: Vec<String>,
     /// Kept until the table is visible, so that the next child of the director sees where this one's orphans went.
     _family: Family,
+}
+
+impl Filled {
+    /// What is published of the table.
+    pub(crate) fn final_spec(&self) -> TableSpec {
+        let mut spec = self.spec.clone();
+        spec.null_keys = self.outcome.counts.null_keys;
+        spec.orphan_rows = self.outcome.counts.orphan_rows;
+        spec
+    }
+
+    /// Bytes of all its files.
+    pub(crate) fn bytes(&self) -> u64 {
+        let of_chunk = |chunk: &Chunk| chunk.bytes + chunk.overlap.map_or(0, |o| o.bytes);
+        let chunks: u64 = self.outcome.chunks.iter().map(of_chunk).sum();
+        chunks + self.outcome.index_bytes
+    }
 }
 
 impl Transaction {
@@ -147,14 +173,7 @@ impl Transaction {
         plan: Option<TablePlan>,
         progress: Arc<Progress>,
     ) -> Result<LoadReport, IngestError> {
-        let LoadRequest {
-            data_dir,
-            database,
-            table,
-            ..
-        } = &self.request;
-        let load_dir = Arc::new(LoadDir::create(data_dir, database, table, self.load)?);
-        fault::reached("begun")?;
+        let load_dir = self.make_dir()?;
         let (spool, request) = self.spool(&load_dir, progress.clone()).await?;
         let named = |error| spool.name_inputs(error);
         let plan = match plan {
@@ -169,10 +188,13 @@ impl Transaction {
         let settled = settle_partitioning(&self.catalog, &self.request, plan).await;
         let (plan, partitioning) = settled.map_err(named)?;
         let hints = plan.notes.clone();
-        let filled = self
-            .fill(plan, partitioning, directors, load_dir, &progress)
+        let explained = |error| named(error).with_hints(&hints);
+        let read = self
+            .read(plan, partitioning, directors, load_dir, &progress)
             .await
-            .map_err(|error| named(error).with_hints(&hints))?;
+            .map_err(explained)?;
+        let family = Family::gather(&self.catalog, &self.request, &read.directors).await?;
+        let filled = self.write(read, family).await.map_err(explained)?;
         progress.enter(Phase::Publishing, 0);
         self.publish(filled).await
     }
@@ -192,15 +214,28 @@ impl Transaction {
         .await
     }
 
-    /// Reads all rows and writes all files.
-    async fn fill(
+    /// Makes the load's directory.
+    pub(crate) fn make_dir(&self) -> Result<Arc<LoadDir>, IngestError> {
+        let LoadRequest {
+            data_dir,
+            database,
+            table,
+            ..
+        } = &self.request;
+        let load_dir = LoadDir::create(data_dir, database, table, self.load)?;
+        fault::reached("begun")?;
+        Ok(Arc::new(load_dir))
+    }
+
+    /// Reads all rows.
+    pub(crate) async fn read(
         &self,
         plan: TablePlan,
         partitioning: Partitioning,
         mut directors: Directors,
         load_dir: Arc<LoadDir>,
         progress: &Arc<Progress>,
-    ) -> Result<Filled, IngestError> {
+    ) -> Result<Read, IngestError> {
         let spec = self.spec(&plan, &directors);
         let notes = plan.notes.clone();
         let pipeline = Pipeline::new(
@@ -210,23 +245,34 @@ impl Transaction {
             load_dir,
             progress.clone(),
         )?;
-        let (read, directors) = blocking(move || {
-            let read = pipeline.read(&mut directors)?;
-            Ok((read, directors))
+        let (rows, directors) = blocking(move || {
+            let rows = pipeline.read(&mut directors)?;
+            Ok((rows, directors))
         })
         .await?;
         fault::reached("read")?;
-        let family = Family::gather(&self.catalog, &self.request, &directors).await?;
-        fault::reached("partitioned")?;
-        let siblings = family.orphan_indexes();
-        let runtime = tokio::runtime::Handle::current();
-        let outcome = blocking(move || read.write(&siblings, runtime)).await?;
-        Ok(Filled {
+        Ok(Read {
             spec,
             partitioning,
             directors,
-            outcome,
+            rows,
             notes,
+        })
+    }
+
+    /// Writes all files. The family is kept until the table is visible.
+    pub(crate) async fn write(&self, read: Read, family: Family) -> Result<Filled, IngestError> {
+        fault::reached("partitioned")?;
+        let siblings = family.orphan_indexes();
+        let runtime = tokio::runtime::Handle::current();
+        let rows = read.rows;
+        let outcome = blocking(move || rows.write(&siblings, runtime)).await?;
+        Ok(Filled {
+            spec: read.spec,
+            partitioning: read.partitioning,
+            directors: read.directors,
+            outcome,
+            notes: read.notes,
             _family: family,
         })
     }
@@ -247,16 +293,12 @@ impl Transaction {
     }
 
     async fn publish(&self, filled: Filled) -> Result<LoadReport, IngestError> {
-        let Filled {
-            mut spec, outcome, ..
-        } = filled;
-        spec.null_keys = outcome.counts.null_keys;
-        spec.orphan_rows = outcome.counts.orphan_rows;
-        let mut notes = filled.notes;
+        let (spec, bytes) = (filled.final_spec(), filled.bytes());
+        let outcome = &filled.outcome;
+        let mut notes = filled.notes.clone();
         notes.extend(filled.directors.notes(&self.catalog).await?);
         notes.extend(self.children_left_behind(&spec).await?);
-        let report = self.report(&spec, filled.partitioning, &outcome, notes);
-        let bytes = report.chunk_bytes + report.overlap_bytes + report.index_bytes;
+        let report = self.report(&spec, filled.partitioning, outcome, notes);
         let Partitioning {
             stripes,
             sub_stripes,
@@ -370,7 +412,7 @@ impl Transaction {
     }
 
     /// Leaves nothing of a load that failed; what cannot be removed now is removed by the next load of the table.
-    async fn roll_back(&self) {
+    pub(crate) async fn roll_back(&self) {
         let undone = async {
             self.catalog.abandon(self.load).await?;
             remove_load(&self.catalog, &self.request, self.load).await

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use catalog::{Catalog, Database, TableKind};
+use catalog::{Catalog, Database, TableKind, fold_name};
 
 use crate::choose::{
     DEFAULT_OVERLAP_DEG, covered_fraction, default_partitioning, estimated_rows, partitioning_for,
@@ -16,26 +16,36 @@ use crate::refusal::Refusals;
 use crate::report::Partitioning;
 use crate::request::LoadRequest;
 
-/// Settles the partitioning of the request's database; gives the plan back.
+/// Settles the partitioning of the request's database; gives the plan back. While nothing else depends on it, a partitioned
+/// table chooses it anew: in a new database, in one of replicated tables, and where it replaces the only other table.
 pub(crate) async fn settle_partitioning(
     catalog: &Catalog,
     request: &LoadRequest,
     plan: TablePlan,
 ) -> Result<(TablePlan, Partitioning), IngestError> {
     let database = catalog.database(&request.database).await?;
+    let mut overlap_deg = DEFAULT_OVERLAP_DEG;
     if let Some(database) = &database {
         let tables = catalog.tables(&request.database).await?;
-        let fixed = tables
+        let mut partitioned = tables
             .iter()
-            .any(|table| table.spec.kind != TableKind::Replicated);
-        if fixed || plan.kind == TableKind::Replicated {
+            .filter(|table| table.spec.kind != TableKind::Replicated)
+            .peekable();
+        if partitioned.peek().is_some() {
+            // It was asked for once, or is the default.
+            overlap_deg = database.overlap_deg;
+        }
+        let ours = fold_name(&request.table);
+        let others = partitioned.any(|table| fold_name(&table.spec.name) != ours);
+        if others || plan.kind == TableKind::Replicated {
             let cut = of_database(database, request)?;
             return Ok((plan, cut));
         }
     }
     let request = request.clone();
+    let overlap_deg = request.overlap_deg.unwrap_or(overlap_deg);
     blocking(move || {
-        let cut = for_new_database(&request, &plan)?;
+        let cut = for_rows(&request, &plan, overlap_deg)?;
         Ok((plan, cut))
     })
     .await
@@ -52,20 +62,20 @@ fn of_database(database: &Database, request: &LoadRequest) -> Result<Partitionin
     if !same {
         return Err(IngestError::Options(format!(
             "the database {:?} is cut into {} stripes of {} sub-stripes with an overlap of {} degrees, and all its \
-             tables share that: leave out --stripes, --sub-stripes and --overlap, or load into another database",
+             tables share that: leave out --stripes, --sub-stripes and --overlap, load into another database, or change \
+             all of them by `meridian repartition`",
             database.name, database.stripes, database.sub_stripes, database.overlap_deg
         )));
     }
-    Ok(Partitioning {
-        stripes: database.stripes,
-        sub_stripes: database.sub_stripes,
-        overlap_deg: database.overlap_deg,
-        chosen: false,
-    })
+    Ok(Partitioning::of(database))
 }
 
-fn for_new_database(request: &LoadRequest, plan: &TablePlan) -> Result<Partitioning, IngestError> {
-    let overlap_deg = request.overlap_deg.unwrap_or(DEFAULT_OVERLAP_DEG);
+/// As the request says, and as suits the rows of the plan where it does not.
+pub(crate) fn for_rows(
+    request: &LoadRequest,
+    plan: &TablePlan,
+    overlap_deg: f64,
+) -> Result<Partitioning, IngestError> {
     if !(0.0..=10.0).contains(&overlap_deg) {
         return Err(IngestError::Options(format!(
             "--overlap {overlap_deg} is not between 0 and 10 degrees"

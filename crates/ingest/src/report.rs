@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use catalog::{LoadId, TableKind};
+use catalog::{Database, LoadId, TableKind};
 
 use crate::refusal::RefusalSummary;
 
@@ -39,6 +39,18 @@ pub struct Partitioning {
     pub overlap_deg: f64,
     /// Whether the loader chose it (true) or it was given by options or the database.
     pub chosen: bool,
+}
+
+impl Partitioning {
+    /// That of a database.
+    pub(crate) fn of(database: &Database) -> Self {
+        Self {
+            stripes: database.stripes,
+            sub_stripes: database.sub_stripes,
+            overlap_deg: database.overlap_deg,
+            chosen: false,
+        }
+    }
 }
 
 /// What a finished load did.

@@ -10,6 +10,7 @@ mod failure;
 mod load;
 mod load_progress;
 mod output;
+mod repartition;
 mod serve;
 mod sky_commands;
 mod sql;
@@ -44,6 +45,12 @@ enum Command {
     Load(Box<load::LoadArguments>),
     /// Verify that everything that is loaded is whole.
     Check(check::CheckArguments),
+    /// Cut the sky of a database anew, with all its partitioned tables.
+    ///
+    /// Every partitioned table is written again, from its own files, with other stripes, sub-stripes or another overlap.
+    /// Queries see the old tables until all of the new ones are complete, and then these, never a mixture; a run that is
+    /// stopped or killed leaves the old ones. The disk needs room for both meanwhile.
+    Repartition(repartition::RepartitionArguments),
     /// List what is loaded.
     Tables(tables::TablesArguments),
     /// Questions of sky geometry: which chunk, which chunks, which trixel.
@@ -60,6 +67,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Load(arguments) => load::run(*arguments),
         Command::Check(arguments) => check::run(arguments),
+        Command::Repartition(arguments) => repartition::run(arguments),
         Command::Tables(arguments) => tables::run(arguments),
         Command::Sky(command) => sky_commands::run(command),
         Command::Synthesize(command) => synthesize_commands::run(command),

@@ -5,7 +5,7 @@ use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 use super::read::{database_named, load_row, loads};
 use super::seal::{seal_chunks, seal_databases, seal_loads, seal_table};
 use super::{SqliteCatalog, to_stored};
-use crate::catalog::Contents;
+use crate::catalog::{Contents, Publication};
 use crate::process::host_name;
 use crate::{
     CatalogError, Chunk, Column, DirectorRef, LoadId, NewDatabase, TableKind, TableSpec, fold_name,
@@ -52,22 +52,55 @@ impl SqliteCatalog {
         loads(&mut change).await?;
         expect_running(&mut change, load, spec).await?;
         let database_id = settle_database(&mut change, database, spec).await?;
-        expect_directors(&mut change, database_id, spec).await?;
-        let replaced = supersede(&mut change, database_id, spec).await?;
-        let table = put_table(&mut change, database_id, load, spec, contents, now).await?;
-        put_columns(&mut change, table, &spec.columns).await?;
-        put_directors(&mut change, table, &spec.directors).await?;
-        put_chunks(&mut change, load, contents.chunks).await?;
-        end_load(&mut change, load, "published", now).await?;
-        seal_table(&mut change, database_id, table).await?;
+        let replaced = show(&mut change, database_id, load, spec, contents, now).await?;
         seal_databases(&mut change).await?;
-        seal_chunks(&mut change, load).await?;
         seal_loads(&mut change, |row| {
             row.id == load.0 || replaced == Some(LoadId(row.id))
         })
         .await?;
         change.commit().await?;
         Ok(replaced)
+    }
+
+    pub async fn repartition(
+        &self,
+        database: &NewDatabase,
+        publications: &[Publication<'_>],
+        now: &str,
+    ) -> Result<(), CatalogError> {
+        let changed = || CatalogError::ChangedMeanwhile {
+            database: database.name.clone(),
+        };
+        let mut change = self.begin_write().await?;
+        loads(&mut change).await?;
+        let listed = database_named(&mut change, &database.name).await?;
+        let id = listed.ok_or_else(changed)?.row.id;
+        let mut expected: Vec<i64> = publications.iter().map(|it| it.replaces.0).collect();
+        expected.sort_unstable();
+        if partitioned_loads(&mut change, id).await? != expected {
+            return Err(changed());
+        }
+        repartition(&mut change, id, database).await?;
+        for it in publications {
+            expect_running(&mut change, it.load, &it.spec).await?;
+            let contents = Contents {
+                rows: it.rows,
+                bytes: it.bytes,
+                chunks: it.chunks,
+            };
+            let replaced = show(&mut change, id, it.load, &it.spec, contents, now).await?;
+            if replaced != Some(it.replaces) {
+                return Err(changed());
+            }
+        }
+        seal_databases(&mut change).await?;
+        let concerned = |load: i64| {
+            let mut all = publications.iter();
+            all.any(|it| it.load.0 == load || it.replaces.0 == load)
+        };
+        seal_loads(&mut change, |row| concerned(row.id)).await?;
+        change.commit().await?;
+        Ok(())
     }
 
     pub async fn abandon(&self, load: LoadId, now: &str) -> Result<(), CatalogError> {
@@ -150,6 +183,41 @@ async fn end_load(
     Ok(())
 }
 
+/// Writes down that a table shows a load: its own row, its columns, directors and chunks, and the states of this load and of
+/// the one before, which it gives. Seals the table and the chunks; databases and loads are for the caller to seal.
+async fn show(
+    change: &mut SqliteConnection,
+    database: i64,
+    load: LoadId,
+    spec: &TableSpec,
+    contents: Contents<'_>,
+    now: &str,
+) -> Result<Option<LoadId>, CatalogError> {
+    expect_directors(change, database, spec).await?;
+    let replaced = supersede(change, database, spec).await?;
+    let table = put_table(change, database, load, spec, contents, now).await?;
+    put_columns(change, table, &spec.columns).await?;
+    put_directors(change, table, &spec.directors).await?;
+    put_chunks(change, load, contents.chunks).await?;
+    end_load(change, load, "published", now).await?;
+    seal_table(change, database, table).await?;
+    seal_chunks(change, load).await?;
+    Ok(replaced)
+}
+
+/// The loads that the partitioned tables of a database show, by number.
+async fn partitioned_loads(
+    change: &mut SqliteConnection,
+    database: i64,
+) -> Result<Vec<i64>, CatalogError> {
+    let sql = "SELECT load_id FROM tables WHERE database_id = ? AND kind <> 'replicated' \
+               ORDER BY load_id";
+    Ok(sqlx::query_scalar(sql)
+        .bind(database)
+        .fetch_all(change)
+        .await?)
+}
+
 /// Makes the database or sees that it agrees; gives its number.
 async fn settle_database(
     change: &mut SqliteConnection,
@@ -172,11 +240,12 @@ async fn settle_database(
         return Ok(id);
     }
     // Replicated tables have no use for the partitioning: whatever was written down with them yields
-    // to the first table that has, and they take whatever is there.
+    // to the first table that has, and they take whatever is there. So does what a table's own former
+    // rows were cut by.
     if spec.kind == TableKind::Replicated {
         return Ok(id);
     }
-    if is_partitioned(change, id).await? {
+    if others_are_partitioned(change, id, spec).await? {
         return Err(CatalogError::DatabaseDiffers {
             database: asked.name.clone(),
             there: there.partitioning(),
@@ -205,14 +274,17 @@ async fn make_database(
     Ok(id)
 }
 
-/// Whether a database has tables whose rows are spread over chunks.
-async fn is_partitioned(
+/// Whether a database has other tables than this one whose rows are spread over chunks.
+async fn others_are_partitioned(
     change: &mut SqliteConnection,
     database: i64,
+    spec: &TableSpec,
 ) -> Result<bool, CatalogError> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM tables WHERE database_id = ? AND kind <> 'replicated')";
+    let sql = "SELECT EXISTS (SELECT 1 FROM tables \
+               WHERE database_id = ? AND kind <> 'replicated' AND folded_name <> ?)";
     let partitioned = sqlx::query_scalar(sql)
         .bind(database)
+        .bind(fold_name(&spec.name))
         .fetch_one(change)
         .await?;
     Ok(partitioned)

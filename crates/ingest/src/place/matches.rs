@@ -35,7 +35,7 @@ pub(crate) fn home_fields() -> [Field; 2] {
 }
 
 /// Stands for "the home is in another chunk".
-const ELSEWHERE: i32 = -1;
+pub(crate) const ELSEWHERE: i32 = -1;
 
 /// Remembered answers for pairs of sub-chunks; more than a batch ever needs.
 const REMEMBERED_PAIRS: usize = 1 << 16;
