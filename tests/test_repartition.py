@@ -138,7 +138,10 @@ PHASES = ["begun", "read", "partitioned", "index-written", "chunks-written", "ov
 def test_a_killed_run_leaves_the_old_tables(meridian: Meridian, data: Path) -> None:
     places = partitioning(meridian, data)
     arguments = ["repartition", "--data", data, "--db", "sky", "--stripes", 9, "--sub-stripes", 2]
-    for phase in [f"{phase}:kill" for phase in PHASES] + ["before-publish:error"]:
+    failed = meridian.run(*arguments, env={"MERIDIAN_FAULT": "before-publish:error"})
+    assert_refused(failed, "before-publish")
+    assert len(list(data.glob("tables/*/*"))) == 5, "a run that fails leaves nothing"
+    for phase in [f"{phase}:kill" for phase in PHASES]:
         assert meridian.run(*arguments, env={"MERIDIAN_FAULT": phase}).status != 0
         assert partitioning(meridian, data) == places, phase
     outcome = meridian.run(*arguments)

@@ -116,6 +116,8 @@ async fn in_catalog(
     };
     let outcome = run.run(tables).await;
     if outcome.is_err() {
+        // Children keep the new files of their directors in use.
+        run.done.iter_mut().for_each(|table| table.filled = None);
         for table in &run.done {
             table.transaction.roll_back().await;
         }
