@@ -40,7 +40,8 @@ pub(super) enum Mode {
 impl Mode {
     /// What suits the file now.
     pub(super) fn of(path: &Path) -> Self {
-        let directory = path.parent().unwrap_or(Path::new("."));
+        let parent = path.parent().filter(|parent| *parent != Path::new(""));
+        let directory = parent.unwrap_or(Path::new("."));
         // A file that is not there is made.
         if may_write(directory) && (may_write(path) || !path.exists()) {
             return Self::Shared;
@@ -123,12 +124,16 @@ impl Connections {
 
     /// Whether changes are refused.
     pub(super) fn is_read_only(&self) -> bool {
-        self.opened().mode != Mode::Shared
+        self.mode() != Mode::Shared
     }
 
     /// Whether the file is taken to stay as it is until it is looked at again.
     pub(super) fn is_immutable(&self) -> bool {
-        self.opened().mode == Mode::Immutable
+        self.mode() == Mode::Immutable
+    }
+
+    fn mode(&self) -> Mode {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).mode
     }
 
     fn opened(&self) -> Opened {
