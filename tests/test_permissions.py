@@ -100,6 +100,13 @@ def test_the_umask_takes_more_away(meridian: Meridian, tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o077 == 0, path
 
 
+def test_check_tells_that_everybody_may_read(meridian: Meridian, tmp_path: Path) -> None:
+    data = make_data(meridian, tmp_path)
+    assert "note" not in meridian.must("check", "--data", data).text
+    data.chmod(0o755)
+    assert f"chmod -R o-rwx {data}" in meridian.must("check", "--data", data).text
+
+
 def ask(meridian: Meridian, data: Path, **options: object) -> list[tuple[object, ...]]:
     """The number of stars and their version."""
     outcome = meridian.run("sql", "--data", data, "--db", "sky", "--format", "arrow", COUNT, **options)

@@ -1,6 +1,7 @@
 //! `meridian check`: whether everything that is loaded is whole.
 
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ingest::grouped;
@@ -41,6 +42,9 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
             "  it was of version {version} and is brought up to date: its checksums were computed of what it says now\n"
         )));
     }
+    if let Some(note) = open_to_others(&arguments.data) {
+        told = told.and(tell(&note));
+    }
     let mut problems = Vec::new();
     let (database, table) = (arguments.db.as_deref(), arguments.table.as_deref());
     let check = ingest::check(&arguments.data, database, table, |checked| {
@@ -59,6 +63,16 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
     });
     runtime.block_on(check)?;
     verdict(&problems).and(told)
+}
+
+/// Says so if others than the owner and the group may read the data directory: it is not damaged by that.
+fn open_to_others(data: &Path) -> Option<String> {
+    const OTHERS: u32 = 0o007;
+    let mode = std::fs::metadata(data).ok()?.permissions().mode();
+    (mode & OTHERS != 0).then(|| {
+        let data = data.display();
+        format!("  note: every user may look into {data}: `chmod -R o-rwx {data}` leaves it to its owner and group\n")
+    })
 }
 
 fn verdict(problems: &[String]) -> Result<(), Failure> {
