@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -152,3 +153,31 @@ def test_damaged_index(meridian: Meridian, loaded: Path) -> None:
     finally:
         path.write_bytes(content)
     meridian.must("check", "--data", loaded)
+
+
+TO_VERSION_1 = [
+    *(f"ALTER TABLE {table} DROP COLUMN checksum" for table in ("databases", "tables", "loads")),
+    "ALTER TABLE loads DROP COLUMN chunk_count",
+    "ALTER TABLE loads DROP COLUMN chunks_checksum",
+    "DROP TABLE lists",
+    "PRAGMA user_version = 1",
+]
+
+
+def test_a_catalog_without_checksums_is_brought_up_to_date(meridian: Meridian, loaded: Path, tmp_path: Path) -> None:
+    for command in ("check", "load"):
+        data = Path(shutil.copytree(loaded, tmp_path / command))
+        connection = sqlite3.connect(data / "meridian.sqlite")
+        for statement in TO_VERSION_1:
+            connection.execute(statement)
+        connection.commit()
+        connection.close()
+        if command == "check":
+            told = meridian.must("check", "--data", data).text
+        else:
+            path = write_lines(tmp_path / "Plain.csv", ["1"], header="a")
+            told = meridian.load(data, "sky", "Plain", path).text
+        assert "of version 1" in told and "checksums" in told, told
+        again = meridian.must("check", "--data", data).text
+        assert "of version 1" not in again
+        assert sorted(query(meridian, data).text.splitlines()) == sorted(query(meridian, loaded).text.splitlines())

@@ -296,6 +296,11 @@ impl Transaction {
         let (spec, bytes) = (filled.final_spec(), filled.bytes());
         let outcome = &filled.outcome;
         let mut notes = filled.notes.clone();
+        notes.extend(self.catalog.upgraded_from().map(|version| {
+            format!(
+                "the catalog was of version {version} and is brought up to date: its checksums were computed of what it said"
+            )
+        }));
         notes.extend(filled.directors.notes(&self.catalog).await?);
         notes.extend(self.children_left_behind(&spec).await?);
         let report = self.report(&spec, filled.partitioning, outcome, notes);
