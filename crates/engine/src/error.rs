@@ -55,18 +55,26 @@ impl EngineError {
                 // What a scan tells when it cannot begin.
                 None => match cause.downcast_ref() {
                     Some(Self::Store(store)) => Self::Store(store.clone()),
-                    _ => Self::Query(cause.to_string()),
+                    _ => {
+                        let told = DataFusionError::Execution(cause.to_string());
+                        log_own_mistake(&told);
+                        SqlError::from_datafusion("", &told, &[], &str::to_owned).into()
+                    }
                 },
             },
-            DataFusionError::ResourcesExhausted(what) => Self::Query(format!(
-                "the query needs more memory than it may have: {what}"
-            )),
-            other => Self::Query(
-                SqlError::from_datafusion("", other, &[], &str::to_owned)
-                    .sentence()
-                    .to_owned(),
-            ),
+            other => {
+                log_own_mistake(error);
+                SqlError::from_datafusion("", other, &[], &str::to_owned).into()
+            }
         }
+    }
+}
+
+/// Writes into the log what users are not told: the engine's own words for a mistake of its own.
+pub(crate) fn log_own_mistake(error: &DataFusionError) {
+    let told = error.to_string();
+    if sql::is_own_mistake(&told) {
+        tracing::error!(mistake = told, "the engine made a mistake of its own");
     }
 }
 
@@ -78,6 +86,18 @@ pub(crate) fn external(error: impl std::error::Error + Send + Sync + 'static) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `Internal error: ... This issue was likely caused by a bug in DataFusion's code` was told to users.
+    #[test]
+    fn mistakes_of_the_engine_are_told_in_our_words_however_they_come() {
+        let internal = || DataFusionError::Internal("offsets are no offsets".to_owned());
+        let carried = external(std::io::Error::other(internal()));
+        for error in [internal(), internal().context("a scan"), carried] {
+            let told = EngineError::from_run(&error);
+            assert_eq!(told.code(), ErrorCode::INTERNAL, "{told}");
+            assert!(!told.to_string().contains("DataFusion"), "{told}");
+        }
+    }
 
     /// A chunk file that could not be opened was once told as an error of the question (1105), one that was read in part as
     /// an error of the files (1030): the first comes as an error of a scan, the second as one of the store.

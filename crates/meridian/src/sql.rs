@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use engine::{Answer, Archive, EngineError, Session, SessionOptions};
 use futures::StreamExt;
+use tracing_subscriber::EnvFilter;
 
 use crate::console::remark;
 use crate::failure::Failure;
 use crate::output::{Output, open_output};
+use crate::serve;
 
 /// Exit status after Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -89,6 +91,9 @@ pub(crate) fn cache_size(text: &str) -> Result<u64, String> {
 /// Runs the command.
 pub fn run(args: SqlArgs) -> Result<(), Failure> {
     let texts = Texts::open(&args)?;
+    if let Ok(filter) = EnvFilter::try_from_env("RUST_LOG") {
+        serve::log_to_stderr(filter);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

@@ -127,6 +127,10 @@ impl SqlError {
                 Self::from_parser(sql, &parser_error.to_string()).with_code(ErrorCode::SYNTAX)
             }
             DataFusionError::Plan(message) => Self::from_plan(sql, message, tables),
+            DataFusionError::ResourcesExhausted(message) => Self::new(format!(
+                "the query needs more memory than it may have: {message}"
+            ))
+            .with_code(ErrorCode::OUT_OF_RESOURCES),
             other => Self::in_words(&other.strip_backtrace()),
         }
     }
@@ -134,7 +138,11 @@ impl SqlError {
     /// A message of the engine's, with the code that its words are about.
     fn in_words(message: &str) -> Self {
         let sentence = plain_sentence(message);
-        let sentence = rephrased(&sentence).unwrap_or(sentence);
+        let rephrased = rephrased(&sentence);
+        if rephrased.is_none() && is_own_mistake(message) {
+            return Self::new(OWN_MISTAKE).with_code(ErrorCode::INTERNAL);
+        }
+        let sentence = rephrased.unwrap_or(sentence);
         let code = ErrorCode::of_message(&sentence);
         Self::new(sentence).with_code(code)
     }
@@ -254,6 +262,16 @@ impl SqlError {
             None => Self::in_words(message),
         }
     }
+}
+
+/// What somebody is told over whose statement the engine made a mistake. What the engine says of it is about its own code.
+const OWN_MISTAKE: &str = "Meridian made a mistake of its own over this statement, which its log tells (RUST_LOG=error): please report it. \
+                           Written in another way, with a subquery or without one, the statement may be answered";
+
+/// Whether the engine says that it is its own mistake, as its errors do that come where something is that may not be.
+pub fn is_own_mistake(message: &str) -> bool {
+    let says_so = ["Internal error: ", "likely caused by a bug"];
+    says_so.iter().any(|words| message.contains(words))
 }
 
 /// How the engine says that a value is no condition.
@@ -386,6 +404,38 @@ mod tests {
             error.to_string(),
             "no such thing (line 2, column 6)\n  FROM Object\n       ^^^^^^"
         );
+    }
+
+    /// `Internal error: Only intervals with the same data type are comparable ... This issue was likely caused by a bug in
+    /// DataFusion's code` was told to users.
+    #[test]
+    fn mistakes_of_the_engine_are_told_in_our_words() {
+        let told = |error: &DataFusionError| {
+            let told = SqlError::from_datafusion("SELECT 1", error, &[], &str::to_owned);
+            (told.to_string(), told.code())
+        };
+        let internal = || DataFusionError::Internal("intervals are not comparable".to_owned());
+        let of_rule = internal().context("simplify_expressions");
+        let passed_on = DataFusionError::Execution(internal().to_string());
+        let planned = DataFusionError::Plan(internal().to_string());
+        for error in [internal(), of_rule, passed_on, planned] {
+            let (sentence, code) = told(&error);
+            assert_eq!(
+                (sentence.as_str(), code),
+                (OWN_MISTAKE, ErrorCode::INTERNAL)
+            );
+        }
+        // What is the statement's mistake is said to be so, whatever the engine takes it for.
+        let unmatched = "Function 'regexp_like' failed to match any signature, errors: ...";
+        let (sentence, _) = told(&DataFusionError::Internal(unmatched.to_owned()));
+        assert_eq!(
+            sentence,
+            "the function regexp_like takes arguments of other types"
+        );
+        let (_, code) = told(&DataFusionError::ResourcesExhausted(
+            "all is full".to_owned(),
+        ));
+        assert_eq!(code, ErrorCode::OUT_OF_RESOURCES);
     }
 
     #[test]

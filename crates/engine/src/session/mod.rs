@@ -26,6 +26,7 @@ use sql::{
 };
 
 use crate::crossmatch::suffixed;
+use crate::error::log_own_mistake;
 use crate::files::FileTable;
 use crate::information_schema::{self, INFORMATION_SCHEMA};
 use crate::loaded_table::{CHUNK_NUMBER, CHUNK_NUMBER_DECLARED, hidden_columns};
@@ -507,6 +508,7 @@ impl Session {
         if let DataFusionError::External(_) = error.find_root() {
             return EngineError::from_run(error);
         }
+        log_own_mistake(error);
         let mut tables = Vec::new();
         let mut declared = HashMap::new();
         for table in self

@@ -103,6 +103,11 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Has another command log as this one does, in lines for people.
+pub(crate) fn log_to_stderr(filter: tracing_subscriber::EnvFilter) {
+    logging::start(filter, logging::Form::Text);
+}
+
 /// Each of the two files needs the other.
 fn tls_files(
     certificate: Option<PathBuf>,
