@@ -18,6 +18,7 @@ mod information_schema;
 mod interruptible;
 mod listing;
 mod loaded_table;
+mod memory;
 mod piece;
 pub mod plan;
 mod plan_cache;
@@ -33,6 +34,7 @@ pub use coverage::{Coverage, SubChunkSet};
 pub use error::EngineError;
 pub use files::FileScanExec;
 pub use loaded_table::{LoadedTable, StoredTable};
+pub use memory::bound_memory;
 pub use piece::Piece;
 pub use restriction::Restriction;
 pub use session::{

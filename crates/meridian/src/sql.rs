@@ -211,13 +211,15 @@ pub(crate) fn usual_cache() -> u64 {
 async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
     let cache = args.cache.unwrap_or_else(usual_cache);
     let archive = Archive::open_keeping(&args.data, cache).await?;
+    let memory = args.memory.unwrap_or_else(ingest::default_memory) as usize;
+    engine::bound_memory(&archive, memory);
     let options = SessionOptions {
         // Whoever runs the program may read its files.
         files: true,
         database: args.db.clone(),
         cores: args.threads,
         dialect: args.dialect,
-        memory: Some(args.memory.unwrap_or_else(ingest::default_memory) as usize),
+        memory: Some(memory),
         ..SessionOptions::default()
     };
     let session = Session::new(archive, &options)

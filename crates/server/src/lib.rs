@@ -240,6 +240,7 @@ impl Server {
             .transpose()?;
         let http = doors::listen(config.http.as_deref(), "--http").await?;
         let archive = Archive::open_keeping(&config.data, config.cache).await?;
+        engine::bound_memory(&archive, config.memory);
         let sessions = Sessions::new(Arc::clone(&archive), config.threads, config.memory)?;
         let workshop = Workshop::new(config.threads);
         let workshop = workshop.map_err(|source| ServerError::System {

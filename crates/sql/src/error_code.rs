@@ -120,6 +120,8 @@ codes! {
     READ_ONLY = 1290, "HY000";
     /// No function has this name (`ER_SP_DOES_NOT_EXIST`).
     NO_FUNCTION = 1305, "42000";
+    /// A text that would be longer than a value may be (`ER_WARN_ALLOWED_PACKET_OVERFLOWED`).
+    VALUE_TOO_LONG = 1301, "HY000";
     /// A statement was stopped (`ER_QUERY_INTERRUPTED`).
     INTERRUPTED = 1317, "70100";
     /// A function with other arguments than it takes (`ER_WRONG_PARAMCOUNT_TO_NATIVE_FCT`).
@@ -131,7 +133,8 @@ codes! {
 }
 
 /// Words of the engine's messages, and what they are about. The first that is found counts.
-const WORDS: [(&[&str], ErrorCode); 14] = [
+const WORDS: [(&[&str], ErrorCode); 15] = [
+    (&["longer than a value may be"], ErrorCode::VALUE_TOO_LONG),
     (&["more memory than"], ErrorCode::OUT_OF_RESOURCES),
     (&["does not read files"], ErrorCode::READ_ONLY),
     (&["cancelled"], ErrorCode::INTERRUPTED),

@@ -59,15 +59,15 @@ impl Stream for InterruptibleStream {
         if self.is_over {
             return Poll::Ready(None);
         }
-        if let Err(error) = self.interrupt.check() {
-            self.is_over = true;
-            return Poll::Ready(Some(Err(error)));
-        }
-        if !is_our_turn(context) {
+        if !self.interrupt.is_ended() && !is_our_turn(context) {
             return Poll::Pending;
         }
         let interrupt = Arc::clone(&self.interrupt);
         let _entered = interrupt.enter();
+        if let Err(error) = sql::interrupt::check() {
+            self.is_over = true;
+            return Poll::Ready(Some(Err(error)));
+        }
         self.rows.poll_next_unpin(context)
     }
 }

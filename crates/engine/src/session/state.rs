@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use catalog::fold_name;
-use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::optimizer::analyzer::Analyzer;
@@ -16,6 +15,7 @@ use sql::rules::{CheckIntegers, CompareValues, GuardValues, WidenFloats, WriteOu
 use super::{CATALOG, NO_DATABASE, SessionOptions};
 use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters};
 use crate::information_schema::INFORMATION_SCHEMA;
+use crate::memory::MeasuredPool;
 use crate::plan::{CutChunkPhases, SparePairs, checked, engine_rules, place_of, place_of_rule};
 use crate::{Archive, EngineError, files};
 
@@ -159,7 +159,7 @@ pub fn physical_rules() -> Result<PhysicalRules, EngineError> {
 pub fn runtime(memory: Option<usize>) -> Result<Arc<RuntimeEnv>, EngineError> {
     let mut runtime = RuntimeEnvBuilder::new();
     if let Some(memory) = memory {
-        runtime = runtime.with_memory_pool(Arc::new(FairSpillPool::new(memory)));
+        runtime = runtime.with_memory_pool(Arc::new(MeasuredPool::new(memory)));
     }
     runtime
         .build_arc()

@@ -6,7 +6,8 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 /// Bytes from which on a thread adds what it has counted to the sum.
 pub const WORTH_ADDING: i64 = 64 << 10;
@@ -16,37 +17,90 @@ static ALLOCATED: AtomicI64 = AtomicI64::new(0);
 
 thread_local! {
     // Without destructors, so that an allocator may use them.
-    static OF_THREAD: Cell<i64> = const { Cell::new(0) };
-    static ADDED: Cell<i64> = const { Cell::new(0) };
+    static HEARD: Cell<u64> = const { Cell::new(0) };
+    static PENDING: Cell<i64> = const { Cell::new(0) };
+    static ACCOUNT: Cell<*const AtomicI64> = const { Cell::new(std::ptr::null()) };
 }
 
 /// An allocator that counts what another gives and takes back.
 #[derive(Debug)]
 pub struct CountingAllocator<A>(pub A);
 
+/// Bytes from which on those that allocate more had better wait.
+static BOUND: AtomicI64 = AtomicI64::new(i64::MAX);
+
+/// Says how much may be allocated before checks wait for whoever has to end to be found.
+pub fn bound(bytes: i64) {
+    BOUND.store(bytes, Relaxed);
+}
+
+/// Whether more is allocated than may be.
+pub(super) fn is_over_bound() -> bool {
+    allocated() > BOUND.load(Relaxed)
+}
+
+/// What has the allocator give pages back to the system that it keeps at hand.
+static GIVE_BACK: OnceLock<fn()> = OnceLock::new();
+
+/// Says what has the allocator give pages back to the system that it keeps at hand.
+pub fn give_back_by(give_back: fn()) {
+    GIVE_BACK.get_or_init(|| give_back);
+}
+
+/// How often threads were asked to have the allocator give back what it keeps at hand for them.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+
+/// Asks every thread that works on a statement to have the allocator give pages back that it keeps at hand for it: nobody else can.
+pub fn ask_to_give_back() {
+    ASKED.fetch_add(1, Relaxed);
+    give_back_where_asked();
+}
+
+/// Has the allocator give back what it keeps at hand for this thread, where somebody has asked for that since the last time.
+pub(super) fn give_back_where_asked() {
+    let asked = ASKED.load(Relaxed);
+    if HEARD.replace(asked) != asked
+        && let Some(give_back) = GIVE_BACK.get()
+    {
+        give_back();
+    }
+}
+
 /// Bytes that the process has allocated and not freed; 0 where its allocator is not a [`CountingAllocator`].
 pub fn allocated() -> i64 {
     ALLOCATED.load(Relaxed)
 }
 
-/// Bytes that this thread has allocated, without those that it has freed, whoever had allocated them.
-pub(super) fn of_this_thread() -> i64 {
-    OF_THREAD.get()
+/// Has what this thread allocates from now on added to an account as well; gives the one to which it was added before.
+///
+/// # Safety
+/// The account is there until another is given.
+pub(super) unsafe fn add_to(account: *const AtomicI64) -> *const AtomicI64 {
+    add_pending();
+    ACCOUNT.replace(account)
 }
 
 fn count(bytes: i64) {
     // A thread that ends has no cells any more; what it frees then is little.
-    let _ = OF_THREAD.try_with(|of_thread| {
-        let now = of_thread.get() + bytes;
-        of_thread.set(now);
-        let _ = ADDED.try_with(|added| {
-            let more = now - added.get();
-            if more.abs() > WORTH_ADDING {
-                added.set(now);
-                ALLOCATED.fetch_add(more, Relaxed);
-            }
-        });
+    let pending = PENDING.try_with(|pending| {
+        let now = pending.get() + bytes;
+        pending.set(now);
+        now
     });
+    if pending.is_ok_and(|pending| pending.abs() > WORTH_ADDING) {
+        add_pending();
+    }
+}
+
+/// Adds what the thread has counted to the sum and to its account.
+fn add_pending() {
+    let pending = PENDING.try_with(|pending| pending.replace(0)).unwrap_or(0);
+    ALLOCATED.fetch_add(pending, Relaxed);
+    let account = ACCOUNT.try_with(Cell::get).unwrap_or(std::ptr::null());
+    // SAFETY: whoever gave the account keeps it until another is given.
+    if let Some(account) = unsafe { account.as_ref() } {
+        account.fetch_add(pending, Relaxed);
+    }
 }
 
 // SAFETY: every call is the inner allocator's own; counting neither allocates nor panics.
@@ -70,9 +124,12 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count(size as i64 - layout.size() as i64);
+        // For a while there are both.
+        count(size as i64);
         // SAFETY: as above.
-        unsafe { self.0.realloc(pointer, layout, size) }
+        let moved = unsafe { self.0.realloc(pointer, layout, size) };
+        count(-(layout.size() as i64));
+        moved
     }
 }
 
@@ -86,16 +143,23 @@ mod tests {
     fn what_is_freed_is_no_longer_counted() {
         let allocator = CountingAllocator(System);
         let layout = Layout::from_size_align(1 << 20, 8).unwrap();
-        let before = of_this_thread();
-        // SAFETY: the layout is not empty, and each pointer is freed once with the layout that it has.
+        let account = AtomicI64::new(0);
+        // SAFETY: the account outlives its use; the layout is not empty, and each pointer is freed once with the layout that it has.
         unsafe {
+            let before = add_to(&account);
             let pointer = allocator.alloc(layout);
-            assert_eq!(of_this_thread() - before, 1 << 20);
+            assert_eq!(account.load(Relaxed), 1 << 20);
             let pointer = allocator.realloc(pointer, layout, 3 << 20);
-            assert_eq!(of_this_thread() - before, 3 << 20);
+            assert_eq!(account.load(Relaxed), 3 << 20);
             assert!(allocated() > 0);
             allocator.dealloc(pointer, Layout::from_size_align(3 << 20, 8).unwrap());
+            assert_eq!(account.load(Relaxed), 0);
+            let small = Layout::from_size_align(1000, 8).unwrap();
+            let pointer = allocator.alloc(small);
+            assert_eq!(add_to(before), &raw const account);
+            assert_eq!(account.load(Relaxed), 1000);
+            allocator.dealloc(pointer, small);
         }
-        assert_eq!(of_this_thread(), before);
+        assert_eq!(account.load(Relaxed), 1000);
     }
 }

@@ -13,6 +13,8 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
+use std::thread;
+use std::time::Duration;
 
 use datafusion::common::{DataFusionError, Result};
 
@@ -26,15 +28,8 @@ pub struct Interrupt {
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
-}
-
-/// The statement that a thread works on.
-#[derive(Debug)]
-struct Current {
-    interrupt: Arc<Interrupt>,
-    /// What the thread had allocated when this was last added up.
-    settled: i64,
+    /// The statement that the thread works on.
+    static CURRENT: RefCell<Option<Arc<Interrupt>>> = const { RefCell::new(None) };
 }
 
 /// The statements that run, for whoever looks for the largest.
@@ -59,7 +54,7 @@ impl Interrupt {
 
     /// That of the statement on which this thread works.
     pub fn current() -> Option<Arc<Self>> {
-        CURRENT.with_borrow(|current| current.as_ref().map(|it| Arc::clone(&it.interrupt)))
+        CURRENT.with_borrow(Clone::clone)
     }
 
     /// Ends the statement: nobody waits for its result.
@@ -79,7 +74,7 @@ impl Interrupt {
         self.ended.load(Relaxed)
     }
 
-    /// Bytes of memory that the work on it holds, as far as they have been added up.
+    /// Bytes of memory that the work on it has allocated and not freed.
     pub fn bytes(&self) -> i64 {
         self.bytes.load(Relaxed)
     }
@@ -100,20 +95,13 @@ impl Interrupt {
 
     /// This thread works on the statement for as long as the result is held.
     pub fn enter(self: &Arc<Self>) -> Entered {
-        CURRENT.with_borrow_mut(|current| {
-            let is_same = |it: &Current| Arc::ptr_eq(&it.interrupt, self);
-            if current.as_ref().is_some_and(is_same) {
-                return Entered { left: None };
-            }
-            settle(current.as_mut());
-            let entered = Current {
-                interrupt: Arc::clone(self),
-                settled: heap::of_this_thread(),
-            };
-            Entered {
-                left: Some(current.replace(entered)),
-            }
-        })
+        let is_same = |it: &Arc<Self>| Arc::ptr_eq(it, self);
+        if CURRENT.with_borrow(|current| current.as_ref().is_some_and(is_same)) {
+            return Entered { left: None };
+        }
+        Entered {
+            left: Some(work_on(Some(Arc::clone(self)))),
+        }
     }
 
     /// A future whose polls are work on the statement.
@@ -132,39 +120,39 @@ impl Interrupt {
             .filter(|one| !one.is_ended())
             .max_by_key(|one| one.bytes())
     }
+
+    /// Bytes that statements hold which have ended and not yet noticed.
+    pub fn bytes_to_come_back() -> i64 {
+        let running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = running.iter().filter_map(Weak::upgrade);
+        let ended = ended.filter(|one| one.is_ended());
+        ended.map(|one| one.bytes().max(0)).sum()
+    }
 }
 
-/// Adds what the thread has allocated to the account of the statement that it works on.
-fn settle(current: Option<&mut Current>) {
-    if let Some(current) = current {
-        let now = heap::of_this_thread();
-        current
-            .interrupt
-            .bytes
-            .fetch_add(now - current.settled, Relaxed);
-        current.settled = now;
-    }
+/// This thread works on another statement, or on none, from now on. Gives the one that it worked on before.
+fn work_on(next: Option<Arc<Interrupt>>) -> Option<Arc<Interrupt>> {
+    heap::give_back_where_asked();
+    let account = next
+        .as_ref()
+        .map_or(std::ptr::null(), |next| &raw const next.bytes);
+    // SAFETY: the statement, which has the account, is held until this is called again.
+    unsafe { heap::add_to(account) };
+    CURRENT.replace(next)
 }
 
 /// A thread works on a statement.
 #[derive(Debug)]
 pub struct Entered {
     /// What it worked on before, where that was not the same.
-    left: Option<Option<Current>>,
+    left: Option<Option<Arc<Interrupt>>>,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        let Some(left) = self.left.take() else {
-            return;
-        };
-        CURRENT.with_borrow_mut(|current| {
-            settle(current.as_mut());
-            *current = left;
-            if let Some(current) = current {
-                current.settled = heap::of_this_thread();
-            }
-        });
+        if let Some(left) = self.left.take() {
+            work_on(left);
+        }
     }
 }
 
@@ -190,6 +178,9 @@ pub fn carried<F: Future>(future: F) -> Scoped<F> {
     Interrupt::current_or_new().scope(future)
 }
 
+/// How long a check waits where more memory is allocated than may be.
+const WHILE_MEMORY_IS_SHORT: Duration = Duration::from_millis(2);
+
 /// What a check does besides: where the work takes long, it gives the thread's other tasks to another thread.
 static RELIEVE: OnceLock<fn()> = OnceLock::new();
 
@@ -207,14 +198,14 @@ pub fn check() -> Result<()> {
     if let Some(relieve) = RELIEVE.get() {
         relieve();
     }
-    CURRENT.with_borrow_mut(|current| {
-        let Some(current) = current else {
-            return Ok(());
-        };
-        if (heap::of_this_thread() - current.settled).abs() > heap::WORTH_ADDING {
-            settle(Some(current));
-        }
-        current.interrupt.check()
+    if heap::is_over_bound() {
+        // Two threads fill a gigabyte before the one that watches has looked: they wait until it has ended somebody.
+        thread::sleep(WHILE_MEMORY_IS_SHORT);
+    }
+    heap::give_back_where_asked();
+    CURRENT.with_borrow(|current| match current {
+        Some(current) => current.check(),
+        None => Ok(()),
     })
 }
 

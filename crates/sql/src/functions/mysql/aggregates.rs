@@ -11,11 +11,12 @@ use crate::functions::guarded::guarded;
 /// Digits of the largest integer of 64 bits, signed or not.
 const INTEGER_DIGITS: u8 = 20;
 
-/// SUM and AVG as MySQL has them.
+/// SUM and AVG as MySQL has them, and the engine's GROUP_CONCAT with a bound.
 pub(crate) fn all() -> Vec<Arc<AggregateUDF>> {
     vec![
         guarded("mysql_sum", sum_udaf(), summed_as),
         guarded("mysql_avg", avg_udaf(), |_| DataType::Float64),
+        Arc::new(super::bounded_aggregate::string_agg()),
     ]
 }
 

@@ -12,6 +12,9 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use super::row_function::{LONGEST_VALUE, too_long};
+use crate::interrupt::check_now_and_then;
+
 /// Name of the function.
 ///
 /// It takes lists of structs, whose fields are a row's text, the values that make the row different from others, and the
@@ -86,6 +89,7 @@ fn joined_rows(rows: &StructArray, directions: &str, separator: &str) -> Result<
     let mut seen = HashSet::new();
     let mut result = String::new();
     for row in order {
+        check_now_and_then()?;
         if !seen.insert(kinds.row(row)) {
             continue;
         }
@@ -93,6 +97,9 @@ fn joined_rows(rows: &StructArray, directions: &str, separator: &str) -> Result<
             result.push_str(separator);
         }
         result.push_str(text.value(row));
+        if result.len() > LONGEST_VALUE {
+            return exec_err!("{}", too_long("GROUP_CONCAT"));
+        }
     }
     Ok(result)
 }

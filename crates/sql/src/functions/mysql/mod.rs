@@ -5,6 +5,7 @@
 //! same name in any dialect, because the engine's make texts of any length.
 
 pub(crate) mod aggregates;
+mod bounded_aggregate;
 mod calendar;
 pub(crate) mod choice;
 mod columns;

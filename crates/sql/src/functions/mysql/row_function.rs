@@ -84,6 +84,13 @@ impl Gives {
     }
 }
 
+impl Gives {
+    /// Whether what it gives has a length that depends on what it is given.
+    fn is_text(self) -> bool {
+        matches!(self, Self::Text | Self::TextAsGiven | Self::Bytes)
+    }
+}
+
 fn is_text(data_type: Option<&DataType>) -> bool {
     matches!(
         data_type,
@@ -151,16 +158,40 @@ impl RowFunction {
         }))
     }
 
+    /// The name as users know it.
+    fn shown_name(&self) -> String {
+        self.name.trim_start_matches("mysql_").to_ascii_uppercase()
+    }
+
     pub(super) fn row(&self, values: &[Value]) -> Result<Value> {
         if self.strict && values.iter().any(Value::is_null) {
             return Ok(Value::Null);
         }
+        let given: usize = values.iter().map(Value::bytes_beyond).sum();
+        if given > LONGEST_VALUE && self.gives.is_text() {
+            return exec_err!("{}", too_long(&self.shown_name()));
+        }
         match (self.of)(values) {
+            Ok(value) if value.bytes_beyond() > LONGEST_VALUE => {
+                exec_err!("{}", too_long(&self.shown_name()))
+            }
             Ok(value) if value.bytes_beyond() > longest(values) => Ok(Value::Null),
             Ok(value) => Ok(value),
             Err(sentence) => exec_err!("{sentence}"),
         }
     }
+}
+
+/// Bytes of the longest text that a function or an aggregate makes. Some of them make many times as much of what they are given,
+/// and statements call them within each other.
+pub(in crate::functions) const LONGEST_VALUE: usize = 16 << 20;
+
+/// What somebody is told whose function would make a longer text.
+pub(in crate::functions) fn too_long(function: &str) -> String {
+    format!(
+        "{function} would make a text that is longer than a value may be, which is {} MiB",
+        LONGEST_VALUE >> 20
+    )
 }
 
 /// How long a text may become that is made of these: some times as long as they are, as in hexadecimal digits, and [`LONGEST`].
@@ -176,14 +207,6 @@ const MOST_BYTES: usize = 256 << 20;
 struct RowFunctionUdf {
     function: &'static RowFunction,
     signature: Signature,
-}
-
-impl RowFunctionUdf {
-    /// The name as users know it.
-    fn shown_name(&self) -> String {
-        let name = self.function.name;
-        name.trim_start_matches("mysql_").to_ascii_uppercase()
-    }
 }
 
 impl std::fmt::Debug for RowFunctionUdf {
@@ -215,7 +238,7 @@ impl ScalarUDFImpl for RowFunctionUdf {
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
         let Takes(least, most) = self.function.takes;
         if !(least..=most).contains(&arguments.len()) {
-            let name = self.shown_name();
+            let name = self.function.shown_name();
             return plan_err!("{name} does not take {} arguments", arguments.len());
         }
         Ok(arguments.iter().map(canonical_type).collect())
@@ -253,17 +276,17 @@ impl ScalarUDFImpl for RowFunctionUdf {
             .iter()
             .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
         let rows = if scalars { 1 } else { args.number_rows };
-        let columns: Vec<ArrayRef> = args
-            .args
-            .iter()
-            .map(|argument| argument.to_array(rows))
-            .collect::<Result<_>>()?;
         if !scalars
             && let Some(of_columns) = self.function.of_columns
-            && let Some(result) = of_columns(&columns)
+            && !args.args.iter().any(is_long_constant)
         {
-            return Ok(ColumnarValue::Array(result));
+            let columns = args.args.iter().map(|argument| argument.to_array(rows));
+            let columns: Vec<ArrayRef> = columns.collect::<Result<_>>()?;
+            if let Some(result) = of_columns(&columns) {
+                return Ok(ColumnarValue::Array(result));
+            }
         }
+        let columns: Vec<Argument> = args.args.iter().map(Argument::of).collect::<Result<_>>()?;
         let mut results = Vec::with_capacity(rows);
         let mut values = Vec::with_capacity(columns.len());
         let mut bytes = 0;
@@ -271,12 +294,12 @@ impl ScalarUDFImpl for RowFunctionUdf {
             check_now_and_then()?;
             values.clear();
             for column in &columns {
-                values.push(value_at(column, row)?);
+                values.push(column.value(row)?);
             }
             let value = self.function.row(&values)?;
             bytes += value.bytes_beyond();
             if bytes > MOST_BYTES {
-                let name = self.shown_name();
+                let name = self.function.shown_name();
                 return resources_err!(
                     "{name} makes texts of more than {} MiB of {rows} rows",
                     MOST_BYTES >> 20
@@ -294,33 +317,83 @@ impl ScalarUDFImpl for RowFunctionUdf {
     }
 }
 
+/// A constant that would take much memory once it stood in each row.
+fn is_long_constant(argument: &ColumnarValue) -> bool {
+    const LONG: usize = 256;
+    match argument {
+        ColumnarValue::Scalar(constant) => {
+            let text = constant.try_as_str().flatten();
+            text.is_some_and(|text| text.len() > LONG)
+        }
+        ColumnarValue::Array(_) => false,
+    }
+}
+
+/// An argument of a function. A constant is there once, whatever the number of rows.
+enum Argument {
+    Constant(Value),
+    Column(ArrayRef),
+}
+
+impl Argument {
+    fn of(given: &ColumnarValue) -> Result<Self> {
+        Ok(match given {
+            ColumnarValue::Array(column) => Self::Column(Arc::clone(column)),
+            ColumnarValue::Scalar(constant) => {
+                Self::Constant(value_at(&constant.to_array_of_size(1)?, 0)?)
+            }
+        })
+    }
+
+    fn value(&self, row: usize) -> Result<Value> {
+        match self {
+            Self::Constant(value) => Ok(value.clone()),
+            Self::Column(column) => value_at(column, row),
+        }
+    }
+}
+
 /// The values as a column of the type. Integers that do not fit are an error.
 pub(super) fn column_of(values: Vec<Value>, data_type: &DataType) -> Result<ArrayRef> {
-    macro_rules! built {
-        ($builder:ty, $value:ident => $of:expr) => {{
-            let mut builder = <$builder>::new();
-            for $value in &values {
+    // As long as what goes into them, so that they do not double; each value goes once it is in there.
+    let bytes = values.iter().map(Value::bytes_beyond).sum();
+    let rows = values.len();
+    macro_rules! filled {
+        ($empty:expr, $value:ident => $of:expr) => {{
+            let mut builder = $empty;
+            for $value in values {
+                check_now_and_then()?;
                 builder.append_option(if $value.is_null() { None } else { Some($of) });
             }
             Arc::new(builder.finish()) as ArrayRef
         }};
     }
     Ok(match data_type {
-        DataType::Int64 => built!(Int64Builder, value => signed(value)?),
-        DataType::UInt64 => built!(UInt64Builder, value => unsigned(value)?),
-        DataType::Float64 => real_column(built!(Float64Builder, value => value.double())),
+        DataType::Int64 => filled!(Int64Builder::with_capacity(rows), value => signed(&value)?),
+        DataType::UInt64 => filled!(UInt64Builder::with_capacity(rows), value => unsigned(&value)?),
+        DataType::Float64 => {
+            real_column(filled!(Float64Builder::with_capacity(rows), value => value.double()))
+        }
         DataType::Decimal128(..) => Arc::new(
-            built!(Decimal128Builder, value => value.digits())
+            filled!(Decimal128Builder::with_capacity(rows), value => value.digits())
                 .as_primitive::<Decimal128Type>()
                 .clone()
                 .with_data_type(data_type.clone()),
         ),
-        DataType::Utf8 => built!(StringBuilder, value => value.text()),
-        DataType::Utf8View => built!(StringViewBuilder, value => value.text()),
-        DataType::LargeUtf8 => built!(LargeStringBuilder, value => value.text()),
-        DataType::Binary => built!(BinaryBuilder, value => value.bytes()),
-        DataType::Date32 => built!(Date32Builder, value => days(value)?),
-        DataType::Timestamp(..) => built!(TimestampMicrosecondBuilder, value => micros(value)?),
+        DataType::Utf8 => filled!(StringBuilder::with_capacity(rows, bytes), value => value.text()),
+        DataType::Utf8View => {
+            filled!(StringViewBuilder::with_capacity(rows), value => value.text())
+        }
+        DataType::LargeUtf8 => {
+            filled!(LargeStringBuilder::with_capacity(rows, bytes), value => value.text())
+        }
+        DataType::Binary => {
+            filled!(BinaryBuilder::with_capacity(rows, bytes), value => value.bytes())
+        }
+        DataType::Date32 => filled!(Date32Builder::with_capacity(rows), value => days(&value)?),
+        DataType::Timestamp(..) => {
+            filled!(TimestampMicrosecondBuilder::with_capacity(rows), value => micros(&value)?)
+        }
         other => return exec_err!("a function gave a value of the type {other}"),
     })
 }
@@ -384,7 +457,17 @@ mod tests {
         };
         assert_eq!(null_count(repeat(longest, 2)), 0);
         assert_eq!(null_count(repeat(longest + 1, 2)), 2);
-        // What was long before may stay so.
+        // What was long before may stay so, but for what is too long for any value.
+        let too_long = Value::Text("a".repeat(LONGEST_VALUE / 2 + 1));
+        let concat = &super::super::text::FUNCTIONS;
+        for (name, values) in [
+            ("mysql_concat", vec![too_long.clone(); 3]),
+            ("mysql_hex", vec![too_long]),
+        ] {
+            let function = concat.iter().find(|function| function.name == name);
+            let error = function.unwrap().row(&values).unwrap_err().to_string();
+            assert!(error.contains("longer than a value may be"), "{error}");
+        }
         let long = ["a".repeat(2 * LONGEST), "a".to_owned(), "bb".to_owned()].map(Value::Text);
         let replace = super::super::text::FUNCTIONS
             .iter()

@@ -1,7 +1,7 @@
 //! Functions of text. Places are counted in characters from 1.
 
 use super::numbers::in_base;
-use super::row_function::{Gives, RowFunction, Takes, longest};
+use super::row_function::{Gives, LONGEST_VALUE, RowFunction, Takes, longest, too_long};
 use super::value::Value;
 
 const ONE: Takes = Takes(1, 1);
@@ -93,11 +93,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         text(match &v[0] {
             Value::Integer(integer) => in_base(*integer as u64, 16),
             Value::Double(number) => in_base(number.round() as i128 as u64, 16),
-            other => other
-                .bytes()
-                .iter()
-                .map(|byte| format!("{byte:02X}"))
-                .collect(),
+            other => in_hexadecimal(&other.bytes())?,
         })
     }),
     RowFunction::new("mysql_unhex", ONE, Gives::Bytes, |v| {
@@ -293,6 +289,17 @@ fn trim_end<'a>(text: &'a str, what: &str) -> &'a str {
     } else {
         text.trim_end_matches(what)
     }
+}
+
+fn in_hexadecimal(bytes: &[u8]) -> Result<String, String> {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    if 2 * bytes.len() > LONGEST_VALUE {
+        return Err(too_long("HEX"));
+    }
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    Ok(digits
+        .map(|digit| DIGITS[usize::from(digit)] as char)
+        .collect())
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
