@@ -18,6 +18,7 @@ use arrow::datatypes::{DataType, Field, Fields, Float64Type, SchemaRef};
 use catalog::TableSpec;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use sky::{Angle, Circle, LonLat, LonLatBox, Region};
+use sql::interrupt::check;
 use store::{ChunkFile, RowCondition, ScanRequest};
 
 use crate::coverage::Coverage;
@@ -262,6 +263,7 @@ impl RowCondition for InCircle {
         columns: &[ArrayRef],
         rows: usize,
     ) -> Result<BooleanArray, Arc<dyn Error + Send + Sync>> {
+        check().map_err(|error| Arc::new(error) as Arc<dyn Error + Send + Sync>)?;
         let position = |at: usize| -> Option<&Float64Array> { columns.get(at)?.as_primitive_opt() };
         let (Some(ra), Some(dec)) = (position(0), position(1)) else {
             let error = EngineError::Query("a position is no pair of doubles".to_owned());

@@ -29,6 +29,7 @@ use arrow::datatypes::{Fields, Schema};
 use datafusion::common::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
+use sql::interrupt::check;
 use store::{Hint, RowCondition};
 
 pub(crate) use equality::equal_to_column;
@@ -157,6 +158,8 @@ impl RowCondition for ScanCondition {
         columns: &[ArrayRef],
         rows: usize,
     ) -> Result<BooleanArray, Arc<dyn Error + Send + Sync>> {
+        // A scan goes over any number of rows that nothing keeps, before it gives one.
+        check().map_err(|error| Arc::new(error) as Arc<dyn Error + Send + Sync>)?;
         let mut alive = BooleanBuffer::new_set(rows);
         for decision in &self.decisions {
             alive = decision

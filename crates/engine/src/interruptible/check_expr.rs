@@ -78,7 +78,7 @@ impl PhysicalExpr for CheckExpr {
 
 /// Gives the thread's other tasks to a new thread where this one has computed for long without a turn for them. This one goes on,
 /// and ends with its task. For checks in loops that cannot wait.
-pub(crate) fn relieve_where_it_takes_long() {
+pub(super) fn relieve_where_it_takes_long() {
     if turn_began().elapsed() < LONG {
         return;
     }

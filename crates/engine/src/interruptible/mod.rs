@@ -26,9 +26,9 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use sql::Interrupt;
+use sql::interrupt::relieve_with;
 
-pub(crate) use check_expr::relieve_where_it_takes_long;
-use check_expr::with_checked_condition;
+use check_expr::{relieve_where_it_takes_long, with_checked_condition};
 use exec::InterruptibleExec;
 use stream::InterruptibleStream;
 pub(crate) use stream::give_way;
@@ -38,6 +38,7 @@ pub(crate) fn execute(
     plan: &Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
 ) -> Result<SendableRecordBatchStream> {
+    relieve_with(relieve_where_it_takes_long);
     let interrupt = Interrupt::current_or_new();
     let plan = interruptible(Arc::clone(plan), &interrupt)?;
     let _entered = interrupt.enter();

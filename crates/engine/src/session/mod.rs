@@ -151,7 +151,6 @@ impl std::fmt::Debug for Session {
 impl Session {
     /// A session on an archive.
     pub async fn new(archive: Arc<Archive>, options: &SessionOptions) -> Result<Self, EngineError> {
-        sql::interrupt::relieve_with(interruptible::relieve_where_it_takes_long);
         let database = DefaultDatabase::find(&archive, options.database.as_deref()).await?;
         let context = SessionContext::new_with_state(state::state(options, &database.folded)?);
         let catalog = ArchiveCatalog::new(Arc::clone(&archive));
