@@ -202,7 +202,7 @@ pub(super) fn longest(values: &[Value]) -> usize {
 }
 
 /// Bytes of the texts that a function makes of the rows of a batch, at most.
-const MOST_BYTES: usize = 256 << 20;
+const MOST_BYTES: usize = 128 << 20;
 
 struct RowFunctionUdf {
     function: &'static RowFunction,
@@ -479,7 +479,7 @@ mod tests {
         assert!(repeat(longest, all).is_ok());
         let error = repeat(longest, all + 1).unwrap_err().to_string();
         assert!(
-            error.contains("REPEAT makes texts of more than 256 MiB"),
+            error.contains("REPEAT makes texts of more than 128 MiB"),
             "{error}"
         );
     }
