@@ -104,6 +104,25 @@ pub enum IngestError {
     /// A row of a file that is read, not loaded, does not fit its columns.
     #[error("{0}")]
     Unreadable(String),
+    /// A file that was sent decodes to more than it may.
+    #[error("{}: {reason}", .path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// How much that is, and what to do.
+        reason: String,
+    },
+    /// Files that were sent take all the room that there is for them.
+    #[error("{}: {reason}", .path.display())]
+    Busy {
+        /// The file for which there is none.
+        path: PathBuf,
+        /// How much there is, and what to do.
+        reason: String,
+    },
+    /// Whoever sent a file has gone.
+    #[error("nobody waits for the rows any more")]
+    Abandoned,
     /// The rows to load could not be made.
     #[error("{0}; nothing was loaded")]
     Making(String),
@@ -174,6 +193,14 @@ impl IngestError {
     /// An error of the layout of a text file.
     pub(crate) fn layout(path: &Path, reason: impl Into<String>) -> Self {
         Self::Layout {
+            path: path.to_path_buf(),
+            reason: reason.into(),
+        }
+    }
+
+    /// An error of a file that decodes to more than it may.
+    pub(crate) fn too_large(path: &Path, reason: impl Into<String>) -> Self {
+        Self::TooLarge {
             path: path.to_path_buf(),
             reason: reason.into(),
         }

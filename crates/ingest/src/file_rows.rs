@@ -6,13 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use catalog::Column;
 
+use crate::budget::{DecodeBudget, DecodeMeter};
 use crate::error::IngestError;
 use crate::format::text::TextLayout;
-use crate::format::{self, Magic, Part, ReadContext, Source, TableFile};
+use crate::format::{self, Magic, Names, Part, ReadContext, Source, TableFile};
 use crate::progress::Progress;
 use crate::refusal::Refusals;
 use crate::row_batch::travel_schema;
@@ -57,6 +58,7 @@ pub struct RowFile {
     file: Box<dyn TableFile>,
     columns: Vec<Column>,
     schema: SchemaRef,
+    budget: DecodeBudget,
 }
 
 impl std::fmt::Debug for RowFile {
@@ -71,18 +73,30 @@ impl RowFile {
     /// # Errors
     /// No such file, one of another format, and one whose columns cannot be told apart without regard to case.
     pub fn open(path: &Path, format: FileFormat) -> Result<Self, IngestError> {
+        Self::open_within(path, format, &DecodeBudget::unlimited())
+    }
+
+    /// Looks at a file that somebody has sent, of which no more is decoded than the budget allows.
+    ///
+    /// # Errors
+    /// Those of [`RowFile::open`], and a file that is beyond the budget.
+    pub fn open_within(
+        path: &Path,
+        format: FileFormat,
+        budget: &DecodeBudget,
+    ) -> Result<Self, IngestError> {
         if !format.fits(format::magic(path)?) {
             let reason = format!("it is not a {} file", format.name());
             return Err(IngestError::layout(path, reason));
         }
-        let file = format::open_one(path, &TextLayout::default(), None)?;
+        let file = format::open_one(path, &TextLayout::default(), None, budget)?;
         let columns = file.columns()?;
+        let names = Names::of(columns.iter().map(|column| column.name.as_str()));
         for (at, column) in columns.iter().enumerate() {
-            let same = |other: &&Column| other.name.eq_ignore_ascii_case(&column.name);
-            if let Some(other) = columns[..at].iter().find(same) {
+            if let Some(first) = names.position(&column.name).filter(|first| *first < at) {
                 let reason = format!(
                     "its columns {:?} and {:?} have the same name",
-                    other.name, column.name
+                    columns[first].name, column.name
                 );
                 return Err(IngestError::layout(path, reason));
             }
@@ -93,7 +107,13 @@ impl RowFile {
             file,
             schema: travel_schema(&columns),
             columns,
+            budget: budget.clone(),
         })
+    }
+
+    /// How much of it may be decoded.
+    pub fn budget(&self) -> &DecodeBudget {
+        &self.budget
     }
 
     /// The file.
@@ -149,6 +169,7 @@ impl RowFile {
             part: None,
             context,
             kept,
+            decoded: self.budget.meter(&self.path),
         })
     }
 }
@@ -160,6 +181,8 @@ pub struct FileRows {
     context: Arc<ReadContext>,
     /// The columns that are wanted of those that are read.
     kept: Vec<usize>,
+    /// What they take in memory together.
+    decoded: DecodeMeter,
 }
 
 impl std::fmt::Debug for FileRows {
@@ -188,9 +211,19 @@ impl FileRows {
                 self.part = None;
                 continue;
             };
+            self.decoded.add(bytes_of(&batch.columns))?;
             return Ok(Some(batch.columns.project(&self.kept)?));
         }
     }
+}
+
+/// Bytes that rows take in memory; where they are some rows of arrays, without the others.
+fn bytes_of(rows: &RecordBatch) -> u64 {
+    let bytes = rows.columns().iter().map(|array| {
+        let own = array.to_data().get_slice_memory_size();
+        own.unwrap_or_else(|_| array.get_array_memory_size()) as u64
+    });
+    bytes.sum()
 }
 
 impl Iterator for FileRows {

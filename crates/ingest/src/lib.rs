@@ -14,6 +14,7 @@
 //! - What is loaded depends on the input rows, the options and the directors alone: not on threads or the budget.
 //! - Every row that is read is loaded or counted as refused, with a reason; none is dropped in silence.
 
+mod budget;
 mod check;
 mod choose;
 mod directors;
@@ -45,6 +46,7 @@ mod stored_rows;
 mod verdict;
 mod write;
 
+pub use budget::{BytePool, DecodeBudget, DecodeLimits, PoolExhausted, Reservation};
 pub use check::{CatalogCheck, Problem, TableCheck, check, check_catalog};
 pub use choose::partitioning_for;
 pub use error::IngestError;

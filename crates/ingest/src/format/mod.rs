@@ -6,11 +6,16 @@
 //! three and one line in [`open`]. Rows that a program makes ([`made::RowSource`]) come through the same three.
 
 pub(crate) mod made;
+mod names;
 pub(crate) mod parquet;
 mod parquet_ahead;
+mod parquet_bounds;
+mod parquet_views;
 pub(crate) mod text;
+mod thrift;
 pub(crate) mod votable;
 
+pub(crate) use names::Names;
 pub(crate) use parquet_ahead::WINDOW;
 
 use std::fs::File;
@@ -22,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use catalog::{Column, ColumnType};
 
+use crate::budget::DecodeBudget;
 use crate::error::IngestError;
 use crate::normalise;
 use crate::progress::Progress;
@@ -234,15 +240,16 @@ pub(crate) fn open(
     layout: &text::TextLayout,
     declared: Option<&[Column]>,
 ) -> Result<Vec<Box<dyn TableFile>>, IngestError> {
-    let open_one = |path: &PathBuf| open_one(path, layout, declared);
+    let open_one = |path: &PathBuf| open_one(path, layout, declared, &DecodeBudget::unlimited());
     files.iter().map(open_one).collect()
 }
 
-/// Opens one file.
+/// Opens one file, of which no more is decoded than the budget allows.
 pub(crate) fn open_one(
     path: &Path,
     layout: &text::TextLayout,
     declared: Option<&[Column]>,
+    budget: &DecodeBudget,
 ) -> Result<Box<dyn TableFile>, IngestError> {
     let damaged = |reason: &str| {
         Err(IngestError::Damaged {
@@ -251,10 +258,10 @@ pub(crate) fn open_one(
         })
     };
     match magic(path)? {
-        Magic::Parquet => Ok(Box::new(parquet::ParquetFile::open(path)?)),
-        Magic::VoTable => Ok(Box::new(votable::VoTableFile::open(path)?)),
+        Magic::Parquet => Ok(Box::new(parquet::ParquetFile::open(path, budget)?)),
+        Magic::VoTable => Ok(Box::new(votable::VoTableFile::open(path, budget)?)),
         Magic::Gzip => Ok(Box::new(text::TextFile::open(
-            path, true, layout, declared,
+            path, true, layout, declared, budget,
         )?)),
         Magic::Other if has_extension(path, &["gz"]) => {
             damaged("it does not begin as a gzip file does")
@@ -263,7 +270,7 @@ pub(crate) fn open_one(
             damaged("it does not begin as a Parquet file does")
         }
         Magic::Other => Ok(Box::new(text::TextFile::open(
-            path, false, layout, declared,
+            path, false, layout, declared, budget,
         )?)),
         Magic::Foreign(format) => Err(IngestError::layout(
             path,

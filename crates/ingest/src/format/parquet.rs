@@ -1,6 +1,7 @@
 //! Parquet files. A part is a row group; several threads decode several of them.
 
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,7 +15,10 @@ use parquet::arrow::arrow_reader::{
 use parquet::errors::ParquetError;
 
 use super::parquet_ahead::ReadAhead;
-use super::{Part, ReadContext, Source, TableFile, columns_of};
+use super::parquet_bounds::{check_footer, check_places, rows_at_once};
+use super::parquet_views::{rows_to_copy, with_views};
+use super::{Names, Part, ReadContext, Source, TableFile, columns_of};
+use crate::budget::{DecodeBudget, DecodeMeter};
 use crate::error::{IngestError, nearest};
 use crate::normalise;
 use crate::refusal::RowId;
@@ -30,31 +34,36 @@ pub(crate) struct ParquetFile {
     path: PathBuf,
     metadata: ArrowReaderMetadata,
     bytes: u64,
+    budget: DecodeBudget,
 }
 
 impl ParquetFile {
-    pub(crate) fn open(path: &Path) -> Result<Self, IngestError> {
+    pub(crate) fn open(path: &Path, budget: &DecodeBudget) -> Result<Self, IngestError> {
         let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
         let bytes = file
             .metadata()
             .map_err(|e| IngestError::io("read", path, e))?
             .len();
-        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
-            .map_err(|e| damaged(path, &e))?;
+        let metadata = match budget.is_limited() {
+            true => foreign_metadata(&file, path, bytes, budget)?,
+            false => reading(path, || {
+                ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())
+            })?,
+        };
         Ok(Self {
             path: path.to_path_buf(),
             metadata,
             bytes,
+            budget: budget.clone(),
         })
     }
 
     /// For each column of the table the column of the file; `None` if the file lacks it.
     fn map_columns(&self, columns: &[Column]) -> Result<Vec<Option<usize>>, IngestError> {
         let fields = self.metadata.schema().fields();
+        let names = Names::of(fields.iter().map(|f| f.name().as_str()));
         let find = |column: &Column| {
-            let found = fields
-                .iter()
-                .position(|f| f.name().eq_ignore_ascii_case(&column.name));
+            let found = names.position(&column.name);
             if found.is_none() && !column.nullable {
                 let near = nearest(&column.name, fields.iter().map(|f| f.name().as_str()));
                 let hint = near.map_or(String::new(), |near| format!(": is it {near:?}?"));
@@ -81,7 +90,9 @@ impl ParquetFile {
         group: usize,
         wanted: &[Option<usize>],
     ) -> Result<ParquetRecordBatchReader, IngestError> {
-        open_group(&self.path, &self.metadata, group, wanted)
+        let meter = &mut self.budget.meter(&self.path);
+        let rows = rows_per_batch(&self.path, &self.metadata, group, wanted, meter)?;
+        open_group(&self.path, &self.metadata, (group, rows), wanted)
     }
 
     fn ahead(&self, wanted: &[Option<usize>]) -> Result<ReadAhead, IngestError> {
@@ -118,6 +129,7 @@ impl TableFile for ParquetFile {
             number,
             group: 0,
             first_row: 1,
+            pages: self.budget.meter(&self.path),
             context: context.clone(),
         }))
     }
@@ -152,6 +164,62 @@ impl TableFile for ParquetFile {
     }
 }
 
+/// The footer of a stranger's file: it is looked at before it is read, and texts come as views, so that no batch takes much.
+fn foreign_metadata(
+    file: &File,
+    path: &Path,
+    bytes: u64,
+    budget: &DecodeBudget,
+) -> Result<ArrowReaderMetadata, IngestError> {
+    check_footer(file, path, bytes, budget)?;
+    let metadata = reading(path, || {
+        ArrowReaderMetadata::load(
+            file,
+            ArrowReaderOptions::new().with_skip_arrow_metadata(true),
+        )
+    })?;
+    budget.check_columns(path, metadata.parquet_schema().num_columns())?;
+    for group in metadata.metadata().row_groups() {
+        check_places(path, bytes, group)?;
+    }
+    let options = ArrowReaderOptions::new()
+        .with_skip_arrow_metadata(true)
+        .with_schema(with_views(metadata.schema()));
+    reading(path, || {
+        ArrowReaderMetadata::try_new(metadata.metadata().clone(), options)
+    })
+}
+
+/// Lets the library read. Where it panics over bytes that make no sense, that is damage.
+fn reading<T>(
+    path: &Path,
+    read: impl FnOnce() -> Result<T, ParquetError>,
+) -> Result<T, IngestError> {
+    match catch_unwind(AssertUnwindSafe(read)) {
+        Ok(outcome) => outcome.map_err(|error| damaged(path, &error)),
+        Err(_) => Err(IngestError::Damaged {
+            path: path.to_path_buf(),
+            reason: "its bytes make no sense".to_owned(),
+        }),
+    }
+}
+
+/// How many rows of a row group are read at once, which follows from its pages where there is a budget.
+fn rows_per_batch(
+    path: &Path,
+    metadata: &ArrowReaderMetadata,
+    group: usize,
+    wanted: &[Option<usize>],
+    meter: &mut DecodeMeter,
+) -> Result<usize, IngestError> {
+    if !meter.is_limited() {
+        return Ok(ROWS_PER_BATCH);
+    }
+    let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
+    let row_group = metadata.metadata().row_group(group);
+    rows_at_once((&file, path), row_group, &mask(metadata, wanted), meter)
+}
+
 /// A file cut off or damaged is told apart from one that cannot be read for another reason.
 fn damaged(path: &Path, error: &ParquetError) -> IngestError {
     let reason = match error {
@@ -173,16 +241,17 @@ fn mask(metadata: &ArrowReaderMetadata, wanted: &[Option<usize>]) -> ProjectionM
 fn open_group(
     path: &Path,
     metadata: &ArrowReaderMetadata,
-    group: usize,
+    (group, rows): (usize, usize),
     wanted: &[Option<usize>],
 ) -> Result<ParquetRecordBatchReader, IngestError> {
     let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
-    ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone())
-        .with_row_groups(vec![group])
-        .with_projection(mask(metadata, wanted))
-        .with_batch_size(ROWS_PER_BATCH)
-        .build()
-        .map_err(|e| damaged(path, &e))
+    reading(path, || {
+        ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata.clone())
+            .with_row_groups(vec![group])
+            .with_projection(mask(metadata, wanted))
+            .with_batch_size(rows)
+            .build()
+    })
 }
 
 /// The batch's columns in the order of the table's; the reader gives them in the order of the file.
@@ -208,6 +277,8 @@ struct ParquetSource {
     group: usize,
     /// The number of the group's first row in the file, from 1.
     first_row: u64,
+    /// The pages so far.
+    pages: DecodeMeter,
     context: Arc<ReadContext>,
 }
 
@@ -217,6 +288,13 @@ impl Source for ParquetSource {
         if self.group >= groups {
             return Ok(None);
         }
+        let rows_at_once = rows_per_batch(
+            &self.path,
+            &self.metadata,
+            self.group,
+            &self.wanted,
+            &mut self.pages,
+        )?;
         let group = self.metadata.metadata().row_group(self.group);
         let part = ParquetPart {
             path: self.path.clone(),
@@ -224,7 +302,9 @@ impl Source for ParquetSource {
             ahead: self.ahead.clone(),
             wanted: self.wanted.clone(),
             group: self.group,
+            rows_at_once,
             reader: None,
+            rest: None,
             next_row: RowId::new(self.number, self.first_row),
             rows: group.num_rows().max(0) as u64,
             rows_read: 0,
@@ -243,7 +323,10 @@ struct ParquetPart {
     ahead: Arc<ReadAhead>,
     wanted: Arc<[Option<usize>]>,
     group: usize,
+    rows_at_once: usize,
     reader: Option<ParquetRecordBatchReader>,
+    /// Rows that were read and not given yet.
+    rest: Option<RecordBatch>,
     next_row: RowId,
     rows: u64,
     rows_read: u64,
@@ -251,8 +334,8 @@ struct ParquetPart {
     context: Arc<ReadContext>,
 }
 
-impl Part for ParquetPart {
-    fn next_batch(&mut self) -> Result<Option<RowBatch>, IngestError> {
+impl ParquetPart {
+    fn read(&mut self) -> Result<Option<RecordBatch>, IngestError> {
         let part = self.rows_read as f64 / self.rows.max(1) as f64;
         self.ahead.reading(self.group, part);
         let reader = match &mut self.reader {
@@ -260,17 +343,28 @@ impl Part for ParquetPart {
             empty => empty.insert(open_group(
                 &self.path,
                 &self.metadata,
-                self.group,
+                (self.group, self.rows_at_once),
                 &self.wanted,
             )?),
         };
-        let Some(batch) = reader.next() else {
-            return Ok(None);
+        reading(&self.path, || Ok(reader.next().transpose()?))
+    }
+}
+
+impl Part for ParquetPart {
+    fn next_batch(&mut self) -> Result<Option<RowBatch>, IngestError> {
+        let batch = match self.rest.take() {
+            Some(rest) => rest,
+            None => match self.read()? {
+                Some(batch) => batch,
+                None => return Ok(None),
+            },
         };
-        let batch = batch.map_err(|error| IngestError::Damaged {
-            path: self.path.clone(),
-            reason: error.to_string(),
-        })?;
+        let copied = rows_to_copy(&batch);
+        if copied < batch.num_rows() {
+            self.rest = Some(batch.slice(copied, batch.num_rows() - copied));
+        }
+        let batch = batch.slice(0, copied);
         let count = batch.num_rows() as u64;
         let rows = (self.next_row.0..self.next_row.0 + count).collect();
         self.next_row = RowId(self.next_row.0 + count);

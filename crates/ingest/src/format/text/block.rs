@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use flate2::read::MultiGzDecoder;
 
 use super::dialect::Dialect;
+use crate::budget::{DecodeBudget, DecodeMeter};
 use crate::error::IngestError;
 
 /// The usual size of a block.
@@ -19,6 +20,12 @@ pub(super) const SAMPLE_BLOCK: usize = 128 << 10;
 const HEAD: usize = 1 << 20;
 /// A record larger than this is taken for a quote that is never closed.
 const LARGEST_RECORD: usize = 256 << 20;
+
+/// How many times its length a gzip stream of a stranger may unpack to. Catalogues shrink to a third, columns that never change to
+/// a hundredth; what deflate can do at most is 1,032 (RFC 1951: 258 bytes in 2 bits).
+const MOST_UNPACKED: u64 = 250;
+/// Unpacked bytes from which on that is looked at.
+const UNPACKED_ANYWAY: u64 = 8 << 20;
 
 /// Consecutive records of a file.
 #[derive(Debug)]
@@ -47,6 +54,10 @@ pub(super) struct BlockReader {
     line: u64,
     at_end: bool,
     largest_record: usize,
+    gzip: bool,
+    budget: DecodeBudget,
+    /// What has come out of the file.
+    decoded: DecodeMeter,
 }
 
 /// Counts what goes through.
@@ -64,11 +75,20 @@ impl Read for Counting {
 }
 
 impl BlockReader {
-    pub(super) fn open(path: &Path, gzip: bool) -> Result<Self, IngestError> {
-        Self::open_at(path, gzip, 0)
+    pub(super) fn open(
+        path: &Path,
+        gzip: bool,
+        budget: &DecodeBudget,
+    ) -> Result<Self, IngestError> {
+        Self::open_at(path, gzip, 0, budget)
     }
 
-    fn open_at(path: &Path, gzip: bool, at: u64) -> Result<Self, IngestError> {
+    fn open_at(
+        path: &Path,
+        gzip: bool,
+        at: u64,
+        budget: &DecodeBudget,
+    ) -> Result<Self, IngestError> {
         let mut file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
         if at > 0 {
             file.seek(SeekFrom::Start(at))
@@ -80,9 +100,14 @@ impl BlockReader {
             bytes: file_bytes.clone(),
         };
         let input: Box<dyn Read + Send> = if gzip {
+            // What is read ahead counts as read: of a stranger's stream that is little, so that the ratio is known early.
+            let ahead = if budget.is_limited() {
+                8 << 10
+            } else {
+                256 << 10
+            };
             Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(
-                256 << 10,
-                counting,
+                ahead, counting,
             )))
         } else {
             Box::new(counting)
@@ -94,7 +119,10 @@ impl BlockReader {
             rest: Vec::new(),
             line: 1,
             at_end: false,
-            largest_record: LARGEST_RECORD,
+            largest_record: budget.row_bytes(LARGEST_RECORD),
+            gzip,
+            decoded: budget.meter(path),
+            budget: budget.clone(),
         })
     }
 
@@ -105,7 +133,7 @@ impl BlockReader {
     /// Goes to a byte of a plain file that was just opened, to look at the rows from there on. The byte may lie within
     /// a quoted field, from where on quotes are taken for the wrong ones: so no record is sought for long.
     pub(super) fn skip_to(&mut self, at: u64) -> Result<(), IngestError> {
-        *self = Self::open_at(&self.path, false, at)?;
+        *self = Self::open_at(&self.path, false, at, &self.budget.clone())?;
         self.largest_record = HEAD;
         Ok(())
     }
@@ -133,6 +161,9 @@ impl BlockReader {
             if self.at_end {
                 self.rest.clear();
                 return Ok(());
+            }
+            if self.rest.len() > self.largest_record {
+                return Err(self.endless_record(None));
             }
             wanted *= 2;
         }
@@ -162,7 +193,7 @@ impl BlockReader {
                 return Ok(Some(self.cut(end)));
             }
             if self.rest.len() > self.largest_record {
-                return Err(self.endless_record(dialect));
+                return Err(self.endless_record(dialect.quote));
             }
             wanted = self.rest.len() * 2;
         }
@@ -191,7 +222,23 @@ impl BlockReader {
         let read = read.map_err(|e| self.read_error(e))?;
         self.at_end = (read as u64) < missing;
         debug_assert_eq!(self.rest.len(), before + read);
-        Ok(())
+        self.decoded.add(read as u64)?;
+        self.check_ratio()
+    }
+
+    /// A gzip stream that unpacks to as much as none of real rows does ends here.
+    fn check_ratio(&self) -> Result<(), IngestError> {
+        let (packed, unpacked) = (self.file_bytes_read().max(1), self.decoded.bytes());
+        let is_bomb = unpacked > UNPACKED_ANYWAY && unpacked / packed > MOST_UNPACKED;
+        if !self.gzip || !self.budget.is_limited() || !is_bomb {
+            return Ok(());
+        }
+        Err(IngestError::too_large(
+            &self.path,
+            format!(
+                "it unpacks to more than {MOST_UNPACKED} times its length, as no table does: send it without gzip"
+            ),
+        ))
     }
 
     fn drop_byte_order_mark(&mut self) {
@@ -212,16 +259,19 @@ impl BlockReader {
         }
     }
 
-    fn endless_record(&self, dialect: &Dialect) -> IngestError {
+    fn endless_record(&self, quote: Option<u8>) -> IngestError {
         let line = self.line;
-        let cause = if dialect.quote.is_some() {
+        let cause = if quote.is_some() {
             "a quote that is opened there is never closed: if the file has no quoting, give --quote none"
         } else {
             "it has no end of line: is it a text file?"
         };
         IngestError::layout(
             &self.path,
-            format!("the record at line {line} is larger than 256 MiB; {cause}"),
+            format!(
+                "the record at line {line} is larger than {} MiB; {cause}",
+                self.largest_record >> 20
+            ),
         )
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use catalog::Column;
 
+use super::super::Names;
 use super::block::Sample;
 use super::part::FieldMap;
 use super::record::{Fields, RecordEnd};
@@ -234,8 +235,9 @@ impl Head {
             );
             return Err(IngestError::layout(path, reason));
         }
-        let known = |name: &String| columns.iter().any(|c| c.name.eq_ignore_ascii_case(name));
-        if let Some(name) = self.names.iter().find(|name| !known(name)) {
+        let known = Names::of(columns.iter().map(|c| c.name.as_str()));
+        let unknown = |name: &&String| known.position(name).is_none();
+        if let Some(name) = self.names.iter().find(unknown) {
             let hint = nearest(name, columns.iter().map(|c| c.name.as_str()));
             let hint = hint.map_or(String::new(), |near| format!(": is it {near:?}?"));
             return Err(IngestError::layout(
@@ -243,11 +245,8 @@ impl Head {
                 format!("its header has a column {name:?} that the table does not have{hint}"),
             ));
         }
-        let field_of = |column: &Column| {
-            self.names
-                .iter()
-                .position(|n| n.eq_ignore_ascii_case(&column.name))
-        };
+        let fields = Names::of(self.names.iter().map(String::as_str));
+        let field_of = |column: &Column| fields.position(&column.name);
         let fields: Vec<Option<usize>> = columns.iter().map(field_of).collect();
         let missing = columns
             .iter()
@@ -316,7 +315,8 @@ fn looks_like_header(first: &[String], declared: Option<&[Column]>) -> bool {
     }
     match declared {
         Some(columns) => {
-            let known = |f: &&String| columns.iter().any(|c| c.name.eq_ignore_ascii_case(f));
+            let columns = Names::of(columns.iter().map(|c| c.name.as_str()));
+            let known = |f: &&String| columns.position(f).is_some();
             first.iter().filter(known).count() * 2 >= first.len()
         }
         None => true,

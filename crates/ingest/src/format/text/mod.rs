@@ -27,6 +27,7 @@ use self::block::{BlockReader, SAMPLE_BLOCK};
 use self::dialect::Head;
 use self::part::{FieldMap, TextPart};
 use super::{FileColumns, Part, ReadContext, Source, TableFile};
+use crate::budget::DecodeBudget;
 use crate::error::IngestError;
 use crate::row_batch::RowBatch;
 
@@ -41,6 +42,7 @@ pub(crate) struct TextFile {
     bytes: u64,
     dialect: Arc<Dialect>,
     head: Head,
+    budget: DecodeBudget,
 }
 
 impl TextFile {
@@ -50,22 +52,25 @@ impl TextFile {
         gzip: bool,
         layout: &TextLayout,
         declared: Option<&[Column]>,
+        budget: &DecodeBudget,
     ) -> Result<Self, IngestError> {
         let metadata = std::fs::metadata(path).map_err(|e| IngestError::io("open", path, e))?;
-        let sample = BlockReader::open(path, gzip)?.read_head()?;
+        let sample = BlockReader::open(path, gzip, budget)?.read_head()?;
         let dialect = Dialect::detect(path, &sample, layout)?;
         let head = Head::read(path, &sample, &dialect, layout.header, declared)?;
+        budget.check_columns(path, head.names.len())?;
         Ok(Self {
             path: path.to_path_buf(),
             gzip,
             bytes: metadata.len(),
             dialect: Arc::new(dialect),
             head,
+            budget: budget.clone(),
         })
     }
 
     fn reader(&self) -> Result<BlockReader, IngestError> {
-        BlockReader::open(&self.path, self.gzip)
+        BlockReader::open(&self.path, self.gzip, &self.budget)
     }
 
     fn part(

@@ -33,7 +33,7 @@ fn open(
     columns: Option<&[Column]>,
 ) -> Result<TextFile, IngestError> {
     let gzip = crate::format::magic(path)? == crate::format::Magic::Gzip;
-    TextFile::open(path, gzip, layout, columns)
+    TextFile::open(path, gzip, layout, columns, &DecodeBudget::unlimited())
 }
 
 /// A record: its line, and its text fields.

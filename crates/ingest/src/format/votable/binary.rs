@@ -21,6 +21,10 @@ pub(super) struct BinaryRows {
     /// The number of the row at hand, from 1.
     row: u64,
     flags: Vec<u8>,
+    /// Bytes of the stream that were read.
+    taken: u64,
+    /// Bytes that the values of a row may take.
+    row_bytes: usize,
 }
 
 /// The text up to the next tag without its white space.
@@ -58,13 +62,17 @@ impl Read for UpToTag {
 
 impl BinaryRows {
     /// Reads from behind `<STREAM>`.
-    pub fn new(xml: Xml, document: Document, nulls_flagged: bool) -> Self {
+    pub fn new(mut xml: Xml, document: Document, nulls_flagged: bool, row_bytes: usize) -> Self {
+        // What follows has no elements: it is counted cell by cell.
+        xml.get_mut().count_no_more();
         Self {
             bytes: BufReader::new(DecoderReader::new(UpToTag(xml), &STANDARD)),
             document,
             nulls_flagged,
             row: 0,
             flags: Vec::new(),
+            taken: 0,
+            row_bytes,
         }
     }
 
@@ -74,6 +82,7 @@ impl BinaryRows {
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), IngestError> {
+        self.taken += bytes.len() as u64;
         match self.bytes.read_exact(bytes) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
@@ -108,6 +117,11 @@ impl BinaryRows {
                 "a cell of the column {} says that it has {length} elements",
                 field.name
             )));
+        }
+        // Each element is at hand as such, and then as a text.
+        let each = size_of::<Element>() + field.datatype.longest_text();
+        if length.saturating_mul(each) > self.row_bytes {
+            return Err(self.document.too_long(self.row_bytes));
         }
         Ok(length)
     }
@@ -146,7 +160,10 @@ impl BinaryRows {
         let mut text = Vec::with_capacity(bytes.min(RESERVED));
         let read = (&mut self.bytes).take(bytes as u64).read_to_end(&mut text);
         match read {
-            Ok(read) if read == bytes => Ok(text),
+            Ok(read) if read == bytes => {
+                self.taken += bytes as u64;
+                Ok(text)
+            }
             Ok(_) => Err(self.wrong("the table ends in the middle of it")),
             Err(error) => Err(self.wrong(&format!("its bytes cannot be read: {error}"))),
         }
@@ -218,6 +235,7 @@ impl Cells for BinaryRows {
         if self.at_end()? {
             return Ok(false);
         }
+        let before = self.taken;
         let mut flags = std::mem::take(&mut self.flags);
         if self.nulls_flagged {
             flags.resize(fields.len().div_ceil(8), 0);
@@ -230,6 +248,9 @@ impl Cells for BinaryRows {
             self.cell(field, null, values)?;
         }
         self.flags = flags;
+        if self.taken == before {
+            return Err(self.wrong("it takes no bytes, so that there would be no end of rows"));
+        }
         Ok(true)
     }
 }

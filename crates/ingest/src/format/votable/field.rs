@@ -48,6 +48,19 @@ impl Datatype {
         matches!(self, Self::Char | Self::UnicodeChar)
     }
 
+    /// The most bytes that an element has as a text, with a blank before it: the least double has 326 of them.
+    pub fn longest_text(self) -> usize {
+        match self {
+            Self::Boolean | Self::Bit | Self::Char => 2,
+            Self::UnicodeChar => 4,
+            Self::UnsignedByte | Self::Short | Self::Int | Self::Long => 21,
+            Self::Float => 52,
+            Self::FloatComplex => 104,
+            Self::Double => 344,
+            Self::DoubleComplex => 688,
+        }
+    }
+
     fn is_complex(self) -> bool {
         matches!(self, Self::FloatComplex | Self::DoubleComplex)
     }
@@ -185,6 +198,14 @@ impl Values {
             };
         }
         self.push_text(&text);
+    }
+
+    /// Bytes of texts.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::Texts(values) => values.values_slice().len(),
+            _ => 0,
+        }
     }
 
     pub fn push_null(&mut self) {

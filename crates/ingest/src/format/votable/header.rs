@@ -1,14 +1,15 @@
 //! All that stands before the cells of the first table.
 
 use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
 use super::field::{ArraySize, Datatype, Field};
+use super::metered::Metered;
 use super::{Document, Xml};
+use crate::budget::DecodeBudget;
 use crate::error::IngestError;
 
 /// UCDs of the position of a row, in the present and in the old vocabulary.
@@ -39,9 +40,9 @@ pub(super) struct Header {
 
 impl Header {
     /// Reads a document up to its first cell.
-    pub fn read(path: &Path) -> Result<(Xml, Self), IngestError> {
+    pub fn read(path: &Path, budget: &DecodeBudget) -> Result<(Xml, Self), IngestError> {
         let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
-        let mut xml = Reader::from_reader(BufReader::new(file));
+        let mut xml = Reader::from_reader(Metered::new(file, budget.row_bytes(usize::MAX)));
         xml.config_mut().expand_empty_elements = true;
         let document = Document {
             path: path.to_path_buf(),
@@ -52,11 +53,7 @@ impl Header {
             buffer.clear();
             let event = match xml.read_event_into(&mut buffer) {
                 Ok(event) => event,
-                Err(error) => {
-                    return Err(
-                        document.wrong(xml.error_position(), &format!("it is no XML: {error}"))
-                    );
-                }
+                Err(error) => return Err(document.unreadable(&xml, &error)),
             };
             let told = match &event {
                 Event::Start(element) => reading.start(element),
@@ -64,7 +61,7 @@ impl Header {
                 _ => Ok(None),
             };
             match told {
-                Ok(None) => {}
+                Ok(None) => budget.check_columns(path, reading.fields.len())?,
                 Ok(Some(serialization)) => {
                     let header = Self {
                         fields: reading.fields,

@@ -12,10 +12,11 @@
 mod binary;
 mod field;
 mod header;
+mod metered;
 mod tabledata;
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,71 +27,77 @@ use quick_xml::Reader;
 use self::binary::BinaryRows;
 use self::field::{Field, Values};
 use self::header::{Header, Serialization};
+use self::metered::Metered;
 use self::tabledata::TableDataRows;
-use super::{Part, ReadContext, Source, TableFile};
+use super::{Names, Part, ReadContext, Source, TableFile};
+use crate::budget::DecodeBudget;
 use crate::error::IngestError;
 use crate::normalise;
 use crate::refusal::RowId;
 use crate::row_batch::RowBatch;
 
 const ROWS_PER_BATCH: usize = 8192;
+/// Bytes of values from which on a batch has enough rows.
+const BYTES_PER_BATCH: usize = 4 << 20;
 /// Bytes that a cell takes on average: for a guess at the number of rows where the document does not say it.
 const BYTES_OF_A_CELL: u64 = 16;
 
 /// A document, from where something is read on.
-type Xml = Reader<BufReader<File>>;
+type Xml = Reader<Metered>;
 
 /// A VOTable whose header has been read.
 pub(crate) struct VoTableFile {
     path: PathBuf,
     bytes: u64,
     header: Header,
+    budget: DecodeBudget,
 }
 
 impl VoTableFile {
-    pub(crate) fn open(path: &Path) -> Result<Self, IngestError> {
+    pub(crate) fn open(path: &Path, budget: &DecodeBudget) -> Result<Self, IngestError> {
         let metadata = std::fs::metadata(path).map_err(|e| IngestError::io("open", path, e))?;
-        let (_, header) = Header::read(path)?;
+        let (_, header) = Header::read(path, budget)?;
         Ok(Self {
             path: path.to_path_buf(),
             bytes: metadata.len(),
             header,
+            budget: budget.clone(),
         })
     }
 
     /// For each column of the table the field of the document; `None` if it lacks it.
     fn map_columns(&self, columns: &[Column]) -> Result<Vec<Option<usize>>, IngestError> {
-        let fields = &self.header.fields;
-        let find = |column: &Column| {
-            let same = |field: &Field| field.name.eq_ignore_ascii_case(&column.name);
-            match fields.iter().position(same) {
-                None if !column.nullable => Err(IngestError::layout(
-                    &self.path,
-                    format!("it lacks the column {:?}, which is NOT NULL", column.name),
-                )),
-                found => Ok(found),
-            }
+        let fields = Names::of(self.header.fields.iter().map(|field| field.name.as_str()));
+        let find = |column: &Column| match fields.position(&column.name) {
+            None if !column.nullable => Err(IngestError::layout(
+                &self.path,
+                format!("it lacks the column {:?}, which is NOT NULL", column.name),
+            )),
+            found => Ok(found),
         };
         columns.iter().map(find).collect()
     }
 
     fn rows(&self, number: usize, context: &Arc<ReadContext>) -> Result<VoTableRows, IngestError> {
         let mapped = self.map_columns(&context.columns)?;
-        let (xml, header) = Header::read(&self.path)?;
+        let (xml, header) = Header::read(&self.path, &self.budget)?;
         let document = Document {
             path: self.path.clone(),
         };
+        let mut wanted = vec![false; header.fields.len()];
+        for at in mapped.iter().flatten() {
+            wanted[*at] = true;
+        }
         let cells: Box<dyn Cells> = match header.serialization {
             Serialization::TableData => Box::new(TableDataRows::new(xml, document)),
             Serialization::Binary { nulls_flagged } => {
-                Box::new(BinaryRows::new(xml, document, nulls_flagged))
+                let row_bytes = self.budget.row_bytes(usize::MAX);
+                Box::new(BinaryRows::new(xml, document, nulls_flagged, row_bytes))
             }
         };
         Ok(VoTableRows {
             cells,
-            wanted: (0..header.fields.len())
-                .map(|at| mapped.contains(&Some(at)))
-                .collect(),
+            wanted,
             fields: header.fields,
             mapped,
             next_row: RowId::new(number, 1),
@@ -172,7 +179,7 @@ impl Part for VoTableRows {
     fn next_batch(&mut self) -> Result<Option<RowBatch>, IngestError> {
         let mut values: Vec<Values> = self.fields.iter().map(Values::of).collect();
         let mut count = 0;
-        while count < ROWS_PER_BATCH && !self.ended {
+        while count < ROWS_PER_BATCH && !self.ended && !is_enough(count, &values) {
             let more = self
                 .cells
                 .next_row(&self.fields, &self.wanted, &mut values)?;
@@ -197,6 +204,12 @@ impl Part for VoTableRows {
     }
 }
 
+/// Whether so many rows are enough for a batch, by what their values take.
+fn is_enough(rows: usize, values: &[Values]) -> bool {
+    let texts: usize = values.iter().map(Values::text_bytes).sum();
+    texts + rows * values.len() * size_of::<f64>() >= BYTES_PER_BATCH
+}
+
 /// A document, in messages.
 struct Document {
     path: PathBuf,
@@ -205,15 +218,40 @@ struct Document {
 impl Document {
     /// What is wrong at a byte of the document, told with its line.
     fn wrong(&self, byte: u64, what: &str) -> IngestError {
-        let line = File::open(&self.path).and_then(|file| {
-            let mut before = Vec::new();
-            file.take(byte).read_to_end(&mut before)?;
-            Ok(memchr::memchr_iter(b'\n', &before).count() + 1)
-        });
-        match line {
+        match self.line_of(byte) {
             Ok(line) => IngestError::Unreadable(format!("{}:{line}: {what}", self.path.display())),
             Err(error) => IngestError::io("read", &self.path, error),
         }
+    }
+
+    fn line_of(&self, byte: u64) -> std::io::Result<usize> {
+        let mut before = BufReader::new(File::open(&self.path)?.take(byte));
+        let mut line = 1;
+        loop {
+            let part = before.fill_buf()?;
+            if part.is_empty() {
+                return Ok(line);
+            }
+            line += memchr::memchr_iter(b'\n', part).count();
+            let length = part.len();
+            before.consume(length);
+        }
+    }
+
+    /// What reading goes wrong with: a row that is longer than it may be, or what the reader of XML says.
+    fn unreadable(&self, xml: &Xml, error: &quick_xml::Error) -> IngestError {
+        match xml.get_ref().exceeded() {
+            Some(most) => self.too_long(most),
+            None => self.wrong(xml.error_position(), &format!("it is no XML: {error}")),
+        }
+    }
+
+    fn too_long(&self, most: usize) -> IngestError {
+        let mebibytes = most >> 20;
+        let reason = format!(
+            "what stands before its rows, or one of them, takes more than {mebibytes} MiB, which is the most"
+        );
+        IngestError::too_large(&self.path, reason)
     }
 }
 

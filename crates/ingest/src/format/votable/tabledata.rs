@@ -46,7 +46,10 @@ impl TableDataRows {
             self.buffer.clear();
             match self.xml.read_event_into(&mut self.buffer) {
                 Ok(Event::Start(element)) => match element.local_name().as_ref() {
-                    b"TR" => return Ok(Next::Row),
+                    b"TR" => {
+                        self.xml.get_mut().begin();
+                        return Ok(Next::Row);
+                    }
                     b"TD" => self.text.clear(),
                     _ => {}
                 },
@@ -69,10 +72,7 @@ impl TableDataRows {
                 }
                 Ok(Event::Eof) => return Err(self.wrong("it ends in the middle of the table")),
                 Ok(_) => {}
-                Err(error) => {
-                    let byte = self.xml.error_position();
-                    return Err(self.document.wrong(byte, &format!("it is no XML: {error}")));
-                }
+                Err(error) => return Err(self.document.unreadable(&self.xml, &error)),
             }
         }
     }

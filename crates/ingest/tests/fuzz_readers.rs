@@ -1,0 +1,524 @@
+//! Strange bytes at the readers of foreign formats: whatever comes, they end with rows or a sentence, and take no more memory than
+//! their budget says.
+//!
+//! Files are made of real ones, mutated and cut; bombs are files of a few kilobytes that stand for gigabytes. Each file has a number
+//! of its own, from which it is made again. `MERIDIAN_FUZZ_FILES` says how many there are, `MERIDIAN_FUZZ_SEED` which is the first.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "what fails here is the test, and how long it took is for whoever runs it"
+)]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{ArrayRef, DictionaryArray, Float64Array, Int32Array, RecordBatch, StringArray};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use meridian_ingest::{BytePool, DecodeBudget, DecodeLimits, FileFormat, IngestError, RowFile};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression as Codec, Encoding, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+
+const LIMITS: DecodeLimits = DecodeLimits {
+    bytes: 16 << 20,
+    row_bytes: 2 << 20,
+    columns: 500,
+};
+/// Bytes of memory that a reader may take beside what it decodes.
+const MEMORY: u64 = 160 << 20;
+/// The processor time that a reader may take for a file, without optimisation.
+const LONGEST: Duration = Duration::from_secs(20);
+/// Files of an ordinary run, of each format.
+const USUAL_FILES: usize = 400;
+
+/// What reading a file comes to: how many rows and bytes, or why not.
+fn read(path: &Path, format: FileFormat) -> Result<(usize, usize), IngestError> {
+    let budget = DecodeBudget::new(LIMITS, &BytePool::new(LIMITS.bytes));
+    let file = RowFile::open_within(path, format, &budget)?;
+    let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
+    let mut read = (0, 0);
+    for batch in file.rows(&columns)? {
+        let batch = batch?;
+        read.0 += batch.num_rows();
+        let bytes = batch
+            .columns()
+            .iter()
+            .map(|it| it.to_data().get_slice_memory_size().unwrap());
+        read.1 += bytes.sum::<usize>();
+        assert!(read.1 as u64 <= LIMITS.bytes, "it gave {} bytes", read.1);
+    }
+    Ok(read)
+}
+
+/// The processor time that this thread has taken.
+fn taken() -> Duration {
+    let fields = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    let nanoseconds = fields.split(' ').next().unwrap();
+    Duration::from_nanos(nanoseconds.parse().unwrap())
+}
+
+/// The largest memory that this process has held so far, in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM:"))
+        .unwrap();
+    let kibibytes: u64 = line
+        .split_ascii_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
+    kibibytes << 10
+}
+
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+fn gzip(parts: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    for part in parts {
+        packed.write_all(&part).unwrap();
+    }
+    packed.finish().unwrap()
+}
+
+fn parquet(columns: Vec<(&str, ArrayRef)>, properties: WriterProperties) -> Vec<u8> {
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut bytes = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    bytes
+}
+
+/// A text that stands in many rows, as a dictionary has it.
+fn repeated(text: &str, rows: usize) -> ArrayRef {
+    let keys = Int32Array::from(vec![0; rows]);
+    let values = StringArray::from(vec![text]);
+    Arc::new(DictionaryArray::new(keys, Arc::new(values)))
+}
+
+fn zstd() -> Codec {
+    Codec::ZSTD(ZstdLevel::try_new(3).unwrap())
+}
+
+fn table(fields: &str, data: &str) -> Vec<u8> {
+    format!("<VOTABLE version=\"1.4\"><RESOURCE><TABLE>{fields}<DATA>{data}</DATA></TABLE></RESOURCE></VOTABLE>")
+        .into_bytes()
+}
+
+fn binary(kind: &str, bytes: &[u8]) -> String {
+    let text = STANDARD.encode(bytes);
+    format!("<{kind}><STREAM encoding=\"base64\">{text}</STREAM></{kind}>")
+}
+
+/// Whether a file is refused for what it decodes to.
+fn is_too_large(outcome: &Result<(usize, usize), IngestError>) -> bool {
+    matches!(
+        outcome,
+        Err(IngestError::TooLarge { .. } | IngestError::Layout { .. })
+    )
+}
+
+#[test]
+fn bombs_are_refused_before_they_go_off() {
+    let files = Files::new();
+    let numbers = |rows: usize| -> ArrayRef { Arc::new(Float64Array::from(vec![1.0; rows])) };
+    let plain = || WriterProperties::builder().set_compression(zstd()).build();
+    let long = "x".repeat(50_000);
+    let delta = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_encoding(Encoding::DELTA_BYTE_ARRAY)
+        .build();
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![long.as_str(); 200]));
+    let undivided = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_compression(zstd())
+        .build();
+    let page: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(20 << 20)]));
+    let spread = |count: usize, separator: &str| {
+        let names: Vec<String> = (0..count).map(|number| format!("c{number}")).collect();
+        names.join(separator)
+    };
+    let many_fields: String = (0..8000)
+        .map(|number| format!("<FIELD name=\"f{number}\" datatype=\"int\"/>"))
+        .collect();
+    let array = "<FIELD name=\"a\" datatype=\"double\" arraysize=\"*\"/>";
+    let bits = "<FIELD name=\"a\" datatype=\"bit\" arraysize=\"100000000\"/>";
+    let nothing = "<FIELD name=\"a\" datatype=\"int\" arraysize=\"0\"/>";
+    let text = "<FIELD name=\"a\" datatype=\"char\" arraysize=\"*\"/>";
+    let bombs: Vec<(&str, FileFormat, Vec<u8>)> = vec![
+        (
+            "a long text in many rows",
+            FileFormat::Parquet,
+            parquet(
+                vec![("ra", numbers(200_000)), ("t", repeated(&long, 200_000))],
+                plain(),
+            ),
+        ),
+        (
+            "many rows of one number",
+            FileFormat::Parquet,
+            parquet(vec![("ra", numbers(2_200_000))], plain()),
+        ),
+        (
+            "texts by what they share with those before",
+            FileFormat::Parquet,
+            parquet(vec![("t", texts)], delta),
+        ),
+        (
+            "a large page",
+            FileFormat::Parquet,
+            parquet(vec![("t", page)], undivided),
+        ),
+        (
+            "many columns",
+            FileFormat::Text,
+            format!("{}\n", spread(8000, ",")).into_bytes(),
+        ),
+        (
+            "a header without end",
+            FileFormat::Text,
+            spread(400_000, ",").into_bytes(),
+        ),
+        (
+            "a row without end",
+            FileFormat::Text,
+            [b"ra,dec\n1,".to_vec(), vec![b'2'; 5 << 20]].concat(),
+        ),
+        (
+            "a quote without end",
+            FileFormat::Text,
+            [b"ra,dec\n1,\"".to_vec(), vec![b'\n'; 5 << 20]].concat(),
+        ),
+        (
+            "rows of nothing",
+            FileFormat::Text,
+            [
+                spread(400, ",").into_bytes(),
+                b"\n".to_vec(),
+                [vec![b','; 399], b"\n".to_vec()].concat().repeat(11_000),
+            ]
+            .concat(),
+        ),
+        (
+            "a gzip stream of zeros",
+            FileFormat::Text,
+            gzip((0..12).map(|_| vec![0; 1 << 20])),
+        ),
+        (
+            "a gzip stream of lines",
+            FileFormat::Text,
+            gzip(
+                [b"ra,dec\n".to_vec()]
+                    .into_iter()
+                    .chain((0..12).map(|_| b"1,2\n".repeat(1 << 18))),
+            ),
+        ),
+        (
+            "many fields",
+            FileFormat::VoTable,
+            table(&many_fields, "<TABLEDATA></TABLEDATA>"),
+        ),
+        (
+            "an attribute without end",
+            FileFormat::VoTable,
+            [b"<VOTABLE a=\"".to_vec(), vec![b'x'; 5 << 20]].concat(),
+        ),
+        (
+            "elements within elements",
+            FileFormat::VoTable,
+            [b"<VOTABLE>".to_vec(), b"<a>".repeat(2 << 20)].concat(),
+        ),
+        (
+            "a cell without end",
+            FileFormat::VoTable,
+            table(text, &format!("<TABLEDATA><TR><TD>{}", "x".repeat(5 << 20))),
+        ),
+        (
+            "cells within a cell",
+            FileFormat::VoTable,
+            table(
+                text,
+                &format!("<TABLEDATA><TR><TD>{}", "<b>".repeat(1 << 20)),
+            ),
+        ),
+        (
+            "a long array",
+            FileFormat::VoTable,
+            table(
+                array,
+                &binary(
+                    "BINARY",
+                    &[&[0x0f, 0xff, 0xff, 0xff][..], &[0; 1 << 20]].concat(),
+                ),
+            ),
+        ),
+        (
+            "many bits",
+            FileFormat::VoTable,
+            table(bits, &binary("BINARY2", &vec![0xff; 11 << 20])),
+        ),
+        (
+            "texts that add up",
+            FileFormat::VoTable,
+            table(
+                text,
+                &format!(
+                    "<TABLEDATA>{}</TABLEDATA>",
+                    format!("<TR><TD>{}</TD></TR>", "x".repeat(1 << 19)).repeat(40)
+                ),
+            ),
+        ),
+    ];
+    let before = peak();
+    for (name, format, bytes) in bombs {
+        let begun = taken();
+        let outcome = read(&files.put("bomb.csv", &bytes), format);
+        println!(
+            "{name}: {} bytes, {:.1?}, {outcome:?}",
+            bytes.len(),
+            (taken() - begun)
+        );
+        assert!(is_too_large(&outcome), "{name}: {outcome:?}");
+        assert!(
+            (taken() - begun) < LONGEST,
+            "{name} took {:?}",
+            (taken() - begun)
+        );
+    }
+    // A row of no bytes would be followed by another one for ever.
+    let endless = files.put("t", &table(nothing, &binary("BINARY", &[1, 2, 3, 4])));
+    let outcome = read(&endless, FileFormat::VoTable);
+    assert!(
+        matches!(outcome, Err(IngestError::Unreadable(_))),
+        "{outcome:?}"
+    );
+    let grown = peak() - before;
+    assert!(
+        grown < MEMORY + LIMITS.bytes,
+        "memory grew by {} MiB",
+        grown >> 20
+    );
+}
+
+/// Files as people have them are read, a budget or not.
+fn usual() -> Vec<(&'static str, FileFormat, Vec<u8>)> {
+    let ra: ArrayRef = Arc::new(Float64Array::from_iter(
+        (0..500).map(|it| Some(f64::from(it) / 2.0)),
+    ));
+    let name: ArrayRef = Arc::new(StringArray::from_iter_values(
+        (0..500).map(|it| format!("s{}", it % 7)),
+    ));
+    let with = |codec| {
+        WriterProperties::builder()
+            .set_compression(codec)
+            .set_max_row_group_row_count(Some(200))
+            .build()
+    };
+    let columns = || {
+        vec![
+            ("ra", Arc::clone(&ra)),
+            ("name", Arc::clone(&name)),
+            ("kind", repeated("long enough for a view", 500)),
+        ]
+    };
+    let csv: String = (0..500)
+        .map(|it| format!("{it},{},\"n{it}\"\n", f64::from(it) / 3.0))
+        .collect();
+    let csv = format!("id,ra,name\n{csv}").into_bytes();
+    let fields = "<FIELD name=\"id\" datatype=\"int\"/><FIELD name=\"t\" datatype=\"char\" arraysize=\"*\"/><FIELD name=\"d\" datatype=\"double\" arraysize=\"2\"/>";
+    let row = |number: u8| {
+        [
+            &[0, 0, 0, number, 0, 0, 0, 2, b'a', b'b'][..],
+            &1.5_f64.to_be_bytes(),
+            &(-2.0_f64).to_be_bytes(),
+        ]
+        .concat()
+    };
+    let rows: Vec<u8> = (0..100).flat_map(row).collect();
+    let flagged: Vec<u8> = (0..100)
+        .flat_map(|it| [vec![0x40], row(it)].concat())
+        .collect();
+    let cells: String = (0..100)
+        .map(|it| format!("<TR><TD>{it}</TD><TD>a &amp; b</TD><TD>1 2</TD></TR>"))
+        .collect();
+    vec![
+        (
+            "plain",
+            FileFormat::Parquet,
+            parquet(columns(), with(Codec::UNCOMPRESSED)),
+        ),
+        (
+            "zstd",
+            FileFormat::Parquet,
+            parquet(columns(), with(zstd())),
+        ),
+        (
+            "snappy",
+            FileFormat::Parquet,
+            parquet(columns(), with(Codec::SNAPPY)),
+        ),
+        (
+            "gzip",
+            FileFormat::Parquet,
+            parquet(
+                columns(),
+                with(Codec::GZIP(parquet::basic::GzipLevel::default())),
+            ),
+        ),
+        (
+            "tsv",
+            FileFormat::Text,
+            String::from_utf8_lossy(&csv)
+                .replace(',', "\t")
+                .into_bytes(),
+        ),
+        ("csv.gz", FileFormat::Text, gzip([csv.clone()])),
+        ("csv", FileFormat::Text, csv),
+        (
+            "cells",
+            FileFormat::VoTable,
+            table(fields, &format!("<TABLEDATA>{cells}</TABLEDATA>")),
+        ),
+        (
+            "binary",
+            FileFormat::VoTable,
+            table(fields, &binary("BINARY", &rows)),
+        ),
+        (
+            "binary2",
+            FileFormat::VoTable,
+            table(fields, &binary("BINARY2", &flagged)),
+        ),
+    ]
+}
+
+#[test]
+fn files_as_people_have_them_are_read_within_a_budget() {
+    let files = Files::new();
+    for (name, format, bytes) in usual() {
+        let path = files.put(name, &bytes);
+        let (rows, _) = read(&path, format).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let file = RowFile::open(&path, format).unwrap();
+        let all: Vec<usize> = (0..file.schema().fields().len()).collect();
+        let without: usize = file
+            .rows(&all)
+            .unwrap()
+            .map(|it| it.unwrap().num_rows())
+            .sum();
+        assert_eq!((rows, rows > 0), (without, true), "{name}");
+    }
+}
+
+/// A long text in rows of a Parquet file is copied a few rows at a time, and every row is there.
+#[test]
+fn texts_that_are_repeated_are_read_whole() {
+    let files = Files::new();
+    let columns = vec![("t", repeated(&"x".repeat(100_000), 130))];
+    let path = files.put("t", &parquet(columns, WriterProperties::default()));
+    let (rows, bytes) = read(&path, FileFormat::Parquet).unwrap();
+    assert_eq!(rows, 130);
+    assert!(bytes >= 13_000_000, "{bytes}");
+}
+
+/// Chances that follow from a number (splitmix64).
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+
+    /// Bytes with some of them changed, lost, doubled or added; often near the end, where Parquet has its footer.
+    fn mutated(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut changed = bytes.to_vec();
+        for _ in 0..=self.below(4) {
+            let length = changed.len();
+            let near_end = self.below(3) == 0;
+            let at = if near_end {
+                length.saturating_sub(1 + self.below(700))
+            } else {
+                self.below(length)
+            };
+            match self.below(7) {
+                0 if at < length => changed[at] = self.next() as u8,
+                1 if at < length => changed[at] ^= 1 << self.below(8),
+                2 if at < length => changed[at] = [0, 1, 0x7f, 0x80, 0xfe, 0xff][self.below(6)],
+                3 => changed.truncate(at.max(length / 2)),
+                4 => drop(changed.splice(at..at, [0xff; 5])),
+                5 => drop(changed.splice(at..(at + 9).min(length), [])),
+                _ => {
+                    let end = (at + 50).min(length);
+                    changed.extend_from_within(at.min(end)..end);
+                }
+            }
+        }
+        changed
+    }
+}
+
+fn from_environment(name: &str, usual: usize) -> usize {
+    std::env::var(name).map_or(usual, |text| text.parse().unwrap())
+}
+
+#[test]
+fn strange_files_do_no_harm() {
+    // What a library panics over is damage, and told as such.
+    std::panic::set_hook(Box::new(|_| {}));
+    let first = from_environment("MERIDIAN_FUZZ_SEED", 0);
+    let count = from_environment("MERIDIAN_FUZZ_FILES", USUAL_FILES);
+    let (files, before) = (Files::new(), peak());
+    for (name, format, bytes) in usual() {
+        let mut whole = 0;
+        for number in first..first + count {
+            let path = files.put(name, &Chance(number as u64).mutated(&bytes));
+            let begun = taken();
+            let outcome = std::panic::catch_unwind(|| read(&path, format));
+            let outcome = outcome.unwrap_or_else(|_| Err(IngestError::Internal));
+            assert!(
+                !matches!(outcome, Err(IngestError::Internal)),
+                "a reader panics over {name}: MERIDIAN_FUZZ_SEED={number}"
+            );
+            assert!(
+                (taken() - begun) < LONGEST,
+                "{name}: MERIDIAN_FUZZ_SEED={number}"
+            );
+            whole += usize::from(outcome.is_ok());
+        }
+        println!("{name}: {whole} of {count} can be read");
+    }
+    drop(std::panic::take_hook());
+    let grown = peak() - before;
+    assert!(
+        grown < MEMORY + LIMITS.bytes,
+        "memory grew by {} MiB",
+        grown >> 20
+    );
+}
