@@ -448,7 +448,7 @@ def test_strange_requests_leave_it_up(server: Server) -> None:
     rng = np.random.default_rng(1)
     for number in range(300):
         with socket.create_connection(("127.0.0.1", server.http_port), timeout=10) as raw:
-            head = b"GET /scs/sky/Star?RA=" + rng.bytes(rng.integers(1, 50)) + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+            head = b"GET /scs/sky/Star?RA=" + rng.bytes(rng.integers(1, 50)) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"
             with suppress(OSError):
                 raw.sendall(rng.bytes(200) if number % 2 else head)
                 raw.shutdown(socket.SHUT_WR)
@@ -463,7 +463,7 @@ def test_strange_requests_leave_it_up(server: Server) -> None:
 def test_a_client_that_does_not_read_stops_the_work(server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.http_port), timeout=10) as raw:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        raw.sendall(b"GET /scs/sky/Star?RA=0&DEC=0&SR=180&RESPONSEFORMAT=votable/td HTTP/1.1\r\nHost: x\r\n\r\n")
+        raw.sendall(b"GET /scs/sky/Star?RA=0&DEC=0&SR=180&RESPONSEFORMAT=votable/td HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert raw.recv(10).startswith(b"HTTP/1.1 2")
     wait_until(lambda: server.is_idle(), 10, "it is idle again")
 

@@ -2,6 +2,7 @@
 
 use catalog::CatalogError;
 use datafusion::common::DataFusionError;
+use ingest::IngestError;
 use sql::{ErrorCode, SqlError};
 use store::StoreError;
 
@@ -42,6 +43,17 @@ impl EngineError {
         }
     }
 
+    /// What a file that a question names is read wrong by.
+    pub(crate) fn from_file(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> Self {
+        let code = match cause.downcast_ref() {
+            Some(IngestError::TooLarge { .. }) => ErrorCode::PACKET_TOO_LARGE,
+            Some(IngestError::Busy { .. }) => ErrorCode::OUT_OF_RESOURCES,
+            Some(IngestError::Abandoned) => ErrorCode::INTERRUPTED,
+            _ => return Self::Query(cause.to_string()),
+        };
+        SqlError::new(cause.to_string()).with_code(code).into()
+    }
+
     /// An error of the planner or of a running query, in words. Storage errors keep their own.
     pub(crate) fn from_run(error: &DataFusionError) -> Self {
         match error.find_root() {
@@ -55,6 +67,7 @@ impl EngineError {
                 // What a scan tells when it cannot begin.
                 None => match cause.downcast_ref() {
                     Some(Self::Store(store)) => Self::Store(store.clone()),
+                    _ if cause.is::<IngestError>() => Self::from_file(cause.as_ref()),
                     _ => {
                         let told = DataFusionError::Execution(cause.to_string());
                         log_own_mistake(&told);

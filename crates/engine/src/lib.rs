@@ -32,7 +32,7 @@ pub use codec::PlanCodec;
 pub use cone::{ConeSearch, ConeTable};
 pub use coverage::{Coverage, SubChunkSet};
 pub use error::EngineError;
-pub use files::FileScanExec;
+pub use files::{FileAccess, FileScanExec, ReceivedFile, ReceivedFiles};
 pub use loaded_table::{LoadedTable, StoredTable};
 pub use memory::bound_memory;
 pub use piece::Piece;

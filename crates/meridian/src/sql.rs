@@ -215,7 +215,7 @@ async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
     engine::bound_memory(&archive, memory);
     let options = SessionOptions {
         // Whoever runs the program may read its files.
-        files: true,
+        files: engine::FileAccess::Everything,
         database: args.db.clone(),
         cores: args.threads,
         dialect: args.dialect,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream as BlockingUnixStream;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::places::{ConnectionLimits, Full, Places};
 use crate::{ServerError, Shared, http, local, metrics, mysql, noted};
 
 /// How long nobody is let in where the system has no room for another connection.
@@ -81,6 +82,16 @@ impl Peer {
     }
 }
 
+impl Peer {
+    /// Its address, if it has one.
+    pub(crate) fn address(self) -> Option<IpAddr> {
+        match self {
+            Self::Address(address) => Some(address.ip()),
+            Self::Socket => None,
+        }
+    }
+}
+
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -126,18 +137,18 @@ impl Listening {
     }
 }
 
-/// An entrance with so much room behind it.
+/// An entrance with so many places behind it.
 #[derive(Debug)]
 pub(crate) struct Door {
     entrance: Entrance,
-    max_connections: usize,
+    places: Arc<Places>,
 }
 
 impl Door {
-    pub(crate) fn new(entrance: Entrance, max_connections: usize) -> Self {
+    pub(crate) fn new(entrance: Entrance, limits: ConnectionLimits) -> Self {
         Self {
             entrance,
-            max_connections,
+            places: Places::new(limits),
         }
     }
 
@@ -177,35 +188,46 @@ impl Door {
     }
 
     fn let_in(&self, shared: &Arc<Shared>, connections: &mut JoinSet<()>, arrival: Arrival<'_>) {
-        let full = connections.len() >= self.max_connections;
-        if full {
-            warn!(
-                address = %arrival.peer(),
-                "turned away: there are as many connections as may be"
-            );
-            shared.metrics.turned_away(self.counted_as());
-        }
-        let counted = (!full).then(|| shared.metrics.connected(self.counted_as()));
+        let place = match self.places.take(arrival.peer()) {
+            Ok(place) => place,
+            Err(full) => return self.turn_away(shared, arrival, full),
+        };
+        let counted = shared.metrics.connected(self.counted_as());
         let shared = Arc::clone(shared);
         match arrival {
-            Arrival::MySql(stream, _) if full => {
-                drop(tokio::spawn(mysql::turn_away(stream, self.max_connections)));
-            }
-            Arrival::Http(stream, ..) if full => drop(tokio::spawn(http::turn_away(stream))),
             Arrival::MySql(stream, peer) => {
-                let served = Box::pin(mysql::serve(shared, stream, peer));
+                let served = Box::pin(mysql::serve(shared, stream, peer, place));
                 connections.spawn(async move {
                     let _counted = counted;
                     served.await;
                 });
             }
             Arrival::Http(stream, address, router) => {
-                let served = Box::pin(http::serve(shared, router.clone(), stream, address));
+                let served = Box::pin(http::serve(shared, router.clone(), stream, address, place));
                 connections.spawn(async move {
                     let _counted = counted;
                     served.await;
                 });
             }
+        }
+    }
+
+    /// Tells somebody that there is no place. Where very many are told already, they find it out by themselves.
+    fn turn_away(&self, shared: &Arc<Shared>, arrival: Arrival<'_>, full: Full) {
+        warn!(address = %arrival.peer(), "turned away: {full}");
+        shared.metrics.turned_away(self.counted_as());
+        let Ok(told) = Arc::clone(&shared.turned_away).try_acquire_owned() else {
+            return;
+        };
+        match arrival {
+            Arrival::MySql(stream, _) => drop(tokio::spawn(async move {
+                mysql::turn_away(stream, full).await;
+                drop(told);
+            })),
+            Arrival::Http(stream, ..) => drop(tokio::spawn(async move {
+                http::turn_away(stream, full).await;
+                drop(told);
+            })),
         }
     }
 }

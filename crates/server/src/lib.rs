@@ -13,6 +13,7 @@ mod journal;
 mod local;
 pub mod metrics;
 mod mysql;
+mod places;
 mod refusal;
 mod running;
 mod sessions;
@@ -28,15 +29,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Archive, ConeTable, EngineError};
+use ingest::BytePool;
 use sql::connection::{Process, Surroundings, VariableValue};
+use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use doors::{Door, Entrance, Peer};
-use http::HttpState;
+use http::{HttpState, ListRoom, OwnNames};
 use metrics::Metrics;
+use places::ConnectionLimits;
 pub use refusal::Refusal;
 use running::{Listed, Running};
 use sessions::Sessions;
@@ -46,6 +50,9 @@ use workshop::Workshop;
 
 /// The longest that stopped statements may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How many clients are told at a time that there is no place.
+const MOST_TURNED_AWAY: usize = 64;
 
 /// Where clients of MySQL connect unless somebody says otherwise.
 pub const USUAL_MYSQL: &str = "127.0.0.1:4040";
@@ -73,6 +80,12 @@ pub struct Config {
     pub cache: u64,
     /// Connections at once, at each door.
     pub max_connections: usize,
+    /// Of these, those from one address; as many as there may be where nothing is said.
+    pub max_connections_per_address: Option<usize>,
+    /// Names other than those of this machine by which clients ask over HTTP.
+    pub http_hosts: Vec<String>,
+    /// How long the head of a request may take to come, and how long its body may pause.
+    pub http_patience: Duration,
     /// How long statements may go on when the server is to end.
     pub grace: Duration,
     /// What clients that ask for TLS are shown; without it there is none.
@@ -94,6 +107,9 @@ impl Config {
             memory: 256 << 20,
             cache: 64 << 20,
             max_connections: 500,
+            max_connections_per_address: None,
+            http_hosts: Vec::new(),
+            http_patience: Duration::from_secs(15),
             grace: Duration::from_secs(30),
             tls: None,
             slow: None,
@@ -195,6 +211,12 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// Statements that take longer are logged with their text.
     pub(crate) slow: Option<Duration>,
+    /// How long the head of a request over HTTP may take to come.
+    pub(crate) http_patience: Duration,
+    /// Room for packets and prepared statements of MySQL's clients.
+    pub(crate) packets: Arc<BytePool>,
+    /// Room for telling clients that there is no place.
+    pub(crate) turned_away: Arc<Semaphore>,
     /// No new question is answered.
     pub(crate) closing: CancellationToken,
     /// No question is answered to its end.
@@ -266,23 +288,40 @@ impl Server {
             metrics: Metrics::new(move || counted.usage(), workshop.health())?,
             workshop,
             slow: config.slow,
+            http_patience: config.http_patience,
+            packets: BytePool::new(room_for_packets(config.memory as u64)),
+            turned_away: Arc::new(Semaphore::new(MOST_TURNED_AWAY)),
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
         });
-        let router = http::router(Arc::new(HttpState::new(
+        let received = Arc::clone(shared.sessions.received());
+        let lists = ListRoom::new(config.memory as u64, received, config.http_patience);
+        let state = HttpState::new(
             Arc::clone(&shared),
             Arc::clone(&archive),
             config.cone_columns,
-        )));
+            lists,
+        );
+        let http = http.map(|listening| {
+            let names = OwnNames::new(listening.address, &config.http_hosts);
+            let router = http::router(Arc::new(state), names);
+            Entrance::Http(listening, router)
+        });
         let doors = [
             mysql.map(Entrance::MySql),
             mysql_socket.map(Entrance::MySqlSocket),
-            http.map(|listening| Entrance::Http(listening, router)),
+            http,
         ];
+        let limits = ConnectionLimits {
+            all: config.max_connections,
+            of_an_address: config
+                .max_connections_per_address
+                .unwrap_or(config.max_connections),
+        };
         let doors: Vec<Door> = doors
             .into_iter()
             .flatten()
-            .map(|entrance| Door::new(entrance, config.max_connections))
+            .map(|entrance| Door::new(entrance, limits))
             .collect();
         if doors.is_empty() {
             return Err(ServerError::NoDoor);
@@ -377,6 +416,11 @@ impl Server {
         }
         info!("ended");
     }
+}
+
+/// Bytes of packets and prepared statements of all connections together: half as much as their statements may take.
+fn room_for_packets(memory: u64) -> u64 {
+    (memory / 2).max(2 * mysql::LONGEST_COMMAND as u64)
 }
 
 fn count(connections: &[JoinSet<()>]) -> usize {

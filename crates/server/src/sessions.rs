@@ -6,13 +6,17 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use engine::{Archive, EngineError, NO_DATABASE, Session, SessionOptions};
+use engine::{
+    Archive, EngineError, FileAccess, NO_DATABASE, ReceivedFiles, Session, SessionOptions,
+};
 
 /// The sessions of an archive, made when they are first needed.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     archive: Arc<Archive>,
     options: SessionOptions,
+    /// Files that were sent to be read by statements of the server's own.
+    received: Arc<ReceivedFiles>,
     /// By the folded name of the database, and whether their statements may name files.
     made: Mutex<HashMap<(String, bool), Arc<Session>>>,
 }
@@ -28,14 +32,20 @@ impl Sessions {
             cores: Some(cores),
             runtime: Some(engine::runtime(Some(memory))?),
             // Whoever connects need not have a right to this machine's files.
-            files: false,
+            files: FileAccess::Nothing,
             ..SessionOptions::default()
         };
         Ok(Self {
             archive,
             options,
+            received: Arc::default(),
             made: Mutex::default(),
         })
+    }
+
+    /// The files that were sent.
+    pub(crate) fn received(&self) -> &Arc<ReceivedFiles> {
+        &self.received
     }
 
     /// The databases that there are, by name.
@@ -55,7 +65,8 @@ impl Sessions {
         self.kept(database.unwrap_or(NO_DATABASE), false).await
     }
 
-    /// A session for statements that the server itself writes: they may name files of this machine.
+    /// A session for statements that the server itself writes: they may name files that were
+    /// sent.
     ///
     /// # Errors
     /// There is no such database.
@@ -68,9 +79,13 @@ impl Sessions {
         if let Some(session) = self.all().get(&key) {
             return Ok(Arc::clone(session));
         }
+        let access = match files {
+            true => FileAccess::Received(Arc::clone(&self.received)),
+            false => FileAccess::Nothing,
+        };
         let options = SessionOptions {
             database: Some(database.to_owned()),
-            files,
+            files: access,
             ..self.options.clone()
         };
         let session = Session::new(Arc::clone(&self.archive), &options).await?;

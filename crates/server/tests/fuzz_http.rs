@@ -113,7 +113,7 @@ fn request(chance: &mut Chance) -> Vec<u8> {
         (_, 2) => "DELETE",
         _ => "GET",
     };
-    format!("{method} {target} HTTP/1.1\r\nHost: x\r\n{head}\r\n{body}").into_bytes()
+    format!("{method} {target} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n{body}").into_bytes()
 }
 
 /// Some requests one behind the other; the last may be none.
@@ -125,7 +125,7 @@ fn requests(chance: &mut Chance) -> (Vec<u8>, usize, bool) {
         match chance.below(120) {
             0 => bytes.extend(chance.bytes(300)),
             1 => bytes.extend_from_slice(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x12\x04\0\0\0\0\0"),
-            2 => bytes.extend_from_slice(b"POST /scs/sky/Star?SR=1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n"),
+            2 => bytes.extend_from_slice(b"POST /scs/sky/Star?SR=1 HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n"),
             3..20 => bytes.extend(chance.mutated(&usual)),
             _ => {
                 bytes.extend(usual);
@@ -172,7 +172,7 @@ async fn converse(address: SocketAddr, seed: u64) -> usize {
 /// What a client whose every word is right hears.
 async fn ask(address: SocketAddr, target: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();

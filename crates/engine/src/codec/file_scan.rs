@@ -24,6 +24,11 @@ pub(super) struct FileScanMessage {
 impl FileScanMessage {
     pub fn of(scan: &FileScanExec) -> Result<Self> {
         let file = scan.file();
+        if file.budget().is_limited() {
+            return internal_err!(
+                "a file that was sent is read by the process that it was sent to"
+            );
+        }
         let path = std::path::absolute(file.path())?;
         Ok(Self {
             path: path.to_string_lossy().into_owned(),

@@ -1,8 +1,9 @@
 //! `read_parquet('...')` and its kin in FROM: files that a question names.
 //!
 //! A file is a table that is nowhere loaded: its rows are read for each question anew. Only sessions of somebody who may read
-//! the files of this machine have these functions ([`SessionOptions::files`](crate::SessionOptions)).
+//! the files of this machine, or has sent one, have these functions ([`SessionOptions::files`](crate::SessionOptions)).
 
+mod access;
 mod scan;
 
 use std::path::Path;
@@ -19,12 +20,16 @@ use ingest::{FileFormat, RowFile};
 
 use crate::error::external;
 
+pub use access::{FileAccess, ReceivedFile, ReceivedFiles};
 pub use scan::FileScanExec;
 
 /// The functions by their names.
-pub(crate) fn functions(allowed: bool) -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
+pub(crate) fn functions(access: &FileAccess) -> Vec<(&'static str, Arc<dyn TableFunctionImpl>)> {
     let function = |format| {
-        let function: Arc<dyn TableFunctionImpl> = Arc::new(ReadFile { format, allowed });
+        let function: Arc<dyn TableFunctionImpl> = Arc::new(ReadFile {
+            format,
+            access: access.clone(),
+        });
         (name(format), function)
     };
     FileFormat::ALL.into_iter().map(function).collect()
@@ -42,14 +47,14 @@ fn name(format: FileFormat) -> &'static str {
 #[derive(Debug)]
 struct ReadFile {
     format: FileFormat,
-    allowed: bool,
+    access: FileAccess,
 }
 
 impl TableFunctionImpl for ReadFile {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
         let name = name(self.format);
-        if !self.allowed {
-            return plan_err!("{name} is not to be had here: this door does not read files");
+        if matches!(self.access, FileAccess::Nothing) {
+            return not_here(name);
         }
         let [Expr::Literal(path, _)] = args.exprs() else {
             return plan_err!("{name} takes the path of one file, as in {name}('stars.csv')");
@@ -57,9 +62,16 @@ impl TableFunctionImpl for ReadFile {
         let (ScalarValue::Utf8(Some(path)) | ScalarValue::Utf8View(Some(path))) = path else {
             return plan_err!("{name} takes the path of one file, as in {name}('stars.csv')");
         };
-        let file = RowFile::open(Path::new(path), self.format).map_err(external)?;
+        let path = Path::new(path);
+        let Some(file) = self.access.open(path, self.format).map_err(external)? else {
+            return not_here(name);
+        };
         Ok(Arc::new(FileTable::of(file)))
     }
+}
+
+fn not_here<T>(name: &str) -> Result<T> {
+    plan_err!("{name} is not to be had here: this door does not read files")
 }
 
 /// A file as a table.
@@ -71,10 +83,10 @@ pub(crate) struct FileTable {
 }
 
 impl FileTable {
-    fn of(file: RowFile) -> Self {
+    fn of(file: Arc<RowFile>) -> Self {
         Self {
             schema: folded(file.schema()),
-            file: Arc::new(file),
+            file,
         }
     }
 

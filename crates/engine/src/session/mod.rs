@@ -27,7 +27,7 @@ use sql::{
 
 use crate::crossmatch::suffixed;
 use crate::error::log_own_mistake;
-use crate::files::FileTable;
+use crate::files::{FileAccess, FileTable};
 use crate::information_schema::{self, INFORMATION_SCHEMA};
 use crate::loaded_table::{CHUNK_NUMBER, CHUNK_NUMBER_DECLARED, hidden_columns};
 use crate::plan_cache::{Candidate, PlanCache, QueryFingerprint};
@@ -54,8 +54,8 @@ pub struct SessionOptions {
     pub memory: Option<usize>,
     /// Memory that several sessions share (see [`runtime`]), instead of `memory` for this one alone.
     pub runtime: Option<Arc<RuntimeEnv>>,
-    /// Whether questions may name files of this machine: only where whoever asks may read them anyway.
-    pub files: bool,
+    /// Which files of this machine questions may name.
+    pub files: FileAccess,
     /// The language of the questions.
     pub dialect: Dialect,
 }
@@ -67,7 +67,7 @@ impl Default for SessionOptions {
             cores: None,
             memory: None,
             runtime: None,
-            files: false,
+            files: FileAccess::Nothing,
             dialect: Dialect::default(),
         }
     }

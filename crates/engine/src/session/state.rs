@@ -96,7 +96,7 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
             .deregister_udtf(name)
             .map_err(|error| EngineError::from_run(&error))?;
     }
-    for (name, function) in files::functions(options.files) {
+    for (name, function) in files::functions(&options.files) {
         state.register_udtf(name, function);
     }
     if options.dialect == Dialect::MySql {

@@ -8,6 +8,7 @@ mod options;
 
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -82,6 +83,9 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
         memory: settings.memory as usize,
         cache: settings.cache,
         max_connections: settings.max_connections.get(),
+        max_connections_per_address: settings.max_connections_per_address.map(NonZeroUsize::get),
+        http_hosts: settings.http_hosts,
+        http_patience: settings.http_timeout,
         grace: settings.grace,
         tls: tls_files(settings.tls_cert, settings.tls_key)?,
         slow: Some(settings.slow).filter(|slow| !slow.is_zero()),

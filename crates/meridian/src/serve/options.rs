@@ -106,6 +106,12 @@ options! {
         "Memory for decoded columns and director indexes, kept for the next statements, for example 2G, or 0 for none; a third of the machine's by default.";
     max_connections: NonZeroUsize = "max-connections" "N", "MERIDIAN_MAX_CONNECTIONS", count, Usual::Is("500"),
         "Connections at once.";
+    max_connections_per_address: Option<NonZeroUsize> = "max-connections-per-address" "N", "MERIDIAN_MAX_CONNECTIONS_PER_ADDRESS", count_if_any, Usual::Is(""),
+        "Of these, connections from one address; by default as many as there may be.";
+    http_hosts: Vec<String> = "http-hosts" "NAMES", "MERIDIAN_HTTP_HOSTS", names, Usual::Is(""),
+        "Names, separated by commas, by which clients of HTTP ask beside those of this machine, as behind a proxy.";
+    http_timeout: Duration = "http-timeout" "SECONDS", "MERIDIAN_HTTP_TIMEOUT", some_seconds, Usual::Is("15"),
+        "Seconds in which the head of a request over HTTP has to come, and for which its body may pause.";
     grace: Duration = "grace" "SECONDS", "MERIDIAN_GRACE", seconds, Usual::Is("30"),
         "Seconds that statements may go on when the server is to end.";
     slow: Duration = "slow" "SECONDS", "MERIDIAN_SLOW", seconds, Usual::Is("10"),
@@ -156,6 +162,40 @@ fn count(text: &str) -> Result<NonZeroUsize, String> {
         .map_err(|_| format!("{text:?} is not a whole number from 1 on"))
 }
 
+fn count_if_any(text: &str) -> Result<Option<NonZeroUsize>, String> {
+    match text {
+        "" => Ok(None),
+        _ => count(text).map(Some),
+    }
+}
+
+/// Names of hosts, without ports.
+fn names(text: &str) -> Result<Vec<String>, String> {
+    let names = text
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    let is_name = |name: &str| {
+        name.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
+    };
+    names
+        .map(|name| match is_name(name) {
+            true => Ok(name.to_owned()),
+            false => Err(format!(
+                "{name:?} is no name of a host: write them as in sky.example.org,archive.example.org"
+            )),
+        })
+        .collect()
+}
+
+fn some_seconds(text: &str) -> Result<Duration, String> {
+    match seconds(text) {
+        Ok(some) if !some.is_zero() => Ok(some),
+        _ => Err(format!("{text:?} is not a number of seconds above 0")),
+    }
+}
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok();
     seconds
@@ -199,6 +239,17 @@ mod tests {
         for wrong in ["", "-1", "soon", "nan", "inf", "1e300"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn hosts_are_names() {
+        assert_eq!(names(""), Ok(vec![]));
+        let two = vec!["a.example".to_owned(), "b".to_owned()];
+        assert_eq!(names("a.example, b"), Ok(two));
+        for wrong in ["http://a", "a:80", "a b", "*"] {
+            assert!(names(wrong).is_err(), "{wrong}");
+        }
+        assert!(some_seconds("0").is_err() && some_seconds("0.5").is_ok());
     }
 
     #[test]

@@ -59,7 +59,10 @@ impl From<Refusal> for Problem {
             ErrorCode::STORAGE | ErrorCode::INTERNAL | ErrorCode::OTHER => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }
-            ErrorCode::SERVER_ENDS | ErrorCode::INTERRUPTED => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorCode::SERVER_ENDS | ErrorCode::INTERRUPTED | ErrorCode::OUT_OF_RESOURCES => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            ErrorCode::PACKET_TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
             _ => StatusCode::BAD_REQUEST,
         };
         Self::new(status, refusal.sentence)

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use catalog::LoadId;
 use engine::{Archive, ConeTable};
 
-use super::cone::{Chosen, Served};
+use super::cone::{Chosen, ListRoom, Served};
 use super::problem::Problem;
 use crate::Shared;
 
@@ -19,6 +19,7 @@ pub(crate) struct HttpState {
     pub(crate) shared: Arc<Shared>,
     pub(crate) archive: Arc<Archive>,
     pub(crate) chosen_columns: ChosenColumns,
+    pub(crate) lists: ListRoom,
     /// The columns that are given of tables, by their load and the verbosity.
     chosen: Mutex<HashMap<(LoadId, u8), Arc<Chosen>>>,
 }
@@ -28,11 +29,13 @@ impl HttpState {
         shared: Arc<Shared>,
         archive: Arc<Archive>,
         chosen_columns: ChosenColumns,
+        lists: ListRoom,
     ) -> Self {
         Self {
             shared,
             archive,
             chosen_columns,
+            lists,
             chosen: Mutex::default(),
         }
     }

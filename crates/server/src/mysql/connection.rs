@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ingest::Reservation;
 use sql::connection::Variables;
 use sql::{Connection, ErrorCode};
 use tokio::time::timeout;
@@ -22,6 +23,7 @@ use super::prepared::PreparedStatements;
 use super::wire::{Malformed, Reader};
 use crate::doors::Peer;
 use crate::metrics::Door;
+use crate::places::{Full, Place};
 use crate::running::Entered;
 use crate::tls::Tls;
 use crate::{Refusal, Shared};
@@ -29,7 +31,7 @@ use crate::{Refusal, Shared};
 /// The longest that the first words may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Bytes of a packet from somebody who is not let in yet.
-const LONGEST_INTRODUCTION: usize = 1 << 20;
+const LONGEST_INTRODUCTION: usize = 16 << 10;
 /// Bytes of a packet from everybody else (`max_allowed_packet`).
 pub(crate) const LONGEST_COMMAND: usize = 64 << 20;
 /// The longest that the last words may take.
@@ -78,7 +80,7 @@ pub(super) struct Over;
 pub(super) type Done = Result<Result<(), Refusal>, Over>;
 
 /// Serves a client until it leaves.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: Halves, peer: Peer) {
+pub(crate) async fn serve(shared: Arc<Shared>, stream: Halves, peer: Peer, place: Place) {
     let entered = shared.running.enter(peer);
     let span = info_span!("connection", id = entered.id);
     async {
@@ -87,10 +89,16 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: Halves, peer: Peer) {
         let let_in = tokio::select! {
             () = shared.closing.cancelled() => return,
             () = end.cancelled() => return,
+            () = place.is_needed() => {
+                debug!(address = %peer, "gave way to others before it introduced itself");
+                return;
+            }
             let_in = timeout(HANDSHAKE, client.let_in()) => let_in,
         };
         match let_in {
             Ok(Ok(Ok(()))) => {
+                // It has a state that it would miss.
+                place.is_busy();
                 debug!(user = client.connection.user, address = %peer, "connected");
                 client.attend().await;
                 debug!("left");
@@ -105,9 +113,8 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: Halves, peer: Peer) {
 }
 
 /// Tells somebody for whom there is no room.
-pub(crate) async fn turn_away((_, write): Halves, most: usize) {
-    let sentence =
-        format!("Too many connections: there are {most} already, which is as many as may be");
+pub(crate) async fn turn_away((_, write): Halves, full: Full) {
+    let sentence = format!("Too many connections: {full}");
     let refusal = Refusal::new(ErrorCode::TOO_MANY_CONNECTIONS, sentence);
     let mut outgoing = Outgoing::from_number(0);
     outgoing.add(|bytes| refused(bytes, &refusal));
@@ -131,15 +138,16 @@ impl Client {
             surroundings: Arc::clone(&shared.surroundings),
         };
         let sent = shared.metrics.bytes(Door::Mysql);
+        let room = Reservation::of(&shared.packets);
         Self {
+            prepared: PreparedStatements::new(Reservation::of(&shared.packets)),
             shared,
             entered,
-            incoming: Incoming::new(read),
+            incoming: Incoming::new(read, room),
             sending: Sending::new(write).counted(sent),
             outgoing: Outgoing::default(),
             capabilities: Capabilities::OURS,
             connection: Arc::new(connection),
-            prepared: PreparedStatements::default(),
         }
     }
 
@@ -245,6 +253,7 @@ impl Client {
     async fn attend(&mut self) {
         loop {
             self.entered.sleep();
+            self.prepared.settle();
             self.incoming.number = 0;
             let variables = &self.connection.variables;
             let idle = Duration::from_secs(variables.idle_seconds());
@@ -263,8 +272,8 @@ impl Client {
             let packet = match packet {
                 Ok(packet) => packet,
                 Err(NoPacket::Gone) => return,
-                Err(NoPacket::TooLong) => {
-                    self.say_farewell(&NoPacket::TooLong.into()).await;
+                Err(refused @ (NoPacket::TooLong | NoPacket::NoRoom)) => {
+                    self.say_farewell(&refused.into()).await;
                     // It hears that only when it has said what it has to say. Whoever never ends is not waited for.
                     let _ = timeout(FAREWELL, self.incoming.ignore()).await;
                     return;
@@ -418,7 +427,7 @@ impl Client {
         connection.variables = Variables::default();
         (connection.found_rows, connection.row_count) = (0, 0);
         connection.warnings.clear();
-        self.prepared = PreparedStatements::default();
+        self.prepared = PreparedStatements::new(Reservation::of(&self.shared.packets));
     }
 
     /// Lets the client be somebody else. Where that fails it is neither, and has to connect anew.
@@ -471,6 +480,11 @@ impl From<NoPacket> for Refusal {
                     "a packet may have {LONGEST_COMMAND} bytes at most (max_allowed_packet)"
                 );
                 Self::new(ErrorCode::PACKET_TOO_LARGE, sentence)
+            }
+            NoPacket::NoRoom => {
+                let sentence = "the server has no room for this packet now, as the packets of other connections take it all: send it \
+                                again in a while";
+                Self::new(ErrorCode::OUT_OF_RESOURCES, sentence)
             }
             NoPacket::OutOfOrder | NoPacket::Gone => {
                 let sentence =

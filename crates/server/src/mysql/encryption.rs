@@ -3,6 +3,7 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
+use ingest::Reservation;
 use rustls::ProtocolVersion;
 use sql::connection::{Process, Surroundings, VariableValue};
 use tokio::io::{AsyncReadExt, empty, join, sink, split};
@@ -16,10 +17,13 @@ use super::packets::{Incoming, Sending};
 impl Client {
     /// Goes on in TLS. Nothing may wait to be sent.
     pub(super) async fn encrypt(&mut self, door: &TlsAcceptor) -> Result<(), Over> {
-        let incoming = std::mem::replace(&mut self.incoming, Incoming::new(empty()));
+        let incoming = {
+            let nothing = Incoming::new(empty(), Reservation::of(&self.shared.packets));
+            std::mem::replace(&mut self.incoming, nothing)
+        };
         let sending = std::mem::replace(&mut self.sending, Sending::new(sink()));
         let number = incoming.number;
-        let (came, source) = incoming.into_parts();
+        let (came, source, room) = incoming.into_parts();
         // Whatever came behind the wish for TLS is the beginning of TLS, and nothing that was said in the clear.
         let stream = join(Cursor::new(came).chain(source), sending.into_sink());
         let stream = Box::pin(door.accept(stream)).await.map_err(|error| {
@@ -29,7 +33,7 @@ impl Client {
         let connection = Arc::make_mut(&mut self.connection);
         connection.surroundings = Arc::new(Encrypted::new(&stream, &connection.surroundings));
         let (read, write) = split(stream);
-        self.incoming = Incoming::new(read);
+        self.incoming = Incoming::new(read, room);
         self.incoming.number = number;
         self.sending = Sending::new(write);
         Ok(())

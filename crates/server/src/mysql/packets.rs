@@ -5,9 +5,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
+use ingest::Reservation;
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
@@ -19,6 +20,10 @@ const HEADER: usize = 4;
 const USUAL_COMMAND: usize = 2 << 10;
 /// Bytes that are read ahead of a command's end while a statement runs.
 const READ_AHEAD: usize = 64 << 10;
+/// Bytes that a connection has for its packets anyway; more come out of what all connections share.
+const OWN_ROOM: usize = 16 << 10;
+/// Bytes of a second, of a packet that comes slowly.
+const LEAST_RATE: u64 = 1 << 10;
 /// How long a packet may keep us waiting for more of it, unless the client has chosen another time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -102,6 +107,8 @@ pub(crate) enum NoPacket {
     Gone,
     /// It is longer than it may be.
     TooLong,
+    /// All connections together have no room for it.
+    NoRoom,
     /// Its number is not the next.
     OutOfOrder,
     /// Nothing was said for so long.
@@ -126,32 +133,41 @@ pub(crate) struct Incoming {
     pub(crate) number: u8,
     /// How long a packet that has begun may keep us waiting for more of it.
     pub(crate) patience: Duration,
+    /// Bytes of a command that has come, or of those packets of it that have.
+    whole: usize,
+    /// What both take beyond the connection's own room.
+    room: Reservation,
 }
 
 impl Incoming {
-    pub(crate) fn new(stream: impl AsyncRead + Send + Unpin + 'static) -> Self {
+    pub(crate) fn new(stream: impl AsyncRead + Send + Unpin + 'static, room: Reservation) -> Self {
         Self {
             stream: Box::new(stream),
             bytes: BytesMut::new(),
+            whole: 0,
+            room,
             number: 0,
             patience: PATIENCE,
         }
     }
 
     /// What has come and was not taken yet, and where more comes from.
-    pub(crate) fn into_parts(self) -> (Bytes, Source) {
-        (self.bytes.freeze(), self.stream)
+    pub(crate) fn into_parts(self) -> (Bytes, Source, Reservation) {
+        (self.bytes.freeze(), self.stream, self.room)
     }
 
     /// Ends when something has come, if it does within a time.
     pub(crate) async fn wait(&mut self, idle: Duration) -> Result<(), NoPacket> {
+        // The command before it is done.
+        self.whole = 0;
         if !self.bytes.is_empty() {
-            return Ok(());
+            return self.hold(self.bytes.capacity());
         }
         // Else it would hold the memory of the longest packet for as long as the client stays.
         self.bytes = BytesMut::new();
-        match timeout(idle, self.read_some()).await {
-            Ok(read) => read.map_err(|_| NoPacket::Gone),
+        self.hold(0)?;
+        match timeout(idle, self.read_some(USUAL_COMMAND)).await {
+            Ok(read) => read,
             Err(_) => Err(NoPacket::Idle(idle)),
         }
     }
@@ -159,8 +175,9 @@ impl Incoming {
     /// The next payload, of at most so many bytes. Memory is taken as bytes come, whatever length a packet claims.
     pub(crate) async fn next(&mut self, longest: usize) -> Result<Bytes, NoPacket> {
         let mut payload = BytesMut::new();
+        let begun = Instant::now();
         loop {
-            self.fill(HEADER).await?;
+            self.fill(HEADER, begun).await?;
             let (length, number) = match self.bytes[..] {
                 [a, b, c, number, ..] => (u32::from_le_bytes([a, b, c, 0]) as usize, number),
                 _ => return Err(NoPacket::Gone),
@@ -172,13 +189,18 @@ impl Incoming {
             if payload.len() + length > longest {
                 return Err(NoPacket::TooLong);
             }
-            self.fill(HEADER + length).await?;
+            self.fill(HEADER + length, begun).await?;
             self.bytes.advance(HEADER);
             let piece = self.bytes.split_to(length);
+            self.whole = payload.len() + length;
             if payload.is_empty() {
                 payload = piece;
             } else {
-                payload.extend_from_slice(&piece);
+                self.hold(self.whole + self.bytes.capacity())?;
+                let mut both = BytesMut::with_capacity(self.whole);
+                both.extend_from_slice(&payload);
+                both.extend_from_slice(&piece);
+                payload = both;
             }
             if length < LONGEST_PACKET {
                 return Ok(payload.freeze());
@@ -186,41 +208,68 @@ impl Incoming {
         }
     }
 
-    async fn fill(&mut self, wanted: usize) -> Result<(), NoPacket> {
+    async fn fill(&mut self, wanted: usize, begun: Instant) -> Result<(), NoPacket> {
         while self.bytes.len() < wanted {
-            match timeout(self.patience, self.read_some()).await {
-                Ok(read) => read.map_err(|_| NoPacket::Gone)?,
+            match timeout(self.patience, self.read_some(wanted)).await {
+                Ok(read) => read?,
                 Err(_) => return Err(NoPacket::Stalled(self.patience)),
+            }
+            // Whoever sends a byte now and then would hold the room for as long as he likes.
+            let slow = begun.elapsed().saturating_sub(self.patience).as_secs();
+            if ((self.whole + self.bytes.len()) as u64) < slow * LEAST_RATE {
+                return Err(NoPacket::Stalled(self.patience));
             }
         }
         Ok(())
     }
 
+    /// Counts the bytes that are held from now on.
+    fn hold(&mut self, bytes: usize) -> Result<(), NoPacket> {
+        let beyond = bytes.saturating_sub(OWN_ROOM);
+        let held = self.room.resize(beyond as u64);
+        held.map_err(|_| NoPacket::NoRoom)
+    }
+
+    /// Makes room for the next bytes of so many: twice as much as before, as long as the packet needs it.
+    fn make_room(&mut self, wanted: usize) -> Result<(), NoPacket> {
+        let length = self.bytes.len();
+        if self.bytes.capacity() > length {
+            return Ok(());
+        }
+        let capacity = (length * 2).min(wanted).max(length + USUAL_COMMAND);
+        self.hold(self.whole + capacity)?;
+        let mut larger = BytesMut::with_capacity(capacity);
+        larger.extend_from_slice(&self.bytes);
+        self.bytes = larger;
+        Ok(())
+    }
+
     /// Takes what the client says and forgets it, until it has said all.
     pub(crate) async fn ignore(&mut self) {
+        (self.whole, self.bytes) = (0, BytesMut::new());
         loop {
             self.bytes.clear();
-            if self.read_some().await.is_err() {
+            if self.read_some(USUAL_COMMAND).await.is_err() {
                 return;
             }
         }
     }
 
-    async fn read_some(&mut self) -> io::Result<()> {
-        if self.bytes.capacity() == self.bytes.len() {
-            self.bytes.reserve(USUAL_COMMAND);
-        }
-        match self.stream.read_buf(&mut self.bytes).await? {
-            0 => Err(io::ErrorKind::UnexpectedEof.into()),
-            _ => Ok(()),
+    async fn read_some(&mut self, wanted: usize) -> Result<(), NoPacket> {
+        self.make_room(wanted)?;
+        match self.stream.read_buf(&mut self.bytes).await {
+            Ok(0) | Err(_) => Err(NoPacket::Gone),
+            Ok(_) => Ok(()),
         }
     }
 
     /// Ends when the client has hung up. What it sends meanwhile is kept for later; where that is much, it is not watched on.
     pub(crate) async fn hung_up(&mut self) {
         while self.bytes.len() < READ_AHEAD {
-            if self.read_some().await.is_err() {
-                return;
+            match self.read_some(READ_AHEAD).await {
+                Ok(()) => {}
+                Err(NoPacket::NoRoom) => break,
+                Err(_) => return,
             }
         }
         std::future::pending().await
@@ -291,6 +340,7 @@ impl Sending {
 
 #[cfg(test)]
 mod tests {
+    use ingest::BytePool;
     use proptest::prelude::*;
     use tokio::net::{TcpListener, TcpStream};
 
@@ -302,7 +352,12 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap());
         let (client, server) = tokio::join!(client, listener.accept());
         let (read, write) = server.unwrap().0.into_split();
-        (client.unwrap(), Incoming::new(read), Sending::new(write))
+        let room = Reservation::of(&BytePool::new(1 << 28));
+        (
+            client.unwrap(),
+            Incoming::new(read, room),
+            Sending::new(write),
+        )
     }
 
     fn packets(payload: &[u8], number: u8) -> Bytes {
@@ -388,6 +443,53 @@ mod tests {
         incoming.hung_up().await;
         assert_eq!(incoming.next(10).await.unwrap(), "a");
         assert!(matches!(incoming.next(10).await, Err(NoPacket::Gone)));
+    }
+
+    #[tokio::test]
+    async fn packets_of_all_connections_share_the_room() {
+        let pool = BytePool::new(1 << 20);
+        let (mut client, mut incoming, _sending) = connected().await;
+        incoming.room = Reservation::of(&pool);
+        let (mut other_client, mut other, _other_sending) = connected().await;
+        other.room = Reservation::of(&pool);
+        let payload = vec![1; 900 << 10];
+        let sent = packets(&payload, 0);
+        let (written, read) = tokio::join!(client.write_all(&sent), incoming.next(1 << 26));
+        written.unwrap();
+        assert_eq!(read.unwrap().len(), payload.len());
+        assert!(pool.used() > 800 << 10);
+        // Small ones have room always; large ones when the first is done with.
+        other_client.write_all(&packets(b"small", 0)).await.unwrap();
+        assert_eq!(other.next(1 << 26).await.unwrap(), "small");
+        other.number = 0;
+        let (_, read) = tokio::join!(
+            other_client.write_all(&sent[..300 << 10]),
+            other.next(1 << 26)
+        );
+        assert!(matches!(read, Err(NoPacket::NoRoom)), "{read:?}");
+        assert!(matches!(
+            incoming.wait(Duration::from_millis(1)).await,
+            Err(NoPacket::Idle(_))
+        ));
+        drop(other);
+        assert_eq!(pool.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_packet_that_trickles_is_not_waited_for() {
+        let (mut client, mut incoming, _sending) = connected().await;
+        incoming.patience = Duration::from_millis(300);
+        client.write_all(b"\xff\xff\0\0").await.unwrap();
+        let trickle = async {
+            while client.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        let read = tokio::select! {
+            () = trickle => unreachable!("the server's end is open"),
+            read = incoming.next(1 << 20) => read,
+        };
+        assert!(matches!(read, Err(NoPacket::Stalled(_))), "{read:?}");
     }
 
     proptest! {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use ingest::Reservation;
 use sql::ErrorCode;
 
 use super::answers::{Status, eof};
@@ -71,15 +72,44 @@ impl Prepared {
 }
 
 /// The prepared statements of a connection, by their numbers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct PreparedStatements {
     last: u32,
     kept: HashMap<u32, Prepared>,
     /// Bytes of memory that these take.
     bytes: usize,
+    /// What they and the values that are sent ahead take of the room of all connections.
+    room: Reservation,
+    /// Whether some of it is for values that are sent ahead.
+    has_ahead: bool,
 }
 
 impl PreparedStatements {
+    pub(crate) fn new(room: Reservation) -> Self {
+        Self {
+            last: 0,
+            kept: HashMap::new(),
+            bytes: 0,
+            room,
+            has_ahead: false,
+        }
+    }
+
+    fn bytes_ahead(&self) -> usize {
+        let ahead = self.kept.values().map(|it| it.parameters.bytes_ahead());
+        ahead.sum()
+    }
+
+    /// Gives back the room of values that were used up.
+    pub(crate) fn settle(&mut self) {
+        if self.has_ahead {
+            let ahead = self.bytes_ahead();
+            self.has_ahead = ahead > 0;
+            // It is no more than before.
+            let _ = self.room.resize((self.bytes + ahead) as u64);
+        }
+    }
+
     /// Keeps a statement, whose columns are known as far as they can be; gives its number.
     pub(crate) fn keep(
         &mut self,
@@ -96,8 +126,15 @@ impl PreparedStatements {
             ahead_refused: None,
         };
         let bytes = self.bytes + prepared.bytes();
-        if self.kept.len() >= MOST_STATEMENTS || bytes > MOST_KEPT {
-            let sentence = "the connection has more prepared statements than it may: close some";
+        let is_full = self.kept.len() >= MOST_STATEMENTS || bytes > MOST_KEPT;
+        let held = self.room.bytes() + prepared.bytes() as u64;
+        if is_full || self.room.resize(held).is_err() {
+            let sentence = match is_full {
+                true => "the connection has more prepared statements than it may: close some",
+                false => {
+                    "the prepared statements and packets of all connections take all the room that they may: close some"
+                }
+            };
             return Err(Refusal::new(
                 ErrorCode::TOO_MANY_PREPARED_STATEMENTS,
                 sentence,
@@ -119,17 +156,17 @@ impl PreparedStatements {
     pub(crate) fn close(&mut self, number: u32) {
         if let Some(closed) = self.kept.remove(&number) {
             self.bytes -= closed.bytes();
+            let ahead = self.bytes_ahead();
+            // It is less than before.
+            let _ = self.room.resize((self.bytes + ahead) as u64);
         }
     }
 
     /// Keeps a piece of a value that is sent ahead. There is no answer to it: what is wrong is said when the statement is asked.
     pub(crate) fn add_ahead(&mut self, number: u32, parameter: u16, piece: &[u8]) {
-        let all: usize = self
-            .kept
-            .values()
-            .map(|it| it.parameters.bytes_ahead())
-            .sum();
-        let Ok(prepared) = self.find(number) else {
+        let all = self.bytes_ahead();
+        let held = self.room.bytes() + piece.len() as u64;
+        let Some(prepared) = self.kept.get_mut(&number) else {
             return;
         };
         let refusal = if usize::from(parameter) >= prepared.parameters.count {
@@ -139,8 +176,12 @@ impl PreparedStatements {
             let sentence =
                 format!("values that are sent ahead may have {MOST_AHEAD} bytes together");
             Some(Refusal::new(ErrorCode::PACKET_TOO_LARGE, sentence))
+        } else if self.room.resize(held).is_err() {
+            let sentence = "the server has no room for this value now, as the packets of other connections take it all";
+            Some(Refusal::new(ErrorCode::OUT_OF_RESOURCES, sentence))
         } else {
             prepared.parameters.add_ahead(parameter, piece);
+            self.has_ahead = true;
             None
         };
         if refusal.is_some() {
@@ -185,7 +226,32 @@ pub(crate) fn put_prepared(
 
 #[cfg(test)]
 mod tests {
+    use ingest::BytePool;
+
     use super::*;
+
+    fn statements_within(room: u64) -> PreparedStatements {
+        PreparedStatements::new(Reservation::of(&BytePool::new(room)))
+    }
+
+    #[test]
+    fn all_connections_share_the_room() {
+        let pool = BytePool::new(100 << 10);
+        let mut one = PreparedStatements::new(Reservation::of(&pool));
+        let mut other = PreparedStatements::new(Reservation::of(&pool));
+        let number = kept(&mut one, "SELECT ?").unwrap();
+        one.add_ahead(number, 0, &[b'x'; 90 << 10]);
+        let number = kept(&mut other, "SELECT ?").unwrap();
+        other.add_ahead(number, 0, &[b'x'; 90 << 10]);
+        let bound = other.find(number).unwrap().bound(&mut Reader::new(&[]));
+        assert_eq!(bound.unwrap_err().code, ErrorCode::OUT_OF_RESOURCES);
+        assert!(kept(&mut other, &"x".repeat(20 << 10)).is_err());
+        one.find(1).unwrap().reset();
+        one.settle();
+        kept(&mut other, &"x".repeat(20 << 10)).unwrap();
+        drop((one, other));
+        assert_eq!(pool.used(), 0);
+    }
 
     fn kept(statements: &mut PreparedStatements, text: &str) -> Result<u32, Refusal> {
         let places = sql::mysql::placeholders(text);
@@ -194,7 +260,7 @@ mod tests {
 
     #[test]
     fn statements_are_found_until_they_are_closed() {
-        let mut statements = PreparedStatements::default();
+        let mut statements = statements_within(1 << 30);
         let number = kept(&mut statements, "SELECT ?").unwrap();
         let packet = [0, 1, super::super::columns::types::TINY, 0, 5];
         let bound = statements
@@ -213,7 +279,7 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_many() {
-        let mut statements = PreparedStatements::default();
+        let mut statements = statements_within(1 << 30);
         let long = "x".repeat(MOST_KEPT - 500);
         kept(&mut statements, &long).unwrap();
         assert!(kept(&mut statements, &"?,".repeat(100)).is_err());
@@ -222,7 +288,7 @@ mod tests {
 
     #[test]
     fn values_that_are_sent_ahead_are_bounded() {
-        let mut statements = PreparedStatements::default();
+        let mut statements = statements_within(1 << 30);
         let number = kept(&mut statements, "SELECT ?").unwrap();
         statements.add_ahead(number, 7, b"nobody's");
         statements.add_ahead(99, 0, b"nobody's");

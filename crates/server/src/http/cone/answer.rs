@@ -150,18 +150,20 @@ pub(super) async fn streamed(
         }
         done
     });
-    from_parts(format, parts).await
+    from_parts(format, parts, ()).await
 }
 
-/// Makes a response of parts once the first is there, so that what fails before is told by the response's status.
-pub(super) async fn from_parts(
+/// Makes a response of parts once the first is there, so that what fails before is told by the response's status. Something is held
+/// until the answer is sent or the client has gone.
+pub(super) async fn from_parts<H: Send + 'static>(
     format: Format,
     mut parts: Parts<Bytes>,
+    held: H,
 ) -> Result<Response<Body>, Problem> {
     let first = parts.only().await?;
     let first = futures::stream::once(async move { Ok(first) });
-    let rest = futures::stream::unfold(parts, |mut parts| async move {
-        Some((parts.next().await?, parts))
+    let rest = futures::stream::unfold((parts, held), |(mut parts, held)| async move {
+        Some((parts.next().await?, (parts, held)))
     });
     let stream = first.chain(rest);
     let stream = stream.map(|part| part.map_err(|refusal| std::io::Error::other(refusal.sentence)));

@@ -1,20 +1,19 @@
 //! Many cones in one request: `POST /scs/{database}/{table}?SR=` of a list of positions, matched as `crossmatch()` matches tables.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Path, RawQuery, State};
-use axum::http::{Response, StatusCode};
+use axum::http::Response;
 use catalog::fold_name;
 use engine::EngineError;
 use futures::{StreamExt, TryStreamExt};
 use prometheus::IntCounter;
 use sql::{Connection, ErrorCode, SqlError};
-use tempfile::NamedTempFile;
 
 use super::answer::{Wanted, from_parts, write};
+use super::list::List;
 use super::parameters::Given;
 use super::served::Served;
 use super::{account, begin, refused};
@@ -27,10 +26,6 @@ use crate::metrics::{Begun, Door, Ending, Kind};
 use crate::sessions::Sessions;
 use crate::workshop::Giver;
 
-/// The longest list that is taken.
-const LONGEST_LIST: u64 = 256 << 20;
-/// Bytes by which lists are told apart.
-const SNIFFED: usize = 4;
 const ARCSEC_PER_DEGREE: f64 = 3600.0;
 /// What stands behind a name of the table's that the list has too.
 const SUFFIX: &str = "_2";
@@ -69,7 +64,7 @@ pub(crate) async fn search_many(
     let answered = async {
         let served = state.served(&database, &table, given.verbosity()?).await?;
         let wish = Wish::read(&given)?;
-        let list = List::receive(body).await?;
+        let list = List::receive(body, &state.lists).await?;
         let counted = counted.take();
         answer(&state, address, served, wish, (list, format), counted).await
     };
@@ -133,61 +128,6 @@ fn one_of(given: &Given, name: &str, words: &[&'static str]) -> Result<&'static 
     })
 }
 
-/// A list of positions that was sent, in a file that goes when this goes.
-#[derive(Debug)]
-struct List {
-    file: NamedTempFile,
-    function: &'static str,
-}
-
-impl List {
-    async fn receive(body: Body) -> Result<Self, Problem> {
-        let failed = |error: std::io::Error| {
-            let sentence = format!("the list cannot be kept while it is read: {error}");
-            Problem::new(StatusCode::INSUFFICIENT_STORAGE, sentence)
-        };
-        let mut file = NamedTempFile::new().map_err(failed)?;
-        let mut head = Vec::new();
-        let mut length = 0;
-        let mut parts = body.into_data_stream();
-        while let Some(part) = parts.next().await {
-            let part: Bytes = part.map_err(|_| Problem::bad("the list was not sent to its end"))?;
-            length += part.len() as u64;
-            if length > LONGEST_LIST {
-                let sentence = format!(
-                    "the list is longer than {} MiB: send it in parts",
-                    LONGEST_LIST >> 20
-                );
-                return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, sentence));
-            }
-            let missing = SNIFFED.saturating_sub(head.len()).min(part.len());
-            head.extend_from_slice(&part[..missing]);
-            file.write_all(&part).map_err(failed)?;
-        }
-        if length == 0 {
-            return Err(Problem::bad(
-                "there is no list: send one as the request's body, as with curl --data-binary @positions.csv",
-            ));
-        }
-        file.flush().map_err(failed)?;
-        Ok(Self {
-            function: reader(&head),
-            file,
-        })
-    }
-
-    /// Where it lies meanwhile.
-    fn path(&self) -> String {
-        self.file.path().display().to_string()
-    }
-
-    /// The list in FROM.
-    fn as_table(&self) -> String {
-        let path = self.path().replace('\\', "\\\\").replace('\'', "''");
-        format!("{}('{path}')", self.function)
-    }
-}
-
 /// What is wrong, to somebody who has sent a list and knows neither the statement nor where the list lies.
 fn to_sender(error: EngineError, path: &str) -> EngineError {
     let (sentence, code) = match &error {
@@ -196,10 +136,12 @@ fn to_sender(error: EngineError, path: &str) -> EngineError {
     };
     if let Some(rest) = sentence.strip_prefix(path) {
         // What cannot be read in it is the sender's to mend.
+        let code = match code {
+            ErrorCode::PACKET_TOO_LARGE | ErrorCode::OUT_OF_RESOURCES => code,
+            _ => ErrorCode::WRONG_VALUE,
+        };
         let sentence = format!("the list{rest}");
-        return SqlError::new(sentence)
-            .with_code(ErrorCode::WRONG_VALUE)
-            .into();
+        return SqlError::new(sentence).with_code(code).into();
     }
     let mut own = sentence.clone();
     for (theirs, ours) in OWN_WORDS {
@@ -209,16 +151,6 @@ fn to_sender(error: EngineError, path: &str) -> EngineError {
         return error;
     }
     SqlError::new(own).with_code(code).into()
-}
-
-/// What reads a file that begins so.
-fn reader(head: &[u8]) -> &'static str {
-    let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
-    match text.trim_ascii_start().first() {
-        _ if head.starts_with(b"PAR1") => "read_parquet",
-        Some(b'<') => "read_votable",
-        _ => "read_csv",
-    }
 }
 
 fn quoted(name: &str) -> String {
@@ -260,12 +192,15 @@ async fn answer(
 ) -> Result<Response<Body>, Problem> {
     let shared = &state.shared;
     let text = statement(&served, &wish, &list);
+    let ends_decoding = list.ends_decoding();
     let database = served.cones.table().spec().database.clone();
     let work = shared.list(Peer::Address(address.0), &database, "Multicone", &text);
     let sessions = Arc::clone(&shared.sessions);
+    let state = Arc::clone(state);
     let rows = shared.metrics.rows(Door::Http);
     let parts = shared.workshop.start(move |giver| async move {
         let pairs = Pairs {
+            state,
             served,
             list,
             text,
@@ -280,11 +215,12 @@ async fn answer(
         }
         outcome
     });
-    from_parts(format, parts).await
+    from_parts(format, parts, ends_decoding).await
 }
 
 /// The pairs of a list and a table.
 struct Pairs {
+    state: Arc<HttpState>,
     served: Served,
     list: List,
     text: String,
@@ -300,6 +236,9 @@ impl Pairs {
         let session = sessions.reading_files(&self.database).await?;
         let connection = Connection::alone(Some(self.database.clone()));
         let path = self.list.path();
+        // Statements may name it for as long as this is held.
+        let opened = self.state.lists.open(&self.list).await;
+        let _received = opened.map_err(|error| to_sender(error, &path))?;
         let answer = session.ask_for(&self.text, &connection).await;
         let answer = answer.map_err(|error| to_sender(error, &path))?;
         let columns = described(&self.served, &answer.schema);
@@ -350,15 +289,6 @@ fn described(served: &Served, schema: &Schema) -> Vec<TableColumn> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_are_known_by_their_beginning() {
-        assert_eq!(reader(b"PAR1"), "read_parquet");
-        assert_eq!(reader(b"\n <V"), "read_votable");
-        assert_eq!(reader(b"\xef\xbb\xbf<"), "read_votable");
-        assert_eq!(reader(b"ra,d"), "read_csv");
-        assert_eq!(reader(b""), "read_csv");
-    }
 
     #[test]
     fn wishes_are_checked() {

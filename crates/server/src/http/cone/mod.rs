@@ -6,6 +6,7 @@
 //! ```
 
 mod answer;
+mod list;
 mod many;
 mod parameters;
 mod served;
@@ -24,6 +25,7 @@ use super::problem::{self, Problem};
 use super::{ClientAddress, HttpState};
 use crate::formats::{Format, error_document, metadata_document};
 use crate::metrics::{Begun, Door, Ending, Kind};
+pub(crate) use list::ListRoom;
 pub(crate) use many::search_many;
 pub(crate) use served::{Chosen, Served};
 
