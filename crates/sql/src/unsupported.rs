@@ -606,7 +606,6 @@ mod tests {
             "SELECT SQL_CALC_FOUND_ROWS a FROM t LIMIT 10",
             "SELECT abs(DISTINCT a) FROM t",
             "SELECT abs(a) OVER () FROM t",
-            "SELECT abs(a) FILTER (WHERE a > 1) FROM t",
             "SELECT abs(a ORDER BY a) FROM t",
             "SELECT abs(a) WITHIN GROUP (ORDER BY a) FROM t",
             "SELECT a FROM t WHERE a COLLATE utf8mb4_general_ci = 'x'",
@@ -616,6 +615,8 @@ mod tests {
         ] {
             assert!(refused(Dialect::MySql, sql).is_some(), "{sql}");
         }
+        let sql = "SELECT abs(a) FILTER (WHERE a > 1) FROM t";
+        assert!(refused(Dialect::Adql, sql).is_some());
         for sql in [
             "SELECT a FROM t FOR UPDATE",
             "SELECT a FROM t GROUP BY a WITH ROLLUP",
@@ -644,7 +645,7 @@ mod tests {
             "SELECT SQL_NO_CACHE a FROM t",
             "SELECT SQL_CALC_FOUND_ROWS a FROM t",
             "SELECT a FROM t FOR UPDATE",
-            "SELECT a FROM t LOCK IN SHARE MODE",
+            "SELECT a FROM t FOR SHARE",
             "SELECT a FROM t WHERE a COLLATE utf8mb4_bin = 'x'",
             "SELECT a, count(DISTINCT b), sum(c) OVER (PARTITION BY a) FROM t GROUP BY a WITH ROLLUP",
             "SELECT std(a) OVER (), group_concat(DISTINCT b ORDER BY b SEPARATOR ';') FROM t",

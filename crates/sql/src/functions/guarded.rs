@@ -275,9 +275,12 @@ mod tests {
     #[test]
     fn plain_aggregates_compute_no_floating_point() {
         let doubles = [DataType::Float64, DataType::Float64];
-        // They give values of their rows.
+        // They give values of their rows, or take no doubles.
         let of_rows = [
             "any_value",
+            "bit_and",
+            "bit_or",
+            "bit_xor",
             "first_value",
             "last_value",
             "max",
