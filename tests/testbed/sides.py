@@ -9,6 +9,7 @@ from __future__ import annotations
 import decimal
 import math
 import subprocess
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -107,11 +108,30 @@ class Asker:
         self.meridian = meridian
         self.command = ("sql", "--data", data, "--db", db, "--format", "arrow", "--quiet", *options)
         self.process: subprocess.Popen[bytes] | None = None
+        self.said: list[str] = []
+        self.listener: threading.Thread | None = None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Starts the process, and a thread that takes what it says besides its answers: nobody else reads that."""
+        process = self.meridian.start(*self.command)
+        assert process.stderr is not None
+        self.said = []
+        self.listener = threading.Thread(target=self._listen, args=(process.stderr, self.said), daemon=True)
+        self.listener.start()
+        return process
+
+    @staticmethod
+    def _listen(pipe: IO[bytes], said: list[str]) -> None:
+        """Keeps all lines but warnings, which are of statements that were answered."""
+        for line in pipe:
+            text = line.decode("utf-8", "replace")
+            if not text.startswith("meridian: warning "):
+                said.append(text)
 
     def ask(self, statement: str) -> pa.Table:
         """The answer to a statement."""
         if self.process is None:
-            self.process = self.meridian.start(*self.command)
+            self.process = self._start()
         assert self.process.stdin is not None and self.process.stdout is not None
         pipe = AnswerPipe(self.process.stdout)
         try:
@@ -127,9 +147,10 @@ class Asker:
     def _complaint(self) -> Complaint:
         """What the process said when it ended."""
         process, self.process = self.process, None
-        assert process is not None and process.stderr is not None
+        assert process is not None and self.listener is not None
         status = process.wait(timeout=LONGEST_SECONDS)
-        said = process.stderr.read().decode("utf-8", "replace").strip()
+        self.listener.join(timeout=LONGEST_SECONDS)
+        said = "".join(self.said).strip()
         return Complaint(f"{said} (status {status})")
 
     def close(self) -> None:
