@@ -139,6 +139,25 @@ DATES = of_extremes(
     "SELECT day FROM Extremes UNION SELECT at FROM Extremes",
 )
 
+TIMES_OF_DAY = selected(
+    "CAST(TIME '12:30:00' * 1 AS SIGNED)",
+    "CAST(CAST('12:30:00' AS TIME) + 1 AS SIGNED)",
+    "TIME '12:30:00' = 123000",
+    "TIME '12:30:00' <> 123000",
+    "TIME '12:30:00' > 5",
+    "TIME '12:30:00' IN (123000, 5)",
+    "TIME '12:30:00' BETWEEN 120000 AND 130000",
+    "CAST(TIME '12:30:00' AS SIGNED)",
+    "TIME '12:30:00' = '12:30:00'",
+    "HOUR(TIME '10:06:05')",
+    "SECOND(TIME '10:06:05')",
+    "TIME_TO_SEC(TIME '01:00:01')",
+    "CONCAT(TIME '12:30:00')",
+    "COALESCE(TIME '12:30:00', 5)",
+    "CASE TIME '12:30:00' WHEN 123000 THEN 'noon' END",
+    "SUM(TIME '12:30:00') / 100",
+)
+
 TEXTS = of_extremes(
     "txt IN (12, -7)",
     "txt NOT IN (12, 0)",
@@ -252,6 +271,7 @@ THEMES = {
     "zeros": ZEROS,
     "truths as numbers": TRUTHS,
     "dates as numbers": DATES,
+    "times of day as numbers": TIMES_OF_DAY,
     "texts as numbers": TEXTS,
     "long numbers": LONG_NUMBERS,
     "functions of numbers of texts": NUMBERS_OF_TEXTS,

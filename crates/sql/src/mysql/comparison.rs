@@ -7,6 +7,7 @@
 //! | date or time | text | times; NULL where the text is none |
 //! | date or time | number | times: 20100615 is the day, 20100615123000 the moment; other numbers are before all times |
 //! | date | time | times, the date at midnight |
+//! | time of day | number | numbers: 123000 is half past twelve |
 //! | text | text | texts, byte by byte |
 //! | bytes | text | bytes |
 //!
@@ -60,7 +61,9 @@ fn times(left: Operand, right: Operand) -> (Expr, Expr) {
             Some(date) => (date, right.expr),
             None => (left.into_moment(), right.into_moment()),
         },
-        (Kind::Other, _) | (_, Kind::Other) => (left.expr, right.expr),
+        (Kind::Other | Kind::TimeOfDay, _) | (_, Kind::Other | Kind::TimeOfDay) => {
+            (left.expr, right.expr)
+        }
         _ => (left.into_moment(), right.into_moment()),
     }
 }

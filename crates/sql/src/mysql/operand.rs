@@ -22,7 +22,10 @@ pub(crate) enum Kind {
     Text,
     Bytes,
     Date,
+    /// A date with a time of day.
     Time,
+    /// A time of day alone.
+    TimeOfDay,
     Other,
 }
 
@@ -47,6 +50,7 @@ impl Kind {
             | DataType::FixedSizeBinary(_) => Self::Bytes,
             DataType::Date32 | DataType::Date64 => Self::Date,
             DataType::Timestamp(..) => Self::Time,
+            DataType::Time32(_) | DataType::Time64(_) => Self::TimeOfDay,
             decimal if decimal.is_decimal() => Self::Decimal,
             number if number.is_numeric() => Self::Real,
             _ => Self::Other,
@@ -124,7 +128,7 @@ impl Operand {
                 expr: mysql::call("mysql_number", vec![self.expr]),
                 kind: Kind::Signed,
             },
-            Kind::Time => Self {
+            Kind::Time | Kind::TimeOfDay => Self {
                 expr: mysql::call("mysql_number", vec![self.expr]),
                 kind: Kind::Real,
             },

@@ -116,6 +116,11 @@ impl Moment {
 
     /// As MySQL writes it: `2010-06-15 01:02:03`, with a fraction where there is one.
     pub(super) fn text(self) -> String {
+        format!("{} {}", date_text(self.days() as i32), self.time_text())
+    }
+
+    /// The time of day as MySQL writes it.
+    pub(super) fn time_text(self) -> String {
         let Self {
             hour,
             minute,
@@ -128,17 +133,18 @@ impl Moment {
         } else {
             format!(".{micros:06}")
         };
-        format!(
-            "{} {hour:02}:{minute:02}:{second:02}{fraction}",
-            date_text(self.days() as i32)
-        )
+        format!("{hour:02}:{minute:02}:{second:02}{fraction}")
     }
 
     /// The number whose digits are those of the text.
     pub(super) fn digits(self) -> f64 {
+        (self.date_digits() * 1_000_000) as f64 + self.time_digits()
+    }
+
+    /// The number whose digits are those of the time of day: 123000 is half past twelve.
+    pub(super) fn time_digits(self) -> f64 {
         let time = (self.hour * 100 + self.minute) * 100 + self.second;
-        (self.date_digits() * 1_000_000 + time) as f64
-            + self.micros as f64 / MICROS_OF_SECOND as f64
+        time as f64 + self.micros as f64 / MICROS_OF_SECOND as f64
     }
 
     /// The number whose digits are those of the date.

@@ -4,7 +4,7 @@ use std::num::{IntErrorKind, ParseIntError};
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, TimeUnit,
+    DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, Time64MicrosecondType, TimeUnit,
     TimestampMicrosecondType, UInt64Type,
 };
 use datafusion::common::Result;
@@ -27,6 +27,8 @@ pub(in crate::functions) enum Value {
     Date(i32),
     /// Microseconds since 1970-01-01 00:00:00.
     Time(i64),
+    /// Microseconds since midnight.
+    TimeOfDay(i64),
 }
 
 /// The type in which a column comes to a function: one for each kind of value.
@@ -44,6 +46,7 @@ pub(in crate::functions) fn canonical_type(given: &DataType) -> DataType {
         | DataType::FixedSizeBinary(_) => DataType::Binary,
         DataType::Date32 | DataType::Date64 => DataType::Date32,
         DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Microsecond, None),
+        DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Microsecond),
         _ => DataType::Utf8,
     }
 }
@@ -68,6 +71,9 @@ pub(in crate::functions) fn value_at(column: &ArrayRef, row: usize) -> Result<Va
         DataType::Date32 => Value::Date(column.as_primitive::<Date32Type>().value(row)),
         DataType::Timestamp(TimeUnit::Microsecond, None) => {
             Value::Time(column.as_primitive::<TimestampMicrosecondType>().value(row))
+        }
+        DataType::Time64(TimeUnit::Microsecond) => {
+            Value::TimeOfDay(column.as_primitive::<Time64MicrosecondType>().value(row))
         }
         other => return exec_err!("a value of the type {other} cannot be taken here"),
     })
@@ -113,6 +119,7 @@ impl Value {
             Self::Bytes(bytes) => text_double(&String::from_utf8_lossy(bytes)),
             Self::Date(_) => self.moment().map_or(0.0, |day| day.date_digits() as f64),
             Self::Time(_) => self.moment().map_or(0.0, |moment| moment.digits()),
+            Self::TimeOfDay(micros) => Moment::of_micros(*micros).time_digits(),
         }
     }
 
@@ -136,6 +143,7 @@ impl Value {
             Self::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             Self::Date(days) => calendar::date_text(*days),
             Self::Time(micros) => Moment::of_micros(*micros).text(),
+            Self::TimeOfDay(micros) => Moment::of_micros(*micros).time_text(),
         }
     }
 
@@ -154,6 +162,8 @@ impl Value {
             Self::Date(days) => calendar::date_in_range((*days).into())
                 .map(|days| Moment::of_micros(i64::from(days) * calendar::MICROS_OF_DAY)),
             Self::Time(micros) => calendar::time_in_range((*micros).into()).map(Moment::of_micros),
+            // Of its date there is nothing to be told.
+            Self::TimeOfDay(micros) => Some(Moment::of_micros(*micros)),
             Self::Integer(digits) => calendar::of_number(*digits),
             Self::Double(digits) if digits.fract() == 0.0 => calendar::of_number(self.integer()),
             other => calendar::parse(&other.text()),
