@@ -572,7 +572,7 @@ fn is_scalar(name: &str) -> bool {
             let aliases = function.aliases().to_vec();
             aliases.into_iter().chain([function.name().to_owned()])
         });
-        let own = ["group_concat", "std", "variance"].map(str::to_owned);
+        let own = ["group_concat", "ivo_string_agg", "std", "variance"].map(str::to_owned);
         windows
             .chain(own)
             .chain(AGGREGATES.iter().cloned())
@@ -615,6 +615,8 @@ mod tests {
         ] {
             assert!(refused(Dialect::MySql, sql).is_some(), "{sql}");
         }
+        let sql = "SELECT ivo_string_agg(DISTINCT a, ',') FROM t";
+        assert_eq!(refused(Dialect::Adql, sql), None);
         let sql = "SELECT abs(a) FILTER (WHERE a > 1) FROM t";
         assert!(refused(Dialect::Adql, sql).is_some());
         for sql in [
