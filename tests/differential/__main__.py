@@ -63,7 +63,11 @@ def main() -> int:
     )
     tally = outcome.tally
     say(f"differential: {tally.statements} statements, {len(outcome.found)} failures, {wrong} cases wrong; SEED={seed}")
-    for words, counts in (("allowed", tally.allowed), ("no answer of DuckDB's", tally.skipped), ("failed, not made smaller", outcome.not_shrunk)):
+    counted = [
+        ("known and not repaired", outcome.known), ("allowed", tally.allowed), ("no answer of DuckDB's", tally.skipped),
+        ("failed, not made smaller", outcome.not_shrunk),
+    ]  # fmt: skip
+    for words, counts in counted:
         for reason, times in counts.most_common():
             say(f"  {words}: {times} times: {reason}")
     return 1 if outcome.found or outcome.not_shrunk or wrong else 0

@@ -17,6 +17,7 @@ from differential import cases
 from differential.databases import World, WorldMaker, load
 from differential.engines import Oracle, OracleFails, Rows, Served, names_files
 from differential.grammar import Grammar
+from differential.known import known
 from differential.shrinking import shrink, shrink_rows, skeleton, tables_of
 from differential.tree import Query
 from differential.trials import Tally, Trial, Trying, trials
@@ -69,6 +70,7 @@ class Outcome:
     tally: Tally = field(default_factory=Tally)
     found: list[Found] = field(default_factory=list)
     not_shrunk: Counter[str] = field(default_factory=Counter)
+    known: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Outcome) -> None:
         """Takes in what another came to."""
@@ -77,6 +79,7 @@ class Outcome:
         self.tally.allowed += other.tally.allowed
         self.found += other.found
         self.not_shrunk += other.not_shrunk
+        self.known += other.known
 
 
 class WorldRun:
@@ -125,6 +128,9 @@ class WorldRun:
 
     def failed(self, trying: Trying, trial: Trial, failure: Failure, at: int, place: str) -> None:
         """Makes a failure small, and keeps it if its form is new."""
+        if (story := known(failure, trial.variants[at])) is not None:
+            self.outcome.known[story] += 1
+            return
         ignored = any(re.search(pattern, failure.category) for pattern in self.plan.ignored)
         if ignored or failure.category in self.errors or len(self.forms) >= MOST_SHRUNK:
             self.outcome.not_shrunk[failure.category] += 1

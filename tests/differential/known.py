@@ -1,0 +1,70 @@
+"""Mistakes of Meridian's that are known and not yet repaired: they are counted and do not fail a run.
+
+Whoever repairs one takes its row away; then the tester looks for it again. A row is as narrow as the mistake.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from differential.tree import Column, Crossmatch, Derived, Exists, InQuery, Join, Node, Quantified, Query, Select, Table, walk
+from differential.verdict import Failure
+
+
+@dataclass(frozen=True)
+class Known:
+    """A mistake: what its error says (of a wrong answer, "wrong"), which statements have it, and in words."""
+
+    pattern: str
+    story: str
+    applies: Callable[[Query], bool] = lambda _: True
+
+
+def is_correlated(query: Query) -> bool:
+    """Whether a subquery names columns of the query around it."""
+    inside = {node.alias for _, node in walk(query) if isinstance(node, (Table, Derived, Crossmatch))}
+    return any(isinstance(node, Column) and node.alias is not None and node.alias not in inside for _, node in walk(query))
+
+
+def has_correlated_membership(query: Query) -> bool:
+    """Whether an IN or ANY asks a subquery that names columns of the query around it."""
+    return any(isinstance(node, (InQuery, Quantified)) and is_correlated(node.query) for _, node in walk(query))
+
+
+def has_subquery_in_on(query: Query) -> bool:
+    """Whether an ON has a subquery."""
+
+    def asks(node: Node) -> bool:
+        return any(isinstance(below, Query) for _, below in walk(node))
+
+    return any(isinstance(node, Join) and node.on is not None and asks(node.on) for _, node in walk(query))
+
+
+def has_exists_of_same_name(query: Query) -> bool:
+    """Whether an EXISTS names its column as a table in it names one of its own."""
+    return any(
+        isinstance(node, Exists) and isinstance(node.query, Select) and any(isinstance(one, (Derived, Table)) for _, one in walk(node.query))
+        for _, node in walk(query)
+    )
+
+
+KNOWN = [
+    Known(
+        r"error (1690|1525): .*(to Nanosecond|to Timestamp\(ns\))",
+        "TIMESTAMP literals are of nanoseconds: years before 1677 and after 2262 are an error",
+    ),
+    Known(r"error 1241: Too many columns! The subquery should only return one column", "IN of several columns with a subquery"),
+    Known(r"error 1105: null_aware anti join only supports single column join key", "NOT IN with a subquery that is correlated by an equality"),
+    Known(r"^wrong", "NOT IN with a correlated subquery: a NULL of any row of its table decides", has_correlated_membership),
+    Known(r"error (1235: .*does not support logical expression|1054: |1105: )", "IN, EXISTS and scalar subqueries in ON", has_subquery_in_on),
+    Known(r"error 1060: Projections require unique expression names", "a SELECT that has one expression twice, in different words"),
+    Known(r"error 1052: the column c1 is in more than one", "EXISTS (SELECT 1 AS c ... FROM (... AS c) ...)", has_exists_of_same_name),
+]
+
+
+def known(failure: Failure, query: Query) -> str | None:
+    """What is known of a failure."""
+    text = failure.story if failure.category.startswith("error") else failure.category
+    return next((one.story for one in KNOWN if re.search(one.pattern, text) and one.applies(query)), None)
