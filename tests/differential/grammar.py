@@ -11,7 +11,7 @@ from differential.expressions import Expressions
 from differential.operators import AGGREGATES, is_exact
 from differential.scope import Entry, Scope, pairs
 from differential.tree import (
-    Aggregate, Apply, Area, Column, CommonTable, Constant, Crossmatch, Derived, Exists, Expr, InQuery, Item, Join, Quantified, Query,
+    Aggregate, Apply, Area, Column, CommonTable, Constant, Crossmatch, Derived, Exists, Expr, InList, InQuery, Item, Join, Quantified, Query,
     ScalarQuery, Select, SetQuery, SortKey, Source, Star, Table, With,
 )  # fmt: skip
 
@@ -55,7 +55,7 @@ class Grammar:
     def statement(self) -> Query:
         """The next statement."""
         self._begin()
-        shape = self.random.choices([self.query, self.sets, self.with_common], [78, 12, 10])[0]
+        shape = self.random.choices([self.query, self.sets, self.with_common, self.lookup], [70, 12, 10, 8])[0]
         return shape()
 
     def alias(self) -> str:
@@ -81,6 +81,32 @@ class Grammar:
         if self.chance(0.15) and isinstance(items[0], Item):
             items.append(items[0])
         return replace(select, items=tuple(items))
+
+    def lookup(self) -> Query:
+        """What is asked most often: a row by its key, the rows or the number of rows in a small part of the sky."""
+        shape, rows = self.random.choice([one for one in self.tables if one[0].is_partitioned])
+        alias = self.alias()
+        scope = Scope([Entry(alias, shape.fields, shape, rows)])
+        source = Table(shape.database, shape.name, alias, shape.database != "sky")
+        keys = [one for one in scope.columns("int") if one.field.domain in ("object", "reference", "star")]
+        where: Expr | None = None
+        if keys and self.chance(0.7):
+            key = self.random.choice(keys)
+            role = self.expressions.maybe_text("key")
+            where = self.expressions.compared("int", "eq", key.column, self.expressions.constant(role))
+            if self.chance(0.2):
+                among = tuple(self.expressions.constant(role) for _ in range(self.random.randint(1, 4)))
+                where = InList("bool", key.column, among, False)
+        elif scope.positions():
+            where = self.expressions.region(scope)
+        if where is None or self.chance(0.2):
+            other = self.expressions.condition(scope, 2)
+            where = other if where is None else Apply("bool", self.random.choice(["and", "and", "or"]), (where, other))
+        if self.chance(0.25):
+            return Select(self.named([self.expressions.aggregate(scope, ["count_all", "count", "max_int", "min_real"])]), source, where=where)
+        if self.chance(0.3):
+            return Select((Star(tuple(one.kind for one in shape.fields)),), source, where=where)
+        return Select(self.named([self.expressions.item(scope) for _ in range(self.random.randint(1, 3))]), source, where=where)
 
     def where(self, scope: Scope) -> Expr | None:
         """A WHERE, perhaps."""

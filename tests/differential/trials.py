@@ -59,7 +59,8 @@ def variants(query: Query, rng: random.Random) -> tuple[Query, ...]:
     """The statement as it is, with other usual constants, and with special ones: a kept plan is used from the third time on."""
     if not any(isinstance(node, Constant) and node.role for _, node in walk(query)):
         return (query,)
-    return query, with_constants(query, rng, values.plain), with_constants(query, rng, special_or_plain)
+    more = [special_or_plain] if rng.random() < 0.8 else [values.plain, special_or_plain, special_or_plain]
+    return query, with_constants(query, rng, values.plain), *(with_constants(query, rng, make) for make in more)
 
 
 def trials(query: Query, rng: random.Random) -> list[Trial]:
@@ -172,8 +173,12 @@ class Trying:
         if refusal.number not in (LOST, SERVERS_MISTAKE):
             return of_refusal(refusal)
         time.sleep(0.3)
-        story, self.served.server.logged[:] = self.served.stumbles, []
+        story = self.served.stumbles
+        if self.served.server.process.poll() is not None:
+            last = re.sub(r"\d+", "#", next((line for line in self.served.server.logged if "memory allocation" in line), "without a word"))
+            return Failure(f"dead: {last}", f"{refusal}\n" + "\n".join(self.served.server.logged[:8]))
         place = re.search(r"panicked at (?:\S*/)?([^/\s]+/src/\S+?\.rs:\d+)", story)
+        self.served.server.logged.clear()
         return Failure(f"panic: {place[1]}", f"{refusal}\n{story}") if place else of_refusal(refusal)
 
     def _lawful(self, trial: Trial, law: Callable[[Trial], Failure | None]) -> tuple[Failure, int] | None:

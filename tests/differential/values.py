@@ -74,7 +74,7 @@ def special(rng: random.Random, role: str) -> int | float | str | None:
         case "key" | "big":
             return rng.choice([0, -1, GREATEST, LEAST, 2**53 + 1, None])
         case "count":
-            return rng.choice([0, 1, 100000, GREATEST])
+            return rng.choice([0, 1, 100000, 10**12, GREATEST])
         case "tame":
             return rng.choice([0.0, -0.0, 1e6, -1.0, None])
         case "wild":
