@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from conftest import binary_path
-from differential.cases import all_cases, complaint
+from differential.cases import OPEN_CASES, all_cases, complaint
 from differential.run import Plan, run
 from meridian_cli import Meridian
 
@@ -32,6 +32,15 @@ def ask_cases(meridian: Meridian) -> int:
     return wrong
 
 
+def ask_open_cases(meridian: Meridian) -> None:
+    """Says which mistakes of `known.py` are repaired."""
+    for case in all_cases(OPEN_CASES):
+        with tempfile.TemporaryDirectory(prefix="differential_") as name:
+            found = complaint(case, meridian, Path(name))
+        if found is None:
+            say(f"repaired: move cases/open/{case.name}.json to cases/, and take its row out of known.py if no other open case needs it")
+
+
 def main() -> int:
     """Reads the arguments; the status is 1 if an answer is wrong."""
     parser = argparse.ArgumentParser(prog="python3 -m differential", description=__doc__)
@@ -44,6 +53,7 @@ def main() -> int:
     parser.add_argument("--per-world", type=int, default=500, help="statements to ask of each world")
     parser.add_argument("--shrink-seconds", type=float, default=40, help="how long a statement is made smaller")
     parser.add_argument("--save", type=Path, default=None, help="a directory for failures as cases")
+    parser.add_argument("--open-cases", action="store_true", help="say which of the mistakes that are known are repaired")
     parser.add_argument("--ignore", action="append", default=[], help="a pattern of categories of failures that are only counted")
     arguments = parser.parse_args()
     binary = binary_path()
@@ -52,6 +62,8 @@ def main() -> int:
     seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
     say(f"differential: SEED={seed}")
     wrong = ask_cases(Meridian(binary))
+    if arguments.open_cases:
+        ask_open_cases(Meridian(binary))
     seconds = None if arguments.minutes is None else arguments.minutes * 60
     jobs, count = (1, 10**9) if arguments.statement is not None else (arguments.jobs, arguments.count)
     outcome = run(

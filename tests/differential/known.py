@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from differential.tree import Column, Crossmatch, Derived, Exists, InQuery, Join, Node, Quantified, Query, ScalarQuery, Select, Table, walk
+from differential.tree import Column, Crossmatch, Derived, Exists, InQuery, Item, Join, Node, Quantified, Query, ScalarQuery, Select, Table, walk
 from differential.verdict import Failure
 
 
@@ -52,17 +52,26 @@ def has_subquery_in_on(query: Query) -> bool:
     return any(isinstance(node, Join) and node.on is not None and asks(node.on) for _, node in walk(query))
 
 
+# Keys of directors, also under a suffix that a crossmatch gives; and columns of derived tables, which may be some.
+KEY = re.compile(r"(objectId|refId|starId)(_[12])?|c\d+")
+
+
 def has_rollup_of_key(query: Query) -> bool:
     """Whether a ROLLUP is of keys, or of columns that may be some."""
-    return any(isinstance(node, Select) and node.is_rollup for _, node in walk(query))
+    return any(
+        isinstance(node, Select) and node.is_rollup and any(isinstance(group, Column) and KEY.fullmatch(group.name) for group in node.groups)
+        for _, node in walk(query)
+    )
 
 
 def has_exists_of_same_name(query: Query) -> bool:
-    """Whether an EXISTS names its column as a table in it names one of its own."""
-    return any(
-        isinstance(node, Exists) and isinstance(node.query, Select) and any(isinstance(one, (Derived, Table)) for _, one in walk(node.query))
-        for _, node in walk(query)
-    )
+    """Whether an EXISTS gives its column a name that is also that of a column in it."""
+    for _, node in walk(query):
+        if isinstance(node, Exists) and isinstance(node.query, Select):
+            names = {item.name for item in node.query.items if isinstance(item, Item)}
+            if any(isinstance(one, Column) and one.name in names for _, one in walk(node.query)):
+                return True
+    return False
 
 
 KNOWN = [
