@@ -64,10 +64,10 @@ def has_rollup_of_key(query: Query) -> bool:
     )
 
 
-def has_exists_of_same_name(query: Query) -> bool:
-    """Whether an EXISTS gives its column a name that is also that of a column in it."""
+def has_subquery_of_same_name(query: Query) -> bool:
+    """Whether a subquery gives its column a name that is also that of a column in it."""
     for _, node in walk(query):
-        if isinstance(node, Exists) and isinstance(node.query, Select):
+        if isinstance(node, (Exists, InQuery, Quantified, ScalarQuery)) and isinstance(node.query, Select):
             names = {item.name for item in node.query.items if isinstance(item, Item)}
             if any(isinstance(one, Column) and one.name in names for _, one in walk(node.query)):
                 return True
@@ -94,7 +94,11 @@ KNOWN = [
         has_correlated_scalar,
     ),
     Known(r"error 1235: .*Conflicting ordering requirements in aggregate functions", "two GROUP_CONCAT of different orders in one SELECT"),
-    Known(r"error 1052: the column c1 is in more than one", "EXISTS (SELECT 1 AS c ... FROM (... AS c) ...)", has_exists_of_same_name),
+    Known(
+        r"error 1052: the column c\d+ is in more than one",
+        "a correlated subquery that gives its column the name of a column of a table in it",
+        has_subquery_of_same_name,
+    ),
 ]
 
 
