@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use ::sql::interrupt::heap::{self, CountingAllocator};
 use clap::{Parser, Subcommand};
+use heap::CountingAllocator;
 use mimalloc::MiMalloc;
 
 mod check;
@@ -21,15 +21,9 @@ mod synthesize_load;
 mod synthesize_progress;
 mod tables;
 
-/// Scans make and drop a buffer for each block of each column: this allocator keeps them at hand, where the system's would
-/// give the pages back and fault them in anew. What it gives is counted, for the bound on what statements may take.
+/// What it gives is counted, for the bound on what statements may take.
 #[global_allocator]
-static ALLOCATOR: CountingAllocator<MiMalloc> = CountingAllocator(MiMalloc);
-
-unsafe extern "C" {
-    /// mimalloc's: gives free pages back to the system, at once where forced.
-    fn mi_collect(force: bool);
-}
+static ALLOCATOR: CountingAllocator<MiMalloc> = heap::counting();
 
 /// A massively parallel SQL database for astronomical catalogues.
 #[derive(Parser)]
@@ -69,8 +63,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    // SAFETY: any thread may call it at any time.
-    heap::give_back_by(|| unsafe { mi_collect(true) });
+    heap::give_back_by(heap::give_back);
     let outcome = match Cli::parse().command {
         Command::Sql(args) => sql::run(args),
         Command::Serve(arguments) => serve::run(arguments),

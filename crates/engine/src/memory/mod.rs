@@ -3,7 +3,7 @@
 //! Operators reserve what they know that they will gather, with a [pool](pool::MeasuredPool) that says no to them; those that can
 //! then go on on disk. But buffers double, blocks are decoded, functions make texts and answers become packets, and nobody
 //! reserves for that. So a thread looks every few milliseconds at what the process has really allocated
-//! (`sql::interrupt::heap`). Where that, without the columns that are kept decoded, is more than statements may have, the one that
+//! (`heap`). Where that, without the columns that are kept decoded, is more than statements may have, the one that
 //! holds the most ends with an error. It notices at its next check; what it allocates until then is beyond the budget.
 //!
 //! The allocator keeps pages at hand that are free, for a second. Where the process comes near to what it may hold, they are given back.
@@ -15,7 +15,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sql::Interrupt;
-use sql::interrupt::heap;
 use tracing::warn;
 
 pub(crate) use pool::MeasuredPool;

@@ -5,12 +5,10 @@
 //! is an error once the statement has ended. What the threads allocate meanwhile is added up, so that the statement that
 //! holds the most is found when memory runs short.
 
-pub mod heap;
-
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::thread;
@@ -24,7 +22,7 @@ pub struct Interrupt {
     ended: AtomicBool,
     /// Why, where it is not that nobody waits for the result any more.
     why: OnceLock<String>,
-    bytes: AtomicI64,
+    bytes: heap::Account,
 }
 
 thread_local! {
@@ -133,11 +131,7 @@ impl Interrupt {
 /// This thread works on another statement, or on none, from now on. Gives the one that it worked on before.
 fn work_on(next: Option<Arc<Interrupt>>) -> Option<Arc<Interrupt>> {
     heap::give_back_where_asked();
-    let account = next
-        .as_ref()
-        .map_or(std::ptr::null(), |next| &raw const next.bytes);
-    // SAFETY: the statement, which has the account, is held until this is called again.
-    unsafe { heap::add_to(account) };
+    heap::add_to(next.as_ref().map(|next| Arc::clone(&next.bytes)));
     CURRENT.replace(next)
 }
 

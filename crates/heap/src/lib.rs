@@ -3,11 +3,16 @@
 //!
 //! Each thread counts for itself and adds to the sum of all when it has something [worth adding](WORTH_ADDING), so that
 //! counting costs an addition. A sum is therefore wrong by up to that much for each thread.
+//!
+//! All unsafe code of the workspace is here: the calls of the allocator, and the account of a thread, which the allocator reaches by a
+//! pointer because it may not use anything that has a destructor. May depend on the allocator that it counts for, and on nothing else.
 
 use std::alloc::{GlobalAlloc, Layout};
-use std::cell::Cell;
-use std::sync::OnceLock;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use mimalloc::MiMalloc;
 
 /// Bytes from which on a thread adds what it has counted to the sum.
 pub const WORTH_ADDING: i64 = 64 << 10;
@@ -20,6 +25,38 @@ thread_local! {
     static HEARD: Cell<u64> = const { Cell::new(0) };
     static PENDING: Cell<i64> = const { Cell::new(0) };
     static ACCOUNT: Cell<*const AtomicI64> = const { Cell::new(std::ptr::null()) };
+    /// What keeps the account in being.
+    static HELD: RefCell<Held> = const { RefCell::new(Held(None)) };
+}
+
+/// Bytes that are allocated for somebody and not freed.
+pub type Account = Arc<AtomicI64>;
+
+/// A thread's account. When the thread ends nothing is added to it any more before it goes.
+#[derive(Debug)]
+struct Held(Option<Account>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = ACCOUNT.try_with(|account| account.set(std::ptr::null()));
+    }
+}
+
+unsafe extern "C" {
+    /// mimalloc's: gives free pages back to the system, at once where forced.
+    fn mi_collect(force: bool);
+}
+
+/// The program's allocator: mimalloc, counted. Scans make and drop a buffer for each block of each column: mimalloc keeps them at
+/// hand, where the system's allocator would give the pages back and fault them in anew.
+pub const fn counting() -> CountingAllocator<MiMalloc> {
+    CountingAllocator(MiMalloc)
+}
+
+/// Has mimalloc give back to the system what it keeps at hand for this thread.
+pub fn give_back() {
+    // SAFETY: any thread may call it at any time.
+    unsafe { mi_collect(true) };
 }
 
 /// An allocator that counts what another gives and takes back.
@@ -35,7 +72,7 @@ pub fn bound(bytes: i64) {
 }
 
 /// Whether more is allocated than may be.
-pub(super) fn is_over_bound() -> bool {
+pub fn is_over_bound() -> bool {
     allocated() > BOUND.load(Relaxed)
 }
 
@@ -57,7 +94,7 @@ pub fn ask_to_give_back() {
 }
 
 /// Has the allocator give back what it keeps at hand for this thread, where somebody has asked for that since the last time.
-pub(super) fn give_back_where_asked() {
+pub fn give_back_where_asked() {
     let asked = ASKED.load(Relaxed);
     if HEARD.replace(asked) != asked
         && let Some(give_back) = GIVE_BACK.get()
@@ -71,13 +108,16 @@ pub fn allocated() -> i64 {
     ALLOCATED.load(Relaxed)
 }
 
-/// Has what this thread allocates from now on added to an account as well; gives the one to which it was added before.
-///
-/// # Safety
-/// The account is there until another is given.
-pub(super) unsafe fn add_to(account: *const AtomicI64) -> *const AtomicI64 {
+/// Has what this thread allocates from now on added to an account as well, or to none; gives the one to which it was added before.
+pub fn add_to(account: Option<Account>) -> Option<Account> {
     add_pending();
-    ACCOUNT.replace(account)
+    let pointer = account
+        .as_deref()
+        .map_or(std::ptr::null(), std::ptr::from_ref);
+    // The account before is in being until the pointer is no longer its own.
+    let before = HELD.with_borrow_mut(|held| std::mem::replace(&mut held.0, account));
+    ACCOUNT.set(pointer);
+    before
 }
 
 fn count(bytes: i64) {
@@ -97,7 +137,7 @@ fn add_pending() {
     let pending = PENDING.try_with(|pending| pending.replace(0)).unwrap_or(0);
     ALLOCATED.fetch_add(pending, Relaxed);
     let account = ACCOUNT.try_with(Cell::get).unwrap_or(std::ptr::null());
-    // SAFETY: whoever gave the account keeps it until another is given.
+    // SAFETY: HELD keeps the account until another is there, or none.
     if let Some(account) = unsafe { account.as_ref() } {
         account.fetch_add(pending, Relaxed);
     }
@@ -143,10 +183,10 @@ mod tests {
     fn what_is_freed_is_no_longer_counted() {
         let allocator = CountingAllocator(System);
         let layout = Layout::from_size_align(1 << 20, 8).unwrap();
-        let account = AtomicI64::new(0);
-        // SAFETY: the account outlives its use; the layout is not empty, and each pointer is freed once with the layout that it has.
+        let account = Account::default();
+        let before = add_to(Some(Arc::clone(&account)));
+        // SAFETY: the layout is not empty, and each pointer is freed once with the layout that it has.
         unsafe {
-            let before = add_to(&account);
             let pointer = allocator.alloc(layout);
             assert_eq!(account.load(Relaxed), 1 << 20);
             let pointer = allocator.realloc(pointer, layout, 3 << 20);
@@ -156,7 +196,7 @@ mod tests {
             assert_eq!(account.load(Relaxed), 0);
             let small = Layout::from_size_align(1000, 8).unwrap();
             let pointer = allocator.alloc(small);
-            assert_eq!(add_to(before), &raw const account);
+            assert!(add_to(before).is_some_and(|it| Arc::ptr_eq(&it, &account)));
             assert_eq!(account.load(Relaxed), 1000);
             allocator.dealloc(pointer, small);
         }
