@@ -314,6 +314,12 @@ MEMBERSHIPS = [
         ordered=True,
     ),
     Case(
+        "a limit beyond all integers",
+        "SELECT filterId FROM Filter ORDER BY filterId LIMIT 2, 18446744073709551615",
+        "SELECT filterId FROM Filter ORDER BY filterId OFFSET 2",
+        ordered=True,
+    ),
+    Case(
         "a limit beyond memory, of distinct values in order",
         "SELECT DISTINCT flags FROM Object ORDER BY flags LIMIT 9223372036854775807",
         ordered=True,

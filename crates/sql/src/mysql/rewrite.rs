@@ -94,6 +94,11 @@ impl VisitorMut for Rewriting<'_> {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        select::bound_limit(query);
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
         // Tables cannot change: FOR UPDATE and LOCK IN SHARE MODE ask for what is so anyway.
         query.locks.clear();

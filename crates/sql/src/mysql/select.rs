@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, GroupByWithModifier, Ident, Select, SelectItem, SetExpr, UnaryOperator,
-    Value, VisitMut, VisitorMut, visit_expressions,
+    Expr, GroupByExpr, GroupByWithModifier, Ident, LimitClause, Query, Select, SelectItem, SetExpr,
+    UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions,
 };
 
 use super::build::call;
@@ -211,5 +211,28 @@ fn item_of_place(items: &[SelectItem], place: &Expr) -> Option<Expr> {
             Some(expr.clone())
         }
         _ => None,
+    }
+}
+
+/// Takes a LIMIT or an OFFSET beyond the engine's integers, as `LIMIT 95, 18446744073709551615` for all rows from the 95th on, for the
+/// largest of these: nobody has as many rows.
+pub(super) fn bound_limit(query: &mut Query) {
+    let numbers = match &mut query.limit_clause {
+        Some(LimitClause::LimitOffset { limit, offset, .. }) => [
+            limit.as_mut(),
+            offset.as_mut().map(|offset| &mut offset.value),
+        ],
+        Some(LimitClause::OffsetCommaLimit { offset, limit }) => [Some(offset), Some(limit)],
+        None => return,
+    };
+    for number in numbers.into_iter().flatten() {
+        if let Expr::Value(value) = number
+            && let Value::Number(digits, _) = &mut value.value
+            && digits
+                .parse::<u64>()
+                .is_ok_and(|number| i64::try_from(number).is_err())
+        {
+            *digits = i64::MAX.to_string();
+        }
     }
 }
