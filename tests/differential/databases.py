@@ -363,7 +363,8 @@ def load_table(meridian: Meridian, directory: Path, table: TableRows, parts: int
         return
     declared = TableData(shape.name, {one.name: one.declared for one in shape.fields}, table.rows)
     schema = table_files.write_schema(path.with_suffix(".json"), declared)
-    meridian.load(directory / "data", shape.database, shape.name, path, schema=schema, **shape.options)
+    options = shape.options if table.rows.num_rows else {**shape.options, "allow_empty": True}
+    meridian.load(directory / "data", shape.database, shape.name, path, schema=schema, **options)
 
 
 def load(meridian: Meridian, directory: Path, world: World) -> Path:
