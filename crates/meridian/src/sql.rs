@@ -118,7 +118,7 @@ const CANCELLED_WITHIN: Duration = Duration::from_millis(250);
 /// Ends the program at Ctrl-C while a statement is waited for, when nothing is half done; else the answer is cancelled, which
 /// ends the program, unless its thread computes for so long that it does not notice.
 async fn leave_while_reading() {
-    while tokio::signal::ctrl_c().await.is_ok() {
+    if tokio::signal::ctrl_c().await.is_ok() {
         if !READING.load(Ordering::Acquire) {
             tokio::time::sleep(CANCELLED_WITHIN).await;
         }

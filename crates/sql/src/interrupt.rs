@@ -17,7 +17,7 @@ use std::time::Duration;
 use datafusion::common::{DataFusionError, Result};
 
 /// What ends the work on one statement, and how much memory that work holds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Interrupt {
     ended: AtomicBool,
     /// Why, where it is not that nobody waits for the result any more.
@@ -36,7 +36,11 @@ static RUNNING: Mutex<Vec<Weak<Interrupt>>> = Mutex::new(Vec::new());
 impl Interrupt {
     /// That of a new statement.
     pub fn new() -> Arc<Self> {
-        let interrupt = Arc::new(Self::default());
+        let interrupt = Arc::new(Self {
+            ended: AtomicBool::new(false),
+            why: OnceLock::new(),
+            bytes: heap::Account::default(),
+        });
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         if running.len() == running.capacity() {
             running.retain(|one| one.strong_count() > 0);

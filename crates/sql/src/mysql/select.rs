@@ -52,10 +52,11 @@ pub(crate) fn name_results(body: &mut SetExpr) {
             let mut seen = HashSet::new();
             for (at, item) in select.projection.iter_mut().enumerate() {
                 match item {
+                    SelectItem::ExprWithAlias { alias, .. } if seen.contains(&alias.value) => {
+                        *alias = Ident::new(format!("{UNNAMED}{at}"));
+                    }
                     SelectItem::ExprWithAlias { alias, .. } => {
-                        if !seen.insert(alias.value.clone()) {
-                            *alias = Ident::new(format!("{UNNAMED}{at}"));
-                        }
+                        seen.insert(alias.value.clone());
                     }
                     SelectItem::UnnamedExpr(expr) => {
                         seen.extend(name_of_column(expr).map(|name| name.value));

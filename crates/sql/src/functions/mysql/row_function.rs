@@ -256,7 +256,7 @@ impl ScalarUDFImpl for RowFunctionUdf {
         let given = context.get_data_type(only)?;
         let stays = match self.function.name {
             "mysql_text" => is_text(Some(&given)),
-            "mysql_number" => self.function.gives.data_type(&[given.clone()]) == given,
+            "mysql_number" => self.function.gives.data_type(std::slice::from_ref(&given)) == given,
             "mysql_double" => given == DataType::Float64,
             _ => false,
         };
