@@ -44,6 +44,18 @@ def open_place() -> Iterator[Path]:
 
 
 @pytest.fixture
+def open_meridian(meridian: Meridian, open_place: Path) -> Meridian:
+    """The program where every user may run it: what is built may lie where others may not pass."""
+    program = open_place / "meridian"
+    try:
+        os.link(meridian.binary, program)
+    except OSError:
+        shutil.copyfile(meridian.binary, program)
+    program.chmod(0o755)
+    return Meridian(program)
+
+
+@pytest.fixture
 def group_data(meridian: Meridian, open_place: Path) -> Path:
     """A data directory of root's that another user may read as a member of its group."""
     data = make_data(meridian, open_place)
@@ -148,24 +160,24 @@ def test_changes_in_a_log_that_cannot_be_read_are_not_left_out(meridian: Meridia
 
 
 @needs_root
-def test_another_user_of_the_group(meridian: Meridian, group_data: Path) -> None:
-    assert ask(meridian, group_data, **OTHER_USER) == [(2000, 1)]
-    outcome = meridian.run("check", "--data", group_data, **OTHER_USER)
+def test_another_user_of_the_group(open_meridian: Meridian, group_data: Path) -> None:
+    assert ask(open_meridian, group_data, **OTHER_USER) == [(2000, 1)]
+    outcome = open_meridian.run("check", "--data", group_data, **OTHER_USER)
     assert outcome.status == 0 and "are right" in outcome.text, outcome.complaint
     stranger = {**OTHER_USER, "group": NOBODY - 1}
-    outcome = meridian.run("sql", "--data", group_data, "--db", "sky", COUNT, **stranger)
+    outcome = open_meridian.run("sql", "--data", group_data, "--db", "sky", COUNT, **stranger)
     assert outcome.status != 0, "others may read"
 
 
 @needs_root
 def test_a_server_that_may_only_read_sees_what_others_load(
-    meridian: Meridian, group_data: Path, open_place: Path
+    meridian: Meridian, open_meridian: Meridian, group_data: Path, open_place: Path
 ) -> None:
     class AsOther(Meridian):
         def start(self, *arguments: object, **options: object) -> subprocess.Popen[bytes]:  # type: ignore[override]
             return super().start(*arguments, **{**options, **OTHER_USER})  # type: ignore[arg-type]
 
-    with serving(AsOther(meridian.binary), group_data) as server:
+    with serving(AsOther(open_meridian.binary), group_data) as server:
         with server.connect() as connection, connection.cursor() as cursor:
             assert ask_server(cursor) == ((2000, 1),)
             for version in (2, 3):
