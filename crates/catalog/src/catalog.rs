@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::clock::utc_now;
 use crate::names::is_usable;
 use crate::sqlite::{CatalogState, SqliteCatalog};
-use crate::{CatalogError, Chunk, Database, LoadId, NewDatabase, Table, TableSpec};
+use crate::{CatalogError, Chunk, Database, LoadId, NewDatabase, PartContents, Table, TableSpec};
 
 /// What exists in one data directory. Cheap to clone: clones share their connections.
 ///
@@ -23,23 +23,26 @@ pub struct Catalog {
 pub struct Publication<'a> {
     /// The load that is to be shown, which is running.
     pub load: LoadId,
-    /// The load that the table has to show until then.
-    pub replaces: LoadId,
+    /// The parts that the table has to have until then.
+    pub replaces: Vec<LoadId>,
     /// What is to be said of the table.
     pub spec: TableSpec,
-    /// Rows as a query counts them.
-    pub rows: u64,
-    /// Bytes of all files.
-    pub bytes: u64,
-    /// Its chunks.
-    pub chunks: &'a [Chunk],
+    /// The one part that it has then.
+    pub contents: PartContents<'a>,
 }
 
-/// What [`Catalog::publish`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Published {
-    /// The load that the table showed before, whose files can go when nobody reads them any more.
-    pub replaced: Option<LoadId>,
+/// One more part for a table: see [`Catalog::append`].
+#[derive(Debug, Clone)]
+pub struct Append<'a> {
+    /// The load, which is running.
+    pub load: LoadId,
+    /// The table as it was when the load began. Its placement and its directors must be the same still; it may have other parts.
+    pub table: &'a Table,
+    /// What the load holds.
+    pub contents: PartContents<'a>,
+    /// Match tables of the database, by name, that may have pairs with keys which this part of a director brings: these pairs
+    /// lie elsewhere, and the tables are not taken for placed by the director from now on.
+    pub unsettled: &'a [String],
 }
 
 impl Catalog {
@@ -132,8 +135,9 @@ impl Catalog {
         self.backend.begin_load(database, table, &utc_now()).await
     }
 
-    /// Makes a load's table visible, all at once: the database if it is new, the table, its columns,
-    /// directors and chunks, in one transaction. If the table exists it is replaced.
+    /// Makes a load's table visible, all at once: the database if it is new, the table with this one part, its columns,
+    /// directors and chunks, in one transaction. If the table exists it is replaced. Gives the parts that it had before,
+    /// whose files can go when nobody reads them any more.
     ///
     /// An existing database must have the same stripes, sub-stripes and overlap, unless it holds
     /// nothing but replicated tables, which have no use for them: then it takes the new ones.
@@ -147,22 +151,71 @@ impl Catalog {
         load: LoadId,
         database: &NewDatabase,
         spec: &TableSpec,
-        rows: u64,
-        bytes: u64,
-        chunks: &[Chunk],
-    ) -> Result<Published, CatalogError> {
+        contents: PartContents<'_>,
+    ) -> Result<Vec<LoadId>, CatalogError> {
         database.check()?;
         spec.check()?;
-        let contents = Contents {
-            rows,
-            bytes,
-            chunks,
-        };
-        let replaced = self
-            .backend
+        self.backend
             .publish(load, database, spec, contents, &utc_now())
-            .await?;
-        Ok(Published { replaced })
+            .await
+    }
+
+    /// Adds a part at the end of a table's list.
+    ///
+    /// # Errors
+    /// As for [`Catalog::publish`]; and [`CatalogError::TableChanged`] if the table has been dropped or replaced since the
+    /// load began. Nothing has changed then, and the load is still running.
+    pub async fn append(&self, append: Append<'_>) -> Result<(), CatalogError> {
+        self.backend.append(append, &utc_now()).await
+    }
+
+    /// Puts one part in the place of several that follow each other in a table's list and hold the same rows.
+    ///
+    /// # Errors
+    /// As for [`Catalog::append`], also if the list does not have these parts one after the other any more.
+    pub async fn merge_parts(
+        &self,
+        load: LoadId,
+        table: &Table,
+        merged: &[LoadId],
+        contents: PartContents<'_>,
+    ) -> Result<(), CatalogError> {
+        self.backend
+            .merge_parts(load, table, merged, contents, &utc_now())
+            .await
+    }
+
+    /// Takes a part out of a table's list. Whether other rows depend on it is for the caller to know.
+    ///
+    /// # Errors
+    /// There is no such part, or it is the only one.
+    pub async fn drop_part(
+        &self,
+        database: &str,
+        table: &str,
+        part: LoadId,
+    ) -> Result<(), CatalogError> {
+        self.backend.drop_part(database, table, part).await
+    }
+
+    /// Drops a table. Gives the parts that it had, whose files can go when nobody reads them any more.
+    ///
+    /// # Errors
+    /// There is no such table, or others have its keys, which must be dropped first.
+    pub async fn drop_table(
+        &self,
+        database: &str,
+        table: &str,
+    ) -> Result<Vec<LoadId>, CatalogError> {
+        self.backend.drop_table(database, table).await
+    }
+
+    /// Drops a database with all its tables.
+    ///
+    /// # Errors
+    /// There is no such database.
+    pub async fn drop_database(&self, database: &str) -> Result<(), CatalogError> {
+        self.backend.drop_database(database).await
     }
 
     /// Gives a database another partitioning and shows all its partitioned tables anew, in one transaction.
@@ -200,13 +253,9 @@ impl Catalog {
         self.backend.unpublished_loads(database, table).await
     }
 
-    /// Loads of a table that were published, then replaced, and not yet forgotten, by number.
-    pub async fn superseded_loads(
-        &self,
-        database: &str,
-        table: &str,
-    ) -> Result<Vec<LoadId>, CatalogError> {
-        self.backend.superseded_loads(database, table).await
+    /// Loads of all tables that were published, then replaced, merged or dropped, and not yet forgotten, by number.
+    pub async fn superseded_loads(&self) -> Result<Vec<Superseded>, CatalogError> {
+        self.backend.superseded_loads().await
     }
 
     /// Removes every trace of a load, when its files are gone. A load that is not known is no error,
@@ -219,12 +268,15 @@ impl Catalog {
     }
 }
 
-/// How much a load holds.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Contents<'a> {
-    pub rows: u64,
-    pub bytes: u64,
-    pub chunks: &'a [Chunk],
+/// A load that no table shows any more, and whose files may still be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superseded {
+    /// The load.
+    pub load: LoadId,
+    /// The folded name of the database that it was begun for.
+    pub database: String,
+    /// The folded name of the table.
+    pub table: String,
 }
 
 /// Refuses a name that cannot be used for a `what`.

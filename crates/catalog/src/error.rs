@@ -142,6 +142,52 @@ pub enum CatalogError {
         /// The database's name.
         database: String,
     },
+    /// A table was dropped, replaced or changed in another way while it was worked on.
+    #[error(
+        "table {table} was replaced, dropped or changed meanwhile: nothing is changed by this; try again"
+    )]
+    TableChanged {
+        /// The table, as `database.table`.
+        table: String,
+    },
+    /// There is no table of that name.
+    #[error("there is no table {table}: `meridian tables` lists those that there are")]
+    NoTable {
+        /// The table, as `database.table`.
+        table: String,
+    },
+    /// There is no database of that name.
+    #[error("there is no database {database}: `meridian tables` lists those that there are")]
+    NoDatabase {
+        /// The database's name.
+        database: String,
+    },
+    /// A table was to be dropped on which others depend.
+    #[error("table {table} cannot be dropped: {} its keys; drop {} first", has_keys(dependents), if dependents.len() == 1 { "it" } else { "them" })]
+    HasDependents {
+        /// The table, as `database.table`.
+        table: String,
+        /// The tables of its database that have its keys.
+        dependents: Vec<String>,
+    },
+    /// A part was to be dropped that is not there.
+    #[error("table {table} has no part {part}: it has {}", numbers(parts))]
+    NoPart {
+        /// The table, as `database.table`.
+        table: String,
+        /// The number that was named.
+        part: LoadId,
+        /// The numbers of its parts.
+        parts: Vec<LoadId>,
+    },
+    /// The only part of a table was to be dropped.
+    #[error("part {part} is the only one of table {table}: drop the table")]
+    OnlyPart {
+        /// The table, as `database.table`.
+        table: String,
+        /// The part.
+        part: LoadId,
+    },
     /// A load was to be published or abandoned that is not in progress.
     #[error("load {load} is {state}, not running: begin a new load")]
     NotRunning {
@@ -190,6 +236,20 @@ pub enum CatalogError {
         "the catalog holds an impossible value ({0}): restore it from a backup, or load the table again"
     )]
     Damaged(String),
+}
+
+/// "Source has", "Source and RefMatch have".
+fn has_keys(tables: &[String]) -> String {
+    match tables {
+        [only] => format!("{only} has"),
+        [rest @ .., last] => format!("{} and {last} have", rest.join(", ")),
+        [] => "others have".to_owned(),
+    }
+}
+
+fn numbers(parts: &[LoadId]) -> String {
+    let numbers: Vec<String> = parts.iter().map(LoadId::to_string).collect();
+    numbers.join(", ")
 }
 
 /// What a metadata database says went wrong, without the driver's own wrapping.

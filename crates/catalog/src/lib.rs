@@ -5,8 +5,8 @@
 //! (for chunk numbers) and on nothing else of ours.
 //!
 //! Invariants:
-//! - A table is visible exactly when one *published* load stands behind it, and then it is whole:
-//!   columns, directors and chunks appear in the same transaction ([`Catalog::publish`]).
+//! - A table is an ordered list of parts, at least one; each is what one *published* load has made. The list changes in one
+//!   transaction, with all that goes with it: columns, directors, chunks ([`Catalog::publish`], [`Catalog::append`]).
 //! - A load's number is never used again, so what is stored under it never changes its meaning.
 //! - Names compare without regard to case ([`fold_name`]) and are unique so; the spelling in which
 //!   they were declared is kept.
@@ -26,13 +26,13 @@ mod sqlite;
 mod table;
 
 pub use access::{make_directories, writable_file};
-pub use catalog::{Catalog, Publication, Published};
+pub use catalog::{Append, Catalog, Publication, Superseded};
 pub use column::{Column, ColumnType};
 pub use error::CatalogError;
 pub use lock::{Holder, LoadLock};
 pub use names::{fold_name, path_name};
 pub use sqlite::CatalogState;
 pub use table::{
-    Chunk, Database, DirectorRef, LoadId, NewDatabase, OverlapFile, Position, REPLICATED_CHUNK,
-    Table, TableKind, TableSpec,
+    Chunk, Database, DirectorRef, LoadId, NewDatabase, OverlapFile, Part, PartContents, Position,
+    REPLICATED_CHUNK, Table, TableKind, TableSpec,
 };

@@ -112,9 +112,10 @@ pub struct DirectorRef {
     pub table: String,
     /// This table's column that holds the director's key.
     pub key: String,
-    /// The director's load by which this table's rows were placed. If it is no longer the director's
-    /// current load, rows of the two need not be in the same chunk any more.
-    pub load: LoadId,
+    /// The director's placement by which this table's rows were placed. If it is no longer the director's
+    /// present one, rows of the two need not be in the same chunk any more. `None` once the director has
+    /// keys whose rows in this table were placed before, elsewhere.
+    pub placement: Option<LoadId>,
 }
 
 /// What a load says about its table when it publishes it.
@@ -136,10 +137,6 @@ pub struct TableSpec {
     pub directors: Vec<DirectorRef>,
     /// How heavy a scan of it is: 0 lightest, 255 heaviest.
     pub scan_rating: u8,
-    /// Child rows whose director key is NULL.
-    pub null_keys: u64,
-    /// Child rows whose director key has no director row.
-    pub orphan_rows: u64,
 }
 
 impl TableSpec {
@@ -152,6 +149,43 @@ impl TableSpec {
     }
 }
 
+/// One part of a table: what one load, append or merge has published. Immutable; its number is the load's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The load that published it, by which its files are named.
+    pub load: LoadId,
+    /// Rows as a query counts them: a pair of a match table that is stored twice counts once.
+    pub rows: u64,
+    /// Bytes of all its files.
+    pub bytes: u64,
+    /// Child rows whose director key is NULL.
+    pub null_keys: u64,
+    /// Rows with a key that the director did not have when they were loaded: of a child, orphans; of a match table, pairs
+    /// with an end that is unknown (an upper bound).
+    pub orphan_rows: u64,
+    /// When it was published: UTC, ISO 8601 to the second.
+    pub loaded_at: String,
+    /// What it was loaded from; empty where that is not known.
+    pub source: String,
+}
+
+/// What a load publishes.
+#[derive(Debug, Clone, Copy)]
+pub struct PartContents<'a> {
+    /// Rows as a query counts them.
+    pub rows: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// See [`Part::null_keys`].
+    pub null_keys: u64,
+    /// See [`Part::orphan_rows`].
+    pub orphan_rows: u64,
+    /// What it was loaded from.
+    pub source: &'a str,
+    /// Its chunks.
+    pub chunks: &'a [Chunk],
+}
+
 /// A table that a query can see.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Table {
@@ -159,16 +193,46 @@ pub struct Table {
     pub id: i64,
     /// The database that it is in.
     pub database: Database,
-    /// The load that stands behind it.
-    pub load: LoadId,
-    /// What that load said about it.
+    /// The load that made the table or replaced it. Parts that are appended keep to it: a key stays where it was placed. Tables
+    /// that were placed by the same placement of a director have its keys in the same chunks.
+    pub placement: LoadId,
+    /// What is declared of it.
     pub spec: TableSpec,
-    /// Rows as a query counts them: a pair of a match table that is stored twice counts once.
-    pub rows: u64,
+    /// Its parts, at least one, in the order in which they are read.
+    pub parts: Vec<Part>,
+}
+
+impl Table {
+    /// Rows as a query counts them.
+    pub fn rows(&self) -> u64 {
+        self.parts.iter().map(|part| part.rows).sum()
+    }
+
     /// Bytes of all its files.
-    pub bytes: u64,
-    /// When it was published: UTC, ISO 8601 to the second.
-    pub loaded_at: String,
+    pub fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.bytes).sum()
+    }
+
+    /// See [`Part::null_keys`].
+    pub fn null_keys(&self) -> u64 {
+        self.parts.iter().map(|part| part.null_keys).sum()
+    }
+
+    /// See [`Part::orphan_rows`].
+    pub fn orphan_rows(&self) -> u64 {
+        self.parts.iter().map(|part| part.orphan_rows).sum()
+    }
+
+    /// When the latest of its parts was published.
+    pub fn loaded_at(&self) -> &str {
+        let times = self.parts.iter().map(|part| part.loaded_at.as_str());
+        times.max().unwrap_or_default()
+    }
+
+    /// The numbers of its parts, in order. Two states of a table with the same list hold the same rows.
+    pub fn part_numbers(&self) -> Vec<LoadId> {
+        self.parts.iter().map(|part| part.load).collect()
+    }
 }
 
 /// One chunk of one load of a table.
@@ -176,8 +240,12 @@ pub struct Table {
 pub struct Chunk {
     /// Which chunk; [`REPLICATED_CHUNK`] for a replicated table.
     pub chunk: ChunkId,
-    /// Rows in its file.
+    /// The chunk after which its file is named: its own number, or the first one's of several that share a file.
+    pub file: ChunkId,
+    /// Its rows.
     pub rows: u64,
+    /// Rows of a director that are kept here though their positions lie elsewhere.
+    pub strays: u64,
     /// Bytes of its file.
     pub bytes: u64,
     /// The checksum of its file.

@@ -10,22 +10,23 @@ mod support;
 use std::path::Path;
 use std::time::Instant;
 
-use meridian_catalog::{Catalog, CatalogError, Chunk, Database, LoadId, Table};
+use meridian_catalog::{Append, Catalog, CatalogError, Chunk, Database, LoadId, Table};
 use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection};
 use support::{chunks, dependent, director, load, replicated, shown, whole};
 
 const FILE: &str = "meridian.sqlite";
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 8] = [
     "databases",
     "loads",
     "tables",
+    "parts",
     "columns",
     "table_directors",
     "chunks",
     "lists",
 ];
 
-/// Two databases, tables of every kind, a replaced load, an abandoned one and a running one.
+/// Two databases, tables of every kind, one of two parts, a replaced load, an abandoned one and a running one.
 async fn full_catalog(dir: &Path) {
     let catalog = Catalog::open_or_create(dir).await.unwrap();
     let object = director("sky", "Object");
@@ -40,6 +41,16 @@ async fn full_catalog(dir: &Path) {
     load(&catalog, &replicated("other", "Filter"), &whole(6))
         .await
         .unwrap();
+    let table = shown(&catalog, "sky", "Object").await;
+    let part = catalog.begin_load("sky", "Object").await.unwrap();
+    let more = chunks(6, 1);
+    let append = Append {
+        load: part,
+        table: &table,
+        contents: support::contents(&object, &more),
+        unsettled: &["Pairs".to_owned()],
+    };
+    catalog.append(append).await.unwrap();
     let given_up = catalog.begin_load("sky", "Object").await.unwrap();
     catalog.abandon(given_up).await.unwrap();
     catalog.begin_load("sky", "Source").await.unwrap();
@@ -78,11 +89,10 @@ async fn ask_all(catalog: &Catalog) -> Result<Answers, CatalogError> {
         answers
             .leftovers
             .push(catalog.unpublished_loads("sky", table).await?);
-        answers
-            .leftovers
-            .push(catalog.superseded_loads("sky", table).await?);
     }
-    for load in (1..8).map(LoadId) {
+    let superseded = catalog.superseded_loads().await?;
+    (answers.leftovers).push(superseded.into_iter().map(|it| it.load).collect());
+    for load in (1..9).map(LoadId) {
         let (chunks, count) = (
             catalog.chunks(load).await?,
             catalog.chunk_count(load).await?,
@@ -279,8 +289,27 @@ async fn the_table_is_named_and_the_way_out() {
     assert_eq!(found, [sentence]);
 }
 
-/// A catalog of the first version: the same without checksums.
-async fn make_old(dir: &Path) {
+/// A catalog as a program of version 2 of the catalog has made it: a table of each kind.
+async fn make_version_2(dir: &Path) {
+    std::fs::File::create(dir.join(FILE)).unwrap();
+    let mut connection = vandal(dir).await;
+    for script in [
+        include_str!("../migrations/0001_catalog.sql"),
+        include_str!("../migrations/0002_checksums.sql"),
+        include_str!("support/version_2.sql"),
+        "PRAGMA application_id = 1297237070; PRAGMA user_version = 2; PRAGMA journal_mode = wal",
+    ] {
+        sqlx::raw_sql(script)
+            .execute(&mut connection)
+            .await
+            .unwrap();
+    }
+    connection.close().await.unwrap();
+}
+
+/// The same of the first version, which had no checksums.
+async fn make_version_1(dir: &Path) {
+    make_version_2(dir).await;
     let mut connection = vandal(dir).await;
     sqlx::raw_sql(
         "ALTER TABLE databases DROP COLUMN checksum; ALTER TABLE tables DROP COLUMN checksum;
@@ -294,19 +323,88 @@ async fn make_old(dir: &Path) {
 }
 
 #[tokio::test]
-async fn a_catalog_without_checksums_gets_them_when_it_is_opened() {
+async fn catalogs_of_older_versions_are_brought_up_to_date() {
+    for version in [1, 2] {
+        let dir = tempfile::tempdir().unwrap();
+        match version {
+            1 => make_version_1(dir.path()).await,
+            _ => make_version_2(dir.path()).await,
+        }
+        let catalog = Catalog::open(dir.path()).await.unwrap();
+        assert_eq!(catalog.upgraded_from(), Some(version));
+        for (name, rows, chunks, parts) in [
+            ("Object", 4, 4, 1),
+            ("Source", 5, 4, 2),
+            ("Pairs", 2, 2, 3),
+            ("Filter", 2, 1, 4),
+        ] {
+            let table = catalog.table("sky", name).await.unwrap().unwrap();
+            assert_eq!(
+                (table.rows(), table.part_numbers()),
+                (rows, vec![LoadId(parts)])
+            );
+            assert_eq!(catalog.chunks(LoadId(parts)).await.unwrap().len(), chunks);
+        }
+        let source = catalog.table("sky", "Source").await.unwrap().unwrap();
+        assert_eq!((source.orphan_rows(), source.null_keys()), (1, 1));
+        assert_eq!(source.spec.directors[0].placement, Some(LoadId(1)));
+        let object = catalog.table("sky", "Object").await.unwrap().unwrap();
+        let load = catalog.begin_load("sky", "Object").await.unwrap();
+        let append = Append {
+            load,
+            table: &object,
+            contents: support::contents(&object.spec, &[]),
+            unsettled: &[],
+        };
+        catalog.append(append).await.unwrap();
+        catalog.close().await;
+        let second = Catalog::open(dir.path()).await.unwrap();
+        assert_eq!(second.upgraded_from(), None);
+        second.close().await;
+        assert_eq!(problems(dir.path()).await, Vec::<String>::new());
+    }
+}
+
+/// Checksums computed anew of what a damaged catalog says would hide the damage.
+#[tokio::test]
+async fn an_upgrade_hides_no_damage() {
+    for (sql, damaged) in [
+        (
+            "UPDATE tables SET row_count = 5 WHERE name = 'Object'",
+            "Object",
+        ),
+        (
+            "UPDATE columns SET name = 'x' WHERE name = 'filterId'",
+            "Filter",
+        ),
+        ("DELETE FROM columns WHERE name = 'b'", "Pairs"),
+        (
+            "UPDATE table_directors SET director_load = 4 WHERE table_id = 2",
+            "Source",
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        make_version_2(dir.path()).await;
+        assert_eq!(run(dir.path(), sql.to_owned()).await, 1, "{sql}");
+        let catalog = Catalog::open(dir.path()).await.unwrap();
+        for name in ["Object", "Source", "Pairs", "Filter"] {
+            let answer = catalog.table("sky", name).await;
+            let is_refused = matches!(answer, Err(CatalogError::Altered { .. }));
+            assert_eq!(is_refused, name == damaged, "{sql}: {answer:?}");
+        }
+        assert!(!catalog.verify().await.unwrap().is_empty());
+        catalog.close().await;
+    }
     let dir = tempfile::tempdir().unwrap();
-    full_catalog(dir.path()).await;
-    let before = ask(dir.path()).await.unwrap();
-    make_old(dir.path()).await;
-    let first = Catalog::open(dir.path()).await.unwrap();
-    assert_eq!(first.upgraded_from(), Some(1));
-    first.close().await;
-    let second = Catalog::open(dir.path()).await.unwrap();
-    assert_eq!(second.upgraded_from(), None);
-    second.close().await;
-    assert_eq!(ask(dir.path()).await.unwrap(), before);
-    assert_eq!(problems(dir.path()).await, Vec::<String>::new());
+    make_version_2(dir.path()).await;
+    run(
+        dir.path(),
+        "DELETE FROM chunks WHERE load_id = 2 AND chunk_id = 397".to_owned(),
+    )
+    .await;
+    let catalog = Catalog::open(dir.path()).await.unwrap();
+    catalog.chunks(LoadId(2)).await.unwrap_err();
+    catalog.chunks(LoadId(1)).await.unwrap();
 }
 
 /// Checksums are compared when a load is opened: what that costs for many chunks. The limit is ten times what it takes in

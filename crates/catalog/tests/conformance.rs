@@ -11,9 +11,12 @@
 mod support;
 
 use meridian_catalog::{
-    Catalog, CatalogError, LoadId, LoadLock, NewDatabase, Publication, TableSpec,
+    Append, Catalog, CatalogError, Chunk, LoadId, LoadLock, NewDatabase, Publication, Table,
+    TableSpec,
 };
-use support::{chunks, database, dependent, director, load, publish, replicated, shown, whole};
+use support::{
+    chunks, contents, database, dependent, director, load, publish, replicated, shown, whole,
+};
 use tempfile::TempDir;
 
 /// Where a catalog can be opened.
@@ -54,11 +57,14 @@ async fn what_is_published_comes_back(place: impl Place) {
     let catalog = place.open().await;
     let spec = director("Demo", "Object");
     let (id, published) = load(&catalog, &spec, &chunks(50, 10)).await.unwrap();
-    assert_eq!(published.replaced, None);
+    assert_eq!(published, []);
 
     let table = shown(&catalog, "Demo", "Object").await;
     assert_eq!(table.spec, spec);
-    assert_eq!((table.load, table.rows, table.bytes), (id, 500, 20_000));
+    assert_eq!(
+        (table.part_numbers(), table.rows(), table.bytes()),
+        (vec![id], 500, 20_000)
+    );
     assert_eq!(NewDatabase::from(&table.database), database("Demo"));
     assert_eq!(catalog.chunks(id).await.unwrap(), chunks(50, 10));
     assert_eq!(catalog.chunk_count(id).await.unwrap(), 50);
@@ -119,7 +125,7 @@ async fn names_compare_without_regard_to_case(place: impl Place) {
     let (_, published) = load(&catalog, &director("gRÖßE", "oBJECT"), &chunks(2, 1))
         .await
         .unwrap();
-    assert_eq!(published.replaced, Some(table.load));
+    assert_eq!(published, table.part_numbers());
     let again = shown(&catalog, "größe", "object").await;
     assert_eq!(
         (again.database.name.as_str(), again.spec.name.as_str()),
@@ -143,16 +149,20 @@ async fn a_replacement_is_all_or_nothing(place: impl Place) {
     let published = publish(&writer, second, &spec, &chunks(30, 2))
         .await
         .unwrap();
-    assert_eq!(published.replaced, Some(first));
+    assert_eq!(published, [first]);
 
     let after = shown(&reader, "d", "t").await;
-    assert_eq!((after.id, after.load, after.rows), (before.id, second, 60));
+    assert_eq!(
+        (after.id, after.part_numbers(), after.rows()),
+        (before.id, vec![second], 60)
+    );
+    assert_eq!(after.placement, second);
     assert_eq!(after.spec, spec);
     // Who read the table before the replacement still finds its chunks.
     assert_eq!(reader.chunks(first).await.unwrap(), chunks(20, 3));
-    assert_eq!(reader.superseded_loads("D", "T").await.unwrap(), [first]);
+    assert_eq!(superseded(&reader, "t").await, [first]);
     writer.forget(first).await.unwrap();
-    assert_eq!(reader.superseded_loads("d", "t").await.unwrap(), []);
+    assert_eq!(superseded(&reader, "t").await, []);
     assert_eq!(reader.chunks(first).await.unwrap(), []);
 }
 
@@ -238,7 +248,12 @@ async fn a_load_is_published_as_what_it_was_begun_for(place: impl Place) {
     let mut elsewhere = director("d", "t");
     elsewhere.database = "e".to_owned();
     let error = catalog
-        .publish(running, &database("d"), &elsewhere, 0, 0, &[])
+        .publish(
+            running,
+            &database("d"),
+            &elsewhere,
+            contents(&elsewhere, &[]),
+        )
         .await
         .unwrap_err();
     assert!(matches!(error, CatalogError::OtherTable { .. }), "{error}");
@@ -256,7 +271,7 @@ async fn a_database_keeps_its_partitioning(place: impl Place) {
     let running = catalog.begin_load("d", "u").await.unwrap();
     let spec = director("d", "u");
     let error = catalog
-        .publish(running, &other, &spec, 0, 0, &[])
+        .publish(running, &other, &spec, contents(&spec, &[]))
         .await
         .unwrap_err();
     let sentence = error.to_string();
@@ -278,7 +293,7 @@ async fn the_only_partitioned_table_may_bring_another_partitioning(place: impl P
     };
     let running = catalog.begin_load("d", "OBJECT").await.unwrap();
     catalog
-        .publish(running, &finer, &object, 0, 0, &[])
+        .publish(running, &finer, &object, contents(&object, &[]))
         .await
         .unwrap();
     assert_eq!(shown(&catalog, "d", "Object").await.database.stripes, 85);
@@ -302,21 +317,20 @@ async fn a_database_is_repartitioned_all_at_once(place: impl Place) {
     let (object_chunks, source_chunks) = (chunks(6, 2), chunks(5, 2));
     let publication = |load, replaces, spec: &TableSpec, chunks| Publication {
         load,
-        replaces,
+        replaces: vec![replaces],
         spec: spec.clone(),
-        rows: 12,
-        bytes: 480,
-        chunks,
+        contents: contents(spec, chunks),
     };
     let placed_anew = dependent("d", "Source", &[("Object", new)]);
     let both = |replaced_source| {
         [
             publication(new, old, &object, object_chunks.as_slice()),
-            Publication {
-                rows: 10,
-                bytes: 400,
-                ..publication(new_source, replaced_source, &placed_anew, &source_chunks)
-            },
+            publication(
+                new_source,
+                replaced_source,
+                &placed_anew,
+                source_chunks.as_slice(),
+            ),
         ]
     };
     // One that is left out, and one that shows another load by now: nothing changes.
@@ -335,10 +349,193 @@ async fn a_database_is_repartitioned_all_at_once(place: impl Place) {
         .unwrap();
     for (name, load) in [("Object", new), ("Source", new_source)] {
         let table = shown(&reader, "d", name).await;
-        assert_eq!((table.load, table.database.stripes), (load, 85));
-        assert_eq!(catalog.superseded_loads("d", name).await.unwrap().len(), 1);
+        assert_eq!((table.placement, table.database.stripes), (load, 85));
+        assert_eq!(superseded(&catalog, name).await.len(), 1);
     }
     assert_eq!(shown(&reader, "d", "Filter").await.database.stripes, 85);
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+}
+
+/// Loads of a table that nothing shows any more.
+async fn superseded(catalog: &Catalog, table: &str) -> Vec<LoadId> {
+    let all = catalog.superseded_loads().await.unwrap();
+    let of_table = all
+        .into_iter()
+        .filter(|it| it.table == table.to_lowercase());
+    of_table.map(|it| it.load).collect()
+}
+
+/// One more part for a table, as it is now.
+async fn append(
+    catalog: &Catalog,
+    table: &Table,
+    chunks: &[Chunk],
+    unsettled: &[String],
+) -> Result<LoadId, CatalogError> {
+    let (database, name) = (&table.spec.database, &table.spec.name);
+    let load = catalog.begin_load(database, name).await?;
+    let append = Append {
+        load,
+        table,
+        contents: contents(&table.spec, chunks),
+        unsettled,
+    };
+    catalog.append(append).await.map(|()| load)
+}
+
+async fn parts_are_appended_merged_and_dropped(place: impl Place) {
+    let (catalog, reader) = (place.open().await, place.open().await);
+    let spec = director("d", "Object");
+    let (first, _) = load(&catalog, &spec, &chunks(4, 3)).await.unwrap();
+    let then = shown(&reader, "d", "Object").await;
+    let mut parts = vec![first];
+    for rows in 1..5 {
+        // The table as it was: what was appended meanwhile does not matter.
+        parts.push(
+            append(&catalog, &then, &chunks(2, rows), &[])
+                .await
+                .unwrap(),
+        );
+    }
+    let now = shown(&reader, "d", "Object").await;
+    assert_eq!(now.part_numbers(), parts);
+    assert_eq!(
+        (now.placement, now.rows()),
+        (first, 12 + 2 * (1 + 2 + 3 + 4))
+    );
+    assert_eq!(now.parts[1].source, "rows.csv");
+
+    // Merged, they stand where the first of them stood, whatever is appended meanwhile.
+    let merged = catalog.begin_load("d", "Object").await.unwrap();
+    let later = append(&catalog, &now, &chunks(1, 1), &[]).await.unwrap();
+    let three = chunks(2, 6);
+    let merge = |parts: Vec<LoadId>| {
+        let (catalog, now, three) = (catalog.clone(), now.clone(), three.clone());
+        async move {
+            let contents = contents(&now.spec, &three);
+            catalog.merge_parts(merged, &now, &parts, contents).await
+        }
+    };
+    for wrong in [vec![], vec![parts[1], parts[3]], vec![parts[2], parts[1]]] {
+        let error = merge(wrong).await.unwrap_err();
+        assert!(
+            matches!(error, CatalogError::TableChanged { .. }),
+            "{error}"
+        );
+    }
+    merge(parts[1..4].to_vec()).await.unwrap();
+    let numbers = shown(&reader, "d", "object").await.part_numbers();
+    assert_eq!(numbers, [first, merged, parts[4], later]);
+    assert_eq!(superseded(&catalog, "Object").await, parts[1..4]);
+    // Who reads the former list still finds its chunks.
+    assert_eq!(reader.chunks(parts[1]).await.unwrap(), chunks(2, 1));
+
+    catalog.drop_part("D", "object", first).await.unwrap();
+    let error = catalog.drop_part("d", "Object", first).await.unwrap_err();
+    assert!(matches!(error, CatalogError::NoPart { .. }), "{error}");
+    for part in [merged, later] {
+        catalog.drop_part("d", "Object", part).await.unwrap();
+    }
+    let error = catalog
+        .drop_part("d", "Object", parts[4])
+        .await
+        .unwrap_err();
+    assert!(matches!(error, CatalogError::OnlyPart { .. }), "{error}");
+    let left = shown(&reader, "d", "Object").await;
+    assert_eq!(
+        (left.part_numbers(), left.placement),
+        (vec![parts[4]], first)
+    );
+    for part in superseded(&catalog, "object").await {
+        catalog.forget(part).await.unwrap();
+    }
+    catalog.forget(parts[4]).await.unwrap_err();
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn an_append_to_another_table_than_it_began_with_is_refused(place: impl Place) {
+    let catalog = place.open().await;
+    load(&catalog, &director("d", "t"), &chunks(4, 3))
+        .await
+        .unwrap();
+    let then = shown(&catalog, "d", "t").await;
+    load(&catalog, &director("d", "t"), &chunks(5, 3))
+        .await
+        .unwrap();
+    let replaced = shown(&catalog, "d", "t").await;
+    let error = append(&catalog, &then, &chunks(1, 1), &[])
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, CatalogError::TableChanged { .. }),
+        "{error}"
+    );
+    assert_eq!(shown(&catalog, "d", "t").await, replaced);
+    catalog.drop_table("d", "t").await.unwrap();
+    let error = append(&catalog, &replaced, &chunks(1, 1), &[])
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, CatalogError::TableChanged { .. }),
+        "{error}"
+    );
+}
+
+async fn appended_keys_unsettle_match_tables(place: impl Place) {
+    let catalog = place.open().await;
+    let (object, _) = load(&catalog, &director("d", "Object"), &chunks(1, 1))
+        .await
+        .unwrap();
+    let (other, _) = load(&catalog, &director("d", "Other"), &chunks(1, 1))
+        .await
+        .unwrap();
+    let pairs = dependent("d", "Pairs", &[("Object", object), ("Other", other)]);
+    load(&catalog, &pairs, &chunks(1, 1)).await.unwrap();
+    let table = shown(&catalog, "d", "Object").await;
+    append(&catalog, &table, &chunks(1, 1), &["pairs".to_owned()])
+        .await
+        .unwrap();
+    let placements = |table: Table| {
+        let of_each = table.spec.directors.into_iter().map(|it| it.placement);
+        of_each.collect::<Vec<_>>()
+    };
+    let pairs = shown(&catalog, "d", "Pairs").await;
+    assert_eq!(placements(pairs), [None, Some(other)]);
+    assert_eq!(catalog.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn tables_and_databases_are_dropped(place: impl Place) {
+    let (catalog, reader) = (place.open().await, place.open().await);
+    let (object, _) = load(&catalog, &director("d", "Object"), &chunks(3, 1))
+        .await
+        .unwrap();
+    let child = dependent("d", "Source", &[("Object", object)]);
+    let (source, _) = load(&catalog, &child, &chunks(2, 1)).await.unwrap();
+    let error = catalog
+        .drop_table("d", "OBJECT")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("Source has its keys; drop it first"),
+        "{error}"
+    );
+    assert_eq!(catalog.drop_table("D", "source").await.unwrap(), [source]);
+    assert_eq!(reader.table("d", "Source").await.unwrap(), None);
+    let error = catalog.drop_table("d", "Source").await.unwrap_err();
+    assert!(matches!(error, CatalogError::NoTable { .. }), "{error}");
+    assert_eq!(superseded(&reader, "source").await, [source]);
+    load(&catalog, &child, &chunks(2, 1)).await.unwrap();
+    catalog.drop_database("D").await.unwrap();
+    assert_eq!(reader.databases().await.unwrap(), []);
+    let error = catalog.drop_database("d").await.unwrap_err();
+    assert!(matches!(error, CatalogError::NoDatabase { .. }), "{error}");
+    assert_eq!(reader.chunks(object).await.unwrap(), chunks(3, 1));
+    assert_eq!(reader.superseded_loads().await.unwrap().len(), 3);
+    // The name is free, with any partitioning.
+    load(&catalog, &director("D", "Object"), &chunks(1, 1))
+        .await
+        .unwrap();
     assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
 }
 
@@ -354,7 +551,12 @@ async fn replicated_tables_do_not_fix_the_partitioning(place: impl Place) {
     };
     let running = catalog.begin_load("d", "t").await.unwrap();
     catalog
-        .publish(running, &finer, &director("d", "t"), 0, 0, &[])
+        .publish(
+            running,
+            &finer,
+            &director("d", "t"),
+            contents(&director("d", "t"), &[]),
+        )
         .await
         .unwrap();
     assert_eq!(shown(&catalog, "d", "Filter").await.database.stripes, 85);
@@ -427,7 +629,12 @@ async fn descriptions_are_checked(place: impl Place) {
             ..database("d")
         };
         let error = catalog
-            .publish(running, &bad, &director("d", "t"), 0, 0, &[])
+            .publish(
+                running,
+                &bad,
+                &director("d", "t"),
+                contents(&director("d", "t"), &[]),
+            )
             .await
             .unwrap_err();
         assert!(matches!(error, CatalogError::BadDatabase { .. }), "{error}");
@@ -451,12 +658,12 @@ async fn concurrent_publications_do_not_mix(place: impl Place) {
     for number in 0..5 {
         let name = format!("t{number}");
         shown(&catalog, "d", &name).await;
-        assert_eq!(catalog.superseded_loads("d", &name).await.unwrap().len(), 3);
+        assert_eq!(superseded(&catalog, &name).await.len(), 3);
     }
     // Each superseded load was named to exactly one successor.
     let mut replaced: Vec<_> = published
         .iter()
-        .filter_map(|(_, done)| done.replaced)
+        .flat_map(|(_, replaced)| replaced)
         .collect();
     replaced.sort();
     replaced.dedup();
@@ -483,7 +690,7 @@ async fn readers_go_on_while_a_table_is_replaced(place: impl Place) {
     }
     writing.await.unwrap();
     assert!(looks > 1, "the reader waited for the writer");
-    assert_eq!(shown(&reader, "d", "t").await.rows, 2900);
+    assert_eq!(shown(&reader, "d", "t").await.rows(), 2900);
 }
 
 /// The scale to plan for: a table of 20,000 chunks. The limits are ten times what it takes in a debug
@@ -560,6 +767,10 @@ conformance!(
     replicated_tables_do_not_fix_the_partitioning,
     the_only_partitioned_table_may_bring_another_partitioning,
     a_database_is_repartitioned_all_at_once,
+    parts_are_appended_merged_and_dropped,
+    an_append_to_another_table_than_it_began_with_is_refused,
+    appended_keys_unsettle_match_tables,
+    tables_and_databases_are_dropped,
     directors_must_be_there,
     descriptions_are_checked,
     concurrent_publications_do_not_mix,

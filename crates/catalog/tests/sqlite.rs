@@ -301,8 +301,8 @@ async fn a_killed_process_leaves_a_whole_state() {
         .unwrap();
     for round in 0..12 {
         let mut loader = start_loader(dir.path());
-        let first = shown(&catalog, "d", "t").await.load;
-        while shown(&catalog, "d", "t").await.load == first {
+        let first = shown(&catalog, "d", "t").await.placement;
+        while shown(&catalog, "d", "t").await.placement == first {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let refused = LoadLock::acquire(dir.path(), "d", "t", "")
@@ -318,15 +318,12 @@ async fn a_killed_process_leaves_a_whole_state() {
         loader.wait().unwrap();
         let _lock = LoadLock::acquire(dir.path(), "d", "t", "cleaning up").unwrap();
         let table = shown(&catalog, "d", "t").await;
-        assert_eq!(catalog.chunk_count(table.load).await.unwrap(), 500);
+        assert_eq!(catalog.chunk_count(table.placement).await.unwrap(), 500);
         let unpublished = catalog.unpublished_loads("d", "t").await.unwrap();
         assert!(unpublished.len() <= 1, "{unpublished:?}");
-        for left in [
-            unpublished,
-            catalog.superseded_loads("d", "t").await.unwrap(),
-        ]
-        .concat()
-        {
+        let superseded = catalog.superseded_loads().await.unwrap();
+        let superseded: Vec<_> = superseded.into_iter().map(|it| it.load).collect();
+        for left in [unpublished, superseded].concat() {
             catalog.forget(left).await.unwrap();
         }
     }

@@ -1,6 +1,6 @@
 //! One data directory, opened for asking: the catalog, the tables as they are now, and their open files.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -9,7 +9,7 @@ use catalog::{Catalog, CatalogState, LoadId, Table, TableKind};
 use sky::Chunker;
 use store::{DecodedBlocks, LoadDir, OpenFiles, StoreError};
 
-use crate::loaded_table::{LoadedTable, StoredTable};
+use crate::loaded_table::{LoadedTable, StoredPart, StoredTable};
 use crate::{EngineError, loaded_table};
 
 /// How many chunk files stay open between queries.
@@ -24,11 +24,11 @@ pub struct Archive {
     data_dir: PathBuf,
     catalog: Catalog,
     files: OpenFiles,
-    /// The latest load of each table that was asked for, by folded database and table name. An entry keeps that load's
-    /// files in being, so it is replaced as soon as a newer load is seen.
+    /// The latest list of parts of each table that was asked for, by folded database and table name. An entry keeps these parts'
+    /// files in being, so it is replaced as soon as a newer list is seen.
     tables: Mutex<HashMap<(String, String), Known>>,
-    /// Stored tables that plans from elsewhere refer to, kept by those plans.
-    stored: Mutex<HashMap<LoadId, Weak<StoredTable>>>,
+    /// Parts that somebody reads.
+    parts: Mutex<HashMap<LoadId, Weak<StoredPart>>>,
 }
 
 /// What a data directory takes of the machine, for whoever watches over it.
@@ -50,7 +50,7 @@ struct Known {
     table: Arc<LoadedTable>,
 }
 
-/// What has to be known of one load of a table to read its files without asking the catalog.
+/// What has to be known of a table to read its files without asking the catalog for more than its chunks.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredTableId {
     /// The database's declared name.
@@ -59,8 +59,8 @@ pub(crate) struct StoredTableId {
     pub name: String,
     /// Its kind.
     pub kind: TableKind,
-    /// The load.
-    pub load: LoadId,
+    /// Its parts, in the order in which they are read.
+    pub parts: Vec<LoadId>,
     /// How the database cuts the sky: stripes, and sub-stripes of each.
     pub stripes: (u32, u32),
     /// How many rows a query sees.
@@ -91,7 +91,7 @@ impl Archive {
             catalog: Catalog::open(data_dir).await?,
             files,
             tables: Mutex::default(),
-            stored: Mutex::default(),
+            parts: Mutex::default(),
         }))
     }
 
@@ -135,10 +135,12 @@ impl Archive {
                 return Ok(Some(Arc::clone(&known.table)));
             }
             let Some(table) = self.catalog.table(database, name).await? else {
+                let dropped = lock(&self.tables).remove(&folded);
+                self.close_unused(dropped);
                 return Ok(None);
             };
             if let Some(known) = lock(&self.tables).get_mut(&folded)
-                && known.table.table.load == table.load
+                && known.table.table == table
             {
                 known.state = state;
                 return Ok(Some(Arc::clone(&known.table)));
@@ -150,10 +152,7 @@ impl Archive {
                         table: Arc::clone(&loaded),
                     };
                     let before = lock(&self.tables).insert(folded, known);
-                    if let Some(before) = before {
-                        // Open files of a replaced load would keep their place on the disk.
-                        self.files.forget(before.table.stored.dir.path());
-                    }
+                    self.close_unused(before);
                     return Ok(Some(loaded));
                 }
                 // Replaced and removed between the look-up and the opening.
@@ -163,59 +162,94 @@ impl Archive {
         }
     }
 
+    /// Closes the files of parts that are not shown any more: open, they would keep their place on the disk.
+    fn close_unused(&self, before: Option<Known>) {
+        let Some(before) = before else {
+            return;
+        };
+        let tables = lock(&self.tables);
+        let shown = tables.values().flat_map(|known| &known.table.stored.parts);
+        let shown: HashSet<LoadId> = shown.map(|part| part.load).collect();
+        for part in &before.table.stored.parts {
+            if !shown.contains(&part.load) {
+                self.files.forget(part.dir.path());
+            }
+        }
+    }
+
+    /// Lets go of tables that were dropped or changed since they were last asked for, so that their files can be removed.
+    ///
+    /// # Errors
+    /// The catalog cannot be read.
+    pub async fn release_changed_tables(&self) -> Result<(), EngineError> {
+        let state = self.catalog.state();
+        let known: Vec<(String, String)> = {
+            let tables = lock(&self.tables);
+            let changed = tables
+                .iter()
+                .filter(|(_, it)| state.is_none() || it.state != state);
+            changed.map(|(name, _)| name.clone()).collect()
+        };
+        for (database, table) in known {
+            self.table(&database, &table).await?;
+        }
+        Ok(())
+    }
+
     async fn load(&self, table: Table) -> Result<Arc<LoadedTable>, EngineError> {
         let stored = self.stored(&table)?;
-        let chunks = self.catalog.chunks(table.load).await?;
-        Ok(Arc::new(LoadedTable::new(table, stored, chunks)?))
+        Ok(Arc::new(LoadedTable::new(self, table, stored).await?))
     }
 
     fn stored(&self, table: &Table) -> Result<Arc<StoredTable>, EngineError> {
-        self.open_stored(StoredTableId {
+        self.stored_table(StoredTableId {
             database: table.database.name.clone(),
             name: table.spec.name.clone(),
             kind: table.spec.kind,
-            load: table.load,
+            parts: table.part_numbers(),
             stripes: (table.database.stripes, table.database.sub_stripes),
-            rows: table.rows,
+            rows: table.rows(),
             files_schema: loaded_table::files_schema(&table.spec),
             sorted_by: loaded_table::sorted_by(&table.spec),
         })
     }
 
-    fn open_stored(&self, id: StoredTableId) -> Result<Arc<StoredTable>, EngineError> {
-        let dir = LoadDir::open(&self.data_dir, &id.database, &id.name, id.load)?;
+    /// The files of a table with a list of parts, for one of the catalog or for a plan that was made elsewhere.
+    pub(crate) fn stored_table(&self, id: StoredTableId) -> Result<Arc<StoredTable>, EngineError> {
+        let part = |load| self.part(&id.database, &id.name, load);
         Ok(Arc::new(StoredTable {
+            parts: (id.parts.iter().copied().map(part)).collect::<Result<_, _>>()?,
             schema: loaded_table::queried_schema(&id.files_schema, id.kind),
             database: id.database,
             name: id.name,
             kind: id.kind,
-            load: id.load,
             chunker: Chunker::new(id.stripes.0, id.stripes.1)
                 .map_err(|error| EngineError::Query(error.to_string()))?,
             files_schema: id.files_schema,
             sorted_by: id.sorted_by,
             rows: id.rows,
-            dir,
-            chunks: tokio::sync::OnceCell::new(),
         }))
     }
 
-    /// The files of one load of a table, for a plan that was made elsewhere.
-    pub(crate) fn stored_table(&self, id: StoredTableId) -> Result<Arc<StoredTable>, EngineError> {
-        if let Some(current) = lock(&self.tables)
-            .values()
-            .find(|known| known.table.table.load == id.load)
-        {
-            return Ok(Arc::clone(&current.table.stored));
+    /// A part, which is opened once for all tables and plans that read it.
+    fn part(
+        &self,
+        database: &str,
+        table: &str,
+        load: LoadId,
+    ) -> Result<Arc<StoredPart>, EngineError> {
+        let mut parts = lock(&self.parts);
+        if let Some(part) = parts.get(&load).and_then(Weak::upgrade) {
+            return Ok(part);
         }
-        let mut known = lock(&self.stored);
-        if let Some(stored) = known.get(&id.load).and_then(Weak::upgrade) {
-            return Ok(stored);
-        }
-        let stored = self.open_stored(id)?;
-        known.retain(|_, unused| unused.strong_count() > 0);
-        known.insert(stored.load, Arc::downgrade(&stored));
-        Ok(stored)
+        let part = Arc::new(StoredPart {
+            load,
+            dir: LoadDir::open(&self.data_dir, database, table, load)?,
+            chunks: tokio::sync::OnceCell::new(),
+        });
+        parts.retain(|_, unused| unused.strong_count() > 0);
+        parts.insert(load, Arc::downgrade(&part));
+        Ok(part)
     }
 }
 

@@ -184,12 +184,9 @@ impl ConeSearch {
         }
         let mut looked_at = 0;
         for piece in &self.pieces {
-            if let Some((_, ranges)) = self.open(piece).await? {
-                looked_at += ranges
-                    .iter()
-                    .map(|range| range.end - range.start)
-                    .sum::<u64>();
-            }
+            let files = self.open(piece).await?;
+            let ranges = files.iter().flat_map(|(_, ranges)| ranges);
+            looked_at += ranges.map(|range| range.end - range.start).sum::<u64>();
         }
         Ok(looked_at <= rows)
     }
@@ -201,31 +198,31 @@ impl ConeSearch {
         let of_piece = move |piece: Piece| {
             let search = Arc::clone(&search);
             async move {
-                let batches = match search.open(&piece).await? {
-                    Some((file, ranges)) => file.scan(search.request(ranges)),
-                    None => stream::empty().boxed(),
-                };
+                let files = search.open(&piece).await?.into_iter();
+                let scans = files.map(|(file, ranges)| file.scan(search.request(ranges)));
+                let batches = stream::iter(scans.collect::<Vec<_>>()).flatten();
                 Ok::<_, EngineError>(batches.map_err(EngineError::from))
             }
         };
         pieces.then(of_piece).try_flatten().boxed()
     }
 
-    /// The file of a piece and the rows in it that may be in the circle; `None` where there are none.
+    /// The files of a piece with the rows in each that may be in the circle; those without any are left out.
     async fn open(
         &self,
         piece: &Piece,
-    ) -> Result<Option<(Arc<ChunkFile>, Vec<Range<u64>>)>, EngineError> {
-        let stored = &self.table.stored;
-        let Some(file) = stored.open(&self.archive, piece.chunk).await? else {
-            return Ok(None);
-        };
+    ) -> Result<Vec<(Arc<ChunkFile>, Vec<Range<u64>>)>, EngineError> {
         let may_hold = |bounds: &LonLatBox| self.rows.region.may_intersect(bounds);
-        let ranges = file.directory().rows_where(|entry| {
-            let own = entry.bounds.and_then(bounds_box);
-            piece.sub_chunks.contains(entry.sub_chunk) && own.as_ref().is_none_or(may_hold)
-        });
-        Ok((!ranges.is_empty()).then_some((file, ranges)))
+        let ranges = |file: &Arc<ChunkFile>| {
+            file.directory().rows_where(|entry| {
+                let own = entry.bounds.and_then(bounds_box);
+                piece.sub_chunks.contains(entry.sub_chunk) && own.as_ref().is_none_or(may_hold)
+            })
+        };
+        let files = self.table.stored.open(&self.archive, piece.chunk).await?;
+        let with_ranges = files.into_iter().map(|file| (ranges(&file), file));
+        let with_rows = with_ranges.filter(|(ranges, _)| !ranges.is_empty());
+        Ok(with_rows.map(|(ranges, file)| (file, ranges)).collect())
     }
 
     fn request(&self, ranges: Vec<Range<u64>>) -> ScanRequest {

@@ -251,7 +251,7 @@ fn schemata(contents: &Contents) -> Vec<Row> {
 
 fn table_rows(contents: &Contents) -> Vec<Row> {
     let row = |table: &Table| {
-        let row_length = table.bytes.checked_div(table.rows).unwrap_or(0);
+        let row_length = table.bytes().checked_div(table.rows()).unwrap_or(0);
         vec![
             CATALOGUE.into(),
             table.database.name.as_str().into(),
@@ -260,15 +260,15 @@ fn table_rows(contents: &Contents) -> Vec<Row> {
             "Meridian".into(),
             10.into(),
             "Compressed".into(),
-            table.rows.into(),
+            table.rows().into(),
             row_length.into(),
-            table.bytes.into(),
+            table.bytes().into(),
             0.into(),
             0.into(),
             0.into(),
             Value::Null,
-            time(&table.loaded_at).into(),
-            time(&table.loaded_at).into(),
+            time(table.loaded_at()).into(),
+            time(table.loaded_at()).into(),
             Value::Null,
             COLLATION.into(),
             Value::Null,
@@ -438,7 +438,7 @@ fn statistics(contents: &Contents) -> Vec<Row> {
             1.into(),
             key.into(),
             "A".into(),
-            table.rows.into(),
+            table.rows().into(),
             Value::Null,
             Value::Null,
             "".into(),
@@ -569,7 +569,7 @@ mod tests {
         let table = Table {
             id: 1,
             database: database.clone(),
-            load: catalog::LoadId(1),
+            placement: catalog::LoadId(1),
             spec: catalog::TableSpec {
                 database: "sky".to_owned(),
                 name: "Object".to_owned(),
@@ -582,12 +582,16 @@ mod tests {
                 position: None,
                 directors: Vec::new(),
                 scan_rating: 1,
+            },
+            parts: vec![catalog::Part {
+                load: catalog::LoadId(1),
+                rows: 10,
+                bytes: 1000,
                 null_keys: 0,
                 orphan_rows: 0,
-            },
-            rows: 10,
-            bytes: 1000,
-            loaded_at: "2026-11-22T10:00:00Z".to_owned(),
+                loaded_at: "2026-11-22T10:00:00Z".to_owned(),
+                source: "object.csv".to_owned(),
+            }],
         };
         let contents = Contents {
             databases: vec![database],

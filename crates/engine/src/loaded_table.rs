@@ -1,4 +1,4 @@
-//! A table at one of its loads: what the catalog says of it, its files, and where its keys are.
+//! A table with one of its lists of parts: what the catalog says of it, its files, and where its keys are.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -37,47 +37,35 @@ pub(crate) fn hidden_columns(spec: &TableSpec) -> Vec<&'static str> {
     if hidden { vec![CHUNK_NUMBER] } else { vec![] }
 }
 
-/// The files of one load of a table: all that is needed to read rows. Keeps them in being while somebody holds it.
+/// The files of one part of a table. Keeps them in being while somebody holds it.
 #[derive(Debug)]
-pub struct StoredTable {
-    /// The database's declared name.
-    pub database: String,
-    /// The table's declared name.
-    pub name: String,
-    /// Its kind.
-    pub kind: TableKind,
-    /// The load.
+pub struct StoredPart {
+    /// The load that published it.
     pub load: LoadId,
-    pub(crate) chunker: Chunker,
-    /// Its columns under their folded names: what queries see.
-    pub schema: SchemaRef,
-    /// The same columns under their declared names, then hidden ones: what the files hold.
-    pub files_schema: SchemaRef,
-    /// The column of `files_schema` by which rows are sorted within each sub-chunk, if it is one of 64-bit integers.
-    pub sorted_by: Option<usize>,
-    /// How many rows a query sees.
-    pub rows: u64,
     pub(crate) dir: LoadDir,
     pub(crate) chunks: OnceCell<HashMap<ChunkId, Chunk>>,
 }
 
-impl StoredTable {
-    /// What the catalog says of a chunk; `None` if the table has no rows there.
-    pub(crate) async fn chunk(
+impl StoredPart {
+    pub(crate) async fn chunks(
         &self,
         archive: &Archive,
-        chunk: ChunkId,
-    ) -> Result<Option<&Chunk>, EngineError> {
-        Ok(self.chunks(archive).await?.get(&chunk))
+    ) -> Result<&HashMap<ChunkId, Chunk>, EngineError> {
+        self.chunks
+            .get_or_try_init(|| async {
+                let chunks = archive.catalog().chunks(self.load).await?;
+                Ok(chunks.into_iter().map(|c| (c.chunk, c)).collect())
+            })
+            .await
     }
 
-    /// The file of a chunk, which is the one that was published; `None` if the table has no rows there.
-    pub(crate) async fn open(
+    /// The file of a chunk, which is the one that was published; `None` if the part has no rows there.
+    async fn open(
         &self,
         archive: &Archive,
         chunk: ChunkId,
     ) -> Result<Option<Arc<ChunkFile>>, EngineError> {
-        let Some(known) = self.chunk(archive, chunk).await? else {
+        let Some(known) = self.chunks(archive).await?.get(&chunk) else {
             return Ok(None);
         };
         let path = self.dir.chunk_path(chunk);
@@ -91,14 +79,42 @@ impl StoredTable {
         }
         Ok(Some(file))
     }
+}
 
-    async fn chunks(&self, archive: &Archive) -> Result<&HashMap<ChunkId, Chunk>, EngineError> {
-        self.chunks
-            .get_or_try_init(|| async {
-                let chunks = archive.catalog().chunks(self.load).await?;
-                Ok(chunks.into_iter().map(|c| (c.chunk, c)).collect())
-            })
-            .await
+/// The files of a table: all that is needed to read rows.
+#[derive(Debug)]
+pub struct StoredTable {
+    /// The database's declared name.
+    pub database: String,
+    /// The table's declared name.
+    pub name: String,
+    /// Its kind.
+    pub kind: TableKind,
+    /// Its parts, in the order in which they are read.
+    pub parts: Vec<Arc<StoredPart>>,
+    pub(crate) chunker: Chunker,
+    /// Its columns under their folded names: what queries see.
+    pub schema: SchemaRef,
+    /// The same columns under their declared names, then hidden ones: what the files hold.
+    pub files_schema: SchemaRef,
+    /// The column of `files_schema` by which rows are sorted within each sub-chunk, if it is one of 64-bit integers.
+    pub sorted_by: Option<usize>,
+    /// How many rows a query sees.
+    pub rows: u64,
+}
+
+impl StoredTable {
+    /// The files of a chunk, in the order of the parts; none if the table has no rows there.
+    pub(crate) async fn open(
+        &self,
+        archive: &Archive,
+        chunk: ChunkId,
+    ) -> Result<Vec<Arc<ChunkFile>>, EngineError> {
+        let mut files = Vec::with_capacity(1);
+        for part in &self.parts {
+            files.extend(part.open(archive, chunk).await?);
+        }
+        Ok(files)
     }
 
     /// Pieces that together have all rows whose own positions are in a vicinity, in the order of their chunks.
@@ -107,29 +123,29 @@ impl StoredTable {
         archive: &Archive,
         vicinity: &Vicinity,
     ) -> Result<Vec<Piece>, EngineError> {
-        let chunks = self.chunks(archive).await?;
-        let near = match self.kind {
+        let mut pieces: BTreeMap<ChunkId, SubChunkSet> = BTreeMap::new();
+        let by_place = match self.kind {
             TableKind::Director => vicinity.sub_chunks(&self.chunker),
             // The rows of others may be anywhere: the bounds of their own positions tell.
             _ => None,
         };
-        let mut pieces: Vec<Piece> = match near {
-            Some(near) => near
-                .into_iter()
-                .filter(|(chunk, _)| chunks.contains_key(chunk))
-                .map(|(chunk, sub_chunks)| Piece { chunk, sub_chunks })
-                .collect(),
-            None => chunks
-                .values()
-                .filter(|chunk| {
-                    let bounds = chunk.bounds.and_then(bounds_box);
-                    bounds.is_none_or(|bounds| vicinity.may_hold(&bounds))
-                })
-                .map(|chunk| Piece::whole(chunk.chunk))
-                .collect(),
-        };
-        pieces.sort_unstable_by_key(|piece| piece.chunk);
-        Ok(pieces)
+        for part in &self.parts {
+            let chunks = part.chunks(archive).await?;
+            let anywhere = |chunk: &&Chunk| by_place.is_none() || chunk.strays > 0;
+            for chunk in chunks.values().filter(anywhere) {
+                let bounds = chunk.bounds.and_then(bounds_box);
+                if bounds.is_none_or(|bounds| vicinity.may_hold(&bounds)) {
+                    pieces.insert(chunk.chunk, SubChunkSet::All);
+                }
+            }
+            for (chunk, sub_chunks) in by_place.iter().flatten() {
+                if chunks.contains_key(chunk) {
+                    pieces.entry(*chunk).or_insert_with(|| sub_chunks.clone());
+                }
+            }
+        }
+        let piece = |(chunk, sub_chunks)| Piece { chunk, sub_chunks };
+        Ok(pieces.into_iter().map(piece).collect())
     }
 }
 
@@ -176,6 +192,36 @@ pub(crate) fn sorted_by(spec: &TableSpec) -> Option<usize> {
     (spec.columns[at].ty == ColumnType::Int64).then_some(at)
 }
 
+/// What a table has in one chunk, in all its parts.
+#[derive(Debug, Clone, Default)]
+pub struct ChunkSummary {
+    /// Its rows.
+    pub rows: u64,
+    /// Boxes that together hold all of the rows' own positions, one for each part; `None` for one of which nothing is known.
+    bounds: Vec<Option<[f64; 4]>>,
+    /// Of a director: the boxes of the parts that keep rows here whose positions lie elsewhere.
+    strays: Vec<Option<[f64; 4]>>,
+}
+
+impl ChunkSummary {
+    fn add(&mut self, chunk: &Chunk) {
+        self.rows += chunk.rows;
+        self.bounds.push(chunk.bounds);
+        if chunk.strays > 0 {
+            self.strays.push(chunk.bounds);
+        }
+    }
+}
+
+/// Whether positions in some of these boxes may lie in a region.
+fn any_may_hold(boxes: &[Option<[f64; 4]>], region: &Region) -> bool {
+    let may_hold = |bounds: &Option<[f64; 4]>| match bounds.and_then(bounds_box) {
+        Some(bounds) => region.may_intersect(&bounds),
+        None => true,
+    };
+    boxes.iter().any(may_hold)
+}
+
 /// A table as it is for the queries that are planned now.
 #[derive(Debug)]
 pub struct LoadedTable {
@@ -184,26 +230,29 @@ pub struct LoadedTable {
     /// Its files.
     pub stored: Arc<StoredTable>,
     /// Its chunks that have rows.
-    pub chunks: BTreeMap<ChunkId, Chunk>,
-    index: OnceCell<Option<DirectorIndex>>,
+    pub chunks: BTreeMap<ChunkId, ChunkSummary>,
+    has_strays: bool,
+    indexes: OnceCell<Vec<DirectorIndex>>,
 }
 
 impl LoadedTable {
-    pub(crate) fn new(
+    pub(crate) async fn new(
+        archive: &Archive,
         table: Table,
         stored: Arc<StoredTable>,
-        chunks: Vec<Chunk>,
     ) -> Result<Self, EngineError> {
-        let chunks: BTreeMap<ChunkId, Chunk> = chunks.into_iter().map(|c| (c.chunk, c)).collect();
-        // A fresh cell: nobody else has initialised it.
-        let _ = stored
-            .chunks
-            .set(chunks.iter().map(|(id, c)| (*id, c.clone())).collect());
+        let mut chunks: BTreeMap<ChunkId, ChunkSummary> = BTreeMap::new();
+        for part in &stored.parts {
+            for chunk in part.chunks(archive).await?.values() {
+                chunks.entry(chunk.chunk).or_default().add(chunk);
+            }
+        }
         Ok(Self {
+            has_strays: chunks.values().any(|chunk| !chunk.strays.is_empty()),
             table,
             stored,
             chunks,
-            index: OnceCell::new(),
+            indexes: OnceCell::new(),
         })
     }
 
@@ -227,28 +276,33 @@ impl LoadedTable {
         &self.stored.chunker
     }
 
-    /// The columns that hold keys of directors, folded, each with the director and the load by which this table was placed.
-    pub(crate) fn director_keys(&self) -> Vec<(String, DirectorId)> {
+    /// The columns that hold keys of directors, folded, each with the director and the placement of it by which this table was
+    /// placed, if its rows still are where that says.
+    pub(crate) fn director_keys(&self) -> Vec<(String, Option<DirectorId>)> {
         let spec = self.spec();
         match (spec.kind, &spec.key) {
             (TableKind::Director, Some(key)) => vec![(
                 fold_name(key),
-                self.director_id(&spec.name, self.table.load),
+                Some(self.director_id(&spec.name, self.table.placement)),
             )],
-            (TableKind::Child | TableKind::Match, _) => spec
-                .directors
-                .iter()
-                .map(|d| (fold_name(&d.key), self.director_id(&d.table, d.load)))
-                .collect(),
+            (TableKind::Child | TableKind::Match, _) => {
+                let placed_by = |d: &DirectorRef| {
+                    let placement = d.placement?;
+                    Some(self.director_id(&d.table, placement))
+                };
+                (spec.directors.iter())
+                    .map(|d| (fold_name(&d.key), placed_by(d)))
+                    .collect()
+            }
             _ => Vec::new(),
         }
     }
 
-    fn director_id(&self, table: &str, load: LoadId) -> DirectorId {
+    fn director_id(&self, table: &str, placement: LoadId) -> DirectorId {
         DirectorId {
             database: self.table.database.id,
             table: fold_name(table),
-            load,
+            placement,
         }
     }
 
@@ -309,29 +363,28 @@ impl LoadedTable {
     pub(crate) fn region_coverage(&self, region: &Region) -> Coverage {
         match self.spec().kind {
             TableKind::Director => {
-                let parts = self.chunker().sub_chunks_intersecting(region);
-                Coverage::of(
-                    parts
+                let within = self.chunker().sub_chunks_intersecting(region);
+                let within = Coverage::of(
+                    within
                         .into_iter()
                         .filter(|(chunk, _)| self.chunks.contains_key(chunk))
                         .map(|(chunk, set)| (chunk, set.into())),
-                )
+                );
+                if !self.has_strays {
+                    return within;
+                }
+                within.union(&self.coverage_where(|chunk| any_may_hold(&chunk.strays, region)))
             }
             // A child may lie outside of its director's chunk: only the bounds of its chunks' own positions tell.
-            TableKind::Child => {
-                let may_hold = |chunk: &&Chunk| match chunk.bounds.and_then(bounds_box) {
-                    Some(bounds) => region.may_intersect(&bounds),
-                    None => true,
-                };
-                Coverage::of(
-                    self.chunks
-                        .values()
-                        .filter(may_hold)
-                        .map(|chunk| (chunk.chunk, SubChunkSet::All)),
-                )
-            }
+            TableKind::Child => self.coverage_where(|chunk| any_may_hold(&chunk.bounds, region)),
             _ => Coverage::Everything,
         }
+    }
+
+    /// The whole chunks that `keep` accepts.
+    fn coverage_where(&self, keep: impl Fn(&ChunkSummary) -> bool) -> Coverage {
+        let kept = self.chunks.iter().filter(|(_, chunk)| keep(chunk));
+        Coverage::of(kept.map(|(chunk, _)| (*chunk, SubChunkSet::All)))
     }
 
     async fn key_coverage(
@@ -359,7 +412,7 @@ impl LoadedTable {
     ) -> Result<Option<Vec<Location>>, EngineError> {
         let spec = self.spec();
         if spec.kind == TableKind::Director {
-            let found = lookup(self.index(archive).await?, keys)?;
+            let found = lookup(self.indexes(archive).await?, keys)?;
             return Ok(Some(found.into_iter().flatten().collect()));
         }
         let Some(director) = spec.directors.get(home) else {
@@ -382,12 +435,12 @@ impl LoadedTable {
             .map(|(key, _)| *key)
             .collect();
         if !missing.is_empty() {
-            found.extend(lookup(self.index(archive).await?, &missing)?);
+            found.extend(lookup(self.indexes(archive).await?, &missing)?);
         }
         Ok(Some(found.into_iter().flatten().collect()))
     }
 
-    /// Looks the keys up in the director by which this table was placed; `None` if that load of it is gone.
+    /// Looks the keys up in the director by which this table was placed; `None` if that placement of it is gone.
     async fn locate_by_director(
         &self,
         archive: &Archive,
@@ -398,57 +451,71 @@ impl LoadedTable {
             .table(&self.table.database.name, &director.table)
             .await?;
         match table {
-            Some(table) if table.table.load == director.load => {
-                Ok(Some(lookup(table.index(archive).await?, keys)?))
+            Some(table) if Some(table.table.placement) == director.placement => {
+                Ok(Some(lookup(table.indexes(archive).await?, keys)?))
             }
             _ => Ok(None),
         }
     }
 
-    /// A director's index, or a child's run of orphans; `None` where there is none.
-    async fn index(&self, archive: &Archive) -> Result<Option<&DirectorIndex>, EngineError> {
-        let index = self
-            .index
+    /// How many of its parts have rows in the pieces of a coverage.
+    pub(crate) fn parts_in(&self, coverage: &Coverage) -> usize {
+        let Coverage::Only(only) = coverage else {
+            return self.stored.parts.len();
+        };
+        let has_rows = |part: &&Arc<StoredPart>| {
+            let chunks = part.chunks.get();
+            // Those that were not asked for yet count as read.
+            chunks.is_none_or(|chunks| only.keys().any(|chunk| chunks.contains_key(chunk)))
+        };
+        self.stored.parts.iter().filter(has_rows).count()
+    }
+
+    /// The runs of a director's index, one for each part, or of a child's orphans.
+    async fn indexes(&self, archive: &Archive) -> Result<&[DirectorIndex], EngineError> {
+        let open = |part: &Arc<StoredPart>| {
+            let dir = part.dir.index_dir();
+            if self.spec().kind == TableKind::Child && !dir.exists() {
+                return Ok(None);
+            }
+            let opened = match archive.files().decoded() {
+                Some(decoded) => DirectorIndex::open_keeping(&dir, Arc::clone(decoded)),
+                None => DirectorIndex::open(&dir),
+            };
+            opened.map(Some)
+        };
+        let indexes = self
+            .indexes
             .get_or_try_init(|| async {
-                let dir = self.stored.dir.index_dir();
-                if self.spec().kind == TableKind::Child && !dir.exists() {
-                    return Ok(None);
-                }
-                let opened = match archive.files().decoded() {
-                    Some(decoded) => DirectorIndex::open_keeping(&dir, Arc::clone(decoded)),
-                    None => DirectorIndex::open(&dir),
-                };
-                opened.map(Some)
+                let opened = self.stored.parts.iter().map(open);
+                let runs = opened.filter_map(Result::transpose);
+                runs.collect::<Result<Vec<_>, StoreError>>()
             })
-            .await
-            .map_err(|error: StoreError| error)?;
-        Ok(index.as_ref())
+            .await?;
+        Ok(indexes)
     }
 }
 
-/// A director at one of its loads: tables placed by the same one have equal keys in the same piece.
+/// A director with one of its placements: tables placed by the same one have equal keys in the same piece.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct DirectorId {
     /// The database's number.
     pub database: i64,
     /// The director's folded name.
     pub table: String,
-    /// Its load.
-    pub load: LoadId,
+    /// Its placement.
+    pub placement: LoadId,
 }
 
-fn lookup(
-    index: Option<&DirectorIndex>,
-    keys: &[i64],
-) -> Result<Vec<Option<Location>>, EngineError> {
-    match index {
-        Some(index) => Ok(index
-            .lookup(keys)?
-            .into_iter()
-            .map(|entry| entry.map(|e| e.location))
-            .collect()),
-        None => Ok(vec![None; keys.len()]),
+/// Where keys are, by the runs of an index. A key that is in several of them (an orphan of several parts) is in one place.
+fn lookup(runs: &[DirectorIndex], keys: &[i64]) -> Result<Vec<Option<Location>>, EngineError> {
+    let mut found = vec![None; keys.len()];
+    for run in runs {
+        for (place, entry) in found.iter_mut().zip(run.lookup(keys)?) {
+            *place = place.or(entry.map(|it| it.location));
+        }
     }
+    Ok(found)
 }
 
 /// The box of `[ra_min, dec_min, ra_max, dec_max]`; `None` if it is none, which restricts nothing.

@@ -4,32 +4,43 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Catalog, CatalogError, Column, DirectorRef, LoadLock, Table, TableKind};
+use catalog::{Catalog, CatalogError, Column, DirectorRef, LoadLock, Table, TableKind, fold_name};
 use sky::ChunkId;
 use store::LoadDir;
 
 use crate::error::{IngestError, nearest};
 use crate::key_map::KeyMap;
 use crate::place::child::Parent;
+use crate::place::director::EarlierKeys;
 use crate::place::matches::MatchEnd;
 use crate::plan::Roles;
 use crate::request::LoadRequest;
 
-/// How often a load looks whether another child of its director has finished.
-const FAMILY_WAIT: Duration = Duration::from_millis(100);
+/// How often a load looks whether another one has given a lock back.
+const LOCK_WAIT: Duration = Duration::from_millis(100);
 
 /// One director, kept from being removed while it is used.
 #[derive(Debug)]
 struct Director {
     table: Table,
-    dir: LoadDir,
+    /// Its parts.
+    dirs: Vec<LoadDir>,
     smallest_chunk: Option<ChunkId>,
 }
 
-/// The directors of a table: none, one (child) or two (match).
+/// The directors of a table: none, one (child) or two (match). Of a director that gets one more part: what it has already.
 #[derive(Debug)]
 pub(crate) struct Directors {
     directors: Vec<Director>,
+    earlier: Option<Earlier>,
+}
+
+/// The indexes of what a director and its children have when a part is appended to it.
+#[derive(Debug)]
+struct Earlier {
+    /// Keeps the director's parts in being.
+    dirs: Vec<LoadDir>,
+    orphans: Vec<PathBuf>,
 }
 
 impl Directors {
@@ -45,19 +56,51 @@ impl Directors {
                 directors.push(Director::find(catalog, request, name).await?);
             }
         }
-        Ok(Self { directors })
+        Ok(Self {
+            directors,
+            earlier: None,
+        })
     }
 
     /// Directors that are not published yet: each as it will be, with its directory and its smallest chunk.
     pub(crate) fn of(directors: Vec<(Table, LoadDir, Option<ChunkId>)>) -> Self {
         let director = |(table, dir, smallest_chunk)| Director {
             table,
-            dir,
+            dirs: vec![dir],
             smallest_chunk,
         };
         Self {
             directors: directors.into_iter().map(director).collect(),
+            earlier: None,
         }
+    }
+
+    /// What a director and its children have, to which a part is appended.
+    pub(crate) fn of_appended(dirs: Vec<LoadDir>, family: &Family) -> Self {
+        Self {
+            directors: Vec::new(),
+            earlier: Some(Earlier {
+                dirs,
+                orphans: family.indexes(),
+            }),
+        }
+    }
+
+    /// The keys that a director and its children have already; `None` for a director that is loaded whole.
+    pub(crate) fn earlier_keys(&self, memory: u64) -> Result<Option<EarlierKeys>, IngestError> {
+        let Some(earlier) = &self.earlier else {
+            return Ok(None);
+        };
+        let own: Vec<PathBuf> = earlier.dirs.iter().map(LoadDir::index_dir).collect();
+        Ok(Some(EarlierKeys {
+            own: KeyMap::open(&own, memory)?,
+            orphans: KeyMap::open(&earlier.orphans, memory / 4)?,
+        }))
+    }
+
+    /// The table and placement of each.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.directors.iter().map(|director| &director.table)
     }
 
     /// How the catalog remembers them.
@@ -70,7 +113,7 @@ impl Directors {
         let reference = |(director, key): (&Director, usize)| DirectorRef {
             table: director.table.spec.name.clone(),
             key: columns[key].name.clone(),
-            load: director.table.load,
+            placement: Some(director.table.placement),
         };
         self.directors.iter().zip(keys).map(reference).collect()
     }
@@ -83,7 +126,7 @@ impl Directors {
             ));
         };
         Ok(Parent {
-            director: KeyMap::open(&director.dir.index_dir(), memory)?,
+            director: KeyMap::open(&director.indexes(), memory)?,
             smallest_chunk: director.smallest_chunk,
         })
     }
@@ -99,11 +142,11 @@ impl Directors {
                 "a match table needs --director LEFT,RIGHT".to_owned(),
             ));
         };
-        let left_keys = Arc::new(KeyMap::open(&left.dir.index_dir(), memory / 2)?);
-        let right_keys = if left.table.load == right.table.load {
+        let left_keys = Arc::new(KeyMap::open(&left.indexes(), memory / 2)?);
+        let right_keys = if left.table.part_numbers() == right.table.part_numbers() {
             left_keys.clone()
         } else {
-            Arc::new(KeyMap::open(&right.dir.index_dir(), memory / 2)?)
+            Arc::new(KeyMap::open(&right.indexes(), memory / 2)?)
         };
         let end = |key, keys, director: &Director| MatchEnd {
             key,
@@ -123,7 +166,7 @@ impl Directors {
             let now = catalog
                 .table(&table.database.name, &table.spec.name)
                 .await?;
-            if now.is_none_or(|now| now.load != table.load) {
+            if now.is_none_or(|now| now.placement != table.placement) {
                 notes.push(format!(
                     "{} was replaced meanwhile: answers stay right, but joins with it are slower until this table is loaded again",
                     table.spec.name
@@ -135,6 +178,11 @@ impl Directors {
 }
 
 impl Director {
+    /// The runs of its index.
+    fn indexes(&self) -> Vec<PathBuf> {
+        self.dirs.iter().map(LoadDir::index_dir).collect()
+    }
+
     async fn find(
         catalog: &Catalog,
         request: &LoadRequest,
@@ -153,17 +201,12 @@ impl Director {
                     table.spec.name
                 )));
             }
-            match LoadDir::open(&request.data_dir, database, name, table.load) {
-                Ok(dir) => {
-                    let smallest_chunk = catalog
-                        .chunks(table.load)
-                        .await?
-                        .first()
-                        .map(|chunk| chunk.chunk);
+            match open_parts(request, &table) {
+                Ok(dirs) => {
                     return Ok(Self {
+                        smallest_chunk: smallest_chunk(catalog, &table).await?,
                         table,
-                        dir,
-                        smallest_chunk,
+                        dirs,
                     });
                 }
                 Err(store::StoreError::Missing { .. }) => continue,
@@ -174,6 +217,27 @@ impl Director {
             "the director {database}.{name} is being replaced again and again: load this table afterwards"
         )))
     }
+}
+
+/// The directories of all parts of a table, which keeps them from being removed.
+pub(crate) fn open_parts(
+    request: &LoadRequest,
+    table: &Table,
+) -> Result<Vec<LoadDir>, store::StoreError> {
+    let spec = &table.spec;
+    let open = |part: &catalog::Part| {
+        LoadDir::open(&request.data_dir, &spec.database, &spec.name, part.load)
+    };
+    table.parts.iter().map(open).collect()
+}
+
+async fn smallest_chunk(catalog: &Catalog, table: &Table) -> Result<Option<ChunkId>, IngestError> {
+    let mut smallest = None;
+    for part in &table.parts {
+        let first = catalog.chunks(part.load).await?.first().map(|it| it.chunk);
+        smallest = [smallest, first].into_iter().flatten().min();
+    }
+    Ok(smallest)
 }
 
 async fn no_such_director(
@@ -190,68 +254,147 @@ async fn no_such_director(
     )))
 }
 
-/// The other children of a child's director, kept from being removed, and the lock that keeps two children of one
-/// director from placing the same orphan key in two places.
+/// The tables that share the keys of a director, and the lock that keeps two loads from giving one key two places.
+///
+/// A child holds it from the placing of its orphans to its publication, a part that is appended to a director from its
+/// beginning to its publication, a match table while it is published.
 #[derive(Debug, Default)]
 pub(crate) struct Family {
-    _lock: Option<LoadLock>,
-    siblings: Vec<LoadDir>,
+    #[expect(dead_code, reason = "held, not read")]
+    locks: Vec<LoadLock>,
+    /// All parts of the director's children, those of the table that is loaded among them if it is appended to.
+    children: Vec<LoadDir>,
+    /// Parts that the director has got since the load began to read.
+    later_parts: Vec<LoadDir>,
+    /// Match tables with pairs of which the director does not have an end.
+    unsettled: Vec<String>,
 }
 
 impl Family {
-    /// Waits until no other child of the director is between placing its orphans and its publication.
+    /// Waits until no other load is between placing keys of these directors and its publication; then looks what there is.
     pub(crate) async fn gather(
         catalog: &Catalog,
         request: &LoadRequest,
         directors: &Directors,
     ) -> Result<Self, IngestError> {
+        let names = directors.directors.iter().map(|it| &it.table.spec.name);
+        let mut family = Self::lock(request, names.collect()).await?;
         let [director] = directors.directors.as_slice() else {
-            return Ok(Self::default());
+            return Ok(family);
         };
-        let database = &request.database;
-        let lock = loop {
-            let name = format!("{} orphans", director.table.spec.name);
-            match LoadLock::acquire(
-                &request.data_dir,
-                database,
-                &name,
-                &format!("loading {}", request.table),
-            ) {
-                Ok(lock) => break lock,
-                Err(CatalogError::Locked { .. }) => tokio::time::sleep(FAMILY_WAIT).await,
-                Err(error) => return Err(error.into()),
-            }
-        };
-        let mut siblings = Vec::new();
-        for table in catalog.tables(database).await? {
-            let reference = table.spec.directors.first();
-            let same_director = reference.is_some_and(|r| r.load == director.table.load);
-            let ourselves = table.spec.name.eq_ignore_ascii_case(&request.table);
-            if table.spec.kind == TableKind::Child && same_director && !ourselves {
-                siblings.push(LoadDir::open(
-                    &request.data_dir,
-                    database,
-                    &table.spec.name,
-                    table.load,
-                )?);
-            }
+        let now = catalog
+            .table(&request.database, &director.table.spec.name)
+            .await?;
+        if let Some(now) = now.filter(|now| now.placement == director.table.placement) {
+            let known = director.table.part_numbers();
+            let mut later = now;
+            later.parts.retain(|part| !known.contains(&part.load));
+            family.later_parts = open_parts(request, &later)?;
+        }
+        family.look(catalog, request, &director.table).await?;
+        Ok(family)
+    }
+
+    /// The same for a part that is appended to a director.
+    pub(crate) async fn of_director(
+        catalog: &Catalog,
+        request: &LoadRequest,
+        director: &Table,
+    ) -> Result<Self, IngestError> {
+        let mut family = Self::lock(request, vec![&director.spec.name]).await?;
+        family.look(catalog, request, director).await?;
+        Ok(family)
+    }
+
+    async fn lock(request: &LoadRequest, mut directors: Vec<&String>) -> Result<Self, IngestError> {
+        // In one order, whoever asks.
+        directors.sort_by_key(|name| fold_name(name));
+        directors.dedup_by_key(|name| fold_name(name));
+        let mut locks = Vec::with_capacity(directors.len());
+        for director in directors {
+            locks.push(wait_for_lock(request, &format!("{director} orphans")).await?);
         }
         Ok(Self {
-            _lock: Some(lock),
-            siblings,
+            locks,
+            ..Self::default()
         })
     }
 
-    /// Siblings of which the caller knows that no other is being loaded.
-    pub(crate) fn of(siblings: Vec<LoadDir>) -> Self {
+    async fn look(
+        &mut self,
+        catalog: &Catalog,
+        request: &LoadRequest,
+        director: &Table,
+    ) -> Result<(), IngestError> {
+        for table in catalog.tables(&request.database).await? {
+            let mut references = table.spec.directors.iter();
+            if !references.any(|it| it.placement == Some(director.placement)) {
+                continue;
+            }
+            match table.spec.kind {
+                // What is replaced has no say.
+                TableKind::Child
+                    if request.replace
+                        && fold_name(&table.spec.name) == fold_name(&request.table) => {}
+                TableKind::Child => self.children.extend(open_parts(request, &table)?),
+                _ if table.orphan_rows() > 0 => self.unsettled.push(table.spec.name),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Children of which the caller knows that no other is being loaded.
+    pub(crate) fn of(children: Vec<LoadDir>) -> Self {
         Self {
-            _lock: None,
-            siblings,
+            children,
+            ..Self::default()
         }
     }
 
-    /// The indexes of the siblings' orphans.
-    pub(crate) fn orphan_indexes(&self) -> Vec<PathBuf> {
-        self.siblings.iter().map(LoadDir::index_dir).collect()
+    /// The indexes in which keys are that the load has not met in the director: first the director's later parts, then the
+    /// orphans of the children.
+    pub(crate) fn indexes(&self) -> Vec<PathBuf> {
+        let later = self.later_parts.iter();
+        let children = self.children.iter().map(LoadDir::index_dir);
+        let children = children.filter(|dir| dir.exists());
+        later.map(LoadDir::index_dir).chain(children).collect()
+    }
+
+    /// Match tables with pairs that lie elsewhere than keys which a new part of the director may bring.
+    pub(crate) fn unsettled(&self) -> &[String] {
+        &self.unsettled
+    }
+
+    /// Whether a director has got parts since the load began to read, by which pairs would have been placed otherwise. Holds the
+    /// directors' locks from then on.
+    pub(crate) async fn lock_for_publication(
+        catalog: &Catalog,
+        request: &LoadRequest,
+        directors: &Directors,
+    ) -> Result<(Self, Vec<bool>), IngestError> {
+        let names = directors.directors.iter().map(|it| &it.table.spec.name);
+        let family = Self::lock(request, names.collect()).await?;
+        let mut changed = Vec::new();
+        for director in &directors.directors {
+            let then = &director.table;
+            let now = catalog.table(&request.database, &then.spec.name).await?;
+            changed.push(now.is_none_or(|now| now.part_numbers() != then.part_numbers()));
+        }
+        Ok((family, changed))
+    }
+}
+
+/// Waits for the load lock of a table, or of something that is named like one.
+pub(crate) async fn wait_for_lock(
+    request: &LoadRequest,
+    name: &str,
+) -> Result<LoadLock, IngestError> {
+    let what = format!("loading {}", request.table);
+    loop {
+        match LoadLock::acquire(&request.data_dir, &request.database, name, &what) {
+            Err(CatalogError::Locked { .. }) => tokio::time::sleep(LOCK_WAIT).await,
+            acquired => return Ok(acquired?),
+        }
     }
 }

@@ -1,6 +1,6 @@
-//! From directors' keys to places: the director index, held in memory while a child is loaded if the budget allows.
+//! From directors' keys to places: the runs of a director index, held in memory while a table is loaded if the budget allows.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -23,24 +23,41 @@ const KEYS_PER_BUCKET: u64 = 4;
 #[derive(Debug)]
 pub(crate) enum KeyMap {
     Memory(SortedKeys),
-    File(DirectorIndex),
+    Files(Vec<DirectorIndex>),
 }
 
 impl KeyMap {
-    /// Opens the director index in `dir`; reads it whole if that takes no more than `memory` bytes.
-    pub(crate) fn open(dir: &Path, memory: u64) -> Result<Self, IngestError> {
-        let index = DirectorIndex::open(dir)?;
-        if index.len() * BYTES_PER_ENTRY > memory || index.len() >= u64::from(u32::MAX) {
-            return Ok(Self::File(index));
+    /// Opens the runs of an index in `dirs`; reads them whole if that takes no more than `memory` bytes. A key that is in several
+    /// runs is in one place.
+    pub(crate) fn open(dirs: &[PathBuf], memory: u64) -> Result<Self, IngestError> {
+        let runs: Vec<DirectorIndex> = (dirs.iter())
+            .map(|dir| DirectorIndex::open(dir))
+            .collect::<Result<_, _>>()?;
+        let entries: u64 = runs.iter().map(DirectorIndex::len).sum();
+        // Entries of several runs are sorted before they are taken apart, which takes about as much once more.
+        let bytes = entries * BYTES_PER_ENTRY * if runs.len() > 1 { 2 } else { 1 };
+        if bytes > memory || entries >= u64::from(u32::MAX) {
+            return Ok(Self::Files(runs));
         }
-        let mut keys = Vec::with_capacity(index.len() as usize);
-        let mut places = Vec::with_capacity(index.len() as usize);
-        for entry in index.iter() {
+        let mut pairs = Vec::with_capacity(entries as usize);
+        for entry in runs.iter().flat_map(DirectorIndex::iter) {
             let (key, entry) = entry?;
-            keys.push(key);
-            places.push(Place::from(entry.location).0);
+            pairs.push((key, Place::from(entry.location).0));
         }
+        if runs.len() > 1 {
+            pairs.sort_unstable_by_key(|(key, _)| *key);
+            pairs.dedup_by_key(|(key, _)| *key);
+        }
+        let (keys, places) = pairs.into_iter().unzip();
         Ok(Self::Memory(SortedKeys::new(keys, places)))
+    }
+
+    /// Whether it has no key at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Memory(sorted) => sorted.keys.is_empty(),
+            Self::Files(runs) => runs.iter().all(DirectorIndex::is_empty),
+        }
     }
 
     /// For each key its place's number, or [`NOWHERE`].
@@ -48,13 +65,15 @@ impl KeyMap {
         out.clear();
         match self {
             Self::Memory(sorted) => out.extend(keys.iter().map(|key| sorted.get(*key))),
-            Self::File(index) => {
-                let found = index.lookup(keys)?;
-                out.extend(
-                    found
-                        .iter()
-                        .map(|e| e.map_or(NOWHERE, |e| Place::from(e.location).0)),
-                );
+            Self::Files(runs) => {
+                out.resize(keys.len(), NOWHERE);
+                for run in runs {
+                    for (place, entry) in out.iter_mut().zip(run.lookup(keys)?) {
+                        if let (NOWHERE, Some(entry)) = (*place, entry) {
+                            *place = Place::from(entry.location).0;
+                        }
+                    }
+                }
             }
         }
         Ok(())

@@ -14,6 +14,7 @@
 //! - What is loaded depends on the input rows, the options and the directors alone: not on threads or the budget.
 //! - Every row that is read is loaded or counted as refused, with a reason; none is dropped in silence.
 
+mod append;
 mod budget;
 mod check;
 mod choose;
@@ -35,6 +36,7 @@ mod position;
 mod progress;
 mod read;
 mod refusal;
+mod remove;
 mod repartition;
 mod report;
 mod request;
@@ -58,6 +60,7 @@ pub use memory::{default_memory, machine_memory, parse_size};
 pub use place::matches::HOME_COLUMNS;
 pub use progress::{Phase, Progress, ProgressSnapshot};
 pub use refusal::{RefusalSummary, RefusedRow};
+pub use remove::{Dropped, drop_database, drop_part, drop_table};
 pub use repartition::{RepartitionReport, RepartitionRequest, RepartitionedTable, repartition};
 pub use report::{LoadReport, Partitioning, PlacementCounts, grouped, size};
 pub use request::{LoadRequest, TextOptions};

@@ -4,13 +4,18 @@
 //! under the load's own directory and synced; one catalog transaction makes it visible. A process that dies before
 //! that leaves a directory that nothing refers to, which the next load of the table removes.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use catalog::{Catalog, Chunk, LoadId, LoadLock, NewDatabase, Table, TableKind, TableSpec};
+use catalog::{
+    Append, Catalog, CatalogError, Chunk, LoadId, LoadLock, NewDatabase, PartContents, Table,
+    TableKind, TableSpec,
+};
 use store::{LoadDir, Removal};
 
-use crate::directors::{Directors, Family};
+use crate::append::as_the_table_has_it;
+use crate::directors::{Directors, Family, open_parts, wait_for_lock};
 use crate::error::IngestError;
 use crate::fault;
 use crate::memory::default_memory;
@@ -32,6 +37,10 @@ pub async fn load(
 ) -> Result<LoadReport, IngestError> {
     let started = Instant::now();
     progress.enter(Phase::Preparing, 0);
+    let request = match request.append {
+        true => as_the_table_has_it(request).await?,
+        false => request,
+    };
     check_options(&request)?;
     // What can be looked at more than once is, before anything is made.
     let (plan, request) = blocking(move || {
@@ -56,9 +65,13 @@ async fn load_into(
 ) -> Result<LoadReport, IngestError> {
     let inputs = request.input_names();
     let what = format!("loading {}", inputs[0].display());
-    let _lock = LoadLock::acquire(&request.data_dir, &request.database, &request.table, &what)?;
+    let _lock = match request.append {
+        // Appends to one table queue up.
+        true => wait_for_lock(&request, &request.table).await?,
+        false => LoadLock::acquire(&request.data_dir, &request.database, &request.table, &what)?,
+    };
     clean_up(catalog, &request).await?;
-    check_replaceable(catalog, &request).await?;
+    let appended_to = check_existing(catalog, &request).await?;
     let load = catalog
         .begin_load(&request.database, &request.table)
         .await?;
@@ -67,6 +80,7 @@ async fn load_into(
         request,
         load,
         started,
+        appended_to,
     };
     let outcome = transaction.run(plan, progress).await;
     if outcome.is_err() {
@@ -89,12 +103,26 @@ pub(crate) async fn clean_up(catalog: &Catalog, request: &LoadRequest) -> Result
     let LoadRequest {
         database, table, ..
     } = request;
-    let mut leftovers = catalog.unpublished_loads(database, table).await?;
-    leftovers.extend(catalog.superseded_loads(database, table).await?);
-    for load in leftovers {
+    for load in catalog.unpublished_loads(database, table).await? {
         remove_load(catalog, request, load).await?;
     }
+    remove_superseded(catalog, &request.data_dir).await?;
     Ok(())
+}
+
+/// Removes the files of parts that no table shows any more and nobody reads. Gives how many others are still read.
+pub(crate) async fn remove_superseded(
+    catalog: &Catalog,
+    data_dir: &Path,
+) -> Result<usize, IngestError> {
+    let mut in_use = 0;
+    for it in catalog.superseded_loads().await? {
+        match LoadDir::remove(data_dir, &it.database, &it.table, it.load)? {
+            Removal::Removed => catalog.forget(it.load).await?,
+            Removal::InUse => in_use += 1,
+        }
+    }
+    Ok(in_use)
 }
 
 pub(crate) async fn remove_load(
@@ -109,17 +137,66 @@ pub(crate) async fn remove_load(
     Ok(removal)
 }
 
-async fn check_replaceable(catalog: &Catalog, request: &LoadRequest) -> Result<(), IngestError> {
+/// The table that the load appends to, if it appends.
+async fn check_existing(
+    catalog: &Catalog,
+    request: &LoadRequest,
+) -> Result<Option<Table>, IngestError> {
     let LoadRequest {
         database, table, ..
     } = request;
-    match catalog.table(database, table).await? {
-        Some(found) if !request.replace => Err(IngestError::Options(format!(
-            "the table {database}.{} exists already ({} rows, loaded {}): give --replace to load it anew",
-            found.spec.name, found.rows, found.loaded_at
-        ))),
-        _ => Ok(()),
+    let found = catalog.table(database, table).await?;
+    if request.append {
+        let changed = || {
+            let table = format!("{database}.{table}");
+            IngestError::from(CatalogError::TableChanged { table })
+        };
+        let same = |found: &Table| request.declared.as_ref() == Some(&found.spec.columns);
+        return found.filter(same).map(Some).ok_or_else(changed);
     }
+    match found {
+        Some(found) if !request.replace => Err(IngestError::Options(format!(
+            "the table {database}.{} exists already ({} rows, loaded {}): give --replace to load it anew, or --append to add \
+             rows to it",
+            found.spec.name,
+            found.rows(),
+            found.loaded_at()
+        ))),
+        _ => Ok(None),
+    }
+}
+
+/// What is said where files cannot be removed yet.
+pub(crate) const STILL_READ: &str = "queries still read the replaced files; the next load, drop or compaction in this data directory removes them";
+
+/// Sees that the directors by which rows are appended have placed the rows that the table has, too.
+fn same_placements(table: &Table, directors: &Directors) -> Result<(), IngestError> {
+    for (reference, director) in table.spec.directors.iter().zip(directors.tables()) {
+        // A match table whose pairs are not taken for placed by the director any more has nothing to lose.
+        if reference
+            .placement
+            .is_some_and(|it| it != director.placement)
+        {
+            let (table, director) = (&table.spec.name, &director.spec.name);
+            return Err(IngestError::Options(format!(
+                "{director} was loaded anew after {table}, whose rows are where the former {director} had its own: rows cannot be \
+                 appended to it; load {table} anew (--replace)"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn unsettled_note(tables: &[String]) -> Option<String> {
+    let (names, have) = match tables {
+        [] => return None,
+        [only] => (only.clone(), "has"),
+        several => (several.join(", "), "have"),
+    };
+    Some(format!(
+        "{names} {have} pairs with keys that the director did not have when they were loaded: answers stay right, but joins on \
+         these keys are slower until it is loaded anew"
+    ))
 }
 
 /// A load that has begun.
@@ -128,6 +205,8 @@ pub(crate) struct Transaction {
     pub request: LoadRequest,
     pub load: LoadId,
     pub started: Instant,
+    /// The table that gets one more part; `None` where it is loaded whole.
+    pub appended_to: Option<Table>,
 }
 
 /// A load whose rows are read, but not written.
@@ -141,26 +220,34 @@ pub(crate) struct Read {
 
 /// A load whose files are written.
 pub(crate) struct Filled {
-    spec: TableSpec,
+    pub spec: TableSpec,
     partitioning: Partitioning,
     directors: Directors,
     pub outcome: Outcome,
     notes: Vec<String>,
     /// Kept until the table is visible, so that the next child of the director sees where this one's orphans went.
-    _family: Family,
+    family: Family,
 }
 
 impl Filled {
-    /// What is published of the table.
-    pub(crate) fn final_spec(&self) -> TableSpec {
-        let mut spec = self.spec.clone();
-        spec.null_keys = self.outcome.counts.null_keys;
-        spec.orphan_rows = self.outcome.counts.orphan_rows;
-        spec
+    /// What is published of the part.
+    pub(crate) fn contents<'a>(&'a self, source: &'a str) -> PartContents<'a> {
+        let counts = &self.outcome.counts;
+        PartContents {
+            rows: self.outcome.rows,
+            bytes: self.bytes(),
+            null_keys: counts.null_keys,
+            orphan_rows: match self.spec.kind {
+                TableKind::Match => counts.unknown_left_keys + counts.unknown_right_keys,
+                _ => counts.orphan_rows,
+            },
+            source,
+            chunks: &self.outcome.chunks,
+        }
     }
 
     /// Bytes of all its files.
-    pub(crate) fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         let of_chunk = |chunk: &Chunk| chunk.bytes + chunk.overlap.map_or(0, |o| o.bytes);
         let chunks: u64 = self.outcome.chunks.iter().map(of_chunk).sum();
         chunks + self.outcome.index_bytes
@@ -184,7 +271,21 @@ impl Transaction {
                 made.map_err(named)?
             }
         };
-        let directors = Directors::find(&self.catalog, &self.request, plan.kind).await?;
+        // A part of a director may bring keys that its children have already: nobody else places keys until it is published.
+        let mut whole_load = None;
+        let directors = match &self.appended_to {
+            Some(table) if table.spec.kind == TableKind::Director => {
+                let family = Family::of_director(&self.catalog, &self.request, table).await?;
+                let dirs = open_parts(&self.request, table)?;
+                let directors = Directors::of_appended(dirs, &family);
+                whole_load = Some(family);
+                directors
+            }
+            _ => Directors::find(&self.catalog, &self.request, plan.kind).await?,
+        };
+        if let Some(table) = &self.appended_to {
+            same_placements(table, &directors)?;
+        }
         let settled = settle_partitioning(&self.catalog, &self.request, plan).await;
         let (plan, partitioning) = settled.map_err(named)?;
         let hints = plan.notes.clone();
@@ -193,7 +294,13 @@ impl Transaction {
             .read(plan, partitioning, directors, load_dir, &progress)
             .await
             .map_err(explained)?;
-        let family = Family::gather(&self.catalog, &self.request, &read.directors).await?;
+        let family = match whole_load {
+            Some(family) => family,
+            None if read.spec.kind == TableKind::Child => {
+                Family::gather(&self.catalog, &self.request, &read.directors).await?
+            }
+            None => Family::default(),
+        };
         let filled = self.write(read, family).await.map_err(explained)?;
         progress.enter(Phase::Publishing, 0);
         self.publish(filled).await
@@ -263,7 +370,7 @@ impl Transaction {
     /// Writes all files. The family is kept until the table is visible.
     pub(crate) async fn write(&self, read: Read, family: Family) -> Result<Filled, IngestError> {
         fault::reached("partitioned")?;
-        let siblings = family.orphan_indexes();
+        let siblings = family.indexes();
         let runtime = tokio::runtime::Handle::current();
         let rows = read.rows;
         let outcome = blocking(move || rows.write(&siblings, runtime)).await?;
@@ -273,7 +380,7 @@ impl Transaction {
             directors: read.directors,
             outcome,
             notes: read.notes,
-            _family: family,
+            family,
         })
     }
 
@@ -287,23 +394,52 @@ impl Transaction {
             position: plan.position(),
             directors: directors.references(&plan.columns, &plan.roles),
             scan_rating: self.request.scan_rating,
-            null_keys: 0,
-            orphan_rows: 0,
         }
     }
 
-    async fn publish(&self, filled: Filled) -> Result<LoadReport, IngestError> {
-        let (spec, bytes) = (filled.final_spec(), filled.bytes());
-        let outcome = &filled.outcome;
+    async fn publish(&self, mut filled: Filled) -> Result<LoadReport, IngestError> {
         let mut notes = filled.notes.clone();
         notes.extend(self.catalog.upgraded_from().map(|version| {
             format!(
-                "the catalog was of version {version} and is brought up to date: its checksums were computed of what it said"
+                "the catalog was of version {version} and is brought up to date: {}",
+                if version < 2 {
+                    "its checksums were computed of what it said"
+                } else {
+                    "each table has a list of parts now"
+                }
             )
         }));
         notes.extend(filled.directors.notes(&self.catalog).await?);
-        notes.extend(self.children_left_behind(&spec).await?);
-        let report = self.report(&spec, filled.partitioning, outcome, notes);
+        let settled = self.settle_pairs(&mut filled).await?;
+        match &self.appended_to {
+            Some(_) => notes.extend(unsettled_note(filled.family.unsettled())),
+            None => notes.extend(self.children_left_behind(&filled.spec).await?),
+        }
+        let report = self.report(&filled.spec, filled.partitioning, &filled.outcome, notes);
+        fault::reached("before-publish")?;
+        let replaced = self.show(&filled).await?;
+        drop(settled);
+        // The table is visible from here on: what fails below must not undo the load.
+        if let Err(error) = fault::reached("after-publish") {
+            tracing::warn!(%error, "the load is published");
+        }
+        Ok(self.remove_replaced(report, replaced).await)
+    }
+
+    /// Makes the rows visible. Gives the parts that they replace.
+    async fn show(&self, filled: &Filled) -> Result<Vec<LoadId>, IngestError> {
+        let source = self.source();
+        let contents = filled.contents(&source);
+        if let Some(table) = &self.appended_to {
+            let append = Append {
+                load: self.load,
+                table,
+                contents,
+                unsettled: filled.family.unsettled(),
+            };
+            self.catalog.append(append).await?;
+            return Ok(Vec::new());
+        }
         let Partitioning {
             stripes,
             sub_stripes,
@@ -316,42 +452,61 @@ impl Transaction {
             sub_stripes,
             overlap_deg,
         };
-        fault::reached("before-publish")?;
         let published = self
             .catalog
-            .publish(
-                self.load,
-                &database,
-                &spec,
-                report.rows_loaded,
-                bytes,
-                &outcome.chunks,
-            )
+            .publish(self.load, &database, &filled.spec, contents)
             .await?;
-        // The table is visible from here on: what fails below must not undo the load.
-        if let Err(error) = fault::reached("after-publish") {
-            tracing::warn!(%error, "the load is published");
-        }
-        Ok(self.remove_replaced(report, published.replaced).await)
+        Ok(published)
     }
 
-    async fn remove_replaced(
-        &self,
-        mut report: LoadReport,
-        replaced: Option<LoadId>,
-    ) -> LoadReport {
-        let Some(replaced) = replaced else {
-            return report;
-        };
-        match remove_load(&self.catalog, &self.request, replaced).await {
-            Ok(Removal::Removed) => {}
-            Ok(Removal::InUse) => report.notes.push(
-                "queries still read the replaced files; the next load of this table removes them"
-                    .to_owned(),
-            ),
-            Err(error) => report
-                .notes
-                .push(format!("the replaced files could not be removed: {error}")),
+    /// What the rows come from, for the list of parts: the names of the first files.
+    fn source(&self) -> String {
+        const NAMED: usize = 3;
+        let names = self.request.input_names();
+        let named: Vec<String> = (names.iter().take(NAMED))
+            .map(|name| name.display().to_string())
+            .collect();
+        match names.len().saturating_sub(NAMED) {
+            0 => named.join(", "),
+            more => format!("{} and {more} more", named.join(", ")),
+        }
+    }
+
+    /// Where a director has got keys while pairs of a match table were placed, pairs with an unknown end may lie elsewhere than
+    /// that says. Nobody appends to the directors until the guard that this gives is dropped.
+    async fn settle_pairs(&self, filled: &mut Filled) -> Result<Option<Family>, IngestError> {
+        if filled.spec.kind != TableKind::Match {
+            return Ok(None);
+        }
+        let (guard, changed) =
+            Family::lock_for_publication(&self.catalog, &self.request, &filled.directors).await?;
+        let counts = &filled.outcome.counts;
+        if counts.unknown_left_keys + counts.unknown_right_keys > 0 && changed.contains(&true) {
+            if let Some(table) = &self.appended_to {
+                let table = format!("{}.{}", table.spec.database, table.spec.name);
+                return Err(CatalogError::TableChanged { table }.into());
+            }
+            for (reference, changed) in filled.spec.directors.iter_mut().zip(changed) {
+                if changed {
+                    reference.placement = None;
+                }
+            }
+        }
+        Ok(Some(guard))
+    }
+
+    async fn remove_replaced(&self, mut report: LoadReport, replaced: Vec<LoadId>) -> LoadReport {
+        let mut in_use = false;
+        for part in replaced {
+            match remove_load(&self.catalog, &self.request, part).await {
+                Ok(removal) => in_use |= removal == Removal::InUse,
+                Err(error) => report
+                    .notes
+                    .push(format!("the replaced files could not be removed: {error}")),
+            }
+        }
+        if in_use {
+            report.notes.push(STILL_READ.to_owned());
         }
         report
     }
@@ -397,6 +552,7 @@ impl Transaction {
             table: spec.name.clone(),
             kind: spec.kind,
             load: self.load,
+            appended: self.appended_to.is_some(),
             partitioning,
             rows_read: outcome.rows + outcome.refused,
             rows_loaded: outcome.rows,

@@ -37,7 +37,7 @@ pub(crate) async fn settle_partitioning(
         }
         let ours = fold_name(&request.table);
         let others = partitioned.any(|table| fold_name(&table.spec.name) != ours);
-        if others || plan.kind == TableKind::Replicated {
+        if others || request.append || plan.kind == TableKind::Replicated {
             let cut = of_database(database, request)?;
             return Ok((plan, cut));
         }

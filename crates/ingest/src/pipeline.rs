@@ -98,7 +98,8 @@ impl Pipeline {
         let memory = context.budget.key_map_bytes();
         Ok(match self.roles {
             Roles::Director { key, positions } => {
-                Box::new(DirectorPlacement::new(context, key, positions))
+                let earlier = directors.earlier_keys(memory)?;
+                Box::new(DirectorPlacement::new(context, key, positions, earlier))
             }
             Roles::Child(columns) => Box::new(ChildPlacement::new(
                 context,
@@ -228,7 +229,9 @@ impl Pipeline {
 pub(crate) fn chunk_of(chunk: sky::ChunkId, file: FileSummary, bounds: Option<[f64; 4]>) -> Chunk {
     Chunk {
         chunk,
+        file: chunk,
         rows: file.rows,
+        strays: 0,
         bytes: file.bytes,
         checksum: file.checksum,
         overlap: None,

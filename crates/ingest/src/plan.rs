@@ -45,9 +45,12 @@ impl TablePlan {
     pub(crate) fn make(request: &LoadRequest, files: &[PathBuf]) -> Result<Self, IngestError> {
         let kind = request.effective_kind();
         let schema = request.schema.as_deref();
-        let declared = schema
+        let mut declared = schema
             .map(|path| read_schema(path, &request.table))
             .transpose()?;
+        if let Some(columns) = &request.declared {
+            declared = Some(DeclaredTable::of_columns(columns.clone()));
+        }
         let layout = text_layout(request, declared.as_ref());
         let declared_columns = declared.as_ref().map(|d| d.columns.as_slice());
         let files = match &request.made {

@@ -15,7 +15,7 @@ use catalog::{
 };
 use store::{LoadDir, StoreError};
 
-use crate::directors::{Directors, Family};
+use crate::directors::{Directors, Family, open_parts};
 use crate::error::IngestError;
 use crate::fault;
 use crate::format::made;
@@ -177,6 +177,8 @@ struct Done {
     old: Table,
     chunks_before: u64,
     transaction: Transaction,
+    /// What its parts were loaded from.
+    source: String,
     /// The table as it will be; nothing while it is being filled.
     filled: Option<Filled>,
 }
@@ -186,7 +188,11 @@ impl Done {
     fn as_director(&self) -> Option<(Table, Option<sky::ChunkId>)> {
         let filled = self.filled.as_ref()?;
         let mut table = self.old.clone();
-        table.load = self.transaction.load;
+        table.placement = self.transaction.load;
+        table.parts.truncate(1);
+        for part in &mut table.parts {
+            part.load = self.transaction.load;
+        }
         let smallest = filled.outcome.chunks.iter().map(|chunk| chunk.chunk).min();
         Some((table, smallest))
     }
@@ -221,9 +227,13 @@ impl Run {
             tracing::warn!(%error, "the database is repartitioned");
         }
         for done in self.done.drain(..) {
-            let removed =
-                remove_load(&self.catalog, &done.transaction.request, done.old.load).await;
-            if !matches!(removed, Ok(store::Removal::Removed)) {
+            let mut removed = true;
+            for part in done.old.part_numbers() {
+                let request = &done.transaction.request;
+                let removal = remove_load(&self.catalog, request, part).await;
+                removed &= matches!(removal, Ok(store::Removal::Removed));
+            }
+            if !removed {
                 report.notes.push(format!(
                     "the old files of {} are still in use: the next load or repartitioning removes them",
                     done.old.spec.name
@@ -237,7 +247,7 @@ impl Run {
     async fn choose(&self, tables: &[Table]) -> Result<Partitioning, IngestError> {
         let directors = tables.iter().filter(|t| t.spec.kind == TableKind::Director);
         let largest = directors
-            .max_by_key(|table| table.rows)
+            .max_by_key(|table| table.rows())
             .unwrap_or(&tables[0]);
         let (load_request, plan) = self.plan(largest).await?;
         let overlap_deg = self
@@ -250,16 +260,13 @@ impl Run {
     /// The table's own rows as the input of a load.
     async fn plan(&self, table: &Table) -> Result<(LoadRequest, TablePlan), IngestError> {
         let spec = &table.spec;
-        let chunks = self.catalog.chunks(table.load).await?;
-        let dir = LoadDir::open(
-            &self.request.data_dir,
-            &self.database.name,
-            &spec.name,
-            table.load,
-        )?;
-        let runtime = tokio::runtime::Handle::current();
-        let rows = Arc::new(StoredRows::new(table.clone(), chunks, dir, runtime));
         let mut request = LoadRequest::new(&self.request.data_dir, &self.database.name, &spec.name);
+        let mut parts = Vec::with_capacity(table.parts.len());
+        for (part, dir) in table.parts.iter().zip(open_parts(&request, table)?) {
+            parts.push((self.catalog.chunks(part.load).await?, dir));
+        }
+        let runtime = tokio::runtime::Handle::current();
+        let rows = Arc::new(StoredRows::new(table.clone(), parts, runtime));
         request.kind = Some(spec.kind);
         request.directors = spec.directors.iter().map(|d| d.table.clone()).collect();
         request.stripes = self.request.stripes;
@@ -286,7 +293,10 @@ impl Run {
         clean_up(&self.catalog, &request).await?;
         let directors = self.directors_of(&table)?;
         let family = self.family_of(&table)?;
-        let chunks_before = self.catalog.chunk_count(table.load).await?;
+        let mut chunks_before = 0;
+        for part in &table.parts {
+            chunks_before += self.catalog.chunk_count(part.load).await?;
+        }
         let load = self
             .catalog
             .begin_load(&self.database.name, &table.spec.name)
@@ -298,7 +308,9 @@ impl Run {
                 request,
                 load,
                 started: self.started,
+                appended_to: None,
             },
+            source: sources_of(&table.parts),
             old: table,
             filled: None,
         });
@@ -312,10 +324,10 @@ impl Run {
             .await?;
         let filled = done.transaction.write(read, family).await?;
         let (rows, name) = (filled.outcome.rows, &done.old.spec.name);
-        if rows != done.old.rows {
+        if rows != done.old.rows() {
             return Err(IngestError::Options(format!(
                 "{name} has {} rows, but {rows} were read back: run `meridian check`; nothing was changed",
-                done.old.rows
+                done.old.rows()
             )));
         }
         done.filled = Some(filled);
@@ -382,11 +394,9 @@ impl Run {
         };
         let publications = filled().map(|(done, filled)| Publication {
             load: done.transaction.load,
-            replaces: done.old.load,
-            spec: filled.final_spec(),
-            rows: filled.outcome.rows,
-            bytes: filled.bytes(),
-            chunks: &filled.outcome.chunks,
+            replaces: done.old.part_numbers(),
+            spec: filled.spec.clone(),
+            contents: filled.contents(&done.source),
         });
         let publications: Vec<Publication<'_>> = publications.collect();
         let database = NewDatabase {
@@ -417,6 +427,14 @@ impl Run {
             notes: Vec::new(),
         }
     }
+}
+
+/// What several parts were loaded from, as one text.
+fn sources_of(parts: &[catalog::Part]) -> String {
+    let mut sources: Vec<&str> = parts.iter().map(|part| part.source.as_str()).collect();
+    sources.retain(|source| !source.is_empty());
+    sources.dedup();
+    sources.join(", ")
 }
 
 /// The parts that a loaded table's columns play. What the rows of one object of a child are ordered by is not known any

@@ -12,6 +12,9 @@ use crate::refusal::RefusalSummary;
 pub struct PlacementCounts {
     /// Director: rows refused because an earlier row has their key.
     pub duplicate_keys: u64,
+    /// Director: rows of an appended part that go to where children have had their keys before, not to where their positions
+    /// are (an upper bound).
+    pub stray_rows: u64,
     /// Child: rows whose director key is NULL.
     pub null_keys: u64,
     /// Child: rows whose key the director does not have.
@@ -62,8 +65,10 @@ pub struct LoadReport {
     pub table: String,
     /// Its kind.
     pub kind: TableKind,
-    /// The load that it shows now.
+    /// The load, by whose number the part is called.
     pub load: LoadId,
+    /// Whether the rows were added to what the table had.
+    pub appended: bool,
     /// How the database is cut.
     pub partitioning: Partitioning,
     /// Rows read from the files.
@@ -107,7 +112,14 @@ impl fmt::Display for LoadReport {
             partitioning: cut,
             ..
         } = self;
-        writeln!(f, "{database}.{table} is loaded as a {kind} table.")?;
+        match self.appended {
+            true => writeln!(
+                f,
+                "Part {} is appended to the {kind} table {database}.{table}.",
+                self.load
+            )?,
+            false => writeln!(f, "{database}.{table} is loaded as a {kind} table.")?,
+        }
         if *kind != TableKind::Replicated {
             let how = if cut.chosen {
                 "chosen for these rows"
@@ -182,6 +194,13 @@ impl LoadReport {
                 writeln!(
                     f,
                     "  unknown keys  {left} left, {right} right, {neither} pairs with neither known"
+                )
+            }
+            TableKind::Director if c.stray_rows > 0 => {
+                let rows = grouped(c.stray_rows);
+                writeln!(
+                    f,
+                    "  kept homes    {rows} rows go to where rows of children with their keys are already"
                 )
             }
             TableKind::Director | TableKind::Replicated => Ok(()),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use catalog::TableKind;
+use catalog::{Column, TableKind};
 
 use crate::format::made::RowSource;
 use crate::spool::display_name;
@@ -49,6 +49,11 @@ pub struct LoadRequest {
     pub nullable: Vec<String>,
     /// Whether a table of this name may exist and is then replaced.
     pub replace: bool,
+    /// Whether the rows become one more part of the table of this name, which must exist. What is not said here of its kind, key,
+    /// position and directors is as the table has it.
+    pub append: bool,
+    /// The columns, where they are known without a schema file; with `append` those of the table, whatever is given here.
+    pub declared: Option<Vec<Column>>,
     /// Whether a load of no rows makes an empty table; else it fails and leaves what there was.
     pub allow_empty: bool,
     /// How many refused rows are tolerated.
@@ -106,6 +111,8 @@ impl LoadRequest {
             text: TextOptions::default(),
             nullable: Vec::new(),
             replace: false,
+            append: false,
+            declared: None,
             allow_empty: false,
             max_errors: 0,
             memory: None,

@@ -25,6 +25,18 @@ pub(crate) struct DeclaredTable {
     pub quote: Option<Option<u8>>,
 }
 
+impl DeclaredTable {
+    /// Columns that are known without a schema file.
+    pub(crate) fn of_columns(columns: Vec<Column>) -> Self {
+        Self {
+            columns,
+            delimiter: None,
+            null: None,
+            quote: None,
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct File {
     tables: Option<Vec<TableJson>>,

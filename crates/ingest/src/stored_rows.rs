@@ -14,11 +14,12 @@ use tokio::runtime::Handle;
 use crate::format::made::{MadeBatches, RowSource};
 use crate::place::matches::{ELSEWHERE, HOME_COLUMNS, home_fields};
 
-/// One load of a table, kept from being removed while it is read.
+/// The parts of a table, kept from being removed while they are read.
 pub(crate) struct StoredRows {
     table: Table,
-    chunks: Vec<Chunk>,
-    dir: LoadDir,
+    /// The chunks of all parts, each with the number of its part's directory.
+    chunks: Vec<(usize, Chunk)>,
+    dirs: Vec<LoadDir>,
     /// What is read of each file: the declared columns and, of a match table, the pair's left home.
     schema: SchemaRef,
     runtime: Handle,
@@ -32,7 +33,12 @@ impl fmt::Debug for StoredRows {
 
 impl StoredRows {
     /// `runtime` is where the files are read.
-    pub(crate) fn new(table: Table, chunks: Vec<Chunk>, dir: LoadDir, runtime: Handle) -> Self {
+    pub(crate) fn new(table: Table, parts: Vec<(Vec<Chunk>, LoadDir)>, runtime: Handle) -> Self {
+        let (mut chunks, mut dirs) = (Vec::new(), Vec::with_capacity(parts.len()));
+        for (number, (of_part, dir)) in parts.into_iter().enumerate() {
+            chunks.extend(of_part.into_iter().map(|chunk| (number, chunk)));
+            dirs.push(dir);
+        }
         let declared = arrow_schema(&table.spec.columns);
         let schema = match table.spec.kind {
             TableKind::Match => {
@@ -45,14 +51,15 @@ impl StoredRows {
         Self {
             table,
             chunks,
-            dir,
+            dirs,
             schema,
             runtime,
         }
     }
 
     async fn open(&self, part: usize) -> Result<store::BatchStream, String> {
-        let path = self.dir.chunk_path(self.chunks[part].chunk);
+        let (number, chunk) = &self.chunks[part];
+        let path = self.dirs[*number].chunk_path(chunk.chunk);
         let file = ChunkFile::open(&path).await.map_err(|e| e.to_string())?;
         let place = |name: &String| file.schema().index_of(name);
         let names = self.schema.fields().iter().map(|field| field.name());
@@ -81,12 +88,12 @@ impl RowSource for StoredRows {
     fn part_name(&self, part: usize) -> String {
         format!(
             "{} in chunk {}",
-            self.table.spec.name, self.chunks[part].chunk
+            self.table.spec.name, self.chunks[part].1.chunk
         )
     }
 
     fn part_rows(&self, part: usize) -> u64 {
-        self.chunks[part].rows
+        self.chunks[part].1.rows
     }
 
     fn make_part(&self, part: usize) -> MadeBatches {

@@ -49,7 +49,11 @@ impl ChunkWriter<'_> {
         let write = |size: &ChunkSize| {
             let path = self.load_dir.chunk_path(size.chunk);
             let written = self.write_file(&path, rows, size.chunk, true)?;
-            Ok(written.map(|written| chunk_of(size.chunk, written.file, written.bounds)))
+            let strays = self.placed.strays.get(&size.chunk).copied();
+            Ok(written.map(|written| Chunk {
+                strays: strays.unwrap_or(0),
+                ..chunk_of(size.chunk, written.file, written.bounds)
+            }))
         };
         let mut chunks: Vec<Chunk> = self.for_each_chunk(rows.sizes().to_vec(), write)?;
         chunks.sort_by_key(|chunk| chunk.chunk);

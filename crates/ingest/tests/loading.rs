@@ -339,7 +339,7 @@ async fn a_failed_load_leaves_nothing_and_a_replaced_one_goes() {
     );
     let other = write_csv(&sky.file("other.csv"), &stars(50, 2));
     // Somebody reads the old files: they stay until the next load.
-    let reader = store::LoadDir::open(&sky.data(), "sky", "Star", first.load).unwrap();
+    let reader = store::LoadDir::open(&sky.data(), "sky", "Star", first.placement).unwrap();
     let report = load(LoadRequest {
         replace: true,
         files: vec![other.clone()],
@@ -351,7 +351,7 @@ async fn a_failed_load_leaves_nothing_and_a_replaced_one_goes() {
         report.notes.iter().any(|note| note.contains("still read")),
         "{report}"
     );
-    assert_eq!((sky.table("Star").await.rows, load_dirs(&sky)), (50, 2));
+    assert_eq!((sky.table("Star").await.rows(), load_dirs(&sky)), (50, 2));
     drop(reader);
     load(LoadRequest {
         replace: true,

@@ -100,7 +100,7 @@ async fn made_rows_are_loaded_with_a_partitioning_of_their_own() {
     assert!(report.partitioning.chosen);
     let catalog = Catalog::open_or_create(&sky.data()).await.unwrap();
     let table = catalog.table("made", "Star").await.unwrap().unwrap();
-    assert_eq!(table.rows, 60_000);
+    assert_eq!(table.rows(), 60_000);
     assert!(table.spec.columns.iter().all(|column| !column.nullable));
 }
 

@@ -69,8 +69,8 @@ async fn a_director_is_the_same_from_any_file_and_with_any_budget() {
         assert_eq!(report.spilled_parts > 0, memory == 1, "{report}");
         assert_eq!(placed(&sky.rows(table).await), expected, "{table}");
         let table = sky.table(table).await;
-        assert_eq!(table.rows, 4000);
-        let dir = LoadDir::open(&sky.data(), "sky", &table.spec.name, table.load).unwrap();
+        assert_eq!(table.rows(), 4000);
+        let dir = LoadDir::open(&sky.data(), "sky", &table.spec.name, table.placement).unwrap();
         assert!(!dir.path().join("spill").exists());
     }
     assert_eq!(sky.check().await, Vec::<String>::new());
@@ -195,13 +195,13 @@ async fn children_follow_their_director_and_orphans_stay_together() {
         );
         let keys: BTreeSet<i64> = orphans.iter().filter_map(|r| r.parent).collect();
         assert_eq!(report.counts.orphan_keys, keys.len() as u64);
-        let spec = sky.table(table).await.spec;
+        let stored = sky.table(table).await;
         assert_eq!(
-            (spec.orphan_rows, spec.null_keys),
+            (stored.orphan_rows(), stored.null_keys()),
             (report.counts.orphan_rows, report.counts.null_keys)
         );
         taken.extend(orphans.iter().map(|r| (r.parent.unwrap(), expected[&r.id])));
-        let load = sky.table(table).await.load;
+        let load = sky.table(table).await.placement;
         let dir = LoadDir::open(&sky.data(), "sky", table, load).unwrap();
         let index = DirectorIndex::open(&dir.index_dir()).unwrap();
         assert_eq!(index.len(), keys.len() as u64);
@@ -281,7 +281,7 @@ async fn every_pair_has_one_left_and_one_right_home() {
     request.max_errors = 1;
     let report = load(request).await.unwrap();
     assert_eq!(report.rows_loaded, pairs.len() as u64 - 1);
-    assert_eq!(sky.table("Pair").await.rows, pairs.len() as u64 - 1);
+    assert_eq!(sky.table("Pair").await.rows(), pairs.len() as u64 - 1);
     check_homes(
         &sky.rows("Pair").await,
         &pairs[..pairs.len() - 1],

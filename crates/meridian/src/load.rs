@@ -67,6 +67,9 @@ pub struct LoadArguments {
     /// Load the table anew if it exists; queries see the old rows until the new ones are complete.
     #[arg(long)]
     replace: bool,
+    /// Add the rows to the table as one more part; what is not said of its key, position and directors is as the table has it.
+    #[arg(long, conflicts_with = "replace")]
+    append: bool,
     /// Make an empty table if there are no rows; without this a load of no rows fails and changes nothing.
     #[arg(long)]
     allow_empty: bool,
@@ -159,6 +162,7 @@ impl LoadArguments {
         request.text = self.text.into_options();
         request.nullable = self.nullable;
         request.replace = self.replace;
+        request.append = self.append;
         request.allow_empty = self.allow_empty;
         request.max_errors = self.max_errors;
         request.memory = self.memory;

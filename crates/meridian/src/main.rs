@@ -8,6 +8,7 @@ use mimalloc::MiMalloc;
 
 mod check;
 mod console;
+mod drop;
 mod failure;
 mod load;
 mod load_progress;
@@ -52,6 +53,12 @@ enum Command {
     /// Queries see the old tables until all of the new ones are complete, and then these, never a mixture; a run that is
     /// stopped or killed leaves the old ones. The disk needs room for both meanwhile.
     Repartition(repartition::RepartitionArguments),
+    /// Drop a table, a database, or one part of a table.
+    ///
+    /// It is done in one step: queries that run meanwhile finish with what they began with, and the files go when nobody reads
+    /// them any more.
+    #[command(subcommand)]
+    Drop(drop::DropCommand),
     /// List what is loaded.
     Tables(tables::TablesArguments),
     /// Questions of sky geometry: which chunk, which chunks, which trixel.
@@ -70,6 +77,7 @@ fn main() -> ExitCode {
         Command::Load(arguments) => load::run(*arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Repartition(arguments) => repartition::run(arguments),
+        Command::Drop(command) => drop::run(command),
         Command::Tables(arguments) => tables::run(arguments),
         Command::Sky(command) => sky_commands::run(command),
         Command::Synthesize(command) => synthesize_commands::run(command),

@@ -1,8 +1,9 @@
 //! `meridian tables`: what is loaded.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use catalog::{Catalog, Table};
+use catalog::{Catalog, LoadId, Part, Table, TableKind};
 use clap::{Args, ValueEnum};
 use ingest::{grouped, size};
 
@@ -15,6 +16,9 @@ pub struct TablesArguments {
     /// The data directory.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
+    /// A line for each part of each table: what one load or append has brought, when, and from where.
+    #[arg(long)]
+    parts: bool,
     /// How to print the list.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -27,21 +31,44 @@ enum Format {
     Json,
 }
 
-/// One line of the list.
+/// One line of the list: a table, or one part of it.
 struct Line {
-    table: Table,
+    database: String,
+    table: String,
+    kind: TableKind,
+    rows: u64,
     chunks: u64,
+    bytes: u64,
+    /// How many parts the table has.
+    parts: u64,
+    loaded_at: String,
+    /// Of a line for a part.
+    part: Option<PartOfLine>,
 }
 
-const HEADINGS: [&str; 6] = ["database", "table", "kind", "rows", "chunks", "bytes"];
+struct PartOfLine {
+    number: LoadId,
+    source: String,
+}
+
+const HEADINGS: [&str; 8] = [
+    "database", "table", "kind", "rows", "chunks", "bytes", "parts", "loaded",
+];
+const PART_HEADINGS: [&str; 9] = [
+    "database", "table", "kind", "rows", "chunks", "bytes", "part", "loaded", "from",
+];
 
 /// Prints the list.
 pub fn run(arguments: TablesArguments) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
     let lines = runtime.block_on(lines(&arguments))?;
+    let headings: &[&str] = match arguments.parts {
+        true => &PART_HEADINGS,
+        false => &HEADINGS,
+    };
     let text = match arguments.format {
-        Format::Table => aligned(&lines),
-        Format::Csv => csv(&lines),
+        Format::Table => aligned(headings, &lines),
+        Format::Csv => csv(headings, &lines),
         Format::Json => json(&lines),
     };
     tell(&text)
@@ -49,69 +76,117 @@ pub fn run(arguments: TablesArguments) -> Result<(), Failure> {
 
 async fn lines(arguments: &TablesArguments) -> Result<Vec<Line>, catalog::CatalogError> {
     let catalog = Catalog::open(&arguments.data).await?;
-    let lines = lines_of(&catalog).await;
+    let lines = lines_of(&catalog, arguments.parts).await;
     catalog.close().await;
     lines
 }
 
-async fn lines_of(catalog: &Catalog) -> Result<Vec<Line>, catalog::CatalogError> {
+async fn lines_of(catalog: &Catalog, parts: bool) -> Result<Vec<Line>, catalog::CatalogError> {
     let mut lines = Vec::new();
     for database in catalog.databases().await? {
         for table in catalog.tables(&database.name).await? {
-            let chunks = catalog.chunk_count(table.load).await?;
-            lines.push(Line { table, chunks });
+            if !parts {
+                let chunks = chunk_count(catalog, &table).await?;
+                lines.push(Line::of_table(&table, chunks));
+                continue;
+            }
+            for part in &table.parts {
+                let chunks = catalog.chunk_count(part.load).await?;
+                lines.push(Line::of_part(&table, part, chunks));
+            }
         }
     }
     Ok(lines)
 }
 
+/// The chunks in which some part of a table has rows.
+async fn chunk_count(catalog: &Catalog, table: &Table) -> Result<u64, catalog::CatalogError> {
+    if let [part] = table.parts.as_slice() {
+        return catalog.chunk_count(part.load).await;
+    }
+    let mut chunks = BTreeSet::new();
+    for part in &table.parts {
+        let of_part = catalog.chunks(part.load).await?;
+        chunks.extend(of_part.iter().map(|chunk| chunk.chunk));
+    }
+    Ok(chunks.len() as u64)
+}
+
 impl Line {
-    fn fields(&self, number: impl Fn(u64) -> String, bytes: impl Fn(u64) -> String) -> [String; 6] {
-        let Table {
-            database,
-            spec,
-            rows,
-            bytes: size,
-            ..
-        } = &self.table;
-        [
-            database.name.clone(),
-            spec.name.clone(),
-            spec.kind.to_string(),
-            number(*rows),
+    fn of_table(table: &Table, chunks: u64) -> Self {
+        Self {
+            database: table.database.name.clone(),
+            table: table.spec.name.clone(),
+            kind: table.spec.kind,
+            rows: table.rows(),
+            chunks,
+            bytes: table.bytes(),
+            parts: table.parts.len() as u64,
+            loaded_at: table.loaded_at().to_owned(),
+            part: None,
+        }
+    }
+
+    fn of_part(table: &Table, part: &Part, chunks: u64) -> Self {
+        Self {
+            rows: part.rows,
+            bytes: part.bytes,
+            loaded_at: part.loaded_at.clone(),
+            part: Some(PartOfLine {
+                number: part.load,
+                source: part.source.clone(),
+            }),
+            ..Self::of_table(table, chunks)
+        }
+    }
+
+    fn fields(&self, number: impl Fn(u64) -> String, bytes: impl Fn(u64) -> String) -> Vec<String> {
+        let mut fields = vec![
+            self.database.clone(),
+            self.table.clone(),
+            self.kind.to_string(),
+            number(self.rows),
             number(self.chunks),
-            bytes(*size),
-        ]
+            bytes(self.bytes),
+        ];
+        match &self.part {
+            None => fields.extend([number(self.parts), self.loaded_at.clone()]),
+            Some(part) => fields.extend([
+                part.number.to_string(),
+                self.loaded_at.clone(),
+                part.source.clone(),
+            ]),
+        }
+        fields
     }
 }
 
-fn aligned(lines: &[Line]) -> String {
-    let mut rows = vec![HEADINGS.map(str::to_owned)];
+/// Columns of numbers, which are aligned to the right.
+const NUMBERS: std::ops::Range<usize> = 3..7;
+
+fn aligned(headings: &[&str], lines: &[Line]) -> String {
+    let mut rows: Vec<Vec<String>> = vec![headings.iter().map(|it| (*it).to_owned()).collect()];
     rows.extend(lines.iter().map(|line| line.fields(grouped, size)));
     let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
+        let lengths = rows.iter().map(|row| row[column].chars().count());
+        lengths.max().unwrap_or(0)
     };
-    let widths: [usize; 6] = std::array::from_fn(width);
+    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
     let mut text = String::new();
     for row in &rows {
-        for (column, (field, width)) in row.iter().zip(widths).enumerate() {
-            // Names to the left, numbers to the right.
-            let padded = if column < 3 {
-                format!("{field:<width$}")
-            } else {
-                format!("{field:>width$}")
-            };
-            text.push_str(&padded);
-            text.push_str(if column < 5 { "  " } else { "\n" });
-        }
+        let padded = row.iter().zip(&widths).enumerate();
+        let padded = padded.map(|(column, (field, width))| match NUMBERS.contains(&column) {
+            true => format!("{field:>width$}"),
+            false => format!("{field:<width$}"),
+        });
+        let line = padded.collect::<Vec<_>>().join("  ");
+        text.push_str(line.trim_end());
+        text.push('\n');
     }
     text
 }
 
-fn csv(lines: &[Line]) -> String {
+fn csv(headings: &[&str], lines: &[Line]) -> String {
     let quoted = |field: &String| {
         if field.contains([',', '"', '\n']) {
             format!("\"{}\"", field.replace('"', "\"\""))
@@ -119,7 +194,7 @@ fn csv(lines: &[Line]) -> String {
             field.clone()
         }
     };
-    let mut text = HEADINGS.join(",") + "\n";
+    let mut text = headings.join(",") + "\n";
     for line in lines {
         let fields = line.fields(|n| n.to_string(), |n| n.to_string());
         text.push_str(&fields.iter().map(quoted).collect::<Vec<_>>().join(","));
@@ -130,14 +205,23 @@ fn csv(lines: &[Line]) -> String {
 
 fn json(lines: &[Line]) -> String {
     let object = |line: &Line| {
-        serde_json::json!({
-            "database": line.table.database.name,
-            "table": line.table.spec.name,
-            "kind": line.table.spec.kind.to_string(),
-            "rows": line.table.rows,
+        let mut object = serde_json::json!({
+            "database": line.database,
+            "table": line.table,
+            "kind": line.kind.to_string(),
+            "rows": line.rows,
             "chunks": line.chunks,
-            "bytes": line.table.bytes,
-        })
+            "bytes": line.bytes,
+            "loaded": line.loaded_at,
+        });
+        match &line.part {
+            None => object["parts"] = line.parts.into(),
+            Some(part) => {
+                object["part"] = part.number.0.into();
+                object["from"] = part.source.clone().into();
+            }
+        }
+        object
     };
     lines
         .iter()

@@ -197,6 +197,9 @@ pub enum ServerError {
     },
 }
 
+/// How often a server looks whether tables that it holds have changed.
+const RELEASE_INTERVAL: Duration = Duration::from_secs(5);
+
 /// What all connections share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -353,7 +356,9 @@ impl Server {
         for database in catalog.databases().await.map_err(EngineError::from)? {
             let tables = catalog.tables(&database.name).await;
             for table in tables.map_err(EngineError::from)? {
-                let is_larger = largest.as_ref().is_none_or(|known| known.rows < table.rows);
+                let is_larger = largest
+                    .as_ref()
+                    .is_none_or(|known| known.rows() < table.rows());
                 if table.spec.kind == catalog::TableKind::Director && is_larger {
                     largest = Some(table);
                 }
@@ -396,6 +401,7 @@ impl Server {
 
     /// Answers until `stop` is cancelled. Statements that run then may go on for a while.
     pub async fn serve(self, stop: CancellationToken) {
+        let releasing = tokio::spawn(release_changed_tables(self.archive, stop.clone()));
         let open = self.doors.into_iter();
         let open = open.map(|door| door.keep_open(Arc::clone(&self.shared), stop.clone()));
         let mut connections: Vec<JoinSet<()>> = futures::future::join_all(open).await;
@@ -414,7 +420,18 @@ impl Server {
             // Those that do not end even so are left.
             let _ = timeout(LAST_WORDS, all(&mut connections)).await;
         }
+        releasing.abort();
         info!("ended");
+    }
+}
+
+/// Lets go of tables that were dropped or changed, so that the files of their former parts can be removed although nobody asks
+/// for these tables any more.
+async fn release_changed_tables(archive: Arc<Archive>, stop: CancellationToken) {
+    while timeout(RELEASE_INTERVAL, stop.cancelled()).await.is_err() {
+        if let Err(error) = archive.release_changed_tables().await {
+            tracing::warn!(%error, "changed tables could not be looked up");
+        }
     }
 }
 

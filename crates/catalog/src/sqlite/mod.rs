@@ -7,6 +7,7 @@
 
 mod checksum;
 mod connections;
+mod parts;
 mod read;
 mod rows;
 mod schema;

@@ -5,9 +5,12 @@ use std::collections::HashMap;
 use sqlx::{AssertSqlSafe, SqliteConnection};
 
 use super::checksum::Digest;
-use super::rows::{ChunkRow, ColumnRow, DatabaseRow, DirectorRow, ListedTable, LoadRow, TableRow};
+use super::rows::{
+    ChunkRow, ColumnRow, DatabaseRow, DirectorRow, ListedTable, LoadRow, PartRow, TableRow,
+    TableRows,
+};
 use super::{SqliteCatalog, from_stored};
-use crate::{CatalogError, Chunk, Database, LoadId, Table, fold_name};
+use crate::{CatalogError, Chunk, Database, LoadId, Superseded, Table, fold_name};
 
 impl SqliteCatalog {
     pub async fn databases(&self) -> Result<Vec<Database>, CatalogError> {
@@ -62,12 +65,16 @@ impl SqliteCatalog {
             .await
     }
 
-    pub async fn superseded_loads(
-        &self,
-        database: &str,
-        table: &str,
-    ) -> Result<Vec<LoadId>, CatalogError> {
-        self.loads_in(&["superseded"], database, table).await
+    pub async fn superseded_loads(&self) -> Result<Vec<Superseded>, CatalogError> {
+        let mut snapshot = self.begin_read().await?;
+        let loads = loads(&mut snapshot).await?;
+        let superseded = loads.into_iter().filter(|load| load.state == "superseded");
+        let named = superseded.map(|load| Superseded {
+            load: LoadId(load.id),
+            database: load.folded_database,
+            table: load.folded_table,
+        });
+        Ok(named.collect())
     }
 
     async fn loads_in(
@@ -194,31 +201,39 @@ pub(super) async fn tables_of(
     let mut tables = Vec::with_capacity(listed.len());
     for table in listed {
         let what = || format!("table {}.{}", owner.name, table.folded_name);
-        let (row, columns, directors) =
+        let rows =
             (described.remove(&table.id)).ok_or_else(|| CatalogError::Altered { what: what() })?;
-        expect(table.checksum, row.digest(&columns, &directors), what)?;
-        tables.push((
-            &table.folded_name,
-            row.into_table(&owner, columns, directors)?,
-        ));
+        expect(table.checksum, rows.digest(), what)?;
+        if rows.parts.is_empty() {
+            return Err(CatalogError::Altered { what: what() });
+        }
+        tables.push((&table.folded_name, rows.into_table(&owner)?));
     }
     tables.sort_by(|a, b| a.0.cmp(b.0));
     Ok(tables.into_iter().map(|(_, table)| table).collect())
 }
-
-/// A table's own row, its columns and its directors.
-pub(super) type Description = (TableRow, Vec<ColumnRow>, Vec<DirectorRow>);
 
 /// What is written about the tables of a database (or about one of them), by table number; not compared with anything.
 pub(super) async fn describe_tables(
     connection: &mut SqliteConnection,
     database: i64,
     only: Option<i64>,
-) -> Result<HashMap<i64, Description>, CatalogError> {
+) -> Result<HashMap<i64, TableRows>, CatalogError> {
     let rows: Vec<TableRow> = sqlx::query_as(
-        "SELECT id, database_id, name, folded_name, load_id, kind, key_column, ra_column, dec_column, \
-                scan_rating, null_keys, orphan_rows, row_count, byte_count, loaded_at \
+        "SELECT id, database_id, name, folded_name, placement, kind, key_column, ra_column, dec_column, \
+                scan_rating \
          FROM tables WHERE database_id = ? AND (? IS NULL OR id = ?)",
+    )
+    .bind(database)
+    .bind(only)
+    .bind(only)
+    .fetch_all(&mut *connection)
+    .await?;
+    let parts: Vec<PartRow> = sqlx::query_as(
+        "SELECT p.load_id, p.table_id, p.ordinal, p.row_count, p.byte_count, p.null_keys, p.orphan_rows, \
+                p.loaded_at, p.source \
+         FROM tables t JOIN parts p ON p.table_id = t.id \
+         WHERE t.database_id = ? AND (? IS NULL OR t.id = ?) ORDER BY p.table_id, p.ordinal",
     )
     .bind(database)
     .bind(only)
@@ -236,7 +251,7 @@ pub(super) async fn describe_tables(
     .fetch_all(&mut *connection)
     .await?;
     let directors: Vec<DirectorRow> = sqlx::query_as(
-        "SELECT d.table_id, d.ordinal, d.director, d.key_column, d.director_load \
+        "SELECT d.table_id, d.ordinal, d.director, d.key_column, d.director_placement \
          FROM tables t JOIN table_directors d ON d.table_id = t.id \
          WHERE t.database_id = ? AND (? IS NULL OR t.id = ?) ORDER BY d.table_id, d.ordinal",
     )
@@ -245,17 +260,27 @@ pub(super) async fn describe_tables(
     .bind(only)
     .fetch_all(connection)
     .await?;
-    let mut described: HashMap<i64, Description> = (rows.into_iter())
-        .map(|row| (row.id, (row, Vec::new(), Vec::new())))
-        .collect();
+    let empty = |table: TableRow| TableRows {
+        table,
+        parts: Vec::new(),
+        columns: Vec::new(),
+        directors: Vec::new(),
+    };
+    let mut described: HashMap<i64, TableRows> =
+        (rows.into_iter()).map(|row| (row.id, empty(row))).collect();
+    for part in parts {
+        if let Some(rows) = described.get_mut(&part.table_id) {
+            rows.parts.push(part);
+        }
+    }
     for column in columns {
-        if let Some((_, columns, _)) = described.get_mut(&column.table_id) {
-            columns.push(column);
+        if let Some(rows) = described.get_mut(&column.table_id) {
+            rows.columns.push(column);
         }
     }
     for director in directors {
-        if let Some((_, _, directors)) = described.get_mut(&director.table_id) {
-            directors.push(director);
+        if let Some(rows) = described.get_mut(&director.table_id) {
+            rows.directors.push(director);
         }
     }
     Ok(described)
@@ -308,7 +333,7 @@ pub(super) async fn load_row(
         .await?;
     let Some(row) = row else {
         let shown: bool =
-            sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM tables WHERE load_id = ?)")
+            sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM parts WHERE load_id = ?)")
                 .bind(load.0)
                 .fetch_one(connection)
                 .await?;

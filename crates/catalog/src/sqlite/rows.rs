@@ -7,7 +7,7 @@ use sqlx::{FromRow, Row};
 use super::checksum::Digest;
 use super::from_stored;
 use crate::{
-    CatalogError, Chunk, Column, Database, DirectorRef, LoadId, OverlapFile, Position, Table,
+    CatalogError, Chunk, Column, Database, DirectorRef, LoadId, OverlapFile, Part, Position, Table,
     TableSpec,
 };
 
@@ -120,46 +120,33 @@ pub(super) struct TableRow {
     database_id: i64,
     pub name: String,
     folded_name: String,
-    load_id: i64,
+    placement: i64,
     kind: String,
     key_column: Option<String>,
     ra_column: Option<String>,
     dec_column: Option<String>,
     scan_rating: i64,
-    null_keys: i64,
-    orphan_rows: i64,
-    row_count: i64,
-    byte_count: i64,
-    loaded_at: String,
 }
 
 impl TableRow {
-    /// The checksum of a table with these columns and directors, in their order.
-    pub(super) fn digest(&self, columns: &[ColumnRow], directors: &[DirectorRow]) -> i64 {
+    fn begin_digest(&self) -> Digest {
         Digest::of("table")
             .int(self.id)
             .int(self.database_id)
             .text(&self.name)
             .text(&self.folded_name)
-            .int(self.load_id)
+            .int(self.placement)
             .text(&self.kind)
             .maybe_text(self.key_column.as_deref())
             .maybe_text(self.ra_column.as_deref())
             .maybe_text(self.dec_column.as_deref())
             .int(self.scan_rating)
-            .int(self.null_keys)
-            .int(self.orphan_rows)
-            .int(self.row_count)
-            .int(self.byte_count)
-            .text(&self.loaded_at)
-            .list(columns, |digest, column| column.add_to(digest))
-            .list(directors, |digest, director| director.add_to(digest))
-            .finish()
     }
 
-    pub(super) fn into_table(
+    fn into_table(
         self,
         database: &Database,
+        parts: Vec<PartRow>,
         columns: Vec<ColumnRow>,
         directors: Vec<DirectorRow>,
     ) -> Result<Table, CatalogError> {
@@ -168,7 +155,7 @@ impl TableRow {
         Ok(Table {
             id: self.id,
             database: database.clone(),
-            load: LoadId(self.load_id),
+            placement: LoadId(self.placement),
             spec: TableSpec {
                 database: database.name.clone(),
                 name: self.name,
@@ -181,13 +168,101 @@ impl TableRow {
                     .map(DirectorRow::into_reference)
                     .collect(),
                 scan_rating: from_stored("a scan rating", self.scan_rating)?,
-                null_keys: from_stored("a number of NULL keys", self.null_keys)?,
-                orphan_rows: from_stored("a number of orphans", self.orphan_rows)?,
             },
+            parts: parts
+                .into_iter()
+                .map(PartRow::into_part)
+                .collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// A row of `parts`.
+#[derive(Debug, FromRow)]
+pub(super) struct PartRow {
+    pub load_id: i64,
+    pub table_id: i64,
+    ordinal: i64,
+    row_count: i64,
+    byte_count: i64,
+    null_keys: i64,
+    orphan_rows: i64,
+    loaded_at: String,
+    source: String,
+}
+
+impl PartRow {
+    fn add_to(&self, digest: Digest) -> Digest {
+        let digest = digest.int(self.load_id).int(self.ordinal);
+        self.add_counts_to(digest, self.orphan_rows)
+            .text(&self.source)
+    }
+
+    fn add_counts_to(&self, digest: Digest, orphan_rows: i64) -> Digest {
+        digest
+            .int(self.null_keys)
+            .int(orphan_rows)
+            .int(self.row_count)
+            .int(self.byte_count)
+            .text(&self.loaded_at)
+    }
+
+    fn into_part(self) -> Result<Part, CatalogError> {
+        Ok(Part {
+            load: LoadId(self.load_id),
             rows: from_stored("a number of rows", self.row_count)?,
             bytes: from_stored("a number of bytes", self.byte_count)?,
+            null_keys: from_stored("a number of NULL keys", self.null_keys)?,
+            orphan_rows: from_stored("a number of orphans", self.orphan_rows)?,
             loaded_at: self.loaded_at,
+            source: self.source,
         })
+    }
+}
+
+/// All that is written about one table: its own row, its parts, columns and directors in their order.
+#[derive(Debug)]
+pub(super) struct TableRows {
+    pub table: TableRow,
+    pub parts: Vec<PartRow>,
+    pub columns: Vec<ColumnRow>,
+    pub directors: Vec<DirectorRow>,
+}
+
+impl TableRows {
+    /// The table's checksum.
+    pub(super) fn digest(&self) -> i64 {
+        (self.table.begin_digest())
+            .list(&self.parts, |digest, part| part.add_to(digest))
+            .list(&self.columns, |digest, column| column.add_to(digest))
+            .list(&self.directors, |digest, director| director.add_to(digest))
+            .finish()
+    }
+
+    /// The checksum that version 2 of the catalog kept of it, when every table had one part; `None` if it has more.
+    pub(super) fn digest_of_version_2(&self) -> Option<i64> {
+        let [part] = self.parts.as_slice() else {
+            return None;
+        };
+        // Of match tables that version counted no orphans.
+        let orphan_rows = match self.table.kind.as_str() {
+            "match" => 0,
+            _ => part.orphan_rows,
+        };
+        let digest = part.add_counts_to(self.table.begin_digest(), orphan_rows);
+        let digest = digest.list(&self.columns, |digest, column| column.add_to(digest));
+        let add_director = |digest: Digest, it: &DirectorRow| {
+            let digest = digest.int(it.ordinal).text(&it.director);
+            digest
+                .text(&it.key_column)
+                .int(it.director_placement.unwrap_or_default())
+        };
+        Some(digest.list(&self.directors, add_director).finish())
+    }
+
+    pub(super) fn into_table(self, database: &Database) -> Result<Table, CatalogError> {
+        self.table
+            .into_table(database, self.parts, self.columns, self.directors)
     }
 }
 
@@ -232,7 +307,7 @@ pub(super) struct DirectorRow {
     ordinal: i64,
     director: String,
     key_column: String,
-    director_load: i64,
+    director_placement: Option<i64>,
 }
 
 impl DirectorRow {
@@ -241,14 +316,14 @@ impl DirectorRow {
             .int(self.ordinal)
             .text(&self.director)
             .text(&self.key_column)
-            .int(self.director_load)
+            .maybe(self.director_placement, Digest::int)
     }
 
     fn into_reference(self) -> DirectorRef {
         DirectorRef {
             table: self.director,
             key: self.key_column,
-            load: LoadId(self.director_load),
+            placement: self.director_placement.map(LoadId),
         }
     }
 }
@@ -262,6 +337,9 @@ pub(super) struct ChunkRow {
     /// The same of the overlap file, or NULLs.
     overlap: [Option<i64>; 3],
     bounds: [Option<f64>; 4],
+    /// The chunk that the file is named after.
+    file_chunk: Option<i32>,
+    strays: i64,
 }
 
 impl FromRow<'_, SqliteRow> for ChunkRow {
@@ -276,6 +354,8 @@ impl FromRow<'_, SqliteRow> for ChunkRow {
                 row.try_get(9)?,
                 row.try_get(10)?,
             ],
+            file_chunk: row.try_get(11)?,
+            strays: row.try_get(12)?,
         })
     }
 }
@@ -283,19 +363,30 @@ impl FromRow<'_, SqliteRow> for ChunkRow {
 impl ChunkRow {
     /// Every column of it but the load's number, for SELECT.
     pub(super) const COLUMNS: &str = "chunk_id, row_count, byte_count, checksum, overlap_rows, \
-         overlap_bytes, overlap_checksum, ra_min, dec_min, ra_max, dec_max";
+         overlap_bytes, overlap_checksum, ra_min, dec_min, ra_max, dec_max, file, strays";
 
     /// The checksum of all chunks of a load, in the order of their numbers.
     pub(super) fn digest_all(load: LoadId, chunks: &[Self]) -> i64 {
         let add = |digest: Digest, chunk: &Self| {
-            let digest = digest.int(chunk.chunk_id.into());
-            let digest = chunk.file.into_iter().fold(digest, Digest::int);
-            let digest = (chunk.overlap.into_iter())
-                .fold(digest, |digest, number| digest.maybe(number, Digest::int));
-            (chunk.bounds.into_iter())
-                .fold(digest, |digest, bound| digest.maybe(bound, Digest::float))
+            let digest = chunk.add_to(digest);
+            let digest = digest.maybe(chunk.file_chunk, |digest, it| digest.int(it.into()));
+            digest.int(chunk.strays)
         };
         Digest::of("chunks").int(load.0).list(chunks, add).finish()
+    }
+
+    /// The same as version 2 of the catalog kept it, before files could be shared.
+    pub(super) fn digest_all_of_version_2(load: LoadId, chunks: &[Self]) -> i64 {
+        let add = |digest: Digest, chunk: &Self| chunk.add_to(digest);
+        Digest::of("chunks").int(load.0).list(chunks, add).finish()
+    }
+
+    fn add_to(&self, digest: Digest) -> Digest {
+        let digest = digest.int(self.chunk_id.into());
+        let digest = self.file.into_iter().fold(digest, Digest::int);
+        let digest = (self.overlap.into_iter())
+            .fold(digest, |digest, number| digest.maybe(number, Digest::int));
+        (self.bounds.into_iter()).fold(digest, |digest, bound| digest.maybe(bound, Digest::float))
     }
 
     pub(super) fn into_chunk(self) -> Result<Chunk, CatalogError> {
@@ -316,6 +407,8 @@ impl ChunkRow {
         };
         Ok(Chunk {
             chunk: ChunkId(self.chunk_id),
+            file: ChunkId(self.file_chunk.unwrap_or(self.chunk_id)),
+            strays: from_stored("a number of rows", self.strays)?,
             rows: from_stored("a number of rows", rows)?,
             bytes: from_stored("a number of bytes", bytes)?,
             checksum: checksum.cast_unsigned(),

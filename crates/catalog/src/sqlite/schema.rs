@@ -7,16 +7,17 @@ use sqlx::sqlite::SqliteJournalMode;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection};
 
 use super::connections::{Mode, options, unless_unreadable};
-use super::seal::seal_all;
+use super::seal::{seal_again, seal_all};
 use crate::CatalogError;
 use crate::access::writable_file;
 use crate::lock::open_lock_file;
 
 /// The steps from an empty file to the present version; step `n` leads to version `n + 1`. A step
 /// that was released is never changed: a new one is added.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("../../migrations/0001_catalog.sql"),
     include_str!("../../migrations/0002_checksums.sql"),
+    include_str!("../../migrations/0003_parts.sql"),
 ];
 
 /// The first version whose rows carry checksums.
@@ -117,6 +118,8 @@ async fn migrate(path: &Path) -> Result<Option<i64>, CatalogError> {
     }
     if found < WITH_CHECKSUMS {
         seal_all(&mut transaction).await?;
+    } else if found < LATEST {
+        seal_again(&mut transaction).await?;
     }
     // Pragmas take no parameters; both values are constants of ours.
     let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LATEST}");
@@ -127,10 +130,7 @@ async fn migrate(path: &Path) -> Result<Option<i64>, CatalogError> {
     connection.close().await?;
     let upgraded = (1..LATEST).contains(&found).then_some(found);
     if let Some(version) = upgraded {
-        tracing::info!(
-            version,
-            "the catalog is brought up to date; its checksums are computed of what it says now"
-        );
+        tracing::info!(version, "the catalog is brought up to date");
     }
     Ok(upgraded)
 }

@@ -5,13 +5,14 @@ use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 use super::read::{database_named, load_row, loads};
 use super::seal::{seal_chunks, seal_databases, seal_loads, seal_table};
 use super::{SqliteCatalog, to_stored};
-use crate::catalog::{Contents, Publication};
+use crate::catalog::Publication;
 use crate::process::host_name;
 use crate::{
-    CatalogError, Chunk, Column, DirectorRef, LoadId, NewDatabase, TableKind, TableSpec, fold_name,
+    CatalogError, Chunk, Column, DirectorRef, LoadId, NewDatabase, PartContents, TableKind,
+    TableSpec, fold_name,
 };
 
-/// Rows of one INSERT statement. SQLite takes 32,766 parameters; a chunk has 12.
+/// Rows of one INSERT statement. SQLite takes 32,766 parameters; a chunk has 14.
 const ROWS_PER_INSERT: usize = 1000;
 
 impl SqliteCatalog {
@@ -45,17 +46,17 @@ impl SqliteCatalog {
         load: LoadId,
         database: &NewDatabase,
         spec: &TableSpec,
-        contents: Contents<'_>,
+        contents: PartContents<'_>,
         now: &str,
-    ) -> Result<Option<LoadId>, CatalogError> {
+    ) -> Result<Vec<LoadId>, CatalogError> {
         let mut change = self.begin_write().await?;
         loads(&mut change).await?;
-        expect_running(&mut change, load, spec).await?;
+        expect_running(&mut change, load, &spec.database, &spec.name).await?;
         let database_id = settle_database(&mut change, database, spec).await?;
         let replaced = show(&mut change, database_id, load, spec, contents, now).await?;
         seal_databases(&mut change).await?;
         seal_loads(&mut change, |row| {
-            row.id == load.0 || replaced == Some(LoadId(row.id))
+            row.id == load.0 || replaced.contains(&LoadId(row.id))
         })
         .await?;
         change.commit().await?;
@@ -75,28 +76,25 @@ impl SqliteCatalog {
         loads(&mut change).await?;
         let listed = database_named(&mut change, &database.name).await?;
         let id = listed.ok_or_else(changed)?.row.id;
-        let mut expected: Vec<i64> = publications.iter().map(|it| it.replaces.0).collect();
+        let replaced = publications.iter().flat_map(|it| &it.replaces);
+        let mut expected: Vec<i64> = replaced.map(|load| load.0).collect();
         expected.sort_unstable();
         if partitioned_loads(&mut change, id).await? != expected {
             return Err(changed());
         }
         repartition(&mut change, id, database).await?;
         for it in publications {
-            expect_running(&mut change, it.load, &it.spec).await?;
-            let contents = Contents {
-                rows: it.rows,
-                bytes: it.bytes,
-                chunks: it.chunks,
-            };
-            let replaced = show(&mut change, id, it.load, &it.spec, contents, now).await?;
-            if replaced != Some(it.replaces) {
+            let TableSpec { database, name, .. } = &it.spec;
+            expect_running(&mut change, it.load, database, name).await?;
+            let replaced = show(&mut change, id, it.load, &it.spec, it.contents, now).await?;
+            if replaced != it.replaces {
                 return Err(changed());
             }
         }
         seal_databases(&mut change).await?;
         let concerned = |load: i64| {
             let mut all = publications.iter();
-            all.any(|it| it.load.0 == load || it.replaces.0 == load)
+            all.any(|it| it.load.0 == load || it.replaces.contains(&LoadId(load)))
         };
         seal_loads(&mut change, |row| concerned(row.id)).await?;
         change.commit().await?;
@@ -146,10 +144,12 @@ fn not_running(load: LoadId, state: Option<String>) -> CatalogError {
     }
 }
 
-async fn expect_running(
+/// Sees that a load is running and was begun for this table.
+pub(super) async fn expect_running(
     change: &mut SqliteConnection,
     load: LoadId,
-    spec: &TableSpec,
+    database: &str,
+    table: &str,
 ) -> Result<(), CatalogError> {
     let Some(row) = load_row(change, load).await? else {
         return Err(not_running(load, None));
@@ -157,18 +157,18 @@ async fn expect_running(
     if row.state != "running" {
         return Err(not_running(load, Some(row.state)));
     }
-    let asked = (fold_name(&spec.database), fold_name(&spec.name));
+    let asked = (fold_name(database), fold_name(table));
     if asked == (row.folded_database.clone(), row.folded_table.clone()) {
         return Ok(());
     }
     Err(CatalogError::OtherTable {
         load,
         begun: row.table(),
-        asked: spec.full_name(),
+        asked: format!("{database}.{table}"),
     })
 }
 
-async fn end_load(
+pub(super) async fn end_load(
     change: &mut SqliteConnection,
     load: LoadId,
     state: &str,
@@ -183,19 +183,20 @@ async fn end_load(
     Ok(())
 }
 
-/// Writes down that a table shows a load: its own row, its columns, directors and chunks, and the states of this load and of
-/// the one before, which it gives. Seals the table and the chunks; databases and loads are for the caller to seal.
+/// Writes down that a table consists of one load: its own row, its part, columns, directors and chunks, and the states of this
+/// load and of the parts before, which it gives. Seals the table and the chunks; databases and loads are for the caller to seal.
 async fn show(
     change: &mut SqliteConnection,
     database: i64,
     load: LoadId,
     spec: &TableSpec,
-    contents: Contents<'_>,
+    contents: PartContents<'_>,
     now: &str,
-) -> Result<Option<LoadId>, CatalogError> {
+) -> Result<Vec<LoadId>, CatalogError> {
     expect_directors(change, database, spec).await?;
-    let replaced = supersede(change, database, spec).await?;
-    let table = put_table(change, database, load, spec, contents, now).await?;
+    let table = put_table(change, database, load, spec).await?;
+    let replaced = supersede_all(change, table, now).await?;
+    put_part(change, table, 0, load, contents, now).await?;
     put_columns(change, table, &spec.columns).await?;
     put_directors(change, table, &spec.directors).await?;
     put_chunks(change, load, contents.chunks).await?;
@@ -205,13 +206,13 @@ async fn show(
     Ok(replaced)
 }
 
-/// The loads that the partitioned tables of a database show, by number.
+/// The parts of the partitioned tables of a database, by number.
 async fn partitioned_loads(
     change: &mut SqliteConnection,
     database: i64,
 ) -> Result<Vec<i64>, CatalogError> {
-    let sql = "SELECT load_id FROM tables WHERE database_id = ? AND kind <> 'replicated' \
-               ORDER BY load_id";
+    let sql = "SELECT load_id FROM parts p JOIN tables t ON t.id = p.table_id \
+               WHERE database_id = ? AND kind <> 'replicated' ORDER BY load_id";
     Ok(sqlx::query_scalar(sql)
         .bind(database)
         .fetch_all(change)
@@ -329,25 +330,63 @@ async fn expect_directors(
     Ok(())
 }
 
-/// Takes the table's present load, if there is one, out of sight, and gives its number.
-async fn supersede(
+/// Takes all parts of a table out of its list and gives their numbers in order.
+pub(super) async fn supersede_all(
     change: &mut SqliteConnection,
-    database: i64,
-    spec: &TableSpec,
-) -> Result<Option<LoadId>, CatalogError> {
-    let current: Option<i64> =
-        sqlx::query_scalar("SELECT load_id FROM tables WHERE database_id = ? AND folded_name = ?")
-            .bind(database)
-            .bind(fold_name(&spec.name))
-            .fetch_optional(&mut *change)
+    table: i64,
+    now: &str,
+) -> Result<Vec<LoadId>, CatalogError> {
+    let parts: Vec<i64> =
+        sqlx::query_scalar("SELECT load_id FROM parts WHERE table_id = ? ORDER BY ordinal")
+            .bind(table)
+            .fetch_all(&mut *change)
             .await?;
-    if let Some(current) = current {
-        sqlx::query("UPDATE loads SET state = 'superseded' WHERE id = ?")
-            .bind(current)
-            .execute(change)
-            .await?;
+    let parts: Vec<LoadId> = parts.into_iter().map(LoadId).collect();
+    for part in &parts {
+        supersede(change, *part, now).await?;
     }
-    Ok(current.map(LoadId))
+    Ok(parts)
+}
+
+/// Takes a part out of its table's list.
+pub(super) async fn supersede(
+    change: &mut SqliteConnection,
+    part: LoadId,
+    now: &str,
+) -> Result<(), CatalogError> {
+    sqlx::query("DELETE FROM parts WHERE load_id = ?")
+        .bind(part.0)
+        .execute(&mut *change)
+        .await?;
+    end_load(change, part, "superseded", now).await
+}
+
+/// Writes a part into a table's list at a place that is free.
+pub(super) async fn put_part(
+    change: &mut SqliteConnection,
+    table: i64,
+    ordinal: i64,
+    load: LoadId,
+    contents: PartContents<'_>,
+    now: &str,
+) -> Result<(), CatalogError> {
+    sqlx::query(
+        "INSERT INTO parts (load_id, table_id, ordinal, row_count, byte_count, null_keys, orphan_rows, \
+                            loaded_at, source) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(load.0)
+    .bind(table)
+    .bind(ordinal)
+    .bind(to_stored(contents.rows)?)
+    .bind(to_stored(contents.bytes)?)
+    .bind(to_stored(contents.null_keys)?)
+    .bind(to_stored(contents.orphan_rows)?)
+    .bind(now)
+    .bind(contents.source)
+    .execute(change)
+    .await?;
+    Ok(())
 }
 
 /// Writes the table's own row, new or over the one that was there, and gives its number.
@@ -356,22 +395,16 @@ async fn put_table(
     database: i64,
     load: LoadId,
     spec: &TableSpec,
-    contents: Contents<'_>,
-    now: &str,
 ) -> Result<i64, CatalogError> {
     let position = spec.position.as_ref();
     let table = sqlx::query_scalar(
-        "INSERT INTO tables (database_id, name, folded_name, load_id, kind, key_column, ra_column, \
-                             dec_column, scan_rating, null_keys, orphan_rows, row_count, byte_count, \
-                             loaded_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+        "INSERT INTO tables (database_id, name, folded_name, placement, kind, key_column, ra_column, \
+                             dec_column, scan_rating) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) \
          ON CONFLICT (database_id, folded_name) DO UPDATE SET \
-             name = excluded.name, load_id = excluded.load_id, kind = excluded.kind, \
+             name = excluded.name, placement = excluded.placement, kind = excluded.kind, \
              key_column = excluded.key_column, ra_column = excluded.ra_column, \
-             dec_column = excluded.dec_column, scan_rating = excluded.scan_rating, \
-             null_keys = excluded.null_keys, orphan_rows = excluded.orphan_rows, \
-             row_count = excluded.row_count, byte_count = excluded.byte_count, \
-             loaded_at = excluded.loaded_at \
+             dec_column = excluded.dec_column, scan_rating = excluded.scan_rating \
          RETURNING id",
     )
     .bind(database)
@@ -383,11 +416,6 @@ async fn put_table(
     .bind(position.map(|position| &position.ra))
     .bind(position.map(|position| &position.dec))
     .bind(spec.scan_rating)
-    .bind(to_stored(spec.null_keys)?)
-    .bind(to_stored(spec.orphan_rows)?)
-    .bind(to_stored(contents.rows)?)
-    .bind(to_stored(contents.bytes)?)
-    .bind(now)
     .fetch_one(change)
     .await?;
     Ok(table)
@@ -431,21 +459,21 @@ async fn put_directors(
         .await?;
     for (ordinal, director) in (0_i64..).zip(directors) {
         sqlx::query(
-            "INSERT INTO table_directors (table_id, ordinal, director, key_column, director_load) \
+            "INSERT INTO table_directors (table_id, ordinal, director, key_column, director_placement) \
              VALUES (?, ?, ?, ?, ?)",
         )
         .bind(table)
         .bind(ordinal)
         .bind(&director.table)
         .bind(&director.key)
-        .bind(director.load.0)
+        .bind(director.placement.map(|it| it.0))
         .execute(&mut *change)
         .await?;
     }
     Ok(())
 }
 
-async fn put_chunks(
+pub(super) async fn put_chunks(
     change: &mut SqliteConnection,
     load: LoadId,
     chunks: &[Chunk],
@@ -457,7 +485,7 @@ async fn put_chunks(
             .collect::<Result<Vec<_>, _>>()?;
         let mut insert: QueryBuilder<Sqlite> = QueryBuilder::new(
             "INSERT INTO chunks (load_id, chunk_id, row_count, byte_count, checksum, overlap_rows, \
-                                 overlap_bytes, overlap_checksum, ra_min, dec_min, ra_max, dec_max) ",
+                                 overlap_bytes, overlap_checksum, ra_min, dec_min, ra_max, dec_max, file, strays) ",
         );
         insert.push_values(rows, |mut row, chunk| {
             row.push_bind(load.0).push_bind(chunk.id);
@@ -470,6 +498,7 @@ async fn put_chunks(
             for degrees in chunk.bounds {
                 row.push_bind(degrees);
             }
+            row.push_bind(chunk.file_chunk).push_bind(chunk.strays);
         });
         insert.build().execute(&mut *change).await?;
     }
@@ -484,6 +513,8 @@ struct StoredChunk {
     /// The same of the overlap file, or NULLs.
     overlap: [Option<i64>; 3],
     bounds: [Option<f64>; 4],
+    file_chunk: Option<i32>,
+    strays: i64,
 }
 
 impl StoredChunk {
@@ -502,6 +533,8 @@ impl StoredChunk {
                 .transpose()?
                 .map_or([None; 3], |numbers| numbers.map(Some)),
             bounds: chunk.bounds.map_or([None; 4], |degrees| degrees.map(Some)),
+            file_chunk: (chunk.file != chunk.chunk).then_some(chunk.file.0),
+            strays: to_stored(chunk.strays)?,
         })
     }
 }

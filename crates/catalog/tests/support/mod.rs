@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test binary takes what it needs")]
 
 use meridian_catalog::{
-    Catalog, Chunk, Column, ColumnType, DirectorRef, LoadId, NewDatabase, OverlapFile, Position,
-    Published, REPLICATED_CHUNK, Table, TableKind, TableSpec,
+    Catalog, Chunk, Column, ColumnType, DirectorRef, LoadId, NewDatabase, OverlapFile,
+    PartContents, Position, REPLICATED_CHUNK, Table, TableKind, TableSpec,
 };
 use sky::ChunkId;
 
@@ -57,8 +57,6 @@ pub fn director(database: &str, name: &str) -> TableSpec {
         }),
         directors: Vec::new(),
         scan_rating: 1,
-        null_keys: 0,
-        orphan_rows: 0,
     }
 }
 
@@ -91,11 +89,9 @@ pub fn dependent(database: &str, name: &str, directors: &[(&str, LoadId)]) -> Ta
             .map(|(index, (table, load))| DirectorRef {
                 table: (*table).to_owned(),
                 key: key(index),
-                load: *load,
+                placement: Some(*load),
             })
             .collect(),
-        null_keys: 3,
-        orphan_rows: 5,
         ..director(database, name)
     }
 }
@@ -106,7 +102,9 @@ pub fn chunks(count: i32, rows: u64) -> Vec<Chunk> {
     (0..count)
         .map(|id| Chunk {
             chunk: ChunkId(id),
+            file: ChunkId(id - id % 2),
             rows,
+            strays: u64::from(id == 3),
             bytes: rows * 40,
             checksum: u64::MAX - u64::from(id.unsigned_abs()),
             overlap: (id % 3 == 0).then_some(OverlapFile {
@@ -123,7 +121,9 @@ pub fn chunks(count: i32, rows: u64) -> Vec<Chunk> {
 pub fn whole(rows: u64) -> Vec<Chunk> {
     vec![Chunk {
         chunk: REPLICATED_CHUNK,
+        file: REPLICATED_CHUNK,
         rows,
+        strays: 0,
         bytes: rows,
         checksum: 5,
         overlap: None,
@@ -137,13 +137,24 @@ pub async fn publish(
     load: LoadId,
     spec: &TableSpec,
     chunks: &[Chunk],
-) -> Result<Published, meridian_catalog::CatalogError> {
-    let rows = chunks.iter().map(|chunk| chunk.rows).sum();
-    let bytes = chunks.iter().map(|chunk| chunk.bytes).sum();
+) -> Result<Vec<LoadId>, meridian_catalog::CatalogError> {
     let database = database(&spec.database);
     catalog
-        .publish(load, &database, spec, rows, bytes, chunks)
+        .publish(load, &database, spec, contents(spec, chunks))
         .await
+}
+
+/// What a load of a table says of itself: what the chunks add up to.
+pub fn contents<'a>(spec: &TableSpec, chunks: &'a [Chunk]) -> PartContents<'a> {
+    let is_child = spec.kind == TableKind::Child;
+    PartContents {
+        rows: chunks.iter().map(|chunk| chunk.rows).sum(),
+        bytes: chunks.iter().map(|chunk| chunk.bytes).sum(),
+        null_keys: if is_child { 3 } else { 0 },
+        orphan_rows: if is_child { 5 } else { 0 },
+        source: "rows.csv",
+        chunks,
+    }
 }
 
 /// Begins and publishes a load; gives its number and what publishing said.
@@ -151,7 +162,7 @@ pub async fn load(
     catalog: &Catalog,
     spec: &TableSpec,
     chunks: &[Chunk],
-) -> Result<(LoadId, Published), meridian_catalog::CatalogError> {
+) -> Result<(LoadId, Vec<LoadId>), meridian_catalog::CatalogError> {
     let load = catalog.begin_load(&spec.database, &spec.name).await?;
     Ok((load, publish(catalog, load, spec, chunks).await?))
 }
@@ -163,14 +174,15 @@ pub async fn shown(catalog: &Catalog, database: &str, name: &str) -> Table {
         .await
         .unwrap()
         .expect("the table is there");
-    let chunks = catalog.chunks(table.load).await.unwrap();
-    assert_eq!(
-        table.rows,
-        chunks.iter().map(|chunk| chunk.rows).sum::<u64>()
-    );
-    assert_eq!(
-        table.bytes,
-        chunks.iter().map(|chunk| chunk.bytes).sum::<u64>()
-    );
+    for part in &table.parts {
+        let chunks = catalog.chunks(part.load).await.unwrap();
+        assert_eq!(
+            (part.rows, part.bytes),
+            (
+                chunks.iter().map(|chunk| chunk.rows).sum::<u64>(),
+                chunks.iter().map(|chunk| chunk.bytes).sum::<u64>()
+            )
+        );
+    }
     table
 }

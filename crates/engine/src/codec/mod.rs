@@ -319,8 +319,8 @@ struct StoredTableMessage {
     name: String,
     #[prost(string, tag = "3")]
     kind: String,
-    #[prost(int64, tag = "4")]
-    load: i64,
+    #[prost(int64, repeated, tag = "4")]
+    parts: Vec<i64>,
     #[prost(uint64, tag = "5")]
     rows: u64,
     #[prost(message, optional, tag = "6")]
@@ -339,7 +339,7 @@ impl StoredTableMessage {
             database: stored.database.clone(),
             name: stored.name.clone(),
             kind: stored.kind.to_string(),
-            load: stored.load.0,
+            parts: stored.parts.iter().map(|part| part.load.0).collect(),
             rows: stored.rows,
             files_schema: Some(stored.files_schema.as_ref().try_into().map_err(foreign)?),
             stripes: stored.chunker.num_stripes(),
@@ -358,7 +358,7 @@ impl StoredTableMessage {
             files_schema: Arc::new(files_schema),
             database: self.database,
             name: self.name,
-            load: LoadId(self.load),
+            parts: self.parts.into_iter().map(LoadId).collect(),
             stripes: (self.stripes, self.sub_stripes),
             rows: self.rows,
             sorted_by: self.sorted_by.map(|column| column as usize),

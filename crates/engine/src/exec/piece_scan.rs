@@ -289,11 +289,17 @@ impl PieceScanExec {
         &self,
         piece: Piece,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>, EngineError> {
-        let Some(file) = self.stored.open(&self.archive, piece.chunk).await? else {
-            return Ok(stream::empty().boxed());
+        let files = self.stored.open(&self.archive, piece.chunk).await?;
+        let of_file = |file: Arc<ChunkFile>| {
+            let request = self.request(&file, &piece);
+            file.scan(request).map_err(external).boxed()
         };
-        let request = self.request(&file, &piece);
-        Ok(file.scan(request).map_err(external).boxed())
+        if let [file] = files.as_slice() {
+            return Ok(of_file(Arc::clone(file)));
+        }
+        // Opened by now, but nothing is read of a file before the rows of the one before it are through.
+        let batches: Vec<_> = files.into_iter().map(of_file).collect();
+        Ok(stream::iter(batches).flatten().boxed())
     }
 
     /// How many rows of a piece it looks at.
@@ -301,11 +307,12 @@ impl PieceScanExec {
     /// # Errors
     /// The piece's file cannot be opened.
     pub(crate) async fn rows_looked_at(&self, piece: &Piece) -> Result<u64, EngineError> {
-        let Some(file) = self.stored.open(&self.archive, piece.chunk).await? else {
-            return Ok(0);
+        let files = self.stored.open(&self.archive, piece.chunk).await?;
+        let rows_of = |file: &Arc<ChunkFile>| {
+            let ranges = self.ranges(file, piece);
+            ranges.map_or(file.num_rows(), |ranges| rows_in(&ranges))
         };
-        let ranges = self.ranges(&file, piece);
-        Ok(ranges.map_or(file.num_rows(), |ranges| rows_in(&ranges)))
+        Ok(files.iter().map(rows_of).sum())
     }
 
     /// The rows of a piece that it looks at; all of the file if None.

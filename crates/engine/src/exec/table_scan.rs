@@ -214,7 +214,7 @@ impl ExecutionPlan for TableScanExec {
     ) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema());
         // The number of rows is exact: filters stand above the scan.
-        statistics.num_rows = Precision::Exact(self.table.table.rows as usize);
+        statistics.num_rows = Precision::Exact(self.table.table.rows() as usize);
         Ok(Arc::new(statistics))
     }
 }

@@ -102,15 +102,15 @@ pub(super) async fn status(archive: &Archive, database: &str) -> Result<Rows, En
 
 fn status_row(table: &Table) -> Row {
     let number = |number: u64| some(number.to_string());
-    let loaded = information_schema::time(&table.loaded_at);
+    let loaded = information_schema::time(table.loaded_at());
     vec![
         some(table.spec.name.as_str()),
         some("Meridian"),
         number(10),
         some("Compressed"),
-        number(table.rows),
-        number(table.bytes.checked_div(table.rows).unwrap_or(0)),
-        number(table.bytes),
+        number(table.rows()),
+        number(table.bytes().checked_div(table.rows()).unwrap_or(0)),
+        number(table.bytes()),
         number(0),
         number(0),
         number(0),
@@ -255,7 +255,7 @@ pub(super) fn keys(table: &Table) -> Rows {
             some("1"),
             some(key.as_str()),
             some("A"),
-            some(table.rows.to_string()),
+            some(table.rows().to_string()),
             None,
             None,
             some(""),

@@ -384,7 +384,7 @@ mod tests {
         let director = DirectorId {
             database: 1,
             table: "object".into(),
-            load: LoadId(director),
+            placement: LoadId(director),
         };
         let unknown = UnknownKeys::None;
         Some(KeyOrigin {

@@ -199,14 +199,19 @@ fn key_columns(table: &LoadedTable, projection: &[usize], home: usize) -> Vec<Op
         if number != home {
             continue;
         }
-        let Ok(at) = table.stored.schema.index_of(&name) else {
+        let (Some(director), Ok(at)) = (director, table.stored.schema.index_of(&name)) else {
             continue;
         };
         // NULL keys of a child are all over the sky; so are pairs of which the director does not know one end.
         let (groups, unknown) = match spec.kind {
             TableKind::Director => (true, UnknownKeys::None),
-            TableKind::Child if spec.orphan_rows == 0 => (spec.null_keys == 0, UnknownKeys::None),
-            TableKind::Child => (spec.null_keys == 0, UnknownKeys::Together),
+            TableKind::Child => {
+                let unknown = match table.table.orphan_rows() {
+                    0 => UnknownKeys::None,
+                    _ => UnknownKeys::Together,
+                };
+                (table.table.null_keys() == 0, unknown)
+            }
             _ => (false, UnknownKeys::Scattered),
         };
         origins[at] = Some(KeyOrigin {

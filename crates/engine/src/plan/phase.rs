@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use catalog::{Chunk, TableKind};
+use catalog::TableKind;
 use datafusion::catalog::memory::MemorySourceConfig;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -18,7 +18,7 @@ use super::optimize_inner::optimize_inner;
 use super::spare_pairs::spare_pairs;
 use crate::coverage::{Coverage, SubChunkSet};
 use crate::exec::{ChunkPhaseExec, PhaseSummary, RowsOf, ScanSource, TableScanExec};
-use crate::loaded_table::LoadedTable;
+use crate::loaded_table::{ChunkSummary, LoadedTable};
 use crate::piece::Piece;
 use crate::restriction::Restriction;
 use crate::{Archive, EngineError, FileScanExec};
@@ -270,7 +270,7 @@ fn touched(scans: &[Arc<TableScan>], coverage: &Coverage) -> BTreeMap<ChunkId, P
 fn stored_parts<'a>(
     table: &'a LoadedTable,
     coverage: &'a Coverage,
-) -> Box<dyn Iterator<Item = (&'a ChunkId, &'a Chunk, SubChunkSet)> + 'a> {
+) -> Box<dyn Iterator<Item = (&'a ChunkId, &'a ChunkSummary, SubChunkSet)> + 'a> {
     match coverage {
         Coverage::Everything => {
             let all = table.chunks.iter();
@@ -365,6 +365,13 @@ fn summary(
         text.push_str(&format!(", {} there", counted(sub_chunks, "sub-chunk")));
     }
     text.push_str(&format!(", in {}", counted(pieces, "piece")));
+    for scan in scans {
+        let (of_table, read) = (scan.table.stored.parts.len(), scan.table.parts_in(coverage));
+        if of_table > 1 {
+            let name = &scan.table.spec().name;
+            text.push_str(&format!(", {read} of {of_table} parts of {name}"));
+        }
+    }
     let reasons: Vec<String> = scans
         .iter()
         .map(|s| format!("{} by {}", s.table.spec().name, s.restriction))

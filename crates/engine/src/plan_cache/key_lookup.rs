@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
@@ -116,25 +117,40 @@ impl KeyLookup {
             [place] => *place,
             _ => return Ok(None),
         };
-        let Some(file) = self.table.stored.open(archive, place.chunk).await? else {
-            return Ok(None);
-        };
-        let Some(entry) = file.directory().get(place.sub_chunk) else {
-            return Ok(None);
-        };
         let sought = Sorted {
             column: self.column,
             least: key,
             greatest: key,
         };
-        let Some(rows) = file.find(entry.rows.clone(), &sought) else {
-            return Ok(None);
-        };
-        if most_rows.is_some_and(|most| rows.end - rows.start > most) {
+        let files = self.table.stored.open(archive, place.chunk).await?;
+        let mut found = Vec::with_capacity(1);
+        let mut count = 0;
+        for file in &files {
+            let Some(entry) = file.directory().get(place.sub_chunk) else {
+                continue;
+            };
+            let Some(rows) = file.find(entry.rows.clone(), &sought) else {
+                return Ok(None);
+            };
+            count += rows.end - rows.start;
+            if !rows.is_empty() {
+                found.push((file, rows));
+            }
+        }
+        if found.is_empty() || most_rows.is_some_and(|most| count > most) {
             return Ok(None);
         }
-        let read = file.read_rows(rows, &self.columns, &self.schema);
-        self.computed(read.await?)
+        let mut batches = Vec::with_capacity(found.len());
+        for (file, rows) in found {
+            batches.push(file.read_rows(rows, &self.columns, &self.schema).await?);
+        }
+        match batches.len() {
+            1 => self.computed(batches.swap_remove(0)),
+            _ => {
+                let all = concat_batches(&self.schema, &batches);
+                self.computed(all.map_err(|error| EngineError::from_run(&error.into()))?)
+            }
+        }
     }
 
     fn computed(

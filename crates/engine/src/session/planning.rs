@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::datasource::source_as_provider;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, Statement as PlanStatement};
 use datafusion::physical_plan::ExecutionPlan;
@@ -11,14 +13,21 @@ use datafusion::sql::sqlparser::ast::{
     DataType as AstType, ExactNumberInfo, Ident, Statement as Ast,
 };
 
+use crate::Archive;
+use crate::error::external;
+use crate::loaded_table::LoadedTable;
 use crate::plan_cache::Candidate;
+use crate::provider::ArchiveTable;
+
+/// How often a statement is planned anew when one of its tables changes meanwhile.
+const ATTEMPTS: usize = 20;
 
 /// The logical and the physical plan of a statement.
 pub(super) async fn plan(
     state: &SessionState,
     statement: Statement,
 ) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-    let logical = state.statement_to_plan(statement).await?;
+    let logical = logical_plan(state, statement).await?;
     let plan = state.create_physical_plan(&logical).await?;
     Ok((logical, plan))
 }
@@ -43,7 +52,7 @@ pub(super) async fn plan_with_parameters(
         statement: ast,
     };
     let prepare = Statement::Statement(Box::new(prepare));
-    let logical = match state.statement_to_plan(prepare).await? {
+    let logical = match logical_plan(state, prepare).await? {
         LogicalPlan::Statement(PlanStatement::Prepare(prepare)) => {
             Arc::unwrap_or_clone(prepare.input)
         }
@@ -53,4 +62,45 @@ pub(super) async fn plan_with_parameters(
     let planner = state.query_planner();
     let plan = planner.create_physical_plan(&optimized, state).await?;
     Ok((logical, plan))
+}
+
+/// The logical plan of a statement, whose tables are all of one state of the catalog.
+///
+/// Tables are looked up one after the other, and a load may be published between two look-ups. Which rows of two tables are in the
+/// same piece is known of tables that exist together, so each is looked up once more after the last one: where none has changed,
+/// all of them were there when that one was looked up.
+async fn logical_plan(state: &SessionState, statement: Statement) -> Result<LogicalPlan> {
+    for _ in 0..ATTEMPTS {
+        let logical = state.statement_to_plan(statement.clone()).await?;
+        if are_current(&logical).await? {
+            return Ok(logical);
+        }
+    }
+    exec_err!("the tables of the statement are being changed again and again: try it once more")
+}
+
+async fn are_current(plan: &LogicalPlan) -> Result<bool> {
+    let mut tables: Vec<(Arc<Archive>, Arc<LoadedTable>)> = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(provider) = source_as_provider(&scan.source)
+            && let Some(it) = provider.downcast_ref::<ArchiveTable>()
+        {
+            tables.push((Arc::clone(&it.archive), Arc::clone(&it.table)));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    // One table is of one state whatever happens.
+    if tables.len() < 2 {
+        return Ok(true);
+    }
+    for (archive, table) in tables {
+        let spec = table.spec();
+        let now = archive.table(&spec.database, &spec.name).await;
+        let now = now.map_err(external)?;
+        if !now.is_some_and(|now| Arc::ptr_eq(&now, &table)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -21,6 +21,7 @@ pub(super) struct FileCheck {
     rows: u64,
     bytes: u64,
     checksum: u64,
+    strays: u64,
     rules: Arc<RowRules>,
 }
 
@@ -40,6 +41,7 @@ impl FileCheck {
             rows: chunk.rows,
             bytes: chunk.bytes,
             checksum: chunk.checksum,
+            strays: chunk.strays,
             rules,
         }
     }
@@ -48,6 +50,7 @@ impl FileCheck {
         path: PathBuf,
         chunk: ChunkId,
         file: OverlapFile,
+        strays: u64,
         rules: Arc<RowRules>,
     ) -> Self {
         Self {
@@ -57,6 +60,7 @@ impl FileCheck {
             rows: file.rows,
             bytes: file.bytes,
             checksum: file.checksum,
+            strays,
             rules,
         }
     }
@@ -119,8 +123,14 @@ impl FileCheck {
     }
 
     async fn check_rows(&self, file: &Arc<ChunkFile>) -> Result<Seen, Problem> {
-        let mut check = RowCheck::new(&self.rules, file.schema(), self.chunk, self.own)
-            .map_err(|what| self.problem(what))?;
+        let mut check = RowCheck::new(
+            &self.rules,
+            file.schema(),
+            self.chunk,
+            self.own,
+            self.strays,
+        )
+        .map_err(|what| self.problem(what))?;
         let projection = check.columns().to_vec();
         let schema = file.schema().project(&projection);
         let schema = schema.map_err(|e| self.problem(e.to_string()))?;

@@ -10,7 +10,7 @@ mod rows;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catalog::{Catalog, Chunk, LoadId, Table, TableKind};
+use catalog::{Catalog, Chunk, Part, Table, TableKind};
 use futures::StreamExt;
 use sky::{Angle, ChunkId, Chunker};
 use store::{DirectorIndex, LoadDir, StoreError};
@@ -141,30 +141,48 @@ async fn check_table(
         rows: 0,
         problems: Vec::new(),
     };
-    let chunks = catalog.chunks(table.load).await?;
-    let load_dir = match LoadDir::open(data_dir, &table.database.name, &table.spec.name, table.load)
-    {
+    for part in &table.parts {
+        check_part(catalog, data_dir, &table, part, &mut outcome).await?;
+    }
+    Ok(outcome)
+}
+
+/// Checks the files of one part.
+async fn check_part(
+    catalog: &Catalog,
+    data_dir: &Path,
+    table: &Table,
+    part: &Part,
+    outcome: &mut TableCheck,
+) -> Result<(), IngestError> {
+    let chunks = catalog.chunks(part.load).await?;
+    let load_dir = match open_part(data_dir, table, part) {
         Ok(dir) => dir,
-        Err(error) => {
-            outcome.problems.push(store_problem(&error, None));
-            return Ok(outcome);
+        Err(problem) => {
+            outcome.problems.push(problem);
+            return Ok(());
         }
     };
-    outcome.problems.extend(strays(&load_dir, &chunks));
-    let rules = match rules_of(catalog, data_dir, &table, &load_dir).await? {
+    outcome.problems.extend(unknown_files(&load_dir, &chunks));
+    let rules = match rules_of(catalog, data_dir, table, part, &load_dir).await? {
         Ok(rules) => Arc::new(rules),
         Err(problem) => {
             outcome.problems.push(problem);
-            return Ok(outcome);
+            return Ok(());
         }
     };
-    let tally = check_files(&mut outcome, &rules, &load_dir, &chunks).await;
-    if outcome.problems.is_empty() {
-        outcome
-            .problems
-            .extend(wrong_totals(&table, &chunks, &rules, &tally));
+    let before = outcome.problems.len();
+    let tally = check_files(outcome, &rules, &load_dir, &chunks).await;
+    if outcome.problems.len() == before {
+        let totals = wrong_totals(table, part, &chunks, &rules, &tally);
+        outcome.problems.extend(totals);
     }
-    Ok(outcome)
+    Ok(())
+}
+
+fn open_part(data_dir: &Path, table: &Table, part: &Part) -> Result<LoadDir, Problem> {
+    let (database, name) = (&table.database.name, &table.spec.name);
+    LoadDir::open(data_dir, database, name, part.load).map_err(|e| store_problem(&e, None))
 }
 
 /// Sums over the files of a table.
@@ -182,6 +200,8 @@ async fn check_files(
     chunks: &[Chunk],
 ) -> Tally {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // A row that is kept elsewhere than its position says may lie in the very chunk to whose overlap it belongs.
+    let strays = chunks.iter().map(|chunk| chunk.strays).sum();
     let mut files = Vec::new();
     for chunk in chunks {
         files.push(FileCheck::of_chunk(
@@ -194,6 +214,7 @@ async fn check_files(
                 load_dir.overlap_path(chunk.chunk),
                 chunk.chunk,
                 overlap,
+                strays,
                 rules.clone(),
             ));
         }
@@ -231,43 +252,40 @@ fn store_problem(error: &StoreError, file: Option<&Path>) -> Problem {
     }
 }
 
-/// What the rows of a table must fulfil; a problem if an index that says so cannot be used.
+/// What the rows of a part must fulfil; a problem if an index that says so cannot be used.
 async fn rules_of(
     catalog: &Catalog,
     data_dir: &Path,
     table: &Table,
+    part: &Part,
     load_dir: &LoadDir,
 ) -> Result<Result<RowRules, Problem>, IngestError> {
     let mut indexes = Vec::new();
     let mut current = true;
-    let own_index = match table.spec.kind {
-        TableKind::Director | TableKind::Child => Some(load_dir.index_dir()),
-        TableKind::Match | TableKind::Replicated => None,
+    let own = match table.spec.kind {
+        TableKind::Director => open_index(&load_dir.index_dir()).and_then(|own| {
+            let others = open_indexes(data_dir, table, |other| other.load != part.load)?;
+            Ok(vec![vec![own], others])
+        }),
+        TableKind::Child => open_indexes(data_dir, table, |_| true).map(|all| vec![all]),
+        TableKind::Match | TableKind::Replicated => Ok(Vec::new()),
     };
-    if let Some(dir) = own_index {
-        match open_index(&dir) {
-            Ok(index) => indexes.push(index),
-            Err(problem) => return Ok(Err(problem)),
-        }
+    match own {
+        Ok(own) => indexes.extend(own),
+        Err(problem) => return Ok(Err(problem)),
     }
     for reference in &table.spec.directors {
-        let Some(director) = catalog
+        let director = catalog
             .table(&table.database.name, &reference.table)
-            .await?
-        else {
+            .await?;
+        let same = |it: &Table| Some(it.placement) == reference.placement;
+        let Some(director) = director.filter(same) else {
             current = false;
             continue;
         };
-        current &= director.load == reference.load;
-        if director.load == reference.load {
-            let name = &director.spec.name;
-            let opened = LoadDir::open(data_dir, &table.database.name, name, director.load)
-                .map_err(|e| store_problem(&e, None))
-                .and_then(|dir| open_index(&dir.index_dir()));
-            match opened {
-                Ok(index) => indexes.push(index),
-                Err(problem) => return Ok(Err(problem)),
-            }
+        match open_indexes(data_dir, &director, |_| true) {
+            Ok(runs) => indexes.push(runs),
+            Err(problem) => return Ok(Err(problem)),
         }
     }
     let database = &table.database;
@@ -280,6 +298,17 @@ async fn rules_of(
     }))
 }
 
+/// The runs of the index of some parts of a table.
+fn open_indexes(
+    data_dir: &Path,
+    table: &Table,
+    wanted: impl Fn(&Part) -> bool,
+) -> Result<Vec<DirectorIndex>, Problem> {
+    let parts = table.parts.iter().filter(|part| wanted(part));
+    let open = |part: &Part| open_index(&open_part(data_dir, table, part)?.index_dir());
+    parts.map(open).collect()
+}
+
 fn open_index(dir: &Path) -> Result<DirectorIndex, Problem> {
     let index = DirectorIndex::open(dir).map_err(|e| store_problem(&e, None))?;
     index
@@ -289,7 +318,7 @@ fn open_index(dir: &Path) -> Result<DirectorIndex, Problem> {
 }
 
 /// Files in the load's directory that the catalog does not speak of.
-fn strays(load_dir: &LoadDir, chunks: &[Chunk]) -> Vec<Problem> {
+fn unknown_files(load_dir: &LoadDir, chunks: &[Chunk]) -> Vec<Problem> {
     let Ok(entries) = std::fs::read_dir(load_dir.path()) else {
         return Vec::new();
     };
@@ -320,7 +349,13 @@ fn strays(load_dir: &LoadDir, chunks: &[Chunk]) -> Vec<Problem> {
 }
 
 /// What does not add up although every file is right.
-fn wrong_totals(table: &Table, chunks: &[Chunk], rules: &RowRules, tally: &Tally) -> Vec<Problem> {
+fn wrong_totals(
+    table: &Table,
+    part: &Part,
+    chunks: &[Chunk],
+    rules: &RowRules,
+    tally: &Tally,
+) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut expect = |what: &str, found: u64, said: u64| {
         if found != said {
@@ -331,20 +366,21 @@ fn wrong_totals(table: &Table, chunks: &[Chunk], rules: &RowRules, tally: &Tally
     match table.spec.kind {
         TableKind::Match => {
             for (name, homes) in HOME_COLUMNS.iter().zip(tally.homes) {
-                expect(&format!("pairs with a home in {name}"), homes, table.rows);
+                expect(&format!("pairs with a home in {name}"), homes, part.rows);
             }
         }
         TableKind::Director => {
-            expect("rows", tally.own_rows, table.rows);
+            expect("rows", tally.own_rows, part.rows);
             expect(
                 "keys in the director index",
-                rules.indexes.first().map_or(0, DirectorIndex::len),
-                table.rows,
+                (rules.indexes.iter().take(1).flatten())
+                    .map(DirectorIndex::len)
+                    .sum(),
+                part.rows,
             );
         }
-        TableKind::Child | TableKind::Replicated => expect("rows", tally.own_rows, table.rows),
+        TableKind::Child | TableKind::Replicated => expect("rows", tally.own_rows, part.rows),
     }
-    let _: LoadId = table.load;
     expect(
         "rows in chunks",
         tally.own_rows,

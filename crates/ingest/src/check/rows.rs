@@ -17,9 +17,9 @@ pub(super) struct RowRules {
     pub chunker: Chunker,
     pub overlap: Angle,
     pub spec: TableSpec,
-    /// Director: its own index. Child: its orphans', then the director's. Match: the left and the right director's.
-    /// Those of directors only if `placed_by_current_directors`.
-    pub indexes: Vec<DirectorIndex>,
+    /// Runs of indexes. Director: that of the part, then those of its other parts. Child: those of its orphans, then the
+    /// director's. Match: the left and the right director's. Those of directors only if `placed_by_current_directors`.
+    pub indexes: Vec<Vec<DirectorIndex>>,
     /// Whether the directors are still those by which the table was placed.
     pub placed_by_current_directors: bool,
 }
@@ -39,6 +39,8 @@ pub(super) struct RowCheck<'a> {
     positions: Option<PositionColumns>,
     homes: Option<[usize; 2]>,
     home_rows: [u64; 2],
+    /// Rows of a director that may be here although their positions lie elsewhere.
+    strays: u64,
     /// The last row's sub-chunk and key.
     last: Option<(i32, Option<i64>)>,
     locations: Vec<Location>,
@@ -51,6 +53,7 @@ impl<'a> RowCheck<'a> {
         schema: &Schema,
         chunk: ChunkId,
         own: bool,
+        strays: u64,
     ) -> Result<Self, String> {
         let mut columns = Vec::new();
         let mut find = |name: &str| -> Result<usize, String> {
@@ -95,6 +98,7 @@ impl<'a> RowCheck<'a> {
             positions,
             homes,
             home_rows: [0; 2],
+            strays,
             last: None,
             locations: Vec::new(),
         })
@@ -188,6 +192,10 @@ impl<'a> RowCheck<'a> {
             .locate_degrees(&positions.ra, &positions.dec, &mut self.locations);
         for (row, location) in self.locations.iter().enumerate() {
             if (location.chunk, location.sub_chunk.0) != (self.chunk, sub_chunks[row]) {
+                if self.strays > 0 {
+                    self.strays -= 1;
+                    continue;
+                }
                 return wrong(
                     first,
                     row,
@@ -195,8 +203,12 @@ impl<'a> RowCheck<'a> {
                 );
             }
         }
-        let found = self.lookup(0, values)?;
+        let (found, elsewhere) = (self.lookup(0, values)?, self.lookup(1, values)?);
         for (row, entry) in found.iter().enumerate() {
+            if elsewhere[row].is_some() {
+                let key = values[row];
+                return wrong(first, row, &format!("another part has its key {key} too"));
+            }
             let here = Some((self.chunk, sub_chunks[row]));
             if *entry != here {
                 return wrong(
@@ -310,7 +322,8 @@ impl<'a> RowCheck<'a> {
             self.rules
                 .chunker
                 .chunks_within(position, self.rules.overlap, &mut near);
-            let inside = self.rules.chunker.locate(position).chunk == self.chunk;
+            let inside =
+                self.rules.chunker.locate(position).chunk == self.chunk && self.strays == 0;
             if inside || !near.contains(&self.chunk) {
                 return wrong(
                     first,
@@ -323,18 +336,18 @@ impl<'a> RowCheck<'a> {
     }
 
     fn lookup(&self, index: usize, keys: &[i64]) -> ControlFlow<String, Vec<Entry>> {
-        let Some(index) = self.rules.indexes.get(index) else {
-            return ControlFlow::Continue(vec![None; keys.len()]);
-        };
-        match index.lookup(keys) {
-            Ok(found) => {
-                let entry = |e: Option<store::IndexEntry>| {
-                    e.map(|e| (e.location.chunk, e.location.sub_chunk.0))
-                };
-                ControlFlow::Continue(found.into_iter().map(entry).collect())
+        let mut found = vec![None; keys.len()];
+        for run in self.rules.indexes.get(index).into_iter().flatten() {
+            let entries = match run.lookup(keys) {
+                Ok(entries) => entries,
+                Err(error) => return ControlFlow::Break(error.to_string()),
+            };
+            for (place, entry) in found.iter_mut().zip(entries) {
+                let entry = entry.map(|e| (e.location.chunk, e.location.sub_chunk.0));
+                *place = place.or(entry);
             }
-            Err(error) => ControlFlow::Break(error.to_string()),
         }
+        ControlFlow::Continue(found)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A child's rows live where their director's row lives; orphans of one key live together.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -179,6 +180,7 @@ impl Placement for ChildPlacement {
             dropped: Default::default(),
             positions: self.columns.positions,
             bounds_in_directory: true,
+            strays: HashMap::new(),
             by_sub_chunk: true,
             index_bytes: orphans.index_bytes,
             counts: PlacementCounts {

@@ -1,9 +1,9 @@
 //! A director's rows live in the chunk of their position; those near another chunk go into that one's overlap, too.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, UInt64Array};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt64Type};
@@ -12,7 +12,7 @@ use store::IndexWriter;
 
 use super::{PlaceContext, PlaceRows, Placed, Placement, take_rows};
 use crate::error::IngestError;
-use crate::key_map::keys_of;
+use crate::key_map::{KeyMap, NOWHERE, keys_of};
 use crate::position::{PositionColumns, Positions, settle};
 use crate::refusal::RowId;
 use crate::report::PlacementCounts;
@@ -29,11 +29,23 @@ const WAITING_ENTRIES: usize = 4;
 /// Keys with the numbers of their places.
 type Entries = Vec<(i64, u64)>;
 
+/// What is there already where a part is appended to a director.
+#[derive(Debug)]
+pub(crate) struct EarlierKeys {
+    /// The keys of the director's parts.
+    pub own: KeyMap,
+    /// Keys without a director row in the parts of its children: a row that comes for one of them goes to where these are.
+    pub orphans: KeyMap,
+}
+
 /// The placement of a director.
 pub(crate) struct DirectorPlacement {
     context: PlaceContext,
     key: usize,
     positions: PositionColumns,
+    earlier: Option<EarlierKeys>,
+    /// Rows whose keys were elsewhere before, by the chunk that they go to.
+    strays: Mutex<HashMap<ChunkId, u64>>,
     rows: ChunkSorter,
     overlap: ChunkSorter,
     /// Every key with its place: in the order of keys it is the index, and duplicates are neighbours.
@@ -41,7 +53,12 @@ pub(crate) struct DirectorPlacement {
 }
 
 impl DirectorPlacement {
-    pub(crate) fn new(context: PlaceContext, key: usize, positions: PositionColumns) -> Self {
+    pub(crate) fn new(
+        context: PlaceContext,
+        key: usize,
+        positions: PositionColumns,
+        earlier: Option<EarlierKeys>,
+    ) -> Self {
         let columns = context.read.schema.clone();
         let by_key = SortColumns {
             key: Some(key),
@@ -62,6 +79,8 @@ impl DirectorPlacement {
             context,
             key,
             positions,
+            earlier,
+            strays: Mutex::default(),
         }
     }
 
@@ -71,11 +90,21 @@ impl DirectorPlacement {
         let mut arrays: Vec<ArrayRef> = columns.columns().to_vec();
         let mut verdicts = Verdicts::new(&self.context.read, &rows);
         settle(&mut arrays, self.positions, true, &mut verdicts)?;
-        let (_, has_key) = keys_of(&arrays[self.key])?;
+        let (keys, has_key) = keys_of(&arrays[self.key])?;
         for row in (0..rows.len()).filter(|row| !has_key[*row]) {
             verdicts.refuse(row, "no key".to_owned(), || {
                 "the key is NULL or does not fit into a 64-bit integer".to_owned()
             });
+        }
+        if let Some(earlier) = &self.earlier {
+            let mut places = Vec::new();
+            earlier.own.lookup(&keys, &mut places)?;
+            for row in (0..rows.len()).filter(|row| has_key[*row] && places[*row] != NOWHERE) {
+                verdicts.refuse(row, "key that the table has already".to_owned(), || {
+                    let key = keys[row];
+                    format!("the table has the key {key} already: a director's key must be unique")
+                });
+            }
         }
         let keep = verdicts.into_keep();
         let columns = arrow::array::RecordBatch::try_new(columns.schema(), arrays)?;
@@ -96,8 +125,10 @@ impl Placement for DirectorPlacement {
 
     fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<Placed, IngestError> {
         let (dropped, index_bytes, entries) = write_index(&self.context, &self.keys)?;
+        let strays = (self.strays.into_inner()).unwrap_or_else(PoisonError::into_inner);
         let counts = PlacementCounts {
             duplicate_keys: dropped.len() as u64,
+            stray_rows: strays.values().sum(),
             ..PlacementCounts::default()
         };
         Ok(Placed {
@@ -105,7 +136,8 @@ impl Placement for DirectorPlacement {
             overlap: Some(self.overlap.into_chunks()),
             dropped,
             positions: Some(self.positions),
-            bounds_in_directory: false,
+            bounds_in_directory: counts.stray_rows > 0,
+            strays,
             by_sub_chunk: true,
             index_bytes,
             query_rows: entries,
@@ -132,6 +164,7 @@ impl PlaceRows for DirectorWorker<'_> {
         let positions = Positions::read(arrays, self.placement.positions)?;
         let chunker = &self.placement.context.chunker;
         chunker.locate_degrees(&positions.ra, &positions.dec, &mut self.locations);
+        self.keep_homes(&batch)?;
         let places: Vec<u64> = self.locations.iter().map(|l| Place::from(*l).0).collect();
         self.place_overlap(&batch, &positions)?;
         self.place_keys(&batch, &places)?;
@@ -147,6 +180,27 @@ impl PlaceRows for DirectorWorker<'_> {
 }
 
 impl DirectorWorker<'_> {
+    /// Gives keys that children have had before the place that they have there.
+    fn keep_homes(&mut self, batch: &RowBatch) -> Result<(), IngestError> {
+        let placement = self.placement;
+        let earlier = placement.earlier.as_ref();
+        let Some(earlier) = earlier.filter(|it| !it.orphans.is_empty()) else {
+            return Ok(());
+        };
+        let (keys, _) = keys_of(batch.columns.column(placement.key))?;
+        let mut homes = Vec::new();
+        earlier.orphans.lookup(&keys, &mut homes)?;
+        for (location, home) in self.locations.iter_mut().zip(homes) {
+            if home == NOWHERE || Place::from(*location).0 == home {
+                continue;
+            }
+            *location = Place(home).location();
+            let mut strays = (placement.strays.lock()).unwrap_or_else(PoisonError::into_inner);
+            *strays.entry(location.chunk).or_default() += 1;
+        }
+        Ok(())
+    }
+
     /// Copies of the rows that lie within the overlap radius of other chunks, one for each of these.
     fn place_overlap(
         &mut self,

@@ -112,6 +112,7 @@ impl Placement for MatchPlacement {
             dropped: Default::default(),
             positions: None,
             bounds_in_directory: false,
+            strays: HashMap::new(),
             by_sub_chunk: true,
             index_bytes: 0,
             query_rows: self.pairs.into_inner(),

@@ -9,7 +9,7 @@ pub(crate) mod director;
 pub(crate) mod matches;
 pub(crate) mod replicated;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -84,8 +84,8 @@ pub(crate) trait Placement: Sync {
     /// One thread's end.
     fn worker(&self) -> Box<dyn PlaceRows + '_>;
 
-    /// All rows are in: settles what is open. Every worker has finished. `siblings` are the indexes of orphans that
-    /// other children of the same director have placed.
+    /// All rows are in: settles what is open. Every worker has finished. `siblings` are the indexes of keys that the load has
+    /// not met in the director: its latest parts, and orphans that its children have placed.
     fn finish(self: Box<Self>, siblings: &[PathBuf]) -> Result<Placed, IngestError>;
 }
 
@@ -110,6 +110,8 @@ pub(crate) struct Placed {
     pub positions: Option<PositionColumns>,
     /// Whether bounds go into the files' directories, too: where rows may lie outside of their sub-chunk.
     pub bounds_in_directory: bool,
+    /// Rows whose positions lie elsewhere than in their chunk and sub-chunk, by chunk.
+    pub strays: HashMap<ChunkId, u64>,
     /// Whether the files have a directory of sub-chunks.
     pub by_sub_chunk: bool,
     /// Bytes of the index, if there is one.

@@ -1,5 +1,6 @@
 //! A replicated table's rows stay together, in the order of the input.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use catalog::REPLICATED_CHUNK;
@@ -42,6 +43,7 @@ impl Placement for ReplicatedPlacement {
             dropped: Default::default(),
             positions: None,
             bounds_in_directory: false,
+            strays: HashMap::new(),
             by_sub_chunk: false,
             index_bytes: 0,
             counts: PlacementCounts::default(),

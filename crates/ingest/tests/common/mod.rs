@@ -221,9 +221,9 @@ impl Sky {
     async fn stored(&self, name: &str, overlap: bool) -> Vec<Stored> {
         let catalog = Catalog::open(&self.data()).await.unwrap();
         let table = self.table(name).await;
-        let dir = LoadDir::open(&self.data(), "sky", name, table.load).unwrap();
+        let dir = LoadDir::open(&self.data(), "sky", name, table.placement).unwrap();
         let mut stored = Vec::new();
-        for chunk in catalog.chunks(table.load).await.unwrap() {
+        for chunk in catalog.chunks(table.placement).await.unwrap() {
             if overlap && chunk.overlap.is_none() {
                 continue;
             }

@@ -104,7 +104,7 @@ fn put_row(rows: &mut String, table: &Table, example: Option<String>) {
         rows,
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{search}</td></tr>",
         escape(&name),
-        table.rows,
+        table.rows(),
         spec.kind
     );
 }

@@ -61,7 +61,7 @@ impl HttpState {
     }
 
     fn chosen(&self, cones: &ConeTable, verbosity: u8) -> Result<Arc<Chosen>, Problem> {
-        let key = (cones.table().table.load, verbosity);
+        let key = (cones.table().table.placement, verbosity);
         if let Some(known) = self.known().get(&key) {
             return Ok(Arc::clone(known));
         }

@@ -119,10 +119,11 @@ fn only_metadata(served: &Served, parameters: &ConeParameters, tag: HeaderValue)
     response
 }
 
-/// What an answer is known by. The rows of a load never change, so this follows from the question and the load.
+/// What an answer is known by. The rows of a part never change, so this follows from the question and the parts.
 fn tag(served: &Served, parameters: &ConeParameters) -> HeaderValue {
     let mut hasher = DefaultHasher::new();
-    (served.cones.table().table.load, &served.chosen.columns).hash(&mut hasher);
+    let parts = served.cones.table().table.part_numbers();
+    (parts, &served.chosen.columns).hash(&mut hasher);
     parameters.hash(&mut hasher);
     let tag = format!("W/\"{:016x}\"", hasher.finish());
     // Digits are always a header's value.

@@ -1,0 +1,250 @@
+//! Changing the list of a table's parts, and dropping tables: one transaction for each change.
+
+use std::collections::HashSet;
+
+use sqlx::SqliteConnection;
+
+use super::SqliteCatalog;
+use super::read::{ListedDatabase, database_named, loads, tables_of};
+use super::seal::{seal_chunks, seal_databases, seal_loads, seal_table};
+use super::write::{end_load, expect_running, put_chunks, put_part, supersede, supersede_all};
+use crate::catalog::Append;
+use crate::clock::utc_now;
+use crate::{CatalogError, LoadId, PartContents, Table, fold_name};
+
+impl SqliteCatalog {
+    pub async fn append(&self, append: Append<'_>, now: &str) -> Result<(), CatalogError> {
+        let Append {
+            load,
+            table,
+            contents,
+            unsettled,
+        } = append;
+        let mut change = self.begin_write().await?;
+        loads(&mut change).await?;
+        expect_running(&mut change, load, &table.spec.database, &table.spec.name).await?;
+        let (database, present) = unchanged(&mut change, table).await?;
+        let ordinal = next_ordinal(&mut change, present.id).await?;
+        put_part(&mut change, present.id, ordinal, load, contents, now).await?;
+        show_part(&mut change, &database, present.id, load, contents, now).await?;
+        for name in unsettled {
+            unsettle(&mut change, &database, name, table).await?;
+        }
+        seal_databases(&mut change).await?;
+        seal_loads(&mut change, |row| row.id == load.0).await?;
+        change.commit().await?;
+        Ok(())
+    }
+
+    pub async fn merge_parts(
+        &self,
+        load: LoadId,
+        table: &Table,
+        merged: &[LoadId],
+        contents: PartContents<'_>,
+        now: &str,
+    ) -> Result<(), CatalogError> {
+        let mut change = self.begin_write().await?;
+        loads(&mut change).await?;
+        expect_running(&mut change, load, &table.spec.database, &table.spec.name).await?;
+        let (database, present) = unchanged(&mut change, table).await?;
+        let numbers = present.part_numbers();
+        if merged.is_empty() || !numbers.windows(merged.len()).any(|run| run == merged) {
+            return Err(changed(table));
+        }
+        let ordinal = sqlx::query_scalar("SELECT ordinal FROM parts WHERE load_id = ?")
+            .bind(merged[0].0)
+            .fetch_one(&mut *change)
+            .await?;
+        for part in merged {
+            supersede(&mut change, *part, now).await?;
+        }
+        put_part(&mut change, present.id, ordinal, load, contents, now).await?;
+        show_part(&mut change, &database, present.id, load, contents, now).await?;
+        seal_databases(&mut change).await?;
+        seal_loads(&mut change, |row| {
+            row.id == load.0 || merged.contains(&LoadId(row.id))
+        })
+        .await?;
+        change.commit().await?;
+        Ok(())
+    }
+
+    pub async fn drop_part(
+        &self,
+        database: &str,
+        table: &str,
+        part: LoadId,
+    ) -> Result<(), CatalogError> {
+        let mut change = self.begin_write().await?;
+        loads(&mut change).await?;
+        let (listed, found) = table_named(&mut change, database, table).await?;
+        let name = found.spec.full_name();
+        let parts = found.part_numbers();
+        if !parts.contains(&part) {
+            return Err(CatalogError::NoPart {
+                table: name,
+                part,
+                parts,
+            });
+        }
+        if parts.len() == 1 {
+            return Err(CatalogError::OnlyPart { table: name, part });
+        }
+        supersede(&mut change, part, &utc_now()).await?;
+        seal_table(&mut change, listed.row.id, found.id).await?;
+        seal_databases(&mut change).await?;
+        seal_loads(&mut change, |row| row.id == part.0).await?;
+        change.commit().await?;
+        Ok(())
+    }
+
+    pub async fn drop_table(
+        &self,
+        database: &str,
+        table: &str,
+    ) -> Result<Vec<LoadId>, CatalogError> {
+        let mut change = self.begin_write().await?;
+        loads(&mut change).await?;
+        let (listed, found) = table_named(&mut change, database, table).await?;
+        let folded = fold_name(&found.spec.name);
+        let all = tables_of(&mut change, &listed, None).await?;
+        let depends = |other: &&Table| {
+            let mut directors = other.spec.directors.iter();
+            directors.any(|director| fold_name(&director.table) == folded)
+        };
+        let dependents: Vec<String> = (all.iter().filter(depends))
+            .map(|other| other.spec.name.clone())
+            .collect();
+        if !dependents.is_empty() {
+            return Err(CatalogError::HasDependents {
+                table: found.spec.full_name(),
+                dependents,
+            });
+        }
+        let parts = remove_table(&mut change, found.id).await?;
+        seal_databases(&mut change).await?;
+        seal_loads(&mut change, |row| parts.contains(&LoadId(row.id))).await?;
+        change.commit().await?;
+        Ok(parts)
+    }
+
+    pub async fn drop_database(&self, database: &str) -> Result<(), CatalogError> {
+        let mut change = self.begin_write().await?;
+        loads(&mut change).await?;
+        let listed = database_named(&mut change, database).await?;
+        let listed = listed.ok_or_else(|| CatalogError::NoDatabase {
+            database: database.to_owned(),
+        })?;
+        let mut parts = HashSet::new();
+        for table in &listed.tables {
+            parts.extend(remove_table(&mut change, table.id).await?);
+        }
+        sqlx::query("DELETE FROM databases WHERE id = ?")
+            .bind(listed.row.id)
+            .execute(&mut *change)
+            .await?;
+        seal_databases(&mut change).await?;
+        seal_loads(&mut change, |row| parts.contains(&LoadId(row.id))).await?;
+        change.commit().await?;
+        Ok(())
+    }
+}
+
+fn changed(table: &Table) -> CatalogError {
+    CatalogError::TableChanged {
+        table: table.spec.full_name(),
+    }
+}
+
+async fn table_named(
+    change: &mut SqliteConnection,
+    database: &str,
+    table: &str,
+) -> Result<(ListedDatabase, Table), CatalogError> {
+    let missing = || CatalogError::NoTable {
+        table: format!("{database}.{table}"),
+    };
+    let listed = database_named(change, database).await?;
+    let listed = listed.ok_or_else(missing)?;
+    let found = tables_of(change, &listed, Some(table)).await?.pop();
+    Ok((listed, found.ok_or_else(missing)?))
+}
+
+/// The table as it is now, which has the placement, the columns and the directors that it had when a load of it began.
+async fn unchanged(
+    change: &mut SqliteConnection,
+    then: &Table,
+) -> Result<(ListedDatabase, Table), CatalogError> {
+    let found = table_named(change, &then.spec.database, &then.spec.name).await;
+    match found {
+        Ok((database, now))
+            if (now.id, now.placement) == (then.id, then.placement) && now.spec == then.spec =>
+        {
+            Ok((database, now))
+        }
+        Ok(_) | Err(CatalogError::NoTable { .. }) => Err(changed(then)),
+        Err(error) => Err(error),
+    }
+}
+
+async fn next_ordinal(change: &mut SqliteConnection, table: i64) -> Result<i64, CatalogError> {
+    let last: Option<i64> = sqlx::query_scalar("SELECT max(ordinal) FROM parts WHERE table_id = ?")
+        .bind(table)
+        .fetch_one(change)
+        .await?;
+    Ok(last.map_or(0, |last| last + 1))
+}
+
+/// The chunks of a part that is in the list, and the state of its load. Seals the table and the chunks.
+async fn show_part(
+    change: &mut SqliteConnection,
+    database: &ListedDatabase,
+    table: i64,
+    load: LoadId,
+    contents: PartContents<'_>,
+    now: &str,
+) -> Result<(), CatalogError> {
+    put_chunks(change, load, contents.chunks).await?;
+    end_load(change, load, "published", now).await?;
+    seal_table(change, database.row.id, table).await?;
+    seal_chunks(change, load).await
+}
+
+/// Notes that a match table has pairs with keys of `director` that lie elsewhere than the director's rows.
+async fn unsettle(
+    change: &mut SqliteConnection,
+    database: &ListedDatabase,
+    name: &str,
+    director: &Table,
+) -> Result<(), CatalogError> {
+    let Some(table) = tables_of(change, database, Some(name)).await?.pop() else {
+        return Ok(());
+    };
+    for (ordinal, reference) in (0_i64..).zip(&table.spec.directors) {
+        if fold_name(&reference.table) != fold_name(&director.spec.name) {
+            continue;
+        }
+        sqlx::query(
+            "UPDATE table_directors SET director_placement = NULL WHERE table_id = ? AND ordinal = ?",
+        )
+        .bind(table.id)
+        .bind(ordinal)
+        .execute(&mut *change)
+        .await?;
+    }
+    seal_table(change, database.row.id, table.id).await
+}
+
+/// Removes a table and gives its parts. Columns and directors go with it (ON DELETE CASCADE).
+async fn remove_table(
+    change: &mut SqliteConnection,
+    table: i64,
+) -> Result<Vec<LoadId>, CatalogError> {
+    let parts = supersede_all(change, table, &utc_now()).await?;
+    sqlx::query("DELETE FROM tables WHERE id = ?")
+        .bind(table)
+        .execute(change)
+        .await?;
+    Ok(parts)
+}

@@ -1,0 +1,97 @@
+//! What a load that appends rows has to know of the table: what is not said in the request is as the table has it.
+
+use catalog::{Catalog, CatalogError, Table, fold_name};
+
+use crate::error::IngestError;
+use crate::request::LoadRequest;
+
+/// The request with the table's kind, key, position, directors and columns.
+///
+/// # Errors
+/// There is no such table, or the request says something else of it.
+pub(crate) async fn as_the_table_has_it(request: LoadRequest) -> Result<LoadRequest, IngestError> {
+    let full_name = format!("{}.{}", request.database, request.table);
+    if request.replace {
+        return Err(IngestError::Options(
+            "--append and --replace exclude each other: give one of them".to_owned(),
+        ));
+    }
+    let catalog = Catalog::open(&request.data_dir).await?;
+    let found = catalog.table(&request.database, &request.table).await;
+    catalog.close().await;
+    let table = found?.ok_or(CatalogError::NoTable { table: full_name })?;
+    adopt(request, &table)
+}
+
+fn adopt(mut request: LoadRequest, table: &Table) -> Result<LoadRequest, IngestError> {
+    refuse_options_of_new_tables(&request)?;
+    let spec = &table.spec;
+    let name = &spec.name;
+    if request.kind.is_some_and(|kind| kind != spec.kind) {
+        return Err(differs(name, "--kind", &spec.kind.to_string()));
+    }
+    let keys: Vec<String> = match spec.directors.is_empty() {
+        true => spec.key.iter().cloned().collect(),
+        false => spec.directors.iter().map(|it| it.key.clone()).collect(),
+    };
+    let directors: Vec<String> = spec.directors.iter().map(|it| it.table.clone()).collect();
+    let own_key = spec.key.clone().filter(|_| !directors.is_empty());
+    let position = spec.position.as_ref();
+    let (ra, dec) = (position.map(|it| &it.ra), position.map(|it| &it.dec));
+    for (option, given, has) in [
+        ("--key", &request.key, &keys),
+        ("--director", &request.directors, &directors),
+        (
+            "--ra",
+            &Vec::from_iter(request.ra.clone()),
+            &Vec::from_iter(ra.cloned()),
+        ),
+        (
+            "--dec",
+            &Vec::from_iter(request.dec.clone()),
+            &Vec::from_iter(dec.cloned()),
+        ),
+        (
+            "--own-key",
+            &Vec::from_iter(request.own_key.clone()),
+            &Vec::from_iter(own_key.clone()),
+        ),
+    ] {
+        let same = given.len() == has.len()
+            && (given.iter().zip(has)).all(|(one, other)| fold_name(one) == fold_name(other));
+        if !given.is_empty() && !same {
+            return Err(differs(name, option, &has.join(",")));
+        }
+    }
+    (request.ra, request.dec) = (ra.cloned(), dec.cloned());
+    request.kind = Some(spec.kind);
+    request.key = keys;
+    request.directors = directors;
+    request.own_key = own_key;
+    request.scan_rating = spec.scan_rating;
+    request.database = spec.database.clone();
+    request.table = name.clone();
+    request.declared = Some(spec.columns.clone());
+    Ok(request)
+}
+
+fn refuse_options_of_new_tables(request: &LoadRequest) -> Result<(), IngestError> {
+    let given = [
+        ("--schema", request.schema.is_some()),
+        ("--text", !request.text_columns.is_empty()),
+        ("--nullable", !request.nullable.is_empty()),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(IngestError::Options(format!(
+            "{option} says what the columns of a new table are: with --append they are those of the table"
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn differs(table: &str, option: &str, has: &str) -> IngestError {
+    let has = if has.is_empty() { "none" } else { has };
+    IngestError::Options(format!(
+        "{option} does not fit {table}, to which rows are appended: it has {has}; leave the option out"
+    ))
+}

@@ -1,0 +1,407 @@
+"""Tables of several parts: appended, dropped, in any order, beside readers and killed loads, always with DuckDB's answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import tarfile
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+from pymysql.connections import Connection
+
+import oracle
+from comparison import difference
+from complaints import assert_refused
+from meridian_cli import Meridian, load_arguments, rows_of
+from serving import serving
+from small_tables import CHILD, DIRECTOR, chunk_files, count_of, write_lines, write_stars
+
+PHASES = ["begun", "read", "partitioned", "index-written", "chunks-written", "overlap-written", "before-publish"]
+STEPS = int(os.environ.get("MERIDIAN_STEPS", "16"))
+KEYS = 1500
+
+COLUMNS = {
+    "Star": {"id": pa.int64(), "ra": pa.float64(), "dec": pa.float64(), "version": pa.int64()},
+    "Spot": {"spot": pa.int64(), "id": pa.int64(), "flux": pa.float64(), "ra": pa.float64(), "dec": pa.float64()},
+    "Pairs": {"left_id": pa.int64(), "right_id": pa.int64(), "sep": pa.float64()},
+    "Filter": {"f": pa.int64(), "name": pa.string()},
+}
+OPTIONS: dict[str, dict[str, object]] = {
+    "Star": DIRECTOR,
+    "Spot": {"ra": "ra", "dec": "dec", "own_key": "spot", **CHILD},
+    "Pairs": {"kind": "match", "director": "Star,Star", "key": "left_id,right_id"},
+    "Filter": {},
+}
+QUERIES = [
+    "SELECT * FROM Star",
+    "SELECT * FROM Spot",
+    "SELECT * FROM Pairs",
+    "SELECT * FROM Filter",
+    "SELECT count(*), sum(t.version), min(s.flux) FROM Spot s JOIN Star t ON s.id = t.id",
+    "SELECT t.id, count(s.spot), sum(s.flux) FROM Star t LEFT JOIN Spot s ON s.id = t.id GROUP BY t.id",
+    "SELECT id, count(*), max(flux) FROM Spot GROUP BY id",
+    "SELECT count(*) FROM Spot s WHERE NOT EXISTS (SELECT 1 FROM Star t WHERE t.id = s.id)",
+    "SELECT count(*), sum(sep) FROM Pairs p JOIN Star a ON p.left_id = a.id JOIN Star b ON p.right_id = b.id",
+    "SELECT p.left_id, count(*) FROM Pairs p LEFT JOIN Star a ON p.left_id = a.id WHERE a.id IS NULL GROUP BY p.left_id",
+    "SELECT count(*) FROM Pairs p JOIN Spot s ON p.right_id = s.id",
+    "SELECT left_id, count(*) FROM Pairs GROUP BY left_id",
+    "SELECT id FROM Star WHERE scisql_s2PtInCircle(ra, dec, {ra}, {dec}, 25) = 1",
+    "SELECT spot FROM Spot WHERE scisql_s2PtInBox(ra, dec, {ra}, -40, {east}, 40) = 1",
+    "SELECT t.id, s.spot FROM Star t JOIN Spot s ON s.id = t.id WHERE scisql_s2PtInCircle(t.ra, t.dec, {ra}, {dec}, 30) = 1",
+    "SELECT a.id, b.id FROM Star a JOIN Star b ON scisql_angSep(a.ra, a.dec, b.ra, b.dec) < 2.5 WHERE a.id < b.id",
+    "SELECT * FROM Star WHERE id IN ({key}, {other}, 3)",
+    "SELECT * FROM Spot WHERE id = {key}",
+    "SELECT * FROM Star WHERE id = {other}",
+    "SELECT s.*, t.version FROM Spot s LEFT JOIN Star t ON s.id = t.id WHERE s.id IN ({key}, {other})",
+    "SELECT count(*) FROM Filter f, Spot s WHERE s.spot % 3 = f.f",
+]
+
+
+@dataclass
+class History:
+    """The tables as they should be: the rows of each part by its number."""
+
+    rng: random.Random
+    parts: dict[str, dict[int, list[tuple[object, ...]]]] = field(
+        default_factory=lambda: {table: {} for table in COLUMNS}
+    )
+    next_row: int = 0
+
+    def keys(self) -> set[object]:
+        """The keys of the director."""
+        return {row[0] for part in self.parts["Star"].values() for row in part}
+
+    def rows(self, table: str, count: int) -> list[tuple[object, ...]]:
+        """Rows for one more part, those that will be refused among them."""
+        rng = self.rng
+        made: list[tuple[object, ...]] = []
+        for _ in range(count):
+            self.next_row += 1
+            ra, dec = round(rng.uniform(0, 360), 6), round(rng.uniform(-88, 88), 6)
+            key = rng.randrange(KEYS)
+            if table == "Star":
+                made.append((key, ra, dec, rng.randrange(5)))
+            elif table == "Spot":
+                known = None if rng.random() < 0.05 else key
+                made.append((self.next_row, known, round(rng.random(), 6), ra, dec))
+            elif table == "Pairs":
+                # Of ends that are both known, only the same key twice is surely within the overlap.
+                other = KEYS + rng.randrange(50) if rng.random() < 0.3 else key
+                made.append((key, other, round(rng.random(), 6)))
+            else:
+                made.append((self.next_row % 5, f"f{self.next_row}"))
+        return made
+
+    def accepted(self, table: str, rows: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+        """The rows that a load keeps: of a director, those whose key is new."""
+        if table != "Star":
+            return rows
+        known, kept = self.keys(), []
+        for row in rows:
+            if row[0] not in known:
+                known.add(row[0])
+                kept.append(row)
+        return kept
+
+    def oracle(self) -> duckdb.DuckDBPyConnection:
+        """DuckDB with the same rows."""
+        connection = oracle.connect()
+        for table, columns in COLUMNS.items():
+            rows = [row for part in self.parts[table].values() for row in part]
+            arrays = [pa.array([row[at] for row in rows], ty) for at, ty in enumerate(columns.values())]
+            connection.register(f"{table}_rows", pa.table(arrays, names=list(columns)))
+            connection.execute(f"CREATE TABLE {table} AS SELECT * FROM {table}_rows")
+        return connection
+
+
+def write_part(path: Path, table: str, rows: list[tuple[object, ...]]) -> Path:
+    """A file with the rows of a part."""
+    lines = [",".join("" if value is None else str(value) for value in row) for row in rows]
+    return write_lines(path, lines, header=",".join(COLUMNS[table]))
+
+
+def part_numbers(meridian: Meridian, data: Path, table: str) -> list[int]:
+    """The parts of a table, as they are listed."""
+    listed = meridian.must("tables", "--data", data, "--parts", "--format", "json").text.splitlines()
+    lines = [json.loads(line) for line in listed]
+    return [line["part"] for line in lines if line["table"] == table]
+
+
+def compare(connection: Connection, history: History) -> None:
+    """All queries, with constants of this step, beside DuckDB."""
+    rng = history.rng
+    values = {"ra": rng.randrange(300), "dec": rng.randrange(-60, 60)}
+    values |= {"east": values["ra"] + 40, "key": rng.randrange(KEYS), "other": rng.randrange(KEYS)}
+    peer = history.oracle()
+    with connection.cursor() as cursor:
+        for query in QUERIES:
+            statement = query.format(**values)
+            cursor.execute(statement)
+            found = list(cursor.fetchall())
+            expected = rows_of(peer.sql(statement).to_arrow_table())
+            differs = difference(found, expected)
+            assert differs is None, f"{statement}: {differs}\nparts: { {t: list(p) for t, p in history.parts.items()} }"
+    peer.close()
+
+
+def append(meridian: Meridian, data: Path, history: History, table: str, path: Path) -> None:
+    """Appends a part, sometimes after one or two attempts that are killed."""
+    rng = history.rng
+    rows = history.rows(table, rng.choice([1, 5, 40, 200]))
+    write_part(path, table, rows)
+    arguments = load_arguments(data, "sky", table, path, append=True, max_errors=1000)
+    before = part_numbers(meridian, data, table)
+    while rng.random() < 0.3:
+        phase = rng.choice(PHASES)
+        killed = meridian.run(*arguments, env={"MERIDIAN_FAULT": f"{phase}:kill"})
+        assert killed.status == -signal.SIGKILL
+        assert part_numbers(meridian, data, table) == before
+    kept = history.accepted(table, rows)
+    outcome = meridian.run(*arguments)
+    if not kept:
+        assert_refused(outcome, "key")
+        return
+    assert outcome.status == 0, outcome.complaint
+    (number,) = set(part_numbers(meridian, data, table)) - set(before)
+    assert f"Part {number} is appended" in outcome.text
+    history.parts[table][number] = kept
+
+
+def drop(meridian: Meridian, data: Path, history: History, table: str) -> None:
+    """Drops a part of a table, which is refused where others have its keys."""
+    part = history.rng.choice(list(history.parts[table]))
+    outcome = meridian.run("drop", "part", "--data", data, "--db", "sky", "--table", table, "--part", part)
+    keys = {row[0] for row in history.parts[table][part]}
+    children = {row[1] for rows in history.parts["Spot"].values() for row in rows}
+    ends = {end for rows in history.parts["Pairs"].values() for row in rows for end in row[:2]}
+    if len(history.parts[table]) == 1:
+        assert_refused(outcome, "the only one", "drop the table")
+    elif table == "Star" and keys & (children | ends):
+        assert_refused(outcome, "cannot be dropped", "Spot" if keys & children else "Pairs")
+    else:
+        assert outcome.status == 0, outcome.complaint
+        del history.parts[table][part]
+
+
+@pytest.mark.parametrize("seed", [int(os.environ.get("MERIDIAN_SEED", "20261124"))])
+def test_a_history_of_appends_and_drops(meridian: Meridian, tmp_path: Path, seed: int) -> None:
+    data, history = tmp_path / "data", History(random.Random(seed))
+    for table in ["Star", "Spot", "Pairs", "Filter"]:
+        rows = history.accepted(table, history.rows(table, 300))
+        meridian.load(data, "sky", table, write_part(tmp_path / f"{table}.csv", table, rows), **OPTIONS[table])
+        (part,) = part_numbers(meridian, data, table)
+        history.parts[table][part] = rows
+    with serving(meridian, data) as server, server.connect(database="sky") as connection:
+        compare(connection, history)
+        for step in range(STEPS):
+            table = history.rng.choice(["Star", "Star", "Spot", "Spot", "Pairs", "Filter"])
+            if history.rng.random() < 0.2:
+                drop(meridian, data, history, table)
+            else:
+                append(meridian, data, history, table, tmp_path / f"{step}.csv")
+            compare(connection, history)
+    meridian.must("check", "--data", data)
+    meridian.must("repartition", "--data", data, "--db", "sky", "--stripes", 9, "--sub-stripes", 3, "-q")
+    with serving(meridian, data) as server, server.connect(database="sky") as connection:
+        compare(connection, history)
+    meridian.must("check", "--data", data)
+
+
+@pytest.fixture
+def stars(meridian: Meridian, tmp_path: Path) -> Path:
+    """A data directory with one director of 500 rows."""
+    data = tmp_path / "data"
+    meridian.load(data, "sky", "Star", write_stars(tmp_path / "stars.csv", 500), **DIRECTOR)
+    return data
+
+
+def test_a_key_that_the_table_has_is_refused_row_by_row(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    more = write_lines(tmp_path / "more.csv", ["499,1,1,9", "500,2,2,9", "501,3,3,9", "501,4,4,9"])
+    refused = meridian.run(*load_arguments(stars, "sky", "Star", more, append=True))
+    assert_refused(refused, "more.csv:2", "the table has the key 499 already")
+    assert count_of(meridian, stars) == 500
+    outcome = meridian.load(stars, "sky", "Star", more, append=True, max_errors=2)
+    assert "rows refused  2" in outcome.text and "rows loaded   2" in outcome.text
+    assert meridian.rows(stars, "sky", "SELECT id, ra FROM Star WHERE version = 9 ORDER BY id") == [(500, 2.0), (501, 3.0)]
+
+
+def test_a_key_keeps_its_home(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    """A child came before its director's row: the row goes to where the child is, and is found by its own position."""
+    spots = write_lines(tmp_path / "spots.csv", ["1,700,0.5,10,10", "2,3,0.5,20,20"], header="spot,id,flux,ra,dec")
+    meridian.load(stars, "sky", "Spot", spots, ra="ra", dec="dec", **CHILD)
+    outcome = meridian.load(stars, "sky", "Star", write_lines(tmp_path / "late.csv", ["700,200.5,-40.5,3"]), append=True)
+    assert "kept homes    1 rows" in outcome.text
+    chunks = [meridian.rows(stars, "sky", f"SELECT chunkId FROM {table} WHERE id = 700") for table in ("Star", "Spot")]
+    assert chunks[0] == chunks[1]
+    for region in ("scisql_s2PtInCircle(ra, dec, 200, -40, 1) = 1", "scisql_s2PtInBox(ra, dec, 200, -41, 201, -40) = 1"):
+        assert (700,) in meridian.rows(stars, "sky", f"SELECT id FROM Star WHERE {region}")
+    near = "SELECT b.id FROM Star a, Star b WHERE a.id = 700 AND scisql_angSep(a.ra, a.dec, b.ra, b.dec) < 0.01"
+    assert meridian.rows(stars, "sky", near) == [(700,)]
+    far = "SELECT a.id FROM Star a, Star b WHERE b.id = 700 AND scisql_angSep(a.ra, a.dec, b.ra, b.dec) < 0.01"
+    assert meridian.rows(stars, "sky", far) == [(700,)]
+    with serving(meridian, stars) as server:
+        answer = subprocess.run(
+            ["curl", "-s", server.url("/scs/sky/Star", RA=200.5, DEC=-40.5, SR=0.1, RESPONSEFORMAT="csv")],
+            capture_output=True, check=True, text=True,
+        ).stdout  # fmt: skip
+    assert "\n700," in answer
+    joined = "SELECT s.spot, t.version FROM Spot s JOIN Star t ON s.id = t.id WHERE t.id = 700"
+    assert meridian.rows(stars, "sky", joined) == [(1, 3)]
+    meridian.must("check", "--data", stars)
+
+
+def test_pairs_with_an_unknown_end_stay_right(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    """The pair lies by its known end; once the other is known too, a join on it no longer takes it for placed by that."""
+    pairs = write_lines(tmp_path / "p.csv", ["5,800,0.1", "6,6,0.2", "7,800,0.3"], header="left_id,right_id,sep")
+    meridian.load(stars, "sky", "Pairs", pairs, kind="match", director="Star,Star", key="left_id,right_id")
+    late = write_lines(tmp_path / "late.csv", ["800,200,-40,3"])
+    outcome = meridian.load(stars, "sky", "Star", late, append=True)
+    assert "Pairs has pairs with keys that the director did not have" in outcome.text
+    joined = "SELECT p.left_id, t.version FROM Pairs p JOIN Star t ON p.right_id = t.id ORDER BY 1"
+    assert meridian.rows(stars, "sky", joined) == [(5, 3), (6, 1), (7, 3)]
+    grouped = "SELECT right_id, count(*) FROM Pairs GROUP BY right_id ORDER BY 1"
+    assert meridian.rows(stars, "sky", grouped) == [(6, 1), (800, 2)]
+    assert meridian.rows(stars, "sky", "SELECT left_id FROM Pairs WHERE right_id = 800 ORDER BY 1") == [(5,), (7,)]
+    meridian.load(stars, "sky", "Pairs", pairs, append=True, max_errors=2)
+    assert meridian.rows(stars, "sky", "SELECT count(*) FROM Pairs p JOIN Star t ON p.left_id = t.id") == [(4,)]
+    meridian.must("check", "--data", stars)
+
+
+def test_options_that_do_not_fit_the_table(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    more = write_lines(tmp_path / "more.csv", ["600,1,1,9"])
+
+    def refused(*words: str, path: Path = more, **options: object) -> None:
+        assert_refused(meridian.run(*load_arguments(stars, "sky", "Star", path, append=True, **options)), *words)
+        assert count_of(meridian, stars) == 500
+
+    refused("--key", "it has id", key="ra")
+    refused("--kind", "director", kind="replicated")
+    refused("--director", "none", director="Other", key="id")
+    refused("--schema", "new table", schema=more)
+    both = meridian.run(*load_arguments(stars, "sky", "Star", more, append=True, replace=True))
+    assert both.status == 2 and "cannot be used with" in both.complaint
+    refused("dec", path=write_lines(tmp_path / "few.csv", ["601,1"], header="id,ra"))
+    refused("bad.csv:2", "version", path=write_lines(tmp_path / "bad.csv", ["602,1,1,nine"]))
+    refused("no rows", path=write_lines(tmp_path / "none.csv", []))
+    absent = meridian.run(*load_arguments(stars, "sky", "Nova", more, append=True))
+    assert_refused(absent, "there is no table sky.Nova")
+    swapped = write_lines(tmp_path / "swapped.csv", ["9,1.5,600,1"], header="version,dec,id,ra")
+    meridian.load(stars, "sky", "Star", swapped, append=True, key="ID")
+    assert meridian.rows(stars, "sky", "SELECT * FROM Star WHERE id = 600") == [(600, 1.0, 1.5, 9)]
+
+
+def test_a_child_of_a_replaced_director_takes_no_more_rows(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    spots = write_lines(tmp_path / "spots.csv", ["1,7", "2,8"], header="spot,id")
+    meridian.load(stars, "sky", "Spot", spots, **CHILD)
+    meridian.load(stars, "sky", "Star", write_stars(tmp_path / "new.csv", 400), replace=True, **DIRECTOR)
+    refused = meridian.run(*load_arguments(stars, "sky", "Spot", spots, append=True))
+    assert_refused(refused, "Star was loaded anew after Spot", "--replace")
+    meridian.load(stars, "sky", "Spot", spots, replace=True, **CHILD)
+    meridian.load(stars, "sky", "Spot", spots, append=True)
+    assert count_of(meridian, stars, "Spot") == 4
+
+
+def test_appends_to_one_table_queue_up(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    outcomes: list[int] = []
+
+    def add(number: int) -> None:
+        path = write_lines(tmp_path / f"{number}.csv", [f"{1000 + number},1,1,9", f"{2000 + number},2,2,9"])
+        outcomes.append(meridian.run(*load_arguments(stars, "sky", "Star", path, append=True)).status)
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes == [0] * 5
+    assert count_of(meridian, stars) == 510 and len(part_numbers(meridian, stars, "Star")) == 6
+    meridian.must("check", "--data", stars)
+
+
+# Taking things away.
+
+
+def test_parts_are_listed_and_explained(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    more = write_lines(tmp_path / "night 2.csv", ["600,1,1,9"])
+    meridian.load(stars, "sky", "Star", more, append=True)
+    table = meridian.must("tables", "--data", stars).text.splitlines()
+    assert table[0].split() == ["database", "table", "kind", "rows", "chunks", "bytes", "parts", "loaded"]
+    assert table[1].split()[:4] == ["sky", "Star", "director", "501"]
+    parts = meridian.must("tables", "--data", stars, "--parts", "--format", "json").text.splitlines()
+    first, second = (json.loads(line) for line in parts)
+    assert (first["rows"], second["rows"]) == (500, 1) and first["from"].endswith("stars.csv")
+    assert second["from"].endswith("night 2.csv") and first["part"] < second["part"]
+    region = "scisql_s2PtInCircle(ra, dec, 200, -40, 1) = 1"
+    explained = meridian.must("sql", "--data", stars, "--db", "sky", f"EXPLAIN SELECT count(dec) FROM Star WHERE {region}").text
+    assert "1 of 2 parts of Star" in explained, explained
+
+
+def test_a_dropped_table_is_gone_and_its_readers_finish(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    spots = write_lines(tmp_path / "spots.csv", ["1,7", "2,8"], header="spot,id")
+    meridian.load(stars, "sky", "Spot", spots, **CHILD)
+    drop_star = ("drop", "table", "--data", stars, "--db", "sky", "--table", "Star", "--yes")
+    assert_refused(meridian.run(*drop_star), "Spot has its keys", "drop it first")
+    with serving(meridian, stars) as server, server.connect(database="sky") as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM Spot")
+        outcome = meridian.must("drop", "table", "--data", stars, "--db", "sky", "--table", "spot")
+        assert "sky.Spot is dropped: 2 rows" in outcome.text and "still read" in outcome.text
+        assert len(chunk_files(stars)) > 0
+        with pytest.raises(Exception, match="1146"):
+            cursor.execute("SELECT count(*) FROM Spot")
+        dropped = meridian.must(*drop_star)
+        assert "sky.Star is dropped" in dropped.text
+    again = meridian.run(*drop_star)
+    assert_refused(again, "there is no table sky.Star")
+    meridian.load(stars, "sky", "Star", write_stars(tmp_path / "new.csv", 3), **DIRECTOR)
+    assert count_of(meridian, stars) == 3 and len(list(stars.glob("tables/*/*"))) == 1
+    dropped = meridian.must("drop", "database", "--data", stars, "--db", "SKY")
+    assert "database SKY with 1 tables is dropped" in dropped.text
+    assert meridian.must("tables", "--data", stars).text.count("\n") == 1
+    assert_refused(meridian.run("drop", "database", "--data", stars, "--db", "sky"), "there is no database sky")
+    assert not list(stars.glob("tables/*/*")), "the files are gone"
+
+
+def test_a_server_lets_go_of_dropped_tables(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    """Nobody asks for a dropped table again: its files would have stayed on the disk as long as the server runs."""
+    meridian.load(stars, "sky", "Other", write_lines(tmp_path / "o.csv", ["1"], header="a"))
+    with serving(meridian, stars) as server, server.connect(database="sky") as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT count(ra) FROM Star")
+        assert "still read" in meridian.must("drop", "table", "--data", stars, "--db", "sky", "--table", "Star").text
+        threading.Event().wait(7)
+        meridian.load(stars, "sky", "Other", tmp_path / "o.csv", append=True)
+        assert not list(stars.glob("tables/sky.star/*"))
+        cursor.execute("SELECT count(*) FROM Other")
+        assert cursor.fetchall() == ((2,),)
+
+
+# Directories of older programs.
+
+
+def test_a_directory_of_version_0_1_0(meridian: Meridian, tmp_path: Path) -> None:
+    """Made by a program of 2026-11-24, before tables had parts: opened in place, without a chunk file being written."""
+    with tarfile.open(Path(__file__).parent / "fixtures" / "version_0_1_0.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    data = tmp_path / "data"
+    before = {path: path.stat().st_mtime_ns for path in chunk_files(data)}
+    assert meridian.rows(data, "sky", "SELECT count(*) FROM Object o JOIN Source s ON o.objectId = s.objectId") == [(3,)]
+    assert meridian.rows(data, "sky", "SELECT name FROM Object WHERE objectId = 3") == [("c",)]
+    assert meridian.rows(data, "sky", "SELECT count(*) FROM Pairs p JOIN Object o ON p.b = o.objectId") == [(1,)]
+    meridian.must("check", "--data", data)
+    more = write_lines(tmp_path / "more.csv", ["99,50.0,50.0,z", "5,1.0,1.0,e"], header="objectId,ra,decl,name")
+    outcome = meridian.load(data, "sky", "Object", more, append=True)
+    assert "kept homes    1 rows" in outcome.text and "Pairs has pairs" in outcome.text
+    sources = write_lines(tmp_path / "s.csv", ["9,99,50.0,50.0", "10,5,1.0,1.0"], header="sourceId,objectId,ra,decl")
+    meridian.load(data, "sky", "Source", sources, append=True)
+    joined = "SELECT s.sourceId, o.name FROM Object o JOIN Source s ON o.objectId = s.objectId ORDER BY 1"
+    assert meridian.rows(data, "sky", joined) == [(1, "a"), (2, "a"), (3, "c"), (4, "z"), (9, "z"), (10, "e")]
+    assert meridian.rows(data, "sky", "SELECT o.name FROM Pairs p JOIN Object o ON p.b = o.objectId ORDER BY 1") == [("b",), ("z",)]
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    meridian.must("check", "--data", data)
