@@ -172,7 +172,9 @@ impl Column {
         mask: &Mask,
     ) -> Result<ArrowArrayRef, StoreError> {
         let (expression, target) = match &self.source {
-            Source::Block => return file.blocks.read(self.number, rows, mask, &self.field),
+            Source::Block => {
+                return file.blocks.read(self.number, rows, mask, &self.field).await;
+            }
             Source::Reader(expression, target) => (expression, target),
         };
         let failed = |what, error: VortexError| StoreError::vortex(what, &file.path, &error);

@@ -13,6 +13,7 @@
 mod block_file;
 mod block_statistics;
 mod blocks;
+mod byte_source;
 mod column_blocks;
 mod columns;
 mod compress;
@@ -34,6 +35,9 @@ mod sorted;
 mod trailer;
 mod write;
 
+pub use byte_source::{
+    ByteSource, Fault, FaultySource, HttpFile, HttpPeer, HttpTimeouts, LocalFile,
+};
 pub use condition::{Hint, RowCondition};
 pub use decoded_blocks::DecodedBlocks;
 pub use directory::{Directory, DirectoryBuilder, SubChunkRange};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::OnceCell;
 
-use crate::{ChunkFile, DecodedBlocks, StoreError};
+use crate::{ByteSource, ChunkFile, DecodedBlocks, LocalFile, StoreError};
 
 /// A bounded cache of open chunk files, so that a query does not open what another has open.
 ///
@@ -61,13 +61,25 @@ impl OpenFiles {
     ///
     /// Those of [`ChunkFile::open`]; a file that could not be opened is tried again the next time.
     pub async fn get(&self, path: &Path) -> Result<Arc<ChunkFile>, StoreError> {
+        let open = async { Ok(Arc::new(LocalFile::open(path)?) as Arc<dyn ByteSource>) };
+        self.get_from(path, open).await
+    }
+
+    /// The file of this name, read from the source that `open` gives if it is not open.
+    ///
+    /// # Errors
+    ///
+    /// Those of `open` and of [`ChunkFile::open_source`]; a file that could not be opened is tried again the next time.
+    pub async fn get_from(
+        &self,
+        path: &Path,
+        open: impl Future<Output = Result<Arc<dyn ByteSource>, StoreError>>,
+    ) -> Result<Arc<ChunkFile>, StoreError> {
         let slot = self.slot(path);
         let opened = slot
             .get_or_try_init(|| async {
-                match &self.decoded {
-                    Some(decoded) => ChunkFile::open_keeping(path, Arc::clone(decoded)).await,
-                    None => ChunkFile::open(path).await,
-                }
+                let source = open.await?;
+                ChunkFile::open_source(source, self.decoded.clone()).await
             })
             .await
             .cloned();

@@ -1,7 +1,6 @@
 //! Opening and checking a chunk file.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -17,13 +16,13 @@ use vortex::layout::LayoutReaderRef;
 use vortex::layout::segments::{SegmentFuture, SegmentId, SegmentSource};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::block_file::{BlockFile, len};
+use crate::block_file::{BlockFile, len, read_exact};
 use crate::column_blocks::ColumnBlocks;
 use crate::decoded_blocks::{DecodedBlocks, DecodedFile};
 use crate::scan::bind;
 use crate::session::session;
 use crate::trailer::{TRAILER_LEN, Trailer};
-use crate::{Directory, StoreError};
+use crate::{ByteSource, Directory, LocalFile, StoreError};
 
 /// What opening a file reads at its end before it knows how much it needs. Enough for the directory,
 /// checksums and metadata of a chunk of half a million rows and a dozen columns; a larger one takes a
@@ -65,7 +64,7 @@ impl ChunkFile {
     /// [`StoreError::Missing`]; [`StoreError::Damaged`] if what was read does not bear out its
     /// checksums (the rows are not read here); [`StoreError::NewerFormat`].
     pub async fn open(path: &Path) -> Result<Arc<Self>, StoreError> {
-        Self::open_blocking(path, None).map(Arc::new)
+        Self::open_source(Arc::new(LocalFile::open(path)?), None).await
     }
 
     /// Opens a chunk file as [`Self::open`] does; decoded blocks are kept in `decoded`.
@@ -77,25 +76,32 @@ impl ChunkFile {
         path: &Path,
         decoded: Arc<DecodedBlocks>,
     ) -> Result<Arc<Self>, StoreError> {
-        Self::open_blocking(path, Some(decoded)).map(Arc::new)
+        Self::open_source(Arc::new(LocalFile::open(path)?), Some(decoded)).await
     }
 
-    fn open_blocking(path: &Path, decoded: Option<Arc<DecodedBlocks>>) -> Result<Self, StoreError> {
-        let file = File::open(path).map_err(StoreError::io("open", path))?;
-        let path: Arc<Path> = Arc::from(path);
+    /// Opens a chunk file wherever it is; decoded blocks are kept in `decoded`, if anywhere.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::open`], and [`StoreError::Io`] with what the source says.
+    pub async fn open_source(
+        source: Arc<dyn ByteSource>,
+        decoded: Option<Arc<DecodedBlocks>>,
+    ) -> Result<Arc<Self>, StoreError> {
+        let path = Arc::clone(source.name());
         let Tail {
             trailer,
             blocks,
             bytes,
             offset,
-        } = Tail::read(file, &path)?;
+        } = Tail::read(source).await?;
         let file_len = trailer.file_len();
         let after_vortex = len(&(offset..trailer.vortex_len));
         let directory = &bytes[after_vortex..len(&(offset..trailer.body_len()))];
         let directory = Directory::decode(directory)
             .map_err(|what| StoreError::damaged(&path, format!("its directory: {what}")))?;
         let blocks = Arc::new(blocks);
-        let footer = read_footer(bytes.slice_unaligned(..after_vortex), &trailer, &blocks)?;
+        let footer = read_footer(bytes.slice_unaligned(..after_vortex), &trailer, &blocks).await?;
         check_rows(&footer, &trailer, &directory, &path)?;
 
         let failed = |error: VortexError| StoreError::vortex("open", &path, &error);
@@ -118,7 +124,7 @@ impl ChunkFile {
             DecodedFile::new(decoded, trailer.checksum(), trailer.rows, columns)
         });
         let vortex = VortexFile::new(footer, segments, session().clone());
-        Ok(Self {
+        Ok(Arc::new(Self {
             layout: vortex.layout_reader().map_err(failed)?,
             columns: Arc::new(columns),
             decoded: decoded.map(Arc::new),
@@ -130,7 +136,7 @@ impl ChunkFile {
             rows: trailer.rows,
             checksum: trailer.checksum(),
             file_len,
-        })
+        }))
     }
 
     /// The file's path.
@@ -191,19 +197,18 @@ impl ChunkFile {
     }
 
     /// Reads the whole file and verifies every block. What opening verifies (trailer, directory, row
-    /// count, metadata) has been verified then. Blocks the calling thread for as long as the file
-    /// takes to read.
+    /// count, metadata) has been verified then.
     ///
     /// # Errors
     ///
     /// [`StoreError::Damaged`] names the first block that is wrong.
-    pub fn verify(&self) -> Result<(), StoreError> {
+    pub async fn verify(&self) -> Result<(), StoreError> {
         // A megabyte at a time, in whole blocks.
         let step = self.blocks.block_size() * (1_u64 << 20).div_ceil(self.blocks.block_size());
         let mut offset = 0;
         while offset < self.blocks.body_len() {
             let end = (offset + step).min(self.blocks.body_len());
-            self.blocks.read(offset..end, Alignment::none())?;
+            self.blocks.read(offset..end, Alignment::none()).await?;
             offset = end;
         }
         Ok(())
@@ -220,9 +225,11 @@ struct Tail {
 }
 
 impl Tail {
-    fn read(file: File, path: &Arc<Path>) -> Result<Self, StoreError> {
-        let file_len = file.metadata().map_err(StoreError::io("open", path))?.len();
-        let mut tail = read_range(&file, path, file_len.saturating_sub(FIRST_READ), file_len)?;
+    async fn read(source: Arc<dyn ByteSource>) -> Result<Self, StoreError> {
+        let path = &Arc::clone(source.name());
+        let file_len = source.num_bytes();
+        let start = file_len.saturating_sub(FIRST_READ);
+        let mut tail = read_range(source.as_ref(), start..file_len).await?;
         let Some(last) = tail.as_slice().last_chunk::<TRAILER_LEN>() else {
             let what = format!("it has only {file_len} bytes");
             return Err(StoreError::damaged(path, what));
@@ -230,7 +237,8 @@ impl Tail {
         let trailer = Trailer::decode(last, path, file_len)?;
         if trailer.tail_len > tail.len() as u64 {
             let rest_end = file_len - tail.len() as u64;
-            let mut all = read_range(&file, path, file_len - trailer.tail_len, rest_end)?;
+            let rest = file_len - trailer.tail_len..rest_end;
+            let mut all = read_range(source.as_ref(), rest).await?;
             all.extend_from_slice(&tail);
             tail = all;
         }
@@ -244,7 +252,7 @@ impl Tail {
                 "the checksum of its table of checksums is wrong",
             ));
         }
-        let blocks = BlockFile::new(file, Arc::clone(path), &trailer, checksums);
+        let blocks = BlockFile::new(source, &trailer, checksums);
         // The first read may begin within a block: what lies before the next one is not used.
         let first_block = offset.next_multiple_of(blocks.block_size());
         let bytes =
@@ -259,15 +267,17 @@ impl Tail {
     }
 }
 
-fn read_range(file: &File, path: &Path, start: u64, end: u64) -> Result<ByteBufferMut, StoreError> {
-    let mut buffer = ByteBufferMut::zeroed(len(&(start..end)));
-    file.read_exact_at(buffer.as_mut_slice(), start)
-        .map_err(StoreError::io("read", path))?;
+async fn read_range(
+    source: &dyn ByteSource,
+    range: Range<u64>,
+) -> Result<ByteBufferMut, StoreError> {
+    let mut buffer = ByteBufferMut::zeroed(len(&range));
+    read_exact(source, range.start, buffer.as_mut_slice()).await?;
     Ok(buffer)
 }
 
 /// Reads the Vortex footer from the end of the Vortex file, which `tail` holds.
-fn read_footer(
+async fn read_footer(
     tail: ByteBuffer,
     trailer: &Trailer,
     blocks: &BlockFile,
@@ -279,7 +289,7 @@ fn read_footer(
             DeserializeStep::Done(footer) => return Ok(footer),
             DeserializeStep::NeedMoreData { offset, len } => {
                 let end = offset.saturating_add(len as u64);
-                reader.prefix_data(blocks.read(offset..end, Alignment::none())?);
+                reader.prefix_data(blocks.read(offset..end, Alignment::none()).await?);
             }
             DeserializeStep::NeedFileSize => {
                 return Err(StoreError::damaged(
@@ -332,6 +342,7 @@ impl SegmentSource for VerifiedSegments {
             let end = spec.offset.saturating_add(u64::from(spec.length));
             blocks
                 .read(spec.offset..end, spec.alignment)
+                .await
                 .map(BufferHandle::new_host)
                 .map_err(|error| VortexError::from(std::io::Error::other(error)))
         }

@@ -43,7 +43,7 @@ async fn all_types_come_back_from_files_of_any_size() {
         assert_eq!(sample.summary.checksum, file.checksum());
         assert_eq!(file.directory(), &directory(rows));
         assert_eq!(file.schema().fields().len(), all_types().fields().len());
-        file.verify().unwrap();
+        file.verify().await.unwrap();
         let every: Vec<usize> = (0..all_types().fields().len()).collect();
         let read = scan(&file, request(&all_types(), &every)).await.unwrap();
         assert_eq!(read, sample.all, "{rows} rows");
@@ -184,7 +184,7 @@ fn files_outlive_the_runtime_that_opened_them() {
 /// Opens and reads everything; the first error.
 async fn read_all(path: &Path) -> Result<(), StoreError> {
     let file = ChunkFile::open(path).await?;
-    file.verify()?;
+    file.verify().await?;
     let every: Vec<usize> = (0..all_types().fields().len()).collect();
     scan(&file, request(&all_types(), &every)).await.map(|_| ())
 }
@@ -207,7 +207,7 @@ async fn a_flipped_byte_is_never_read() {
         fs::write(&sample.path, &bad).unwrap();
         match ChunkFile::open(&sample.path).await {
             Ok(file) => {
-                let error = file.verify().unwrap_err();
+                let error = file.verify().await.unwrap_err();
                 let StoreError::Damaged { what, .. } = &error else {
                     panic!("{error}")
                 };

@@ -72,7 +72,7 @@ impl FileCheck {
     pub(super) async fn run(self) -> Result<Seen, Problem> {
         let wrong = |error: store::StoreError| store_problem(&error, Some(&self.path));
         let file = ChunkFile::open(&self.path).await.map_err(wrong)?;
-        file.verify().map_err(wrong)?;
+        file.verify().await.map_err(wrong)?;
         self.check_numbers(&file)?;
         self.check_directory(&file)?;
         self.check_rows(&file).await

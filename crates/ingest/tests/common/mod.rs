@@ -233,7 +233,7 @@ impl Sky {
                 dir.chunk_path(chunk.chunk)
             };
             let file = ChunkFile::open(&path).await.unwrap();
-            file.verify().unwrap();
+            file.verify().await.unwrap();
             let request = ScanRequest {
                 projection: (0..file.schema().fields().len()).collect(),
                 filter: None,
