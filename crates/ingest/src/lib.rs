@@ -24,6 +24,7 @@ mod file_rows;
 mod format;
 mod key_map;
 mod load;
+mod manifest;
 mod memory;
 mod mysql_type;
 mod normalise;

@@ -13,6 +13,7 @@ use store::{LoadDir, Removal};
 use crate::directors::{Directors, Family};
 use crate::error::IngestError;
 use crate::fault;
+use crate::manifest::write_manifest;
 use crate::memory::default_memory;
 use crate::partitioning::settle_partitioning;
 use crate::pipeline::{Outcome, Pipeline, ReadRows, SPILL_DIR};
@@ -267,14 +268,17 @@ impl Transaction {
         let runtime = tokio::runtime::Handle::current();
         let rows = read.rows;
         let outcome = blocking(move || rows.write(&siblings, runtime)).await?;
-        Ok(Filled {
+        let filled = Filled {
             spec: read.spec,
             partitioning: read.partitioning,
             directors: read.directors,
             outcome,
             notes: read.notes,
             _family: family,
-        })
+        };
+        let (spec, outcome) = (filled.final_spec(), &filled.outcome);
+        write_manifest(&self.request, self.load, spec, filled.partitioning, outcome).await?;
+        Ok(filled)
     }
 
     fn spec(&self, plan: &TablePlan, directors: &Directors) -> TableSpec {

@@ -4,7 +4,8 @@
 //! container that adds a directory (sub-chunk to row range) and a checksum for each block. It is
 //! written once, never changed, and every block is verified whenever it is read. The director
 //! index maps the keys of a director to their chunk and sub-chunk and is searched without being
-//! loaded. `docs/chunk-file.md` and `docs/director-index.md` describe both byte by byte.
+//! loaded. A manifest says what files a load has written, so that they can be read without a catalog.
+//! `docs/chunk-file.md` and `docs/director-index.md` describe both byte by byte.
 //!
 //! The crate knows of columns (`catalog`) and chunk numbers (`sky`), and nothing of queries: no
 //! DataFusion here, and no decision about which rows a query needs. It never changes a file that
@@ -25,6 +26,7 @@ mod error;
 mod index;
 mod layout;
 mod load_dir;
+mod manifest;
 mod open_files;
 mod read;
 mod read_ahead;
@@ -44,6 +46,7 @@ pub use directory::{Directory, DirectoryBuilder, SubChunkRange};
 pub use error::StoreError;
 pub use index::{DirectorIndex, IndexEntries, IndexEntry, IndexSummary, IndexWriter};
 pub use load_dir::{LoadDir, Removal, table_dir};
+pub use manifest::{MANIFEST_FILE, PartChunk, PartManifest, PartOverlap, PartPartitioning};
 pub use open_files::OpenFiles;
 pub use read::ChunkFile;
 pub use read_ahead::read_ahead;

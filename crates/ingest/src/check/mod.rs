@@ -2,7 +2,7 @@
 //!
 //! Of every chunk and overlap file: its blocks' checksums, its directory, its counts against the catalog's, and its
 //! rows: sorted, and in the right chunk and sub-chunk by their own position (director), by the index (child, match).
-//! Of every index: its pages, and that it agrees with the files. Problems are collected, not stopped at.
+//! Of every index: its pages, and that it agrees with the files. Of every manifest: that it says the same. Problems are collected, not stopped at.
 
 mod file;
 mod rows;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use catalog::{Catalog, Chunk, LoadId, Table, TableKind};
 use futures::StreamExt;
 use sky::{Angle, ChunkId, Chunker};
-use store::{DirectorIndex, LoadDir, StoreError};
+use store::{DirectorIndex, LoadDir, MANIFEST_FILE, PartChunk, PartManifest, StoreError};
 
 use self::file::FileCheck;
 use self::rows::RowRules;
@@ -151,6 +151,9 @@ async fn check_table(
         }
     };
     outcome.problems.extend(strays(&load_dir, &chunks));
+    outcome
+        .problems
+        .extend(wrong_manifest(&load_dir, table.load, &chunks));
     let rules = match rules_of(catalog, data_dir, &table, &load_dir).await? {
         Ok(rules) => Arc::new(rules),
         Err(problem) => {
@@ -286,6 +289,21 @@ fn open_index(dir: &Path) -> Result<DirectorIndex, Problem> {
         .verify()
         .map_err(|e| store_problem(&e, Some(index.path())))?;
     Ok(index)
+}
+
+/// What is wrong with the manifest of a load. A load from before there were manifests has none.
+fn wrong_manifest(load_dir: &LoadDir, load: LoadId, chunks: &[Chunk]) -> Option<Problem> {
+    let manifest = match PartManifest::read(load_dir.path()) {
+        Ok(manifest) => manifest,
+        Err(StoreError::Missing { .. }) => return None,
+        Err(error) => return Some(store_problem(&error, None)),
+    };
+    let same = manifest.part == load
+        && (manifest.chunks.iter().copied()).eq(chunks.iter().map(PartChunk::from));
+    (!same).then(|| Problem {
+        file: Some(load_dir.path().join(MANIFEST_FILE)),
+        what: "it does not say what the catalog says of the chunks".to_owned(),
+    })
 }
 
 /// Files in the load's directory that the catalog does not speak of.
