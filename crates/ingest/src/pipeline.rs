@@ -228,6 +228,7 @@ impl Pipeline {
 pub(crate) fn chunk_of(chunk: sky::ChunkId, file: FileSummary, bounds: Option<[f64; 4]>) -> Chunk {
     Chunk {
         chunk,
+        file: chunk,
         rows: file.rows,
         bytes: file.bytes,
         checksum: file.checksum,

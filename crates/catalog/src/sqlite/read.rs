@@ -334,7 +334,17 @@ pub(super) async fn chunks_of(
         ChunkRow::digest_all(LoadId(load.id), &rows),
         || format!("the list of chunks of {}", load.describe()),
     )?;
-    rows.into_iter().map(ChunkRow::into_chunk).collect()
+    let chunks = rows.into_iter().map(ChunkRow::into_chunk);
+    Ok(in_files(chunks.collect::<Result<_, _>>()?))
+}
+
+/// Chunks with one checksum are in one file, which is named after the first of them.
+fn in_files(mut chunks: Vec<Chunk>) -> Vec<Chunk> {
+    let mut files = HashMap::new();
+    for chunk in &mut chunks {
+        chunk.file = *files.entry(chunk.checksum).or_insert(chunk.chunk);
+    }
+    chunks
 }
 
 /// The chunks of a load in the order of their numbers, not compared with anything.

@@ -316,6 +316,7 @@ impl ChunkRow {
         };
         Ok(Chunk {
             chunk: ChunkId(self.chunk_id),
+            file: ChunkId(self.chunk_id),
             rows: from_stored("a number of rows", rows)?,
             bytes: from_stored("a number of bytes", bytes)?,
             checksum: checksum.cast_unsigned(),

@@ -106,6 +106,7 @@ pub fn chunks(count: i32, rows: u64) -> Vec<Chunk> {
     (0..count)
         .map(|id| Chunk {
             chunk: ChunkId(id),
+            file: ChunkId(id),
             rows,
             bytes: rows * 40,
             checksum: u64::MAX - u64::from(id.unsigned_abs()),
@@ -123,6 +124,7 @@ pub fn chunks(count: i32, rows: u64) -> Vec<Chunk> {
 pub fn whole(rows: u64) -> Vec<Chunk> {
     vec![Chunk {
         chunk: REPLICATED_CHUNK,
+        file: REPLICATED_CHUNK,
         rows,
         bytes: rows,
         checksum: 5,
