@@ -80,8 +80,8 @@ impl StoredTable {
         let Some(known) = self.chunk(archive, chunk).await? else {
             return Ok(None);
         };
-        let path = self.dir.chunk_path(chunk);
-        let file = archive.files().get(&path).await?;
+        let path = self.dir.chunk_path(known.file);
+        let file = archive.files().get(&path, chunk).await?;
         if file.checksum() != known.checksum {
             return Err(StoreError::Damaged {
                 path,

@@ -233,7 +233,7 @@ impl From<&Chunk> for PartChunk {
     fn from(chunk: &Chunk) -> Self {
         Self {
             chunk: chunk.chunk,
-            file: chunk.chunk,
+            file: chunk.file,
             rows: chunk.rows,
             bytes: chunk.bytes,
             checksum: chunk.checksum,

@@ -20,6 +20,7 @@ use meridian_store::{
     ByteSource, ChunkFile, Fault, FaultySource, HttpFile, HttpPeer, HttpTimeouts, LocalFile,
     OpenFiles, StoreError,
 };
+use sky::ChunkId;
 
 const TIMEOUTS: HttpTimeouts = HttpTimeouts {
     connect: Duration::from_secs(5),
@@ -336,7 +337,7 @@ async fn a_retry_after_a_fault_that_is_over_succeeds() {
             let rows = loop {
                 attempts += 1;
                 let open = async { Ok(Arc::clone(&source) as Arc<dyn ByteSource>) };
-                let outcome = match files.get_from(&sample.path, open).await {
+                let outcome = match files.get_from(&sample.path, ChunkId(7), open).await {
                     Ok(file) => read_rows(&file).await,
                     Err(error) => Err(error),
                 };

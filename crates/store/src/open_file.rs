@@ -1,4 +1,4 @@
-//! Opening and checking a chunk file.
+//! Opening and checking a file of rows.
 
 use std::ops::Range;
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
 use futures::FutureExt;
+use sky::ChunkId;
 use vortex::array::buffer::BufferHandle;
 use vortex::arrow::ArrowSessionExt;
 use vortex::buffer::{Alignment, ByteBuffer, ByteBufferMut};
@@ -19,20 +20,19 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::block_file::{BlockFile, len, read_exact};
 use crate::column_blocks::ColumnBlocks;
 use crate::decoded_blocks::{DecodedBlocks, DecodedFile};
+use crate::packed::PackedDirectory;
 use crate::scan::bind;
 use crate::session::session;
-use crate::trailer::{TRAILER_LEN, Trailer};
-use crate::{ByteSource, Directory, LocalFile, StoreError};
+use crate::trailer::{OF_CHUNKS, TRAILER_LEN, Trailer};
+use crate::{ByteSource, ChunkFile, Directory, LocalFile, StoreError};
 
 /// What opening a file reads at its end before it knows how much it needs. Enough for the directory,
 /// checksums and metadata of a chunk of half a million rows and a dozen columns; a larger one takes a
 /// second read of exactly the rest.
 const FIRST_READ: u64 = 64 * 1024;
 
-/// An open chunk file. Everything that is read from it is verified.
-///
-/// It can be used by any number of scans at a time, from any Tokio runtime.
-pub struct ChunkFile {
+/// An open file of the rows of one chunk or several, which [`Self::chunk`] gives one by one.
+pub struct OpenFile {
     pub(crate) blocks: Arc<BlockFile>,
     pub(crate) layout: LayoutReaderRef,
     pub(crate) columns: Arc<ColumnBlocks>,
@@ -40,50 +40,38 @@ pub struct ChunkFile {
     /// How Vortex's reader is asked for each column that is not laid out in blocks, once it was.
     readers: Vec<OnceLock<BoundExpression>>,
     vortex: VortexFile,
-    directory: Directory,
+    chunks: FileChunks,
     schema: SchemaRef,
     rows: u64,
     checksum: u64,
     file_len: u64,
 }
 
-impl std::fmt::Debug for ChunkFile {
+impl std::fmt::Debug for OpenFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChunkFile")
+        f.debug_struct("OpenFile")
             .field("path", self.blocks.path())
             .field("rows", &self.rows)
             .finish_non_exhaustive()
     }
 }
 
-impl ChunkFile {
-    /// Opens a chunk file with one read of its end, or two if that is long.
+impl OpenFile {
+    /// Opens a local file; see [`Self::open_source`].
     ///
     /// # Errors
     ///
-    /// [`StoreError::Missing`]; [`StoreError::Damaged`] if what was read does not bear out its
-    /// checksums (the rows are not read here); [`StoreError::NewerFormat`].
+    /// [`StoreError::Missing`] and those of [`Self::open_source`].
     pub async fn open(path: &Path) -> Result<Arc<Self>, StoreError> {
         Self::open_source(Arc::new(LocalFile::open(path)?), None).await
     }
 
-    /// Opens a chunk file as [`Self::open`] does; decoded blocks are kept in `decoded`.
+    /// Opens a file with one read of its end, or two if that is long; decoded blocks are kept in `decoded`, if anywhere.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::open`].
-    pub async fn open_keeping(
-        path: &Path,
-        decoded: Arc<DecodedBlocks>,
-    ) -> Result<Arc<Self>, StoreError> {
-        Self::open_source(Arc::new(LocalFile::open(path)?), Some(decoded)).await
-    }
-
-    /// Opens a chunk file wherever it is; decoded blocks are kept in `decoded`, if anywhere.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Self::open`], and [`StoreError::Io`] with what the source says.
+    /// [`StoreError::Damaged`] if what was read does not bear out its checksums (the rows are not read
+    /// here); [`StoreError::NewerFormat`]; [`StoreError::Io`] with what the source says.
     pub async fn open_source(
         source: Arc<dyn ByteSource>,
         decoded: Option<Arc<DecodedBlocks>>,
@@ -98,11 +86,11 @@ impl ChunkFile {
         let file_len = trailer.file_len();
         let after_vortex = len(&(offset..trailer.vortex_len));
         let directory = &bytes[after_vortex..len(&(offset..trailer.body_len()))];
-        let directory = Directory::decode(directory)
+        let chunks = FileChunks::decode(directory, &trailer)
             .map_err(|what| StoreError::damaged(&path, format!("its directory: {what}")))?;
         let blocks = Arc::new(blocks);
         let footer = read_footer(bytes.slice_unaligned(..after_vortex), &trailer, &blocks).await?;
-        check_rows(&footer, &trailer, &directory, &path)?;
+        check_rows(&footer, &trailer, &chunks, &path)?;
 
         let failed = |error: VortexError| StoreError::vortex("open", &path, &error);
         let segments = Arc::new(VerifiedSegments {
@@ -131,7 +119,7 @@ impl ChunkFile {
             readers: schema.fields().iter().map(|_| OnceLock::new()).collect(),
             blocks,
             vortex,
-            directory,
+            chunks,
             schema: Arc::new(schema),
             rows: trailer.rows,
             checksum: trailer.checksum(),
@@ -144,9 +132,65 @@ impl ChunkFile {
         self.blocks.path()
     }
 
-    /// Which rows belong to which sub-chunk.
-    pub fn directory(&self) -> &Directory {
-        &self.directory
+    /// The rows of a chunk. A file of version 1 holds one chunk and does not say which: it is the one that is asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] if it has no rows of this chunk, or its directory of them is not right.
+    pub fn chunk(self: &Arc<Self>, chunk: ChunkId) -> Result<Arc<ChunkFile>, StoreError> {
+        let at = match &self.chunks {
+            FileChunks::One(_) => 0,
+            FileChunks::Packed(packed, _) => packed.find(chunk).ok_or_else(|| {
+                StoreError::damaged(self.path(), format!("it has no rows of chunk {chunk}"))
+            })?,
+        };
+        self.chunk_at(at)
+    }
+
+    /// The rows of the file's only chunk.
+    pub(crate) fn only_chunk(self: &Arc<Self>) -> Result<Arc<ChunkFile>, StoreError> {
+        match &self.chunks {
+            FileChunks::Packed(packed, _) if packed.chunks().len() > 1 => {
+                Err(StoreError::WrongScan {
+                    path: self.path().to_owned(),
+                    message: format!("it holds {} chunks", packed.chunks().len()),
+                })
+            }
+            _ => self.chunk_at(0),
+        }
+    }
+
+    fn chunk_at(self: &Arc<Self>, at: usize) -> Result<Arc<ChunkFile>, StoreError> {
+        let (directory, rows) = match &self.chunks {
+            FileChunks::One(directory) => (Arc::clone(directory), 0..self.rows),
+            FileChunks::Packed(packed, decoded) => {
+                let (Some(chunk), Some(known)) = (packed.chunks().get(at), decoded.get(at)) else {
+                    return Err(StoreError::damaged(self.path(), "it has no such chunk"));
+                };
+                let directory = match known.get() {
+                    Some(known) => Arc::clone(known),
+                    None => {
+                        let directory = packed.directory(at).map_err(|what| {
+                            let what = format!("its directory of chunk {}: {what}", chunk.chunk);
+                            StoreError::damaged(self.path(), what)
+                        })?;
+                        Arc::clone(known.get_or_init(|| Arc::new(directory)))
+                    }
+                };
+                (directory, chunk.rows.clone())
+            }
+        };
+        Ok(Arc::new(ChunkFile::new(Arc::clone(self), directory, rows)))
+    }
+
+    /// The chunks that it holds, ascending; none if it is a file of version 1, which does not say so.
+    pub fn chunks(&self) -> Vec<ChunkId> {
+        match &self.chunks {
+            FileChunks::One(_) => Vec::new(),
+            FileChunks::Packed(packed, _) => {
+                packed.chunks().iter().map(|chunk| chunk.chunk).collect()
+            }
+        }
     }
 
     /// Rows in the file.
@@ -197,7 +241,8 @@ impl ChunkFile {
     }
 
     /// Reads the whole file and verifies every block. What opening verifies (trailer, directory, row
-    /// count, metadata) has been verified then.
+    /// count, metadata) has been verified then; the directory of each chunk of several is verified by
+    /// [`Self::chunk`].
     ///
     /// # Errors
     ///
@@ -212,6 +257,33 @@ impl ChunkFile {
             offset = end;
         }
         Ok(())
+    }
+}
+
+/// What a file says of its chunks.
+enum FileChunks {
+    One(Arc<Directory>),
+    /// Directories of sub-chunks, each once it is wanted.
+    Packed(PackedDirectory, Vec<OnceLock<Arc<Directory>>>),
+}
+
+impl FileChunks {
+    fn decode(bytes: &[u8], trailer: &Trailer) -> Result<Self, String> {
+        if trailer.version < OF_CHUNKS {
+            return Ok(Self::One(Arc::new(Directory::decode(bytes)?)));
+        }
+        let packed = PackedDirectory::decode(bytes)?;
+        let directories = packed.chunks().iter().map(|_| OnceLock::new()).collect();
+        Ok(Self::Packed(packed, directories))
+    }
+
+    /// Rows that they have by name; `None` if they have none.
+    fn rows(&self) -> Option<u64> {
+        match self {
+            Self::One(directory) if directory.entries().is_empty() => None,
+            Self::One(directory) => Some(directory.rows()),
+            Self::Packed(packed, _) => Some(packed.rows()),
+        }
     }
 }
 
@@ -304,15 +376,11 @@ async fn read_footer(
 fn check_rows(
     footer: &Footer,
     trailer: &Trailer,
-    directory: &Directory,
+    chunks: &FileChunks,
     path: &Path,
 ) -> Result<(), StoreError> {
     let rows = trailer.rows;
-    let in_directory = if directory.entries().is_empty() {
-        rows
-    } else {
-        directory.rows()
-    };
+    let in_directory = chunks.rows().unwrap_or(rows);
     if footer.row_count() != rows || in_directory != rows {
         let what = format!(
             "its trailer says {rows} rows, its metadata {}, its directory {in_directory}",
