@@ -20,6 +20,7 @@ mod choose;
 mod directors;
 mod error;
 mod fault;
+mod file_of_chunks;
 mod file_rows;
 mod format;
 mod key_map;

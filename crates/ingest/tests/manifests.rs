@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use catalog::{TableKind, TableSpec};
 use common::{Row, Sky, Stored, load, stars, stored_rows, write_parquet};
-use store::{ChunkFile, DirectorIndex, MANIFEST_FILE, PartManifest, arrow_schema, table_dir};
+use store::{DirectorIndex, MANIFEST_FILE, OpenFiles, PartManifest, arrow_schema, table_dir};
 
 /// Stars, what was seen of them, pairs of them, and a table of names.
 async fn loaded() -> Sky {
@@ -53,6 +53,7 @@ fn load_dir(sky: &Sky, table: &str) -> PathBuf {
 async fn rows_by_manifest(sky: &Sky, table: &str, overlap: bool) -> (PartManifest, Vec<Stored>) {
     let dir = load_dir(sky, table);
     let manifest = PartManifest::read(&dir).unwrap();
+    let files = OpenFiles::new(8);
     let mut rows = Vec::new();
     for chunk in &manifest.chunks {
         let name = match overlap {
@@ -60,7 +61,7 @@ async fn rows_by_manifest(sky: &Sky, table: &str, overlap: bool) -> (PartManifes
             false => Some(chunk.file_name()),
         };
         let Some(name) = name else { continue };
-        let file = ChunkFile::open(&dir.join(name)).await.unwrap();
+        let file = files.get(&dir.join(name), chunk.chunk).await.unwrap();
         let (said, checksum) = match chunk.overlap.filter(|_| overlap) {
             Some(overlap) => (overlap.rows, overlap.checksum),
             None => (chunk.rows, chunk.checksum),

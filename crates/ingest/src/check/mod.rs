@@ -7,6 +7,7 @@
 mod file;
 mod rows;
 
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -185,22 +186,18 @@ async fn check_files(
     chunks: &[Chunk],
 ) -> Tally {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut files = Vec::new();
+    let mut files: BTreeMap<ChunkId, Vec<&Chunk>> = BTreeMap::new();
     for chunk in chunks {
-        files.push(FileCheck::of_chunk(
-            load_dir.chunk_path(chunk.chunk),
-            chunk,
-            rules.clone(),
-        ));
-        if let Some(overlap) = chunk.overlap {
-            files.push(FileCheck::of_overlap(
-                load_dir.overlap_path(chunk.chunk),
-                chunk.chunk,
-                overlap,
-                rules.clone(),
-            ));
-        }
+        files.entry(chunk.file).or_default().push(chunk);
     }
+    let files = files.into_iter().flat_map(|(file, chunks)| {
+        let (own, overlaps) = (load_dir.chunk_path(file), load_dir.overlap_path(file));
+        [
+            FileCheck::of_chunks(own, chunks.iter().copied(), rules.clone()),
+            FileCheck::of_overlaps(overlaps, chunks, rules.clone()),
+        ]
+    });
+    let files: Vec<FileCheck> = files.filter(|file| !file.is_empty()).collect();
     // Each file on a task of its own, for all cores to have one.
     let checks = files.into_iter().map(|file| tokio::spawn(file.run()));
     let mut checks = futures::stream::iter(checks).buffer_unordered(cores);
@@ -318,10 +315,12 @@ fn strays(load_dir: &LoadDir, chunks: &[Chunk]) -> Vec<Problem> {
             .ok()
             .map(ChunkId)
     };
-    let find = |chunk: ChunkId| chunks.iter().find(|c| c.chunk == chunk);
+    let files: HashSet<ChunkId> = chunks.iter().map(|chunk| chunk.file).collect();
+    let with_overlap = chunks.iter().filter(|chunk| chunk.overlap.is_some());
+    let overlaps: HashSet<ChunkId> = with_overlap.map(|chunk| chunk.file).collect();
     let is_known = |name: &str| match (id(name, "chunk_"), id(name, "overlap_")) {
-        (Some(chunk), _) => find(chunk).is_some(),
-        (_, Some(chunk)) => find(chunk).is_some_and(|c| c.overlap.is_some()),
+        (Some(file), _) => files.contains(&file),
+        (_, Some(file)) => overlaps.contains(&file),
         _ => !name.ends_with(".mrd"),
     };
     let names = entries.flatten().map(|entry| entry.path());

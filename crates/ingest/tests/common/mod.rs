@@ -18,7 +18,7 @@ use futures::TryStreamExt;
 use meridian_ingest::{IngestError, LoadReport, LoadRequest, Progress};
 use parquet::arrow::ArrowWriter;
 use sky::{ChunkId, SubChunkId};
-use store::{ChunkFile, LoadDir, ScanRequest};
+use store::{ChunkFile, LoadDir, OpenFiles, ScanRequest};
 
 /// A generator of numbers that are the same on every run.
 pub struct Dice(u64);
@@ -222,17 +222,18 @@ impl Sky {
         let catalog = Catalog::open(&self.data()).await.unwrap();
         let table = self.table(name).await;
         let dir = LoadDir::open(&self.data(), "sky", name, table.load).unwrap();
+        let files = OpenFiles::new(8);
         let mut stored = Vec::new();
         for chunk in catalog.chunks(table.load).await.unwrap() {
             if overlap && chunk.overlap.is_none() {
                 continue;
             }
             let path = if overlap {
-                dir.overlap_path(chunk.chunk)
+                dir.overlap_path(chunk.file)
             } else {
-                dir.chunk_path(chunk.chunk)
+                dir.chunk_path(chunk.file)
             };
-            let file = ChunkFile::open(&path).await.unwrap();
+            let file = files.get(&path, chunk.chunk).await.unwrap();
             let rows = stored_rows(&file, chunk.chunk).await;
             let said = match overlap {
                 true => chunk.overlap.unwrap().rows,
