@@ -16,7 +16,7 @@ from complaints import assert_refused
 from meridian_cli import Meridian, load_arguments
 from small_tables import CHILD, DIRECTOR, chunk_files, count_of, write_lines, write_stars
 
-PHASES = ["begun", "read", "partitioned", "index-written", "chunks-written", "overlap-written", "before-publish"]
+PHASES = ["begun", "read", "partitioned", "index-written", "chunks-written", "overlap-written", "manifest-written", "before-publish"]
 STATE = "SELECT count(*), min(version), max(version), sum(id) FROM Star"
 OLD_ROWS, NEW_ROWS = 1500, 2500
 

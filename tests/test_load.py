@@ -286,7 +286,7 @@ def test_child_of_a_replaced_director_still_answers_right(meridian: Meridian, tm
 
 def test_full_disk(meridian: Meridian, tmp_path: Path, tiny_disk: Path) -> None:
     meridian.load(tiny_disk / "data", "sky", "Star", write_stars(tmp_path / "Star.csv", 200), **DIRECTOR)
-    large = write_stars(tmp_path / "Large.csv", 100_000, version=2)
+    large = write_stars(tmp_path / "Large.csv", 400_000, version=2)
     outcome = load(meridian, tiny_disk / "data", large, replace=True)
     assert_refused(outcome, "disk is full")
     assert meridian.rows(tiny_disk / "data", "sky", "SELECT count(*), max(version) FROM Star") == [(200, 1)]

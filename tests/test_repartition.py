@@ -132,7 +132,7 @@ def test_answers_stay(meridian: Meridian, data: Path, cut: dict[str, object]) ->
         assert again.status == 0 and "already" in again.text and "Nothing was done" in again.text
 
 
-PHASES = ["begun", "read", "partitioned", "index-written", "chunks-written", "overlap-written", "before-publish"]
+PHASES = ["begun", "read", "partitioned", "index-written", "chunks-written", "overlap-written", "manifest-written", "before-publish"]
 
 
 def test_a_killed_run_leaves_the_old_tables(meridian: Meridian, data: Path) -> None:

@@ -240,13 +240,13 @@ impl Table {
 pub struct Chunk {
     /// Which chunk; [`REPLICATED_CHUNK`] for a replicated table.
     pub chunk: ChunkId,
-    /// The chunk after which its file is named: its own number, or the first one's of several that share a file.
+    /// The chunk after which its file is named: itself, or the first one in a file of several.
     pub file: ChunkId,
     /// Its rows.
     pub rows: u64,
     /// Rows of a director that are kept here though their positions lie elsewhere.
     pub strays: u64,
-    /// Bytes of its file.
+    /// Bytes of its file, or its share of them.
     pub bytes: u64,
     /// The checksum of its file.
     pub checksum: u64,
@@ -257,12 +257,12 @@ pub struct Chunk {
     pub bounds: Option<[f64; 4]>,
 }
 
-/// The overlap file of a chunk: rows of other chunks near its edge.
+/// The overlap of a chunk: rows of other chunks near its edge, in a file that is named like the chunk's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverlapFile {
-    /// Rows in the file.
+    /// Its rows.
     pub rows: u64,
-    /// Bytes of the file.
+    /// Bytes of the file, or its share of them.
     pub bytes: u64,
     /// The checksum of the file.
     pub checksum: u64,

@@ -68,8 +68,8 @@ impl StoredPart {
         let Some(known) = self.chunks(archive).await?.get(&chunk) else {
             return Ok(None);
         };
-        let path = self.dir.chunk_path(chunk);
-        let file = archive.files().get(&path).await?;
+        let path = self.dir.chunk_path(known.file);
+        let file = archive.files().get(&path, chunk).await?;
         if file.checksum() != known.checksum {
             return Err(StoreError::Damaged {
                 path,

@@ -7,13 +7,14 @@
 use crate::error::IngestError;
 
 /// The boundaries of a load transaction, in the order in which they are passed.
-pub const FAULT_PHASES: [&str; 8] = [
+pub const FAULT_PHASES: [&str; 9] = [
     "begun",
     "read",
     "partitioned",
     "index-written",
     "chunks-written",
     "overlap-written",
+    "manifest-written",
     "before-publish",
     "after-publish",
 ];

@@ -18,6 +18,7 @@ use crate::append::as_the_table_has_it;
 use crate::directors::{Directors, Family, open_parts, wait_for_lock};
 use crate::error::IngestError;
 use crate::fault;
+use crate::manifest::write_manifest;
 use crate::memory::default_memory;
 use crate::partitioning::settle_partitioning;
 use crate::pipeline::{Outcome, Pipeline, ReadRows, SPILL_DIR};
@@ -374,14 +375,17 @@ impl Transaction {
         let runtime = tokio::runtime::Handle::current();
         let rows = read.rows;
         let outcome = blocking(move || rows.write(&siblings, runtime)).await?;
-        Ok(Filled {
+        let filled = Filled {
             spec: read.spec,
             partitioning: read.partitioning,
             directors: read.directors,
             outcome,
             notes: read.notes,
             family,
-        })
+        };
+        let (spec, outcome) = (filled.spec.clone(), &filled.outcome);
+        write_manifest(&self.request, self.load, spec, filled.partitioning, outcome).await?;
+        Ok(filled)
     }
 
     fn spec(&self, plan: &TablePlan, directors: &Directors) -> TableSpec {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use catalog::{Chunk, Column, TableKind};
 use sky::Angle;
-use store::{FileSummary, LoadDir, arrow_schema};
+use store::{LoadDir, arrow_schema};
 use tokio::runtime::Handle;
 
 use crate::directors::Directors;
@@ -222,19 +222,5 @@ impl Pipeline {
         writer.write_overlaps(&mut chunks)?;
         fault::reached("overlap-written")?;
         Ok(chunks)
-    }
-}
-
-/// A chunk as the catalog knows it.
-pub(crate) fn chunk_of(chunk: sky::ChunkId, file: FileSummary, bounds: Option<[f64; 4]>) -> Chunk {
-    Chunk {
-        chunk,
-        file: chunk,
-        rows: file.rows,
-        strays: 0,
-        bytes: file.bytes,
-        checksum: file.checksum,
-        overlap: None,
-        bounds,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use catalog::{Catalog, LoadId, LoadLock, Part, Table, fold_name};
 use futures::StreamExt;
-use store::{ChunkFile, LoadDir, ScanRequest};
+use store::{LoadDir, OpenFiles, ScanRequest};
 
 use crate::directors::{Family, open_parts};
 use crate::error::IngestError;
@@ -17,6 +17,9 @@ use crate::row_batch::Place;
 
 /// Bytes for the keys of a part that is to be dropped; beyond that they are looked up on disk.
 const KEY_BYTES: u64 = 1 << 30;
+
+/// Files that are kept open while chunks are read in order.
+const OPEN_FILES: usize = 4;
 
 /// What was taken away.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -214,11 +217,13 @@ async fn count_rows(
     let column = &table.spec.columns[find_column(&table.spec.columns, "the column", column)?].name;
     let mut rows = 0;
     let mut places = Vec::new();
+    // A file may hold several chunks.
+    let files = OpenFiles::new(OPEN_FILES);
     for (part, chunks) in chunks {
         let spec = &table.spec;
         let dir = LoadDir::open(&request.data_dir, &spec.database, &spec.name, part.load)?;
         for chunk in chunks {
-            let file = ChunkFile::open(&dir.chunk_path(chunk.chunk)).await?;
+            let file = files.get(&dir.chunk_path(chunk.file), chunk.chunk).await?;
             let at = file.schema().index_of(column)?;
             let mut batches = file.scan(ScanRequest {
                 projection: vec![at],

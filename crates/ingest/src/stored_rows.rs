@@ -8,11 +8,14 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{Int32Type, Schema, SchemaRef};
 use catalog::{Chunk, Table, TableKind};
 use futures::StreamExt;
-use store::{ChunkFile, LoadDir, ScanRequest, arrow_schema};
+use store::{LoadDir, OpenFiles, ScanRequest, arrow_schema};
 use tokio::runtime::Handle;
 
 use crate::format::made::{MadeBatches, RowSource};
 use crate::place::matches::{ELSEWHERE, HOME_COLUMNS, home_fields};
+
+/// Files that are kept open: threads read chunks near each other.
+const OPEN_FILES: usize = 64;
 
 /// The parts of a table, kept from being removed while they are read.
 pub(crate) struct StoredRows {
@@ -20,6 +23,8 @@ pub(crate) struct StoredRows {
     /// The chunks of all parts, each with the number of its part's directory.
     chunks: Vec<(usize, Chunk)>,
     dirs: Vec<LoadDir>,
+    /// A file may hold several chunks.
+    files: OpenFiles,
     /// What is read of each file: the declared columns and, of a match table, the pair's left home.
     schema: SchemaRef,
     runtime: Handle,
@@ -52,6 +57,7 @@ impl StoredRows {
             table,
             chunks,
             dirs,
+            files: OpenFiles::new(OPEN_FILES),
             schema,
             runtime,
         }
@@ -59,8 +65,9 @@ impl StoredRows {
 
     async fn open(&self, part: usize) -> Result<store::BatchStream, String> {
         let (number, chunk) = &self.chunks[part];
-        let path = self.dirs[*number].chunk_path(chunk.chunk);
-        let file = ChunkFile::open(&path).await.map_err(|e| e.to_string())?;
+        let path = self.dirs[*number].chunk_path(chunk.file);
+        let file = self.files.get(&path, chunk.chunk).await;
+        let file = file.map_err(|e| e.to_string())?;
         let place = |name: &String| file.schema().index_of(name);
         let names = self.schema.fields().iter().map(|field| field.name());
         let projection: Result<Vec<usize>, _> = names.map(place).collect();

@@ -9,12 +9,16 @@ use arrow::array::{BooleanArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use catalog::{Chunk, OverlapFile, REPLICATED_CHUNK};
 use sky::ChunkId;
-use store::{Directory, DirectoryBuilder, FileSummary, LoadDir, StoreError, write_chunk_file_with};
+use store::{
+    ChunkSection, DirectoryBuilder, FileSummary, LoadDir, StoreError, write_chunk_file_with,
+    write_packed_file_with,
+};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use crate::error::IngestError;
-use crate::pipeline::chunk_of;
+use crate::file_of_chunks::{FileOfChunks, in_files, overlaps_in_files};
 use crate::place::Placed;
 use crate::position::{Bounds, PositionColumns, Positions};
 use crate::progress::Progress;
@@ -36,90 +40,93 @@ pub(crate) struct ChunkWriter<'a> {
     pub writers: usize,
 }
 
-/// What became of one file's rows.
+/// What became of the rows of one chunk.
 struct Written {
-    file: FileSummary,
+    chunk: ChunkId,
+    /// The chunk after which the file is named.
+    file: ChunkId,
+    summary: FileSummary,
     bounds: Option<[f64; 4]>,
+}
+
+impl From<Written> for Chunk {
+    fn from(written: Written) -> Self {
+        Self {
+            chunk: written.chunk,
+            file: written.file,
+            rows: written.summary.rows,
+            strays: 0,
+            bytes: written.summary.bytes,
+            checksum: written.summary.checksum,
+            overlap: None,
+            bounds: written.bounds,
+        }
+    }
 }
 
 impl ChunkWriter<'_> {
     /// Writes all chunk files. Chunks of which no row is left are left out.
     pub(crate) fn write_chunks(&self) -> Result<Vec<Chunk>, IngestError> {
         let rows = &self.placed.rows;
-        let write = |size: &ChunkSize| {
-            let path = self.load_dir.chunk_path(size.chunk);
-            let written = self.write_file(&path, rows, size.chunk, true)?;
-            let strays = self.placed.strays.get(&size.chunk).copied();
-            Ok(written.map(|written| Chunk {
-                strays: strays.unwrap_or(0),
-                ..chunk_of(size.chunk, written.file, written.bounds)
-            }))
-        };
-        let mut chunks: Vec<Chunk> = self.for_each_chunk(rows.sizes().to_vec(), write)?;
+        let files = in_files(rows.sizes());
+        let written = self.for_each_file(files, |file| self.write_file(file, rows, true))?;
+        let strays = |chunk: &Chunk| self.placed.strays.get(&chunk.chunk).copied();
+        let mut chunks: Vec<Chunk> = written.into_iter().map(Chunk::from).collect();
+        for chunk in &mut chunks {
+            chunk.strays = strays(chunk).unwrap_or(0);
+        }
         chunks.sort_by_key(|chunk| chunk.chunk);
         Ok(chunks)
     }
 
     /// Writes the one file of a replicated table without rows.
     pub(crate) fn write_empty(&self) -> Result<Chunk, IngestError> {
-        let path = self.load_dir.chunk_path(REPLICATED_CHUNK);
+        let file = FileOfChunks::of_one(&ChunkSize {
+            chunk: REPLICATED_CHUNK,
+            rows: 0,
+            bytes: 0,
+        });
         let empty = RecordBatch::new_empty(self.placed.rows.schema().clone());
-        let written = self.write_batches(&path, empty, std::iter::empty(), true)?;
-        Ok(chunk_of(REPLICATED_CHUNK, written.file, None))
+        let rows = std::iter::once(Ok((REPLICATED_CHUNK, empty)));
+        let written = self.write_rows(&file, REPLICATED_CHUNK, rows, true)?;
+        let chunk = written.into_iter().next().map(Chunk::from);
+        chunk.ok_or(IngestError::Internal)
     }
 
-    /// Writes the overlap files of these chunks and notes them in the chunks.
+    /// Writes the overlap files of these chunks and notes them in the chunks. What is together in a file of chunks is so in one of
+    /// overlaps of the same number.
     pub(crate) fn write_overlaps(&self, chunks: &mut [Chunk]) -> Result<(), IngestError> {
         let Some(rows) = &self.placed.overlap else {
             return Ok(());
         };
-        let has_rows: HashSet<ChunkId> = chunks.iter().map(|chunk| chunk.chunk).collect();
-        let sizes = rows
-            .sizes()
-            .iter()
-            .filter(|size| has_rows.contains(&size.chunk))
-            .copied()
-            .collect();
-        let write = |size: &ChunkSize| {
-            let path = self.load_dir.overlap_path(size.chunk);
-            let written = self.write_file(&path, rows, size.chunk, false)?;
-            Ok(written.map(|written| (size.chunk, written.file)))
-        };
-        let files: Vec<(ChunkId, FileSummary)> = self.for_each_chunk(sizes, write)?;
-        for (
-            id,
-            FileSummary {
-                rows,
-                bytes,
-                checksum,
-            },
-        ) in files
-        {
-            if let Ok(at) = chunks.binary_search_by_key(&id, |chunk| chunk.chunk) {
+        let files = overlaps_in_files(chunks, rows.sizes());
+        let written = self.for_each_file(files, |file| self.write_file(file, rows, false))?;
+        for Written { chunk, summary, .. } in written {
+            if let Ok(at) = chunks.binary_search_by_key(&chunk, |chunk| chunk.chunk) {
                 chunks[at].overlap = Some(OverlapFile {
-                    rows,
-                    bytes,
-                    checksum,
+                    rows: summary.rows,
+                    bytes: summary.bytes,
+                    checksum: summary.checksum,
                 });
             }
         }
         Ok(())
     }
 
-    /// Runs `write` for every chunk on several threads, the largest chunks first so that none is left for the end.
-    fn for_each_chunk<T: Send>(
+    /// Runs `write` for every file on several threads, the largest first so that none is left for the end.
+    fn for_each_file<T: Send>(
         &self,
-        mut sizes: Vec<ChunkSize>,
-        write: impl Fn(&ChunkSize) -> Result<Option<T>, IngestError> + Sync,
+        mut files: Vec<FileOfChunks>,
+        write: impl Fn(&FileOfChunks) -> Result<Vec<T>, IngestError> + Sync,
     ) -> Result<Vec<T>, IngestError> {
-        sizes.sort_by_key(|size| std::cmp::Reverse(size.bytes));
+        files.sort_by_key(|file| std::cmp::Reverse(file.bytes));
         let next = AtomicUsize::new(0);
         let work = || {
             let mut written = Vec::new();
-            while let Some(size) = sizes.get(next.fetch_add(1, Relaxed)) {
-                let outcome = write(size);
+            while let Some(file) = files.get(next.fetch_add(1, Relaxed)) {
+                let outcome = write(file);
                 if outcome.is_err() {
-                    next.store(sizes.len(), Relaxed);
+                    next.store(files.len(), Relaxed);
                 }
                 written.extend(outcome?);
             }
@@ -141,49 +148,53 @@ impl ChunkWriter<'_> {
         Ok(all)
     }
 
-    /// Writes one chunk's rows to a file; nothing if no row is left.
+    /// Writes the rows of a file's chunks; nothing if no row is left.
     fn write_file(
         &self,
-        path: &Path,
+        file: &FileOfChunks,
         rows: &Chunks,
-        chunk: ChunkId,
         own: bool,
-    ) -> Result<Option<Written>, IngestError> {
-        let mut batches = KeptRows {
-            sorted: rows.take(chunk)?,
+    ) -> Result<Vec<Written>, IngestError> {
+        let mut rows = KeptRows {
+            rows,
             dropped: &self.placed.dropped,
+            chunks: file.chunks.iter(),
+            sorted: None,
         };
-        let Some(first) = batches.next().transpose()? else {
-            return Ok(None);
+        let Some(first) = rows.next().transpose()? else {
+            return Ok(Vec::new());
         };
-        self.write_batches(path, first, batches, own).map(Some)
+        let name = file.name.unwrap_or(first.0);
+        self.write_rows(file, name, std::iter::once(Ok(first)).chain(rows), own)
     }
 
     /// Sorts on this thread while the runtime compresses and writes.
-    fn write_batches(
+    fn write_rows(
         &self,
-        path: &Path,
-        first: RecordBatch,
-        rest: impl Iterator<Item = Result<RecordBatch, IngestError>>,
+        file: &FileOfChunks,
+        name: ChunkId,
+        rows: impl Iterator<Item = Result<(ChunkId, RecordBatch), IngestError>>,
         own: bool,
-    ) -> Result<Written, IngestError> {
-        let survey = Arc::new(Mutex::new(DirectoryBuilder::default()));
+    ) -> Result<Vec<Written>, IngestError> {
+        let path = match own {
+            true => self.load_dir.chunk_path(name),
+            false => self.load_dir.overlap_path(name),
+        };
+        let survey = Arc::new(Mutex::new(Vec::new()));
         let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
-        let writing = self.start_writing(path, receiver, survey.clone());
+        let writing = self.start_writing(&path, file.is_packed, receiver, survey.clone());
         let mut surveyor = Surveyor::new(self.placed, own);
-        let produced = std::iter::once(Ok(first))
-            .chain(rest)
-            .try_for_each(|batch| {
-                let batch = batch?;
-                surveyor.look_at(&batch, &survey)?;
-                self.progress.advance(batch.num_rows() as u64);
-                if self.progress.is_cancelled() {
-                    return Err(IngestError::Cancelled);
-                }
-                // A writer that has failed takes no more; its error is told below.
-                let _ = sender.blocking_send(Ok(to_file_batch(&batch, &self.schema)?));
-                Ok(())
-            });
+        let produced = rows.into_iter().try_for_each(|rows| {
+            let (chunk, batch) = rows?;
+            surveyor.look_at(chunk, &batch, &survey)?;
+            self.progress.advance(batch.num_rows() as u64);
+            if self.progress.is_cancelled() {
+                return Err(IngestError::Cancelled);
+            }
+            // A writer that has failed takes no more; its error is told below.
+            let _ = sender.blocking_send(Ok(to_file_batch(&batch, &self.schema)?));
+            Ok(())
+        });
         if produced.is_err() {
             let _ = sender.blocking_send(Err(std::io::Error::other("the rows ended")));
         }
@@ -193,46 +204,98 @@ impl ChunkWriter<'_> {
             .block_on(writing)
             .unwrap_or(Err(StoreError::Input(Arc::new(IngestError::Internal))));
         produced?;
-        Ok(Written {
-            file: written?,
-            bounds: surveyor.bounds(),
-        })
+        let bounds = surveyor.into_bounds();
+        let written = written?.into_iter().zip(bounds);
+        let of_chunk = |((chunk, summary), bounds)| Written {
+            chunk,
+            file: name,
+            summary,
+            bounds,
+        };
+        Ok(written.map(of_chunk).collect())
     }
 
+    /// What is written of each chunk, in their order.
     fn start_writing(
         &self,
         path: &Path,
+        is_packed: bool,
         receiver: mpsc::Receiver<Result<RecordBatch, std::io::Error>>,
-        survey: Arc<Mutex<DirectoryBuilder>>,
-    ) -> tokio::task::JoinHandle<Result<FileSummary, StoreError>> {
+        survey: Arc<Mutex<Vec<SurveyedChunk>>>,
+    ) -> JoinHandle<Result<Vec<(ChunkId, FileSummary)>, StoreError>> {
         let (path, schema) = (path.to_path_buf(), self.schema.clone());
         let batches = futures::stream::unfold(receiver, |mut receiver| async move {
             receiver.recv().await.map(|batch| (batch, receiver))
         });
         self.runtime.spawn(async move {
-            write_chunk_file_with(&path, schema, batches, || finish_directory(&survey)).await
+            if is_packed {
+                let sections = || finish_survey(&survey);
+                let packed = write_packed_file_with(&path, schema, batches, sections).await?;
+                return Ok(packed.chunks);
+            }
+            let mut chunk = None;
+            let directory = || {
+                let sections = finish_survey(&survey)?;
+                let only = sections.into_iter().next();
+                let (id, directory) = only.map(|only| (only.chunk, only.directory)).unzip();
+                chunk = id;
+                Ok(directory.unwrap_or_default())
+            };
+            let written = write_chunk_file_with(&path, schema, batches, directory).await?;
+            Ok(chunk.map(|chunk| (chunk, written)).into_iter().collect())
         })
     }
 }
 
-fn finish_directory(survey: &Mutex<DirectoryBuilder>) -> Result<Directory, StoreError> {
-    std::mem::take(&mut *survey.lock().unwrap_or_else(PoisonError::into_inner)).finish()
+fn finish_survey(survey: &Mutex<Vec<SurveyedChunk>>) -> Result<Vec<ChunkSection>, StoreError> {
+    let surveyed = std::mem::take(&mut *survey.lock().unwrap_or_else(PoisonError::into_inner));
+    let section = |surveyed: SurveyedChunk| {
+        Ok(ChunkSection {
+            chunk: surveyed.chunk,
+            rows: surveyed.rows,
+            directory: surveyed.directory.finish()?,
+        })
+    };
+    surveyed.into_iter().map(section).collect()
 }
 
-/// Sorted rows without those that were refused after they were placed.
+/// Sorted rows of chunks, one after another, without those that were refused after they were placed.
 struct KeptRows<'a> {
-    sorted: ChunkRows,
+    rows: &'a Chunks,
     dropped: &'a HashSet<u64>,
+    /// Those that are still to come.
+    chunks: std::slice::Iter<'a, ChunkId>,
+    sorted: Option<(ChunkId, ChunkRows)>,
+}
+
+impl KeptRows<'_> {
+    /// The next batch of the present chunk, or of the next one.
+    fn next_sorted(&mut self) -> Option<Result<(ChunkId, RecordBatch), IngestError>> {
+        loop {
+            if let Some((chunk, sorted)) = &mut self.sorted
+                && let Some(batch) = sorted.next()
+            {
+                return Some(batch.map(|batch| (*chunk, batch)));
+            }
+            // Its memory is freed before the next one is sorted.
+            self.sorted = None;
+            let chunk = *self.chunks.next()?;
+            match self.rows.take(chunk) {
+                Ok(sorted) => self.sorted = Some((chunk, sorted)),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
 }
 
 impl Iterator for KeptRows<'_> {
-    type Item = Result<RecordBatch, IngestError>;
+    type Item = Result<(ChunkId, RecordBatch), IngestError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let batch = match self.sorted.next()? {
-                Ok(batch) if self.dropped.is_empty() => return Some(Ok(batch)),
-                Ok(batch) => batch,
+            let (chunk, batch) = match self.next_sorted()? {
+                Ok(rows) if self.dropped.is_empty() => return Some(Ok(rows)),
+                Ok(rows) => rows,
                 Err(error) => return Some(Err(error)),
             };
             let keep: BooleanArray = rows_of(&batch)
@@ -241,44 +304,66 @@ impl Iterator for KeptRows<'_> {
                 .collect();
             match arrow::compute::filter_record_batch(&batch, &keep) {
                 Ok(kept) if kept.num_rows() == 0 => {}
-                kept => return Some(kept.map_err(IngestError::from)),
+                kept => return Some(kept.map(|kept| (chunk, kept)).map_err(IngestError::from)),
             }
         }
     }
 }
 
-/// Notes where sub-chunks begin and what positions there are.
+/// What is known of a chunk's rows that went by.
+struct SurveyedChunk {
+    chunk: ChunkId,
+    rows: u64,
+    directory: DirectoryBuilder,
+}
+
+/// Notes where chunks and sub-chunks begin and what positions there are.
 struct Surveyor {
     positions: Option<PositionColumns>,
     bounds_in_directory: bool,
     by_sub_chunk: bool,
-    whole: Bounds,
+    /// The bounds of each chunk.
+    chunks: Vec<(ChunkId, Bounds)>,
     /// The bounds of the current sub-chunk, which may go on in the next batch.
     current: (u64, Bounds),
 }
 
 impl Surveyor {
-    /// For a chunk's own rows or those of its overlap, which belong to no sub-chunk of it.
+    /// For chunks' own rows or those of their overlaps, which belong to no sub-chunk of them.
     fn new(placed: &Placed, own: bool) -> Self {
         Self {
             positions: placed.positions,
             bounds_in_directory: placed.bounds_in_directory,
             by_sub_chunk: own && placed.by_sub_chunk,
-            whole: Bounds::default(),
+            chunks: Vec::new(),
             current: (u64::MAX, Bounds::default()),
         }
     }
 
     fn look_at(
         &mut self,
+        chunk: ChunkId,
         batch: &RecordBatch,
-        survey: &Mutex<DirectoryBuilder>,
+        survey: &Mutex<Vec<SurveyedChunk>>,
     ) -> Result<(), IngestError> {
         let positions = self
             .positions
             .map(|columns| Positions::read(batch.columns(), columns))
             .transpose()?;
-        let mut directory = survey.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut survey = survey.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.chunks.last().is_none_or(|(last, _)| *last != chunk) {
+            self.chunks.push((chunk, Bounds::default()));
+            self.current = (u64::MAX, Bounds::default());
+            survey.push(SurveyedChunk {
+                chunk,
+                rows: 0,
+                directory: DirectoryBuilder::default(),
+            });
+        }
+        let Some(surveyed) = survey.last_mut() else {
+            return Err(IngestError::Internal);
+        };
+        surveyed.rows += batch.num_rows() as u64;
         let mut start = 0;
         for part in places_of(batch).chunk_by(|a, b| a == b) {
             let place = part[0];
@@ -292,7 +377,8 @@ impl Surveyor {
             }
             if self.by_sub_chunk {
                 let bounds = self.current.1.to_box().filter(|_| self.bounds_in_directory);
-                directory.push(Place(place).sub_chunk(), part.len() as u64, bounds);
+                let sub_chunk = Place(place).sub_chunk();
+                (surveyed.directory).push(sub_chunk, part.len() as u64, bounds);
             }
         }
         Ok(())
@@ -304,10 +390,13 @@ impl Surveyor {
             bounds.add(*ra, *dec);
         }
         self.current.1.merge(&bounds);
-        self.whole.merge(&bounds);
+        if let Some((_, whole)) = self.chunks.last_mut() {
+            whole.merge(&bounds);
+        }
     }
 
-    fn bounds(&self) -> Option<[f64; 4]> {
-        self.whole.to_box()
+    /// The bounds of each chunk, in their order.
+    fn into_bounds(self) -> impl Iterator<Item = Option<[f64; 4]>> {
+        self.chunks.into_iter().map(|(_, bounds)| bounds.to_box())
     }
 }

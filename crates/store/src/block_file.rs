@@ -4,7 +4,6 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +12,8 @@ use vortex::buffer::{Alignment, ByteBuffer, ByteBufferMut};
 use vortex::io::{IoBuf, VortexWrite};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::StoreError;
-use crate::read_ahead::read_ahead;
 use crate::trailer::Trailer;
+use crate::{ByteSource, StoreError};
 
 /// Bytes for each checksum in the files that we write. A read is widened to whole blocks, so small
 /// blocks waste less of a point read (a Vortex segment of 16,384 rows is some 40 kB), and large ones
@@ -28,8 +26,7 @@ const WRITE_BUFFER: usize = 128 * BLOCK_SIZE as usize;
 
 /// An open file whose blocks are verified as they are read.
 pub(crate) struct BlockFile {
-    file: File,
-    path: Arc<Path>,
+    source: Arc<dyn ByteSource>,
     body_len: u64,
     block_size: u64,
     /// The table of checksums as stored: eight bytes, little-endian, for each block.
@@ -40,10 +37,9 @@ pub(crate) struct BlockFile {
 
 impl BlockFile {
     /// `checksums` is the table that `trailer` describes, already verified.
-    pub fn new(file: File, path: Arc<Path>, trailer: &Trailer, checksums: Vec<u8>) -> Self {
+    pub fn new(source: Arc<dyn ByteSource>, trailer: &Trailer, checksums: Vec<u8>) -> Self {
         Self {
-            file,
-            path,
+            source,
             body_len: trailer.body_len(),
             block_size: u64::from(trailer.block_size),
             checksums,
@@ -57,7 +53,7 @@ impl BlockFile {
     }
 
     pub fn path(&self) -> &Arc<Path> {
-        &self.path
+        self.source.name()
     }
 
     pub fn block_size(&self) -> u64 {
@@ -80,18 +76,21 @@ impl BlockFile {
 
     /// Reads a range of bytes into memory of this alignment, after verifying the blocks around it.
     ///
-    /// Reads through the page cache on the calling thread: a hand-over to another thread costs more
-    /// than such a read. Segments lie in the file at multiples of their alignment and blocks do so
-    /// of any alignment in use, so the bytes are returned where they were read, without a copy.
-    pub fn read(&self, range: Range<u64>, alignment: Alignment) -> Result<ByteBuffer, StoreError> {
-        let read = self.read_verified(range, alignment);
+    /// Segments lie in the file at multiples of their alignment and blocks do so of any alignment
+    /// in use, so the bytes are returned where they were read, without a copy.
+    pub async fn read(
+        &self,
+        range: Range<u64>,
+        alignment: Alignment,
+    ) -> Result<ByteBuffer, StoreError> {
+        let read = self.read_verified(range, alignment).await;
         if read.is_err() {
             self.failed.store(true, Ordering::Relaxed);
         }
         read
     }
 
-    fn read_verified(
+    async fn read_verified(
         &self,
         range: Range<u64>,
         alignment: Alignment,
@@ -104,32 +103,20 @@ impl BlockFile {
                 "its metadata point to byte {} of {}",
                 range.end, self.body_len
             );
-            return Err(StoreError::damaged(&self.path, what));
+            return Err(StoreError::damaged(self.path(), what));
         }
         let blocks = self.block_range(&range);
         let mut buffer = ByteBufferMut::zeroed_aligned(len(&blocks), alignment);
-        self.read_exact(buffer.as_mut_slice(), blocks.start)?;
+        read_exact(self.source.as_ref(), blocks.start, buffer.as_mut_slice()).await?;
         self.verify(&buffer, blocks.start)?;
         let from = len(&(blocks.start..range.start));
         let wanted = buffer.freeze().slice_unaligned(from..from + len(&range));
         Ok(wanted.ensure_aligned(alignment))
     }
 
-    /// Lets the system fetch a range of bytes that will be read soon, with the blocks around it.
+    /// Has a range of bytes fetched that will be read soon, with the blocks around it.
     pub fn read_ahead(&self, range: &Range<u64>) {
-        read_ahead(&self.file, &self.block_range(range));
-    }
-
-    /// Reads raw bytes, unverified.
-    fn read_exact(&self, buffer: &mut [u8], offset: u64) -> Result<(), StoreError> {
-        self.file
-            .read_exact_at(buffer, offset)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => {
-                    StoreError::damaged(&self.path, "it was cut short while it was open")
-                }
-                _ => StoreError::io("read", &self.path)(error),
-            })
+        self.source.read_ahead(&self.block_range(range));
     }
 
     /// Verifies bytes that were read from `offset` on: whole blocks, or up to the end of the body.
@@ -143,7 +130,7 @@ impl BlockFile {
                     contents.len(),
                     block * self.block_size
                 );
-                return Err(StoreError::damaged(&self.path, what));
+                return Err(StoreError::damaged(self.path(), what));
             }
         }
         Ok(())
@@ -155,6 +142,21 @@ impl BlockFile {
             .get(usize::try_from(block).ok()?)
             .map(|bytes| u64::from_le_bytes(*bytes))
     }
+}
+
+/// Reads raw bytes, unverified.
+pub(crate) async fn read_exact(
+    source: &dyn ByteSource,
+    offset: u64,
+    buffer: &mut [u8],
+) -> Result<(), StoreError> {
+    let read = source.read_at(offset, buffer).await;
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            StoreError::damaged(source.name(), "it was cut short while it was open")
+        }
+        _ => StoreError::io("read", source.name())(error),
+    })
 }
 
 /// The length of a range that fits into memory; 0 if it is upside down.

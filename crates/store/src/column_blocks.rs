@@ -70,7 +70,7 @@ impl ColumnBlocks {
     ///
     /// # Errors
     /// [`StoreError::Damaged`], [`StoreError::Io`], [`StoreError::Decode`].
-    pub fn read(
+    pub async fn read(
         &self,
         column: usize,
         rows: &Range<u64>,
@@ -86,7 +86,7 @@ impl ColumnBlocks {
             .ok_or_else(|| {
                 StoreError::damaged(self.blocks.path(), "its metadata name no such block")
             })?;
-        let segment = self.segment(layout)?;
+        let segment = self.segment(layout).await?;
         let rows = len(&(first..rows.start))..len(&(first..rows.end));
         decode(layout, segment, rows, mask, field).map_err(failed)
     }
@@ -98,12 +98,12 @@ impl ColumnBlocks {
         Some(spec.offset..spec.offset.saturating_add(u64::from(spec.length)))
     }
 
-    /// Lets the system fetch bytes that will be read soon.
+    /// Has bytes fetched that will be read soon.
     pub fn read_ahead(&self, bytes: &Range<u64>) {
         self.blocks.read_ahead(bytes);
     }
 
-    fn segment(&self, layout: &FlatLayout) -> Result<BufferHandle, StoreError> {
+    async fn segment(&self, layout: &FlatLayout) -> Result<BufferHandle, StoreError> {
         let spec = self
             .segments
             .get(*layout.segment_id() as usize)
@@ -113,6 +113,7 @@ impl ColumnBlocks {
         let end = spec.offset.saturating_add(u64::from(spec.length));
         self.blocks
             .read(spec.offset..end, spec.alignment)
+            .await
             .map(BufferHandle::new_host)
     }
 }

@@ -17,7 +17,7 @@ use vortex::mask::Mask;
 use crate::column_blocks::ColumnBlocks;
 use crate::decoded_blocks::{DecodedFile, Known, Wanted};
 use crate::session::session;
-use crate::{ChunkFile, StoreError};
+use crate::{OpenFile, StoreError};
 
 /// Bytes between two blocks that are fetched with them rather than apart.
 const APART: u64 = 64 << 10;
@@ -31,7 +31,7 @@ pub(crate) struct OpenColumns {
 }
 
 impl OpenColumns {
-    pub fn of(file: &ChunkFile) -> Self {
+    pub fn of(file: &OpenFile) -> Self {
         Self {
             path: Arc::clone(file.blocks.path()),
             layout: Arc::clone(&file.layout),
@@ -63,7 +63,7 @@ enum Source {
 
 impl Columns {
     /// Columns of a file with these numbers, to be given as these fields.
-    pub fn new(file: &ChunkFile, columns: &[usize], fields: &Fields) -> Result<Self, StoreError> {
+    pub fn new(file: &OpenFile, columns: &[usize], fields: &Fields) -> Result<Self, StoreError> {
         let columns = columns.iter().zip(fields).map(|(number, field)| {
             let own = file.schema().fields().len();
             if *number >= own {
@@ -128,7 +128,7 @@ impl Columns {
 }
 
 impl Source {
-    fn of(file: &ChunkFile, number: usize, field: &FieldRef) -> VortexResult<Self> {
+    fn of(file: &OpenFile, number: usize, field: &FieldRef) -> VortexResult<Self> {
         if file.columns.has(number) {
             return Ok(Self::Block);
         }
@@ -172,7 +172,9 @@ impl Column {
         mask: &Mask,
     ) -> Result<ArrowArrayRef, StoreError> {
         let (expression, target) = match &self.source {
-            Source::Block => return file.blocks.read(self.number, rows, mask, &self.field),
+            Source::Block => {
+                return file.blocks.read(self.number, rows, mask, &self.field).await;
+            }
             Source::Reader(expression, target) => (expression, target),
         };
         let failed = |what, error: VortexError| StoreError::vortex(what, &file.path, &error);

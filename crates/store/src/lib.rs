@@ -1,10 +1,11 @@
 //! What lies on disk for a loaded table: chunk files, their directories, and the director index.
 //!
-//! A chunk file holds the rows of one chunk, sorted by sub-chunk, as a Vortex file inside a
+//! A chunk file holds the rows of one chunk, or of several small ones, sorted by sub-chunk, as a Vortex file inside a
 //! container that adds a directory (sub-chunk to row range) and a checksum for each block. It is
 //! written once, never changed, and every block is verified whenever it is read. The director
 //! index maps the keys of a director to their chunk and sub-chunk and is searched without being
-//! loaded. `docs/chunk-file.md` and `docs/director-index.md` describe both byte by byte.
+//! loaded. A manifest says what files a load has written, so that they can be read without a catalog.
+//! `docs/chunk-file.md` and `docs/director-index.md` describe both byte by byte.
 //!
 //! The crate knows of columns (`catalog`) and chunk numbers (`sky`), and nothing of queries: no
 //! DataFusion here, and no decision about which rows a query needs. It never changes a file that
@@ -13,6 +14,8 @@
 mod block_file;
 mod block_statistics;
 mod blocks;
+mod byte_source;
+mod chunk_file;
 mod column_blocks;
 mod columns;
 mod compress;
@@ -24,8 +27,10 @@ mod error;
 mod index;
 mod layout;
 mod load_dir;
+mod manifest;
+mod open_file;
 mod open_files;
-mod read;
+mod packed;
 mod read_ahead;
 mod scan;
 mod schema;
@@ -34,16 +39,25 @@ mod sorted;
 mod trailer;
 mod write;
 
+pub use byte_source::{
+    ByteSource, Fault, FaultySource, HttpFile, HttpPeer, HttpTimeouts, LocalFile,
+};
+pub use chunk_file::ChunkFile;
 pub use condition::{Hint, RowCondition};
 pub use decoded_blocks::DecodedBlocks;
 pub use directory::{Directory, DirectoryBuilder, SubChunkRange};
 pub use error::StoreError;
 pub use index::{DirectorIndex, IndexEntries, IndexEntry, IndexSummary, IndexWriter};
 pub use load_dir::{LoadDir, Removal, table_dir};
+pub use manifest::{MANIFEST_FILE, PartChunk, PartManifest, PartOverlap, PartPartitioning};
+pub use open_file::OpenFile;
 pub use open_files::OpenFiles;
-pub use read::ChunkFile;
+pub use packed::ChunkSection;
 pub use read_ahead::read_ahead;
 pub use scan::{BatchStream, ScanRequest, WORTH_PRUNING};
 pub use schema::arrow_schema;
 pub use sorted::Sorted;
-pub use write::{FileSummary, ROWS_PER_BLOCK, write_chunk_file, write_chunk_file_with};
+pub use write::{
+    FileSummary, PackedSummary, ROWS_PER_BLOCK, write_chunk_file, write_chunk_file_with,
+    write_packed_file_with,
+};

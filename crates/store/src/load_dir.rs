@@ -95,12 +95,12 @@ impl LoadDir {
 
     /// The file of a chunk's own rows.
     pub fn chunk_path(&self, chunk: ChunkId) -> PathBuf {
-        self.path.join(format!("chunk_{}.mrd", chunk.0))
+        self.path.join(chunk_file_name(chunk))
     }
 
     /// The file of the rows of other chunks near this one.
     pub fn overlap_path(&self, chunk: ChunkId) -> PathBuf {
-        self.path.join(format!("overlap_{}.mrd", chunk.0))
+        self.path.join(overlap_file_name(chunk))
     }
 
     /// The directory of the load's director index (for a child: of its orphans).
@@ -125,6 +125,16 @@ impl LoadDir {
     ) -> Result<Removal, StoreError> {
         remove_unused(&load_path(data_dir, database, table, load))
     }
+}
+
+/// The name of the file of a chunk's own rows.
+pub(crate) fn chunk_file_name(chunk: ChunkId) -> String {
+    format!("chunk_{}.mrd", chunk.0)
+}
+
+/// The name of the file of a chunk's overlap.
+pub(crate) fn overlap_file_name(chunk: ChunkId) -> String {
+    format!("overlap_{}.mrd", chunk.0)
 }
 
 fn load_path(data_dir: &Path, database: &str, table: &str, load: LoadId) -> PathBuf {

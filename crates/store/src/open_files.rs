@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use sky::ChunkId;
 use tokio::sync::OnceCell;
 
-use crate::{ChunkFile, DecodedBlocks, StoreError};
+use crate::{ByteSource, ChunkFile, DecodedBlocks, LocalFile, OpenFile, StoreError};
 
 /// A bounded cache of open chunk files, so that a query does not open what another has open.
 ///
@@ -32,7 +33,7 @@ struct State {
 #[derive(Debug)]
 struct Slot {
     /// Empty while the first to ask opens the file; the others wait for that.
-    file: Arc<OnceCell<Arc<ChunkFile>>>,
+    file: Arc<OnceCell<Arc<OpenFile>>>,
     last_used: u64,
 }
 
@@ -55,19 +56,32 @@ impl OpenFiles {
         }
     }
 
-    /// The file at this path, opened now if it is not open.
+    /// The rows of a chunk in the file at this path, opened now if it is not open.
     ///
     /// # Errors
     ///
-    /// Those of [`ChunkFile::open`]; a file that could not be opened is tried again the next time.
-    pub async fn get(&self, path: &Path) -> Result<Arc<ChunkFile>, StoreError> {
+    /// Those of [`OpenFile::open`] and [`OpenFile::chunk`]; a file that could not be opened is tried again the next time.
+    pub async fn get(&self, path: &Path, chunk: ChunkId) -> Result<Arc<ChunkFile>, StoreError> {
+        let open = async { Ok(Arc::new(LocalFile::open(path)?) as Arc<dyn ByteSource>) };
+        self.get_from(path, chunk, open).await
+    }
+
+    /// The rows of a chunk in the file of this name, which is read from the source that `open` gives if it is not open.
+    ///
+    /// # Errors
+    ///
+    /// Those of `open`, [`OpenFile::open_source`] and [`OpenFile::chunk`]; a file that could not be opened is tried again the next time.
+    pub async fn get_from(
+        &self,
+        path: &Path,
+        chunk: ChunkId,
+        open: impl Future<Output = Result<Arc<dyn ByteSource>, StoreError>>,
+    ) -> Result<Arc<ChunkFile>, StoreError> {
         let slot = self.slot(path);
         let opened = slot
             .get_or_try_init(|| async {
-                match &self.decoded {
-                    Some(decoded) => ChunkFile::open_keeping(path, Arc::clone(decoded)).await,
-                    None => ChunkFile::open(path).await,
-                }
+                let source = open.await?;
+                OpenFile::open_source(source, self.decoded.clone()).await
             })
             .await
             .cloned();
@@ -81,7 +95,7 @@ impl OpenFiles {
                 state.files.remove(path.as_os_str());
             }
         }
-        opened
+        opened?.chunk(chunk)
     }
 
     /// Closes the files below this directory, once their present users are done.
@@ -106,7 +120,7 @@ impl OpenFiles {
         self.len() == 0
     }
 
-    fn slot(&self, path: &Path) -> Arc<OnceCell<Arc<ChunkFile>>> {
+    fn slot(&self, path: &Path) -> Arc<OnceCell<Arc<OpenFile>>> {
         let mut state = self.lock();
         state.clock += 1;
         let now = state.clock;

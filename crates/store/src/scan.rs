@@ -22,7 +22,7 @@ use vortex::scalar_fn::fns::operators::Operator;
 use crate::columns::{Columns, OpenColumns};
 use crate::condition::{Hint, RowCondition};
 use crate::sorted::Sorted;
-use crate::{ChunkFile, ROWS_PER_BLOCK, StoreError};
+use crate::{ChunkFile, OpenFile, ROWS_PER_BLOCK, StoreError};
 
 /// Batches of rows, in the order of the file.
 pub type BatchStream = BoxStream<'static, Result<RecordBatch, StoreError>>;
@@ -36,7 +36,7 @@ const BLOCKS_AHEAD: u64 = 64;
 /// Blocks up to which the columns that are read for rows that meet the condition alone are fetched, too.
 const FEW_BLOCKS: usize = 4;
 
-/// What to read from a chunk file.
+/// What to read of a chunk.
 #[derive(Debug, Clone)]
 pub struct ScanRequest {
     /// Columns, as numbers within the file, in the order wanted, each at most once. None at all
@@ -48,7 +48,7 @@ pub struct ScanRequest {
     pub hints: Vec<Arc<Hint>>,
     /// Rows that do not meet it are left out as well.
     pub condition: Option<Arc<dyn RowCondition>>,
-    /// Rows to read, sorted and disjoint; all rows if None.
+    /// Rows to read, by their numbers within the chunk, sorted and disjoint; all rows if None.
     pub ranges: Option<Vec<Range<u64>>>,
     /// What the rows of each range are sorted by, if anything: rows with other values than the wanted ones are not read where
     /// they can be told from memory. The condition has to leave them out all the same.
@@ -85,8 +85,9 @@ impl ChunkFile {
                 request.schema.fields().len()
             )));
         }
+        let file = self.file.as_ref();
         let bind = |filter| {
-            bind_conjuncts(filter, self)
+            bind_conjuncts(filter, file)
                 .map_err(|error| StoreError::vortex("scan", self.path(), &error))
         };
         let conjuncts = match &request.filter {
@@ -94,9 +95,13 @@ impl ChunkFile {
             None => Vec::new(),
         };
         let (condition, rest, places) = self.split_columns(&request)?;
-        let all = 0..self.num_rows();
-        let ranges = request.ranges.unwrap_or_else(|| [all].into());
-        check_ranges(&ranges, self.num_rows()).map_err(wrong)?;
+        let ranges = match &request.ranges {
+            Some(ranges) => {
+                check_ranges(ranges, self.num_rows()).map_err(wrong)?;
+                ranges.iter().map(|range| self.in_file(range)).collect()
+            }
+            None => vec![self.rows_in_file()],
+        };
         let mut hints: Vec<(BoundExpression, Option<Arc<Hint>>)> = Vec::new();
         if ranges.iter().map(rows).sum::<usize>() >= WORTH_PRUNING {
             hints.extend(conjuncts.iter().map(|conjunct| (conjunct.clone(), None)));
@@ -107,7 +112,7 @@ impl ChunkFile {
             }
         }
         Ok(Scan {
-            file: OpenColumns::of(self),
+            file: OpenColumns::of(file),
             hints,
             conjuncts,
             condition,
@@ -116,7 +121,7 @@ impl ChunkFile {
             ranges: ranges
                 .into_iter()
                 .map(|range| match &request.sorted {
-                    Some(sorted) => self.narrowed(range, sorted),
+                    Some(sorted) => file.narrowed(range, sorted),
                     None => range,
                 })
                 .filter(|range| !range.is_empty())
@@ -132,8 +137,9 @@ impl ChunkFile {
         request: &ScanRequest,
     ) -> Result<(Option<Conditioned>, Columns, Vec<Place>), StoreError> {
         let fields = request.schema.fields();
+        let file = self.file.as_ref();
         let Some(condition) = &request.condition else {
-            let rest = Columns::new(self, &request.projection, fields)?;
+            let rest = Columns::new(file, &request.projection, fields)?;
             let places = (0..request.projection.len()).map(Place::Rest).collect();
             return Ok((None, rest, places));
         };
@@ -141,10 +147,10 @@ impl ChunkFile {
         let rest_fields: Vec<FieldRef> = rest.iter().map(|at| Arc::clone(&fields[*at])).collect();
         let rest: Vec<usize> = rest.iter().map(|at| request.projection[*at]).collect();
         let conditioned = Conditioned {
-            columns: Columns::new(self, condition.columns(), condition.fields())?,
+            columns: Columns::new(file, condition.columns(), condition.fields())?,
             condition: Arc::clone(condition),
         };
-        let rest = Columns::new(self, &rest, &rest_fields.into())?;
+        let rest = Columns::new(file, &rest, &rest_fields.into())?;
         Ok((Some(conditioned), rest, places))
     }
 }
@@ -169,11 +175,11 @@ fn places(request: &ScanRequest, condition: &dyn RowCondition) -> (Vec<Place>, V
     (places, rest)
 }
 
-fn bind_conjuncts(filter: &Expression, file: &ChunkFile) -> VortexResult<Vec<BoundExpression>> {
+fn bind_conjuncts(filter: &Expression, file: &OpenFile) -> VortexResult<Vec<BoundExpression>> {
     Ok(conjuncts(&find_between(bind(filter, file)?)?))
 }
 
-pub(crate) fn bind(expression: &Expression, file: &ChunkFile) -> VortexResult<BoundExpression> {
+pub(crate) fn bind(expression: &Expression, file: &OpenFile) -> VortexResult<BoundExpression> {
     expression.bind(file.dtype())?.optimize_recursive()
 }
 
@@ -195,12 +201,12 @@ fn conjuncts(filter: &BoundExpression) -> Vec<BoundExpression> {
     parts
 }
 
-fn check_ranges(ranges: &[Range<u64>], rows: u64) -> Result<(), String> {
+pub(crate) fn check_ranges(ranges: &[Range<u64>], rows: u64) -> Result<(), String> {
     let mut end = 0;
     for range in ranges {
         if range.start < end || range.end < range.start || range.end > rows {
             return Err(format!(
-                "rows {}..{} are out of order or beyond its {rows} rows",
+                "rows {}..{} are out of order or beyond the {rows} rows that there are",
                 range.start, range.end
             ));
         }
@@ -224,7 +230,7 @@ enum Place {
     Rest(usize),
 }
 
-/// A scan under way.
+/// A scan under way. Its rows have numbers within the file.
 struct Scan {
     file: OpenColumns,
     /// What zone maps are asked, before anything is read.

@@ -1,6 +1,7 @@
 //! Finding rows by the column that they are sorted by, where it is in memory.
 
 use std::ops::Range;
+use std::slice;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::compute::concat_batches;
@@ -11,8 +12,8 @@ use vortex::mask::Mask;
 use crate::block_file::len;
 use crate::columns::{Columns, OpenColumns};
 use crate::decoded_blocks::rows_of;
-use crate::scan::batch;
-use crate::{ChunkFile, ROWS_PER_BLOCK, StoreError};
+use crate::scan::{batch, check_ranges};
+use crate::{ChunkFile, OpenFile, ROWS_PER_BLOCK, StoreError};
 
 /// Blocks that a range may touch to be searched: looking many of them up takes longer than it spares.
 const MOST_BLOCKS: usize = 4;
@@ -29,22 +30,44 @@ pub struct Sorted {
 }
 
 impl ChunkFile {
-    /// The rows of a range, which is sorted by a column, that have one of the wanted values there; `None` where it takes reading
+    /// The rows of a range of the chunk's, which is sorted by a column, that have one of the wanted values there; `None` where it takes reading
     /// to tell, or where the rows turn out not to be sorted.
     pub fn find(&self, range: Range<u64>, sorted: &Sorted) -> Option<Range<u64>> {
-        let keys = self.kept_keys(&range, sorted.column)?;
+        check_ranges(slice::from_ref(&range), self.num_rows()).ok()?;
+        let range = self.in_file(&range);
+        let keys = self.file.kept_keys(&range, sorted.column)?;
         let found = keys.narrowed(range, sorted);
         let wanted = sorted.least..=sorted.greatest;
         let mut rows = found.clone();
         rows.all(|row| wanted.contains(&keys.at(row)))
-            .then_some(found)
+            .then(|| self.in_chunk(&found))
     }
 
-    /// Columns of a few rows, read without any condition: for so few that a stream of batches would be more work than reading.
+    /// Columns of a few rows of the chunk, read without any condition: for so few that a stream of batches would be more work than reading.
     ///
     /// # Errors
     /// Those of [`Self::scan`].
     pub async fn read_rows(
+        &self,
+        rows: Range<u64>,
+        columns: &[usize],
+        schema: &SchemaRef,
+    ) -> Result<RecordBatch, StoreError> {
+        check_ranges(slice::from_ref(&rows), self.num_rows()).map_err(|message| {
+            StoreError::WrongScan {
+                path: self.path().to_owned(),
+                message,
+            }
+        })?;
+        self.file
+            .read_rows(self.in_file(&rows), columns, schema)
+            .await
+    }
+}
+
+/// Rows have numbers within the file here.
+impl OpenFile {
+    async fn read_rows(
         &self,
         rows: Range<u64>,
         columns: &[usize],

@@ -9,8 +9,10 @@ use crate::StoreError;
 /// Bytes of the trailer.
 pub(crate) const TRAILER_LEN: usize = 64;
 
-/// The version of the container that this program writes, and the highest that it reads.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+/// The version of a file that holds one chunk.
+pub(crate) const OF_ONE_CHUNK: u32 = 1;
+/// The version of a file that says which chunks it holds, and the highest that this program reads.
+pub(crate) const OF_CHUNKS: u32 = 2;
 
 /// The last eight bytes of every chunk file.
 const MAGIC: [u8; 8] = *b"MRDCHUNK";
@@ -32,6 +34,8 @@ pub(crate) struct Trailer {
     pub tail_len: u64,
     /// Bytes for each checksum.
     pub block_size: u32,
+    /// [`OF_ONE_CHUNK`] or [`OF_CHUNKS`].
+    pub version: u32,
     /// Checksum of the table of checksums, which follows the directory.
     pub table_checksum: u64,
 }
@@ -64,7 +68,7 @@ impl Trailer {
         put(&self.rows.to_le_bytes());
         put(&self.tail_len.to_le_bytes());
         put(&self.block_size.to_le_bytes());
-        put(&FORMAT_VERSION.to_le_bytes());
+        put(&self.version.to_le_bytes());
         put(&self.table_checksum.to_le_bytes());
         let checksum = xxh3_64(&bytes[..CHECKED_LEN]);
         bytes[CHECKED_LEN..CHECKED_LEN + 8].copy_from_slice(&checksum.to_le_bytes());
@@ -95,11 +99,11 @@ impl Trailer {
             ));
         }
         let version = u32_at(bytes, 36);
-        if version == 0 || version > FORMAT_VERSION {
+        if version == 0 || version > OF_CHUNKS {
             return Err(StoreError::NewerFormat {
                 path: path.to_owned(),
                 found: version,
-                supported: FORMAT_VERSION,
+                supported: OF_CHUNKS,
             });
         }
         let trailer = Self {
@@ -108,6 +112,7 @@ impl Trailer {
             rows: u64_at(bytes, 16),
             tail_len: u64_at(bytes, 24),
             block_size: u32_at(bytes, 32),
+            version,
             table_checksum: u64_at(bytes, 40),
         };
         if trailer.block_size == 0 || !trailer.fits(file_len) {
@@ -149,6 +154,7 @@ mod tests {
             rows: 5000,
             tail_len: 10_000,
             block_size: 16_384,
+            version: OF_ONE_CHUNK,
             table_checksum: 0x0123_4567_89ab_cdef,
         }
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use futures::{Stream, StreamExt, stream};
+use sky::ChunkId;
 use vortex::array::ArrayRef;
 use vortex::array::expr::stats::Stat;
 use vortex::array::stream::ArrayStreamAdapter;
@@ -22,9 +23,10 @@ use crate::block_statistics;
 use crate::blocks::Blocks;
 use crate::durable::TemporaryFile;
 use crate::layout::chunk_layout;
+use crate::packed::{PackedChunk, PackedDirectory, share_of_bytes};
 use crate::session::session;
-use crate::trailer::{TRAILER_LEN, Trailer};
-use crate::{Directory, StoreError};
+use crate::trailer::{OF_CHUNKS, OF_ONE_CHUNK, TRAILER_LEN, Trailer};
+use crate::{ChunkSection, Directory, StoreError};
 
 /// Rows of one Vortex block: the grain of reading, of the zone maps and of the batches of a scan.
 ///
@@ -63,6 +65,53 @@ where
     write_chunk_file_with(path, schema, batches, move || Ok(directory)).await
 }
 
+/// What was written of several chunks into one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackedSummary {
+    /// The file.
+    pub file: FileSummary,
+    /// Each chunk, in their order: its rows, its share of the file's bytes, the file's checksum.
+    pub chunks: Vec<(ChunkId, FileSummary)>,
+}
+
+/// Writes a file of several chunks from batches in the order of chunks and within each in the order of its rows; `sections` is
+/// asked for once they have all gone by. Otherwise it is as [`write_chunk_file_with`].
+///
+/// # Errors
+///
+/// Those of [`write_chunk_file_with`]; [`StoreError::WrongDirectory`] too if the chunks are not in order or one has no rows.
+pub async fn write_packed_file_with<S, E, D>(
+    path: &Path,
+    schema: SchemaRef,
+    batches: S,
+    sections: D,
+) -> Result<PackedSummary, StoreError>
+where
+    S: Stream<Item = Result<RecordBatch, E>> + Send + 'static,
+    E: Error + Send + Sync + 'static,
+    D: FnOnce() -> Result<Vec<ChunkSection>, StoreError>,
+{
+    let mut chunks = Vec::new();
+    let directory = || {
+        let packed = PackedDirectory::new(&sections()?)?;
+        chunks.extend_from_slice(packed.chunks());
+        Ok(FileDirectory::Packed(packed))
+    };
+    let file = write_file(path, schema, batches, directory).await?;
+    let of_chunk = |chunk: PackedChunk| {
+        let summary = FileSummary {
+            rows: chunk.rows.end - chunk.rows.start,
+            bytes: share_of_bytes(file.bytes, &chunk.rows, file.rows),
+            checksum: file.checksum,
+        };
+        (chunk.chunk, summary)
+    };
+    Ok(PackedSummary {
+        file,
+        chunks: chunks.into_iter().map(of_chunk).collect(),
+    })
+}
+
 /// Writes a chunk file from batches that have the columns of `schema`, in the order of the rows;
 /// `directory` is asked for once they have all gone by.
 ///
@@ -87,14 +136,63 @@ where
     E: Error + Send + Sync + 'static,
     D: FnOnce() -> Result<Directory, StoreError>,
 {
+    write_file(path, schema, batches, || {
+        directory().map(FileDirectory::OfOneChunk)
+    })
+    .await
+}
+
+/// What a file says of its rows.
+enum FileDirectory {
+    OfOneChunk(Directory),
+    Packed(PackedDirectory),
+}
+
+impl FileDirectory {
+    /// Rows that it covers; `None` if it covers none by name.
+    fn rows(&self) -> Option<u64> {
+        match self {
+            Self::OfOneChunk(directory) if directory.entries().is_empty() => None,
+            Self::OfOneChunk(directory) => Some(directory.rows()),
+            Self::Packed(packed) => Some(packed.rows()),
+        }
+    }
+
+    fn version(&self) -> u32 {
+        match self {
+            Self::OfOneChunk(_) => OF_ONE_CHUNK,
+            Self::Packed(_) => OF_CHUNKS,
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::OfOneChunk(directory) => directory.encode(),
+            Self::Packed(packed) => packed.encode(),
+        }
+    }
+}
+
+async fn write_file<S, E, D>(
+    path: &Path,
+    schema: SchemaRef,
+    batches: S,
+    directory: D,
+) -> Result<FileSummary, StoreError>
+where
+    S: Stream<Item = Result<RecordBatch, E>> + Send + 'static,
+    E: Error + Send + Sync + 'static,
+    D: FnOnce() -> Result<FileDirectory, StoreError>,
+{
     let (temporary, file) = TemporaryFile::create(path)?;
     let mut body = BlockWriter::new(file);
     let vortex = write_vortex(&mut body, path, schema, batches).await?;
     let directory = directory()?;
-    if !directory.entries().is_empty() && directory.rows() != vortex.row_count() {
+    if let Some(covered) = directory.rows()
+        && covered != vortex.row_count()
+    {
         return Err(StoreError::WrongDirectory(format!(
-            "it covers {} rows of {}, which has {}",
-            directory.rows(),
+            "it covers {covered} rows of {}, which has {}",
             path.display(),
             vortex.row_count()
         )));
@@ -249,7 +347,7 @@ impl ToVortex {
 fn finish(
     mut body: BlockWriter,
     vortex: &WriteSummary,
-    directory: &Directory,
+    directory: &FileDirectory,
 ) -> std::io::Result<(File, Trailer)> {
     let vortex_len = body.position();
     let data_end = vortex
@@ -258,7 +356,7 @@ fn finish(
         .iter()
         .map(|s| s.byte_range().end)
         .max();
-    let directory = directory.encode();
+    let (version, directory) = (directory.version(), directory.encode());
     body.write(&directory)?;
     let (mut file, checksums) = body.finish()?;
     let mut trailer = Trailer {
@@ -267,6 +365,7 @@ fn finish(
         rows: vortex.row_count(),
         tail_len: 0,
         block_size: BLOCK_SIZE,
+        version,
         table_checksum: xxh3_64(&checksums),
     };
     // Whole blocks are read to verify them, so the tail begins with the block in which the data end.

@@ -25,8 +25,11 @@ use meridian_store::{
     write_chunk_file_with,
 };
 use proptest::prelude::*;
-use sky::{SubChunkId, SubChunks};
+use sky::{ChunkId, SubChunkId, SubChunks};
 use vortex::expr::{Expression, and, col, gt_eq, is_null, lit, lt};
+
+/// A file of one chunk does not say which it is.
+const CHUNK: ChunkId = ChunkId(7);
 
 #[tokio::test]
 async fn all_types_come_back_from_files_of_any_size() {
@@ -43,7 +46,7 @@ async fn all_types_come_back_from_files_of_any_size() {
         assert_eq!(sample.summary.checksum, file.checksum());
         assert_eq!(file.directory(), &directory(rows));
         assert_eq!(file.schema().fields().len(), all_types().fields().len());
-        file.verify().unwrap();
+        file.verify().await.unwrap();
         let every: Vec<usize> = (0..all_types().fields().len()).collect();
         let read = scan(&file, request(&all_types(), &every)).await.unwrap();
         assert_eq!(read, sample.all, "{rows} rows");
@@ -184,7 +187,7 @@ fn files_outlive_the_runtime_that_opened_them() {
 /// Opens and reads everything; the first error.
 async fn read_all(path: &Path) -> Result<(), StoreError> {
     let file = ChunkFile::open(path).await?;
-    file.verify()?;
+    file.verify().await?;
     let every: Vec<usize> = (0..all_types().fields().len()).collect();
     scan(&file, request(&all_types(), &every)).await.map(|_| ())
 }
@@ -207,7 +210,7 @@ async fn a_flipped_byte_is_never_read() {
         fs::write(&sample.path, &bad).unwrap();
         match ChunkFile::open(&sample.path).await {
             Ok(file) => {
-                let error = file.verify().unwrap_err();
+                let error = file.verify().await.unwrap_err();
                 let StoreError::Damaged { what, .. } = &error else {
                     panic!("{error}")
                 };
@@ -432,13 +435,15 @@ async fn open_files_are_shared_and_bounded() {
         paths.push(path);
     }
     for path in &paths {
-        let (a, b) = tokio::join!(files.get(path), files.get(path));
-        assert!(Arc::ptr_eq(&a.unwrap(), &b.unwrap()));
+        let (a, b) = tokio::join!(files.get(path, CHUNK), files.get(path, CHUNK));
+        assert!(Arc::ptr_eq(a.unwrap().file(), b.unwrap().file()));
         assert!(files.len() <= 8);
     }
-    let before = files.get(&paths[19]).await.unwrap();
-    assert!(Arc::ptr_eq(&before, &files.get(&paths[19]).await.unwrap()));
-    assert!(files.get(&dir.path().join("chunk_99.mrd")).await.is_err());
+    let before = files.get(&paths[19], CHUNK).await.unwrap();
+    let after = files.get(&paths[19], CHUNK).await.unwrap();
+    assert!(Arc::ptr_eq(before.file(), after.file()));
+    let missing = dir.path().join("chunk_99.mrd");
+    assert!(files.get(&missing, CHUNK).await.is_err());
     files.forget(dir.path());
     assert!(files.is_empty());
     assert_eq!(before.num_rows(), 19);
@@ -452,11 +457,11 @@ async fn a_restored_file_is_found_without_a_restart() {
     let mut bad = good.clone();
     bad[5000] ^= 1;
     fs::write(&sample.path, &bad).unwrap();
-    let file = files.get(&sample.path).await.unwrap();
+    let file = files.get(&sample.path, CHUNK).await.unwrap();
     let every: Vec<usize> = (0..all_types().fields().len()).collect();
     assert!(scan(&file, request(&all_types(), &every)).await.is_err());
     fs::write(&sample.path, &good).unwrap();
-    let file = files.get(&sample.path).await.unwrap();
+    let file = files.get(&sample.path, CHUNK).await.unwrap();
     assert_eq!(
         scan(&file, request(&all_types(), &every)).await.unwrap(),
         sample.all

@@ -215,7 +215,7 @@ async fn files_that_share_a_budget_do_not_mix() {
             if !path.exists() {
                 write(&path, vec![rows.clone()]).await.unwrap();
             }
-            let file = files.get(&path).await.unwrap();
+            let file = files.get(&path, sky::ChunkId(0)).await.unwrap();
             let read = scan(&file, request(&all_types(), &numbers)).await.unwrap();
             assert_eq!(read, rows.project(&numbers).unwrap());
         }

@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use catalog::{Chunk, OverlapFile, TableKind};
+use catalog::{Chunk, TableKind};
 use futures::StreamExt;
 use sky::ChunkId;
-use store::{ChunkFile, ScanRequest};
+use store::{ChunkFile, OpenFile, ScanRequest};
 
 use super::rows::{RowCheck, RowRules};
 use super::{Problem, store_problem};
@@ -15,14 +15,19 @@ use super::{Problem, store_problem};
 /// What the catalog says of a file.
 pub(super) struct FileCheck {
     path: PathBuf,
-    chunk: ChunkId,
-    /// Whether it holds the chunk's own rows; else it is its overlap.
+    /// Whether it holds the chunks' own rows; else it is their overlaps.
     own: bool,
+    chunks: Vec<ChunkCheck>,
+    rules: Arc<RowRules>,
+}
+
+/// What the catalog says of a chunk in a file.
+struct ChunkCheck {
+    chunk: ChunkId,
     rows: u64,
     bytes: u64,
     checksum: u64,
     strays: u64,
-    rules: Arc<RowRules>,
 }
 
 /// What was seen in a file that is right.
@@ -33,36 +38,54 @@ pub(super) struct Seen {
 }
 
 impl FileCheck {
-    pub(super) fn of_chunk(path: PathBuf, chunk: &Chunk, rules: Arc<RowRules>) -> Self {
-        Self {
-            path,
+    /// A check of the file of these chunks' own rows.
+    pub(super) fn of_chunks<'a>(
+        path: PathBuf,
+        chunks: impl IntoIterator<Item = &'a Chunk>,
+        rules: Arc<RowRules>,
+    ) -> Self {
+        let check = |chunk: &Chunk| ChunkCheck {
             chunk: chunk.chunk,
-            own: true,
             rows: chunk.rows,
             bytes: chunk.bytes,
             checksum: chunk.checksum,
             strays: chunk.strays,
+        };
+        Self {
+            path,
+            own: true,
+            chunks: chunks.into_iter().map(check).collect(),
             rules,
         }
     }
 
-    pub(super) fn of_overlap(
+    /// A check of the file of these chunks' overlaps.
+    pub(super) fn of_overlaps<'a>(
         path: PathBuf,
-        chunk: ChunkId,
-        file: OverlapFile,
+        chunks: impl IntoIterator<Item = &'a Chunk>,
         strays: u64,
         rules: Arc<RowRules>,
     ) -> Self {
+        let check = |chunk: &Chunk| {
+            chunk.overlap.map(|overlap| ChunkCheck {
+                chunk: chunk.chunk,
+                rows: overlap.rows,
+                bytes: overlap.bytes,
+                checksum: overlap.checksum,
+                strays,
+            })
+        };
         Self {
             path,
-            chunk,
             own: false,
-            rows: file.rows,
-            bytes: file.bytes,
-            checksum: file.checksum,
-            strays,
+            chunks: chunks.into_iter().filter_map(check).collect(),
             rules,
         }
+    }
+
+    /// Whether there is nothing to check.
+    pub(super) fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
     }
 
     fn problem(&self, what: impl Into<String>) -> Problem {
@@ -75,18 +98,47 @@ impl FileCheck {
     /// Checks the file; the first problem is told.
     pub(super) async fn run(self) -> Result<Seen, Problem> {
         let wrong = |error: store::StoreError| store_problem(&error, Some(&self.path));
-        let file = ChunkFile::open(&self.path).await.map_err(wrong)?;
-        file.verify().map_err(wrong)?;
-        self.check_numbers(&file)?;
-        self.check_directory(&file)?;
-        self.check_rows(&file).await
+        let file = OpenFile::open(&self.path).await.map_err(wrong)?;
+        file.verify().await.map_err(wrong)?;
+        self.check_chunks(&file)?;
+        let mut seen = Seen {
+            own: self.own,
+            rows: 0,
+            homes: [0; 2],
+        };
+        for said in &self.chunks {
+            let chunk = file.chunk(said.chunk).map_err(wrong)?;
+            let of_chunk = async {
+                self.check_numbers(&chunk, said)?;
+                self.check_directory(&chunk, said)?;
+                self.check_rows(&chunk, said).await
+            };
+            let homes = of_chunk.await.map_err(|problem| match self.chunks.len() {
+                1 => problem,
+                _ => self.problem(format!("chunk {}: {}", said.chunk, problem.what)),
+            })?;
+            seen.rows += said.rows;
+            seen.homes = [seen.homes[0] + homes[0], seen.homes[1] + homes[1]];
+        }
+        Ok(seen)
     }
 
-    fn check_numbers(&self, file: &ChunkFile) -> Result<(), Problem> {
+    /// Whether a file that says which chunks it holds has none but those that the catalog says.
+    fn check_chunks(&self, file: &OpenFile) -> Result<(), Problem> {
+        let said = |chunk: &ChunkId| self.chunks.iter().any(|said| said.chunk == *chunk);
+        match file.chunks().iter().find(|chunk| !said(chunk)) {
+            Some(chunk) => Err(self.problem(format!(
+                "it holds rows of chunk {chunk}, which is not in it according to the catalog"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    fn check_numbers(&self, file: &ChunkFile, said: &ChunkCheck) -> Result<(), Problem> {
         for (what, found, said) in [
-            ("bytes", file.num_bytes(), self.bytes),
-            ("rows", file.num_rows(), self.rows),
-            ("as its checksum", file.checksum(), self.checksum),
+            ("bytes", file.num_bytes(), said.bytes),
+            ("rows", file.num_rows(), said.rows),
+            ("as its checksum", file.checksum(), said.checksum),
         ] {
             if found != said {
                 return Err(self.problem(format!(
@@ -97,7 +149,7 @@ impl FileCheck {
         Ok(())
     }
 
-    fn check_directory(&self, file: &ChunkFile) -> Result<(), Problem> {
+    fn check_directory(&self, file: &ChunkFile, said: &ChunkCheck) -> Result<(), Problem> {
         let directory = file.directory();
         let partitioned = self.own && self.rules.spec.kind != TableKind::Replicated;
         if partitioned && directory.rows() != file.num_rows() {
@@ -106,14 +158,14 @@ impl FileCheck {
         if !partitioned {
             return Ok(());
         }
-        let known = self.rules.chunker.sub_chunks_of(self.chunk);
+        let known = self.rules.chunker.sub_chunks_of(said.chunk);
         match directory
             .entries()
             .iter()
             .find(|entry| known.binary_search(&entry.sub_chunk).is_err())
         {
             Some(entry) => {
-                let (sub_chunk, chunk) = (entry.sub_chunk, self.chunk);
+                let (sub_chunk, chunk) = (entry.sub_chunk, said.chunk);
                 Err(self.problem(format!(
                     "its directory has sub-chunk {sub_chunk}, which chunk {chunk} does not have"
                 )))
@@ -122,15 +174,11 @@ impl FileCheck {
         }
     }
 
-    async fn check_rows(&self, file: &Arc<ChunkFile>) -> Result<Seen, Problem> {
-        let mut check = RowCheck::new(
-            &self.rules,
-            file.schema(),
-            self.chunk,
-            self.own,
-            self.strays,
-        )
-        .map_err(|what| self.problem(what))?;
+    /// Checks each row; gives how many stood for a left and for a right home.
+    async fn check_rows(&self, file: &ChunkFile, said: &ChunkCheck) -> Result<[u64; 2], Problem> {
+        let (chunk, strays) = (said.chunk, said.strays);
+        let mut check = RowCheck::new(&self.rules, file.schema(), chunk, self.own, strays)
+            .map_err(|what| self.problem(what))?;
         let projection = check.columns().to_vec();
         let schema = file.schema().project(&projection);
         let schema = schema.map_err(|e| self.problem(e.to_string()))?;
@@ -154,10 +202,6 @@ impl FileCheck {
         if rows != file.num_rows() {
             return Err(self.problem(format!("{rows} rows can be read of {}", file.num_rows())));
         }
-        Ok(Seen {
-            own: self.own,
-            rows,
-            homes: check.homes(),
-        })
+        Ok(check.homes())
     }
 }

@@ -2,18 +2,19 @@
 //!
 //! Of every chunk and overlap file: its blocks' checksums, its directory, its counts against the catalog's, and its
 //! rows: sorted, and in the right chunk and sub-chunk by their own position (director), by the index (child, match).
-//! Of every index: its pages, and that it agrees with the files. Problems are collected, not stopped at.
+//! Of every index: its pages, and that it agrees with the files. Of every manifest: that it says the same. Problems are collected, not stopped at.
 
 mod file;
 mod rows;
 
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catalog::{Catalog, Chunk, Part, Table, TableKind};
+use catalog::{Catalog, Chunk, LoadId, Part, Table, TableKind};
 use futures::StreamExt;
 use sky::{Angle, ChunkId, Chunker};
-use store::{DirectorIndex, LoadDir, StoreError};
+use store::{DirectorIndex, LoadDir, MANIFEST_FILE, PartChunk, PartManifest, StoreError};
 
 use self::file::FileCheck;
 use self::rows::RowRules;
@@ -164,6 +165,9 @@ async fn check_part(
         }
     };
     outcome.problems.extend(unknown_files(&load_dir, &chunks));
+    outcome
+        .problems
+        .extend(wrong_manifest(&load_dir, part.load, &chunks));
     let rules = match rules_of(catalog, data_dir, table, part, &load_dir).await? {
         Ok(rules) => Arc::new(rules),
         Err(problem) => {
@@ -202,23 +206,18 @@ async fn check_files(
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     // A row that is kept elsewhere than its position says may lie in the very chunk to whose overlap it belongs.
     let strays = chunks.iter().map(|chunk| chunk.strays).sum();
-    let mut files = Vec::new();
+    let mut files: BTreeMap<ChunkId, Vec<&Chunk>> = BTreeMap::new();
     for chunk in chunks {
-        files.push(FileCheck::of_chunk(
-            load_dir.chunk_path(chunk.chunk),
-            chunk,
-            rules.clone(),
-        ));
-        if let Some(overlap) = chunk.overlap {
-            files.push(FileCheck::of_overlap(
-                load_dir.overlap_path(chunk.chunk),
-                chunk.chunk,
-                overlap,
-                strays,
-                rules.clone(),
-            ));
-        }
+        files.entry(chunk.file).or_default().push(chunk);
     }
+    let files = files.into_iter().flat_map(|(file, chunks)| {
+        let (own, overlaps) = (load_dir.chunk_path(file), load_dir.overlap_path(file));
+        [
+            FileCheck::of_chunks(own, chunks.iter().copied(), rules.clone()),
+            FileCheck::of_overlaps(overlaps, chunks, strays, rules.clone()),
+        ]
+    });
+    let files: Vec<FileCheck> = files.filter(|file| !file.is_empty()).collect();
     // Each file on a task of its own, for all cores to have one.
     let checks = files.into_iter().map(|file| tokio::spawn(file.run()));
     let mut checks = futures::stream::iter(checks).buffer_unordered(cores);
@@ -317,6 +316,21 @@ fn open_index(dir: &Path) -> Result<DirectorIndex, Problem> {
     Ok(index)
 }
 
+/// What is wrong with the manifest of a load. A load from before there were manifests has none.
+fn wrong_manifest(load_dir: &LoadDir, load: LoadId, chunks: &[Chunk]) -> Option<Problem> {
+    let manifest = match PartManifest::read(load_dir.path()) {
+        Ok(manifest) => manifest,
+        Err(StoreError::Missing { .. }) => return None,
+        Err(error) => return Some(store_problem(&error, None)),
+    };
+    let same = manifest.part == load
+        && (manifest.chunks.iter().copied()).eq(chunks.iter().map(PartChunk::from));
+    (!same).then(|| Problem {
+        file: Some(load_dir.path().join(MANIFEST_FILE)),
+        what: "it does not say what the catalog says of the chunks".to_owned(),
+    })
+}
+
 /// Files in the load's directory that the catalog does not speak of.
 fn unknown_files(load_dir: &LoadDir, chunks: &[Chunk]) -> Vec<Problem> {
     let Ok(entries) = std::fs::read_dir(load_dir.path()) else {
@@ -329,10 +343,12 @@ fn unknown_files(load_dir: &LoadDir, chunks: &[Chunk]) -> Vec<Problem> {
             .ok()
             .map(ChunkId)
     };
-    let find = |chunk: ChunkId| chunks.iter().find(|c| c.chunk == chunk);
+    let files: HashSet<ChunkId> = chunks.iter().map(|chunk| chunk.file).collect();
+    let with_overlap = chunks.iter().filter(|chunk| chunk.overlap.is_some());
+    let overlaps: HashSet<ChunkId> = with_overlap.map(|chunk| chunk.file).collect();
     let is_known = |name: &str| match (id(name, "chunk_"), id(name, "overlap_")) {
-        (Some(chunk), _) => find(chunk).is_some(),
-        (_, Some(chunk)) => find(chunk).is_some_and(|c| c.overlap.is_some()),
+        (Some(file), _) => files.contains(&file),
+        (_, Some(file)) => overlaps.contains(&file),
         _ => !name.ends_with(".mrd"),
     };
     let names = entries.flatten().map(|entry| entry.path());

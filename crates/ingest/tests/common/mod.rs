@@ -18,7 +18,7 @@ use futures::TryStreamExt;
 use meridian_ingest::{IngestError, LoadReport, LoadRequest, Progress};
 use parquet::arrow::ArrowWriter;
 use sky::{ChunkId, SubChunkId};
-use store::{ChunkFile, LoadDir, ScanRequest};
+use store::{ChunkFile, LoadDir, OpenFiles, ScanRequest};
 
 /// A generator of numbers that are the same on every run.
 pub struct Dice(u64);
@@ -222,51 +222,55 @@ impl Sky {
         let catalog = Catalog::open(&self.data()).await.unwrap();
         let table = self.table(name).await;
         let dir = LoadDir::open(&self.data(), "sky", name, table.placement).unwrap();
+        let files = OpenFiles::new(8);
         let mut stored = Vec::new();
         for chunk in catalog.chunks(table.placement).await.unwrap() {
             if overlap && chunk.overlap.is_none() {
                 continue;
             }
             let path = if overlap {
-                dir.overlap_path(chunk.chunk)
+                dir.overlap_path(chunk.file)
             } else {
-                dir.chunk_path(chunk.chunk)
+                dir.chunk_path(chunk.file)
             };
-            let file = ChunkFile::open(&path).await.unwrap();
-            file.verify().unwrap();
-            let request = ScanRequest {
-                projection: (0..file.schema().fields().len()).collect(),
-                filter: None,
-                hints: Vec::new(),
-                condition: None,
-                ranges: None,
-                sorted: None,
-                schema: file.schema().clone(),
+            let file = files.get(&path, chunk.chunk).await.unwrap();
+            let rows = stored_rows(&file, chunk.chunk).await;
+            let said = match overlap {
+                true => chunk.overlap.unwrap().rows,
+                false => chunk.rows,
             };
-            let batches: Vec<RecordBatch> = file.scan(request).try_collect().await.unwrap();
-            let mut number = 0;
-            for batch in batches {
-                for row in 0..batch.num_rows() {
-                    let entry = file.directory().entry_of_row(number);
-                    stored.push(Stored {
-                        chunk: chunk.chunk,
-                        sub_chunk: entry.map_or(SubChunkId(-1), |e| e.sub_chunk),
-                        values: values(&batch, row),
-                    });
-                    number += 1;
-                }
-            }
-            assert_eq!(
-                number,
-                if overlap {
-                    chunk.overlap.unwrap().rows
-                } else {
-                    chunk.rows
-                }
-            );
+            assert_eq!(rows.len() as u64, said);
+            stored.extend(rows);
         }
         stored
     }
+}
+
+/// Every row of a file that holds a chunk, which is verified.
+pub async fn stored_rows(file: &ChunkFile, chunk: ChunkId) -> Vec<Stored> {
+    file.verify().await.unwrap();
+    let request = ScanRequest {
+        projection: (0..file.schema().fields().len()).collect(),
+        filter: None,
+        hints: Vec::new(),
+        condition: None,
+        ranges: None,
+        sorted: None,
+        schema: file.schema().clone(),
+    };
+    let batches: Vec<RecordBatch> = file.scan(request).try_collect().await.unwrap();
+    let mut stored = Vec::new();
+    for batch in batches {
+        for row in 0..batch.num_rows() {
+            let entry = file.directory().entry_of_row(stored.len() as u64);
+            stored.push(Stored {
+                chunk,
+                sub_chunk: entry.map_or(SubChunkId(-1), |e| e.sub_chunk),
+                values: values(&batch, row),
+            });
+        }
+    }
+    stored
 }
 
 /// A row as it lies in a file.

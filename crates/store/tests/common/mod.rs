@@ -1,6 +1,8 @@
 //! A file with columns of all types, for the tests of chunk files.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub mod range_server;
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

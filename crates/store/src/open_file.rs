@@ -1,12 +1,12 @@
-//! Opening and checking a chunk file.
+//! Opening and checking a file of rows.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
 use futures::FutureExt;
+use sky::ChunkId;
 use vortex::array::buffer::BufferHandle;
 use vortex::arrow::ArrowSessionExt;
 use vortex::buffer::{Alignment, ByteBuffer, ByteBufferMut};
@@ -17,23 +17,22 @@ use vortex::layout::LayoutReaderRef;
 use vortex::layout::segments::{SegmentFuture, SegmentId, SegmentSource};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::block_file::{BlockFile, len};
+use crate::block_file::{BlockFile, len, read_exact};
 use crate::column_blocks::ColumnBlocks;
 use crate::decoded_blocks::{DecodedBlocks, DecodedFile};
+use crate::packed::PackedDirectory;
 use crate::scan::bind;
 use crate::session::session;
-use crate::trailer::{TRAILER_LEN, Trailer};
-use crate::{Directory, StoreError};
+use crate::trailer::{OF_CHUNKS, TRAILER_LEN, Trailer};
+use crate::{ByteSource, ChunkFile, Directory, LocalFile, StoreError};
 
 /// What opening a file reads at its end before it knows how much it needs. Enough for the directory,
 /// checksums and metadata of a chunk of half a million rows and a dozen columns; a larger one takes a
 /// second read of exactly the rest.
 const FIRST_READ: u64 = 64 * 1024;
 
-/// An open chunk file. Everything that is read from it is verified.
-///
-/// It can be used by any number of scans at a time, from any Tokio runtime.
-pub struct ChunkFile {
+/// An open file of the rows of one chunk or several, which [`Self::chunk`] gives one by one.
+pub struct OpenFile {
     pub(crate) blocks: Arc<BlockFile>,
     pub(crate) layout: LayoutReaderRef,
     pub(crate) columns: Arc<ColumnBlocks>,
@@ -41,62 +40,57 @@ pub struct ChunkFile {
     /// How Vortex's reader is asked for each column that is not laid out in blocks, once it was.
     readers: Vec<OnceLock<BoundExpression>>,
     vortex: VortexFile,
-    directory: Directory,
+    chunks: FileChunks,
     schema: SchemaRef,
     rows: u64,
     checksum: u64,
     file_len: u64,
 }
 
-impl std::fmt::Debug for ChunkFile {
+impl std::fmt::Debug for OpenFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChunkFile")
+        f.debug_struct("OpenFile")
             .field("path", self.blocks.path())
             .field("rows", &self.rows)
             .finish_non_exhaustive()
     }
 }
 
-impl ChunkFile {
-    /// Opens a chunk file with one read of its end, or two if that is long.
+impl OpenFile {
+    /// Opens a local file; see [`Self::open_source`].
     ///
     /// # Errors
     ///
-    /// [`StoreError::Missing`]; [`StoreError::Damaged`] if what was read does not bear out its
-    /// checksums (the rows are not read here); [`StoreError::NewerFormat`].
+    /// [`StoreError::Missing`] and those of [`Self::open_source`].
     pub async fn open(path: &Path) -> Result<Arc<Self>, StoreError> {
-        Self::open_blocking(path, None).map(Arc::new)
+        Self::open_source(Arc::new(LocalFile::open(path)?), None).await
     }
 
-    /// Opens a chunk file as [`Self::open`] does; decoded blocks are kept in `decoded`.
+    /// Opens a file with one read of its end, or two if that is long; decoded blocks are kept in `decoded`, if anywhere.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::open`].
-    pub async fn open_keeping(
-        path: &Path,
-        decoded: Arc<DecodedBlocks>,
+    /// [`StoreError::Damaged`] if what was read does not bear out its checksums (the rows are not read
+    /// here); [`StoreError::NewerFormat`]; [`StoreError::Io`] with what the source says.
+    pub async fn open_source(
+        source: Arc<dyn ByteSource>,
+        decoded: Option<Arc<DecodedBlocks>>,
     ) -> Result<Arc<Self>, StoreError> {
-        Self::open_blocking(path, Some(decoded)).map(Arc::new)
-    }
-
-    fn open_blocking(path: &Path, decoded: Option<Arc<DecodedBlocks>>) -> Result<Self, StoreError> {
-        let file = File::open(path).map_err(StoreError::io("open", path))?;
-        let path: Arc<Path> = Arc::from(path);
+        let path = Arc::clone(source.name());
         let Tail {
             trailer,
             blocks,
             bytes,
             offset,
-        } = Tail::read(file, &path)?;
+        } = Tail::read(source).await?;
         let file_len = trailer.file_len();
         let after_vortex = len(&(offset..trailer.vortex_len));
         let directory = &bytes[after_vortex..len(&(offset..trailer.body_len()))];
-        let directory = Directory::decode(directory)
+        let chunks = FileChunks::decode(directory, &trailer)
             .map_err(|what| StoreError::damaged(&path, format!("its directory: {what}")))?;
         let blocks = Arc::new(blocks);
-        let footer = read_footer(bytes.slice_unaligned(..after_vortex), &trailer, &blocks)?;
-        check_rows(&footer, &trailer, &directory, &path)?;
+        let footer = read_footer(bytes.slice_unaligned(..after_vortex), &trailer, &blocks).await?;
+        check_rows(&footer, &trailer, &chunks, &path)?;
 
         let failed = |error: VortexError| StoreError::vortex("open", &path, &error);
         let segments = Arc::new(VerifiedSegments {
@@ -118,19 +112,19 @@ impl ChunkFile {
             DecodedFile::new(decoded, trailer.checksum(), trailer.rows, columns)
         });
         let vortex = VortexFile::new(footer, segments, session().clone());
-        Ok(Self {
+        Ok(Arc::new(Self {
             layout: vortex.layout_reader().map_err(failed)?,
             columns: Arc::new(columns),
             decoded: decoded.map(Arc::new),
             readers: schema.fields().iter().map(|_| OnceLock::new()).collect(),
             blocks,
             vortex,
-            directory,
+            chunks,
             schema: Arc::new(schema),
             rows: trailer.rows,
             checksum: trailer.checksum(),
             file_len,
-        })
+        }))
     }
 
     /// The file's path.
@@ -138,9 +132,65 @@ impl ChunkFile {
         self.blocks.path()
     }
 
-    /// Which rows belong to which sub-chunk.
-    pub fn directory(&self) -> &Directory {
-        &self.directory
+    /// The rows of a chunk. A file of version 1 holds one chunk and does not say which: it is the one that is asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] if it has no rows of this chunk, or its directory of them is not right.
+    pub fn chunk(self: &Arc<Self>, chunk: ChunkId) -> Result<Arc<ChunkFile>, StoreError> {
+        let at = match &self.chunks {
+            FileChunks::One(_) => 0,
+            FileChunks::Packed(packed, _) => packed.find(chunk).ok_or_else(|| {
+                StoreError::damaged(self.path(), format!("it has no rows of chunk {chunk}"))
+            })?,
+        };
+        self.chunk_at(at)
+    }
+
+    /// The rows of the file's only chunk.
+    pub(crate) fn only_chunk(self: &Arc<Self>) -> Result<Arc<ChunkFile>, StoreError> {
+        match &self.chunks {
+            FileChunks::Packed(packed, _) if packed.chunks().len() > 1 => {
+                Err(StoreError::WrongScan {
+                    path: self.path().to_owned(),
+                    message: format!("it holds {} chunks", packed.chunks().len()),
+                })
+            }
+            _ => self.chunk_at(0),
+        }
+    }
+
+    fn chunk_at(self: &Arc<Self>, at: usize) -> Result<Arc<ChunkFile>, StoreError> {
+        let (directory, rows) = match &self.chunks {
+            FileChunks::One(directory) => (Arc::clone(directory), 0..self.rows),
+            FileChunks::Packed(packed, decoded) => {
+                let (Some(chunk), Some(known)) = (packed.chunks().get(at), decoded.get(at)) else {
+                    return Err(StoreError::damaged(self.path(), "it has no such chunk"));
+                };
+                let directory = match known.get() {
+                    Some(known) => Arc::clone(known),
+                    None => {
+                        let directory = packed.directory(at).map_err(|what| {
+                            let what = format!("its directory of chunk {}: {what}", chunk.chunk);
+                            StoreError::damaged(self.path(), what)
+                        })?;
+                        Arc::clone(known.get_or_init(|| Arc::new(directory)))
+                    }
+                };
+                (directory, chunk.rows.clone())
+            }
+        };
+        Ok(Arc::new(ChunkFile::new(Arc::clone(self), directory, rows)))
+    }
+
+    /// The chunks that it holds, ascending; none if it is a file of version 1, which does not say so.
+    pub fn chunks(&self) -> Vec<ChunkId> {
+        match &self.chunks {
+            FileChunks::One(_) => Vec::new(),
+            FileChunks::Packed(packed, _) => {
+                packed.chunks().iter().map(|chunk| chunk.chunk).collect()
+            }
+        }
     }
 
     /// Rows in the file.
@@ -191,22 +241,49 @@ impl ChunkFile {
     }
 
     /// Reads the whole file and verifies every block. What opening verifies (trailer, directory, row
-    /// count, metadata) has been verified then. Blocks the calling thread for as long as the file
-    /// takes to read.
+    /// count, metadata) has been verified then; the directory of each chunk of several is verified by
+    /// [`Self::chunk`].
     ///
     /// # Errors
     ///
     /// [`StoreError::Damaged`] names the first block that is wrong.
-    pub fn verify(&self) -> Result<(), StoreError> {
+    pub async fn verify(&self) -> Result<(), StoreError> {
         // A megabyte at a time, in whole blocks.
         let step = self.blocks.block_size() * (1_u64 << 20).div_ceil(self.blocks.block_size());
         let mut offset = 0;
         while offset < self.blocks.body_len() {
             let end = (offset + step).min(self.blocks.body_len());
-            self.blocks.read(offset..end, Alignment::none())?;
+            self.blocks.read(offset..end, Alignment::none()).await?;
             offset = end;
         }
         Ok(())
+    }
+}
+
+/// What a file says of its chunks.
+enum FileChunks {
+    One(Arc<Directory>),
+    /// Directories of sub-chunks, each once it is wanted.
+    Packed(PackedDirectory, Vec<OnceLock<Arc<Directory>>>),
+}
+
+impl FileChunks {
+    fn decode(bytes: &[u8], trailer: &Trailer) -> Result<Self, String> {
+        if trailer.version < OF_CHUNKS {
+            return Ok(Self::One(Arc::new(Directory::decode(bytes)?)));
+        }
+        let packed = PackedDirectory::decode(bytes)?;
+        let directories = packed.chunks().iter().map(|_| OnceLock::new()).collect();
+        Ok(Self::Packed(packed, directories))
+    }
+
+    /// Rows that they have by name; `None` if they have none.
+    fn rows(&self) -> Option<u64> {
+        match self {
+            Self::One(directory) if directory.entries().is_empty() => None,
+            Self::One(directory) => Some(directory.rows()),
+            Self::Packed(packed, _) => Some(packed.rows()),
+        }
     }
 }
 
@@ -220,9 +297,11 @@ struct Tail {
 }
 
 impl Tail {
-    fn read(file: File, path: &Arc<Path>) -> Result<Self, StoreError> {
-        let file_len = file.metadata().map_err(StoreError::io("open", path))?.len();
-        let mut tail = read_range(&file, path, file_len.saturating_sub(FIRST_READ), file_len)?;
+    async fn read(source: Arc<dyn ByteSource>) -> Result<Self, StoreError> {
+        let path = &Arc::clone(source.name());
+        let file_len = source.num_bytes();
+        let start = file_len.saturating_sub(FIRST_READ);
+        let mut tail = read_range(source.as_ref(), start..file_len).await?;
         let Some(last) = tail.as_slice().last_chunk::<TRAILER_LEN>() else {
             let what = format!("it has only {file_len} bytes");
             return Err(StoreError::damaged(path, what));
@@ -230,7 +309,8 @@ impl Tail {
         let trailer = Trailer::decode(last, path, file_len)?;
         if trailer.tail_len > tail.len() as u64 {
             let rest_end = file_len - tail.len() as u64;
-            let mut all = read_range(&file, path, file_len - trailer.tail_len, rest_end)?;
+            let rest = file_len - trailer.tail_len..rest_end;
+            let mut all = read_range(source.as_ref(), rest).await?;
             all.extend_from_slice(&tail);
             tail = all;
         }
@@ -244,7 +324,7 @@ impl Tail {
                 "the checksum of its table of checksums is wrong",
             ));
         }
-        let blocks = BlockFile::new(file, Arc::clone(path), &trailer, checksums);
+        let blocks = BlockFile::new(source, &trailer, checksums);
         // The first read may begin within a block: what lies before the next one is not used.
         let first_block = offset.next_multiple_of(blocks.block_size());
         let bytes =
@@ -259,15 +339,17 @@ impl Tail {
     }
 }
 
-fn read_range(file: &File, path: &Path, start: u64, end: u64) -> Result<ByteBufferMut, StoreError> {
-    let mut buffer = ByteBufferMut::zeroed(len(&(start..end)));
-    file.read_exact_at(buffer.as_mut_slice(), start)
-        .map_err(StoreError::io("read", path))?;
+async fn read_range(
+    source: &dyn ByteSource,
+    range: Range<u64>,
+) -> Result<ByteBufferMut, StoreError> {
+    let mut buffer = ByteBufferMut::zeroed(len(&range));
+    read_exact(source, range.start, buffer.as_mut_slice()).await?;
     Ok(buffer)
 }
 
 /// Reads the Vortex footer from the end of the Vortex file, which `tail` holds.
-fn read_footer(
+async fn read_footer(
     tail: ByteBuffer,
     trailer: &Trailer,
     blocks: &BlockFile,
@@ -279,7 +361,7 @@ fn read_footer(
             DeserializeStep::Done(footer) => return Ok(footer),
             DeserializeStep::NeedMoreData { offset, len } => {
                 let end = offset.saturating_add(len as u64);
-                reader.prefix_data(blocks.read(offset..end, Alignment::none())?);
+                reader.prefix_data(blocks.read(offset..end, Alignment::none()).await?);
             }
             DeserializeStep::NeedFileSize => {
                 return Err(StoreError::damaged(
@@ -294,15 +376,11 @@ fn read_footer(
 fn check_rows(
     footer: &Footer,
     trailer: &Trailer,
-    directory: &Directory,
+    chunks: &FileChunks,
     path: &Path,
 ) -> Result<(), StoreError> {
     let rows = trailer.rows;
-    let in_directory = if directory.entries().is_empty() {
-        rows
-    } else {
-        directory.rows()
-    };
+    let in_directory = chunks.rows().unwrap_or(rows);
     if footer.row_count() != rows || in_directory != rows {
         let what = format!(
             "its trailer says {rows} rows, its metadata {}, its directory {in_directory}",
@@ -332,6 +410,7 @@ impl SegmentSource for VerifiedSegments {
             let end = spec.offset.saturating_add(u64::from(spec.length));
             blocks
                 .read(spec.offset..end, spec.alignment)
+                .await
                 .map(BufferHandle::new_host)
                 .map_err(|error| VortexError::from(std::io::Error::other(error)))
         }
