@@ -1,4 +1,4 @@
-"""What a good refusal looks like: an exit status, one clear sentence, no entrails."""
+"""What a good rejection looks like: an exit status, one clear sentence, no entrails."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ ENTRAILS = (
 LONGEST_SENTENCE = 700
 
 
-def assert_refused(outcome: Outcome, *words: str) -> str:
-    """Checks that a call was refused in a clear sentence that has all of `words`; gives the sentence."""
+def assert_rejected(outcome: Outcome, *words: str) -> str:
+    """Checks that a call was rejected in a clear sentence that has all of `words`; gives the sentence."""
     said = outcome.complaint
-    assert outcome.status != 0, f"it should have been refused, but ended well:\n{outcome.text}\n{said}"
+    assert outcome.status != 0, f"it should have been rejected, but ended well:\n{outcome.text}\n{said}"
     assert 0 < outcome.status < PANIC_STATUS, f"ended with {outcome.status}:\n{said}"
     sentence = assert_clear(said)
     for word in words:

@@ -29,8 +29,8 @@ class Server:
     def __init__(self, meridian: Meridian, data: Path, *options: object) -> None:
         self.said: list[str] = []
         self.logged: list[str] = []
-        doors = ("--mysql", "127.0.0.1:0", "--http", "127.0.0.1:0")
-        self.process = meridian.start("serve", "--data", data, *doors, *options)
+        endpoints = ("--mysql", "127.0.0.1:0", "--http", "127.0.0.1:0")
+        self.process = meridian.start("serve", "--data", data, *endpoints, *options)
         assert self.process.stdout is not None and self.process.stderr is not None
         self._listen(self.process.stdout, self.said)
         self._listen(self.process.stderr, self.logged)
@@ -64,7 +64,7 @@ class Server:
         return pymysql.connect(**{**settings, **options})  # type: ignore[call-overload,no-any-return]
 
     def url(self, path: str, **parameters: object) -> str:
-        """An address at the HTTP door."""
+        """An address at the HTTP endpoint."""
         query = f"?{urlencode(parameters)}" if parameters else ""
         return f"http://127.0.0.1:{self.http_port}{path}{query}"
 
@@ -99,14 +99,14 @@ class Server:
 
 @contextmanager
 def serving(meridian: Meridian, data: Path, *options: object) -> Iterator[Server]:
-    """A server for as long as it is needed. That it did not stumble is checked at the end."""
+    """A server for as long as it is needed. The end checks that it did not panic."""
     server = Server(meridian, data, *options)
     try:
         yield server
     finally:
         if server.process.poll() is None:
             server.stop()
-        assert "stumble" not in server.log and "panicked" not in server.log, server.log
+        assert "the server panic" not in server.log and "panicked" not in server.log, server.log
 
 
 def wait_until(done: Callable[[], bool], seconds: float, what: str) -> None:

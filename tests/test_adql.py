@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from complaints import assert_refused, points_at
+from complaints import assert_rejected, points_at
 from meridian_cli import Meridian
 from small_tables import DIRECTOR, write_lines
 
@@ -506,7 +506,7 @@ REFUSED = [
 @pytest.mark.parametrize(("query", "place", "words"), REFUSED)
 def test_mistakes_are_pointed_at(meridian: Meridian, data: Path, query: str, place: str, words: list[str]) -> None:
     outcome = meridian.run("sql", "--data", data, "--db", "sky", "--dialect", "adql", query)
-    assert points_at(assert_refused(outcome, *words), place)
+    assert points_at(assert_rejected(outcome, *words), place)
 
 
 @pytest.mark.parametrize(
@@ -520,16 +520,16 @@ def test_mistakes_are_pointed_at(meridian: Meridian, data: Path, query: str, pla
         ("ivo_geom_transform('ICRS', 'MARS', POINT(ra, dec))", ["no reference frame MARS"]),
     ],
 )
-def test_geometry_that_makes_no_sense_is_refused(meridian: Meridian, data: Path, expression: str, words: list[str]) -> None:
+def test_geometry_that_makes_no_sense_is_rejected(meridian: Meridian, data: Path, expression: str, words: list[str]) -> None:
     for query in [f"SELECT {expression} AS x FROM Star", f"SELECT count(*) FROM Star WHERE {expression} = 1"]:
         if "transform" in expression and "WHERE" in query:
             continue
         outcome = meridian.run("sql", "--data", data, "--db", "sky", "--dialect", "adql", query)
-        assert_refused(outcome, *words)
+        assert_rejected(outcome, *words)
 
 
-def test_deep_nesting_is_refused_or_answered(meridian: Meridian, data: Path) -> None:
+def test_deep_nesting_is_rejected_or_answered(meridian: Meridian, data: Path) -> None:
     deep = "ABS(" * 3000 + "1" + ")" * 3000
-    assert_refused(meridian.run("sql", "--data", data, "--dialect", "adql", f"SELECT {deep}"))
+    assert_rejected(meridian.run("sql", "--data", data, "--dialect", "adql", f"SELECT {deep}"))
     nested = "CENTROID(" * 20 + "POINT(1, 2)" + ")" * 20
     assert meridian.rows(data, "sky", f"SELECT COORD1({nested}) AS x") == [(1.0,)]

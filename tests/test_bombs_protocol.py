@@ -45,8 +45,8 @@ def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(meridian: Meridian, data: Path) -> Iterator[Server]:
     """A server that may take little of the machine."""
     options = ("--memory", "256M", "--cache", "128M", "--threads", 2)
-    doors = ("--max-connections", CONNECTIONS, "--http-timeout", HTTP_TIMEOUT)
-    with serving(meridian, data, *options, *doors) as server:
+    endpoints = ("--max-connections", CONNECTIONS, "--http-timeout", HTTP_TIMEOUT)
+    with serving(meridian, data, *options, *endpoints) as server:
         yield server
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from complaints import assert_refused
+from complaints import assert_rejected
 from meridian_cli import LONGEST_SECONDS, Meridian, Outcome
 from small_tables import write_lines
 
@@ -109,25 +109,25 @@ def test_an_answer_that_nobody_reads_is_no_failure(meridian: Meridian, data: Pat
 
 @pytest.mark.parametrize("call", range(len(answers(Path()))))
 def test_an_answer_without_room_is_a_failure(meridian: Meridian, data: Path, call: int) -> None:
-    assert_refused(run_without_room(meridian, *answers(data)[call]), "No space left on device")
+    assert_rejected(run_without_room(meridian, *answers(data)[call]), "No space left on device")
 
 
 def test_all_tables_are_made_when_there_is_no_room_for_reports(meridian: Meridian, tmp_path: Path) -> None:
     data = tmp_path / "data"
     outcome = run_without_room(meridian, "synthesize", "generate", "--quiet", *MADE, "--data", data, "--db", "sky")
-    assert_refused(outcome, "sky.Object is loaded", "No space left on device")
+    assert_rejected(outcome, "sky.Object is loaded", "No space left on device")
     assert [count(meridian, data, table) for table in ("Object", "Source")] == [300, 600]
     outcome = run_without_room(meridian, "synthesize", "generate", "--quiet", *MADE, "--out", tmp_path / "files")
-    assert_refused(outcome, "all files are written", "No space left on device")
+    assert_rejected(outcome, "all files are written", "No space left on device")
 
 
-def test_a_refusal_that_nobody_reads_keeps_its_status(meridian: Meridian, data: Path) -> None:
+def test_a_rejection_that_nobody_reads_keeps_its_status(meridian: Meridian, data: Path) -> None:
     assert run_unread(meridian, "sql", "--data", data, "--db", "sky", "SELECT nothing FROM Star") == 1
 
 
 def test_a_server_whose_log_nobody_reads_goes_on(meridian: Meridian, data: Path) -> None:
-    doors = ("--mysql", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log", "trace")
-    command = [str(meridian.binary), "serve", "--data", str(data), *doors]
+    endpoints = ("--mysql", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log", "trace")
+    command = [str(meridian.binary), "serve", "--data", str(data), *endpoints]
     with gone() as unread:
         server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=unread)
     assert server.stdout is not None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from complaints import assert_refused
+from complaints import assert_rejected
 from meridian_cli import Meridian, load_arguments
 from small_tables import CHILD, DIRECTOR, chunk_files, count_of, write_lines, write_stars
 
@@ -31,7 +31,7 @@ OLD, NEW = state(OLD_ROWS, 1), state(NEW_ROWS, 2)
 
 @contextmanager
 def reader(meridian: Meridian, data: Path) -> Iterator[list[object]]:
-    """Queries all the while; gives the list of what it saw, of which a refusal is an element too."""
+    """Queries all the while; gives the list of what it saw, of which a rejection is an element too."""
     seen: list[object] = []
     stop = threading.Event()
 
@@ -39,8 +39,8 @@ def reader(meridian: Meridian, data: Path) -> Iterator[list[object]]:
         while not stop.is_set():
             try:
                 seen.extend(meridian.rows(data, "sky", STATE))
-            except AssertionError as refusal:
-                seen.append(str(refusal))
+            except AssertionError as rejection:
+                seen.append(str(rejection))
 
     thread = threading.Thread(target=read)
     thread.start()
@@ -108,7 +108,7 @@ def test_first_load_killed(meridian: Meridian, tmp_path: Path, files: dict[str, 
     if phase == "after-publish":
         assert answer.status == 0, answer.complaint
     else:
-        assert_refused(answer)
+        assert_rejected(answer)
         assert replace(meridian, data, files["old"]) == 0
     assert meridian.rows(data, "sky", STATE) == [OLD]
     meridian.must("check", "--data", data)
@@ -122,7 +122,7 @@ def test_child_killed(meridian: Meridian, tmp_path: Path, files: dict[str, Path]
     spots = write_lines(tmp_path / "Spot.csv", lines, header="spot,id,flux")
     arguments = load_arguments(data, "sky", "Spot", spots, **CHILD)
     assert meridian.run(*arguments, env={"MERIDIAN_FAULT": f"{phase}:kill"}).status == -signal.SIGKILL
-    assert_refused(meridian.run("sql", "--data", data, "--db", "sky", "SELECT count(*) FROM Spot"), "Spot")
+    assert_rejected(meridian.run("sql", "--data", data, "--db", "sky", "SELECT count(*) FROM Spot"), "Spot")
     assert meridian.run(*arguments).status == 0
     assert count_of(meridian, data, "Spot") == 3000
 
@@ -132,7 +132,7 @@ def test_an_error_at_a_phase_leaves_nothing(meridian: Meridian, tmp_path: Path, 
     meridian.load(data, "sky", "Star", files["old"], **DIRECTOR)
     for phase in PHASES:
         arguments = load_arguments(data, "sky", "Star", files["new"], replace=True, **DIRECTOR)
-        assert_refused(meridian.run(*arguments, env={"MERIDIAN_FAULT": f"{phase}:error"}), phase)
+        assert_rejected(meridian.run(*arguments, env={"MERIDIAN_FAULT": f"{phase}:error"}), phase)
         assert meridian.rows(data, "sky", STATE) == [OLD]
     assert_no_leftovers(data)
 
@@ -169,7 +169,7 @@ def test_replacing_while_others_read(meridian: Meridian, tmp_path: Path, files: 
     assert meridian.rows(data, "sky", STATE) == [NEW]
 
 
-def test_second_load_is_refused_and_told_who_loads(meridian: Meridian, tmp_path: Path) -> None:
+def test_second_load_is_rejected_and_told_who_loads(meridian: Meridian, tmp_path: Path) -> None:
     data = tmp_path / "data"
     large = write_stars(tmp_path / "large.csv", 60_000)
     arguments = load_arguments(data, "sky", "Star", large, **DIRECTOR)
@@ -177,7 +177,7 @@ def test_second_load_is_refused_and_told_who_loads(meridian: Meridian, tmp_path:
     wait_until_begun(data, first.pid)
     first.send_signal(signal.SIGSTOP)
     try:
-        assert_refused(meridian.run(*arguments), "Star", str(first.pid))
+        assert_rejected(meridian.run(*arguments), "Star", str(first.pid))
         other = meridian.run(*load_arguments(data, "other", "Star", write_stars(tmp_path / "s.csv", 50), **DIRECTOR))
         assert other.status == 0, f"a load of another table was held up: {other.complaint}"
     finally:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from complaints import assert_refused, points_at
+from complaints import assert_rejected, points_at
 from meridian_cli import Meridian
 from small_tables import DIRECTOR, write_lines
 
@@ -234,28 +234,28 @@ def test_a_votable_can_be_loaded(meridian: Meridian, tmp_path: Path) -> None:
 )
 def test_wrong_arguments_are_pointed_at(meridian: Meridian, data: Path, item: str, words: list[str]) -> None:
     outcome = meridian.run("sql", "--data", data, "--db", "sky", f"SELECT count(*)\nFROM {item}")
-    assert points_at(assert_refused(outcome, *words), item.split("(", maxsplit=1)[0])
+    assert points_at(assert_rejected(outcome, *words), item.split("(", maxsplit=1)[0])
 
 
 def test_what_is_wrong_with_a_file_is_told(meridian: Meridian, data: Path, tmp_path: Path) -> None:
-    def refused(item: str, *words: str) -> None:
+    def rejected(item: str, *words: str) -> None:
         query = f"SELECT count(*) FROM crossmatch(Star, {item}, 1)"
-        assert_refused(meridian.run("sql", "--data", data, "--db", "sky", query), *words)
+        assert_rejected(meridian.run("sql", "--data", data, "--db", "sky", query), *words)
 
     good = csv_file(tmp_path / "good.csv", RIGHT)
-    refused("read_csv('nowhere.csv')", "there is no file nowhere.csv")
-    refused(f"read_parquet('{good}')", "good.csv", "not a Parquet file")
-    refused(f"read_votable('{good}')", "good.csv", "not a VOTable file")
-    refused("read_csv(3)", "takes the path of one file")
+    rejected("read_csv('nowhere.csv')", "there is no file nowhere.csv")
+    rejected(f"read_parquet('{good}')", "good.csv", "not a Parquet file")
+    rejected(f"read_votable('{good}')", "good.csv", "not a VOTable file")
+    rejected("read_csv(3)", "takes the path of one file")
     unknown = csv_file(tmp_path / "unknown.csv", RIGHT, header="id,alpha,delta")
-    refused(f"read_csv('{unknown}')", "position", "right_ra =>", "alpha, delta")
+    rejected(f"read_csv('{unknown}')", "position", "right_ra =>", "alpha, delta")
     lines = unknown.read_text(encoding="utf-8").splitlines()
     ragged = write_lines(tmp_path / "ragged.csv", ["1,10,10", "2,20", *lines[1:4]], header="id,ra,dec")
-    refused(f"read_csv('{ragged}')", "ragged.csv:3")
+    rejected(f"read_csv('{ragged}')", "ragged.csv:3")
     broken = tabledata(tmp_path / "broken.vot", RIGHT[:9])
     text = broken.read_text(encoding="utf-8")
     broken.write_text(text.replace(f"<TD>{RIGHT[4].ra!r}</TD>", "<TD>ten</TD>"), encoding="utf-8")
-    refused(f"read_votable('{broken}')", "broken.vot:12", '"ten"', "Lon")
+    rejected(f"read_votable('{broken}')", "broken.vot:12", '"ten"', "Lon")
 
 
 def test_columns_of_a_position_can_be_named(meridian: Meridian, data: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from complaints import assert_refused
+from complaints import assert_rejected
 from meridian_cli import Meridian, Outcome
 from small_tables import CHILD, DIRECTOR, chunk_files, write_lines, write_stars
 
@@ -55,9 +55,9 @@ def test_whole_data_passes(meridian: Meridian, loaded: Path) -> None:
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.97, 0.999])
 def test_flipped_byte(meridian: Meridian, loaded: Path, star_chunk: Path, share: float) -> None:
     flip(star_chunk, int(star_chunk.stat().st_size * share))
-    assert_refused(meridian.run("check", "--data", loaded), star_chunk.name)
+    assert_rejected(meridian.run("check", "--data", loaded), star_chunk.name)
     answer = query(meridian, loaded)
-    assert_refused(answer, star_chunk.name, "damaged")
+    assert_rejected(answer, star_chunk.name, "damaged")
 
 
 def test_first_and_last_bytes(meridian: Meridian, loaded: Path, star_chunk: Path) -> None:
@@ -65,7 +65,7 @@ def test_first_and_last_bytes(meridian: Meridian, loaded: Path, star_chunk: Path
     for at in (0, 5, len(content) - 1, len(content) - 9, len(content) - 40):
         star_chunk.write_bytes(content)
         flip(star_chunk, at)
-        assert_refused(meridian.run("check", "--data", loaded), star_chunk.name)
+        assert_rejected(meridian.run("check", "--data", loaded), star_chunk.name)
 
 
 def test_other_chunks_still_answer(meridian: Meridian, loaded: Path, star_chunk: Path) -> None:
@@ -79,15 +79,15 @@ def test_other_chunks_still_answer(meridian: Meridian, loaded: Path, star_chunk:
 def test_truncated_chunk(meridian: Meridian, loaded: Path, star_chunk: Path, kept: float) -> None:
     content = star_chunk.read_bytes()
     star_chunk.write_bytes(content[: int(len(content) * kept)])
-    assert_refused(meridian.run("check", "--data", loaded), star_chunk.name)
-    assert_refused(query(meridian, loaded), star_chunk.name)
+    assert_rejected(meridian.run("check", "--data", loaded), star_chunk.name)
+    assert_rejected(query(meridian, loaded), star_chunk.name)
 
 
 def test_missing_chunk(meridian: Meridian, loaded: Path, star_chunk: Path) -> None:
     hidden = star_chunk.rename(star_chunk.with_suffix(".away"))
     try:
-        assert_refused(meridian.run("check", "--data", loaded), star_chunk.name)
-        assert_refused(query(meridian, loaded), star_chunk.name)
+        assert_rejected(meridian.run("check", "--data", loaded), star_chunk.name)
+        assert_rejected(query(meridian, loaded), star_chunk.name)
     finally:
         hidden.rename(star_chunk)
 
@@ -95,7 +95,7 @@ def test_missing_chunk(meridian: Meridian, loaded: Path, star_chunk: Path) -> No
 def test_chunk_of_another_load_in_its_place(meridian: Meridian, loaded: Path, star_chunk: Path) -> None:
     other = [path for path in chunk_files(loaded) if path.parent != star_chunk.parent][-1]
     star_chunk.write_bytes(other.read_bytes())
-    assert_refused(meridian.run("check", "--data", loaded), star_chunk.name)
+    assert_rejected(meridian.run("check", "--data", loaded), star_chunk.name)
 
 
 CATALOG_CHANGES = [
@@ -119,15 +119,15 @@ def test_changed_catalog(meridian: Meridian, loaded: Path, change: str, named: s
         assert connection.execute(change.replace("rowid_of", some_chunk)).rowcount > 0
     connection.close()
     try:
-        sentence = assert_refused(meridian.run("check", "--data", loaded), "checksum", named)
+        sentence = assert_rejected(meridian.run("check", "--data", loaded), "checksum", named)
         assert "backup" in sentence
         asked = [
             query(meridian, loaded, "SELECT count(*), sum(t.version) FROM Star t JOIN Spot s ON s.id = t.id"),
             query(meridian, loaded, "SHOW CREATE TABLE Star"),
             query(meridian, loaded, "SELECT count(*) FROM Spot WHERE flux >= 0"),
         ]
-        refused = [assert_refused(outcome, "checksum") for outcome in asked if outcome.status != 0]
-        assert refused, "every answer passed"
+        rejected = [assert_rejected(outcome, "checksum") for outcome in asked if outcome.status != 0]
+        assert rejected, "every answer passed"
     finally:
         path.write_bytes(content)
     meridian.must("check", "--data", loaded)
@@ -138,7 +138,7 @@ def test_damaged_overlap(meridian: Meridian, loaded: Path) -> None:
     content = path.read_bytes()
     flip(path, len(content) // 2)
     try:
-        assert_refused(meridian.run("check", "--data", loaded), path.name)
+        assert_rejected(meridian.run("check", "--data", loaded), path.name)
     finally:
         path.write_bytes(content)
 
@@ -149,7 +149,7 @@ def test_damaged_index(meridian: Meridian, loaded: Path) -> None:
     content = path.read_bytes()
     flip(path, len(content) // 2)
     try:
-        assert_refused(meridian.run("check", "--data", loaded), path.name)
+        assert_rejected(meridian.run("check", "--data", loaded), path.name)
     finally:
         path.write_bytes(content)
     meridian.must("check", "--data", loaded)

@@ -19,7 +19,7 @@ import pymysql
 import pytest
 from pymysql.constants import CLIENT
 
-from complaints import assert_refused
+from complaints import assert_rejected
 from meridian_cli import Meridian
 from serving import Server, serving, wait_until
 from testbed import sky
@@ -435,8 +435,8 @@ def test_tls_that_is_not_offered(meridian: Meridian, data: Path) -> None:
         (("--tls-cert", CERTIFICATES / "server.pem", "--tls-key", CERTIFICATES / "other.key"), ("not that of the first certificate",)),
     ],
 )
-def test_wrong_files_for_tls_are_refused(meridian: Meridian, data: Path, arguments: tuple[object, ...], words: tuple[str, ...]) -> None:
-    assert_refused(meridian.run("serve", "--data", data, "--mysql", "127.0.0.1:0", *arguments), *words)
+def test_wrong_files_for_tls_are_rejected(meridian: Meridian, data: Path, arguments: tuple[object, ...], words: tuple[str, ...]) -> None:
+    assert_rejected(meridian.run("serve", "--data", data, "--mysql", "127.0.0.1:0", *arguments), *words)
 
 
 @pytest.mark.parametrize(
@@ -448,10 +448,10 @@ def test_wrong_files_for_tls_are_refused(meridian: Meridian, data: Path, argumen
 )
 def test_each_file_for_tls_needs_the_other(meridian: Meridian, data: Path, given: tuple[object, ...], missing: str) -> None:
     outcome = meridian.run("serve", "--data", data, "--mysql", "127.0.0.1:0", "--http", "off", *given)
-    assert_refused(outcome, missing)
+    assert_rejected(outcome, missing)
 
 
 def test_the_files_for_tls_come_from_the_environment(meridian: Meridian, data: Path) -> None:
     environment = {"MERIDIAN_TLS_CERT": str(CERTIFICATES / "server.pem"), "MERIDIAN_TLS_KEY": "nowhere.key"}
     outcome = meridian.run("serve", "--data", data, "--mysql", "127.0.0.1:0", "--http", "off", env=environment)
-    assert_refused(outcome, "nowhere.key")
+    assert_rejected(outcome, "nowhere.key")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from complaints import assert_refused
+from complaints import assert_rejected
 from meridian_cli import Meridian
 
 LEAST, GREATEST = -(2**63), 2**63 - 1
@@ -52,10 +52,10 @@ def asked(meridian: Meridian, data: Path, dialect: str, query: str) -> list[int]
     return [int(line) for line in outcome.text.splitlines()[1:]]
 
 
-def refused(meridian: Meridian, data: Path, dialect: str, query: str) -> None:
+def rejected(meridian: Meridian, data: Path, dialect: str, query: str) -> None:
     """Checks that the answer is that the result is too large."""
     outcome = meridian.run("sql", "--data", data, "--db", "whole", "--dialect", dialect, query)
-    assert_refused(outcome, "beyond the range of BIGINT")
+    assert_rejected(outcome, "beyond the range of BIGINT")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -71,7 +71,7 @@ def test_operators(meridian: Meridian, data: Path, left: str, right: str, dialec
         assert found == [result for result, fit in zip(results, fits, strict=True) if fit], query
         beyond = [row for row, fit in enumerate(fits) if not fit]
         for row in beyond[:1] + beyond[-1:]:
-            refused(meridian, data, dialect, f"{query} = {row}")
+            rejected(meridian, data, dialect, f"{query} = {row}")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -82,7 +82,7 @@ def test_signs(meridian: Meridian, data: Path, name: str, dialect: str) -> None:
     found = asked(meridian, data, dialect, f"{query} WHERE left_{name} > {LEAST} ORDER BY id")
     assert found == [-value for value, fit in zip(LEFT[name], fits, strict=True) if fit]
     if not all(fits):
-        refused(meridian, data, dialect, query)
+        rejected(meridian, data, dialect, query)
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -100,7 +100,7 @@ def test_sums(meridian: Meridian, data: Path, name: str) -> None:
         if LEAST <= total <= GREATEST:
             assert asked(meridian, data, "adql", query) == [total], query
         else:
-            refused(meridian, data, "adql", query)
+            rejected(meridian, data, "adql", query)
 
 
 def test_sums_of_groups_and_windows(meridian: Meridian, data: Path) -> None:
@@ -108,8 +108,8 @@ def test_sums_of_groups_and_windows(meridian: Meridian, data: Path) -> None:
     groups = [sum(LEFT["whole"][row] for row in rows if row % 7 == group) for group in range(7)]
     found = asked(meridian, data, "adql", "SELECT SUM(left_whole) AS n FROM Edge GROUP BY MOD(id, 7) ORDER BY MOD(id, 7)")
     assert found == groups
-    refused(meridian, data, "adql", "SELECT MOD(id, 7), SUM(left_large) AS n FROM Edge WHERE left_large > 0 GROUP BY MOD(id, 7)")
+    rejected(meridian, data, "adql", "SELECT MOD(id, 7), SUM(left_large) AS n FROM Edge WHERE left_large > 0 GROUP BY MOD(id, 7)")
     window = "OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)"
     pairs = [sum(LEFT["whole"][max(row - 1, 0) : row + 1]) for row in rows]
     assert asked(meridian, data, "adql", f"SELECT SUM(left_whole) {window} AS n FROM Edge ORDER BY id") == pairs
-    refused(meridian, data, "adql", f"SELECT SUM(left_large) {window} AS n FROM Edge")
+    rejected(meridian, data, "adql", f"SELECT SUM(left_large) {window} AS n FROM Edge")

@@ -10,7 +10,7 @@ import pytest
 import synthetic
 import table_files
 from comparison import difference
-from complaints import assert_refused
+from complaints import assert_rejected
 from meridian_cli import Meridian, Outcome, load_arguments
 from small_tables import CHILD, CUT, DIRECTOR, count_of, star_lines, write_lines, write_stars
 
@@ -97,7 +97,7 @@ def test_tables_tells_what_is_loaded(meridian: Meridian, tmp_path: Path) -> None
     assert "Star" in told and "director" in told and "700" in told
 
 
-# Rows that are refused or mended.
+# Rows that are rejected or mended.
 
 
 def test_right_ascension_is_wrapped(meridian: Meridian, tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_bad_row_fails_the_load_and_is_named(meridian: Meridian, tmp_path: Pat
     )
     path = write_lines(tmp_path / "Star.csv", lines)
     outcome = load(meridian, tmp_path / "data", path, schema=schema)
-    assert_refused(outcome, "refused", "Star.csv:502")
+    assert_rejected(outcome, "rejected", "Star.csv:502")
     nothing_is_visible(meridian, tmp_path / "data")
     allowed = load(meridian, tmp_path / "data", path, schema=schema, max_errors=1)
     assert allowed.status == 0, allowed.complaint
@@ -148,7 +148,7 @@ def test_duplicate_keys_in_a_director(meridian: Meridian, tmp_path: Path) -> Non
     lines = star_lines(1000, 1)
     lines.append(lines[123].replace("123,", "123,", 1))
     outcome = load(meridian, tmp_path / "data", write_lines(tmp_path / "Star.csv", lines))
-    assert_refused(outcome, "123", "unique")
+    assert_rejected(outcome, "123", "unique")
     nothing_is_visible(meridian, tmp_path / "data")
 
 
@@ -156,42 +156,42 @@ def test_duplicate_keys_in_a_director(meridian: Meridian, tmp_path: Path) -> Non
 
 
 def test_missing_file(meridian: Meridian, tmp_path: Path) -> None:
-    assert_refused(load(meridian, tmp_path / "data", tmp_path / "absent.csv"), "absent.csv")
+    assert_rejected(load(meridian, tmp_path / "data", tmp_path / "absent.csv"), "absent.csv")
 
 
 def test_directory_instead_of_a_file(meridian: Meridian, tmp_path: Path) -> None:
-    assert_refused(load(meridian, tmp_path / "data", tmp_path), str(tmp_path))
+    assert_rejected(load(meridian, tmp_path / "data", tmp_path), str(tmp_path))
 
 
 def test_empty_file(meridian: Meridian, tmp_path: Path) -> None:
     path = tmp_path / "empty.csv"
     path.write_text("")
-    assert_refused(load(meridian, tmp_path / "data", path), "empty.csv")
+    assert_rejected(load(meridian, tmp_path / "data", path), "empty.csv")
 
 
 def test_wrong_delimiter(meridian: Meridian, tmp_path: Path) -> None:
     lines = [line.replace(",", "|") for line in star_lines(100, 1)]
     path = write_lines(tmp_path / "Star.csv", lines, header="id|ra|dec|version")
-    assert_refused(load(meridian, tmp_path / "data", path), "column")
-    assert_refused(load(meridian, tmp_path / "data", write_stars(tmp_path / "S.csv", 100), delimiter="|"), "column")
+    assert_rejected(load(meridian, tmp_path / "data", path), "column")
+    assert_rejected(load(meridian, tmp_path / "data", write_stars(tmp_path / "S.csv", 100), delimiter="|"), "column")
 
 
 @pytest.mark.parametrize("option", ["key", "ra", "dec"])
 def test_a_column_that_is_not_there(meridian: Meridian, tmp_path: Path, option: str) -> None:
     names = {"key": "idd", "ra": "raa", "dec": "decc"}
     outcome = load(meridian, tmp_path / "data", write_stars(tmp_path / "Star.csv", 50), **{option: names[option]})
-    assert_refused(outcome, names[option], f'"{names[option][:-1]}"')
+    assert_rejected(outcome, names[option], f'"{names[option][:-1]}"')
 
 
 def test_schema_that_does_not_fit(meridian: Meridian, tmp_path: Path) -> None:
     schema = tmp_path / "schema.json"
     schema.write_text('{"columns": [{"name": "id", "type": "bigint NOT NULL"}]}')
     path = write_lines(tmp_path / "Star.csv", star_lines(50, 1), header=None)
-    assert_refused(load(meridian, tmp_path / "data", path, schema=schema))
+    assert_rejected(load(meridian, tmp_path / "data", path, schema=schema))
     schema.write_text('{"columns": [{"name": "id", "type": "bigint')
-    assert_refused(load(meridian, tmp_path / "data", path, schema=schema), "schema.json")
+    assert_rejected(load(meridian, tmp_path / "data", path, schema=schema), "schema.json")
     schema.write_text('{"columns": [{"name": "id", "type": "bigfoot"}]}')
-    assert_refused(load(meridian, tmp_path / "data", path, schema=schema), "bigfoot")
+    assert_rejected(load(meridian, tmp_path / "data", path, schema=schema), "bigfoot")
 
 
 @pytest.mark.parametrize("name", ["Star.parquet", "Star.csv.gz"])
@@ -208,7 +208,7 @@ def test_truncated_file(
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * kept)])
     outcome = load(meridian, tmp_path / "data", path, key="objectId", ra="ra_PS", dec="decl_PS")
-    assert_refused(outcome, name)
+    assert_rejected(outcome, name)
     nothing_is_visible(meridian, tmp_path / "data")
 
 
@@ -216,14 +216,14 @@ def test_something_else_under_a_known_name(meridian: Meridian, tmp_path: Path) -
     for name, words in (("Star.parquet", ["Star.parquet"]), ("Star.csv.gz", []), ("Star.csv", [])):
         path = tmp_path / name
         path.write_bytes(b"this is neither\n" * 50)
-        assert_refused(load(meridian, tmp_path / "data", path), *words)
+        assert_rejected(load(meridian, tmp_path / "data", path), *words)
 
 
 def test_existing_table_needs_replace(meridian: Meridian, tmp_path: Path) -> None:
     path = write_stars(tmp_path / "Star.csv", 300)
     meridian.load(tmp_path / "data", "sky", "Star", path, **DIRECTOR)
-    assert_refused(load(meridian, tmp_path / "data", path), "--replace", "Star")
-    assert_refused(load(meridian, tmp_path / "data", path, table="sTAR"), "--replace")
+    assert_rejected(load(meridian, tmp_path / "data", path), "--replace", "Star")
+    assert_rejected(load(meridian, tmp_path / "data", path, table="sTAR"), "--replace")
     meridian.load(tmp_path / "data", "sky", "Star", write_stars(tmp_path / "B.csv", 200, 2), replace=True, **DIRECTOR)
     assert meridian.rows(tmp_path / "data", "sky", "SELECT count(*), min(version) FROM Star") == [(200, 2)]
 
@@ -231,7 +231,7 @@ def test_existing_table_needs_replace(meridian: Meridian, tmp_path: Path) -> Non
 def test_another_cut_in_the_same_database(meridian: Meridian, tmp_path: Path) -> None:
     path = write_stars(tmp_path / "Star.csv", 300)
     meridian.load(tmp_path / "data", "sky", "Star", path, **DIRECTOR)
-    assert_refused(load(meridian, tmp_path / "data", path, table="Other", stripes=9), "stripes")
+    assert_rejected(load(meridian, tmp_path / "data", path, table="Other", stripes=9), "stripes")
 
 
 # Children.
@@ -245,10 +245,10 @@ def write_spots(path: Path, lines: list[str]) -> Path:
 def test_child_without_director_table(meridian: Meridian, tmp_path: Path) -> None:
     path = write_spots(tmp_path / "Spot.csv", ["1,1,0.5"])
     outcome = meridian.run(*load_arguments(tmp_path / "data", "sky", "Spot", path, **CHILD))
-    assert_refused(outcome, "Star")
+    assert_rejected(outcome, "Star")
     meridian.load(tmp_path / "data", "sky", "Star", write_stars(tmp_path / "Star.csv", 50), **DIRECTOR)
     outcome = meridian.run(*load_arguments(tmp_path / "data", "sky", "Spot", path, **{**CHILD, "director": "Stra"}))
-    assert_refused(outcome, "Stra")
+    assert_rejected(outcome, "Stra")
 
 
 def test_child_rows_without_director_are_counted_and_kept(meridian: Meridian, tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_full_disk(meridian: Meridian, tmp_path: Path, tiny_disk: Path) -> None:
     meridian.load(tiny_disk / "data", "sky", "Star", write_stars(tmp_path / "Star.csv", 200), **DIRECTOR)
     large = write_stars(tmp_path / "Large.csv", 400_000, version=2)
     outcome = load(meridian, tiny_disk / "data", large, replace=True)
-    assert_refused(outcome, "disk is full")
+    assert_rejected(outcome, "disk is full")
     assert meridian.rows(tiny_disk / "data", "sky", "SELECT count(*), max(version) FROM Star") == [(200, 1)]
     small = write_stars(tmp_path / "Small.csv", 300, version=3)
     outcome = load(meridian, tiny_disk / "data", small, replace=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from complaints import assert_refused
+from complaints import assert_rejected
 from meridian_cli import Meridian, Outcome, load_arguments
 from small_tables import CUT, write_lines
 
@@ -34,15 +34,15 @@ def numbers(count: int) -> list[str]:
 def test_a_repeated_name_in_the_header(meridian: Meridian, tmp_path: Path) -> None:
     """It made a row of the header, and texts of all columns."""
     path = write_lines(tmp_path / "a.csv", numbers(20), header="flux,Flux")
-    sentence = assert_refused(plain(meridian, tmp_path / "data", path), "a.csv", '"Flux"', "twice", "--no-header")
+    sentence = assert_rejected(plain(meridian, tmp_path / "data", path), "a.csv", '"Flux"', "twice", "--no-header")
     assert "fields 1 and 2" in sentence
-    assert_refused(plain(meridian, tmp_path / "data", path, header=True), '"Flux"', "twice")
+    assert_rejected(plain(meridian, tmp_path / "data", path, header=True), '"Flux"', "twice")
     assert not (tmp_path / "data").exists()
 
 
 def test_a_row_of_equal_words_can_be_said_to_be_one(meridian: Meridian, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "a.csv", ["x,x", "y,z"], header=None)
-    assert_refused(plain(meridian, tmp_path / "data", path), "--no-header")
+    assert_rejected(plain(meridian, tmp_path / "data", path), "--no-header")
     outcome = plain(meridian, tmp_path / "data", path, no_header=True)
     assert outcome.status == 0, outcome.complaint
     assert meridian.rows(tmp_path / "data", "sky", "SELECT count(*) FROM Plain") == [(2,)]
@@ -53,7 +53,7 @@ def test_a_header_that_would_be_taken_for_a_row(meridian: Meridian, tmp_path: Pa
     """As data frames are written with their index: one name is empty, and so all columns became texts."""
     lines = [f"{n},{line}" for n, line in enumerate(numbers(20))]
     path = write_lines(tmp_path / "a.csv", lines, header=header)
-    assert_refused(plain(meridian, tmp_path / "data", path), "a.csv", "column names", "--no-header")
+    assert_rejected(plain(meridian, tmp_path / "data", path), "a.csv", "column names", "--no-header")
 
 
 def test_a_first_row_with_odd_values_is_a_row(meridian: Meridian, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_one_bad_value_does_not_make_a_text(meridian: Meridian, tmp_path: Path) 
     lines[1234] = "1234,N/A"
     path = write_lines(tmp_path / "a.csv", lines, header="id,flux")
     outcome = plain(meridian, tmp_path / "data", path)
-    assert_refused(outcome, "a.csv:1236", '"N/A"', "--null", "--text flux", "--max-errors")
+    assert_rejected(outcome, "a.csv:1236", '"N/A"', "--null", "--text flux", "--max-errors")
     told = plain(meridian, tmp_path / "data", path, null="N/A")
     assert told.status == 0 and "note" not in told.text, told.complaint + told.text
     assert meridian.rows(tmp_path / "data", "sky", "SELECT count(*), count(flux), max(flux) FROM Plain") == [
@@ -106,7 +106,7 @@ def test_names_are_no_news(meridian: Meridian, tmp_path: Path) -> None:
 def test_keys_of_many_digits_do_not_become_floats(meridian: Meridian, tmp_path: Path) -> None:
     lines = [f"{9_007_199_254_740_993 + n}" for n in range(300)]
     path = write_lines(tmp_path / "a.csv", [*lines, "1.5"], header="id")
-    assert_refused(plain(meridian, tmp_path / "data", path), "a.csv:302", '"1.5"')
+    assert_rejected(plain(meridian, tmp_path / "data", path), "a.csv:302", '"1.5"')
     outcome = plain(meridian, tmp_path / "data", path, max_errors=1)
     assert outcome.status == 0, outcome.complaint
     assert meridian.rows(tmp_path / "data", "sky", "SELECT min(id), count(DISTINCT id) FROM Plain") == [
@@ -126,7 +126,7 @@ def test_half_a_director_is_not_a_replicated_table(
 ) -> None:
     """A position without a key made a table that is kept whole, without a word."""
     path = write_lines(tmp_path / "a.csv", ["1,10.5,20.5"], header="id,ra,dec")
-    sentence = assert_refused(plain(meridian, tmp_path / "data", path, **options, **CUT), word)
+    sentence = assert_rejected(plain(meridian, tmp_path / "data", path, **options, **CUT), word)
     assert "--kind replicated" in sentence or "both or neither" in sentence
     if len(options) != 2 or "key" not in options:
         outcome = plain(meridian, tmp_path / "data", path, kind="replicated", **options)

@@ -13,7 +13,7 @@ import pytest
 
 import synthetic
 import table_files
-from complaints import assert_refused
+from complaints import assert_rejected
 from meridian_cli import Meridian, Outcome, load_arguments
 from serving import serving
 from small_tables import DIRECTOR, HEADER, count_of, star_lines, write_lines, write_stars
@@ -103,16 +103,16 @@ def test_the_catalog_is_whole_while_a_server_reads_it(meridian: Meridian, data: 
 
 def test_a_bad_row_of_standard_input_is_named(meridian: Meridian, data: Path) -> None:
     outcome = meridian.run(*arguments(data, "-", replace=True), stdin=STARS + "77777,12,95,1\n")
-    assert_refused(outcome, "standard input:30002", "refused")
+    assert_rejected(outcome, "standard input:30002", "rejected")
     outcome = meridian.run(*arguments(data, "-", replace=True), stdin="id,ra,ra,version\n1,2,3,4\n")
-    assert_refused(outcome, "standard input: its first line names the column", "twice")
+    assert_rejected(outcome, "standard input: its first line names the column", "twice")
     assert count_of(meridian, data) == 500
     nothing_is_left(data)
 
 
 def test_a_stream_cannot_be_read_twice(meridian: Meridian, data: Path) -> None:
     outcome = meridian.run(*arguments(data, "-", "/dev/stdin", replace=True), stdin=STARS)
-    assert_refused(outcome, "standard input", "only once")
+    assert_rejected(outcome, "standard input", "only once")
 
 
 def test_a_load_that_waits_for_a_pipe_can_be_cancelled(meridian: Meridian, data: Path, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_load_that_waits_for_a_pipe_can_be_cancelled(meridian: Meridian, data:
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
     _, complaint = process.communicate(timeout=30)
-    assert_refused(Outcome(process.returncode, b"", complaint.decode()), "cancelled")
+    assert_rejected(Outcome(process.returncode, b"", complaint.decode()), "cancelled")
     assert count_of(meridian, data) == 500
     nothing_is_left(data)
 
@@ -134,7 +134,7 @@ def test_a_query_does_not_wait_for_a_pipe(meridian: Meridian, data: Path, tmp_pa
     pipe = tmp_path / "mine.csv"
     os.mkfifo(pipe)
     outcome = meridian.run("sql", "--data", data, "--db", "sky", f"SELECT * FROM read_csv('{pipe}')")
-    assert_refused(outcome, "mine.csv", "only once")
+    assert_rejected(outcome, "mine.csv", "only once")
 
 
 # Loads without rows.
@@ -155,10 +155,10 @@ def test_a_load_of_no_rows_needs_allow_empty(meridian: Meridian, data: Path, tmp
     nothing.write_text("")
     for source in (header_only, nothing, Path("/dev/null"), Path("-")):
         outcome = meridian.run(*arguments(data, source, replace=True, schema=schema))
-        assert_refused(outcome, "no rows", "--allow-empty")
+        assert_rejected(outcome, "no rows", "--allow-empty")
         assert count_of(meridian, data) == 500
     two = meridian.run(*arguments(data, header_only, nothing, replace=True, schema=schema))
-    assert_refused(two, "none.csv and another file", "--allow-empty")
+    assert_rejected(two, "none.csv and another file", "--allow-empty")
     nothing_is_left(data)
     allowed = meridian.run(*arguments(data, header_only, replace=True, schema=schema, allow_empty=True))
     assert allowed.status == 0, allowed.complaint
@@ -169,6 +169,6 @@ def test_a_load_of_no_rows_needs_allow_empty(meridian: Meridian, data: Path, tmp
 def test_a_replicated_table_of_no_rows(meridian: Meridian, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "none.csv", [])
     plain = load_arguments(tmp_path / "data", "sky", "Plain", path)
-    assert_refused(meridian.run(*plain), "none.csv", "--allow-empty")
+    assert_rejected(meridian.run(*plain), "none.csv", "--allow-empty")
     assert meridian.run(*plain, "--allow-empty").status == 0
     assert count_of(meridian, tmp_path / "data", "Plain") == 0

@@ -66,8 +66,8 @@ def ask(connection: pymysql.connections.Connection, statement: str, *values: obj
         return list(cursor.fetchall())
 
 
-def refused(connection: pymysql.connections.Connection, statement: str) -> tuple[int, str]:
-    """The number and the sentence with which a statement is refused."""
+def rejected(connection: pymysql.connections.Connection, statement: str) -> tuple[int, str]:
+    """The number and the sentence with which a statement is rejected."""
     with pytest.raises(pymysql.MySQLError) as raised:
         ask(connection, statement)
     number, sentence = raised.value.args
@@ -207,7 +207,7 @@ def test_a_prepared_statement_is_asked_again_and_again(server: Server, connectio
             assert cursor.fetchall() == [(key,)]
 
 
-def test_wrong_prepared_statements_are_refused(server: Server) -> None:
+def test_wrong_prepared_statements_are_rejected(server: Server) -> None:
     with connector(server) as connected, connected.cursor(prepared=True) as cursor:
         with pytest.raises(mysql.connector.Error) as raised:
             cursor.execute("SELECT nosuch FROM Object")
@@ -235,7 +235,7 @@ def test_several_statements_give_several_answers(connection: pymysql.connections
 
 def test_one_statement_at_a_time_unless_announced(server: Server) -> None:
     with server.connect() as connected:
-        assert refused(connected, "SELECT 1; SELECT 2")[0] == 1064
+        assert rejected(connected, "SELECT 1; SELECT 2")[0] == 1064
         assert ask(connected, "SELECT 1;") == [(1,)]
 
 
@@ -272,7 +272,7 @@ MISTAKES = {
 @pytest.mark.parametrize("statement", MISTAKES)
 def test_mistakes_have_numbers_and_sentences(connection: pymysql.connections.Connection, statement: str) -> None:
     number, word = MISTAKES[statement]
-    found, sentence = refused(connection, statement)
+    found, sentence = rejected(connection, statement)
     assert found == number and word.lower() in sentence.lower(), sentence
     assert ask(connection, "SELECT 1") == [(1,)], "the connection is not to be used any more"
 
@@ -280,8 +280,8 @@ def test_mistakes_have_numbers_and_sentences(connection: pymysql.connections.Con
 def test_no_database_is_chosen(server: Server) -> None:
     with server.connect() as connected:
         assert ask(connected, "SELECT DATABASE(), SCHEMA()") == [(None, None)]
-        assert refused(connected, "SELECT count(*) FROM Filter")[0] == 1046
-        assert refused(connected, "SHOW TABLES")[0] == 1046
+        assert rejected(connected, "SELECT count(*) FROM Filter")[0] == 1046
+        assert rejected(connected, "SHOW TABLES")[0] == 1046
         assert ask(connected, "SELECT count(*) FROM sky.Filter")[0][0] > 0
         connected.select_db("SKY")
         assert ask(connected, "SELECT DATABASE()") == [("sky",)]
@@ -320,7 +320,7 @@ def test_settings_are_remembered_and_honoured(connection: pymysql.connections.Co
     ask(connection, "SET sql_mode = CONCAT(@@sql_mode, ',NO_ZERO_DATE')")
     assert ask(connection, "SHOW VARIABLES LIKE 'sql\\_mode'") == [("sql_mode", "STRICT_TRANS_TABLES,NO_ZERO_DATE")]
     # All of a statement's settings, or none.
-    assert refused(connection, "SET wait_timeout = 7, nosuch = 1")[0] == 1193
+    assert rejected(connection, "SET wait_timeout = 7, nosuch = 1")[0] == 1193
     assert ask(connection, "SELECT @@wait_timeout") == [(100,)]
     count = ask(connection, "SELECT count(*) FROM Object")[0][0]
     ask(connection, "SET sql_select_limit = 5")
@@ -341,7 +341,7 @@ def test_settings_are_remembered_and_honoured(connection: pymysql.connections.Co
 def test_a_time_limit_is_honoured(server: Server, connection: pymysql.connections.Connection) -> None:
     ask(connection, "SET max_execution_time = 300")
     begun = time.monotonic()
-    assert refused(connection, LONG)[0] == 3024
+    assert rejected(connection, LONG)[0] == 3024
     assert time.monotonic() - begun < 5
     ask(connection, "SET max_execution_time = 0")
     wait_until(server.is_idle, 10, "the statement ends")
@@ -699,7 +699,7 @@ def server_line(server: Server) -> str:
 
 
 def test_every_line_of_a_statements_log_has_its_number(server: Server, connection: pymysql.connections.Connection) -> None:
-    refused(connection, "SELECT nosuch FROM Object")
+    rejected(connection, "SELECT nosuch FROM Object")
     wait_until(lambda: "no column nosuch" in server.log, 5, "it is logged")
     line = next(line for line in server.logged if "a statement ended" in line and "no column nosuch" in line)
     assert re.search(r"connection\{.*id.*\}.*statement\{.*query.*\}", re.sub(r"\x1b\[[0-9;]*m", "", line)), line

@@ -19,7 +19,7 @@ from pymysql.connections import Connection
 
 import oracle
 from comparison import difference
-from complaints import assert_refused
+from complaints import assert_rejected
 from meridian_cli import Meridian, load_arguments, rows_of
 from serving import serving
 from small_tables import CHILD, DIRECTOR, chunk_files, count_of, write_lines, write_stars
@@ -80,7 +80,7 @@ class History:
         return {row[0] for part in self.parts["Star"].values() for row in part}
 
     def rows(self, table: str, count: int) -> list[tuple[object, ...]]:
-        """Rows for one more part, those that will be refused among them."""
+        """Rows for one more part, those that will be rejected among them."""
         rng = self.rng
         made: list[tuple[object, ...]] = []
         for _ in range(count):
@@ -167,7 +167,7 @@ def append(meridian: Meridian, data: Path, history: History, table: str, path: P
     kept = history.accepted(table, rows)
     outcome = meridian.run(*arguments)
     if not kept:
-        assert_refused(outcome, "key")
+        assert_rejected(outcome, "key")
         return
     assert outcome.status == 0, outcome.complaint
     (number,) = set(part_numbers(meridian, data, table)) - set(before)
@@ -176,16 +176,16 @@ def append(meridian: Meridian, data: Path, history: History, table: str, path: P
 
 
 def drop(meridian: Meridian, data: Path, history: History, table: str) -> None:
-    """Drops a part of a table, which is refused where others have its keys."""
+    """Drops a part of a table, which is rejected where others have its keys."""
     part = history.rng.choice(list(history.parts[table]))
     outcome = meridian.run("drop", "part", "--data", data, "--db", "sky", "--table", table, "--part", part)
     keys = {row[0] for row in history.parts[table][part]}
     children = {row[1] for rows in history.parts["Spot"].values() for row in rows}
     ends = {end for rows in history.parts["Pairs"].values() for row in rows for end in row[:2]}
     if len(history.parts[table]) == 1:
-        assert_refused(outcome, "the only one", "drop the table")
+        assert_rejected(outcome, "the only one", "drop the table")
     elif table == "Star" and keys & (children | ends):
-        assert_refused(outcome, "cannot be dropped", "Spot" if keys & children else "Pairs")
+        assert_rejected(outcome, "cannot be dropped", "Spot" if keys & children else "Pairs")
     else:
         assert outcome.status == 0, outcome.complaint
         del history.parts[table][part]
@@ -223,13 +223,13 @@ def stars(meridian: Meridian, tmp_path: Path) -> Path:
     return data
 
 
-def test_a_key_that_the_table_has_is_refused_row_by_row(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+def test_a_key_that_the_table_has_is_rejected_row_by_row(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
     more = write_lines(tmp_path / "more.csv", ["499,1,1,9", "500,2,2,9", "501,3,3,9", "501,4,4,9"])
-    refused = meridian.run(*load_arguments(stars, "sky", "Star", more, append=True))
-    assert_refused(refused, "more.csv:2", "the table has the key 499 already")
+    rejected = meridian.run(*load_arguments(stars, "sky", "Star", more, append=True))
+    assert_rejected(rejected, "more.csv:2", "the table has the key 499 already")
     assert count_of(meridian, stars) == 500
     outcome = meridian.load(stars, "sky", "Star", more, append=True, max_errors=2)
-    assert "rows refused  2" in outcome.text and "rows loaded   2" in outcome.text
+    assert "rows rejected  2" in outcome.text and "rows loaded   2" in outcome.text
     assert meridian.rows(stars, "sky", "SELECT id, ra FROM Star WHERE version = 9 ORDER BY id") == [(500, 2.0), (501, 3.0)]
 
 
@@ -278,21 +278,21 @@ def test_pairs_with_an_unknown_end_stay_right(meridian: Meridian, stars: Path, t
 def test_options_that_do_not_fit_the_table(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
     more = write_lines(tmp_path / "more.csv", ["600,1,1,9"])
 
-    def refused(*words: str, path: Path = more, **options: object) -> None:
-        assert_refused(meridian.run(*load_arguments(stars, "sky", "Star", path, append=True, **options)), *words)
+    def rejected(*words: str, path: Path = more, **options: object) -> None:
+        assert_rejected(meridian.run(*load_arguments(stars, "sky", "Star", path, append=True, **options)), *words)
         assert count_of(meridian, stars) == 500
 
-    refused("--key", "it has id", key="ra")
-    refused("--kind", "director", kind="replicated")
-    refused("--director", "none", director="Other", key="id")
-    refused("--schema", "new table", schema=more)
+    rejected("--key", "it has id", key="ra")
+    rejected("--kind", "director", kind="replicated")
+    rejected("--director", "none", director="Other", key="id")
+    rejected("--schema", "new table", schema=more)
     both = meridian.run(*load_arguments(stars, "sky", "Star", more, append=True, replace=True))
     assert both.status == 2 and "cannot be used with" in both.complaint
-    refused("dec", path=write_lines(tmp_path / "few.csv", ["601,1"], header="id,ra"))
-    refused("bad.csv:2", "version", path=write_lines(tmp_path / "bad.csv", ["602,1,1,nine"]))
-    refused("no rows", path=write_lines(tmp_path / "none.csv", []))
+    rejected("dec", path=write_lines(tmp_path / "few.csv", ["601,1"], header="id,ra"))
+    rejected("bad.csv:2", "version", path=write_lines(tmp_path / "bad.csv", ["602,1,1,nine"]))
+    rejected("no rows", path=write_lines(tmp_path / "none.csv", []))
     absent = meridian.run(*load_arguments(stars, "sky", "Nova", more, append=True))
-    assert_refused(absent, "there is no table sky.Nova")
+    assert_rejected(absent, "there is no table sky.Nova")
     swapped = write_lines(tmp_path / "swapped.csv", ["9,1.5,600,1"], header="version,dec,id,ra")
     meridian.load(stars, "sky", "Star", swapped, append=True, key="ID")
     assert meridian.rows(stars, "sky", "SELECT * FROM Star WHERE id = 600") == [(600, 1.0, 1.5, 9)]
@@ -302,8 +302,8 @@ def test_a_child_of_a_replaced_director_takes_no_more_rows(meridian: Meridian, s
     spots = write_lines(tmp_path / "spots.csv", ["1,7", "2,8"], header="spot,id")
     meridian.load(stars, "sky", "Spot", spots, **CHILD)
     meridian.load(stars, "sky", "Star", write_stars(tmp_path / "new.csv", 400), replace=True, **DIRECTOR)
-    refused = meridian.run(*load_arguments(stars, "sky", "Spot", spots, append=True))
-    assert_refused(refused, "Star was loaded anew after Spot", "--replace")
+    rejected = meridian.run(*load_arguments(stars, "sky", "Spot", spots, append=True))
+    assert_rejected(rejected, "Star was loaded anew after Spot", "--replace")
     meridian.load(stars, "sky", "Spot", spots, replace=True, **CHILD)
     meridian.load(stars, "sky", "Spot", spots, append=True)
     assert count_of(meridian, stars, "Spot") == 4
@@ -348,7 +348,7 @@ def test_a_dropped_table_is_gone_and_its_readers_finish(meridian: Meridian, star
     spots = write_lines(tmp_path / "spots.csv", ["1,7", "2,8"], header="spot,id")
     meridian.load(stars, "sky", "Spot", spots, **CHILD)
     drop_star = ("drop", "table", "--data", stars, "--db", "sky", "--table", "Star", "--yes")
-    assert_refused(meridian.run(*drop_star), "Spot has its keys", "drop it first")
+    assert_rejected(meridian.run(*drop_star), "Spot has its keys", "drop it first")
     with serving(meridian, stars) as server, server.connect(database="sky") as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM Spot")
         outcome = meridian.must("drop", "table", "--data", stars, "--db", "sky", "--table", "spot")
@@ -359,13 +359,13 @@ def test_a_dropped_table_is_gone_and_its_readers_finish(meridian: Meridian, star
         dropped = meridian.must(*drop_star)
         assert "sky.Star is dropped" in dropped.text
     again = meridian.run(*drop_star)
-    assert_refused(again, "there is no table sky.Star")
+    assert_rejected(again, "there is no table sky.Star")
     meridian.load(stars, "sky", "Star", write_stars(tmp_path / "new.csv", 3), **DIRECTOR)
     assert count_of(meridian, stars) == 3 and len(list(stars.glob("tables/*/*"))) == 1
     dropped = meridian.must("drop", "database", "--data", stars, "--db", "SKY")
     assert "database SKY with 1 tables is dropped" in dropped.text
     assert meridian.must("tables", "--data", stars).text.count("\n") == 1
-    assert_refused(meridian.run("drop", "database", "--data", stars, "--db", "sky"), "there is no database sky")
+    assert_rejected(meridian.run("drop", "database", "--data", stars, "--db", "sky"), "there is no database sky")
     assert not list(stars.glob("tables/*/*")), "the files are gone"
 
 

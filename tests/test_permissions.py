@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from complaints import assert_refused
+from complaints import assert_rejected
 from meridian_cli import Meridian, load_arguments, read_arrow, rows_of
 from serving import serving
 from small_tables import CHILD, DIRECTOR, HEADER, star_lines, write_lines, write_stars
@@ -140,8 +140,8 @@ def test_a_read_only_file_system(meridian: Meridian, mounted: Path, tmp_path: Pa
         assert ask_server(cursor) == ((2000, 1),)
         cursor.execute("SELECT count(*) FROM sky.Star t JOIN sky.Spot s ON s.id = t.id")
         assert cursor.fetchall()[0][0] > 4000
-    refused = meridian.run(*load_arguments(mounted, "sky", "More", tmp_path / "Star.csv", **DIRECTOR))
-    assert_refused(refused, "meridian.sqlite", "cannot be changed", "read-only")
+    rejected = meridian.run(*load_arguments(mounted, "sky", "More", tmp_path / "Star.csv", **DIRECTOR))
+    assert_rejected(rejected, "meridian.sqlite", "cannot be changed", "read-only")
 
 
 def test_changes_in_a_log_that_cannot_be_read_are_not_left_out(meridian: Meridian, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_changes_in_a_log_that_cannot_be_read_are_not_left_out(meridian: Meridia
     with mount_read_only(copy, tmp_path / "mounted") as place:
         for command in (["sql", "--db", "sky", COUNT], ["check"], ["tables"]):
             outcome = meridian.run(command[0], "--data", place, *command[1:])
-            assert_refused(outcome, "meridian.sqlite-wal", "changes", "meridian check")
+            assert_rejected(outcome, "meridian.sqlite-wal", "changes", "meridian check")
     meridian.must("check", "--data", copy)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from comparison import difference
-from complaints import assert_refused
+from complaints import assert_rejected
 from meridian_cli import Meridian, Outcome, load_arguments
 from serving import serving
 from small_tables import CHILD, CUT, DIRECTOR, chunk_files, star_lines, write_lines, write_stars
@@ -44,7 +44,7 @@ def test_the_only_director_chooses_again(meridian: Meridian, tmp_path: Path) -> 
     kept = meridian.load(data, "sky", "Star", write_stars(tmp_path / "f.csv", 5), replace=True, **CHOOSE)
     assert "as given" in kept.text and " 2 stripes" not in kept.text
     outcome = meridian.run(*load_arguments(data, "sky", "Star", many, replace=True, stripes=9, **CHOOSE))
-    assert_refused(outcome, "stripes", "meridian repartition")
+    assert_rejected(outcome, "stripes", "meridian repartition")
     meridian.must("check", "--data", data)
 
 
@@ -139,7 +139,7 @@ def test_a_killed_run_leaves_the_old_tables(meridian: Meridian, data: Path) -> N
     places = partitioning(meridian, data)
     arguments = ["repartition", "--data", data, "--db", "sky", "--stripes", 9, "--sub-stripes", 2]
     failed = meridian.run(*arguments, env={"MERIDIAN_FAULT": "before-publish:error"})
-    assert_refused(failed, "before-publish")
+    assert_rejected(failed, "before-publish")
     assert len(list(data.glob("tables/*/*"))) == 5, "a run that fails leaves nothing"
     for phase in [f"{phase}:kill" for phase in PHASES]:
         assert meridian.run(*arguments, env={"MERIDIAN_FAULT": phase}).status != 0
@@ -204,19 +204,19 @@ def test_what_cannot_be_done_is_said(meridian: Meridian, data: Path, tmp_path: P
         ({"overlap": 11}, ["overlap", "10 degrees"]),
         ({"overlap": -1}, ["overlap"]),
     ):
-        assert_refused(repartition(meridian, data, **options), *words)
+        assert_rejected(repartition(meridian, data, **options), *words)
     arguments = ["repartition", "--data", data, "--db"]
-    assert_refused(meridian.run(*arguments, "sk"), "no database", '"sky"')
-    assert_refused(meridian.run("repartition", "--data", tmp_path / "none", "--db", "sky"), "holds no Meridian data")
+    assert_rejected(meridian.run(*arguments, "sk"), "no database", '"sky"')
+    assert_rejected(meridian.run("repartition", "--data", tmp_path / "none", "--db", "sky"), "holds no Meridian data")
     path = write_lines(tmp_path / "Plain.csv", ["1"], header="a")
     meridian.load(data, "plain", "Plain", path)
-    assert_refused(meridian.run(*arguments, "plain"), "no partitioned table")
+    assert_rejected(meridian.run(*arguments, "plain"), "no partitioned table")
     places = partitioning(meridian, data)
     chunk = max((path for path in chunk_files(data) if "spot" in str(path)), key=lambda path: path.stat().st_size)
     content = bytearray(chunk.read_bytes())
     content[len(content) // 2] ^= 0x10
     chunk.write_bytes(bytes(content))
-    assert_refused(repartition(meridian, data, stripes=9), "damaged", chunk.name)
+    assert_rejected(repartition(meridian, data, stripes=9), "damaged", chunk.name)
     assert partitioning(meridian, data) == places
 
 
@@ -227,7 +227,7 @@ def test_pairs_wider_than_the_new_overlap_are_not_lost(meridian: Meridian, tmp_p
     path = write_lines(tmp_path / "Pairs.csv", ["1,2"], header="a,b")
     meridian.load(data, "sky", "Pairs", path, kind="match", director="Star,Star", key="a,b")
     outcome = repartition(meridian, data, stripes=300, sub_stripes=10, overlap=0.01)
-    assert_refused(outcome, "wider than the overlap", "Pairs")
+    assert_rejected(outcome, "wider than the overlap", "Pairs")
     assert meridian.rows(data, "sky", "SELECT * FROM Pairs") == [(1, 2)]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from complaints import assert_refused
+from complaints import assert_rejected
 from meridian_cli import Meridian
 from serving import Server, serving, wait_until
 from small_tables import DIRECTOR, write_stars
@@ -57,9 +57,9 @@ def test_it_says_what_it_serves_and_where(server: Server, data: Path) -> None:
 
 def test_a_port_that_is_taken_is_said(meridian: Meridian, data: Path, server: Server) -> None:
     outcome = meridian.run("serve", "--data", data, "--mysql", f"127.0.0.1:{server.port}", "--http", "off")
-    assert_refused(outcome, str(server.port), "another program", "--mysql")
+    assert_rejected(outcome, str(server.port), "another program", "--mysql")
     outcome = meridian.run("serve", "--data", data, "--mysql", "off", "--http", f"127.0.0.1:{server.http_port}")
-    assert_refused(outcome, str(server.http_port), "another program", "--http")
+    assert_rejected(outcome, str(server.http_port), "another program", "--http")
 
 
 def test_two_servers_side_by_side(meridian: Meridian, data: Path, server: Server) -> None:
@@ -80,16 +80,16 @@ def test_two_servers_side_by_side(meridian: Meridian, data: Path, server: Server
     ],
 )
 def test_wrong_options_are_said(meridian: Meridian, data: Path, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
-    assert_refused(meridian.run("serve", "--data", data, *arguments), *words)
+    assert_rejected(meridian.run("serve", "--data", data, *arguments), *words)
 
 
 def test_a_directory_without_data(meridian: Meridian, tmp_path: Path) -> None:
-    assert_refused(meridian.run("serve", "--data", tmp_path, "--mysql", "127.0.0.1:0", "--http", "off"), str(tmp_path))
+    assert_rejected(meridian.run("serve", "--data", tmp_path, "--mysql", "127.0.0.1:0", "--http", "off"), str(tmp_path))
 
 
 def test_options_come_from_the_environment(meridian: Meridian, data: Path, server: Server) -> None:
     environment = {"MERIDIAN_DATA": str(data), "MERIDIAN_MYSQL": f"127.0.0.1:{server.port}"}
-    assert_refused(meridian.run("serve", env=environment), str(server.port))
+    assert_rejected(meridian.run("serve", env=environment), str(server.port))
 
 
 def by_socket(path: Path) -> pymysql.connections.Connection:
@@ -108,13 +108,13 @@ def test_a_socket_in_the_file_system(meridian: Meridian, data: Path, tmp_path: P
             assert ask(one, "SELECT @@socket, USER()") == ((str(path), "tester@localhost"),)
             hosts = [str(row[2]).partition(":")[0] for row in ask(two, "SHOW PROCESSLIST")]
             assert sorted(hosts) == ["127.0.0.1", "localhost"]
-        assert_refused(
+        assert_rejected(
             meridian.run("serve", "--data", data, "--mysql", "off", "--http", "off", "--mysql-socket", path),
             str(path),
             "another program",
             "--mysql-socket",
         )
-        # Whoever was refused has not taken it away.
+        # Whoever was rejected has not taken it away.
         with by_socket(path) as again:
             assert ask(again, "SELECT 1") == ((1,),)
     assert not path.exists()
@@ -138,15 +138,15 @@ def test_a_socket_alone_and_what_a_killed_server_has_left(meridian: Meridian, da
 
 
 def test_no_file_of_somebody_elses_becomes_a_socket(meridian: Meridian, data: Path, tmp_path: Path) -> None:
-    doors = ("--mysql", "off", "--http", "off", "--mysql-socket")
+    endpoints = ("--mysql", "off", "--http", "off", "--mysql-socket")
     path = tmp_path / "notes.txt"
     path.write_text("mine")
-    assert_refused(meridian.run("serve", "--data", data, *doors, path), str(path), "no socket", "--mysql-socket")
+    assert_rejected(meridian.run("serve", "--data", data, *endpoints, path), str(path), "no socket", "--mysql-socket")
     assert path.read_text() == "mine"
     missing = tmp_path / "nowhere" / "mysql.sock"
-    assert_refused(meridian.run("serve", "--data", data, *doors, missing), str(missing))
+    assert_rejected(meridian.run("serve", "--data", data, *endpoints, missing), str(missing))
     long = tmp_path / ("a" * 110)
-    assert_refused(meridian.run("serve", "--data", data, *doors, long), str(long), "too long", "107", "--mysql-socket")
+    assert_rejected(meridian.run("serve", "--data", data, *endpoints, long), str(long), "too long", "107", "--mysql-socket")
 
 
 def test_tables_that_are_loaded_meanwhile_are_there(meridian: Meridian, tmp_path: Path) -> None:
@@ -413,7 +413,7 @@ def test_packets_that_claim_much_take_no_memory(server: Server) -> None:
         raw.close()
 
 
-def test_too_long_a_packet_is_refused(server: Server) -> None:
+def test_too_long_a_packet_is_rejected(server: Server) -> None:
     raw = Raw(server)
     raw.introduce()
     for number in range(5):

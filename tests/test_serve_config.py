@@ -1,4 +1,4 @@
-"""The configuration of `meridian serve`: what counts before what, what is refused and how, what is logged and counted, what systemd is
+"""The configuration of `meridian serve`: what counts before what, what is rejected and how, what is logged and counted, what systemd is
 told."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from complaints import assert_refused
+from complaints import assert_rejected
 from meridian_cli import Meridian, Outcome
 from serving import Server, serving, wait_until
 from small_tables import DIRECTOR, write_stars
@@ -127,7 +127,7 @@ def test_the_example_says_what_is_so_anyway(meridian: Meridian, config: Path) ->
     assert read == tomllib.loads(uncommented)
 
 
-# What is refused.
+# What is rejected.
 
 
 @pytest.mark.parametrize(
@@ -147,24 +147,24 @@ def test_the_example_says_what_is_so_anyway(meridian: Meridian, config: Path) ->
 )
 def test_files_with_mistakes_are_told_by_line(meridian: Meridian, config: Path, text: str, words: tuple[str, ...]) -> None:
     config.write_text(text)
-    sentence = assert_refused(meridian.run("serve", "--config", config, env=NOBODY_SAYS), *words)
+    sentence = assert_rejected(meridian.run("serve", "--config", config, env=NOBODY_SAYS), *words)
     if "needed" not in sentence:
         assert f"{config}:" in sentence
         # Looking at it finds the same.
-        assert_refused(meridian.run("serve", "--config", config, "--show-config", env=NOBODY_SAYS), *words)
+        assert_rejected(meridian.run("serve", "--config", config, "--show-config", env=NOBODY_SAYS), *words)
 
 
 def test_wrong_values_are_told_by_where_they_are(meridian: Meridian, data: Path) -> None:
     flag = meridian.run("serve", "--data", data, "--grace", "soon", env=NOBODY_SAYS)
-    assert_refused(flag, "--grace:", "soon", "seconds")
+    assert_rejected(flag, "--grace:", "soon", "seconds")
     variable = meridian.run("serve", "--data", data, env={**NOBODY_SAYS, "MERIDIAN_CACHE": "much"})
-    assert_refused(variable, "MERIDIAN_CACHE:", "much", "8G")
+    assert_rejected(variable, "MERIDIAN_CACHE:", "much", "8G")
 
 
 def test_files_that_cannot_be_read_are_told(meridian: Meridian, tmp_path: Path) -> None:
     missing = tmp_path / "none.toml"
-    assert_refused(meridian.run("serve", "--config", missing, env=NOBODY_SAYS), str(missing), "cannot read")
-    assert_refused(meridian.run("serve", env={**NOBODY_SAYS, "MERIDIAN_CONFIG": str(tmp_path)}), str(tmp_path))
+    assert_rejected(meridian.run("serve", "--config", missing, env=NOBODY_SAYS), str(missing), "cannot read")
+    assert_rejected(meridian.run("serve", env={**NOBODY_SAYS, "MERIDIAN_CONFIG": str(tmp_path)}), str(tmp_path))
 
 
 # What it is when it runs.
@@ -193,7 +193,7 @@ def test_each_statement_has_a_line_for_who_wants_it(meridian: Meridian, data: Pa
             number = connected.thread_id()
             with pytest.raises(pymysql.MySQLError):
                 cursor.execute("SELECT id FROM Stars")
-        wait_until(lambda: any(line.get("outcome") == "refused" for line in records(server, "a statement ended")), 5, "a line")
+        wait_until(lambda: any(line.get("outcome") == "rejected" for line in records(server, "a statement ended")), 5, "a line")
         asked = [line for line in records(server, "a statement ended") if line["rows"] == 3]
         assert len(asked) == 1
         line = asked[0]
@@ -201,9 +201,9 @@ def test_each_statement_has_a_line_for_who_wants_it(meridian: Meridian, data: Pa
         assert isinstance(line["milliseconds"], float) and 0 < line["milliseconds"] < 60_000
         spans = {span["name"]: span for span in line["spans"]}  # type: ignore[attr-defined]
         assert spans["connection"]["id"] == number and spans["statement"]["query"] >= 1
-        refused = [line for line in records(server, "a statement ended") if line["outcome"] == "refused"]
-        assert "Stars" in str(refused[0]["refusal"])
-        assert refused[0]["spans"][-1]["query"] > spans["statement"]["query"]  # type: ignore[index]
+        rejected = [line for line in records(server, "a statement ended") if line["outcome"] == "rejected"]
+        assert "Stars" in str(rejected[0]["rejection"])
+        assert rejected[0]["spans"][-1]["query"] > spans["statement"]["query"]  # type: ignore[index]
 
 
 def test_nothing_is_logged_of_a_usual_statement(meridian: Meridian, data: Path) -> None:
@@ -231,7 +231,7 @@ def test_those_that_are_turned_away_are_logged(meridian: Meridian, data: Path) -
     with serving(meridian, data, "--max-connections", 1) as server, server.connect():
         with pytest.raises(pymysql.OperationalError):
             server.connect()
-        wait_until(lambda: "turned away" in server.log, 5, "a line")
+        wait_until(lambda: "rejected: " in server.log, 5, "a line")
 
 
 def test_statements_that_fail_by_no_fault_of_theirs_are_logged(meridian: Meridian, tmp_path: Path) -> None:
@@ -266,14 +266,14 @@ def test_what_is_asked_is_counted(meridian: Meridian, data: Path) -> None:
             with pytest.raises(pymysql.MySQLError):
                 cursor.execute("SELECT nothing FROM Star")
             before = samples(server)
-            assert before['meridian_connections{door="mysql"}'] == 1
-        queries = 'meridian_queries_total{door="%s",kind="%s",outcome="%s"}'
-        assert before[queries % ("mysql", "select", "ok")] == 1
-        assert before[queries % ("mysql", "select", "refused")] == 1
-        assert before['meridian_query_seconds_count{door="mysql",kind="select"}'] == 2
-        assert before['meridian_rows_total{door="mysql"}'] == 500
+            assert before['meridian_connections{protocol="mysql"}'] == 1
+        queries = 'meridian_queries_total{kind="%s",outcome="%s",protocol="%s"}'
+        assert before[queries % ("select", "ok", "mysql")] == 1
+        assert before[queries % ("select", "rejected", "mysql")] == 1
+        assert before['meridian_query_seconds_count{kind="select",protocol="mysql"}'] == 2
+        assert before['meridian_rows_total{protocol="mysql"}'] == 500
         # 500 keys of some digits, each with a length and the 4 bytes of a packet's head.
-        assert 500 * 6 < before['meridian_bytes_sent_total{door="mysql"}'] < 500 * 16 + 2_000
+        assert 500 * 6 < before['meridian_bytes_sent_total{protocol="mysql"}'] < 500 * 16 + 2_000
         assert before["meridian_pieces_total"] > 1 and before["meridian_open_files"] > 0
         assert abs(before["process_resident_memory_bytes"] - server.resident_bytes()) < 64 << 20
         assert abs(before["process_cpu_seconds_total"] - server.processor_seconds()) < 5
@@ -281,12 +281,12 @@ def test_what_is_asked_is_counted(meridian: Meridian, data: Path) -> None:
             rows = len(answer.read().splitlines()) - 1
         with pytest.raises(urllib.error.HTTPError):
             urllib.request.urlopen(server.url("/scs/sky/Star", RA="x", DEC=0, SR=1, RESPONSEFORMAT="csv"))
-        wait_until(lambda: samples(server).get(queries % ("http", "cone", "ok")) == 1, 5, "it is counted")
+        wait_until(lambda: samples(server).get(queries % ("cone", "ok", "http")) == 1, 5, "it is counted")
         after = samples(server)
-        assert after[queries % ("http", "cone", "refused")] == 1
-        assert rows == 500 == after['meridian_rows_total{door="http"}']
-        assert after['meridian_bytes_sent_total{door="http"}'] > before['meridian_bytes_sent_total{door="http"}'] + 500
-        wait_until(lambda: samples(server)['meridian_connections{door="mysql"}'] == 0, 5, "it is gone")
+        assert after[queries % ("cone", "rejected", "http")] == 1
+        assert rows == 500 == after['meridian_rows_total{protocol="http"}']
+        assert after['meridian_bytes_sent_total{protocol="http"}'] > before['meridian_bytes_sent_total{protocol="http"}'] + 500
+        wait_until(lambda: samples(server)['meridian_connections{protocol="mysql"}'] == 0, 5, "it is gone")
         assert samples(server)["meridian_queries_running"] == 0
 
 

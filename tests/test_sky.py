@@ -133,7 +133,7 @@ def test_no_positions_give_no_lines(meridian: Meridian) -> None:
         (("chunks", "--stripes", 85, "--sub-stripes", 12, "box 1 5 2 -5"), "", "box"),
     ],
 )
-def test_nonsense_is_refused_in_a_sentence(
+def test_nonsense_is_rejected_in_a_sentence(
     meridian: Meridian, arguments: tuple[object, ...], stdin: str, names: str
 ) -> None:
     outcome = meridian.run("sky", *arguments, stdin=stdin)

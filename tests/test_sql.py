@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from complaints import assert_refused, points_at
+from complaints import assert_rejected, points_at
 from meridian_cli import Meridian, Outcome, read_arrow, rows_of
 from small_tables import DIRECTOR, write_lines
 
@@ -98,7 +98,7 @@ def test_statement_from_a_file(meridian: Meridian, data: Path, tmp_path: Path) -
     path = tmp_path / "query.sql"
     path.write_text("-- how many\nSELECT count(*)\nFROM Star;\n")
     assert "5" in ask(meridian, data, "--format", "csv", "--file", path).text
-    assert_refused(ask(meridian, data, "--file", tmp_path / "absent.sql"), "absent.sql")
+    assert_rejected(ask(meridian, data, "--file", tmp_path / "absent.sql"), "absent.sql")
 
 
 def test_statement_from_standard_input(meridian: Meridian, data: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_column_named_chunkid_of_its_own_stays(meridian: Meridian, tmp_path: P
 def test_a_replicated_table_has_no_chunk_number(meridian: Meridian, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "Filter.csv", ["1,u", "2,g"], header="filterId,filterName")
     meridian.load(tmp_path / "data", "sky", "Filter", path, kind="replicated")
-    sentence = assert_refused(ask(meridian, tmp_path / "data", "SELECT chunkId FROM Filter"), "chunkId", "filterId")
+    sentence = assert_rejected(ask(meridian, tmp_path / "data", "SELECT chunkId FROM Filter"), "chunkId", "filterId")
     assert points_at(sentence, "chunkId"), sentence
 
 
@@ -188,7 +188,7 @@ TYPOS = {
 @pytest.mark.parametrize("typo", TYPOS)
 def test_typo(meridian: Meridian, data: Path, typo: str) -> None:
     sql, wrong, meant = TYPOS[typo]
-    sentence = assert_refused(ask(meridian, data, sql), wrong, meant)
+    sentence = assert_rejected(ask(meridian, data, sql), wrong, meant)
     assert points_at(sentence, wrong), f"does not show where {wrong} is: {sentence}"
 
 
@@ -196,7 +196,7 @@ def test_typo(meridian: Meridian, data: Path, typo: str) -> None:
     "sql", ["SELEC id FROM Star", "SELECT id FORM Star x", "SELECT id FROM Star WHERE", "SELECT (1"]
 )
 def test_grammar(meridian: Meridian, data: Path, sql: str) -> None:
-    sentence = assert_refused(ask(meridian, data, sql))
+    sentence = assert_rejected(ask(meridian, data, sql))
     assert "line" in sentence.lower() or "^" in sentence or "end" in sentence.lower(), sentence
 
 
@@ -216,15 +216,15 @@ NONSENSE = {
 @pytest.mark.parametrize("kind", NONSENSE)
 def test_nonsense(meridian: Meridian, data: Path, kind: str) -> None:
     sql, word = NONSENSE[kind]
-    assert_refused(ask(meridian, data, sql), word)
+    assert_rejected(ask(meridian, data, sql), word)
 
 
 def test_unknown_database(meridian: Meridian, data: Path) -> None:
-    assert_refused(meridian.run("sql", "--data", data, "--db", "skyy", "SELECT 1 FROM Star"), "skyy", "sky")
+    assert_rejected(meridian.run("sql", "--data", data, "--db", "skyy", "SELECT 1 FROM Star"), "skyy", "sky")
 
 
 def test_directory_without_data(meridian: Meridian, tmp_path: Path) -> None:
     for arguments in (("sql", "--db", "sky", "SELECT 1"), ("tables",), ("check",)):
         outcome = meridian.run(arguments[0], "--data", tmp_path, *arguments[1:])
-        assert_refused(outcome, str(tmp_path))
+        assert_rejected(outcome, str(tmp_path))
     assert list(tmp_path.iterdir()) == [], "asking made files"

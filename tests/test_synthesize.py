@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from complaints import assert_refused
+from complaints import assert_rejected
 from meridian_cli import Meridian
 
 GENERATE = ("synthesize", "generate", "--quiet")
@@ -77,7 +77,7 @@ def test_chunks_alone_make_the_whole(meridian: Meridian, written: Path, tmp_path
         meridian.must(*GENERATE, *SMALL, "--out", tmp_path / "parts", "--chunk", chunk)
     assert files(tmp_path / "parts") == files(written)
     outcome = meridian.run(*GENERATE, *SMALL, "--out", tmp_path / "none", "--chunk", 1)
-    assert_refused(outcome, "no rows in chunk 1", str(chunks[0]))
+    assert_rejected(outcome, "no rows in chunk 1", str(chunks[0]))
 
 
 def test_seed_and_threads(meridian: Meridian, written: Path, tmp_path: Path) -> None:
@@ -90,13 +90,13 @@ def test_seed_and_threads(meridian: Meridian, written: Path, tmp_path: Path) -> 
 def test_files_in_the_way(meridian: Meridian, tmp_path: Path) -> None:
     small = ("--objects", 100, "--epochs", 0, "--out", tmp_path / "out")
     meridian.must(*GENERATE, *small)
-    assert_refused(meridian.run(*GENERATE, *small), "files already", "--replace")
+    assert_rejected(meridian.run(*GENERATE, *small), "files already", "--replace")
     before = files(tmp_path / "out")
     meridian.must(*GENERATE, *small, "--replace")
     assert files(tmp_path / "out") == before
     note = tmp_path / "out" / "Object" / "notes.txt"
     note.write_text("mine")
-    assert_refused(meridian.run(*GENERATE, *small, "--replace"), "notes.txt")
+    assert_rejected(meridian.run(*GENERATE, *small, "--replace"), "notes.txt")
     assert note.read_text() == "mine"
 
 
@@ -115,11 +115,11 @@ def test_files_in_the_way(meridian: Meridian, tmp_path: Path) -> None:
 def test_impossible_wishes(
     meridian: Meridian, tmp_path: Path, options: tuple[object, ...], words: tuple[str, ...]
 ) -> None:
-    assert_refused(meridian.run(*GENERATE, *options, "--out", tmp_path / "out"), *words)
+    assert_rejected(meridian.run(*GENERATE, *options, "--out", tmp_path / "out"), *words)
 
 
 def test_nowhere_to_write(meridian: Meridian) -> None:
-    assert_refused(meridian.run(*GENERATE, "--objects", 100), "--out", "--data")
+    assert_rejected(meridian.run(*GENERATE, "--objects", 100), "--out", "--data")
 
 
 def test_negative_rows(meridian: Meridian, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_interrupted_files_are_whole(meridian: Meridian, tmp_path: Path) -> None
 
 def test_full_disk(meridian: Meridian, tiny_disk: Path) -> None:
     outcome = meridian.run(*GENERATE, "--objects", 200_000, "--out", tiny_disk / "out")
-    assert_refused(outcome, "disk is full")
+    assert_rejected(outcome, "disk is full")
     assert all(name.endswith(".parquet") for name in files(tiny_disk / "out"))
 
 
@@ -175,6 +175,6 @@ def test_copies(meridian: Meridian, written: Path, tmp_path: Path) -> None:
     assert objects == pytest.approx(8480, rel=0.15)
     fluxes = of_parquet(tmp_path / "files", "SELECT count(DISTINCT rFlux_PS) FROM {Object}")[0][0]
     assert 2000 < fluxes <= 3000
-    assert_refused(
+    assert_rejected(
         meridian.run(*duplicate[:7], "--ra", "ra", *duplicate[9:], "--out", tmp_path / "none"), 'no column "ra"', "ra_PS"
     )

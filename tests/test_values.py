@@ -147,9 +147,9 @@ def test_names_beyond_ascii_are_without_regard_to_case(meridian: Meridian, data:
         ("SELECT id FROM Star WHERE day COLLATE utf8mb4_general_ci = 'x'", "COLLATE"),
     ],
 )
-def test_what_is_read_and_not_honoured_is_refused(server: Server, statement: str, words: str) -> None:
+def test_what_is_read_and_not_honoured_is_rejected(server: Server, statement: str, words: str) -> None:
     """They were left out in silence."""
-    with pytest.raises(pymysql.MySQLError) as refused:
+    with pytest.raises(pymysql.MySQLError) as rejected:
         query(server, statement)
-    number, sentence = refused.value.args
-    assert number == 1235 and words in sentence, refused.value
+    number, sentence = rejected.value.args
+    assert number == 1235 and words in sentence, rejected.value

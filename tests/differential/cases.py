@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from comparison import Row, difference, normalised_rows
 from differential.databases import ARROW_TYPES, Field, TableRows, TableShape, World, load, parsed
-from differential.engines import Refusal, Rows, Served
+from differential.engines import Rejection, Rows, Served
 from meridian_cli import Meridian
 
 CASES = Path(__file__).parent / "cases"
@@ -89,11 +89,11 @@ def complaint(case: Case, meridian: Meridian, directory: Path) -> str | None:
         for statement, expected in zip(case.statements, case.expected):
             try:
                 rows = served.command_line.ask(statement) if "read_" in statement else served.ask_text(statement)
-            except Refusal as refusal:
-                return f"{statement}\n{refusal}"
+            except Rejection as rejection:
+                return f"{statement}\n{rejection}"
             got = [tuple(int.from_bytes(v, "big") if isinstance(v, bytes) else written(v) for v in row) for row in rows]
             if found := difference(got, expected):
                 return f"{statement}\n{found}"
-        return served.stumbles or None
+        return served.panics or None
     finally:
         served.close()

@@ -36,7 +36,7 @@ class TooLarge(OracleFails):
 
 
 @dataclass(frozen=True)
-class Refusal(Exception):
+class Rejection(Exception):
     """Meridian has no answer: MySQL's number of the error (`LOST` if the connection or the process broke), and the sentence."""
 
     number: int
@@ -114,7 +114,7 @@ class CommandLine:
         except Complaint as complaint:
             said = str(complaint)
             found = re.search(r"error (\d+) \(\w+\): (.*)", said)
-            raise Refusal(int(found[1]), found[2]) if found else Refusal(LOST, said) from None
+            raise Rejection(int(found[1]), found[2]) if found else Rejection(LOST, said) from None
 
     def close(self) -> None:
         """Ends the process."""
@@ -154,16 +154,16 @@ class Served:
                 cursor.execute(text)
                 return list(cursor.fetchall())
         except pymysql.err.MySQLError as error:
-            raise self._refusal(error) from None
+            raise self._rejection(error) from None
 
-    def _refusal(self, error: Exception) -> Refusal:
+    def _rejection(self, error: Exception) -> Rejection:
         number = error.args[0] if error.args and isinstance(error.args[0], int) else LOST
         if number in (0, 2006, 2013, 2014, 2027, LOST) or isinstance(error, pymysql.err.InterfaceError):
             with suppress(Exception):
                 if self.connection is not None:
                     self.connection.close()
             self.connection, number = None, LOST
-        return Refusal(number, str(error.args[-1]) if error.args else repr(error))
+        return Rejection(number, str(error.args[-1]) if error.args else repr(error))
 
     def ask_prepared(self, query: Query) -> Rows:
         """The rows of a statement that is prepared, its constants sent as parameters."""
@@ -183,7 +183,7 @@ class Served:
             number = error.errno or LOST
             if number in (2006, 2013, 2055, LOST):
                 self.prepared, number = None, LOST
-            raise Refusal(number, str(error.msg)) from None
+            raise Rejection(number, str(error.msg)) from None
 
     def close(self) -> None:
         """Ends the server, whatever state it is in."""
@@ -196,9 +196,9 @@ class Served:
             self.server.stop()
 
     @property
-    def stumbles(self) -> str:
+    def panics(self) -> str:
         """What the server has logged of panics."""
-        return "\n".join(line for line in self.server.logged if "panicked" in line or "stumble" in line)
+        return "\n".join(line for line in self.server.logged if "panicked" in line or "the server panic" in line)
 
 
 def names_files(query: Query) -> bool:

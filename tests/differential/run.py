@@ -109,9 +109,9 @@ class WorldRun:
                     number += 1
                     if self.plan.only is not None and number > int(self.plan.only):
                         break
-                if served.stumbles:
+                if served.panics:
                     # No statement had an error of it: it is not known which one it was.
-                    self.outcome.not_shrunk[f"panic, by no statement's error: {served.stumbles}"] += 1
+                    self.outcome.not_shrunk[f"panic, by no statement's error: {served.panics}"] += 1
             finally:
                 served.close()
         return self.outcome

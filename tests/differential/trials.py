@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from differential import values
-from differential.engines import LOST, Oracle, OracleFails, Refusal, Rows, Served, TooLarge, names_files
+from differential.engines import LOST, Oracle, OracleFails, Rejection, Rows, Served, TooLarge, names_files
 from differential.tree import Apply, Constant, Expr, Node, Path, Query, Select, changed, first_select, kinds_of, outermost, put, walk
-from differential.verdict import ROUNDING, Failure, allowed, comparable, compare, exact_columns, of_refusal, whole
+from differential.verdict import ROUNDING, Failure, allowed, comparable, compare, exact_columns, of_rejection, whole
 
 from comparison import difference
 
@@ -161,25 +161,25 @@ class Trying:
         self.tally.statements += 1
         try:
             rows = self.served.ask_prepared(query) if way == "prepared" else self.served.ask(query, mark)
-        except Refusal as refusal:
-            if reason := allowed(refusal):
+        except Rejection as rejection:
+            if reason := allowed(rejection):
                 self.tally.allowed[reason] += 1
                 return None
-            return self.explained(refusal)
+            return self.explained(rejection)
         return rows
 
-    def explained(self, refusal: Refusal) -> Failure:
+    def explained(self, rejection: Rejection) -> Failure:
         """An error; one of the server's own with what it has logged of it, which comes a little later."""
-        if refusal.number not in (LOST, SERVERS_MISTAKE):
-            return of_refusal(refusal)
+        if rejection.number not in (LOST, SERVERS_MISTAKE):
+            return of_rejection(rejection)
         time.sleep(0.3)
-        story = self.served.stumbles
+        story = self.served.panics
         if self.served.server.process.poll() is not None:
             last = re.sub(r"\d+", "#", next((line for line in self.served.server.logged if "memory allocation" in line), "without a word"))
-            return Failure(f"dead: {last}", f"{refusal}\n" + "\n".join(self.served.server.logged[:8]))
+            return Failure(f"dead: {last}", f"{rejection}\n" + "\n".join(self.served.server.logged[:8]))
         place = re.search(r"panicked at (?:\S*/)?([^/\s]+/src/\S+?\.rs:\d+)", story)
         self.served.server.logged.clear()
-        return Failure(f"panic: {place[1]}", f"{refusal}\n{story}") if place else of_refusal(refusal)
+        return Failure(f"panic: {place[1]}", f"{rejection}\n{story}") if place else of_rejection(rejection)
 
     def _lawful(self, trial: Trial, law: Callable[[Trial], Failure | None]) -> tuple[Failure, int] | None:
         found = law(trial)

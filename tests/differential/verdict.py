@@ -1,4 +1,4 @@
-"""Says whether an answer is right: what of it is determined, and which refusals are documented."""
+"""Says whether an answer is right: what of it is determined, and which rejections are documented."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from comparison import Row, Tolerance, difference, normalised_rows, unmatched
-from differential.engines import LOST, Refusal, Rows
+from differential.engines import LOST, Rejection, Rows
 from differential.operators import is_exact
 from differential.tree import Column, Item, Query, Select, SortKey, first_select, kinds_of, outermost, with_outermost
 
@@ -33,19 +33,19 @@ class Failure:
     story: str
 
 
-def allowed(refusal: Refusal) -> str | None:
+def allowed(rejection: Rejection) -> str | None:
     """Why an error may be, if it may."""
     for number, pattern, reason in ALLOWED:
-        if refusal.number == number and re.search(pattern, refusal.sentence):
+        if rejection.number == number and re.search(pattern, rejection.sentence):
             return reason
     return None
 
 
-def of_refusal(refusal: Refusal) -> Failure:
+def of_rejection(rejection: Rejection) -> Failure:
     """An error as a failure; errors that differ in names and numbers alone are of one category."""
-    what = re.sub(r"'[^']*'|\"[^\"]*\"|\b\w*\d[\w.]*|\(line .*", "#", refusal.sentence)[:90]
-    word = "broken" if refusal.number == LOST else f"error {refusal.number}"
-    return Failure(f"{word}: {what}", str(refusal))
+    what = re.sub(r"'[^']*'|\"[^\"]*\"|\b\w*\d[\w.]*|\(line .*", "#", rejection.sentence)[:90]
+    word = "broken" if rejection.number == LOST else f"error {rejection.number}"
+    return Failure(f"{word}: {what}", str(rejection))
 
 
 def comparable(rows: Rows, kinds: list[str], exact: list[bool]) -> list[Row]:

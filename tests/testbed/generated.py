@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from testbed.generator import Generator, Statement
-from testbed.mariadb import Refused
+from testbed.mariadb import Rejected
 from testbed.sides import Complaint, Sides
 
 SHOWN_REFUSALS = 10
@@ -18,9 +18,9 @@ class Outcome:
     """What became of a number of statements."""
 
     asked: int = 0
-    refused_by_both: int = 0
-    refused_by_mariadb: int = 0
-    refused_by_meridian: list[tuple[Statement, str]] = field(default_factory=list)
+    rejected_by_both: int = 0
+    rejected_by_mariadb: int = 0
+    rejected_by_meridian: list[tuple[Statement, str]] = field(default_factory=list)
     different: list[tuple[Statement, str]] = field(default_factory=list)
     with_feature: Counter[str] = field(default_factory=Counter)
     accepted_with_feature: Counter[str] = field(default_factory=Counter)
@@ -28,28 +28,28 @@ class Outcome:
     @property
     def answerable(self) -> int:
         """Statements that MariaDB answered."""
-        return self.asked - self.refused_by_both - self.refused_by_mariadb
+        return self.asked - self.rejected_by_both - self.rejected_by_mariadb
 
     @property
     def share_accepted(self) -> float:
         """Of the statements that MariaDB answered, the share that Meridian did."""
-        return 1.0 - len(self.refused_by_meridian) / max(self.answerable, 1)
+        return 1.0 - len(self.rejected_by_meridian) / max(self.answerable, 1)
 
     def add(self, statement: Statement, sides: Sides) -> None:
         """Asks one more statement."""
         self.asked += 1
         try:
             found = sides.difference(statement.sql, ordered=statement.ordered)
-        except Refused:
-            ours, _ = sides.refusal(statement.sql)
+        except Rejected:
+            ours, _ = sides.rejection(statement.sql)
             if ours is None:
-                self.refused_by_mariadb += 1
+                self.rejected_by_mariadb += 1
             else:
-                self.refused_by_both += 1
+                self.rejected_by_both += 1
             return
         except Complaint as complaint:
             self.with_feature.update(statement.features)
-            self.refused_by_meridian.append((statement, str(complaint)))
+            self.rejected_by_meridian.append((statement, str(complaint)))
             return
         self.with_feature.update(statement.features)
         self.accepted_with_feature.update(statement.features)
@@ -57,10 +57,10 @@ class Outcome:
             self.different.append((statement, found))
 
     def report(self) -> str:
-        """The counts, the share accepted by feature, and what was refused or differs."""
+        """The counts, the share accepted by feature, and what was rejected or differs."""
         lines = [
             f"{self.asked} statements: {self.answerable} answered by MariaDB, {self.share_accepted:.2%} of these by Meridian, "
-            f"{len(self.different)} differently; {self.refused_by_both} refused by both, {self.refused_by_mariadb} by MariaDB alone.",
+            f"{len(self.different)} differently; {self.rejected_by_both} rejected by both, {self.rejected_by_mariadb} by MariaDB alone.",
             "",
             "| feature | statements | accepted |",
             "|---|---|---|",
@@ -68,7 +68,7 @@ class Outcome:
         for feature, count in sorted(self.with_feature.items()):
             shown = feature.replace("|", "\\|")
             lines.append(f"| `{shown}` | {count} | {self.accepted_with_feature[feature] / count:.1%} |")
-        for heading, found in (("Refused", self.refused_by_meridian), ("Different", self.different)):
+        for heading, found in (("Rejected", self.rejected_by_meridian), ("Different", self.different)):
             for statement, said in found[:SHOWN_REFUSALS]:
                 lines += ["", f"{heading}: {statement.sql}", f"    {said[:400]}"]
         return "\n".join(lines)

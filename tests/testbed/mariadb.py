@@ -61,7 +61,7 @@ class Answer:
     rows: list[tuple[object, ...]]
 
 
-class Refused(Exception):
+class Rejected(Exception):
     """MariaDB did not answer: its error number and its sentence."""
 
     def __init__(self, number: int, sentence: str) -> None:
@@ -160,7 +160,7 @@ class MariaDB:
                 cursor.execute(statement)
             except pymysql.MySQLError as error:
                 number, *sentence = error.args
-                raise Refused(number, str(sentence[0] if sentence else error)) from None
+                raise Rejected(number, str(sentence[0] if sentence else error)) from None
             fields = cursor._result.fields  # type: ignore[union-attr]
             columns = [HeadedColumn(f.name, f.type_code, f.charsetnr == BINARY_CHARSET) for f in fields]
             return Answer(columns, list(cursor.fetchall()))
@@ -170,7 +170,7 @@ BINARY_CHARSET = 63
 
 
 def without_default(declared: str) -> str:
-    """A declared type without its DEFAULT, which a plain copy does not need and a strict server may refuse."""
+    """A declared type without its DEFAULT, which a plain copy does not need and a strict server may reject."""
     words = declared.split()
     upper = [word.upper() for word in words]
     if "DEFAULT" not in upper:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from comparison import Tolerance, difference, normalised
 from meridian_cli import Meridian, rows_of
 from testbed.differences import KNOWN_TYPES
-from testbed.mariadb import Answer, MariaDB, Refused
+from testbed.mariadb import Answer, MariaDB, Rejected
 from testbed.scisql import for_mariadb
 
 ROUNDING = Tolerance(relative=1e-9, absolute=1e-300)
@@ -177,14 +177,14 @@ class Sides:
         answer = self.asker.ask(statement)
         return self.compare(answer, expected, ordered)
 
-    def refusal(self, statement: str) -> tuple[str | None, str | None]:
-        """What each of the two said where it refused a statement: Meridian, then MariaDB."""
+    def rejection(self, statement: str) -> tuple[str | None, str | None]:
+        """What each of the two said where it rejected a statement: Meridian, then MariaDB."""
         self.mariadb.do(f"USE `{self.database}`")
         theirs = ours = None
         try:
             self.mariadb.ask(for_mariadb(statement))
-        except Refused as refused:
-            theirs = str(refused)
+        except Rejected as rejected:
+            theirs = str(rejected)
         try:
             self.asker.ask(statement)
         except Complaint as complaint:

@@ -87,8 +87,8 @@ def test_lsst_pt12(question: Question, pt12_sides: Sides) -> None:
         "SELECT * FROM (SELECT 1 AS x, 2 AS x) t",
     ],
 )
-def test_both_refuse(statement: str, small_sky: Sides) -> None:
-    ours, theirs = small_sky.refusal(statement)
+def test_both_reject(statement: str, small_sky: Sides) -> None:
+    ours, theirs = small_sky.rejection(statement)
     assert theirs is not None, "MariaDB answers this"
     assert ours is not None, f"Meridian answers this, MariaDB says {theirs}"
     number = theirs.split(":")[0]

@@ -1,4 +1,4 @@
-//! [`Catalog`]: the questions that can be asked of what exists, and the few ways to change it.
+//! [`Catalog`]: the queries that can be asked of what exists, and the few ways to change it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -70,14 +70,14 @@ impl Catalog {
         &self.data_dir
     }
 
-    /// Closes the connections of this catalog and its clones; nothing can be asked of them after that. What was changed is
+    /// Closes the connections of this catalog and its clones; no query works after that. What was changed is
     /// in the database file then, so that a copy of it is a copy of the catalog, unless a reader is in the way.
     pub async fn close(&self) {
         self.backend.close().await;
     }
 
     /// The state in which the catalog is now: while it stays the same, so does every answer, whoever may write. Takes a few
-    /// microseconds, where a question takes hundreds. `None` if it cannot be told: then ask.
+    /// microseconds, where a query takes hundreds. `None` if it cannot be told: then ask.
     pub fn state(&self) -> Option<CatalogState> {
         self.backend.state()
     }
@@ -117,7 +117,7 @@ impl Catalog {
         Ok(found.pop())
     }
 
-    /// The chunks that a load published, by chunk number. They can be asked for until the load is
+    /// The chunks that a load published, by chunk number. They can be requested until the load is
     /// forgotten, also when the table has been replaced since.
     pub async fn chunks(&self, load: LoadId) -> Result<Vec<Chunk>, CatalogError> {
         self.backend.chunks(load).await
@@ -279,7 +279,7 @@ pub struct Superseded {
     pub table: String,
 }
 
-/// Refuses a name that cannot be used for a `what`.
+/// Rejects a name that cannot be used for a `what`.
 pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), CatalogError> {
     if is_usable(name) {
         return Ok(());

@@ -36,7 +36,7 @@ impl TableSpec {
         format!("{}.{}", self.database, self.name)
     }
 
-    pub(crate) fn refuse(&self, reason: impl Into<String>) -> CatalogError {
+    pub(crate) fn reject(&self, reason: impl Into<String>) -> CatalogError {
         CatalogError::BadTable {
             table: self.full_name(),
             reason: reason.into(),
@@ -53,14 +53,14 @@ impl TableSpec {
 
     fn check_column_names(&self) -> Result<(), CatalogError> {
         if self.columns.is_empty() {
-            return Err(self.refuse("it has no columns"));
+            return Err(self.reject("it has no columns"));
         }
         let mut seen = HashSet::new();
         for column in &self.columns {
             check_name("column", &column.name)?;
             if !seen.insert(fold_name(&column.name)) {
                 let name = &column.name;
-                return Err(self.refuse(format!(
+                return Err(self.reject(format!(
                     "two of its columns are called {name} (names compare without regard to case)"
                 )));
             }
@@ -75,7 +75,7 @@ impl TableSpec {
             .chain(self.directors.iter().map(|director| &director.key));
         for name in referred {
             if self.column(name).is_none() {
-                return Err(self.refuse(format!("it has no column {name}")));
+                return Err(self.reject(format!("it has no column {name}")));
             }
         }
         Ok(())
@@ -90,12 +90,12 @@ impl TableSpec {
         };
         let found = self.directors.len();
         if found != expected {
-            return Err(self.refuse(format!(
+            return Err(self.reject(format!(
                 "a {kind} table has {expected} directors, not {found}"
             )));
         }
         if kind == TableKind::Director && (self.key.is_none() || self.position.is_none()) {
-            return Err(self.refuse("a director needs a key column and two position columns"));
+            return Err(self.reject("a director needs a key column and two position columns"));
         }
         Ok(())
     }

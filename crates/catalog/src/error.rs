@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::{Holder, LoadId};
 
-/// Why the catalog could not do what it was asked.
+/// Why an operation of the catalog failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
     /// The directory holds no catalog.
@@ -17,7 +17,7 @@ pub enum CatalogError {
         /// The directory that was named.
         dir: PathBuf,
     },
-    /// The catalog's file is somebody else's.
+    /// The catalog's file belongs to another application.
     #[error(
         "{} is an SQLite database, but not a Meridian catalog: name another directory with --data",
         path.display()
@@ -130,7 +130,7 @@ pub enum CatalogError {
         database: String,
         /// The partitioning that it has.
         there: String,
-        /// The partitioning that was asked for.
+        /// The partitioning that was requested.
         asked: String,
     },
     /// A table of a database was loaded while the database was repartitioned.
@@ -203,7 +203,7 @@ pub enum CatalogError {
         load: LoadId,
         /// The table it was begun for.
         begun: String,
-        /// The table that was asked for.
+        /// The table that was requested.
         asked: String,
     },
     /// A load was to be forgotten on which a visible table stands.

@@ -66,7 +66,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Held by whoever loads a table, from before it begins until its leftovers are gone.
+/// Held by the process that loads a table, from before it begins until its leftovers are removed.
 #[derive(Debug)]
 pub struct LoadLock {
     file: File,
@@ -101,7 +101,7 @@ impl LoadLock {
                 return Err(CatalogError::io("lock", path)(source));
             }
         }
-        // A full disk must not keep anybody from a lock that the kernel has given.
+        // A full disk must not prevent a lock that the kernel has granted.
         if let Err(error) = write_holder(&mut file, &Holder::ourselves(what)) {
             tracing::warn!(path = %path.display(), %error, "cannot write who holds the load lock");
         }
@@ -111,7 +111,7 @@ impl LoadLock {
 
 impl Drop for LoadLock {
     fn drop(&mut self) {
-        // The name goes before the lock does, so that nobody reads of a holder that is gone. Failing
+        // The name goes before the lock does, so that no process reads of a holder that has ended. Failing
         // is harmless: the next holder overwrites it. The file itself stays: were it removed, two
         // processes could hold locks on two files of one name.
         let _ = self.file.set_len(0);

@@ -257,8 +257,8 @@ async fn damage_is_not_sealed_by_the_next_load() {
     ] {
         run(dir.path(), sql.to_owned()).await;
         let catalog = Catalog::open(dir.path()).await.unwrap();
-        let refused = load(&catalog, &director("sky", "New"), &chunks(1, 1)).await;
-        let sentence = refused.unwrap_err().to_string();
+        let rejected = load(&catalog, &director("sky", "New"), &chunks(1, 1)).await;
+        let sentence = rejected.unwrap_err().to_string();
         assert!(sentence.contains("does not fit its checksum"), "{sentence}");
         catalog.close().await;
         std::fs::write(dir.path().join(FILE), &whole).unwrap();
@@ -283,7 +283,7 @@ async fn the_table_is_named_and_the_way_out() {
     for words in ["table sky.object", "does not fit its checksum", "backup"] {
         assert!(sentence.contains(words), "{sentence}");
     }
-    // What is not touched can still be asked for.
+    // What is not touched can still be requested.
     shown(&catalog, "sky", "Pairs").await;
     let found = catalog.verify().await.unwrap();
     assert_eq!(found, [sentence]);
@@ -389,8 +389,8 @@ async fn an_upgrade_hides_no_damage() {
         let catalog = Catalog::open(dir.path()).await.unwrap();
         for name in ["Object", "Source", "Pairs", "Filter"] {
             let answer = catalog.table("sky", name).await;
-            let is_refused = matches!(answer, Err(CatalogError::Altered { .. }));
-            assert_eq!(is_refused, name == damaged, "{sql}: {answer:?}");
+            let is_rejected = matches!(answer, Err(CatalogError::Altered { .. }));
+            assert_eq!(is_rejected, name == damaged, "{sql}: {answer:?}");
         }
         assert!(!catalog.verify().await.unwrap().is_empty());
         catalog.close().await;

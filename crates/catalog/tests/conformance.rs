@@ -166,7 +166,7 @@ async fn a_replacement_is_all_or_nothing(place: impl Place) {
     assert_eq!(reader.chunks(first).await.unwrap(), []);
 }
 
-async fn a_refused_publication_changes_nothing(place: impl Place) {
+async fn a_rejected_publication_changes_nothing(place: impl Place) {
     let catalog = place.open().await;
     load(&catalog, &director("d", "t"), &chunks(2, 3))
         .await
@@ -453,7 +453,7 @@ async fn parts_are_appended_merged_and_dropped(place: impl Place) {
     assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
 }
 
-async fn an_append_to_another_table_than_it_began_with_is_refused(place: impl Place) {
+async fn an_append_to_another_table_than_it_began_with_is_rejected(place: impl Place) {
     let catalog = place.open().await;
     load(&catalog, &director("d", "t"), &chunks(4, 3))
         .await
@@ -583,7 +583,7 @@ async fn directors_must_be_there(place: impl Place) {
 
 async fn descriptions_are_checked(place: impl Place) {
     let catalog = place.open().await;
-    let refused = [
+    let rejected = [
         ("no columns", {
             let mut spec = replicated("d", "t");
             spec.columns.clear();
@@ -615,7 +615,7 @@ async fn descriptions_are_checked(place: impl Place) {
             spec
         }),
     ];
-    for (reason, spec) in refused {
+    for (reason, spec) in rejected {
         let error = load(&catalog, &spec, &chunks(1, 1)).await.unwrap_err();
         assert!(error.to_string().contains(reason), "{error}");
     }
@@ -728,10 +728,10 @@ async fn the_lock_tells_who_loads() {
     let dir = catalog.data_dir().to_owned();
     let lock = LoadLock::acquire(&dir, "d", "t", "loading t.csv").unwrap();
     let load = catalog.begin_load("d", "t").await.unwrap();
-    let refused = LoadLock::acquire(&dir, "D", "T", "loading u.csv").unwrap_err();
+    let rejected = LoadLock::acquire(&dir, "D", "T", "loading u.csv").unwrap_err();
     assert!(
-        refused.to_string().contains("(loading t.csv, since 20"),
-        "{refused}"
+        rejected.to_string().contains("(loading t.csv, since 20"),
+        "{rejected}"
     );
     drop(lock);
     let _next = LoadLock::acquire(&dir, "d", "t", "loading u.csv").unwrap();
@@ -759,7 +759,7 @@ conformance!(
     all_kinds_come_back,
     names_compare_without_regard_to_case,
     a_replacement_is_all_or_nothing,
-    a_refused_publication_changes_nothing,
+    a_rejected_publication_changes_nothing,
     a_killed_load_leaves_nothing_visible,
     loads_end_once,
     a_load_is_published_as_what_it_was_begun_for,
@@ -768,7 +768,7 @@ conformance!(
     the_only_partitioned_table_may_bring_another_partitioning,
     a_database_is_repartitioned_all_at_once,
     parts_are_appended_merged_and_dropped,
-    an_append_to_another_table_than_it_began_with_is_refused,
+    an_append_to_another_table_than_it_began_with_is_rejected,
     appended_keys_unsettle_match_tables,
     tables_and_databases_are_dropped,
     directors_must_be_there,

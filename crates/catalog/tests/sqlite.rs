@@ -15,7 +15,7 @@ use meridian_catalog::{Catalog, CatalogError, LoadLock};
 use sqlx::{Connection, SqliteConnection};
 use support::{chunks, director, load, shown};
 
-/// Tells the test binary, started again by one of its tests, of which file to ask for the locks.
+/// Tells the test binary, started again by one of its tests, of which file to request the locks.
 #[cfg(target_os = "linux")]
 const LOCKER_FILE: &str = "MERIDIAN_CATALOG_TEST_LOCKED";
 
@@ -124,7 +124,7 @@ async fn looking_at_the_state_leaves_the_locks_of_sqlite_alone() {
     let catalog = Catalog::open_or_create(dir.path()).await.unwrap();
     catalog.databases().await.unwrap();
     let wal_index = dir.path().join("meridian.sqlite-shm");
-    let refused_to_another_process = || {
+    let rejected_to_another_process = || {
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "locker_process"])
             .env(LOCKER_FILE, &wal_index)
@@ -135,7 +135,7 @@ async fn looking_at_the_state_leaves_the_locks_of_sqlite_alone() {
             .success()
     };
     assert!(
-        refused_to_another_process(),
+        rejected_to_another_process(),
         "SQLite holds no lock on its wal-index"
     );
     for round in 0..3 {
@@ -144,13 +144,13 @@ async fn looking_at_the_state_leaves_the_locks_of_sqlite_alone() {
         other.state().unwrap();
         other.close().await;
         assert!(
-            refused_to_another_process(),
+            rejected_to_another_process(),
             "the locks are lost, round {round}"
         );
     }
     // It can tell: a descriptor of the file that is closed takes the locks along.
     drop(std::fs::File::open(&wal_index).unwrap());
-    assert!(!refused_to_another_process());
+    assert!(!rejected_to_another_process());
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn a_foreign_database_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_newer_catalog_is_refused() {
+async fn a_newer_catalog_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     drop(Catalog::open_or_create(dir.path()).await.unwrap());
     let mut later = plain_connection(dir.path()).await;
@@ -305,12 +305,12 @@ async fn a_killed_process_leaves_a_whole_state() {
         while shown(&catalog, "d", "t").await.placement == first {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let refused = LoadLock::acquire(dir.path(), "d", "t", "")
+        let rejected = LoadLock::acquire(dir.path(), "d", "t", "")
             .unwrap_err()
             .to_string();
         assert!(
-            refused.contains(&format!("process {}", loader.id())),
-            "{refused}"
+            rejected.contains(&format!("process {}", loader.id())),
+            "{rejected}"
         );
         // Successive rounds end at moments that drift through a publication.
         tokio::time::sleep(Duration::from_micros(1700 * round)).await;

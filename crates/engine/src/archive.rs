@@ -1,4 +1,4 @@
-//! One data directory, opened for asking: the catalog, the tables as they are now, and their open files.
+//! An open data directory: the catalog, the current tables, and their open files.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -14,24 +14,24 @@ use crate::{EngineError, loaded_table};
 
 /// How many chunk files stay open between queries.
 const OPEN_FILES: usize = 512;
-/// Bytes of decoded columns that are kept where nobody says how many.
+/// Bytes of decoded columns that are cached by default.
 const USUAL_KEPT_BYTES: u64 = 64 << 20;
-/// How often a table is looked up again when a newer load took its place between two looks.
+/// How often a table is looked up again if a newer load replaced it meanwhile.
 const LOOKS: usize = 5;
 
-/// A data directory that is asked questions. Shared by all sessions of a process.
+/// A data directory that is asked queries. Shared by all sessions of a process.
 pub struct Archive {
     data_dir: PathBuf,
     catalog: Catalog,
     files: OpenFiles,
-    /// The latest list of parts of each table that was asked for, by folded database and table name. An entry keeps these parts'
+    /// The latest list of parts of each table that was requested, by folded database and table name. An entry keeps these parts'
     /// files in being, so it is replaced as soon as a newer list is seen.
-    tables: Mutex<HashMap<(String, String), Known>>,
+    tables: Mutex<HashMap<(String, String), CachedTable>>,
     /// Parts that somebody reads.
     parts: Mutex<HashMap<LoadId, Weak<StoredPart>>>,
 }
 
-/// What a data directory takes of the machine, for whoever watches over it.
+/// The resources that a data directory uses, for monitoring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Chunk files that are open.
@@ -45,7 +45,7 @@ pub struct Usage {
 }
 
 /// A table as it was in a state of the catalog.
-struct Known {
+struct CachedTable {
     state: Option<CatalogState>,
     table: Arc<LoadedTable>,
 }
@@ -83,7 +83,7 @@ impl Archive {
         Self::open_keeping(data_dir, USUAL_KEPT_BYTES).await
     }
 
-    /// Opens a data directory that exists. Up to `bytes` of decoded columns and director indexes are kept in memory for later questions.
+    /// Opens a data directory that exists. Up to `bytes` of decoded columns and director indexes are kept in memory for later queries.
     pub async fn open_keeping(data_dir: &Path, bytes: u64) -> Result<Arc<Self>, EngineError> {
         let files = OpenFiles::new(OPEN_FILES).keeping(DecodedBlocks::new(bytes));
         Ok(Arc::new(Self {
@@ -126,7 +126,7 @@ impl Archive {
         let mut looks = 0;
         loop {
             looks += 1;
-            // Read before the catalog is asked: what changes meanwhile is looked up once more the next time.
+            // The state is read before the catalog: a later change makes the next look-up read the catalog again.
             let state = self.catalog.state();
             if let Some(known) = lock(&self.tables).get(&folded)
                 && state.is_some()
@@ -147,7 +147,7 @@ impl Archive {
             }
             match self.load(table).await {
                 Ok(loaded) => {
-                    let known = Known {
+                    let known = CachedTable {
                         state,
                         table: Arc::clone(&loaded),
                     };
@@ -163,7 +163,7 @@ impl Archive {
     }
 
     /// Closes the files of parts that are not shown any more: open, they would keep their place on the disk.
-    fn close_unused(&self, before: Option<Known>) {
+    fn close_unused(&self, before: Option<CachedTable>) {
         let Some(before) = before else {
             return;
         };
@@ -177,7 +177,7 @@ impl Archive {
         }
     }
 
-    /// Lets go of tables that were dropped or changed since they were last asked for, so that their files can be removed.
+    /// Lets go of tables that were dropped or changed since they were last requested, so that their files can be removed.
     ///
     /// # Errors
     /// The catalog cannot be read.

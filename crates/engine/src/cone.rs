@@ -90,7 +90,7 @@ impl ConeTable {
         self.position
     }
 
-    /// The columns that can be asked for, under their declared names.
+    /// The columns that can be requested, under their declared names.
     pub fn columns(&self) -> &SchemaRef {
         &self.table.stored.files_schema
     }

@@ -6,11 +6,11 @@ use ingest::IngestError;
 use sql::{ErrorCode, SqlError};
 use store::StoreError;
 
-/// Why a question could not be answered.
+/// Why a query could not be answered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// The question has a mistake in it.
+    /// The query has a mistake in it.
     #[error(transparent)]
     Sql(#[from] SqlError),
     /// The catalog cannot be read.
@@ -43,7 +43,7 @@ impl EngineError {
         }
     }
 
-    /// What a file that a question names is read wrong by.
+    /// What a file that a query names is read wrong by.
     pub(crate) fn from_file(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> Self {
         let code = match cause.downcast_ref() {
             Some(IngestError::TooLarge { .. }) => ErrorCode::PACKET_TOO_LARGE,
@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    /// A chunk file that could not be opened was once told as an error of the question (1105), one that was read in part as
+    /// A chunk file that could not be opened was once told as an error of the query (1105), one that was read in part as
     /// an error of the files (1030): the first comes as an error of a scan, the second as one of the store.
     #[test]
     fn damage_is_told_as_such_however_it_comes() {

@@ -1,4 +1,4 @@
-//! `information_schema` as MySQL's clients ask it: what there is, as tables. Internal tables never show.
+//! `information_schema` for MySQL clients: databases, tables and columns as tables. Internal tables are hidden.
 //!
 //! Names, order and meaning of the columns are those of MariaDB 10.11 (*MariaDB Server Documentation*, "Information Schema
 //! Tables"); of its tables those that browsers and drivers read are here, those about what Meridian does not have without rows.
@@ -14,7 +14,7 @@ use datafusion::common::Result;
 use datafusion::datasource::MemTable;
 
 use crate::error::external;
-use crate::listing::{declared_type, key_mark};
+use crate::show::{declared_type, key_mark};
 use crate::{Archive, EngineError};
 
 /// The name of the database of these tables.
@@ -80,7 +80,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 type Row = Vec<Value>;
 
 /// One of the tables: its columns, in upper case as MySQL shows them; those of numbers end in `#`.
-struct Described {
+struct TableDescription {
     name: &'static str,
     columns: &'static str,
     rows: fn(&Contents) -> Vec<Row>,
@@ -107,20 +107,20 @@ fn none(_: &Contents) -> Vec<Row> {
     Vec::new()
 }
 
-const DESCRIBED: [Described; 18] = [
-    Described {
+const DESCRIBED: [TableDescription; 18] = [
+    TableDescription {
         name: "schemata",
         columns: "CATALOG_NAME SCHEMA_NAME DEFAULT_CHARACTER_SET_NAME DEFAULT_COLLATION_NAME SQL_PATH SCHEMA_COMMENT",
         rows: schemata,
     },
-    Described {
+    TableDescription {
         name: "tables",
         columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME TABLE_TYPE ENGINE VERSION# ROW_FORMAT TABLE_ROWS# AVG_ROW_LENGTH# \
                   DATA_LENGTH# MAX_DATA_LENGTH# INDEX_LENGTH# DATA_FREE# AUTO_INCREMENT# CREATE_TIME UPDATE_TIME CHECK_TIME \
                   TABLE_COLLATION CHECKSUM# CREATE_OPTIONS TABLE_COMMENT",
         rows: table_rows,
     },
-    Described {
+    TableDescription {
         name: "columns",
         columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME ORDINAL_POSITION# COLUMN_DEFAULT IS_NULLABLE DATA_TYPE \
                   CHARACTER_MAXIMUM_LENGTH# CHARACTER_OCTET_LENGTH# NUMERIC_PRECISION# NUMERIC_SCALE# DATETIME_PRECISION# \
@@ -128,30 +128,30 @@ const DESCRIBED: [Described; 18] = [
                   GENERATION_EXPRESSION",
         rows: columns,
     },
-    Described {
+    TableDescription {
         name: "table_constraints",
         columns: "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME TABLE_SCHEMA TABLE_NAME CONSTRAINT_TYPE",
         rows: table_constraints,
     },
-    Described {
+    TableDescription {
         name: "key_column_usage",
         columns: "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME \
                   ORDINAL_POSITION# POSITION_IN_UNIQUE_CONSTRAINT# REFERENCED_TABLE_SCHEMA REFERENCED_TABLE_NAME \
                   REFERENCED_COLUMN_NAME",
         rows: key_column_usage,
     },
-    Described {
+    TableDescription {
         name: "statistics",
         columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME NON_UNIQUE# INDEX_SCHEMA INDEX_NAME SEQ_IN_INDEX# COLUMN_NAME COLLATION \
                   CARDINALITY# SUB_PART# PACKED NULLABLE INDEX_TYPE COMMENT INDEX_COMMENT",
         rows: statistics,
     },
-    Described {
+    TableDescription {
         name: "engines",
         columns: "ENGINE SUPPORT COMMENT TRANSACTIONS XA SAVEPOINTS",
         rows: engines,
     },
-    Described {
+    TableDescription {
         name: "character_sets",
         columns: "CHARACTER_SET_NAME DEFAULT_COLLATE_NAME DESCRIPTION MAXLEN#",
         rows: |_| {
@@ -163,7 +163,7 @@ const DESCRIBED: [Described; 18] = [
             ]]
         },
     },
-    Described {
+    TableDescription {
         name: "collations",
         columns: "COLLATION_NAME CHARACTER_SET_NAME ID# IS_DEFAULT IS_COMPILED SORTLEN#",
         rows: |_| {
@@ -177,7 +177,7 @@ const DESCRIBED: [Described; 18] = [
             ]]
         },
     },
-    Described {
+    TableDescription {
         name: "keywords",
         columns: "WORD RESERVED#",
         rows: |_| {
@@ -185,46 +185,46 @@ const DESCRIBED: [Described; 18] = [
             sql::mysql::keywords().map(row).collect()
         },
     },
-    Described {
+    TableDescription {
         name: "views",
         columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME VIEW_DEFINITION CHECK_OPTION IS_UPDATABLE DEFINER SECURITY_TYPE \
                   CHARACTER_SET_CLIENT COLLATION_CONNECTION ALGORITHM",
         rows: none,
     },
-    Described {
+    TableDescription {
         name: "routines",
         columns: "SPECIFIC_NAME ROUTINE_CATALOG ROUTINE_SCHEMA ROUTINE_NAME ROUTINE_TYPE DATA_TYPE ROUTINE_DEFINITION \
                   ROUTINE_COMMENT DEFINER",
         rows: none,
     },
-    Described {
+    TableDescription {
         name: "parameters",
         columns: "SPECIFIC_CATALOG SPECIFIC_SCHEMA SPECIFIC_NAME ORDINAL_POSITION# PARAMETER_MODE PARAMETER_NAME DATA_TYPE",
         rows: none,
     },
-    Described {
+    TableDescription {
         name: "triggers",
         columns: "TRIGGER_CATALOG TRIGGER_SCHEMA TRIGGER_NAME EVENT_MANIPULATION EVENT_OBJECT_SCHEMA EVENT_OBJECT_TABLE \
                   ACTION_STATEMENT ACTION_TIMING DEFINER",
         rows: none,
     },
-    Described {
+    TableDescription {
         name: "events",
         columns: "EVENT_CATALOG EVENT_SCHEMA EVENT_NAME DEFINER EVENT_DEFINITION STATUS",
         rows: none,
     },
-    Described {
+    TableDescription {
         name: "referential_constraints",
         columns: "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME UNIQUE_CONSTRAINT_CATALOG UNIQUE_CONSTRAINT_SCHEMA \
                   UNIQUE_CONSTRAINT_NAME MATCH_OPTION UPDATE_RULE DELETE_RULE TABLE_NAME REFERENCED_TABLE_NAME",
         rows: none,
     },
-    Described {
+    TableDescription {
         name: "partitions",
         columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME PARTITION_NAME PARTITION_METHOD PARTITION_EXPRESSION TABLE_ROWS#",
         rows: none,
     },
-    Described {
+    TableDescription {
         name: "user_privileges",
         columns: "GRANTEE TABLE_CATALOG PRIVILEGE_TYPE IS_GRANTABLE",
         rows: none,
@@ -462,7 +462,7 @@ fn engines(_: &Contents) -> Vec<Row> {
     ]]
 }
 
-impl Described {
+impl TableDescription {
     fn find(name: &str) -> Option<&'static Self> {
         DESCRIBED.iter().find(|described| described.name == name)
     }
@@ -515,7 +515,7 @@ impl SchemaProvider for InformationSchema {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Some(described) = Described::find(name) else {
+        let Some(described) = TableDescription::find(name) else {
             return Ok(None);
         };
         let contents = Contents::read(&self.archive).await.map_err(external)?;
@@ -525,7 +525,7 @@ impl SchemaProvider for InformationSchema {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        Described::find(name).is_some()
+        TableDescription::find(name).is_some()
     }
 }
 
@@ -538,12 +538,12 @@ pub(crate) fn tables() -> impl Iterator<Item = String> {
 
 /// The declared names of a table's columns, and whether they are numbers; `None` if there is no such table.
 pub(crate) fn columns_of(table: &str) -> Option<impl Iterator<Item = (&'static str, bool)>> {
-    Described::find(&table.to_ascii_lowercase()).map(Described::columns)
+    TableDescription::find(&table.to_ascii_lowercase()).map(TableDescription::columns)
 }
 
 /// The declared names of a table's columns.
 pub(crate) fn declared_columns(table: &str) -> impl Iterator<Item = &'static str> {
-    let described = Described::find(table).into_iter();
+    let described = TableDescription::find(table).into_iter();
     described.flat_map(|described| described.columns().map(|(name, _)| name))
 }
 
@@ -604,7 +604,7 @@ mod tests {
             }
             assert!(described.batch(&contents).is_ok(), "{}", described.name);
         }
-        let columns = Described::find("columns")
+        let columns = TableDescription::find("columns")
             .unwrap()
             .batch(&contents)
             .unwrap();

@@ -1,7 +1,7 @@
 //! DataFusion extended by Meridian's tables: pruning by sky region and key, joins that stay within a chunk, and plans that
 //! run piece by piece.
 //!
-//! May depend on `sky`, `catalog`, `store`, `sql` and, for files that a question names, `ingest`; knows nothing of servers, users or the network. Invariants: a filter
+//! May depend on `sky`, `catalog`, `store`, `sql` and, for files that a query names, `ingest`; knows nothing of servers, users or the network. Invariants: a filter
 //! is always evaluated, pruning only spares work; every row of a table is read in exactly one piece; every plan node here
 //! has a codec.
 
@@ -16,7 +16,6 @@ pub mod exec;
 mod files;
 mod information_schema;
 mod interruptible;
-mod listing;
 mod loaded_table;
 mod memory;
 mod piece;
@@ -24,8 +23,9 @@ pub mod plan;
 mod plan_cache;
 mod provider;
 mod restriction;
+mod search_cover;
 mod session;
-mod vicinity;
+mod show;
 
 pub use archive::{Archive, Usage};
 pub use codec::PlanCodec;
@@ -38,5 +38,6 @@ pub use memory::bound_memory;
 pub use piece::Piece;
 pub use restriction::Restriction;
 pub use session::{
-    Answer, NO_DATABASE, Prepared, Session, SessionOptions, analyzer_rules, physical_rules, runtime,
+    NO_DATABASE, PreparedQuery, QueryResult, Session, SessionOptions, analyzer_rules,
+    physical_rules, runtime,
 };

@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 use crate::coverage::{Coverage, SubChunkSet};
 use crate::piece::Piece;
 use crate::restriction::{Restriction, Roles};
-use crate::vicinity::Vicinity;
+use crate::search_cover::SearchCover;
 use crate::{Archive, EngineError};
 
 /// Hidden column of a match table's files: the sub-chunk of the pair's left home where that is in this chunk, else -1.
@@ -117,15 +117,15 @@ impl StoredTable {
         Ok(files)
     }
 
-    /// Pieces that together have all rows whose own positions are in a vicinity, in the order of their chunks.
+    /// Pieces that together have all rows whose own positions are in a search cover, in the order of their chunks.
     pub(crate) async fn near(
         &self,
         archive: &Archive,
-        vicinity: &Vicinity,
+        search_cover: &SearchCover,
     ) -> Result<Vec<Piece>, EngineError> {
         let mut pieces: BTreeMap<ChunkId, SubChunkSet> = BTreeMap::new();
         let by_place = match self.kind {
-            TableKind::Director => vicinity.sub_chunks(&self.chunker),
+            TableKind::Director => search_cover.sub_chunks(&self.chunker),
             // The rows of others may be anywhere: the bounds of their own positions tell.
             _ => None,
         };
@@ -134,7 +134,7 @@ impl StoredTable {
             let anywhere = |chunk: &&Chunk| by_place.is_none() || chunk.strays > 0;
             for chunk in chunks.values().filter(anywhere) {
                 let bounds = chunk.bounds.and_then(bounds_box);
-                if bounds.is_none_or(|bounds| vicinity.may_hold(&bounds)) {
+                if bounds.is_none_or(|bounds| search_cover.may_hold(&bounds)) {
                     pieces.insert(chunk.chunk, SubChunkSet::All);
                 }
             }
@@ -465,7 +465,7 @@ impl LoadedTable {
         };
         let has_rows = |part: &&Arc<StoredPart>| {
             let chunks = part.chunks.get();
-            // Those that were not asked for yet count as read.
+            // Those that were not requested yet count as read.
             chunks.is_none_or(|chunks| only.keys().any(|chunk| chunks.contains_key(chunk)))
         };
         self.stored.parts.iter().filter(has_rows).count()

@@ -1,4 +1,4 @@
-//! Questions in ADQL that join two tables by position: the same pairs as a loop over all of them, by the same plan.
+//! Queries in ADQL that join two tables by position: the same pairs as a loop over all of them, by the same plan.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ fn pairs(left: &[Row], right: &[Row], wanted: impl Fn(&Row, &Row) -> bool) -> Ve
 
 const POINTS: &str = "POINT(a.ra, a.decl), POINT(b.ra, b.decl)";
 
-/// `Sky::ask` sees to it that they are joins of neighbours.
+/// `Sky::execute` sees to it that they are joins of neighbours.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_way_to_ask_for_near_rows_is_a_join_of_neighbours() {
     let sky = Sky::shared().await;
@@ -39,7 +39,7 @@ async fn every_way_to_ask_for_near_rows_is_a_join_of_neighbours() {
     ] {
         let sql = format!("{from} {condition}");
         let expected = pairs(&sky.objects, &sky.objects, |a, b| separation(a, b) <= 0.1);
-        assert_eq!(sky.ask(&sql).await, expected, "{sql}");
+        assert_eq!(sky.execute(&sql).await, expected, "{sql}");
     }
 }
 
@@ -69,7 +69,7 @@ async fn radii_of_rows_joins_and_subqueries() {
             |a, b| separation(a, b) <= 0.3 && a.id % 2 == b.id % 2,
         ),
     ] {
-        assert_eq!(sky.ask(sql).await, pairs(left, right, wanted), "{sql}");
+        assert_eq!(sky.execute(sql).await, pairs(left, right, wanted), "{sql}");
     }
 }
 

@@ -307,7 +307,7 @@ fn check(dialect: Dialect, text: &str) {
     }
 }
 
-/// The same texts each time, unless more of them are asked for.
+/// The same texts each time, unless more of them are requested.
 fn seed() -> RngSeed {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => RngSeed::Random,
@@ -342,7 +342,7 @@ proptest! {
 fn the_statements_to_begin_with_are_answered() {
     let (runtime, sky) = &*SKY;
     let of_adql = |statement: &str| statement.contains("TOP") || statement.contains("POINT(");
-    let refused = STATEMENTS
+    let rejected = STATEMENTS
         .iter()
         .filter(|text| !of_adql(text))
         .filter_map(|statement| {
@@ -350,7 +350,7 @@ fn the_statements_to_begin_with_are_answered() {
             let error = runtime.block_on(answer(&session, statement)).err()?;
             Some(format!("{statement}: {error}"))
         });
-    assert_eq!(refused.collect::<Vec<_>>(), Vec::<String>::new());
+    assert_eq!(rejected.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
 #[test]

@@ -26,8 +26,8 @@ fn connection(id: u32) -> Connection {
 }
 
 /// The headings and the rows of an answer, their values as text.
-async fn ask(session: &Session, connection: &Connection, text: &str) -> Vec<Vec<String>> {
-    let answer = session.ask_for(text, connection).await.unwrap();
+async fn execute(session: &Session, connection: &Connection, text: &str) -> Vec<Vec<String>> {
+    let answer = session.execute_for(text, connection).await.unwrap();
     let headings = answer.schema.fields().iter();
     let mut lines = vec![headings.map(|field| field.name().clone()).collect()];
     let batches: Vec<_> = answer.batches.try_collect().await.unwrap();
@@ -41,8 +41,8 @@ async fn ask(session: &Session, connection: &Connection, text: &str) -> Vec<Vec<
     lines
 }
 
-async fn refused(session: &Session, text: &str) -> EngineError {
-    let answer = session.ask_for(text, &connection(1)).await;
+async fn rejected(session: &Session, text: &str) -> EngineError {
+    let answer = session.execute_for(text, &connection(1)).await;
     answer.err().unwrap()
 }
 
@@ -56,14 +56,14 @@ async fn what_is_asked_of_a_connection_is_of_that_connection() {
     ] {
         for round in 0..4 {
             for id in [7, 8] {
-                let answer = ask(&session, &connection(id), text).await;
+                let answer = execute(&session, &connection(id), text).await;
                 assert_eq!(answer[1], [id.to_string()], "{text}, round {round}");
             }
         }
     }
     let typed =
         "select @@Session.autocommit, Version(), current_user, @@sql_mode AS Mode, DATABASE()";
-    let answer = ask(&session, &connection(1), typed).await;
+    let answer = execute(&session, &connection(1), typed).await;
     assert_eq!(
         answer[0],
         [
@@ -82,7 +82,7 @@ async fn what_is_asked_of_a_connection_is_of_that_connection() {
         ("SELECT @@nobody.x", 1064),
     ] {
         assert_eq!(
-            refused(&session, text).await.code().number,
+            rejected(&session, text).await.code().number,
             number,
             "{text}"
         );
@@ -106,12 +106,12 @@ async fn a_connections_limit_is_not_kept_for_others() {
             ("SELECT sum(1) FROM (SELECT id FROM Object) t", 1, 1),
         ] {
             assert_eq!(
-                ask(&session, &limited, text).await.len(),
+                execute(&session, &limited, text).await.len(),
                 few + 1,
                 "{text}, round {round}"
             );
             assert_eq!(
-                ask(&session, &connection(2), text).await.len(),
+                execute(&session, &connection(2), text).await.len(),
                 all + 1,
                 "{text}, round {round}"
             );
@@ -124,7 +124,7 @@ async fn lists_are_read_with_their_conditions() {
     let sky = SmallSky::load().await;
     let session = session(&sky).await;
     let first = async |text: &str| -> Vec<String> {
-        let lines = ask(&session, &connection(1), text).await;
+        let lines = execute(&session, &connection(1), text).await;
         lines[1..].iter().map(|line| line[0].clone()).collect()
     };
     assert_eq!(
@@ -188,15 +188,15 @@ async fn without_a_database_tables_are_named_with_theirs() {
         "SHOW COLUMNS FROM Object",
         "DESCRIBE Object",
     ] {
-        assert_eq!(refused(&session, text).await.code().number, 1046, "{text}");
+        assert_eq!(rejected(&session, text).await.code().number, 1046, "{text}");
     }
-    let counted = ask(&session, &connection(1), "SELECT count(*) FROM sky.Object").await;
+    let counted = execute(&session, &connection(1), "SELECT count(*) FROM sky.Object").await;
     assert_eq!(counted[1], ["360"]);
     let own = sky
         .session_in(Dialect::MySql, Some("Information_Schema"))
         .await
         .unwrap();
-    let counted = ask(
+    let counted = execute(
         &own,
         &connection(1),
         "SELECT count(*) FROM Schemata WHERE schema_name = 'sky'",

@@ -1,4 +1,4 @@
-//! `nearest(...)` and `crossmatch(...)`, as SQL asks for them and as an operator, against loops over all pairs.
+//! `nearest(...)` and `crossmatch(...)`, as SQL requests them and as an operator, against loops over all pairs.
 
 #![allow(
     clippy::unwrap_used,
@@ -390,7 +390,7 @@ async fn what_stands_around_a_crossmatch() {
 async fn columns_have_the_declared_names_and_a_number_where_both_have_them() {
     let sky = MatchSky::shared().await;
     let headings = |sql: &'static str| async move {
-        let answer = sky.session.ask(sql).await.unwrap();
+        let answer = sky.session.execute(sql).await.unwrap();
         let names: Vec<String> = answer
             .schema
             .fields()
@@ -454,10 +454,10 @@ async fn mistakes_are_told() {
         ),
         (
             "crossmatch(Object, read_csv('x.csv'), 1)",
-            "read_csv is not to be had here",
+            "read_csv is not available here",
         ),
     ] {
-        let error = match sky.session.ask(&format!("SELECT * FROM {from}")).await {
+        let error = match sky.session.execute(&format!("SELECT * FROM {from}")).await {
             Ok(_) => panic!("{from} was answered"),
             Err(error) => error.to_string(),
         };

@@ -1,4 +1,4 @@
-//! Joins of rows that are near each other, as SQL asks for them, against a loop over all pairs.
+//! Joins of rows that are near each other, as SQL requests them, against a loop over all pairs.
 
 #![allow(
     clippy::unwrap_used,
@@ -39,10 +39,14 @@ async fn pairs_of_a_table_with_itself_at_any_radius() {
         let expected = pairs(&sky.objects, &sky.objects, |a, b| {
             separation(a, b) <= radius
         });
-        assert_eq!(sky.ask(&sql).await, expected, "{sql}");
+        assert_eq!(sky.execute(&sql).await, expected, "{sql}");
         let count =
             format!("SELECT count(*) FROM Object a, Object b WHERE {SEPARATION} <= {radius:?}");
-        assert_eq!(sky.ask(&count).await, [[expected.len() as i64]], "{count}");
+        assert_eq!(
+            sky.execute(&count).await,
+            [[expected.len() as i64]],
+            "{count}"
+        );
     }
     // To the last bit: the radius is the separation of a pair.
     let of_a_pair = separation(&sky.objects[3], &sky.objects[5]);
@@ -55,7 +59,7 @@ async fn pairs_of_a_table_with_itself_at_any_radius() {
                 Some(_) => separation(a, b) < radius,
                 None => separation(a, b) <= radius,
             });
-            assert_eq!(sky.ask(&sql).await, [[expected.len() as i64]], "{sql}");
+            assert_eq!(sky.execute(&sql).await, [[expected.len() as i64]], "{sql}");
         }
     }
 }
@@ -116,7 +120,7 @@ async fn every_form_of_the_condition_is_understood() {
             |a, b| separation(a, b) < 0.3 && in_circle(a, 18.0, 9.0, 0.3) && in_circle(b, 18.0, 9.0, 0.3),
         ),
     ] {
-        assert_eq!(sky.ask(sql).await, pairs(&sky.objects, &sky.objects, wanted), "{sql}");
+        assert_eq!(sky.execute(sql).await, pairs(&sky.objects, &sky.objects, wanted), "{sql}");
     }
 }
 
@@ -136,7 +140,7 @@ async fn tables_of_all_kinds_and_of_other_databases() {
         ("Target a, other.Star b", &sky.targets, &sky.stars),
     ] {
         let sql = format!("SELECT a.id, b.id FROM {tables} WHERE {SEPARATION} < 0.25");
-        assert_eq!(sky.ask(&sql).await, pairs(left, right, near), "{sql}");
+        assert_eq!(sky.execute(&sql).await, pairs(left, right, near), "{sql}");
     }
 }
 
@@ -160,21 +164,21 @@ async fn rows_without_a_partner() {
         let mut expected = pairs(left, right, near);
         expected.extend(alone.iter().map(|id| vec![*id, -1]));
         expected.sort_unstable();
-        assert_eq!(sky.ask(&sql).await, expected, "{sql}");
+        assert_eq!(sky.execute(&sql).await, expected, "{sql}");
 
         let sql = format!(
             "SELECT a.id, b.id FROM {right_table} b RIGHT JOIN {left_table} a ON {condition}"
         );
-        assert_eq!(sky.ask(&sql).await, expected, "{sql}");
+        assert_eq!(sky.execute(&sql).await, expected, "{sql}");
 
         let exists = format!("(SELECT 1 FROM {right_table} b WHERE {condition})");
         let sql = format!("SELECT a.id FROM {left_table} a WHERE NOT EXISTS {exists}");
         let of = |ids: &[i64]| ids.iter().map(|id| vec![*id]).collect::<Vec<_>>();
-        assert_eq!(sky.ask(&sql).await, of(&alone), "{sql}");
+        assert_eq!(sky.execute(&sql).await, of(&alone), "{sql}");
 
         let sql = format!("SELECT a.id FROM {left_table} a WHERE EXISTS {exists}");
         let some: Vec<i64> = left.iter().filter(|a| has(a)).map(|a| a.id).collect();
-        assert_eq!(sky.ask(&sql).await, of(&some), "{sql}");
+        assert_eq!(sky.execute(&sql).await, of(&some), "{sql}");
     }
 }
 
@@ -196,10 +200,10 @@ async fn what_stands_above_and_beside_the_join() {
         })
         .filter(|row| row[1] > 0)
         .collect();
-    assert_eq!(sky.ask(&sql).await, counts, "{sql}");
+    assert_eq!(sky.execute(&sql).await, counts, "{sql}");
 
     let sql = format!("SELECT a.id, b.id FROM Object a, Object b WHERE {condition} LIMIT 10");
-    let few = sky.ask(&sql).await;
+    let few = sky.execute(&sql).await;
     assert_eq!(few.len(), 10);
     assert!(few.iter().all(|pair| all.contains(pair)), "{few:?}");
 
@@ -214,7 +218,7 @@ async fn what_stands_above_and_beside_the_join() {
         })
         .collect();
     expected.sort_unstable();
-    assert_eq!(sky.ask(&sql).await, expected, "{sql}");
+    assert_eq!(sky.execute(&sql).await, expected, "{sql}");
 
     // Three near each other.
     let sql = format!(
@@ -229,7 +233,7 @@ async fn what_stands_above_and_beside_the_join() {
         })
         .collect();
     expected.sort_unstable();
-    assert_eq!(sky.ask(&sql).await, expected, "{sql}");
+    assert_eq!(sky.execute(&sql).await, expected, "{sql}");
 }
 
 /// What must not be mistaken for a join by nearness: the answers are right, by whatever plan.
@@ -259,7 +263,7 @@ async fn what_only_looks_like_nearness() {
         ),
     ] {
         let sql = format!("SELECT a.id, b.id FROM Object a, Object b WHERE {condition}");
-        let answer = sky.session.ask(&sql).await.unwrap();
+        let answer = sky.session.execute(&sql).await.unwrap();
         let batches: Vec<RecordBatch> = answer.batches.try_collect().await.unwrap();
         let mut rows: Vec<Vec<i64>> = batches.iter().flat_map(numbers).collect();
         rows.sort_unstable();

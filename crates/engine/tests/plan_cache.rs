@@ -19,7 +19,7 @@ use small_sky::SmallSky;
 use tokio::runtime::Runtime;
 
 /// Asks the same with one number after another in the place of KEY; each answer must be that of a session that plans it.
-async fn ask(sky: &SmallSky, sql: &str, keys: &[impl ToString]) -> Vec<bool> {
+async fn execute(sky: &SmallSky, sql: &str, keys: &[impl ToString]) -> Vec<bool> {
     let mut kept = Vec::new();
     for key in keys {
         let sql = sql.replace("KEY", &key.to_string());
@@ -51,12 +51,12 @@ async fn the_third_key_needs_no_planning() {
         "SELECT count(*) FROM Source WHERE objectId > KEY AND scisql_fluxToAbMag(flux) - scisql_fluxToAbMag(flux + 1) BETWEEN -0.5 AND 0.25",
     ] {
         // A key that nobody has, an orphan's, the first again.
-        let kept = ask(&sky, sql, &[17, 100, 101, 100_000, 2, 7, 17, 345]).await;
+        let kept = execute(&sky, sql, &[17, 100, 101, 100_000, 2, 7, 17, 345]).await;
         assert!(from_the_third_on(&kept), "{sql}: {kept:?}");
     }
 }
 
-/// What is in memory after a few questions is looked up without a plan: the same rows, whichever key.
+/// What is in memory after a few queries is looked up without a plan: the same rows, whichever key.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_key_has_its_rows_however_they_are_found() {
     let sky = SmallSky::load().await;
@@ -66,7 +66,7 @@ async fn every_key_has_its_rows_however_they_are_found() {
         "SELECT flag, ra, id FROM Object WHERE KEY = id",
         "SELECT scisql_fluxToAbMag(flux) AS mag, 2 * flux AS twice, filterId FROM Source WHERE objectId = KEY",
     ] {
-        ask(&sky, sql, &keys).await;
+        execute(&sky, sql, &keys).await;
         assert!(sky.is_looked_up(&sql.replace("KEY", "91")).await, "{sql}");
     }
     for sql in [
@@ -78,11 +78,11 @@ async fn every_key_has_its_rows_however_they_are_found() {
         "SELECT * FROM Source WHERE objectId = KEY OR objectId = 5",
         "SELECT flux FROM Source WHERE objectId = KEY LIMIT 1",
     ] {
-        ask(&sky, sql, &keys).await;
+        execute(&sky, sql, &keys).await;
     }
 }
 
-/// Whoever asks for one object after another waits for no disk: the index is in memory after a few.
+/// Whoever requests one object after another waits for no disk: the index is in memory after a few.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_index_is_read_once_for_many_keys() {
     let sky = SmallSky::load().await;
@@ -138,7 +138,7 @@ async fn short_is_what_reads_few_rows_and_computes_numbers_of_them() {
             false,
         ),
     ] {
-        ask(&sky, sql, &[17, 101, 23, 91]).await;
+        execute(&sky, sql, &[17, 101, 23, 91]).await;
         let known = sql.replace("KEY", "93");
         assert_eq!(sky.is_short(&known, 100).await, short, "{sql}");
         let none = short && sql.contains("COUNT");
@@ -172,7 +172,7 @@ async fn neither_does_the_third_place_in_the_sky() {
         "SELECT chunkId, count(*) FROM Object WHERE scisql_s2PtInCircle(ra, decl, KEY) = 1 GROUP BY chunkId",
     ] {
         for places in [&north[..], &south[..]] {
-            let kept = ask(&sky, sql, places).await;
+            let kept = execute(&sky, sql, places).await;
             assert!(from_the_third_on(&kept), "{sql}: {kept:?}");
         }
     }
@@ -185,7 +185,7 @@ async fn neither_does_the_third_place_in_the_sky() {
         "20.5 AND 10.5 AND decl BETWEEN -30.5 AND 5.5",
         "100.5 AND 170.5 AND decl BETWEEN -0.25 AND 0.125",
     ];
-    let kept = ask(&sky, boxes, &bounds).await;
+    let kept = execute(&sky, boxes, &bounds).await;
     assert!(from_the_third_on(&kept), "{kept:?}");
 }
 
@@ -208,7 +208,7 @@ async fn numbers_that_planning_makes_something_else_of_are_planned() {
         "SELECT a.id, b.id FROM Object a, Object b WHERE scisql_angSep(a.ra, a.decl, b.ra, b.decl) < KEY AND a.id < 30",
         "SELECT o.id, s.flux FROM Object o LEFT JOIN Source s ON o.id = s.objectId AND s.id + o.id < KEY WHERE o.id < 30",
     ] {
-        let kept = ask(&sky, sql, &[17, 100, 101, 250, 2, 18]).await;
+        let kept = execute(&sky, sql, &[17, 100, 101, 250, 2, 18]).await;
         assert_eq!(kept, [false; 6], "{sql}");
     }
 }
@@ -235,7 +235,7 @@ async fn statements_about_several_tables_are_kept() {
         "SELECT flag, count(*) FROM Object WHERE id > KEY GROUP BY flag HAVING count(*) > 3",
         "SELECT id, row_number() OVER (PARTITION BY flag ORDER BY id) AS n FROM Object WHERE id < KEY",
     ] {
-        let kept = ask(&sky, sql, &[17, 100, 101, 250, 2, 18]).await;
+        let kept = execute(&sky, sql, &[17, 100, 101, 250, 2, 18]).await;
         assert!(from_the_third_on(&kept), "{sql}: {kept:?}");
     }
 }
@@ -253,7 +253,7 @@ async fn statements_of_one_plan_run_side_by_side() {
     for key in 2..40 {
         expected.push(sky.rows_afresh(&text(key)).await);
     }
-    ask(&sky, &text(2), &[""; 3]).await;
+    execute(&sky, &text(2), &[""; 3]).await;
     for _ in 0..5 {
         let given = futures::future::join_all((2..40).map(|key| {
             let sky = &sky;
@@ -314,11 +314,11 @@ async fn special_values_get_what_they_get_when_they_are_planned() {
             vec!["200", "201", "202", "359.99", "360", "-1", "400"],
         ),
     ] {
-        ask(&sky, sql, &keys).await;
+        execute(&sky, sql, &keys).await;
     }
 }
 
-/// Once the kept plan of `id > 200 AND id > 250` was asked for `id > 17` where 17 came in the place of 250.
+/// Once the kept plan of `id > 200 AND id > 250` was requested `id > 17` where 17 came in the place of 250.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_condition_that_another_decides_is_not_forgotten() {
     let sky = SmallSky::load().await;
@@ -337,7 +337,7 @@ async fn a_condition_that_another_decides_is_not_forgotten() {
         "SELECT id FROM Object WHERE id > KEY AND flag < 2 AND ra > 30",
         "SELECT id FROM Object WHERE id BETWEEN 200 AND KEY",
     ] {
-        let kept = ask(&sky, sql, &[250, 251, 252, 17, 300, 199]).await;
+        let kept = execute(&sky, sql, &[250, 251, 252, 17, 300, 199]).await;
         assert!(from_the_third_on(&kept), "{sql}: {kept:?}");
     }
 }
@@ -354,7 +354,7 @@ async fn a_column_that_is_constant_by_chance_is_not_taken_for_one() {
         "SELECT DISTINCT flag FROM Object WHERE KEY",
         "SELECT id, sum(id) OVER (PARTITION BY flag ORDER BY id) FROM Object WHERE KEY",
     ] {
-        ask(&sky, sql, &bounds).await;
+        execute(&sky, sql, &bounds).await;
     }
     for (sql, keys) in [
         (
@@ -370,7 +370,7 @@ async fn a_column_that_is_constant_by_chance_is_not_taken_for_one() {
             [17, 18, 19, 8, 9],
         ),
     ] {
-        let kept = ask(&sky, sql, &keys).await;
+        let kept = execute(&sky, sql, &keys).await;
         assert!(from_the_third_on(&kept), "{sql}: {kept:?}");
     }
 }
@@ -379,7 +379,7 @@ async fn a_column_that_is_constant_by_chance_is_not_taken_for_one() {
 async fn numbers_that_were_always_the_same_are_not_taken_for_free() {
     let sky = SmallSky::load().await;
     let sql = "SELECT id FROM Object WHERE id = KEY AND flag < 2 ORDER BY id LIMIT 5";
-    assert!(from_the_third_on(&ask(&sky, sql, &[17, 18, 19]).await));
+    assert!(from_the_third_on(&execute(&sky, sql, &[17, 18, 19]).await));
     for (other, kept) in [
         (
             "SELECT id FROM Object WHERE id = 20 AND flag < 1 ORDER BY id LIMIT 5",
@@ -405,7 +405,7 @@ async fn a_constant_of_a_formula_is_not_mistaken_for_a_number_of_the_text() {
         ["7.5", "48.6", "2.5", "30.5", "48.6", "49.5"],
         ["2.5", "0.4", "10.0", "1.0", "-2.5", "49.0"],
     ] {
-        ask(&sky, sql, &keys).await;
+        execute(&sky, sql, &keys).await;
     }
 }
 
@@ -413,10 +413,13 @@ async fn a_constant_of_a_formula_is_not_mistaken_for_a_number_of_the_text() {
 async fn a_plan_is_kept_for_one_load_of_the_table() {
     let sky = SmallSky::load().await;
     let sql = "SELECT flux FROM Source WHERE objectId = KEY";
-    assert_eq!(ask(&sky, sql, &[17, 18, 19]).await, [false, false, true]);
+    assert_eq!(
+        execute(&sky, sql, &[17, 18, 19]).await,
+        [false, false, true]
+    );
     sky.replace_sources().await;
     assert_eq!(
-        ask(&sky, sql, &[19, 17, 18, 19]).await,
+        execute(&sky, sql, &[19, 17, 18, 19]).await,
         [false, false, true, true]
     );
     let (rows, _) = sky
@@ -430,16 +433,19 @@ async fn what_the_catalog_answers_is_planned_once_for_each_state_of_it() {
     let sky = SmallSky::load().await;
     for sql in ["SELECT count(*) FROM Source", "SELECT 1 + KEY AS n"] {
         // Another number is another statement.
-        let kept = ask(&sky, sql, &[17, 17, 17]).await;
+        let kept = execute(&sky, sql, &[17, 17, 17]).await;
         assert_eq!(kept, [false, false, true], "{sql}");
     }
     let sql = "SELECT 1 + KEY AS n";
-    assert_eq!(ask(&sky, sql, &[18, 18, 17]).await, [false, false, true]);
+    assert_eq!(
+        execute(&sky, sql, &[18, 18, 17]).await,
+        [false, false, true]
+    );
     // The same number is another heading, where it is typed otherwise.
-    let kept = ask(&sky, "SELECT 1 + KEY", &["2.5", "2.5", "2.50", "25e-1"]).await;
+    let kept = execute(&sky, "SELECT 1 + KEY", &["2.5", "2.5", "2.50", "25e-1"]).await;
     assert_eq!(kept, [false; 4]);
     let sql = "SELECT flux * KEY FROM Source WHERE objectId = 17";
-    let kept = ask(&sky, sql, &["2.5", "2.5", "2.50", "2.5"]).await;
+    let kept = execute(&sky, sql, &["2.5", "2.5", "2.50", "2.5"]).await;
     assert_eq!(kept, [false, false, false, true]);
     let (before, _) = sky.rows("SELECT count(*) FROM Source").await;
     sky.replace_sources().await;
@@ -481,16 +487,16 @@ async fn time_goes_on_between_questions() {
     );
 }
 
-/// A cone about a declination of 95 degrees was answered by formula once other cones had been asked, and refused before.
+/// A cone about a declination of 95 degrees was answered by formula once other cones had been asked, and rejected before.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_planning_refuses_is_refused_of_a_known_wording() {
+async fn what_planning_rejects_is_rejected_of_a_known_wording() {
     let sky = SmallSky::load().await;
     let session = sky.session_of(sql::Dialect::Adql).await;
     let cone = |numbers: &str| {
         format!("SELECT id FROM Object WHERE 1 = CONTAINS(POINT(ra, decl), CIRCLE({numbers}))")
     };
     for numbers in ["10.5, 0.5, 3.0", "20.5, 1.5, 4.0", "30.5, 2.5, 5.0"] {
-        let answer = session.ask(&cone(numbers)).await.unwrap();
+        let answer = session.execute(&cone(numbers)).await.unwrap();
         let rows: Vec<_> = answer.batches.try_collect().await.unwrap();
         assert!(!rows.is_empty(), "{numbers}");
     }
@@ -503,7 +509,7 @@ async fn what_planning_refuses_is_refused_of_a_known_wording() {
         "the wording is not known"
     );
     for numbers in ["10.5, 95.5, 3.0", "10.5, 0.5, 300.0"] {
-        let answer = session.ask(&cone(numbers)).await.unwrap();
+        let answer = session.execute(&cone(numbers)).await.unwrap();
         let rows: Result<Vec<_>, _> = answer.batches.try_collect().await;
         let sentence = rows.expect_err(numbers).to_string();
         assert!(!sentence.contains("Execution"), "{sentence}");

@@ -92,8 +92,8 @@ async fn rows_without_a_partner() {
                 let row = |said: f64| vec![a.id as f64, said, a.radius.sqrt()];
                 let partners = other.iter().filter(near);
                 let of_pairs: Vec<_> = partners.map(|b| row((b.radius + 1.0) * 2.0)).collect();
-                let lonely = of_pairs.is_empty().then(|| row(14.0));
-                expected.extend(of_pairs.into_iter().chain(lonely));
+                let unmatched = of_pairs.is_empty().then(|| row(14.0));
+                expected.extend(of_pairs.into_iter().chain(unmatched));
             }
             assert_eq!(sorted(found), sorted(expected), "{sql}");
         }
@@ -167,7 +167,7 @@ async fn what_is_not_the_same_for_all_pairs_of_a_row() {
     }
 }
 
-/// What cannot be computed of a row is a mistake only where it is asked for: if the row has a partner.
+/// What cannot be computed of a row is a mistake only where it is requested: if the row has a partner.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_fails_for_one_row() {
     let sky = Sky::shared().await;
@@ -175,23 +175,23 @@ async fn what_fails_for_one_row() {
     let partners = |a: &Row| sky.sources.iter().filter(|b| near(a, b)).count();
     let all: usize = sky.objects.iter().map(partners).sum();
     assert!(all > sky.objects.len() + sky.sources.len());
-    for lonely in [true, false] {
-        let one = sky.objects.iter().find(|a| (partners(a) == 0) == lonely);
+    for unmatched in [true, false] {
+        let one = sky.objects.iter().find(|a| (partners(a) == 0) == unmatched);
         let id = one.unwrap().id;
         // Beyond 64 bits for that row alone.
         let sum = format!("{} - (a.id - {id}) * (a.id - {id}) + 1", i64::MAX);
         let sql = format!(
             "SELECT count(*) FROM Object a, Source b WHERE {SEPARATION} < 0.3 AND {sum} > b.id"
         );
-        let answer = sky.session.ask(&sql).await.unwrap();
+        let answer = sky.session.execute(&sql).await.unwrap();
         let batches: Result<Vec<_>, _> = answer.batches.try_collect().await;
         match batches {
             Ok(batches) => {
-                assert!(lonely, "{sql}");
+                assert!(unmatched, "{sql}");
                 let count = batches[0].column(0).as_primitive::<Int64Type>().value(0);
                 assert_eq!(count, all as i64, "{sql}");
             }
-            Err(error) => assert!(!lonely, "{sql}: {error}"),
+            Err(error) => assert!(!unmatched, "{sql}: {error}"),
         }
     }
 }

@@ -29,7 +29,7 @@ thread_local! {
     static HELD: RefCell<Held> = const { RefCell::new(Held(None)) };
 }
 
-/// Bytes that are allocated for somebody and not freed.
+/// Bytes that are allocated for one owner and not freed.
 pub type Account = Arc<AtomicI64>;
 
 /// A thread's account. When the thread ends nothing is added to it any more before it goes.
@@ -66,7 +66,7 @@ pub struct CountingAllocator<A>(pub A);
 /// Bytes from which on those that allocate more had better wait.
 static BOUND: AtomicI64 = AtomicI64::new(i64::MAX);
 
-/// Says how much may be allocated before checks wait for whoever has to end to be found.
+/// Sets how much may be allocated before checks wait until a statement was chosen to end.
 pub fn bound(bytes: i64) {
     BOUND.store(bytes, Relaxed);
 }
@@ -93,7 +93,7 @@ pub fn ask_to_give_back() {
     give_back_where_asked();
 }
 
-/// Has the allocator give back what it keeps at hand for this thread, where somebody has asked for that since the last time.
+/// Has the allocator give back what it keeps at hand for this thread, where somebody has requested that since the last time.
 pub fn give_back_where_asked() {
     let asked = ASKED.load(Relaxed);
     if HEARD.replace(asked) != asked

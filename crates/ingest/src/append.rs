@@ -24,7 +24,7 @@ pub(crate) async fn as_the_table_has_it(request: LoadRequest) -> Result<LoadRequ
 }
 
 fn adopt(mut request: LoadRequest, table: &Table) -> Result<LoadRequest, IngestError> {
-    refuse_options_of_new_tables(&request)?;
+    reject_options_of_new_tables(&request)?;
     let spec = &table.spec;
     let name = &spec.name;
     if request.kind.is_some_and(|kind| kind != spec.kind) {
@@ -75,7 +75,7 @@ fn adopt(mut request: LoadRequest, table: &Table) -> Result<LoadRequest, IngestE
     Ok(request)
 }
 
-fn refuse_options_of_new_tables(request: &LoadRequest) -> Result<(), IngestError> {
+fn reject_options_of_new_tables(request: &LoadRequest) -> Result<(), IngestError> {
     let given = [
         ("--schema", request.schema.is_some()),
         ("--text", !request.text_columns.is_empty()),

@@ -47,7 +47,7 @@ impl BytePool {
     }
 }
 
-/// Bytes of a pool that somebody holds; they go back with it.
+/// Reserved bytes of a pool, which are released when this is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     pool: Arc<BytePool>,
@@ -117,7 +117,7 @@ struct Limited {
 }
 
 impl DecodeBudget {
-    /// No limits: for files of whoever runs the program.
+    /// No limits: for files of the user who runs the program.
     pub fn unlimited() -> Self {
         Self(None)
     }

@@ -72,13 +72,13 @@ pub enum IngestError {
     /// Options that contradict each other, the table, or the database.
     #[error("{0}")]
     Options(String),
-    /// More rows were refused than allowed.
+    /// More rows were rejected than allowed.
     #[error(
-        "{} refused, more than the {allowed} allowed by --max-errors; nothing was loaded. {examples}",
+        "{} rejected, more than the {allowed} allowed by --max-errors; nothing was loaded. {examples}",
         rows_were(*.count)
     )]
-    TooManyRefused {
-        /// How many were refused before the load stopped.
+    TooManyRejected {
+        /// How many were rejected before the load stopped.
         count: u64,
         /// The number allowed.
         allowed: u64,
@@ -86,8 +86,8 @@ pub enum IngestError {
         examples: String,
     },
     /// Not one row could be used.
-    #[error("{} refused; nothing was loaded. {examples}", all_rows_were(*.count))]
-    AllRefused {
+    #[error("{} rejected; nothing was loaded. {examples}", all_rows_were(*.count))]
+    AllRejected {
         /// How many were read.
         count: u64,
         /// The first of them, with file and line.
@@ -135,13 +135,13 @@ pub enum IngestError {
     /// A computation on columns failed.
     #[error("the columns could not be put together: {0}")]
     Arrow(#[from] ArrowError),
-    /// The catalog refused or failed.
+    /// The catalog rejected or failed.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
     /// A chunk file or index could not be written or read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The sky refused a partitioning or a position.
+    /// The sky rejected a partitioning or a position.
     #[error(transparent)]
     Sky(#[from] sky::SkyError),
     /// A thread of the load ended by a panic: a defect of Meridian.
@@ -166,9 +166,10 @@ impl IngestError {
         }
     }
 
-    /// Adds what was noticed about the columns, if rows were refused: it may say why they were.
+    /// Adds what was noticed about the columns, if rows were rejected: it may say why they were.
     pub(crate) fn with_hints(mut self, hints: &[String]) -> Self {
-        if let Self::TooManyRefused { examples, .. } | Self::AllRefused { examples, .. } = &mut self
+        if let Self::TooManyRejected { examples, .. } | Self::AllRejected { examples, .. } =
+            &mut self
             && let Some(first) = hints.first()
         {
             examples.push_str(". Note: ");

@@ -19,7 +19,7 @@ pub const FAULT_PHASES: [&str; 9] = [
     "after-publish",
 ];
 
-/// Stops here if the environment asks for it.
+/// Stops here if the environment requests it.
 pub(crate) fn reached(phase: &str) -> Result<(), IngestError> {
     debug_assert!(FAULT_PHASES.contains(&phase));
     let Ok(wish) = std::env::var("MERIDIAN_FAULT") else {

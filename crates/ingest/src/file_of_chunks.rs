@@ -51,7 +51,7 @@ impl FileOfChunks {
         self.bytes += size.bytes;
         self.rows += size.rows;
         self.is_packed = true;
-        // All rows of the first chunk may be refused later.
+        // All rows of the first chunk may be rejected later.
         self.name = None;
     }
 

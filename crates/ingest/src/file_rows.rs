@@ -1,4 +1,4 @@
-//! The rows of one file, for whoever wants them without loading them: a question that names a file.
+//! The rows of one file, for whoever wants them without loading them: a query that names a file.
 //!
 //! Values follow the rules of a load (NaN is NULL, -0.0 is 0.0), but a row that does not fit its columns is an error.
 //! Memory is bounded by a part of the file at a time.
@@ -15,7 +15,7 @@ use crate::error::IngestError;
 use crate::format::text::TextLayout;
 use crate::format::{self, Magic, Names, Part, ReadContext, Source, TableFile};
 use crate::progress::Progress;
-use crate::refusal::Refusals;
+use crate::rejected_rows::RejectedRows;
 use crate::row_batch::travel_schema;
 
 /// How a file is written.
@@ -158,10 +158,10 @@ impl RowFile {
         let wanted = wanted.ok_or_else(|| {
             IngestError::layout(&self.path, "it does not have all of the columns asked for")
         })?;
-        let refusals = Refusals::new(vec![self.path.clone()], 0);
+        let rejected_rows = RejectedRows::new(vec![self.path.clone()], 0);
         let context = Arc::new(ReadContext::new(
             wanted,
-            refusals,
+            rejected_rows,
             Arc::new(Progress::default()),
         ));
         Ok(FileRows {
@@ -202,9 +202,9 @@ impl FileRows {
                 },
             };
             let batch = part.next_batch()?;
-            if self.context.refusals.count() > 0 {
+            if self.context.rejected_rows.count() > 0 {
                 return Err(IngestError::Unreadable(
-                    self.context.refusals.first_example(),
+                    self.context.rejected_rows.first_example(),
                 ));
             }
             let Some(batch) = batch else {

@@ -9,7 +9,7 @@ use store::DirectorIndex;
 
 use crate::error::IngestError;
 use crate::row_batch::Place;
-use crate::verdict::Verdicts;
+use crate::row_errors::RowErrors;
 
 /// What [`KeyMap::lookup`] gives for a key that is not there. No place has this number.
 pub(crate) const NOWHERE: u64 = u64::MAX;
@@ -148,17 +148,17 @@ pub(crate) fn keys_of(array: &ArrayRef) -> Result<(Vec<i64>, Vec<bool>), IngestE
     Ok((keys.values().to_vec(), valid))
 }
 
-/// Refuses rows with a key beyond the 64-bit signed integers: it is not NULL, but no index can hold it.
-pub(crate) fn refuse_large_keys(
+/// Rejects rows with a key beyond the 64-bit signed integers: it is not NULL, but no index can hold it.
+pub(crate) fn reject_large_keys(
     array: &ArrayRef,
-    verdicts: &mut Verdicts<'_>,
+    row_errors: &mut RowErrors<'_>,
 ) -> Result<(), IngestError> {
     if *array.data_type() != DataType::UInt64 {
         return Ok(());
     }
     let (_, has_key) = keys_of(array)?;
     for row in (0..array.len()).filter(|row| array.is_valid(*row) && !has_key[*row]) {
-        verdicts.refuse(row, "key too large".to_owned(), || {
+        row_errors.reject(row, "key too large".to_owned(), || {
             "the key does not fit into a signed 64-bit integer".to_owned()
         });
     }

@@ -12,7 +12,7 @@
 //! Invariants:
 //! - Nothing of a load is visible before its one catalog transaction, and all of it is afterwards.
 //! - What is loaded depends on the input rows, the options and the directors alone: not on threads or the budget.
-//! - Every row that is read is loaded or counted as refused, with a reason; none is dropped in silence.
+//! - Every row that is read is loaded or counted as rejected, with a reason; none is dropped in silence.
 
 mod append;
 mod budget;
@@ -37,17 +37,17 @@ mod plan;
 mod position;
 mod progress;
 mod read;
-mod refusal;
+mod rejected_rows;
 mod remove;
 mod repartition;
 mod report;
 mod request;
 mod row_batch;
+mod row_errors;
 mod schema;
 mod sort;
 mod spool;
 mod stored_rows;
-mod verdict;
 mod write;
 
 pub use budget::{BytePool, DecodeBudget, DecodeLimits, PoolExhausted, Reservation};
@@ -61,7 +61,7 @@ pub use load::load;
 pub use memory::{default_memory, machine_memory, parse_size};
 pub use place::matches::HOME_COLUMNS;
 pub use progress::{Phase, Progress, ProgressSnapshot};
-pub use refusal::{RefusalSummary, RefusedRow};
+pub use rejected_rows::{RejectedRow, RejectionSummary};
 pub use remove::{Dropped, drop_database, drop_part, drop_table};
 pub use repartition::{RepartitionReport, RepartitionRequest, RepartitionedTable, repartition};
 pub use report::{LoadReport, Partitioning, PlacementCounts, grouped, size};

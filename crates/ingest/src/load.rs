@@ -20,7 +20,7 @@ use crate::error::IngestError;
 use crate::fault;
 use crate::manifest::write_manifest;
 use crate::memory::default_memory;
-use crate::partitioning::settle_partitioning;
+use crate::partitioning::choose_partitioning;
 use crate::pipeline::{Outcome, Pipeline, ReadRows, SPILL_DIR};
 use crate::plan::{TablePlan, check_options};
 use crate::progress::{Phase, Progress};
@@ -31,7 +31,7 @@ use crate::spool::{Spool, any_stream};
 /// Loads a table. On an error nothing of it is visible, and its files are removed.
 ///
 /// # Errors
-/// Every [`IngestError`] is a sentence for the person who asked for the load.
+/// Every [`IngestError`] is a sentence for the person who requested the load.
 pub async fn load(
     request: LoadRequest,
     progress: Arc<Progress>,
@@ -211,7 +211,7 @@ pub(crate) struct Transaction {
 }
 
 /// A load whose rows are read, but not written.
-pub(crate) struct Read {
+pub(crate) struct ReadLoad {
     spec: TableSpec,
     partitioning: Partitioning,
     directors: Directors,
@@ -220,7 +220,7 @@ pub(crate) struct Read {
 }
 
 /// A load whose files are written.
-pub(crate) struct Filled {
+pub(crate) struct WrittenLoad {
     pub spec: TableSpec,
     partitioning: Partitioning,
     directors: Directors,
@@ -230,7 +230,7 @@ pub(crate) struct Filled {
     family: Family,
 }
 
-impl Filled {
+impl WrittenLoad {
     /// What is published of the part.
     pub(crate) fn contents<'a>(&'a self, source: &'a str) -> PartContents<'a> {
         let counts = &self.outcome.counts;
@@ -287,7 +287,7 @@ impl Transaction {
         if let Some(table) = &self.appended_to {
             same_placements(table, &directors)?;
         }
-        let settled = settle_partitioning(&self.catalog, &self.request, plan).await;
+        let settled = choose_partitioning(&self.catalog, &self.request, plan).await;
         let (plan, partitioning) = settled.map_err(named)?;
         let hints = plan.notes.clone();
         let explained = |error| named(error).with_hints(&hints);
@@ -302,9 +302,9 @@ impl Transaction {
             }
             None => Family::default(),
         };
-        let filled = self.write(read, family).await.map_err(explained)?;
+        let written = self.write(read, family).await.map_err(explained)?;
         progress.enter(Phase::Publishing, 0);
-        self.publish(filled).await
+        self.publish(written).await
     }
 
     /// Copies what can be read only once into the load's directory, from where it goes with what else is kept aside.
@@ -343,7 +343,7 @@ impl Transaction {
         mut directors: Directors,
         load_dir: Arc<LoadDir>,
         progress: &Arc<Progress>,
-    ) -> Result<Read, IngestError> {
+    ) -> Result<ReadLoad, IngestError> {
         let spec = self.spec(&plan, &directors);
         let notes = plan.notes.clone();
         let pipeline = Pipeline::new(
@@ -359,7 +359,7 @@ impl Transaction {
         })
         .await?;
         fault::reached("read")?;
-        Ok(Read {
+        Ok(ReadLoad {
             spec,
             partitioning,
             directors,
@@ -369,13 +369,17 @@ impl Transaction {
     }
 
     /// Writes all files. The family is kept until the table is visible.
-    pub(crate) async fn write(&self, read: Read, family: Family) -> Result<Filled, IngestError> {
+    pub(crate) async fn write(
+        &self,
+        read: ReadLoad,
+        family: Family,
+    ) -> Result<WrittenLoad, IngestError> {
         fault::reached("partitioned")?;
         let siblings = family.indexes();
         let runtime = tokio::runtime::Handle::current();
         let rows = read.rows;
         let outcome = blocking(move || rows.write(&siblings, runtime)).await?;
-        let filled = Filled {
+        let written = WrittenLoad {
             spec: read.spec,
             partitioning: read.partitioning,
             directors: read.directors,
@@ -383,9 +387,16 @@ impl Transaction {
             notes: read.notes,
             family,
         };
-        let (spec, outcome) = (filled.spec.clone(), &filled.outcome);
-        write_manifest(&self.request, self.load, spec, filled.partitioning, outcome).await?;
-        Ok(filled)
+        let (spec, outcome) = (written.spec.clone(), &written.outcome);
+        write_manifest(
+            &self.request,
+            self.load,
+            spec,
+            written.partitioning,
+            outcome,
+        )
+        .await?;
+        Ok(written)
     }
 
     fn spec(&self, plan: &TablePlan, directors: &Directors) -> TableSpec {
@@ -401,8 +412,8 @@ impl Transaction {
         }
     }
 
-    async fn publish(&self, mut filled: Filled) -> Result<LoadReport, IngestError> {
-        let mut notes = filled.notes.clone();
+    async fn publish(&self, mut written: WrittenLoad) -> Result<LoadReport, IngestError> {
+        let mut notes = written.notes.clone();
         notes.extend(self.catalog.upgraded_from().map(|version| {
             format!(
                 "the catalog was of version {version} and is brought up to date: {}",
@@ -413,15 +424,15 @@ impl Transaction {
                 }
             )
         }));
-        notes.extend(filled.directors.notes(&self.catalog).await?);
-        let settled = self.settle_pairs(&mut filled).await?;
+        notes.extend(written.directors.notes(&self.catalog).await?);
+        let settled = self.settle_pairs(&mut written).await?;
         match &self.appended_to {
-            Some(_) => notes.extend(unsettled_note(filled.family.unsettled())),
-            None => notes.extend(self.children_left_behind(&filled.spec).await?),
+            Some(_) => notes.extend(unsettled_note(written.family.unsettled())),
+            None => notes.extend(self.children_left_behind(&written.spec).await?),
         }
-        let report = self.report(&filled.spec, filled.partitioning, &filled.outcome, notes);
+        let report = self.report(&written.spec, written.partitioning, &written.outcome, notes);
         fault::reached("before-publish")?;
-        let replaced = self.show(&filled).await?;
+        let replaced = self.show(&written).await?;
         drop(settled);
         // The table is visible from here on: what fails below must not undo the load.
         if let Err(error) = fault::reached("after-publish") {
@@ -431,15 +442,15 @@ impl Transaction {
     }
 
     /// Makes the rows visible. Gives the parts that they replace.
-    async fn show(&self, filled: &Filled) -> Result<Vec<LoadId>, IngestError> {
+    async fn show(&self, written: &WrittenLoad) -> Result<Vec<LoadId>, IngestError> {
         let source = self.source();
-        let contents = filled.contents(&source);
+        let contents = written.contents(&source);
         if let Some(table) = &self.appended_to {
             let append = Append {
                 load: self.load,
                 table,
                 contents,
-                unsettled: filled.family.unsettled(),
+                unsettled: written.family.unsettled(),
             };
             self.catalog.append(append).await?;
             return Ok(Vec::new());
@@ -449,7 +460,7 @@ impl Transaction {
             sub_stripes,
             overlap_deg,
             ..
-        } = filled.partitioning;
+        } = written.partitioning;
         let database = NewDatabase {
             name: self.request.database.clone(),
             stripes,
@@ -458,7 +469,7 @@ impl Transaction {
         };
         let published = self
             .catalog
-            .publish(self.load, &database, &filled.spec, contents)
+            .publish(self.load, &database, &written.spec, contents)
             .await?;
         Ok(published)
     }
@@ -478,19 +489,19 @@ impl Transaction {
 
     /// Where a director has got keys while pairs of a match table were placed, pairs with an unknown end may lie elsewhere than
     /// that says. Nobody appends to the directors until the guard that this gives is dropped.
-    async fn settle_pairs(&self, filled: &mut Filled) -> Result<Option<Family>, IngestError> {
-        if filled.spec.kind != TableKind::Match {
+    async fn settle_pairs(&self, written: &mut WrittenLoad) -> Result<Option<Family>, IngestError> {
+        if written.spec.kind != TableKind::Match {
             return Ok(None);
         }
         let (guard, changed) =
-            Family::lock_for_publication(&self.catalog, &self.request, &filled.directors).await?;
-        let counts = &filled.outcome.counts;
+            Family::lock_for_publication(&self.catalog, &self.request, &written.directors).await?;
+        let counts = &written.outcome.counts;
         if counts.unknown_left_keys + counts.unknown_right_keys > 0 && changed.contains(&true) {
             if let Some(table) = &self.appended_to {
                 let table = format!("{}.{}", table.spec.database, table.spec.name);
                 return Err(CatalogError::TableChanged { table }.into());
             }
-            for (reference, changed) in filled.spec.directors.iter_mut().zip(changed) {
+            for (reference, changed) in written.spec.directors.iter_mut().zip(changed) {
                 if changed {
                     reference.placement = None;
                 }
@@ -558,10 +569,10 @@ impl Transaction {
             load: self.load,
             appended: self.appended_to.is_some(),
             partitioning,
-            rows_read: outcome.rows + outcome.refused,
+            rows_read: outcome.rows + outcome.rejected,
             rows_loaded: outcome.rows,
-            rows_refused: outcome.refused,
-            refusals: outcome.refusals.clone(),
+            rows_rejected: outcome.rejected,
+            rejected_rows: outcome.rejected_rows.clone(),
             counts: outcome.counts,
             latin1_values: outcome.latin1_values,
             chunks: outcome.chunks.len() as u64,

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_types_are_refused_with_a_hint() {
+    fn unknown_types_are_rejected_with_a_hint() {
         assert!(parse("flot").unwrap_err().contains("did you mean float"));
         assert!(parse("point").is_err());
         assert!(parse("decimal(65,30)").unwrap_err().contains("38"));

@@ -1,5 +1,5 @@
 //! Arrow columns of any type to the columns of the table, by the value rules: NaN is NULL, -0.0 is 0.0, what the
-//! column's type cannot hold refuses the row.
+//! column's type cannot hold rejects the row.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use catalog::{Column, ColumnType};
 use crate::error::IngestError;
 use crate::format::ReadContext;
 use crate::row_batch::{RowBatch, travel_type};
-use crate::verdict::{ValueFault, Verdicts};
+use crate::row_errors::{RowErrors, ValueFault};
 
 /// The column type for an Arrow type, or why there is none.
 pub(crate) fn column_type(data_type: &DataType) -> Result<ColumnType, String> {
@@ -67,23 +67,23 @@ fn decimal(precision: u8, scale: i8) -> Result<ColumnType, String> {
     }
 }
 
-/// Turns columns as a file has them (`None`: it has not) into rows of the table; rows that do not fit are refused.
+/// Turns columns as a file has them (`None`: it has not) into rows of the table; rows that do not fit are rejected.
 pub(crate) fn to_rows(
     arrays: &[Option<ArrayRef>],
     rows: Vec<u64>,
     context: &ReadContext,
 ) -> Result<RowBatch, IngestError> {
-    let mut verdicts = Verdicts::new(context, &rows);
+    let mut row_errors = RowErrors::new(context, &rows);
     let mut columns = Vec::with_capacity(arrays.len());
     for (column, array) in context.columns.iter().zip(arrays) {
         let array = match array {
-            Some(array) => normalise(array, column, &mut verdicts)?,
+            Some(array) => normalise(array, column, &mut row_errors)?,
             None => new_null_array(&travel_type(column.ty), rows.len()),
         };
-        refuse_nulls(&array, column, &mut verdicts);
+        reject_nulls(&array, column, &mut row_errors);
         columns.push(array);
     }
-    let keep = verdicts.into_keep();
+    let keep = row_errors.into_keep();
     let columns = RecordBatch::try_new(context.schema.clone(), columns)?;
     RowBatch { columns, rows }.filter(&keep)
 }
@@ -91,31 +91,31 @@ pub(crate) fn to_rows(
 fn normalise(
     array: &ArrayRef,
     column: &Column,
-    verdicts: &mut Verdicts<'_>,
+    row_errors: &mut RowErrors<'_>,
 ) -> Result<ArrayRef, IngestError> {
     let wanted = travel_type(column.ty);
     let array = if *array.data_type() == wanted {
         array.clone()
     } else {
-        converted(array, &wanted, column, verdicts)?
+        converted(array, &wanted, column, row_errors)?
     };
     Ok(match array.data_type() {
         DataType::Float32 => clean_floats::<Float32Type>(&array, |v| v.is_nan(), |v| v + 0.0),
         DataType::Float64 => clean_floats::<Float64Type>(&array, |v| v.is_nan(), |v| v + 0.0),
         DataType::Timestamp(TimeUnit::Microsecond, None) => {
-            refuse_far_times(&array, column, verdicts);
+            reject_far_times(&array, column, row_errors);
             array
         }
         _ => array,
     })
 }
 
-/// Casts; a value that becomes NULL by that is refused.
+/// Casts; a value that becomes NULL by that is rejected.
 fn converted(
     array: &ArrayRef,
     wanted: &DataType,
     column: &Column,
-    verdicts: &mut Verdicts<'_>,
+    row_errors: &mut RowErrors<'_>,
 ) -> Result<ArrayRef, IngestError> {
     let array = &unwrapped(array)?;
     let options = CastOptions {
@@ -130,7 +130,7 @@ fn converted(
         for row in (0..array.len()).filter(|row| !was_null(*row)) {
             if cast_array.is_null(row) || !lossless(row) {
                 let shown = shown_value(array, row)?;
-                verdicts.refuse_value(row, column, shown.as_bytes(), ValueFault::OutOfRange);
+                row_errors.reject_value(row, column, shown.as_bytes(), ValueFault::OutOfRange);
             }
         }
     }
@@ -141,7 +141,7 @@ fn converted(
 /// Vortex's do.
 pub(crate) const TIMES: RangeInclusive<i64> = -377_705_023_201_000_000..=253_402_207_200_999_999;
 
-fn refuse_far_times(array: &ArrayRef, column: &Column, verdicts: &mut Verdicts<'_>) {
+fn reject_far_times(array: &ArrayRef, column: &Column, row_errors: &mut RowErrors<'_>) {
     let times = array.as_primitive::<TimestampMicrosecondType>();
     if times.values().iter().all(|time| TIMES.contains(time)) {
         return;
@@ -150,7 +150,7 @@ fn refuse_far_times(array: &ArrayRef, column: &Column, verdicts: &mut Verdicts<'
         if let Some(time) = time.filter(|time| !TIMES.contains(time)) {
             // One so far off that it has no name is shown as its number.
             let shown = shown_value(array, row).unwrap_or_else(|_| time.to_string());
-            verdicts.refuse_value(row, column, shown.as_bytes(), ValueFault::OutOfRange);
+            row_errors.reject_value(row, column, shown.as_bytes(), ValueFault::OutOfRange);
         }
     }
 }
@@ -206,11 +206,11 @@ fn clean_floats<T: ArrowPrimitiveType>(
     Arc::new(floats.unary::<_, T>(positive_zero))
 }
 
-fn refuse_nulls(array: &ArrayRef, column: &Column, verdicts: &mut Verdicts<'_>) {
+fn reject_nulls(array: &ArrayRef, column: &Column, row_errors: &mut RowErrors<'_>) {
     if column.nullable || array.null_count() == 0 {
         return;
     }
     for row in (0..array.len()).filter(|row| array.is_null(*row)) {
-        verdicts.refuse_null(row, column);
+        row_errors.reject_null(row, column);
     }
 }

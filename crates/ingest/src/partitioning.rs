@@ -1,4 +1,4 @@
-//! How the sky of the database is cut: as it is, as asked for, or as suits the rows.
+//! How the sky of the database is cut: as it is, as requested, or as suits the rows.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::format::ReadContext;
 use crate::load::blocking;
 use crate::plan::TablePlan;
 use crate::progress::Progress;
-use crate::refusal::Refusals;
+use crate::rejected_rows::RejectedRows;
 use crate::report::Partitioning;
 use crate::request::LoadRequest;
 
 /// Settles the partitioning of the request's database; gives the plan back. While nothing else depends on it, a partitioned
 /// table chooses it anew: in a new database, in one of replicated tables, and where it replaces the only other table.
-pub(crate) async fn settle_partitioning(
+pub(crate) async fn choose_partitioning(
     catalog: &Catalog,
     request: &LoadRequest,
     plan: TablePlan,
@@ -32,7 +32,7 @@ pub(crate) async fn settle_partitioning(
             .filter(|table| table.spec.kind != TableKind::Replicated)
             .peekable();
         if partitioned.peek().is_some() {
-            // It was asked for once, or is the default.
+            // It was requested once, or is the default.
             overlap_deg = database.overlap_deg;
         }
         let ours = fold_name(&request.table);
@@ -108,10 +108,10 @@ fn chosen(request: &LoadRequest, plan: &TablePlan) -> Result<(u32, u32), IngestE
         return Ok(default_partitioning());
     };
     // What is wrong with the sampled rows is told when they are read.
-    let refusals = Refusals::new(request.input_names(), u64::MAX);
+    let rejected_rows = RejectedRows::new(request.input_names(), u64::MAX);
     let context = Arc::new(ReadContext::new(
         plan.columns_to_read(),
-        refusals,
+        rejected_rows,
         Arc::new(Progress::default()),
     ));
     let mut sample = Vec::new();

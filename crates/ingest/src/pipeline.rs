@@ -1,4 +1,4 @@
-//! The work of a load between its begin and its publication: read, settle, write. It blocks its thread.
+//! The work of a load between its begin and its publication: read, validate, write. It blocks its thread.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::place::child::ChildPlacement;
 use crate::place::director::DirectorPlacement;
 use crate::place::matches::{MatchPlacement, home_fields};
 use crate::place::replicated::ReplicatedPlacement;
-use crate::place::{PlaceContext, Placed, Placement};
+use crate::place::{PlaceContext, PlacedRows, Placement};
 use crate::plan::{Roles, TablePlan};
 use crate::progress::{Phase, Progress};
 use crate::read::read_all;
-use crate::refusal::{RefusalSummary, Refusals};
+use crate::rejected_rows::{RejectedRows, RejectionSummary};
 use crate::report::{Partitioning, PlacementCounts};
 use crate::request::LoadRequest;
 use crate::write::ChunkWriter;
@@ -48,8 +48,8 @@ pub(crate) struct Outcome {
     pub chunks: Vec<Chunk>,
     /// Rows as a query counts them.
     pub rows: u64,
-    pub refused: u64,
-    pub refusals: Vec<RefusalSummary>,
+    pub rejected: u64,
+    pub rejected_rows: Vec<RejectionSummary>,
     pub counts: PlacementCounts,
     pub latin1_values: u64,
     pub index_bytes: u64,
@@ -66,8 +66,8 @@ impl Pipeline {
         progress: Arc<Progress>,
     ) -> Result<Self, IngestError> {
         let threads = request.thread_count();
-        let refusals = Refusals::new(request.input_names(), request.max_errors);
-        let read = ReadContext::new(plan.columns_to_read(), refusals, progress);
+        let rejected_rows = RejectedRows::new(request.input_names(), request.max_errors);
+        let read = ReadContext::new(plan.columns_to_read(), rejected_rows, progress);
         let spill_dir = load_dir.path().join(SPILL_DIR);
         catalog::make_directories(&spill_dir)
             .map_err(|e| IngestError::io("create", &spill_dir, e))?;
@@ -166,16 +166,16 @@ impl ReadRows {
         let read = &pipeline.context.read;
         read.progress.enter(Phase::Indexing, 0);
         let placed = placement.finish(siblings)?;
-        read.refusals.check()?;
-        if placed.query_rows == 0 && read.refusals.count() > 0 {
-            return Err(IngestError::AllRefused {
-                count: read.refusals.count(),
-                examples: read.refusals.first_examples(),
+        read.rejected_rows.check()?;
+        if placed.query_rows == 0 && read.rejected_rows.count() > 0 {
+            return Err(IngestError::AllRejected {
+                count: read.rejected_rows.count(),
+                examples: read.rejected_rows.first_examples(),
             });
         }
         if placed.query_rows == 0 && !pipeline.allow_empty {
             return Err(IngestError::NoRows {
-                inputs: read.refusals.inputs(),
+                inputs: read.rejected_rows.inputs(),
             });
         }
         fault::reached("index-written")?;
@@ -185,8 +185,8 @@ impl ReadRows {
         let outcome = Outcome {
             chunks,
             rows: placed.query_rows,
-            refused: read.refusals.count(),
-            refusals: read.refusals.summary(),
+            rejected: read.rejected_rows.count(),
+            rejected_rows: read.rejected_rows.summary(),
             counts: placed.counts,
             latin1_values: read.latin1_values.load(Relaxed),
             index_bytes: placed.index_bytes,
@@ -201,7 +201,7 @@ impl ReadRows {
 }
 
 impl Pipeline {
-    fn write_files(&self, placed: &Placed, runtime: Handle) -> Result<Vec<Chunk>, IngestError> {
+    fn write_files(&self, placed: &PlacedRows, runtime: Handle) -> Result<Vec<Chunk>, IngestError> {
         let progress = &self.context.read.progress;
         let overlap_rows = placed.overlap.as_ref().map_or(0, |overlap| overlap.rows());
         progress.enter(Phase::Writing, placed.rows.rows() + overlap_rows);

@@ -81,7 +81,7 @@ impl TablePlan {
     }
 
     /// The columns as readers see them. What a director needs in every row may be NULL to them: the director's
-    /// placement refuses such rows and says so in its own words.
+    /// placement rejects such rows and says so in its own words.
     pub(crate) fn columns_to_read(&self) -> Vec<Column> {
         let mut columns = self.columns.clone();
         if let Roles::Director { key, positions } = self.roles {
@@ -152,7 +152,7 @@ pub(crate) fn check_options(request: &LoadRequest) -> Result<(), IngestError> {
     };
     needed.map_err(wrong)?;
     if kind == TableKind::Replicated && request.kind.is_none() {
-        refuse_half_a_director(request)?;
+        reject_half_a_director(request)?;
     }
     if request.schema.is_some() && !request.text_columns.is_empty() {
         return Err(wrong(
@@ -172,7 +172,7 @@ pub(crate) fn check_options(request: &LoadRequest) -> Result<(), IngestError> {
 }
 
 /// A key or a position without the other is a director that lacks something, not a table that is to be kept whole.
-fn refuse_half_a_director(request: &LoadRequest) -> Result<(), IngestError> {
+fn reject_half_a_director(request: &LoadRequest) -> Result<(), IngestError> {
     let has_position = request.ra.is_some();
     if request.key.is_empty() && !has_position {
         return Ok(());

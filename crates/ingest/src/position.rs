@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use catalog::{Column, Position};
 
 use crate::error::IngestError;
-use crate::verdict::Verdicts;
+use crate::row_errors::RowErrors;
 
 const FULL_CIRCLE: f64 = 360.0;
 
@@ -88,13 +88,13 @@ fn degrees(array: &ArrayRef) -> Result<Vec<f64>, IngestError> {
     Ok(floats.iter().map(|v| v.unwrap_or(f64::NAN)).collect())
 }
 
-/// Wraps the right ascensions of a batch into [0, 360) as they will be stored, and refuses rows whose position
-/// cannot be one. With `required`, a row without position is refused, too. Gives the positions as stored.
-pub(crate) fn settle(
+/// Wraps the right ascensions of a batch into [0, 360) as they will be stored, and rejects rows whose position
+/// cannot be one. With `required`, a row without position is rejected, too. Gives the positions as stored.
+pub(crate) fn validate_positions(
     arrays: &mut [ArrayRef],
     columns: PositionColumns,
     required: bool,
-    verdicts: &mut Verdicts<'_>,
+    row_errors: &mut RowErrors<'_>,
 ) -> Result<Positions, IngestError> {
     arrays[columns.ra] = wrapped(&arrays[columns.ra]);
     let positions = Positions::read(arrays, columns)?;
@@ -103,15 +103,15 @@ pub(crate) fn settle(
         // Not "dec < -90 || dec > 90": a missing one is looked at below.
         let bad_dec = dec.abs() > 90.0;
         if bad_dec {
-            verdicts.refuse(row, "declination outside [-90, 90]".to_owned(), || {
+            row_errors.reject(row, "declination outside [-90, 90]".to_owned(), || {
                 format!("the declination {dec} is outside [-90, 90] degrees")
             });
         } else if ra.is_infinite() {
-            verdicts.refuse(row, "right ascension is infinite".to_owned(), || {
+            row_errors.reject(row, "right ascension is infinite".to_owned(), || {
                 "the right ascension is infinite".to_owned()
             });
         } else if required && !positions.has(row) {
-            verdicts.refuse(row, "no position (NULL or NaN)".to_owned(), || {
+            row_errors.reject(row, "no position (NULL or NaN)".to_owned(), || {
                 "the row has no position: its right ascension or declination is NULL or NaN"
                     .to_owned()
             });

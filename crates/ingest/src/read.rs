@@ -15,7 +15,7 @@ struct OpenSources<'a> {
     files: &'a [Box<dyn TableFile>],
     context: &'a Arc<ReadContext>,
     next_file: AtomicUsize,
-    /// The first file whose beginning was not asked for.
+    /// The first file whose beginning was not requested.
     next_ahead: Mutex<usize>,
     open: Mutex<Vec<Arc<SharedSource>>>,
     /// Set when a thread failed, so that the others stop.
@@ -61,7 +61,7 @@ pub(crate) fn read_all(
         handles.into_iter().map(join).collect::<Vec<_>>()
     });
     outcomes.into_iter().collect::<Result<(), _>>()?;
-    context.refusals.check()
+    context.rejected_rows.check()
 }
 
 impl OpenSources<'_> {
@@ -88,7 +88,7 @@ impl OpenSources<'_> {
             if !batch.rows.is_empty() {
                 worker.place(batch)?;
             }
-            self.context.refusals.check()?;
+            self.context.rejected_rows.check()?;
             if self.context.progress.is_cancelled() {
                 return Err(IngestError::Cancelled);
             }

@@ -92,7 +92,7 @@ pub async fn drop_part(
         let _family = Family::of_director(catalog, &request, &found).await?;
         // What is wrong with the number itself, the catalog says.
         if !dropped.parts.is_empty() && found.parts.len() > 1 {
-            refuse_dependents(catalog, &request, &dropped).await?;
+            reject_dependents(catalog, &request, &dropped).await?;
         }
         catalog.drop_part(database, table, part).await?;
         finish(catalog, data_dir, &[dropped]).await
@@ -140,8 +140,8 @@ async fn finish(
     })
 }
 
-/// Refuses to drop a part of a director if rows of other tables have its keys. `dropped` is the table with this part alone.
-async fn refuse_dependents(
+/// Rejects to drop a part of a director if rows of other tables have its keys. `dropped` is the table with this part alone.
+async fn reject_dependents(
     catalog: &Catalog,
     request: &LoadRequest,
     dropped: &Table,

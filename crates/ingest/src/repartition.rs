@@ -19,7 +19,7 @@ use crate::directors::{Directors, Family, open_parts};
 use crate::error::IngestError;
 use crate::fault;
 use crate::format::made;
-use crate::load::{Filled, Transaction, blocking, clean_up, remove_load};
+use crate::load::{Transaction, WrittenLoad, blocking, clean_up, remove_load};
 use crate::partitioning::for_rows;
 use crate::place::child::ChildColumns;
 use crate::plan::{Roles, TablePlan};
@@ -29,7 +29,7 @@ use crate::report::Partitioning;
 use crate::request::LoadRequest;
 use crate::stored_rows::StoredRows;
 
-/// What a repartitioning is asked to do.
+/// The request of a repartitioning.
 #[derive(Debug, Clone)]
 pub struct RepartitionRequest {
     /// The data directory.
@@ -117,7 +117,7 @@ async fn in_catalog(
     let outcome = run.run(tables).await;
     if outcome.is_err() {
         // Children keep the new files of their directors in use.
-        run.done.iter_mut().for_each(|table| table.filled = None);
+        run.done.iter_mut().for_each(|table| table.written = None);
         for table in &run.done {
             table.transaction.roll_back().await;
         }
@@ -173,27 +173,27 @@ async fn lock_tables(
 }
 
 /// A table whose new files are written.
-struct Done {
+struct RepartitionedLoad {
     old: Table,
     chunks_before: u64,
     transaction: Transaction,
     /// What its parts were loaded from.
     source: String,
     /// The table as it will be; nothing while it is being filled.
-    filled: Option<Filled>,
+    written: Option<WrittenLoad>,
 }
 
-impl Done {
+impl RepartitionedLoad {
     /// The table as children find it: with the new load.
     fn as_director(&self) -> Option<(Table, Option<sky::ChunkId>)> {
-        let filled = self.filled.as_ref()?;
+        let written = self.written.as_ref()?;
         let mut table = self.old.clone();
         table.placement = self.transaction.load;
         table.parts.truncate(1);
         for part in &mut table.parts {
             part.load = self.transaction.load;
         }
-        let smallest = filled.outcome.chunks.iter().map(|chunk| chunk.chunk).min();
+        let smallest = written.outcome.chunks.iter().map(|chunk| chunk.chunk).min();
         Some((table, smallest))
     }
 }
@@ -204,7 +204,7 @@ struct Run {
     database: Database,
     started: Instant,
     progress: Arc<Progress>,
-    done: Vec<Done>,
+    done: Vec<RepartitionedLoad>,
 }
 
 impl Run {
@@ -243,7 +243,7 @@ impl Run {
         Ok(report)
     }
 
-    /// The new partitioning: as asked for, else as suits the largest director.
+    /// The new partitioning: as requested, else as suits the largest director.
     async fn choose(&self, tables: &[Table]) -> Result<Partitioning, IngestError> {
         let directors = tables.iter().filter(|t| t.spec.kind == TableKind::Director);
         let largest = directors
@@ -301,7 +301,7 @@ impl Run {
             .catalog
             .begin_load(&self.database.name, &table.spec.name)
             .await?;
-        self.done.push(Done {
+        self.done.push(RepartitionedLoad {
             chunks_before,
             transaction: Transaction {
                 catalog: self.catalog.clone(),
@@ -312,7 +312,7 @@ impl Run {
             },
             source: sources_of(&table.parts),
             old: table,
-            filled: None,
+            written: None,
         });
         let Some(done) = self.done.last_mut() else {
             return Err(IngestError::Internal);
@@ -322,27 +322,27 @@ impl Run {
             .transaction
             .read(plan, cut, directors, load_dir, &self.progress)
             .await?;
-        let filled = done.transaction.write(read, family).await?;
-        let (rows, name) = (filled.outcome.rows, &done.old.spec.name);
+        let written = done.transaction.write(read, family).await?;
+        let (rows, name) = (written.outcome.rows, &done.old.spec.name);
         if rows != done.old.rows() {
             return Err(IngestError::Options(format!(
                 "{name} has {} rows, but {rows} were read back: run `meridian check`; nothing was changed",
                 done.old.rows()
             )));
         }
-        done.filled = Some(filled);
+        done.written = Some(written);
         // It keeps the old files in use.
         done.transaction.request.made = None;
         Ok(())
     }
 
-    fn new_load(&self, name: &str) -> Option<&Done> {
+    fn new_load(&self, name: &str) -> Option<&RepartitionedLoad> {
         let folded = fold_name(name);
-        let same = |done: &&Done| fold_name(&done.old.spec.name) == folded;
+        let same = |done: &&RepartitionedLoad| fold_name(&done.old.spec.name) == folded;
         self.done.iter().find(same)
     }
 
-    fn open_new(&self, done: &Done) -> Result<LoadDir, StoreError> {
+    fn open_new(&self, done: &RepartitionedLoad) -> Result<LoadDir, StoreError> {
         LoadDir::open(
             &self.request.data_dir,
             &self.database.name,
@@ -376,7 +376,7 @@ impl Run {
             return Ok(Family::default());
         };
         let folded = fold_name(&director.table);
-        let is_sibling = |done: &&Done| {
+        let is_sibling = |done: &&RepartitionedLoad| {
             let references = done.old.spec.directors.as_slice();
             done.old.spec.kind == TableKind::Child
                 && references.iter().any(|r| fold_name(&r.table) == folded)
@@ -388,15 +388,15 @@ impl Run {
     }
 
     async fn publish(&self, cut: Partitioning) -> Result<(), IngestError> {
-        let filled = || {
+        let written = || {
             let done = self.done.iter();
-            done.filter_map(|done| Some((done, done.filled.as_ref()?)))
+            done.filter_map(|done| Some((done, done.written.as_ref()?)))
         };
-        let publications = filled().map(|(done, filled)| Publication {
+        let publications = written().map(|(done, written)| Publication {
             load: done.transaction.load,
             replaces: done.old.part_numbers(),
-            spec: filled.spec.clone(),
-            contents: filled.contents(&done.source),
+            spec: written.spec.clone(),
+            contents: written.contents(&done.source),
         });
         let publications: Vec<Publication<'_>> = publications.collect();
         let database = NewDatabase {
@@ -409,13 +409,13 @@ impl Run {
     }
 
     fn report(&self, before: Partitioning, after: Partitioning) -> RepartitionReport {
-        let table = |done: &Done| {
-            let filled = done.filled.as_ref()?;
+        let table = |done: &RepartitionedLoad| {
+            let written = done.written.as_ref()?;
             Some(RepartitionedTable {
                 name: done.old.spec.name.clone(),
-                rows: filled.outcome.rows,
+                rows: written.outcome.rows,
                 chunks_before: done.chunks_before,
-                chunks_after: filled.outcome.chunks.len() as u64,
+                chunks_after: written.outcome.chunks.len() as u64,
             })
         };
         RepartitionReport {

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use catalog::{Database, LoadId, TableKind};
 
-use crate::refusal::RefusalSummary;
+use crate::rejected_rows::RejectionSummary;
 
 /// What was noticed while rows found their places.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PlacementCounts {
-    /// Director: rows refused because an earlier row has their key.
+    /// Director: rows rejected because an earlier row has their key.
     pub duplicate_keys: u64,
     /// Director: rows of an appended part that go to where children have had their keys before, not to where their positions
     /// are (an upper bound).
@@ -28,7 +28,7 @@ pub struct PlacementCounts {
     /// Match: pairs whose right key the right director does not have (or that is NULL).
     pub unknown_right_keys: u64,
     /// Match: pairs of which neither key is known.
-    pub homeless_pairs: u64,
+    pub default_location_pairs: u64,
 }
 
 /// How the sky of the database is cut.
@@ -75,10 +75,10 @@ pub struct LoadReport {
     pub rows_read: u64,
     /// Rows that a query sees.
     pub rows_loaded: u64,
-    /// Rows refused.
-    pub rows_refused: u64,
+    /// Rows rejected.
+    pub rows_rejected: u64,
     /// Why, with examples.
-    pub refusals: Vec<RefusalSummary>,
+    pub rejected_rows: Vec<RejectionSummary>,
     /// What was noticed while rows found their places.
     pub counts: PlacementCounts,
     /// Text values that were not UTF-8 and were taken as Latin-1.
@@ -134,7 +134,7 @@ impl fmt::Display for LoadReport {
         }
         writeln!(f, "  rows read     {}", grouped(self.rows_read))?;
         writeln!(f, "  rows loaded   {}", grouped(self.rows_loaded))?;
-        self.write_refusals(f)?;
+        self.write_rejections(f)?;
         self.write_counts(f)?;
         if self.latin1_values > 0 {
             let values = grouped(self.latin1_values);
@@ -156,16 +156,16 @@ impl fmt::Display for LoadReport {
 }
 
 impl LoadReport {
-    fn write_refusals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  rows refused  {}", grouped(self.rows_refused))?;
-        for refusal in &self.refusals {
+    fn write_rejections(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "  rows rejected  {}", grouped(self.rows_rejected))?;
+        for rejection in &self.rejected_rows {
             writeln!(
                 f,
                 "    {} because: {}",
-                grouped(refusal.rows),
-                refusal.reason
+                grouped(rejection.rows),
+                rejection.reason
             )?;
-            for example in &refusal.examples {
+            for example in &rejection.examples {
                 writeln!(f, "      {example}")?;
             }
         }
@@ -190,7 +190,7 @@ impl LoadReport {
             }
             TableKind::Match => {
                 let (left, right) = (grouped(c.unknown_left_keys), grouped(c.unknown_right_keys));
-                let neither = grouped(c.homeless_pairs);
+                let neither = grouped(c.default_location_pairs);
                 writeln!(
                     f,
                     "  unknown keys  {left} left, {right} right, {neither} pairs with neither known"

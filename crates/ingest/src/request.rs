@@ -1,4 +1,4 @@
-//! What a load is asked to do.
+//! The request of a load.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub struct LoadRequest {
     pub declared: Option<Vec<Column>>,
     /// Whether a load of no rows makes an empty table; else it fails and leaves what there was.
     pub allow_empty: bool,
-    /// How many refused rows are tolerated.
+    /// How many rejected rows are tolerated.
     pub max_errors: u64,
     /// The memory budget in bytes; a third of the machine when absent.
     pub memory: Option<u64>,
@@ -133,7 +133,7 @@ impl LoadRequest {
         }
     }
 
-    /// The kind asked for, or else: two directors make a match table, one a child table, a key and a
+    /// The kind requested, or else: two directors make a match table, one a child table, a key and a
     /// position a director, anything else a replicated table.
     pub fn effective_kind(&self) -> TableKind {
         if let Some(kind) = self.kind {

@@ -62,7 +62,7 @@ fn unordered(id: u32) -> i32 {
 pub(crate) struct RowBatch {
     /// The declared columns, in [`travel_schema`].
     pub columns: RecordBatch,
-    /// For each row its [`crate::refusal::RowId`].
+    /// For each row its [`crate::rejected_rows::RowId`].
     pub rows: Vec<u64>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn travel_type(ty: ColumnType) -> DataType {
     }
 }
 
-/// The schema in which rows of these columns travel. Every field is nullable here: NOT NULL is enforced by refusing rows.
+/// The schema in which rows of these columns travel. Every field is nullable here: NOT NULL is enforced by rejecting rows.
 pub(crate) fn travel_schema(columns: &[Column]) -> SchemaRef {
     let fields: Vec<Field> = columns
         .iter()

@@ -54,7 +54,7 @@ pub(crate) fn any_stream(files: &[PathBuf]) -> bool {
     files.iter().any(|file| is_stream(file))
 }
 
-/// Refuses what is no file, before it is opened: a reader opens its file several times, and a pipe at whose other end
+/// Rejects what is no file, before it is opened: a reader opens its file several times, and a pipe at whose other end
 /// nobody is would keep it waiting.
 pub(crate) fn expect_regular(path: &Path) -> Result<(), IngestError> {
     let metadata = fs::metadata(path).map_err(|e| IngestError::io("open", path, e))?;
@@ -88,7 +88,7 @@ impl Spool {
         dir: &Path,
         progress: &Progress,
     ) -> Result<Self, IngestError> {
-        refuse_repeated_streams(inputs)?;
+        reject_repeated_streams(inputs)?;
         let mut spool = Self {
             files: Vec::with_capacity(inputs.len()),
             copies: Vec::new(),
@@ -125,7 +125,7 @@ impl Spool {
     }
 }
 
-fn refuse_repeated_streams(inputs: &[PathBuf]) -> Result<(), IngestError> {
+fn reject_repeated_streams(inputs: &[PathBuf]) -> Result<(), IngestError> {
     let mut seen = HashSet::new();
     for input in inputs.iter().filter(|input| is_stream(input)) {
         let name = display_name(input);
@@ -212,16 +212,16 @@ mod tests {
         fs::write(&file, "id\n1\n").unwrap();
         assert!(!is_stream(&file) && !is_stream(dir.path()) && !is_stream(Path::new("/nowhere")));
         assert!(is_stream(Path::new("/dev/null")) && is_stream(Path::new("-")));
-        let refused = expect_regular(Path::new("/dev/null")).unwrap_err();
-        assert!(refused.to_string().contains("only once"), "{refused}");
+        let rejected = expect_regular(Path::new("/dev/null")).unwrap_err();
+        assert!(rejected.to_string().contains("only once"), "{rejected}");
     }
 
     #[test]
-    fn a_stream_that_is_named_twice_is_refused() {
+    fn a_stream_that_is_named_twice_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let inputs = ["-".into(), "/dev/stdin".into()];
-        let refused = Spool::take(&inputs, dir.path(), &Progress::default()).unwrap_err();
-        let sentence = refused.to_string();
+        let rejected = Spool::take(&inputs, dir.path(), &Progress::default()).unwrap_err();
+        let sentence = rejected.to_string();
         assert!(
             sentence.starts_with("standard input: it is named twice"),
             "{sentence}"

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::error::IngestError;
 use crate::file_of_chunks::{FileOfChunks, in_files, overlaps_in_files};
-use crate::place::Placed;
+use crate::place::PlacedRows;
 use crate::position::{Bounds, PositionColumns, Positions};
 use crate::progress::Progress;
 use crate::row_batch::{Place, places_of, rows_of, to_file_batch};
@@ -30,7 +30,7 @@ const WAITING_BATCHES: usize = 2;
 
 /// Writes the files of one load.
 pub(crate) struct ChunkWriter<'a> {
-    pub placed: &'a Placed,
+    pub placed: &'a PlacedRows,
     pub load_dir: &'a LoadDir,
     /// The columns of the files: those of the table, then hidden ones.
     pub schema: SchemaRef,
@@ -41,7 +41,7 @@ pub(crate) struct ChunkWriter<'a> {
 }
 
 /// What became of the rows of one chunk.
-struct Written {
+struct WrittenFile {
     chunk: ChunkId,
     /// The chunk after which the file is named.
     file: ChunkId,
@@ -49,8 +49,8 @@ struct Written {
     bounds: Option<[f64; 4]>,
 }
 
-impl From<Written> for Chunk {
-    fn from(written: Written) -> Self {
+impl From<WrittenFile> for Chunk {
+    fn from(written: WrittenFile) -> Self {
         Self {
             chunk: written.chunk,
             file: written.file,
@@ -101,7 +101,7 @@ impl ChunkWriter<'_> {
         };
         let files = overlaps_in_files(chunks, rows.sizes());
         let written = self.for_each_file(files, |file| self.write_file(file, rows, false))?;
-        for Written { chunk, summary, .. } in written {
+        for WrittenFile { chunk, summary, .. } in written {
             if let Ok(at) = chunks.binary_search_by_key(&chunk, |chunk| chunk.chunk) {
                 chunks[at].overlap = Some(OverlapFile {
                     rows: summary.rows,
@@ -154,7 +154,7 @@ impl ChunkWriter<'_> {
         file: &FileOfChunks,
         rows: &Chunks,
         own: bool,
-    ) -> Result<Vec<Written>, IngestError> {
+    ) -> Result<Vec<WrittenFile>, IngestError> {
         let mut rows = KeptRows {
             rows,
             dropped: &self.placed.dropped,
@@ -175,18 +175,18 @@ impl ChunkWriter<'_> {
         name: ChunkId,
         rows: impl Iterator<Item = Result<(ChunkId, RecordBatch), IngestError>>,
         own: bool,
-    ) -> Result<Vec<Written>, IngestError> {
+    ) -> Result<Vec<WrittenFile>, IngestError> {
         let path = match own {
             true => self.load_dir.chunk_path(name),
             false => self.load_dir.overlap_path(name),
         };
-        let survey = Arc::new(Mutex::new(Vec::new()));
+        let directory = Arc::new(Mutex::new(Vec::new()));
         let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
-        let writing = self.start_writing(&path, file.is_packed, receiver, survey.clone());
-        let mut surveyor = Surveyor::new(self.placed, own);
+        let writing = self.start_writing(&path, file.is_packed, receiver, directory.clone());
+        let mut bounds_collector = BoundsCollector::new(self.placed, own);
         let produced = rows.into_iter().try_for_each(|rows| {
             let (chunk, batch) = rows?;
-            surveyor.look_at(chunk, &batch, &survey)?;
+            bounds_collector.collect(chunk, &batch, &directory)?;
             self.progress.advance(batch.num_rows() as u64);
             if self.progress.is_cancelled() {
                 return Err(IngestError::Cancelled);
@@ -204,9 +204,9 @@ impl ChunkWriter<'_> {
             .block_on(writing)
             .unwrap_or(Err(StoreError::Input(Arc::new(IngestError::Internal))));
         produced?;
-        let bounds = surveyor.into_bounds();
+        let bounds = bounds_collector.into_bounds();
         let written = written?.into_iter().zip(bounds);
-        let of_chunk = |((chunk, summary), bounds)| Written {
+        let of_chunk = |((chunk, summary), bounds)| WrittenFile {
             chunk,
             file: name,
             summary,
@@ -221,7 +221,7 @@ impl ChunkWriter<'_> {
         path: &Path,
         is_packed: bool,
         receiver: mpsc::Receiver<Result<RecordBatch, std::io::Error>>,
-        survey: Arc<Mutex<Vec<SurveyedChunk>>>,
+        directory: Arc<Mutex<Vec<SurveyedChunk>>>,
     ) -> JoinHandle<Result<Vec<(ChunkId, FileSummary)>, StoreError>> {
         let (path, schema) = (path.to_path_buf(), self.schema.clone());
         let batches = futures::stream::unfold(receiver, |mut receiver| async move {
@@ -229,13 +229,13 @@ impl ChunkWriter<'_> {
         });
         self.runtime.spawn(async move {
             if is_packed {
-                let sections = || finish_survey(&survey);
+                let sections = || finish_survey(&directory);
                 let packed = write_packed_file_with(&path, schema, batches, sections).await?;
                 return Ok(packed.chunks);
             }
             let mut chunk = None;
             let directory = || {
-                let sections = finish_survey(&survey)?;
+                let sections = finish_survey(&directory)?;
                 let only = sections.into_iter().next();
                 let (id, directory) = only.map(|only| (only.chunk, only.directory)).unzip();
                 chunk = id;
@@ -247,8 +247,8 @@ impl ChunkWriter<'_> {
     }
 }
 
-fn finish_survey(survey: &Mutex<Vec<SurveyedChunk>>) -> Result<Vec<ChunkSection>, StoreError> {
-    let surveyed = std::mem::take(&mut *survey.lock().unwrap_or_else(PoisonError::into_inner));
+fn finish_survey(directory: &Mutex<Vec<SurveyedChunk>>) -> Result<Vec<ChunkSection>, StoreError> {
+    let surveyed = std::mem::take(&mut *directory.lock().unwrap_or_else(PoisonError::into_inner));
     let section = |surveyed: SurveyedChunk| {
         Ok(ChunkSection {
             chunk: surveyed.chunk,
@@ -259,7 +259,7 @@ fn finish_survey(survey: &Mutex<Vec<SurveyedChunk>>) -> Result<Vec<ChunkSection>
     surveyed.into_iter().map(section).collect()
 }
 
-/// Sorted rows of chunks, one after another, without those that were refused after they were placed.
+/// Sorted rows of chunks, one after another, without those that were rejected after they were placed.
 struct KeptRows<'a> {
     rows: &'a Chunks,
     dropped: &'a HashSet<u64>,
@@ -318,7 +318,7 @@ struct SurveyedChunk {
 }
 
 /// Notes where chunks and sub-chunks begin and what positions there are.
-struct Surveyor {
+struct BoundsCollector {
     positions: Option<PositionColumns>,
     bounds_in_directory: bool,
     by_sub_chunk: bool,
@@ -328,9 +328,9 @@ struct Surveyor {
     current: (u64, Bounds),
 }
 
-impl Surveyor {
+impl BoundsCollector {
     /// For chunks' own rows or those of their overlaps, which belong to no sub-chunk of them.
-    fn new(placed: &Placed, own: bool) -> Self {
+    fn new(placed: &PlacedRows, own: bool) -> Self {
         Self {
             positions: placed.positions,
             bounds_in_directory: placed.bounds_in_directory,
@@ -340,27 +340,27 @@ impl Surveyor {
         }
     }
 
-    fn look_at(
+    fn collect(
         &mut self,
         chunk: ChunkId,
         batch: &RecordBatch,
-        survey: &Mutex<Vec<SurveyedChunk>>,
+        directory: &Mutex<Vec<SurveyedChunk>>,
     ) -> Result<(), IngestError> {
         let positions = self
             .positions
             .map(|columns| Positions::read(batch.columns(), columns))
             .transpose()?;
-        let mut survey = survey.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut directory = directory.lock().unwrap_or_else(PoisonError::into_inner);
         if self.chunks.last().is_none_or(|(last, _)| *last != chunk) {
             self.chunks.push((chunk, Bounds::default()));
             self.current = (u64::MAX, Bounds::default());
-            survey.push(SurveyedChunk {
+            directory.push(SurveyedChunk {
                 chunk,
                 rows: 0,
                 directory: DirectoryBuilder::default(),
             });
         }
-        let Some(surveyed) = survey.last_mut() else {
+        let Some(surveyed) = directory.last_mut() else {
             return Err(IngestError::Internal);
         };
         surveyed.rows += batch.num_rows() as u64;

@@ -131,7 +131,7 @@ fn binary(kind: &str, bytes: &[u8]) -> String {
     format!("<{kind}><STREAM encoding=\"base64\">{text}</STREAM></{kind}>")
 }
 
-/// Whether a file is refused for what it decodes to.
+/// Whether a file is rejected for what it decodes to.
 fn is_too_large(outcome: &Result<(usize, usize), IngestError>) -> bool {
     matches!(
         outcome,
@@ -306,7 +306,7 @@ fn votable_bombs() -> Vec<Bomb> {
 }
 
 #[test]
-fn bombs_are_refused_before_they_go_off() {
+fn bombs_are_rejected_before_they_go_off() {
     let files = Files::new();
     let bombs = [parquet_bombs(), text_bombs(), votable_bombs()];
     // Making them takes more than reading them may: the kernel counts from here on.

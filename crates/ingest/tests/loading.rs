@@ -1,4 +1,4 @@
-//! The load transaction and the values that come out of files: real catalogues, every kind of column, refusals.
+//! The load transaction and the values that come out of files: real catalogues, every kind of column, rejections.
 #![allow(
     clippy::unwrap_used,
     reason = "a failure here is the test's own message"
@@ -16,7 +16,7 @@ use arrow::array::{
 };
 use arrow::datatypes::Int8Type;
 use catalog::{Catalog, ColumnType, TableKind};
-use common::{Row, Sky, Stored, Value, load, refusal, stars, write_csv, write_parquet};
+use common::{Row, Sky, Stored, Value, load, load_error, stars, write_csv, write_parquet};
 use meridian_ingest::LoadRequest;
 
 fn write(sky: &Sky, name: &str, text: &str) -> PathBuf {
@@ -70,7 +70,7 @@ async fn real_catalogues_load_whole() {
     assert_eq!((report.rows_loaded, report.kind), (3339, TableKind::Child));
     // 4,529 lines: its binary column holds line ends, escaped.
     let exposures = load(request("Science_Ccd_Exposure")).await.unwrap();
-    assert_eq!((exposures.rows_loaded, exposures.rows_refused), (3304, 0));
+    assert_eq!((exposures.rows_loaded, exposures.rows_rejected), (3304, 0));
     for (table, rows) in [
         ("Filter", 9),
         ("LeapSeconds", 38),
@@ -218,7 +218,7 @@ async fn every_kind_of_parquet_column() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parquet_values_that_the_declared_type_cannot_hold_refuse_the_row() {
+async fn parquet_values_that_the_declared_type_cannot_hold_reject_the_row() {
     let sky = Sky::new();
     let columns: [(&str, ArrayRef); 2] = [
         ("small", Arc::new(Int64Array::from(vec![1, 300, 3]))),
@@ -235,7 +235,7 @@ async fn parquet_values_that_the_declared_type_cannot_hold_refuse_the_row() {
     (request.schema, request.max_errors) = (Some(schema), 2);
     let report = load(request).await.unwrap();
     let examples: Vec<String> = report
-        .refusals
+        .rejected_rows
         .iter()
         .flat_map(|r| &r.examples)
         .map(|e| format!("{}: {}", e.line, e.reason))
@@ -257,7 +257,7 @@ async fn parquet_values_that_the_declared_type_cannot_hold_refuse_the_row() {
 
 /// The end of the year 9999, which stands for "for ever" in many tables, made a thread of the load panic.
 #[tokio::test(flavor = "multi_thread")]
-async fn times_beyond_those_that_files_hold_refuse_the_row() {
+async fn times_beyond_those_that_files_hold_reject_the_row() {
     let sky = Sky::new();
     let last = 253_402_207_200_000_000;
     let times = vec![
@@ -276,7 +276,7 @@ async fn times_beyond_those_that_files_hold_refuse_the_row() {
             .unwrap();
     let file = write_parquet(&sky.file("t.parquet"), &batch, 10);
     let mut request = sky.request("T", &[file]);
-    let sentence = refusal(request.clone()).await;
+    let sentence = load_error(request.clone()).await;
     assert!(
         sentence.contains("until") && sentence.contains("9999-12-31"),
         "{sentence}"
@@ -286,7 +286,7 @@ async fn times_beyond_those_that_files_hold_refuse_the_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn not_null_refuses_nan_unless_made_nullable() {
+async fn not_null_rejects_nan_unless_made_nullable() {
     let sky = Sky::new();
     let file = write(&sky, "t.csv", "1,nan\n2,5\n");
     let schema = write(
@@ -296,7 +296,7 @@ async fn not_null_refuses_nan_unless_made_nullable() {
     );
     let mut request = sky.request("T", &[file]);
     request.schema = Some(schema);
-    let sentence = refusal(request.clone()).await;
+    let sentence = load_error(request.clone()).await;
     assert!(
         sentence.contains("t.csv:1") && sentence.contains("--nullable x"),
         "{sentence}"
@@ -304,7 +304,7 @@ async fn not_null_refuses_nan_unless_made_nullable() {
     request.nullable = vec!["X".to_owned()];
     assert_eq!(load(request.clone()).await.unwrap().rows_loaded, 2);
     (request.nullable, request.replace) = (vec!["y".to_owned()], true);
-    assert!(refusal(request).await.contains("--nullable"));
+    assert!(load_error(request).await.contains("--nullable"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -312,7 +312,7 @@ async fn a_failed_load_leaves_nothing_and_a_replaced_one_goes() {
     let sky = Sky::new();
     let good = write_csv(&sky.file("good.csv"), &stars(200, 1));
     let bad = write(&sky, "bad.csv", "id,parent,ra,dec,name\n1,1,10,95,x\n");
-    let sentence = refusal(sky.director("Star", std::slice::from_ref(&bad))).await;
+    let sentence = load_error(sky.director("Star", std::slice::from_ref(&bad))).await;
     assert!(
         sentence.contains("bad.csv:2") && sentence.contains("95"),
         "{sentence}"
@@ -323,15 +323,15 @@ async fn a_failed_load_leaves_nothing_and_a_replaced_one_goes() {
         .unwrap();
     let first = sky.table("Star").await;
     let again = sky.director("Star", std::slice::from_ref(&good));
-    assert!(refusal(again.clone()).await.contains("--replace"));
+    assert!(load_error(again.clone()).await.contains("--replace"));
     assert!(
-        refusal(LoadRequest {
+        load_error(LoadRequest {
             replace: true,
             files: vec![good.clone(), bad],
             ..again.clone()
         })
         .await
-        .contains("refused")
+        .contains("rejected")
     );
     assert_eq!(
         (sky.table("Star").await, load_dirs(&sky)),
@@ -369,7 +369,7 @@ async fn a_second_load_of_a_table_is_told_who_holds_it() {
     let sky = Sky::new();
     let file = write_csv(&sky.file("a.csv"), &stars(20, 1));
     let lock = catalog::LoadLock::acquire(&sky.data(), "SKY", "star", "loading other.csv").unwrap();
-    let sentence = refusal(sky.director("Star", std::slice::from_ref(&file))).await;
+    let sentence = load_error(sky.director("Star", std::slice::from_ref(&file))).await;
     assert!(
         sentence.contains("other.csv") && sentence.contains(&std::process::id().to_string()),
         "{sentence}"
@@ -394,7 +394,7 @@ async fn tables_of_a_database_share_its_partitioning() {
     let again = load(request.clone()).await.unwrap().partitioning;
     assert!(!again.chosen && again.stripes == 2);
     (request.table, request.stripes) = ("Third".to_owned(), Some(9));
-    assert!(refusal(request).await.contains("--stripes"));
+    assert!(load_error(request).await.contains("--stripes"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -442,7 +442,7 @@ async fn tables_without_rows_are_tables() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn options_that_cannot_be_are_refused_with_a_way_out() {
+async fn options_that_cannot_be_are_rejected_with_a_way_out() {
     let sky = Sky::new();
     let file = write_csv(&sky.file("a.csv"), &stars(30, 1));
     let files = std::slice::from_ref(&file);
@@ -476,7 +476,7 @@ async fn options_that_cannot_be_are_refused_with_a_way_out() {
         (change(&|r| r.database = "a\nb".into()), "name"),
     ];
     for (request, part) in cases {
-        let sentence = refusal(request).await;
+        let sentence = load_error(request).await;
         assert!(sentence.contains(part), "{part:?} is not in: {sentence}");
     }
     let every = write(&sky, "b.csv", "id,ra,dec\n1,5,99\n2,5,-99\n");
@@ -484,13 +484,13 @@ async fn options_that_cannot_be_are_refused_with_a_way_out() {
         max_errors: 10,
         ..sky.director("Star", &[every])
     };
-    assert!(refusal(all).await.contains("every one of the 2 rows"));
+    assert!(load_error(all).await.contains("every one of the 2 rows"));
     let one = write(&sky, "d.csv", "id,ra,dec\n1,5,99\n2,5,9\n");
-    let sentence = refusal(sky.director("Star", &[one])).await;
-    assert!(sentence.starts_with("1 row was refused"), "{sentence}");
+    let sentence = load_error(sky.director("Star", &[one])).await;
+    assert!(sentence.starts_with("1 row was rejected"), "{sentence}");
     let fits = write(&sky, "c.fits", "SIMPLE  =                    T");
     assert!(
-        refusal(sky.director("Star", &[fits]))
+        load_error(sky.director("Star", &[fits]))
             .await
             .contains("FITS")
     );

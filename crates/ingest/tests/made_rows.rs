@@ -1,4 +1,4 @@
-//! Rows that are made while they are loaded: the same table as from files, refusals that name the part, failures that leave
+//! Rows that are made while they are loaded: the same table as from files, rejections that name the part, failures that leave
 //! nothing.
 #![allow(
     clippy::unwrap_used,
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow::array::{Float64Array, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use catalog::Catalog;
-use common::{Sky, load, refusal};
+use common::{Sky, load, load_error};
 use meridian_ingest::{LoadRequest, MadeBatches, RowSource};
 
 const ROWS: i64 = 20_000;
@@ -105,14 +105,14 @@ async fn made_rows_are_loaded_with_a_partitioning_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn refusals_name_the_part_and_failures_leave_nothing() {
+async fn rejections_name_the_part_and_failures_leave_nothing() {
     let sky = Sky::new();
-    let said = refusal(request(&sky, Some(1), None)).await;
+    let said = load_error(request(&sky, Some(1), None)).await;
     assert!(
         said.contains("stars of part 1:11: the key 5 occurs before, at stars of part 0:6"),
         "{said}"
     );
-    let said = refusal(request(&sky, None, Some(2))).await;
+    let said = load_error(request(&sky, None, Some(2))).await;
     assert!(said.contains("behind clouds; nothing was loaded"), "{said}");
     let catalog = Catalog::open_or_create(&sky.data()).await.unwrap();
     assert!(catalog.table("made", "Star").await.unwrap().is_none());

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use common::{
-    Dice, OVERLAP, Row, STRIPES, SUB_STRIPES, Sky, Stored, load, refusal, stars, write_csv,
+    Dice, OVERLAP, Row, STRIPES, SUB_STRIPES, Sky, Stored, load, load_error, stars, write_csv,
     write_parquet,
 };
 use meridian_ingest::LoadRequest;
@@ -63,7 +63,7 @@ async fn a_director_is_the_same_from_any_file_and_with_any_budget() {
         request.memory = Some(memory);
         let report = load(request).await.unwrap();
         assert_eq!(
-            (report.rows_read, report.rows_loaded, report.rows_refused),
+            (report.rows_read, report.rows_loaded, report.rows_rejected),
             (4000, 4000, 0)
         );
         assert_eq!(report.spilled_parts > 0, memory == 1, "{report}");
@@ -136,11 +136,11 @@ fn child_model(
     let director: HashMap<i64, Location> =
         stars.iter().map(|star| (star.id, locate(star))).collect();
     let smallest = director.values().map(|l| l.chunk).min().unwrap();
-    let homeless = Location {
+    let default_location = Location {
         chunk: smallest,
         sub_chunk: chunker().sub_chunks_of(smallest)[0],
     };
-    let by_position = |row: &Row| row.ra.map_or(homeless, |_| locate(row));
+    let by_position = |row: &Row| row.ra.map_or(default_location, |_| locate(row));
     let mut first: HashMap<i64, &Row> = HashMap::new();
     for row in spots.iter().filter(|row| row.parent.is_some()) {
         let entry = first.entry(row.parent.unwrap()).or_insert(row);
@@ -274,7 +274,7 @@ async fn every_pair_has_one_left_and_one_right_home() {
     request.key = vec!["l".to_owned(), "r".to_owned()];
     request.directors = vec!["L".to_owned(), "R".to_owned()];
     assert!(
-        refusal(request.clone())
+        load_error(request.clone())
             .await
             .contains("wider than the overlap")
     );
@@ -300,7 +300,7 @@ fn check_homes(
     let places = |rows: &[Row]| -> HashMap<i64, Location> {
         rows.iter().map(|r| (r.id, locate(r))).collect()
     };
-    let homeless = |places: &HashMap<i64, Location>| {
+    let default_location = |places: &HashMap<i64, Location>| {
         let chunk = places.values().map(|l| l.chunk).min().unwrap();
         let sub_chunk = chunker().sub_chunks_of(chunk)[0];
         Location { chunk, sub_chunk }
@@ -313,11 +313,11 @@ fn check_homes(
         let l_home = l_place
             .or(r_place)
             .copied()
-            .unwrap_or_else(|| homeless(&left));
+            .unwrap_or_else(|| default_location(&left));
         let r_home = r_place
             .or(l_place)
             .copied()
-            .unwrap_or_else(|| homeless(&right));
+            .unwrap_or_else(|| default_location(&right));
         let number = number as i64;
         if l_home.chunk == r_home.chunk {
             expected.push((
@@ -359,7 +359,7 @@ fn check_homes(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn duplicates_over_chunks_are_refused_and_the_first_of_the_input_stays() {
+async fn duplicates_over_chunks_are_rejected_and_the_first_of_the_input_stays() {
     let mut rows = stars(300, 8);
     let twins: Vec<Row> = (0..5)
         .map(|i| Row {
@@ -372,7 +372,7 @@ async fn duplicates_over_chunks_are_refused_and_the_first_of_the_input_stays() {
     let first = write_csv(&sky.file("a.csv"), &rows);
     let second = write_csv(&sky.file("b.csv"), &twins);
     let request = sky.director("Star", &[first, second]);
-    let sentence = refusal(request.clone()).await;
+    let sentence = load_error(request.clone()).await;
     assert!(
         sentence.contains("unique") && sentence.contains("b.csv:2") && sentence.contains("a.csv:2"),
         "{sentence}"

@@ -108,7 +108,7 @@ async fn a_large_chunk_among_small_ones_has_a_file_of_its_own() {
     assert_eq!(sky.check().await, Vec::<String>::new());
 }
 
-/// Rows of one key in several chunks are refused but for the first, after they were placed: the chunk of the lowest number has
+/// Rows of one key in several chunks are rejected but for the first, after they were placed: the chunk of the lowest number has
 /// no row then, and the file is named after another.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_named_after_the_first_chunk_that_has_rows() {

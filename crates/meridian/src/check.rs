@@ -34,7 +34,7 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
         problems.iter().for_each(|problem| remark(problem));
         // Which files there should be, and of what, is in the catalog.
         remark("The tables' files were not checked: the catalog that describes them is damaged.");
-        return verdict(&problems);
+        return row_errors(&problems);
     }
     let mut told = tell("the catalog is right\n");
     if let Some(version) = catalog.upgraded_from {
@@ -62,7 +62,7 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
         }
     });
     runtime.block_on(check)?;
-    verdict(&problems).and(told)
+    row_errors(&problems).and(told)
 }
 
 /// Says so if others than the owner and the group may read the data directory: it is not damaged by that.
@@ -75,7 +75,7 @@ fn open_to_others(data: &Path) -> Option<String> {
     })
 }
 
-fn verdict(problems: &[String]) -> Result<(), Failure> {
+fn row_errors(problems: &[String]) -> Result<(), Failure> {
     match problems {
         [] => Ok(()),
         [only] => Err(Failure::new(format!("one problem was found: {only}"))),

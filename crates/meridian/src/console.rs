@@ -1,4 +1,4 @@
-//! What commands tell whoever started them, on standard output and standard error.
+//! The output of commands on standard output and standard error.
 //!
 //! Invariant: nobody reading any more, as after `| head -1`, neither ends nor fails what a command does. The macros of the
 //! standard library end the program there.
@@ -21,11 +21,11 @@ pub fn remark(line: &str) {
     let _ = stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Whether what was written was read: a reader that has gone away, as `head` does, ends the answer and is no failure.
+/// Whether what was written was read: a reader that has gone away, as `head` does, ends the result and is no failure.
 pub fn still_read(written: io::Result<()>) -> Result<bool, Failure> {
     match written {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::new(format!("cannot write the answer: {error}"))),
+        Err(error) => Err(Failure::new(format!("cannot write the output: {error}"))),
     }
 }

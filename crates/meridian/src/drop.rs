@@ -13,11 +13,11 @@ use crate::failure::Failure;
 /// What to drop.
 #[derive(Subcommand)]
 pub enum DropCommand {
-    /// Drop a table. One whose keys other tables have is refused until these are dropped.
+    /// Drop a table. One whose keys other tables have is rejected until these are dropped.
     Table(TableArguments),
     /// Drop a database with all its tables.
     Database(DatabaseArguments),
-    /// Take one part out of a table, as a bad batch. One whose keys rows of other tables have is refused.
+    /// Take one part out of a table, as a bad batch. One whose keys rows of other tables have is rejected.
     Part(PartArguments),
 }
 

@@ -13,7 +13,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The command could not do what it was asked (exit status 1).
+    /// The command failed (exit status 1).
     pub fn new(sentence: impl Display) -> Self {
         Self {
             sentence: sentence.to_string(),

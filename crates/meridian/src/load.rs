@@ -73,7 +73,7 @@ pub struct LoadArguments {
     /// Make an empty table if there are no rows; without this a load of no rows fails and changes nothing.
     #[arg(long)]
     allow_empty: bool,
-    /// How many refused rows are tolerated.
+    /// How many rejected rows are tolerated.
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_errors: u64,
     /// The memory to use, such as 8G or 500M; a third of the machine's by default.

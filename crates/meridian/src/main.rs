@@ -61,7 +61,7 @@ enum Command {
     Drop(drop::DropCommand),
     /// List what is loaded.
     Tables(tables::TablesArguments),
-    /// Questions of sky geometry: which chunk, which chunks, which trixel.
+    /// Queries of sky geometry: which chunk, which chunks, which trixel.
     #[command(subcommand)]
     Sky(sky_commands::SkyCommand),
     /// Make catalogues of any size.

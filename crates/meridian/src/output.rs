@@ -1,4 +1,4 @@
-//! Forms in which an answer is written.
+//! Forms in which a result is written.
 
 mod delimited;
 mod table;
@@ -22,9 +22,9 @@ use crate::sql::Format;
 use delimited::Delimited;
 use table::Table;
 
-/// Writes one answer.
+/// Writes one result.
 pub trait Output {
-    /// Writes a batch; `false` if nobody reads any more.
+    /// Writes a batch; `false` if the reader has closed the pipe.
     fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failure>;
     /// Writes what is left. Until then a file does not have its name.
     fn finish(self: Box<Self>) -> Result<(), Failure>;
@@ -62,7 +62,7 @@ pub fn open_output(
     })
 }
 
-/// Where an answer goes. A file is written under another name until it is whole.
+/// Where a result goes. A file is written under another name until it is whole.
 pub struct Sink {
     writer: BufWriter<Box<dyn Write + Send>>,
     file: Option<(PathBuf, PathBuf)>,
@@ -72,7 +72,7 @@ impl Sink {
     fn open(file: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = file else {
             // The standard library's own handle writes line by line: bytes of a number that look like the end of a line would
-            // cut a short answer in two.
+            // split a short result.
             let output = io::stdout().as_fd().try_clone_to_owned();
             let output = output.map_err(|error| {
                 Failure::new(format!("cannot write to standard output: {error}"))
@@ -110,7 +110,7 @@ impl Sink {
         if let Some((partial, path)) = self.file.take() {
             std::fs::rename(&partial, &path).map_err(|error| {
                 Failure::new(format!(
-                    "cannot name the answer {}: {error}",
+                    "cannot name the output {}: {error}",
                     path.display()
                 ))
             })?;
@@ -121,7 +121,7 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // Only where the answer was not finished; that it may be gone already is no matter.
+        // Only where the result was not finished; that it may be gone already is no matter.
         if let Some((partial, _)) = &self.file {
             let _ = std::fs::remove_file(partial);
         }

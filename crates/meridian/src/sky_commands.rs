@@ -10,7 +10,7 @@ use crate::failure::Failure;
 /// Input and output are moved in pieces of this many bytes.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// The questions that can be asked without any data.
+/// The queries that can be asked without any data.
 #[derive(Subcommand)]
 pub enum SkyCommand {
     /// Find the chunk and sub-chunk of each position on standard input.
@@ -23,7 +23,7 @@ pub enum SkyCommand {
     )]
     Locate {
         #[command(flatten)]
-        cut: Cut,
+        cut: PartitioningArguments,
     },
     /// List the chunks that a region touches, one number a line.
     ///
@@ -41,7 +41,7 @@ pub enum SkyCommand {
     )]
     Chunks {
         #[command(flatten)]
-        cut: Cut,
+        cut: PartitioningArguments,
         /// The region, for example "circle 10 -5 1.5"
         #[arg(required = true, num_args = 1.., allow_negative_numbers = true, value_name = "REGION")]
         region: Vec<String>,
@@ -59,7 +59,7 @@ pub enum SkyCommand {
 
 /// How the sky is cut.
 #[derive(Args)]
-pub struct Cut {
+pub struct PartitioningArguments {
     /// The number of stripes of equal height, each cut into chunks
     #[arg(long, value_name = "N")]
     stripes: u32,
@@ -68,7 +68,7 @@ pub struct Cut {
     sub_stripes: u32,
 }
 
-impl Cut {
+impl PartitioningArguments {
     fn chunker(&self) -> Result<Chunker, Failure> {
         Ok(Chunker::new(self.stripes, self.sub_stripes)?)
     }
@@ -96,26 +96,28 @@ pub fn run(command: SkyCommand) -> Result<(), Failure> {
     };
     match outcome {
         // Whoever reads the answers has seen enough: not an error.
-        Err(Trouble::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(Trouble::Io(error)) => Err(error.into()),
-        Err(Trouble::Line { number, what }) => Err(Failure::new(format!("line {number}: {what}"))),
+        Err(LineError::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(LineError::Io(error)) => Err(error.into()),
+        Err(LineError::Line { number, what }) => {
+            Err(Failure::new(format!("line {number}: {what}")))
+        }
         Ok(()) => Ok(()),
     }
 }
 
 /// Why a command stopped before the end of its input.
-enum Trouble {
+enum LineError {
     Io(io::Error),
     Line { number: u64, what: String },
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for LineError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-fn list_chunks(chunker: &Chunker, region: &Region) -> Result<(), Trouble> {
+fn list_chunks(chunker: &Chunker, region: &Region) -> Result<(), LineError> {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     for chunk in chunker.chunks_intersecting(region) {
         writeln!(out, "{chunk}")?;
@@ -128,7 +130,7 @@ fn list_chunks(chunker: &Chunker, region: &Region) -> Result<(), Trouble> {
 fn answer_positions(
     input: impl io::Read,
     answer: impl Fn(LonLat, &mut dyn Write) -> io::Result<()>,
-) -> Result<(), Trouble> {
+) -> Result<(), LineError> {
     let mut input = BufReader::with_capacity(BUFFER_BYTES, input);
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let mut line = Vec::new();
@@ -152,7 +154,7 @@ fn answer_positions(
             }
             Err(what) => {
                 out.flush()?;
-                return Err(Trouble::Line { number, what });
+                return Err(LineError::Line { number, what });
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `meridian sql`: questions from the shell.
+//! `meridian sql`: queries from the shell.
 
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use engine::{Answer, Archive, EngineError, Session, SessionOptions};
+use engine::{Archive, EngineError, QueryResult, Session, SessionOptions};
 use futures::StreamExt;
 use tracing_subscriber::EnvFilter;
 
@@ -18,7 +18,7 @@ use crate::serve;
 /// Exit status after Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
 
-/// Asks questions in SQL and prints the answers.
+/// Asks queries in SQL and prints the answers.
 ///
 /// Names are matched without regard to case. Regions: qserv_areaspec_circle(ra, dec, radius),
 /// scisql_s2PtInCircle(ra, dec, ...) = 1, scisql_angSep(ra1, dec1, ra2, dec2) < radius, BETWEEN on the position
@@ -35,13 +35,13 @@ pub struct SqlArgs {
     /// The language of the query: mysql (double quotes are for text) or adql (double quotes are for names).
     #[arg(long, default_value_t)]
     dialect: ::sql::Dialect,
-    /// How to print the answer.
+    /// How to print the result.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
     /// Read the query from this file (`-`: standard input).
     #[arg(long, short, value_name = "FILE", conflicts_with = "query")]
     file: Option<PathBuf>,
-    /// Write the answer to this file instead of standard output.
+    /// Write the result to this file instead of standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Memory for sorts, groups and joins, for example 8G; a third of the machine's by default.
@@ -57,13 +57,13 @@ pub struct SqlArgs {
     /// Do not print the number of rows and the time.
     #[arg(long, short)]
     quiet: bool,
-    /// The query; several, separated by semicolons, are answered one after another. Without one, and without
-    /// --file, queries are read from standard input, and each is answered as soon as the line with its
-    /// semicolon has come.
+    /// The query; several, separated by semicolons, are executed one after another. Without one, and without
+    /// --file, queries are read from standard input, and each is executed as soon as the line with its
+    /// semicolon has arrived.
     query: Option<String>,
 }
 
-/// Forms of an answer.
+/// Forms of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Aligned columns for reading; a row a block where rows are wider than the terminal.
@@ -90,7 +90,7 @@ pub(crate) fn cache_size(text: &str) -> Result<u64, String> {
 
 /// Runs the command.
 pub fn run(args: SqlArgs) -> Result<(), Failure> {
-    let texts = Texts::open(&args)?;
+    let texts = StatementSource::open(&args)?;
     if let Ok(filter) = EnvFilter::try_from_env("RUST_LOG") {
         serve::log_to_stderr(filter);
     }
@@ -104,7 +104,7 @@ pub fn run(args: SqlArgs) -> Result<(), Failure> {
             _ = tokio::signal::ctrl_c() => Err(Failure::with_status("cancelled", INTERRUPTED)),
         }
     });
-    // Without waiting for what other threads still compute of a cancelled answer.
+    // Without waiting for what other threads still compute of a cancelled query.
     runtime.shutdown_background();
     outcome
 }
@@ -112,10 +112,10 @@ pub fn run(args: SqlArgs) -> Result<(), Failure> {
 /// Whether a statement is waited for.
 static READING: AtomicBool = AtomicBool::new(false);
 
-/// How long an answer may take to be cancelled.
+/// How long a result may take to be cancelled.
 const CANCELLED_WITHIN: Duration = Duration::from_millis(250);
 
-/// Ends the program at Ctrl-C while a statement is waited for, when nothing is half done; else the answer is cancelled, which
+/// Ends the program at Ctrl-C while a statement is waited for, when nothing is half done; else the result is cancelled, which
 /// ends the program, unless its thread computes for so long that it does not notice.
 async fn leave_while_reading() {
     if tokio::signal::ctrl_c().await.is_ok() {
@@ -128,17 +128,17 @@ async fn leave_while_reading() {
 }
 
 /// Where the queries come from.
-enum Texts {
+enum StatementSource {
     /// All of them at once; taken when they have been asked.
     Whole(Option<String>),
-    /// Statement by statement, as somebody writes them on standard input.
+    /// Statement by statement, from standard input.
     Written {
         ended: bool,
         dialect: ::sql::Dialect,
     },
 }
 
-impl Texts {
+impl StatementSource {
     fn open(args: &SqlArgs) -> Result<Self, Failure> {
         match (&args.query, &args.file) {
             (Some(query), _) => Ok(Self::Whole(Some(query.clone()))),
@@ -155,14 +155,14 @@ impl Texts {
         }
     }
 
-    /// The next text to answer; `None` after the last.
+    /// The next text to execute; `None` after the last.
     fn next(&mut self) -> Option<Result<String, Failure>> {
         match self {
             Self::Whole(text) => text.take().map(Ok),
             Self::Written { ended: true, .. } => None,
             Self::Written { ended, dialect } => {
                 let mut text = String::new();
-                // On the thread that answers: handing a statement over would take longer than answering a short one. Nothing
+                // On the thread that executes: handing a statement over would take longer than executing a short one. Nothing
                 // else runs meanwhile but the wait for Ctrl-C.
                 READING.store(true, Ordering::Release);
                 let read = tokio::task::block_in_place(|| {
@@ -204,12 +204,12 @@ fn read_statement(
 }
 
 /// Memory for decoded columns where nothing is said.
-pub(crate) fn usual_cache() -> u64 {
+pub(crate) fn default_cache() -> u64 {
     ingest::machine_memory() / 3
 }
 
-async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
-    let cache = args.cache.unwrap_or_else(usual_cache);
+async fn answer_all(args: &SqlArgs, mut texts: StatementSource) -> Result<(), Failure> {
+    let cache = args.cache.unwrap_or_else(default_cache);
     let archive = Archive::open_keeping(&args.data, cache).await?;
     let memory = args.memory.unwrap_or_else(ingest::default_memory) as usize;
     engine::bound_memory(&archive, memory);
@@ -224,35 +224,35 @@ async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
     };
     let session = Session::new(archive, &options)
         .await
-        .map_err(refused(args.dialect))?;
+        .map_err(rejected(args.dialect))?;
     let mut answered = 0;
     while let Some(text) = texts.next() {
         let text = text?;
         let start = Instant::now();
         if args.format != Format::Parquet
-            && let Some(answer) = session
+            && let Some(result) = session
                 .execute_cached(&text)
                 .await
-                .map_err(refused(args.dialect))?
+                .map_err(rejected(args.dialect))?
         {
             answered += 1;
-            write_and_report(args, answer, start).await?;
+            write_and_report(args, result, start).await?;
             continue;
         }
-        let statements = session.parse(&text).await.map_err(refused(args.dialect))?;
+        let statements = session.parse(&text).await.map_err(rejected(args.dialect))?;
         answered += statements.len();
         if answered > 1 && args.format == Format::Parquet {
             return Err(Failure::new(
-                "Parquet holds one answer: give one statement at a time",
+                "a Parquet file holds one result: give one statement at a time",
             ));
         }
         for statement in statements {
             let start = Instant::now();
-            let answer = session
+            let result = session
                 .run(&text, statement)
                 .await
-                .map_err(refused(args.dialect))?;
-            write_and_report(args, answer, start).await?;
+                .map_err(rejected(args.dialect))?;
+            write_and_report(args, result, start).await?;
         }
     }
     if answered == 0 {
@@ -262,7 +262,7 @@ async fn answer_all(args: &SqlArgs, mut texts: Texts) -> Result<(), Failure> {
 }
 
 /// An error as it is reported: with its number where MySQL's is the dialect.
-fn refused(dialect: ::sql::Dialect) -> impl Fn(EngineError) -> Failure {
+fn rejected(dialect: ::sql::Dialect) -> impl Fn(EngineError) -> Failure {
     move |error| match dialect {
         ::sql::Dialect::MySql => Failure::new(format!("error {}: {error}", error.code())),
         ::sql::Dialect::Adql => Failure::new(error),
@@ -271,11 +271,11 @@ fn refused(dialect: ::sql::Dialect) -> impl Fn(EngineError) -> Failure {
 
 async fn write_and_report(
     args: &SqlArgs,
-    mut answer: Answer,
+    mut result: QueryResult,
     start: Instant,
 ) -> Result<(), Failure> {
-    let warnings = std::mem::take(&mut answer.warnings);
-    let rows = write_answer(args, answer).await?;
+    let warnings = std::mem::take(&mut result.warnings);
+    let rows = write_result(args, result).await?;
     for warning in warnings {
         remark(&format!("meridian: warning {warning}"));
     }
@@ -285,12 +285,12 @@ async fn write_and_report(
     Ok(())
 }
 
-async fn write_answer(args: &SqlArgs, mut answer: Answer) -> Result<u64, Failure> {
+async fn write_result(args: &SqlArgs, mut result: QueryResult) -> Result<u64, Failure> {
     let mut output: Box<dyn Output> =
-        open_output(args.format, args.output.as_deref(), &answer.schema)?;
+        open_output(args.format, args.output.as_deref(), &result.schema)?;
     let mut rows = 0;
-    while let Some(batch) = answer.batches.next().await {
-        let batch = batch.map_err(refused(args.dialect))?;
+    while let Some(batch) = result.batches.next().await {
+        let batch = batch.map_err(rejected(args.dialect))?;
         rows += batch.num_rows() as u64;
         if !output.write(&batch)? {
             break;
@@ -300,7 +300,7 @@ async fn write_answer(args: &SqlArgs, mut answer: Answer) -> Result<u64, Failure
     Ok(rows)
 }
 
-/// How much and how long is said beside the answer, not in it.
+/// How much and how long is said beside the result, not in it.
 fn report(rows: u64, time: Duration) {
     let plural = if rows == 1 { "" } else { "s" };
     remark(&format!("{rows} row{plural} in {}", readable(time)));

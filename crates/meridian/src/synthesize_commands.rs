@@ -191,9 +191,11 @@ pub fn run(command: SynthesizeCommand) -> Result<(), Failure> {
     }
 }
 
-fn generated(arguments: GenerateArguments) -> Result<(Generated, Target, Cut), Failure> {
+fn generated(
+    arguments: GenerateArguments,
+) -> Result<(Generated, Target, ChosenPartitioning), Failure> {
     let extent = Extent::new(arguments.objects, arguments.density, arguments.region)?;
-    let cut = Cut::new(arguments.target.stripes, extent.objects, extent.area);
+    let cut = ChosenPartitioning::new(arguments.target.stripes, extent.objects, extent.area);
     let options = GenerateOptions {
         extent,
         stripes: cut.stripes,
@@ -207,7 +209,9 @@ fn generated(arguments: GenerateArguments) -> Result<(Generated, Target, Cut), F
     Ok((Generated::new(options)?, arguments.target, cut))
 }
 
-fn duplicated(arguments: DuplicateArguments) -> Result<(Duplicated, Target, Cut), Failure> {
+fn duplicated(
+    arguments: DuplicateArguments,
+) -> Result<(Duplicated, Target, ChosenPartitioning), Failure> {
     let patch = match arguments.patch {
         None => None,
         Some(Region::Box(patch)) => Some(patch),
@@ -231,12 +235,16 @@ fn duplicated(arguments: DuplicateArguments) -> Result<(Duplicated, Target, Cut)
     };
     let patch = Patch::read(options)?;
     let (rows, area) = patch.expected();
-    let cut = Cut::new(arguments.target.stripes, rows, area);
+    let cut = ChosenPartitioning::new(arguments.target.stripes, rows, area);
     Ok((Duplicated::new(patch, cut.stripes)?, arguments.target, cut))
 }
 
 impl Target {
-    fn make<C: Catalogue + 'static>(self, catalogue: C, cut: Cut) -> Result<(), Failure> {
+    fn make<C: Catalogue + 'static>(
+        self,
+        catalogue: C,
+        cut: ChosenPartitioning,
+    ) -> Result<(), Failure> {
         let all = || (0..catalogue.chunks().len()).collect();
         let wanted = self.chunk.as_ref().map(|chunks| {
             let chunks: Vec<ChunkId> = chunks.iter().copied().map(ChunkId).collect();
@@ -288,14 +296,14 @@ fn write_files<C: Catalogue + 'static>(
         .map_err(|lost| lost.when_reporting("all files are written"))
 }
 
-/// How the sky of a catalogue is cut: as asked for, or as a load would choose for it.
+/// How the sky of a catalogue is cut: as requested, or as a load would choose for it.
 #[derive(Clone, Copy)]
-struct Cut {
+struct ChosenPartitioning {
     stripes: u32,
     sub_stripes: u32,
 }
 
-impl Cut {
+impl ChosenPartitioning {
     /// For so many director rows in an area in square degrees. Sub-chunks have the same size whatever stripes are given.
     fn new(given: Option<u32>, rows: u64, area: f64) -> Self {
         let (stripes, sub_stripes) = partitioning_for(rows, area / WHOLE_SKY_SQUARE_DEGREES);

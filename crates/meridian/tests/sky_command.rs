@@ -1,4 +1,4 @@
-//! `meridian sky` as a program: what it reads, writes and refuses.
+//! `meridian sky` as a program: what it reads, writes and rejects.
 
 #![allow(clippy::unwrap_used, reason = "a failure is the test's own message")]
 
@@ -18,7 +18,7 @@ fn sky(arguments: &[&str], input: &[u8]) -> Output {
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     let writer = std::thread::spawn(move || {
-        // The program may refuse its arguments and never read.
+        // The program may reject its arguments and never read.
         let _ = stdin.write_all(&input);
     });
     let output = child.wait_with_output().unwrap();
@@ -158,12 +158,12 @@ fn htm_writes_the_trixel() {
         standard_output(&output),
         "128.86430615148964,89.8872731959159,3648\n"
     );
-    let refused = sky(&["htm", "--level", "25"], b"");
-    assert!(standard_error(&refused).contains("HTM has no level 25; give one of 0 to 24"));
+    let rejected = sky(&["htm", "--level", "25"], b"");
+    assert!(standard_error(&rejected).contains("HTM has no level 25; give one of 0 to 24"));
 }
 
 #[test]
-fn an_impossible_cut_is_refused() {
+fn an_impossible_cut_is_rejected() {
     let output = sky(&["locate", "--stripes", "0", "--sub-stripes", "12"], b"");
     assert!(standard_error(&output).contains("cannot be cut into 0 stripes"));
     assert_eq!(output.status.code(), Some(1));

@@ -1,11 +1,11 @@
-//! The sign of life of the threads that work on questions: a task that does nothing, started on them ten times a second by a thread
+//! The sign of life of the threads that work on queries: a task that does nothing, started on them ten times a second by a thread
 //! that does nothing else.
 //!
 //! ```text
-//!   the sign comes            all is well
-//!   none for PATIENCE         the threads are left behind: they end with what they do, and new ones take what comes next
-//!   none, and MOST_LEFT are   nothing more can be done: `/readyz` says so until a sign comes
-//!   left behind already
+//!   the task runs                   the threads are healthy
+//!   it does not for PATIENCE        the threads are abandoned: they end with their work, and new threads take new work
+//!   and MAX_ABANDONED sets are      no more threads are started: `/readyz` reports it until the task runs
+//!   abandoned already
 //! ```
 
 use std::future::Future;
@@ -19,42 +19,42 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tracing::warn;
 
-/// How often a sign is asked for.
+/// How often a sign is requested.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// How long the threads may give none. They give way every 10 ms, and a busy machine takes a while to come round to them.
+/// How long the task may take. The threads yield every 10 ms, and a busy machine takes a while to schedule them.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// From this silence on, clients had better ask another server.
+/// After this time without a heartbeat, `/readyz` tells clients to use another server.
 const TOO_LONG: Duration = Duration::from_secs(2);
 /// Sets of threads that may be left behind at once.
-const MOST_LEFT: usize = 4;
+const MAX_ABANDONED: usize = 4;
 /// Bytes of a thread's stack: planning a statement that is nested as deep as may be takes a few mebibytes of it.
 const STACK: usize = 32 << 20;
 
-/// The threads, and whether they give signs of life.
+/// The threads that execute queries, and their heartbeat.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     count: NonZeroUsize,
-    threads: Mutex<Arc<Threads>>,
-    /// When the sign was asked for that has come last, or has not come yet.
-    asked: Mutex<Instant>,
-    left_behind: Mutex<Vec<Weak<Threads>>>,
+    threads: Mutex<Arc<WorkerThreads>>,
+    /// When the sign was requested that has come last, or has not come yet.
+    pinged_at: Mutex<Instant>,
+    abandoned: Mutex<Vec<Weak<WorkerThreads>>>,
 }
 
-/// How the threads are.
+/// The state of the threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Health {
-    /// For how long there has been no sign, where one is waited for.
+    /// How long the current task has not run; zero if it has.
     pub(crate) silence: Duration,
     /// Sets of threads that were left behind and still compute.
-    pub(crate) left_behind: usize,
+    pub(crate) abandoned: usize,
 }
 
 impl Health {
-    /// A sentence where statements are not answered now.
+    /// A message if statements are not executed now.
     pub(crate) fn complaint(self) -> Option<String> {
         (self.silence > TOO_LONG).then(|| {
             format!(
-                "statements have not been answered for {:.1} s: long computations keep all threads; SHOW PROCESSLIST may tell which, \
+                "statements have not been executed for {:.1} s: long computations occupy all threads; SHOW PROCESSLIST may tell which, \
                  KILL ends them",
                 self.silence.as_secs_f64()
             )
@@ -63,23 +63,23 @@ impl Health {
 }
 
 impl Heartbeat {
-    /// Starts so many threads, and the one that watches them for as long as the result is held.
+    /// Starts `count` threads, and the watchdog, which ends when the result is dropped.
     ///
     /// # Errors
-    /// The system has no room for them.
+    /// The system cannot start the threads.
     pub(crate) fn start(count: NonZeroUsize) -> io::Result<Arc<Self>> {
         let heartbeat = Arc::new(Self {
             count,
-            threads: Mutex::new(Threads::start(count)?),
-            asked: Mutex::new(Instant::now()),
-            left_behind: Mutex::default(),
+            threads: Mutex::new(WorkerThreads::start(count)?),
+            pinged_at: Mutex::new(Instant::now()),
+            abandoned: Mutex::default(),
         });
         let watched = Arc::downgrade(&heartbeat);
         thread::Builder::new()
             .name("meridian-watch".to_owned())
             .spawn(move || {
                 while let Some(heartbeat) = watched.upgrade() {
-                    heartbeat.look(PATIENCE);
+                    heartbeat.check(PATIENCE);
                     drop(heartbeat);
                     thread::sleep(INTERVAL);
                 }
@@ -87,7 +87,7 @@ impl Heartbeat {
         Ok(heartbeat)
     }
 
-    /// Starts a task on the threads.
+    /// Spawns a task on the threads.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let threads = Arc::clone(&lock(&self.threads));
         let kept = Arc::clone(&threads);
@@ -98,75 +98,75 @@ impl Heartbeat {
     }
 
     pub(crate) fn health(&self) -> Health {
-        let has_answered = lock(&self.threads).has_answered.load(Relaxed);
-        let silence = match has_answered {
+        let has_responded = lock(&self.threads).has_responded.load(Relaxed);
+        let silence = match has_responded {
             true => Duration::ZERO,
-            false => lock(&self.asked).elapsed(),
+            false => lock(&self.pinged_at).elapsed(),
         };
         Health {
             silence,
-            left_behind: lock(&self.left_behind)
+            abandoned: lock(&self.abandoned)
                 .iter()
                 .filter(|it| it.strong_count() > 0)
                 .count(),
         }
     }
 
-    /// Ends all threads without waiting for what they compute.
+    /// Shuts down all threads without waiting for what they compute.
     pub(crate) fn end(&self) {
         lock(&self.threads).end();
-        for threads in lock(&self.left_behind).iter().filter_map(Weak::upgrade) {
+        for threads in lock(&self.abandoned).iter().filter_map(Weak::upgrade) {
             threads.end();
         }
     }
 
     /// Asks for a sign where the last has come; leaves the threads behind where it has not come in time.
-    fn look(&self, patience: Duration) {
+    fn check(&self, patience: Duration) {
         let threads = Arc::clone(&lock(&self.threads));
-        let mut asked = lock(&self.asked);
-        if threads.has_answered.swap(false, Relaxed) {
-            *asked = Instant::now();
-            threads.ask();
-        } else if asked.elapsed() > patience && self.leave_behind() {
-            *asked = Instant::now();
+        let mut pinged_at = lock(&self.pinged_at);
+        if threads.has_responded.swap(false, Relaxed) {
+            *pinged_at = Instant::now();
+            threads.ping();
+        } else if pinged_at.elapsed() > patience && self.abandon() {
+            *pinged_at = Instant::now();
         }
     }
 
     /// Puts new threads in the place of those that there are, where few are left behind.
-    fn leave_behind(&self) -> bool {
-        let mut left_behind = lock(&self.left_behind);
-        left_behind.retain(|it| it.strong_count() > 0);
-        if left_behind.len() >= MOST_LEFT {
+    fn abandon(&self) -> bool {
+        let mut abandoned = lock(&self.abandoned);
+        abandoned.retain(|it| it.strong_count() > 0);
+        if abandoned.len() >= MAX_ABANDONED {
             return false;
         }
-        let new = match Threads::start(self.count) {
+        let new = match WorkerThreads::start(self.count) {
             Ok(new) => new,
             Err(error) => {
-                warn!(%error, "computing keeps all threads, and there is no room for others");
+                warn!(%error, "long computations occupy all threads, and no others can be started");
                 return false;
             }
         };
         warn!(
-            left_behind = left_behind.len() + 1,
+            abandoned = abandoned.len() + 1,
             "computing keeps all threads: others take their place"
         );
-        new.has_answered.store(false, Relaxed);
-        new.ask();
+        new.has_responded.store(false, Relaxed);
+        new.ping();
         let old = std::mem::replace(&mut *lock(&self.threads), new);
-        left_behind.push(Arc::downgrade(&old));
+        abandoned.push(Arc::downgrade(&old));
         true
     }
 }
 
-/// Some threads. They end when nothing is left for them to do and they are not those that new work goes to.
+/// A set of threads. It ends when its work is done and new work no longer goes to it.
 #[derive(Debug)]
-struct Threads {
+struct WorkerThreads {
     /// Taken when they end.
     runtime: Mutex<Option<Runtime>>,
-    has_answered: AtomicBool,
+    has_responded: AtomicBool,
 }
 
-impl Threads {
+impl WorkerThreads {
     fn start(count: NonZeroUsize) -> io::Result<Arc<Self>> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(count.get())
@@ -176,7 +176,7 @@ impl Threads {
             .build()?;
         Ok(Arc::new(Self {
             runtime: Mutex::new(Some(runtime)),
-            has_answered: AtomicBool::new(true),
+            has_responded: AtomicBool::new(true),
         }))
     }
 
@@ -186,11 +186,11 @@ impl Threads {
         }
     }
 
-    fn ask(self: &Arc<Self>) {
+    fn ping(self: &Arc<Self>) {
         let threads = Arc::downgrade(self);
         self.spawn(async move {
             if let Some(threads) = threads.upgrade() {
-                threads.has_answered.store(true, Relaxed);
+                threads.has_responded.store(true, Relaxed);
             }
         });
     }
@@ -203,13 +203,13 @@ impl Threads {
     }
 }
 
-impl Drop for Threads {
+impl Drop for WorkerThreads {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-/// A panic elsewhere leaves everything whole: every change is a single one.
+/// A panic in another thread leaves the state consistent, because every change is a single operation.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -220,7 +220,7 @@ mod tests {
 
     use super::*;
 
-    /// Keeps a thread until the sender is dropped.
+    /// Occupies a thread until the sender is dropped.
     fn keep_a_thread(heartbeat: &Heartbeat) -> std::sync::mpsc::Sender<()> {
         let (sender, receiver) = channel::<()>();
         let (begun, has_begun) = channel();
@@ -249,27 +249,27 @@ mod tests {
         }
     }
 
-    /// A join without matches kept both threads for minutes: `SELECT 1` waited for it, and `/readyz` said that all was well.
+    /// A join without matches occupied both threads for minutes: `SELECT 1` waited for it, and `/readyz` reported no problem.
     #[test]
-    fn threads_that_are_kept_are_left_behind_and_end_with_what_they_do() {
+    fn threads_that_are_kept_are_abandoned_and_end_with_what_they_do() {
         let heartbeat = Heartbeat::start(NonZeroUsize::MIN).unwrap();
-        let keeping: Vec<_> = (0..MOST_LEFT)
+        let keeping: Vec<_> = (0..MAX_ABANDONED)
             .map(|number| {
                 let keeping = keep_a_thread(&heartbeat);
-                wait_for(&heartbeat, "left behind", |it| it.left_behind == number + 1);
+                wait_for(&heartbeat, "left behind", |it| it.abandoned == number + 1);
                 assert!(is_worked_on(&heartbeat));
                 keeping
             })
             .collect();
         assert_eq!(heartbeat.health().complaint(), None);
-        // As many as may be are left behind: now it shows.
+        // The limit of abandoned sets is reached: now `/readyz` reports it.
         let one_too_many = keep_a_thread(&heartbeat);
         wait_for(&heartbeat, "a complaint", |it| it.complaint().is_some());
-        assert_eq!(heartbeat.health().left_behind, MOST_LEFT);
+        assert_eq!(heartbeat.health().abandoned, MAX_ABANDONED);
         drop(one_too_many);
         wait_for(&heartbeat, "a sign of life", |it| it.complaint().is_none());
         drop(keeping);
-        wait_for(&heartbeat, "all have ended", |it| it.left_behind == 0);
+        wait_for(&heartbeat, "all have ended", |it| it.abandoned == 0);
         assert!(is_worked_on(&heartbeat));
         heartbeat.end();
     }

@@ -1,24 +1,24 @@
-//! The front doors: who is connected, what they have chosen, what runs for them, MySQL's protocol, and cone searches over HTTP.
+//! The server: listeners and connections, the process list, MySQL's protocol, cone searches over HTTP, metrics and the query log.
 //!
 //! May depend on `sql` and `engine`; knows nothing of chunks, files or plans. Invariants: the network has threads of its own, which
-//! do no more than look at a few rows, so that a busy server still lets in, answers pings and obeys KILL; memory for an answer is
+//! do no more than look at a few rows, so that a busy server still lets in, answers pings and obeys KILL; memory for a result is
 //! bounded whatever its size, because rows are made as fast as the client takes them; no byte that a client sends can make
-//! the server panic, and a panic in a question is an error of that question alone.
+//! the server panic, and a panic in a query is an error of that query alone.
 
-mod doors;
+mod client_error;
+mod connection_slots;
 mod formats;
 mod heartbeat;
 mod http;
-mod journal;
-mod local;
+mod listener;
 pub mod metrics;
 mod mysql;
-mod places;
-mod refusal;
-mod running;
+mod process_list;
+mod query_log;
+mod query_runtime;
 mod sessions;
 mod tls;
-mod workshop;
+mod unix_socket;
 
 use std::collections::HashMap;
 use std::io;
@@ -30,78 +30,78 @@ use std::time::Duration;
 
 use engine::{Archive, ConeTable, EngineError};
 use ingest::BytePool;
-use sql::connection::{Process, Surroundings, VariableValue};
+use sql::connection::{ProcessInfo, ServerInfo, VariableValue};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
-use doors::{Door, Entrance, Peer};
-use http::{HttpState, ListRoom, OwnNames};
+pub use client_error::ClientError;
+use connection_slots::ConnectionLimits;
+use http::{AllowedHosts, HttpState, ListRoom};
+use listener::{Endpoint, Listener, Peer};
 use metrics::Metrics;
-use places::ConnectionLimits;
-pub use refusal::Refusal;
-use running::{Listed, Running};
+use process_list::{ProcessList, TrackedTask};
+use query_runtime::QueryRuntime;
 use sessions::Sessions;
 use tls::Tls;
 pub use tls::{TlsError, TlsFiles};
-use workshop::Workshop;
 
-/// The longest that stopped statements may take to end.
+/// How long stopped statements may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How many clients are told at a time that there is no place.
-const MOST_TURNED_AWAY: usize = 64;
+const MAX_REJECTIONS: usize = 64;
 
 /// Where clients of MySQL connect unless somebody says otherwise.
-pub const USUAL_MYSQL: &str = "127.0.0.1:4040";
+pub const DEFAULT_MYSQL_ADDRESS: &str = "127.0.0.1:4040";
 /// Where clients of HTTP connect unless somebody says otherwise.
-pub const USUAL_HTTP: &str = "127.0.0.1:8080";
+pub const DEFAULT_HTTP_ADDRESS: &str = "127.0.0.1:8080";
 
-/// What is served, where, and how much of the machine that may take.
+/// The configuration of a server: what it serves, where it listens and which resources it may use.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The data directory.
     pub data: PathBuf,
-    /// Where clients of MySQL connect: `host:port`, of this machine alone. Port 0 takes a free one. Nowhere if there is none.
+    /// Where MySQL clients connect: `host:port`, a loopback address. Port 0 takes a free port. `None`: the server does not listen for them.
     pub mysql: Option<String>,
-    /// A file by which clients of MySQL on this machine connect, instead of an address or beside it.
+    /// A Unix-domain socket for MySQL clients on this machine, instead of an address or in addition.
     pub mysql_socket: Option<PathBuf>,
-    /// Where clients of HTTP connect, as those of MySQL.
+    /// Where HTTP clients connect, in the same form.
     pub http: Option<String>,
-    /// The columns that cone searches give of a table, by the names of its database and of itself; all where it is not listed.
+    /// The columns that cone searches return of a table, by the names of database and table; all columns of a table that is not listed.
     pub cone_columns: HashMap<(String, String), Vec<String>>,
-    /// Threads that work on questions.
+    /// Threads that work on queries.
     pub threads: NonZeroUsize,
-    /// Bytes of memory for the sorts, groups and joins of all questions together.
+    /// Bytes of memory for the sorts, groups and joins of all queries together.
     pub memory: usize,
-    /// Bytes of decoded columns that are kept for later questions.
+    /// Bytes of decoded columns that are kept for later queries.
     pub cache: u64,
-    /// Connections at once, at each door.
+    /// Concurrent connections at each listener.
     pub max_connections: usize,
-    /// Of these, those from one address; as many as there may be where nothing is said.
+    /// Concurrent connections from one address at each listener; `max_connections` by default.
     pub max_connections_per_address: Option<usize>,
-    /// Names other than those of this machine by which clients ask over HTTP.
+    /// Host names, besides those of this machine, under which HTTP clients may address the server.
     pub http_hosts: Vec<String>,
-    /// How long the head of a request may take to come, and how long its body may pause.
+    /// How long the head of an HTTP request may take to arrive, and how long its body may pause.
     pub http_patience: Duration,
-    /// How long statements may go on when the server is to end.
+    /// How long statements may run on after the shutdown has begun.
     pub grace: Duration,
-    /// What clients that ask for TLS are shown; without it there is none.
+    /// What clients that request TLS are shown; without it there is none.
     pub tls: Option<TlsFiles>,
     /// Statements that take longer are logged with their text.
     pub slow: Option<Duration>,
 }
 
 impl Config {
-    /// Both doors at their usual ports, and no more than a little memory.
+    /// A server that listens at both default addresses and uses little memory.
     pub fn new(data: impl Into<PathBuf>, threads: NonZeroUsize) -> Self {
         Self {
             data: data.into(),
-            mysql: Some(USUAL_MYSQL.to_owned()),
+            mysql: Some(DEFAULT_MYSQL_ADDRESS.to_owned()),
             mysql_socket: None,
-            http: Some(USUAL_HTTP.to_owned()),
+            http: Some(DEFAULT_HTTP_ADDRESS.to_owned()),
             cone_columns: HashMap::new(),
             threads,
             memory: 256 << 20,
@@ -117,23 +117,23 @@ impl Config {
     }
 }
 
-/// Why there is no server.
+/// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The data cannot be opened.
+    /// The data directory cannot be opened.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// There is no TLS, which was asked for.
+    /// There is no TLS, which was requested.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The address is none.
+    /// The address cannot be resolved.
     #[error("{address} is no address to listen on: write it as in 127.0.0.1:4040")]
     NoAddress {
-        /// What was given.
+        /// The configured address.
         address: String,
     },
-    /// Others than this machine's users could connect.
+    /// The address is reachable from other machines.
     #[error(
         "{address} can be reached from other machines, and there are no users and passwords here yet: whoever connected could read \
          everything. Listen on 127.0.0.1, and let others in through a tunnel, as with `ssh -L`"
@@ -142,57 +142,57 @@ pub enum ServerError {
         /// The address.
         address: SocketAddr,
     },
-    /// Somebody else listens there.
+    /// Another program listens at the address.
     #[error(
         "{address} is taken by another program: end that one, or choose another port with {option}"
     )]
     InUse {
         /// The address.
         address: SocketAddr,
-        /// The option that says where.
+        /// The option that configures the address.
         option: &'static str,
     },
-    /// Somebody else listens at that file.
+    /// Another program listens at the socket.
     #[error(
         "another program listens at {}: end that one, or choose another file with --mysql-socket",
         path.display()
     )]
     SocketInUse {
-        /// The file.
+        /// The path of the socket.
         path: PathBuf,
     },
-    /// The system has no room for the path.
+    /// The path of the socket is too long for the operating system.
     #[error(
         "{} is too long for a socket, whose path may have {most} bytes: choose a shorter one with --mysql-socket",
         path.display()
     )]
     SocketTooLong {
-        /// The file.
+        /// The path of the socket.
         path: PathBuf,
-        /// How many bytes there may be.
+        /// The number of bytes that a path may have.
         most: usize,
     },
-    /// The file is there and something else.
+    /// The path exists and is not a socket.
     #[error(
         "{} is there already, and is no socket: choose another file with --mysql-socket",
         path.display()
     )]
     NoSocket {
-        /// The file.
+        /// The path.
         path: PathBuf,
     },
     /// Nobody could connect.
     #[error("every door is off: there is nothing to serve")]
-    NoDoor,
+    NoListener,
     /// What is counted cannot be shown.
     #[error("the metrics cannot be set up, which is a mistake of the server's: {0}")]
     Metrics(#[from] prometheus::Error),
-    /// The system said no.
+    /// An operation of the operating system failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was tried, as a verb.
+        /// The operation, as a verb.
         what: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
@@ -204,79 +204,79 @@ const RELEASE_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) sessions: Arc<Sessions>,
-    pub(crate) workshop: Workshop,
-    pub(crate) running: Arc<Running>,
-    pub(crate) surroundings: Arc<dyn Surroundings>,
+    pub(crate) query_runtime: QueryRuntime,
+    pub(crate) processes: Arc<ProcessList>,
+    pub(crate) server_info: Arc<dyn ServerInfo>,
     /// Where MySQL's clients connect.
     pub(crate) mysql_port: Option<u16>,
-    /// For clients that ask for it.
+    /// For clients that request it.
     pub(crate) tls: Option<Tls>,
     pub(crate) metrics: Metrics,
     /// Statements that take longer are logged with their text.
     pub(crate) slow: Option<Duration>,
-    /// How long the head of a request over HTTP may take to come.
+    /// How long the head of an HTTP request may take to arrive.
     pub(crate) http_patience: Duration,
-    /// Room for packets and prepared statements of MySQL's clients.
+    /// The memory for packets and prepared statements of MySQL clients.
     pub(crate) packets: Arc<BytePool>,
     /// Room for telling clients that there is no place.
-    pub(crate) turned_away: Arc<Semaphore>,
-    /// No new question is answered.
+    pub(crate) rejected: Arc<Semaphore>,
+    /// No new query is answered.
     pub(crate) closing: CancellationToken,
-    /// No question is answered to its end.
+    /// No query is answered to its end.
     pub(crate) ended: CancellationToken,
 }
 
 impl Shared {
     /// Lists work that is not a statement of a connection of MySQL's among those, so that it is seen and can be ended.
-    pub(crate) fn list(
+    pub(crate) fn track(
         &self,
         peer: Peer,
         database: &str,
         command: &'static str,
         text: &str,
-    ) -> Listed {
-        let entered = self.running.enter(peer);
-        entered.introduce("http", Some(database));
-        Listed::new(entered, command, text, self.ended.clone())
+    ) -> TrackedTask {
+        let guard = self.processes.register(peer);
+        guard.set_identity("http", Some(database));
+        TrackedTask::new(guard, command, text, self.ended.clone())
     }
 }
 
-/// A server that listens and does not answer yet.
+/// A server that listens and does not accept connections yet.
 #[derive(Debug)]
 pub struct Server {
-    doors: Vec<Door>,
+    listeners: Vec<Listener>,
     archive: Arc<Archive>,
     shared: Arc<Shared>,
     grace: Duration,
 }
 
 impl Server {
-    /// Opens the data and takes the addresses.
+    /// Opens the data directory and binds the addresses.
     ///
     /// # Errors
-    /// Either of them cannot be had.
+    /// The data directory cannot be opened, or an address cannot be bound.
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
         let tls = config.tls.as_ref().map(Tls::read).transpose()?;
-        let mysql = doors::listen(config.mysql.as_deref(), "--mysql").await?;
+        let mysql = listener::bind_tcp(config.mysql.as_deref(), "--mysql").await?;
         let mysql_socket = config
             .mysql_socket
             .as_deref()
-            .map(doors::listen_at)
+            .map(listener::bind_unix)
             .transpose()?;
-        let http = doors::listen(config.http.as_deref(), "--http").await?;
+        let http = listener::bind_tcp(config.http.as_deref(), "--http").await?;
         let archive = Archive::open_keeping(&config.data, config.cache).await?;
         engine::bound_memory(&archive, config.memory);
         let sessions = Sessions::new(Arc::clone(&archive), config.threads, config.memory)?;
-        let workshop = Workshop::new(config.threads);
-        let workshop = workshop.map_err(|source| ServerError::System {
+        let query_runtime = QueryRuntime::new(config.threads);
+        let query_runtime = query_runtime.map_err(|source| ServerError::System {
             what: format!("start {} threads", config.threads),
             source,
         })?;
         let counted = Arc::clone(&archive);
-        let running = Running::new();
+        let processes = ProcessList::new();
         let mysql_port = mysql.as_ref().map(|listening| listening.address.port());
-        let surroundings = Known {
-            running: Arc::clone(&running),
+        let server_info = LiveServerInfo {
+            processes: Arc::clone(&processes),
             port: mysql_port.unwrap_or(0),
             socket: config.mysql_socket,
             max_connections: config.max_connections as u64,
@@ -284,16 +284,16 @@ impl Server {
         };
         let shared = Arc::new(Shared {
             sessions: Arc::new(sessions),
-            running,
-            surroundings: Arc::new(surroundings),
+            processes,
+            server_info: Arc::new(server_info),
             mysql_port,
             tls,
-            metrics: Metrics::new(move || counted.usage(), workshop.health())?,
-            workshop,
+            metrics: Metrics::new(move || counted.usage(), query_runtime.health())?,
+            query_runtime,
             slow: config.slow,
             http_patience: config.http_patience,
             packets: BytePool::new(room_for_packets(config.memory as u64)),
-            turned_away: Arc::new(Semaphore::new(MOST_TURNED_AWAY)),
+            rejected: Arc::new(Semaphore::new(MAX_REJECTIONS)),
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
         });
@@ -306,13 +306,13 @@ impl Server {
             lists,
         );
         let http = http.map(|listening| {
-            let names = OwnNames::new(listening.address, &config.http_hosts);
+            let names = AllowedHosts::new(listening.address, &config.http_hosts);
             let router = http::router(Arc::new(state), names);
-            Entrance::Http(listening, router)
+            Endpoint::Http(listening, router)
         });
-        let doors = [
-            mysql.map(Entrance::MySql),
-            mysql_socket.map(Entrance::MySqlSocket),
+        let listeners = [
+            mysql.map(Endpoint::MySql),
+            mysql_socket.map(Endpoint::MySqlSocket),
             http,
         ];
         let limits = ConnectionLimits {
@@ -321,23 +321,23 @@ impl Server {
                 .max_connections_per_address
                 .unwrap_or(config.max_connections),
         };
-        let doors: Vec<Door> = doors
+        let listeners: Vec<Listener> = listeners
             .into_iter()
             .flatten()
-            .map(|entrance| Door::new(entrance, limits))
+            .map(|endpoint| Listener::new(endpoint, limits))
             .collect();
-        if doors.is_empty() {
-            return Err(ServerError::NoDoor);
+        if listeners.is_empty() {
+            return Err(ServerError::NoListener);
         }
         Ok(Self {
-            doors,
+            listeners,
             archive,
             shared,
             grace: config.grace,
         })
     }
 
-    /// The databases that are served, by name.
+    /// The names of the databases.
     ///
     /// # Errors
     /// The catalog cannot be read.
@@ -345,8 +345,7 @@ impl Server {
         Ok(self.shared.sessions.databases().await?)
     }
 
-    /// A database, a table of it and a place where this has rows, to be shown as an example: of all tables with positions the one
-    /// with the most rows among directors.
+    /// A database, a table and a position at which the table has rows, for an example: the director with the most rows.
     ///
     /// # Errors
     /// The catalog or the table cannot be read.
@@ -371,39 +370,40 @@ impl Server {
         Ok(place.map(|place| (spec.database, spec.name, place)))
     }
 
-    /// Where clients of MySQL connect.
+    /// The address for MySQL clients.
     pub fn mysql_address(&self) -> Option<SocketAddr> {
-        self.entrances().find_map(|entrance| match entrance {
-            Entrance::MySql(listening) => Some(listening.address),
+        self.endpoints().find_map(|endpoint| match endpoint {
+            Endpoint::MySql(listening) => Some(listening.address),
             _ => None,
         })
     }
 
-    /// The file by which clients of MySQL connect.
+    /// The socket for MySQL clients.
     pub fn mysql_socket(&self) -> Option<&Path> {
-        self.entrances().find_map(|entrance| match entrance {
-            Entrance::MySqlSocket(socket) => Some(socket.path.as_path()),
+        self.endpoints().find_map(|endpoint| match endpoint {
+            Endpoint::MySqlSocket(socket) => Some(socket.path.as_path()),
             _ => None,
         })
     }
 
-    /// Where clients of HTTP connect.
+    /// The address for HTTP clients.
     pub fn http_address(&self) -> Option<SocketAddr> {
-        self.entrances().find_map(|entrance| match entrance {
-            Entrance::Http(listening, _) => Some(listening.address),
+        self.endpoints().find_map(|endpoint| match endpoint {
+            Endpoint::Http(listening, _) => Some(listening.address),
             _ => None,
         })
     }
 
-    fn entrances(&self) -> impl Iterator<Item = &Entrance> {
-        self.doors.iter().map(Door::entrance)
+    fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.listeners.iter().map(Listener::endpoint)
     }
 
-    /// Answers until `stop` is cancelled. Statements that run then may go on for a while.
+    /// Serves until `stop` is cancelled. Running statements then have the grace period to finish.
     pub async fn serve(self, stop: CancellationToken) {
         let releasing = tokio::spawn(release_changed_tables(self.archive, stop.clone()));
-        let open = self.doors.into_iter();
-        let open = open.map(|door| door.keep_open(Arc::clone(&self.shared), stop.clone()));
+        let open = self.listeners.into_iter();
+        let open =
+            open.map(|listener| listener.accept_loop(Arc::clone(&self.shared), stop.clone()));
         let mut connections: Vec<JoinSet<()>> = futures::future::join_all(open).await;
         info!(
             connections = count(&connections),
@@ -417,7 +417,7 @@ impl Server {
                 "statements that still run are stopped"
             );
             self.shared.ended.cancel();
-            // Those that do not end even so are left.
+            // Statements that do not end even then are abandoned.
             let _ = timeout(LAST_WORDS, all(&mut connections)).await;
         }
         releasing.abort();
@@ -445,31 +445,31 @@ fn count(connections: &[JoinSet<()>]) -> usize {
 }
 
 async fn all(connections: &mut [JoinSet<()>]) {
-    for of_door in connections {
-        while let Some(left) = of_door.join_next().await {
-            noted(left);
+    for of_listener in connections {
+        while let Some(left) = of_listener.join_next().await {
+            log_panic(left);
         }
     }
 }
 
 /// A connection that stumbled has ended alone; whoever keeps the server has to know.
-pub(crate) fn noted(left: Result<(), JoinError>) {
+pub(crate) fn log_panic(left: Result<(), JoinError>) {
     if let Err(error) = left {
-        error!(%error, "a connection made the server stumble");
+        error!(%error, "a connection made the server panic");
     }
 }
 
-/// What statements may ask of the server.
+/// The server's variables, status and processes, for SQL statements.
 #[derive(Debug)]
-struct Known {
-    running: Arc<Running>,
+struct LiveServerInfo {
+    processes: Arc<ProcessList>,
     port: u16,
     socket: Option<PathBuf>,
     max_connections: u64,
     tls: bool,
 }
 
-impl Surroundings for Known {
+impl ServerInfo for LiveServerInfo {
     fn variable(&self, name: &str) -> Option<VariableValue> {
         match name {
             "port" => Some(VariableValue::Number(self.port.into())),
@@ -485,10 +485,10 @@ impl Surroundings for Known {
     }
 
     fn status(&self) -> Vec<(&'static str, String)> {
-        self.running.status()
+        self.processes.status()
     }
 
-    fn processes(&self) -> Vec<Process> {
-        self.running.processes()
+    fn processes(&self) -> Vec<ProcessInfo> {
+        self.processes.processes()
     }
 }

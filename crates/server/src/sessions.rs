@@ -1,6 +1,6 @@
-//! The sessions that answer: one for each database that is asked of, shared by all connections that have chosen it.
+//! The engine's sessions: one for each database, shared by all connections that use it.
 //!
-//! A session knows what was asked before and how it was planned; so connections come and go and it stays.
+//! A session caches plans, so it outlives the connections.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -10,19 +10,19 @@ use engine::{
     Archive, EngineError, FileAccess, NO_DATABASE, ReceivedFiles, Session, SessionOptions,
 };
 
-/// The sessions of an archive, made when they are first needed.
+/// The sessions of an archive, created on first use.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     archive: Arc<Archive>,
     options: SessionOptions,
-    /// Files that were sent to be read by statements of the server's own.
+    /// Uploaded files that the server's own statements read.
     received: Arc<ReceivedFiles>,
-    /// By the folded name of the database, and whether their statements may name files.
+    /// By the folded name of the database, and whether statements may name files.
     made: Mutex<HashMap<(String, bool), Arc<Session>>>,
 }
 
 impl Sessions {
-    /// `memory` is for the sorts, groups and joins of all of them together.
+    /// `memory` is shared by the sorts, groups and joins of all sessions.
     pub(crate) fn new(
         archive: Arc<Archive>,
         cores: NonZeroUsize,
@@ -31,7 +31,7 @@ impl Sessions {
         let options = SessionOptions {
             cores: Some(cores),
             runtime: Some(engine::runtime(Some(memory))?),
-            // Whoever connects need not have a right to this machine's files.
+            // A client need not have the right to read this machine's files.
             files: FileAccess::Nothing,
             ..SessionOptions::default()
         };
@@ -43,12 +43,12 @@ impl Sessions {
         })
     }
 
-    /// The files that were sent.
+    /// The uploaded files.
     pub(crate) fn received(&self) -> &Arc<ReceivedFiles> {
         &self.received
     }
 
-    /// The databases that there are, by name.
+    /// The names of the databases.
     pub(crate) async fn databases(&self) -> Result<Vec<String>, EngineError> {
         let databases = self.archive.catalog().databases().await?;
         Ok(databases
@@ -57,19 +57,18 @@ impl Sessions {
             .collect())
     }
 
-    /// The session for those who have chosen a database, or none. Making one takes a processor; nobody else waits for it.
+    /// The session of a database, or of none. Creating one takes a processor; other connections do not wait for it.
     ///
     /// # Errors
-    /// There is no such database.
+    /// The database does not exist.
     pub(crate) async fn of(&self, database: Option<&str>) -> Result<Arc<Session>, EngineError> {
         self.kept(database.unwrap_or(NO_DATABASE), false).await
     }
 
-    /// A session for statements that the server itself writes: they may name files that were
-    /// sent.
+    /// A session for statements of the server's own, which may name uploaded files.
     ///
     /// # Errors
-    /// There is no such database.
+    /// The database does not exist.
     pub(crate) async fn reading_files(&self, database: &str) -> Result<Arc<Session>, EngineError> {
         self.kept(database, true).await
     }
@@ -90,18 +89,18 @@ impl Sessions {
         };
         let session = Session::new(Arc::clone(&self.archive), &options).await?;
         let mut all = self.all();
-        // Where two have made it at once, the first is everybody's.
+        // If two tasks created the session concurrently, both use the first.
         let session = all.entry(key).or_insert_with(|| Arc::new(session));
         Ok(Arc::clone(session))
     }
 
-    /// The session for those who have chosen a database, or none, if it is there already.
+    /// The session of a database, or of none, if it exists already.
     pub(crate) fn made(&self, database: Option<&str>) -> Option<Arc<Session>> {
         let folded = database.unwrap_or(NO_DATABASE).to_ascii_lowercase();
         self.all().get(&(folded, false)).cloned()
     }
 
-    /// A panic elsewhere leaves the list whole: every change is a single one.
+    /// A panic in another thread leaves the map consistent, because every change is a single operation.
     fn all(&self) -> MutexGuard<'_, HashMap<(String, bool), Arc<Session>>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,7 @@
-//! TLS at the front doors: a certificate and its key from files, which all doors show.
+//! TLS: the server's certificate and key, for all listeners.
 //!
-//! Read once, at the start. What is spoken behind a door is agreed upon while its connections are encrypted (ALPN): HTTP's door
-//! names its versions, MySQL's has nothing to choose from.
+//! The files are read once, at the start. The protocol is negotiated in the TLS handshake (ALPN): HTTP offers its versions, MySQL's
+//! protocol has nothing to choose from.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,49 +13,49 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{Error, InconsistentKeys, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
-/// Versions of HTTP, the better one first.
+/// The versions of HTTP, in order of preference.
 const HTTP_VERSIONS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// Where the server's certificate and its key are.
+/// The files of the server's certificate and key.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
-    /// The certificate, and behind it those of whoever vouches for it, in PEM.
+    /// The certificate, followed by its issuers', in PEM.
     pub certificate: PathBuf,
-    /// The key of the first of them, in PEM and without a password.
+    /// The key of the first certificate, in PEM and without a password.
     pub key: PathBuf,
 }
 
-/// Why there is no TLS.
+/// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// A file cannot be read.
     #[error("cannot read {}, which is to be the {what} for TLS: {source}", path.display())]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is sought in it.
+        /// What it should contain.
         what: &'static str,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// What stands between two marks is not what they announce.
+    /// A PEM section is damaged.
     #[error("{}, which is to be the {what} for TLS, is damaged: {reason}", path.display())]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is sought in it.
+        /// What it should contain.
         what: &'static str,
         /// What is wrong.
         reason: String,
     },
-    /// There is no certificate.
+    /// The file contains no certificate.
     #[error("there is no certificate in {}: it has to be in PEM, which begins with BEGIN CERTIFICATE", path.display())]
     NoCertificate {
         /// The file.
         path: PathBuf,
     },
-    /// There is no key.
+    /// The file contains no key.
     #[error(
         "there is no private key in {}: it has to be in PEM, which begins with BEGIN PRIVATE KEY, and without a password, which \
          `openssl pkey` takes off", path.display()
@@ -64,7 +64,7 @@ pub enum TlsError {
         /// The file.
         path: PathBuf,
     },
-    /// They are not a pair.
+    /// The certificate and the key do not belong together.
     #[error(
         "the private key in {} is not that of the first certificate in {}: the server's own certificate has to be the first",
         key.display(), certificate.display()
@@ -75,7 +75,7 @@ pub enum TlsError {
         /// The key's file.
         key: PathBuf,
     },
-    /// They are a pair of a kind that is not known.
+    /// The kind of the certificate or key is not supported.
     #[error("the certificate in {} with the key in {} cannot be used for TLS: {source}", certificate.display(), key.display())]
     Unusable {
         /// The certificate's file.
@@ -87,7 +87,7 @@ pub enum TlsError {
     },
 }
 
-/// The server's certificate and key, ready to be shown.
+/// The server's certificate and key, ready for handshakes.
 #[derive(Debug, Clone)]
 pub(crate) struct Tls {
     config: Arc<ServerConfig>,
@@ -111,7 +111,7 @@ impl Tls {
                 source,
             },
         };
-        // Named, because a program that has several providers has no usual one.
+        // The provider is named, because a program with several providers has no default.
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map(|builder| builder.with_no_client_auth())
@@ -122,12 +122,12 @@ impl Tls {
         })
     }
 
-    /// For MySQL's door.
+    /// The acceptor for MySQL's protocol.
     pub(crate) fn for_mysql(&self) -> TlsAcceptor {
         Arc::clone(&self.config).into()
     }
 
-    /// For HTTP's door.
+    /// The acceptor for HTTP.
     pub(crate) fn for_http(&self) -> TlsAcceptor {
         let mut config = ServerConfig::clone(&self.config);
         config.alpn_protocols = HTTP_VERSIONS.map(<[u8]>::to_vec).into();
@@ -231,10 +231,10 @@ pub(crate) mod tests {
     }
 
     /// What is agreed upon between a client that would speak some protocols and a door.
-    async fn agreed(door: TlsAcceptor, alpn: &[&[u8]]) -> Option<Vec<u8>> {
+    async fn agreed(acceptor: TlsAcceptor, alpn: &[&[u8]]) -> Option<Vec<u8>> {
         let (near, far) = tokio::io::duplex(1 << 14);
         let (connector, name) = client(alpn);
-        let (client, server) = tokio::join!(connector.connect(name, near), door.accept(far));
+        let (client, server) = tokio::join!(connector.connect(name, near), acceptor.accept(far));
         server.unwrap();
         let client = client.unwrap();
         client.get_ref().1.alpn_protocol().map(<[u8]>::to_vec)

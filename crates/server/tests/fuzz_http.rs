@@ -1,4 +1,4 @@
-//! Strange requests at the HTTP door: whatever comes, the server stays, answers others, and keeps nothing of it.
+//! Strange requests at the HTTP endpoint: whatever comes, the server stays, answers others, and keeps nothing of it.
 //!
 //! Requests are made of real ones: cones with odd numbers, lists, pages that there are and are not, mutated, cut, with lengths that are
 //! wrong. Each conversation has a number of its own, from which it is made again.
@@ -21,9 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use chance::{
-    Chance, STUMBLES, count_stumbles, from_environment, named_files, open_files, resident,
-};
+use chance::{Chance, PANICS, count_panics, from_environment, named_files, open_files, resident};
 use ingest::{LoadRequest, Progress};
 use meridian_server::{Config, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -170,7 +168,7 @@ async fn converse(address: SocketAddr, seed: u64) -> usize {
 }
 
 /// What a client whose every word is right hears.
-async fn ask(address: SocketAddr, target: &str) -> String {
+async fn execute(address: SocketAddr, target: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -236,12 +234,12 @@ async fn send(address: SocketAddr, requests: usize, first: u64) -> u64 {
         }
         sent += running.join_next().await.unwrap().unwrap();
         assert_eq!(
-            STUMBLES.load(Relaxed),
+            PANICS.load(Relaxed),
             0,
-            "the server stumbled over one of the last conversations up to {seed}"
+            "the server panicked during one of the last conversations up to {seed}"
         );
         if seed.is_multiple_of(50) {
-            let answer = ask(
+            let answer = execute(
                 address,
                 "/scs/sky/Star?RA=0.5&DEC=0.5&SR=2&RESPONSEFORMAT=csv",
             )
@@ -261,7 +259,7 @@ async fn send(address: SocketAddr, requests: usize, first: u64) -> u64 {
 
 #[test]
 fn strange_requests_do_no_harm() {
-    count_stumbles();
+    count_panics();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

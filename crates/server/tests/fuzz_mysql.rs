@@ -1,4 +1,4 @@
-//! Strange packets at MySQL's door: whatever comes, the server stays, answers others, and keeps nothing of it.
+//! Strange packets at the MySQL endpoint: whatever comes, the server stays, answers others, and keeps nothing of it.
 //!
 //! Conversations are made of real ones: commands are mutated, cut, given other bodies, wrong lengths and wrong numbers, before and
 //! after the client is let in, in clear text and behind a wish for TLS. Each has a number of its own, from which it is made again.
@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use chance::{Chance, STUMBLES, count_stumbles, from_environment, open_files, resident};
+use chance::{Chance, PANICS, count_panics, from_environment, open_files, resident};
 use meridian_server::{Config, Server, TlsFiles};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -335,7 +335,7 @@ impl Witness {
     }
 
     /// The last column of the only row.
-    async fn ask(&mut self, statement: &str) -> String {
+    async fn execute(&mut self, statement: &str) -> String {
         let mut said = Said::nothing();
         said.packet(format!("\x03{statement}").as_bytes(), 0);
         self.0.write_all(&said.bytes).await.unwrap();
@@ -376,8 +376,8 @@ async fn serve(directory: &Path) -> (SocketAddr, CancellationToken, tokio::task:
 }
 
 /// What somebody gets who connects anew: among what is said there are words that end others' connections.
-async fn ask(address: SocketAddr, statement: &str) -> String {
-    Witness::connect(address).await.ask(statement).await
+async fn execute(address: SocketAddr, statement: &str) -> String {
+    Witness::connect(address).await.execute(statement).await
 }
 
 /// Sends so many packets that are heard, in conversations from a number on; gives the number of the next.
@@ -397,14 +397,14 @@ async fn send(address: SocketAddr, packets: usize, first: u64) -> u64 {
             seed += 1;
         }
         heard += running.join_next().await.unwrap().unwrap();
-        let stumbles = STUMBLES.load(Relaxed);
+        let panics = PANICS.load(Relaxed);
         assert_eq!(
-            stumbles, 0,
-            "the server stumbled over one of the last conversations up to {seed}"
+            panics, 0,
+            "the server panicked during one of the last conversations up to {seed}"
         );
         if seed.is_multiple_of(50) {
             assert_eq!(
-                ask(address, "SELECT 1, 41 + 1").await,
+                execute(address, "SELECT 1, 41 + 1").await,
                 "42",
                 "after conversation {seed}"
             );
@@ -414,7 +414,7 @@ async fn send(address: SocketAddr, packets: usize, first: u64) -> u64 {
         ended.unwrap();
     }
     let begun = Instant::now();
-    while ask(address, "SHOW STATUS LIKE 'Threads_connected'").await != "1" {
+    while execute(address, "SHOW STATUS LIKE 'Threads_connected'").await != "1" {
         assert!(
             begun.elapsed() < SOON,
             "somebody is still connected after conversation {seed}"
@@ -426,7 +426,7 @@ async fn send(address: SocketAddr, packets: usize, first: u64) -> u64 {
 
 #[test]
 fn strange_packets_do_no_harm() {
-    count_stumbles();
+    count_panics();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

@@ -119,9 +119,9 @@ pub enum SkyError {
         max_all = crate::chunker::MAX_ALL_SUB_STRIPES
     )]
     Partitioning {
-        /// The number of stripes asked for.
+        /// The number of stripes requested.
         stripes: u32,
-        /// The number of sub-stripes in a stripe asked for.
+        /// The number of sub-stripes in a stripe requested.
         sub_stripes: u32,
     },
     /// More positions than an index of neighbours can number.
@@ -139,7 +139,7 @@ pub enum SkyError {
     Level {
         /// The name of the pixelization.
         pixels: &'static str,
-        /// The level asked for.
+        /// The level requested.
         level: u32,
         /// The highest level there is.
         max: u32,

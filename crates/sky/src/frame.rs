@@ -1,6 +1,6 @@
 //! Reference frames of positions, as rotations of each other.
 //!
-//! Plain rotations, as the catalogue of ADQL's functions asks for (no aberration, no proper motion of the frames), so that what
+//! Plain rotations, as the catalogue of ADQL's functions requests (no aberration, no proper motion of the frames), so that what
 //! is turned there and back is where it was.
 
 use crate::{LonLat, UnitVector};

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_position_is_refused() {
+    fn what_is_no_position_is_rejected() {
         assert_eq!(
             LonLat::from_degrees(1.0, 90.5),
             Err(SkyError::Declination(90.5))

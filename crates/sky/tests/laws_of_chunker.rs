@@ -179,7 +179,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_no_cut_is_refused() {
+fn what_is_no_cut_is_rejected() {
     for (stripes, sub_stripes) in [
         (0, 1),
         (1, 0),
@@ -188,9 +188,9 @@ fn what_is_no_cut_is_refused() {
         (40, 16_384),
         (u32::MAX, u32::MAX),
     ] {
-        let refused = Chunker::new(stripes, sub_stripes);
+        let rejected = Chunker::new(stripes, sub_stripes);
         assert!(
-            matches!(refused, Err(SkyError::Partitioning { .. })),
+            matches!(rejected, Err(SkyError::Partitioning { .. })),
             "{stripes} {sub_stripes}"
         );
     }
@@ -242,7 +242,7 @@ fn sub_chunks_that_do_not_exist() {
     assert!(chunker.sub_chunks_of(ChunkId(35)).is_empty());
 }
 
-/// Positions that should have been refused get some location, and no panic.
+/// Positions that should have been rejected get some location, and no panic.
 #[test]
 fn bad_positions_are_located_somewhere() {
     let chunker = Chunker::new(85, 12).unwrap();

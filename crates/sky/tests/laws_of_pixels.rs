@@ -173,7 +173,7 @@ fn known_cells() {
 }
 
 #[test]
-fn what_is_no_level_or_position_is_refused() {
+fn what_is_no_level_or_position_is_rejected() {
     assert!(matches!(
         htm::Level::new(25),
         Err(SkyError::Level {
@@ -193,8 +193,8 @@ fn what_is_no_level_or_position_is_refused() {
     let mut out = Vec::new();
     htm::ids_degrees(level(3), &[0.0, f64::NAN, 0.0], &[0.0, 0.0, 91.0], &mut out);
     assert_eq!(out[1..], [0, 0]);
-    let refused = healpix::nested_degrees(depth(3), &[0.0, 1.0], &[0.0, 91.0], &mut out);
-    assert_eq!(refused, Err(SkyError::Declination(91.0)));
+    let rejected = healpix::nested_degrees(depth(3), &[0.0, 1.0], &[0.0, 91.0], &mut out);
+    assert_eq!(rejected, Err(SkyError::Declination(91.0)));
     assert_eq!(out.len(), 1);
     assert_eq!(healpix::centre(depth(0), 12), None);
     assert_eq!(healpix::ring_of_nested(depth(0), 12), None);

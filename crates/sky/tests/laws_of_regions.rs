@@ -195,9 +195,9 @@ proptest! {
         let dented = [corner(0, size), corner(1, size), corner(2, size), corner(3, -0.2 * size)];
         let crossed = [corner(0, size), corner(2, size), corner(1, size), corner(3, size)];
         for corners in [dented, crossed] {
-            let refused = Region::polygon_degrees(&corners);
-            let not_convex = matches!(refused, Err(SkyError::PolygonNotConvex { .. }));
-            prop_assert!(not_convex, "{refused:?}");
+            let rejected = Region::polygon_degrees(&corners);
+            let not_convex = matches!(rejected, Err(SkyError::PolygonNotConvex { .. }));
+            prop_assert!(not_convex, "{rejected:?}");
         }
     }
 }
@@ -333,21 +333,21 @@ fn no_region_holds_what_is_no_position() {
 
 #[test]
 fn polygons_that_cannot_be() {
-    let refused = |corners: &[(f64, f64)]| Region::polygon_degrees(corners).unwrap_err();
+    let rejected = |corners: &[(f64, f64)]| Region::polygon_degrees(corners).unwrap_err();
     assert!(matches!(
-        refused(&[]),
+        rejected(&[]),
         SkyError::PolygonCorners { given: 0, .. }
     ));
     assert!(matches!(
-        refused(&[(0.0, 0.0), (1.0, 1.0)]),
+        rejected(&[(0.0, 0.0), (1.0, 1.0)]),
         SkyError::PolygonCorners { .. }
     ));
-    let on_the_equator = refused(&[(0.0, 0.0), (1.0, 0.0), (2.0, 0.0)]);
+    let on_the_equator = rejected(&[(0.0, 0.0), (1.0, 0.0), (2.0, 0.0)]);
     assert!(
         matches!(on_the_equator, SkyError::PolygonCorners { given: 3, .. }),
         "{on_the_equator}"
     );
-    let point = refused(&[(5.0, 5.0); 4]);
+    let point = rejected(&[(5.0, 5.0); 4]);
     assert!(
         matches!(
             point,
@@ -359,10 +359,10 @@ fn polygons_that_cannot_be() {
         "{point}"
     );
     assert!(matches!(
-        refused(&[(0.0, 0.0), (0.0, 91.0), (1.0, 1.0)]),
+        rejected(&[(0.0, 0.0), (0.0, 91.0), (1.0, 1.0)]),
         SkyError::Declination(_)
     ));
-    let too_large = refused(&[(0.0, -10.0), (120.0, -10.0), (240.0, -10.0), (240.0, -10.1)]);
+    let too_large = rejected(&[(0.0, -10.0), (120.0, -10.0), (240.0, -10.0), (240.0, -10.1)]);
     assert!(
         matches!(
             too_large,

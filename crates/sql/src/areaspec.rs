@@ -78,14 +78,14 @@ impl VisitorMut for Expansion<'_> {
 }
 
 /// One table of a FROM that a region restricts.
-struct Restricted {
+struct RestrictedTable {
     name: String,
     ra: String,
     dec: String,
     nullable: bool,
 }
 
-impl Restricted {
+impl RestrictedTable {
     fn condition(&self, shape: RegionShape, numbers: &str) -> String {
         let Self { name, ra, dec, .. } = self;
         format!(
@@ -115,10 +115,13 @@ impl Expansion<'_> {
                         .iter_mut()
                         .for_each(|table| table.nullable = true);
                 }
-                restricted.extend(self.restricted(&join.relation).map(|table| Restricted {
-                    nullable: !keeps_right,
-                    ..table
-                }));
+                restricted.extend(
+                    self.restricted(&join.relation)
+                        .map(|table| RestrictedTable {
+                            nullable: !keeps_right,
+                            ..table
+                        }),
+                );
             }
         }
         if restricted.is_empty() {
@@ -134,7 +137,7 @@ impl Expansion<'_> {
         Ok(())
     }
 
-    fn restricted(&self, relation: &TableFactor) -> Option<Restricted> {
+    fn restricted(&self, relation: &TableFactor) -> Option<RestrictedTable> {
         let TableFactor::Table {
             name,
             alias,
@@ -155,7 +158,7 @@ impl Expansion<'_> {
                 .collect::<Vec<_>>()
                 .join("."),
         };
-        Some(Restricted {
+        Some(RestrictedTable {
             name,
             ra,
             dec,
@@ -167,7 +170,7 @@ impl Expansion<'_> {
     fn split(
         &self,
         condition: Expr,
-        restricted: &[Restricted],
+        restricted: &[RestrictedTable],
         from: &mut [datafusion::sql::sqlparser::ast::TableWithJoins],
     ) -> Result<Option<Expr>, SqlError> {
         let mut left = Vec::new();
@@ -206,8 +209,12 @@ impl Expansion<'_> {
             .join(", "))
     }
 
-    fn replace_nested(&self, expr: &mut Expr, restricted: &[Restricted]) -> Result<(), SqlError> {
-        struct Replace<'a>(&'a Expansion<'a>, &'a [Restricted]);
+    fn replace_nested(
+        &self,
+        expr: &mut Expr,
+        restricted: &[RestrictedTable],
+    ) -> Result<(), SqlError> {
+        struct Replace<'a>(&'a Expansion<'a>, &'a [RestrictedTable]);
         impl VisitorMut for Replace<'_> {
             type Break = SqlError;
             fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
@@ -276,7 +283,7 @@ fn factors(
 /// Puts `(SELECT * FROM table WHERE ...)` in the place of the table.
 fn restrict_before_join(
     factor: &mut TableFactor,
-    table: &Restricted,
+    table: &RestrictedTable,
     shape: RegionShape,
     numbers: &str,
 ) -> Result<(), SqlError> {

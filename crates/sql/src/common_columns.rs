@@ -24,16 +24,16 @@ use crate::Dialect;
 use crate::hidden::excluding;
 
 /// Gives the common columns of every join of a statement their values and places.
-pub(crate) fn settle(dialect: Dialect, statement: &mut Statement) {
+pub(crate) fn resolve(dialect: Dialect, statement: &mut Statement) {
     // It breaks off nowhere.
-    let _ = statement.visit(&mut Settling { dialect });
+    let _ = statement.visit(&mut CommonColumns { dialect });
 }
 
-struct Settling {
+struct CommonColumns {
     dialect: Dialect,
 }
 
-impl VisitorMut for Settling {
+impl VisitorMut for CommonColumns {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
@@ -48,7 +48,7 @@ impl VisitorMut for Settling {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         if let Some(common) = Common::of(select, self.dialect) {
-            common.settle(select);
+            common.resolve(select);
         }
         select.from.iter_mut().for_each(keep_left);
         ControlFlow::Continue(())
@@ -96,10 +96,10 @@ impl Common {
                 };
                 let own = column_of(&right, &name);
                 let value = match (kept, before) {
-                    (Kept::Right, _) => own,
+                    (KeptSide::Right, _) => own,
                     (_, None) => continue,
-                    (Kept::Left, Some(before)) => before,
-                    (Kept::Both, Some(before)) => coalesce([before, own]),
+                    (KeptSide::Left, Some(before)) => before,
+                    (KeptSide::Both, Some(before)) => coalesce([before, own]),
                 };
                 still.push((name, value));
             }
@@ -110,7 +110,7 @@ impl Common {
                 let mut names = [left, name_of(&only.relation)?];
                 // MySQL takes a right join for a left one with its sides changed, here as well.
                 if dialect == Dialect::MySql
-                    && matches!(kept_side(&only.join_operator), Some((Kept::Right, _)))
+                    && matches!(kept_side(&only.join_operator), Some((KeptSide::Right, _)))
                 {
                     names.reverse();
                 }
@@ -121,7 +121,7 @@ impl Common {
         Some(Self { columns, shown })
     }
 
-    fn settle(&self, select: &mut Select) {
+    fn resolve(&self, select: &mut Select) {
         let mut projection = Vec::with_capacity(select.projection.len());
         for item in select.projection.drain(..) {
             match (item, &self.shown) {
@@ -173,23 +173,23 @@ impl Common {
 
 /// The side whose rows a join keeps.
 #[derive(Clone, Copy)]
-enum Kept {
+enum KeptSide {
     /// The left one, or neither: then both have the same values.
     Left,
     Right,
     Both,
 }
 
-fn kept_side(operator: &JoinOperator) -> Option<(Kept, &JoinConstraint)> {
+fn kept_side(operator: &JoinOperator) -> Option<(KeptSide, &JoinConstraint)> {
     match operator {
         JoinOperator::Join(constraint)
         | JoinOperator::Inner(constraint)
         | JoinOperator::Left(constraint)
-        | JoinOperator::LeftOuter(constraint) => Some((Kept::Left, constraint)),
+        | JoinOperator::LeftOuter(constraint) => Some((KeptSide::Left, constraint)),
         JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => {
-            Some((Kept::Right, constraint))
+            Some((KeptSide::Right, constraint))
         }
-        JoinOperator::FullOuter(constraint) => Some((Kept::Both, constraint)),
+        JoinOperator::FullOuter(constraint) => Some((KeptSide::Both, constraint)),
         _ => None,
     }
 }
@@ -318,7 +318,7 @@ mod tests {
     fn settled(dialect: Dialect, sql: &str) -> String {
         let parsed = Parser::parse_sql(dialect.grammar(), sql);
         let mut statement = parsed.unwrap().remove(0);
-        settle(dialect, &mut statement);
+        resolve(dialect, &mut statement);
         statement.to_string()
     }
 

@@ -274,19 +274,19 @@ impl MatchCall {
     /// A sentence that says what is wrong with the arguments; it begins with the function's name.
     pub fn of(factor: &TableFactor) -> Result<Option<Self>, String> {
         match MatchFunction::of(factor) {
-            Some((function, args)) => Given::read(function, args)?.call().map(Some),
+            Some((function, args)) => CallArguments::read(function, args)?.call().map(Some),
             None => Ok(None),
         }
     }
 }
 
 /// The arguments of a call, told apart.
-struct Given<'a> {
+struct CallArguments<'a> {
     function: MatchFunction,
     values: Vec<(Argument, &'a Expr)>,
 }
 
-impl<'a> Given<'a> {
+impl<'a> CallArguments<'a> {
     fn read(function: MatchFunction, args: &'a [FunctionArg]) -> Result<Self, String> {
         let mut given = Self {
             function,
@@ -344,7 +344,7 @@ impl<'a> Given<'a> {
         let (find, join) = (self.find()?, self.join()?);
         if find == Find::Best2 && join != MatchJoin::Matched {
             return Err(
-                "crossmatch gives only '1and2' with 'best2': for left rows without a match ask with 'best', 'best1' or 'all', or name the tables the other way round"
+                "crossmatch gives only '1and2' with 'best2': for left rows without a match use 'best', 'best1' or 'all', or name the tables the other way round"
                     .to_owned(),
             );
         }

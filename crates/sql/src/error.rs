@@ -264,7 +264,7 @@ impl SqlError {
     }
 }
 
-/// What somebody is told over whose statement the engine made a mistake. What the engine says of it is about its own code.
+/// The message for an internal error of the query engine, whose own message is about its code.
 const OWN_MISTAKE: &str = "Meridian made a mistake of its own over this statement, which its log tells (RUST_LOG=error): please report it. \
                            Written in another way, with a subquery or without one, the statement may be answered";
 
@@ -280,7 +280,7 @@ const NO_CONDITIONS: [&str; 2] = [
     "Cannot infer common argument type for logical boolean operation",
 ];
 
-/// The nearest of `candidates` as a question, if one is near enough to have been meant.
+/// The nearest of `candidates` as a query, if one is near enough to have been meant.
 pub(crate) fn suggestion(name: &str, candidates: &[String]) -> Option<String> {
     let folded = name.to_ascii_lowercase();
     let mut near: Vec<(usize, &String)> = candidates
@@ -368,7 +368,7 @@ fn plain_sentence(message: &str) -> String {
     text.lines().next().unwrap_or(text).to_owned()
 }
 
-/// What some of the engine's messages say to somebody who does not know its types and functions.
+/// Some of the engine's messages, reworded for users who do not know its types and functions.
 fn rephrased(message: &str) -> Option<String> {
     if message.starts_with("Aggregate function calls cannot be nested") {
         return Some(

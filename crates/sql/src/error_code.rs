@@ -98,7 +98,7 @@ codes! {
     ILLEGAL_NUMBER = 1367, "22007";
     /// More parameters than a statement may have (`ER_PS_MANY_PARAM`).
     TOO_MANY_PARAMETERS = 1390, "HY000";
-    /// Rows are asked for of a statement that has none waiting (`ER_STMT_HAS_NO_OPEN_CURSOR`).
+    /// Rows are requested of a statement that has none waiting (`ER_STMT_HAS_NO_OPEN_CURSOR`).
     NO_CURSOR = 1421, "HY000";
     /// More prepared statements than a connection may have (`ER_MAX_PREPARED_STMT_COUNT_REACHED`).
     TOO_MANY_PREPARED_STATEMENTS = 1461, "42000";
@@ -106,7 +106,7 @@ codes! {
     MALFORMED_PACKET = 1835, "HY000";
     /// A statement took longer than it may (`ER_QUERY_TIMEOUT`).
     TIME_LIMIT = 3024, "HY000";
-    /// Nothing was asked for a long time (`ER_CLIENT_INTERACTION_TIMEOUT`).
+    /// Nothing was requested a long time (`ER_CLIENT_INTERACTION_TIMEOUT`).
     IDLE = 4031, "HY000";
     /// The two sides of a UNION differ in width (`ER_WRONG_NUMBER_OF_COLUMNS_IN_SELECT`).
     UNEQUAL_WIDTHS = 1222, "21000";

@@ -25,7 +25,7 @@ pub struct Headings {
 pub(crate) type Spelling = HashMap<String, String>;
 
 /// A text as it was typed.
-pub(crate) struct Typed<'a> {
+pub(crate) struct SourceText<'a> {
     pub dialect: Dialect,
     pub sql: &'a str,
     tokens: Vec<TokenWithSpan>,
@@ -33,10 +33,10 @@ pub(crate) struct Typed<'a> {
     spelling: Arc<Spelling>,
 }
 
-impl<'a> Typed<'a> {
+impl<'a> SourceText<'a> {
     pub(crate) fn new(dialect: Dialect, sql: &'a str) -> Self {
         let tokens = dialect.tokenizer(sql).tokenize_with_location();
-        // What cannot be taken apart has been refused before.
+        // What cannot be taken apart has been rejected before.
         let tokens = tokens.unwrap_or_default();
         let spelling = Arc::new(spellings(&tokens));
         let places = Places::new(sql);
@@ -89,13 +89,13 @@ impl<'a> Typed<'a> {
 
     /// A name as it was typed, without the marks around it.
     fn name(&self, name: &Ident) -> String {
-        let typed = self.between(Some(name.span.start), Some(name.span.end));
-        let typed = match name.quote_style {
-            Some(_) => typed.and_then(|typed| typed.get(1..typed.len().checked_sub(1)?)),
-            None => typed,
+        let source = self.between(Some(name.span.start), Some(name.span.end));
+        let source = match name.quote_style {
+            Some(_) => source.and_then(|source| source.get(1..source.len().checked_sub(1)?)),
+            None => source,
         };
-        match typed {
-            Some(typed) if fold_word(typed) == name.value => typed.to_owned(),
+        match source {
+            Some(source) if fold_word(source) == name.value => source.to_owned(),
             // A mark inside of a quoted name is doubled.
             _ => spelled(&name.value, &self.spelling),
         }
@@ -153,39 +153,41 @@ enum Item {
     /// A column, by its folded name.
     Column(String),
     /// An alias or expression, as typed.
-    Typed(String),
+    SourceText(String),
 }
 
 impl Headings {
     /// Reads the headings off a query of a text.
-    pub(crate) fn of(typed: &Typed<'_>, query: &Query) -> Self {
-        let spelling = Arc::clone(&typed.spelling);
+    pub(crate) fn of(source: &SourceText<'_>, query: &Query) -> Self {
+        let spelling = Arc::clone(&source.spelling);
         let Some(select) = leftmost(&query.body) else {
             return Self {
                 items: vec![],
                 spelling,
             };
         };
-        let texts = match typed.dialect {
-            Dialect::MySql => typed.items(select),
+        let texts = match source.dialect {
+            Dialect::MySql => source.items(select),
             Dialect::Adql => vec![],
         };
         let as_typed = texts.len() == select.projection.len();
         let items = select.projection.iter().enumerate();
         let items = items.map(|(at, item)| match item {
-            SelectItem::ExprWithAlias { alias, .. } => Item::Typed(typed.name(alias)),
+            SelectItem::ExprWithAlias { alias, .. } => Item::SourceText(source.name(alias)),
             SelectItem::UnnamedExpr(expr) if as_typed => match column_name(expr) {
-                Some(name) => Item::Typed(typed.name(name)),
-                None => Item::Typed(typed.expression(expr, texts[at])),
+                Some(name) => Item::SourceText(source.name(name)),
+                None => Item::SourceText(source.expression(expr, texts[at])),
             },
             SelectItem::UnnamedExpr(expr) => match column_name(expr) {
                 Some(name) => Item::Column(name.value.clone()),
-                None => Item::Typed(recase(typed.dialect, &expr.to_string(), &spelling)),
+                None => Item::SourceText(recase(source.dialect, &expr.to_string(), &spelling)),
             },
             _ => Item::Wildcard,
         });
         let items = items.map(|item| match item {
-            Item::Typed(text) if typed.dialect == Dialect::MySql => Item::Typed(cut(text)),
+            Item::SourceText(text) if source.dialect == Dialect::MySql => {
+                Item::SourceText(cut(text))
+            }
             other => other,
         });
         let items = items.collect();
@@ -223,7 +225,7 @@ impl Headings {
                     rest.next();
                     headings.push(by_name(name));
                 }
-                Item::Typed(text) => {
+                Item::SourceText(text) => {
                     rest.next();
                     headings.push(text.clone());
                 }
@@ -341,8 +343,8 @@ mod tests {
 
     #[test]
     fn columns_are_declared_and_expressions_typed_elsewhere() {
-        let typed = TYPED.replace('`', "\"");
-        let headed = resolved(Dialect::Adql, &typed, &NAMES);
+        let source = TYPED.replace('`', "\"");
+        let headed = resolved(Dialect::Adql, &source, &NAMES);
         assert_eq!(
             headed[..4],
             ["ra_PS", "Count(*)", "Abs(RA_ps) + 1", "Mean Mag"]
@@ -351,10 +353,10 @@ mod tests {
 
     #[test]
     fn the_first_of_several_selects_heads_them_all() {
-        let typed =
+        let source =
             "WITH t AS (SELECT 1 AS One) (SELECT One + 1, (SELECT 2, 3) FROM t) UNION SELECT 7, 8";
         assert_eq!(
-            resolved(Dialect::MySql, typed, &["a", "b"]),
+            resolved(Dialect::MySql, source, &["a", "b"]),
             ["One + 1", "(SELECT 2, 3)"]
         );
     }
@@ -376,7 +378,7 @@ mod tests {
             .remove(0)
         {
             Statement::Query(query) => {
-                Headings::of(&Typed::new(dialect, sql), &query).resolve(&names, &declared)
+                Headings::of(&SourceText::new(dialect, sql), &query).resolve(&names, &declared)
             }
             other => panic!("not a query: {other}"),
         }

@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use crate::SqlError;
 use crate::areaspec::{TableShapes, name_parts, shape_of};
 
-/// Leaves the hidden columns that a question names out of its wildcards; says whether it names any.
+/// Leaves the hidden columns that a query names out of its wildcards; says whether it names any.
 pub(crate) fn leave_out(
     sql: &str,
     statement: &mut Statement,
@@ -27,7 +27,7 @@ pub(crate) fn leave_out(
     let mut common_tables = CommonTables::default();
     // It breaks off nowhere.
     let _ = statement.visit(&mut common_tables);
-    let mut rewriting = Rewriting {
+    let mut rewriting = Rewriter {
         sql,
         tables,
         words: words(&statement.to_string()),
@@ -65,7 +65,7 @@ impl VisitorMut for CommonTables {
     }
 }
 
-struct Rewriting<'a> {
+struct Rewriter<'a> {
     sql: &'a str,
     tables: &'a dyn TableShapes,
     /// The words of the statement: a hidden column is shown where one of them is its name.
@@ -74,7 +74,7 @@ struct Rewriting<'a> {
     found: bool,
 }
 
-impl VisitorMut for Rewriting<'_> {
+impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
@@ -112,7 +112,7 @@ impl Source {
     }
 }
 
-impl Rewriting<'_> {
+impl Rewriter<'_> {
     fn rewrite(&mut self, select: &mut Select) -> Result<(), SqlError> {
         let mut sources = Vec::new();
         for from in &select.from {
@@ -209,7 +209,7 @@ impl Rewriting<'_> {
         let Some(column) = named_hidden(left.iter().chain(&*right)) else {
             return Ok(());
         };
-        let refused = |what| Err(self.unclear(what, &column));
+        let rejected = |what| Err(self.unclear(what, &column));
         let (on, twice) = match join {
             JoinOperator::Join(on) | JoinOperator::Inner(on) => (on, right),
             JoinOperator::Left(on) | JoinOperator::LeftOuter(on) => (on, right),
@@ -218,14 +218,14 @@ impl Rewriting<'_> {
             _ => return Ok(()),
         };
         match (on, twice) {
-            (JoinConstraint::Natural, _) => refused("a NATURAL JOIN"),
+            (JoinConstraint::Natural, _) => rejected("a NATURAL JOIN"),
             (JoinConstraint::Using(columns), [only]) => {
                 let idents = columns.iter().filter_map(|name| name.0.last()?.as_ident());
                 only.shared.extend(idents.cloned());
                 Ok(())
             }
             (JoinConstraint::Using(_), _) => {
-                refused("a USING over several tables or in a FULL JOIN")
+                rejected("a USING over several tables or in a FULL JOIN")
             }
             _ => Ok(()),
         }
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_mean_something_else_is_refused() {
+    fn what_would_mean_something_else_is_rejected() {
         for sql in [
             "SELECT * FROM Object NATURAL JOIN Source WHERE chunkId = 3",
             "SELECT * FROM Object FULL JOIN Source USING (id) WHERE chunkId = 3",

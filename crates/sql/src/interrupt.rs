@@ -1,9 +1,9 @@
-//! How a statement's work ends from within: a flag that whoever stops the statement sets, and that its loops look at.
+//! Interrupts: a flag that ends a statement's work, and that its loops check.
 //!
-//! An operator is code that computes until it returns, and nobody can end it from outside. So every thread that works on a
-//! statement has [entered](Interrupt::enter) its [`Interrupt`], and what may compute for long calls [`check`], which
-//! is an error once the statement has ended. What the threads allocate meanwhile is added up, so that the statement that
-//! holds the most is found when memory runs short.
+//! An operator computes until it returns, and cannot be ended from outside. So every thread that works on a statement has
+//! [entered](Interrupt::enter) its [`Interrupt`], and code that may compute for long calls [`check`], which returns an error once the
+//! statement has ended. The interrupt also sums up what the threads allocate, so that the statement that holds the most is known when
+//! memory runs short.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -16,25 +16,25 @@ use std::time::Duration;
 
 use datafusion::common::{DataFusionError, Result};
 
-/// What ends the work on one statement, and how much memory that work holds.
+/// Ends the work on one statement, and counts the memory that the work holds.
 #[derive(Debug)]
 pub struct Interrupt {
     ended: AtomicBool,
-    /// Why, where it is not that nobody waits for the result any more.
+    /// The reason, unless the result is just no longer needed.
     why: OnceLock<String>,
     bytes: heap::Account,
 }
 
 thread_local! {
-    /// The statement that the thread works on.
+    /// The statement that the current thread works on.
     static CURRENT: RefCell<Option<Arc<Interrupt>>> = const { RefCell::new(None) };
 }
 
-/// The statements that run, for whoever looks for the largest.
+/// The running statements, to find the largest.
 static RUNNING: Mutex<Vec<Weak<Interrupt>>> = Mutex::new(Vec::new());
 
 impl Interrupt {
-    /// That of a new statement.
+    /// The interrupt of a new statement.
     pub fn new() -> Arc<Self> {
         let interrupt = Arc::new(Self {
             ended: AtomicBool::new(false),
@@ -49,17 +49,17 @@ impl Interrupt {
         interrupt
     }
 
-    /// That of the statement on which this thread works, or else a new one.
+    /// The interrupt of the statement on which this thread works, or else a new one.
     pub fn current_or_new() -> Arc<Self> {
         Self::current().unwrap_or_else(Self::new)
     }
 
-    /// That of the statement on which this thread works.
+    /// The interrupt of the statement on which this thread works.
     pub fn current() -> Option<Arc<Self>> {
         CURRENT.with_borrow(Clone::clone)
     }
 
-    /// Ends the statement: nobody waits for its result.
+    /// Ends the statement because its result is no longer needed.
     pub fn end(&self) {
         self.ended.store(true, Relaxed);
     }
@@ -81,10 +81,10 @@ impl Interrupt {
         self.bytes.load(Relaxed)
     }
 
-    /// Nothing, while the statement runs.
+    /// Succeeds while the statement runs.
     ///
     /// # Errors
-    /// It has ended.
+    /// The statement has ended.
     pub fn check(&self) -> Result<()> {
         if !self.is_ended() {
             return Ok(());
@@ -96,12 +96,12 @@ impl Interrupt {
     }
 
     /// This thread works on the statement for as long as the result is held.
-    pub fn enter(self: &Arc<Self>) -> Entered {
+    pub fn enter(self: &Arc<Self>) -> InterruptGuard {
         let is_same = |it: &Arc<Self>| Arc::ptr_eq(it, self);
         if CURRENT.with_borrow(|current| current.as_ref().is_some_and(is_same)) {
-            return Entered { left: None };
+            return InterruptGuard { left: None };
         }
-        Entered {
+        InterruptGuard {
             left: Some(work_on(Some(Arc::clone(self)))),
         }
     }
@@ -132,21 +132,21 @@ impl Interrupt {
     }
 }
 
-/// This thread works on another statement, or on none, from now on. Gives the one that it worked on before.
+/// Makes this thread work on another statement, or on none. Returns the previous one.
 fn work_on(next: Option<Arc<Interrupt>>) -> Option<Arc<Interrupt>> {
     heap::give_back_where_asked();
     heap::add_to(next.as_ref().map(|next| Arc::clone(&next.bytes)));
     CURRENT.replace(next)
 }
 
-/// A thread works on a statement.
+/// Marks a thread as working on a statement.
 #[derive(Debug)]
-pub struct Entered {
+pub struct InterruptGuard {
     /// What it worked on before, where that was not the same.
     left: Option<Option<Arc<Interrupt>>>,
 }
 
-impl Drop for Entered {
+impl Drop for InterruptGuard {
     fn drop(&mut self) {
         if let Some(left) = self.left.take() {
             work_on(left);
@@ -171,24 +171,23 @@ impl<F: Future> Future for Scoped<F> {
     }
 }
 
-/// The same future as work on the statement, if any, on which this thread works now: for tasks that the work starts.
+/// The same future as work on the statement on which this thread works now, if any: for tasks that the work spawns.
 pub fn carried<F: Future>(future: F) -> Scoped<F> {
     Interrupt::current_or_new().scope(future)
 }
 
-/// How long a check waits where more memory is allocated than may be.
+/// How long a check waits while the memory budget is exceeded.
 const WHILE_MEMORY_IS_SHORT: Duration = Duration::from_millis(2);
 
-/// What a check does besides: where the work takes long, it gives the thread's other tasks to another thread.
+/// An additional action of a check: if the work takes long, it moves the thread's other tasks to another thread.
 static RELIEVE: OnceLock<fn()> = OnceLock::new();
 
-/// Has every check call this, where nothing else was said before.
+/// Sets the action of every check, unless one was set before.
 pub fn relieve_with(relieve: fn()) {
     RELIEVE.get_or_init(|| relieve);
 }
 
-/// Nothing, while the statement runs on which this thread works, or where it works on none. To be called at least every few
-/// milliseconds.
+/// Succeeds while the statement runs on which this thread works, or if it works on none. To be called at least every few milliseconds.
 ///
 /// # Errors
 /// The statement has ended.
@@ -197,7 +196,7 @@ pub fn check() -> Result<()> {
         relieve();
     }
     if heap::is_over_bound() {
-        // Two threads fill a gigabyte before the one that watches has looked: they wait until it has ended somebody.
+        // Two threads fill a gigabyte before the monitoring thread polls: they wait until it has ended a statement.
         thread::sleep(WHILE_MEMORY_IS_SHORT);
     }
     heap::give_back_where_asked();
@@ -207,7 +206,7 @@ pub fn check() -> Result<()> {
     })
 }
 
-/// The same for loops whose rounds take less than a microsecond each, or more: most calls do nothing.
+/// The same for loops whose iterations take a microsecond or less: most calls do nothing.
 ///
 /// # Errors
 /// The statement has ended.

@@ -1,4 +1,4 @@
-//! How deep and how long a statement may be: what is refused with a sentence rather than risked on the stack, and what is made
+//! How deep and how long a statement may be: what is rejected with a sentence rather than risked on the stack, and what is made
 //! shallow instead.
 //!
 //! Deep nesting is told from the words, before a parser descends into it. Chains of AND and OR, which people and programs write
@@ -41,7 +41,7 @@ struct Level {
     cases: usize,
 }
 
-/// Refuses a text that is nested too deeply or has too long a chain of operators.
+/// Rejects a text that is nested too deeply or has too long a chain of operators.
 pub(crate) fn check_words(sql: &str, tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
     let mut levels = vec![Level::default()];
     let mut cases = 0;
@@ -149,20 +149,20 @@ fn too_much(depth: usize, level: Option<&Level>) -> Option<String> {
         .then(|| format!("more than {MOST_SETS} sets are joined by UNION, EXCEPT and INTERSECT"))
 }
 
-/// Refuses too many tables, columns and subqueries, and makes long chains of conditions shallow.
+/// Rejects too many tables, columns and subqueries, and makes long chains of conditions shallow.
 pub(crate) fn check_and_balance(statement: &mut Statement) -> Result<(), SqlError> {
-    let refused = |sentence: String| SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED);
-    match statement.visit(&mut Checking { subqueries: 0 }) {
+    let rejected = |sentence: String| SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED);
+    match statement.visit(&mut Checker { subqueries: 0 }) {
         ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(sentence) => Err(refused(sentence)),
+        ControlFlow::Break(sentence) => Err(rejected(sentence)),
     }
 }
 
-struct Checking {
+struct Checker {
     subqueries: usize,
 }
 
-impl VisitorMut for Checking {
+impl VisitorMut for Checker {
     type Break = String;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<String> {
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_refused_and_a_little_less_is_not() {
+    fn what_is_too_much_is_rejected_and_a_little_less_is_not() {
         let nested = |depth: usize| format!("SELECT {}1{}", "(".repeat(depth), ")".repeat(depth));
         let cases = |depth: usize| "CASE WHEN ".repeat(depth);
         let chain = |many: usize| format!("SELECT 1{}", " + 1".repeat(many));

@@ -8,9 +8,9 @@ use datafusion::sql::sqlparser::ast::{LimitClause, Statement as Ast};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use crate::areaspec::{self, TableShapes};
-use crate::headings::Typed;
+use crate::headings::SourceText;
 use crate::limits::{self, DEEPEST_NESTING};
-use crate::mysql::Listing;
+use crate::mysql::ShowStatement;
 use crate::{
     Connection, Dialect, ErrorCode, Headings, SqlError, adql, common_columns, connection,
     crossmatch, fold_case, hidden, mysql, unsupported,
@@ -26,8 +26,8 @@ pub struct Parsed {
     pub statement: Statement,
     /// How its result is headed.
     pub headings: Headings,
-    /// The list of what there is that it asks for instead.
-    pub listing: Option<Listing>,
+    /// The list of what there is that it requests instead.
+    pub show: Option<ShowStatement>,
     /// Whether it names columns that tables have beside those of `*`.
     pub names_hidden_columns: bool,
     /// Whether it is another statement where another connection asks.
@@ -37,7 +37,7 @@ pub struct Parsed {
 /// Reads the statements of a text that came by a connection, which are separated by semicolons.
 ///
 /// # Errors
-/// A text that cannot be read, or a statement that is not a question: this door only answers.
+/// A text that cannot be read, or a statement that is not a query: this door only answers.
 pub fn parse(
     dialect: Dialect,
     sql: &str,
@@ -50,12 +50,12 @@ pub fn parse(
     };
     let statements = read(dialect, sql)?;
     // Of the whole text, once: it may have thousands of statements.
-    let typed = Typed::new(dialect, sql);
+    let source = SourceText::new(dialect, sql);
     statements
         .into_iter()
         .map(|read| match read {
-            Read::Listing(listing) => Ok(listed(listing)),
-            Read::Statement(statement) => prepare(&typed, statement, tables, connection),
+            Read::Show(statement) => Ok(show_query(statement)),
+            Read::Statement(statement) => prepare(&source, statement, tables, connection),
         })
         .collect()
 }
@@ -70,7 +70,7 @@ pub fn headings(sql: &str) -> Result<Option<Headings>, SqlError> {
         return Ok(None);
     };
     Ok(match &**ast {
-        Ast::Query(query) => Some(Headings::of(&Typed::new(Dialect::MySql, sql), query)),
+        Ast::Query(query) => Some(Headings::of(&SourceText::new(Dialect::MySql, sql), query)),
         _ => None,
     })
 }
@@ -81,14 +81,14 @@ pub(crate) fn read_statements(dialect: Dialect, sql: &str) -> Result<Vec<Stateme
     Ok(statements
         .filter_map(|read| match read {
             Read::Statement(statement) => Some(statement),
-            Read::Listing(_) => None,
+            Read::Show(_) => None,
         })
         .collect())
 }
 
 /// A statement as it is typed.
 enum Read {
-    Listing(Listing),
+    Show(ShowStatement),
     Statement(Statement),
 }
 
@@ -110,11 +110,11 @@ fn read_all(parser: &mut DFParser<'_>) -> Result<Vec<Read>, DataFusionError> {
         if parser.parser.peek_token_ref().token == Token::EOF {
             return Ok(statements);
         }
-        statements.push(match mysql::read_listing(&mut parser.parser)? {
-            Some(listing) => Read::Listing(listing),
+        statements.push(match mysql::read_show(&mut parser.parser)? {
+            Some(statement) => Read::Show(statement),
             None => match parser.parse_statement()? {
                 Statement::Statement(ast) => match mysql::described(&ast) {
-                    Some(listing) => Read::Listing(listing),
+                    Some(statement) => Read::Show(statement),
                     None => Read::Statement(Statement::Statement(ast)),
                 },
                 other => Read::Statement(other),
@@ -144,31 +144,31 @@ pub fn ends_statement(dialect: Dialect, text: &str) -> bool {
     })
 }
 
-/// A list: who holds the catalog puts the question that it stands for in its place.
-fn listed(listing: Listing) -> Parsed {
+/// A list: who holds the catalog puts the query that it stands for in its place.
+fn show_query(statement: ShowStatement) -> Parsed {
     Parsed {
         statement: Statement::Statement(Box::new(Ast::ShowVariable { variable: vec![] })),
         headings: Headings::default(),
-        listing: Some(listing),
+        show: Some(statement),
         names_hidden_columns: false,
         of_connection: true,
     }
 }
 
 fn prepare(
-    typed: &Typed<'_>,
+    source: &SourceText<'_>,
     mut statement: Statement,
     tables: &dyn TableShapes,
     connection: &Connection,
 ) -> Result<Parsed, SqlError> {
     let mut parsed = Parsed {
         headings: Headings::default(),
-        listing: None,
+        show: None,
         names_hidden_columns: false,
         of_connection: limit_rows(&mut statement, connection),
         statement,
     };
-    rewrite(typed, &mut parsed, tables, connection)?;
+    rewrite(source, &mut parsed, tables, connection)?;
     Ok(parsed)
 }
 
@@ -193,7 +193,7 @@ fn limit_rows(statement: &mut Statement, connection: &Connection) -> bool {
 
 /// Rewrites a statement in place and notes how its result is headed and what it names; what is explained gets no headings.
 fn rewrite(
-    typed: &Typed<'_>,
+    source: &SourceText<'_>,
     parsed: &mut Parsed,
     tables: &dyn TableShapes,
     connection: &Connection,
@@ -204,33 +204,33 @@ fn rewrite(
         (statement, explained) = (&mut *explain.statement, true);
     }
     let Statement::Statement(ast) = statement else {
-        return Err(only_questions());
+        return Err(only_queries());
     };
     limits::check_and_balance(ast)?;
-    unsupported::refuse(typed.dialect, typed.sql, ast)?;
+    unsupported::reject(source.dialect, source.sql, ast)?;
     match &**ast {
-        Ast::Query(query) if !explained => parsed.headings = Headings::of(typed, query),
+        Ast::Query(query) if !explained => parsed.headings = Headings::of(source, query),
         Ast::Query(_) | Ast::Explain { .. } => {}
-        _ => return Err(only_questions()),
+        _ => return Err(only_queries()),
     }
-    if typed.dialect == Dialect::MySql {
-        parsed.of_connection |= connection::answer(typed.sql, ast, connection)?;
+    if source.dialect == Dialect::MySql {
+        parsed.of_connection |= connection::substitute(source.sql, ast, connection)?;
     }
     // Before all others: its sides are tables like others for what follows.
-    crossmatch::wrap_sides(typed.dialect, typed.sql, ast)?;
+    crossmatch::wrap_sides(source.dialect, source.sql, ast)?;
     // Before the areas, which put subqueries with `*` in the places of tables.
-    parsed.names_hidden_columns = hidden::leave_out(typed.sql, ast, tables)?;
-    common_columns::settle(typed.dialect, ast);
-    areaspec::expand(typed.sql, ast, tables)?;
-    match typed.dialect {
-        Dialect::MySql => mysql::rewrite(typed.sql, ast),
-        Dialect::Adql => adql::rewrite(typed.sql, ast),
+    parsed.names_hidden_columns = hidden::leave_out(source.sql, ast, tables)?;
+    common_columns::resolve(source.dialect, ast);
+    areaspec::expand(source.sql, ast, tables)?;
+    match source.dialect {
+        Dialect::MySql => mysql::rewrite(source.sql, ast),
+        Dialect::Adql => adql::rewrite(source.sql, ast),
     }
 }
 
-fn only_questions() -> SqlError {
+fn only_queries() -> SqlError {
     SqlError::new(
-        "only questions are answered here: SELECT, WITH, VALUES, EXPLAIN, SHOW; tables are made by `meridian load` and cannot be changed",
+        "only queries can be executed: SELECT, WITH, VALUES, EXPLAIN, SHOW; `meridian load` creates tables, and no statement changes them",
     )
     .with_code(ErrorCode::READ_ONLY)
 }
@@ -280,7 +280,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn changes_are_refused() {
+    fn changes_are_rejected() {
         for sql in [
             "DROP TABLE object",
             "INSERT INTO object VALUES (1)",
@@ -297,7 +297,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn deep_nesting_is_refused() {
+    fn deep_nesting_is_rejected() {
         let sql = format!("SELECT {}1{}", "(".repeat(5000), ")".repeat(5000));
         assert!(parse_alone(&sql).is_err());
     }

@@ -1,11 +1,11 @@
-//! Syntax that is read and that nothing honours: it is refused, never left out.
+//! Syntax that is read and that nothing honours: it is rejected, never left out.
 //!
 //! The parser reads the languages of many databases, and the planner passes over much of that in silence. So each node of a
 //! statement is taken apart here without leaving a field out: a field that the parser library adds does not compile until somebody
-//! has said what becomes of it. A field is honoured later, or cannot change an answer (`_`), or is refused.
+//! has said what becomes of it. A field is honoured later, or cannot change a result (`_`), or is rejected.
 //!
 //! Hints about how to run a statement (index hints, `STRAIGHT_JOIN`, optimizer comments) and locks (tables never change) cannot
-//! change an answer in MySQL's dialect, and are accepted there.
+//! change a result in MySQL's dialect, and are accepted there.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -25,21 +25,21 @@ use crate::{Dialect, ErrorCode, SqlError};
 
 /// # Errors
 /// The statement has syntax that nothing honours.
-pub(crate) fn refuse(dialect: Dialect, sql: &str, statement: &Statement) -> Result<(), SqlError> {
-    match statement.visit(&mut Checking { dialect, sql }) {
+pub(crate) fn reject(dialect: Dialect, sql: &str, statement: &Statement) -> Result<(), SqlError> {
+    match statement.visit(&mut Checker { dialect, sql }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
 }
 
-struct Checking<'a> {
+struct Checker<'a> {
     dialect: Dialect,
     sql: &'a str,
 }
 
-type Checked = Result<(), SqlError>;
+type CheckResult = Result<(), SqlError>;
 
-impl Visitor for Checking<'_> {
+impl Visitor for Checker<'_> {
     type Break = SqlError;
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<SqlError> {
@@ -63,16 +63,16 @@ impl Visitor for Checking<'_> {
     }
 }
 
-fn broken(checked: Checked) -> ControlFlow<SqlError> {
+fn broken(checked: CheckResult) -> ControlFlow<SqlError> {
     match checked {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => ControlFlow::Break(error),
     }
 }
 
-impl Checking<'_> {
-    /// Refuses what is there; `words` begin as the text does at its place.
-    fn absent(&self, is_there: bool, words: &str, instead: &str) -> Checked {
+impl Checker<'_> {
+    /// Rejects what is there; `words` begin as the text does at its place.
+    fn absent(&self, is_there: bool, words: &str, instead: &str) -> CheckResult {
         if !is_there {
             return Ok(());
         }
@@ -86,11 +86,11 @@ impl Checking<'_> {
         self.dialect == Dialect::MySql
     }
 
-    fn query(&self, query: &Query) -> Checked {
+    fn query(&self, query: &Query) -> CheckResult {
         let Query {
             with,
             body,
-            // Honoured or refused by the planner, all of their parts.
+            // Honoured or rejected by the planner, all of their parts.
             order_by: _,
             limit_clause,
             fetch: _,
@@ -104,13 +104,13 @@ impl Checking<'_> {
         self.absent(
             for_clause.is_some(),
             "FOR XML or JSON",
-            "choose the format of the answer with --format",
+            "choose the format of the result with --format",
         )?;
         self.absent(settings.is_some(), "SETTINGS", "leave it out")?;
         self.absent(
             format_clause.is_some(),
             "FORMAT",
-            "choose the format of the answer with --format",
+            "choose the format of the result with --format",
         )?;
         for lock in locks {
             let LockClause {
@@ -141,13 +141,13 @@ impl Checking<'_> {
             self.absent(
                 modifiers.sql_calc_found_rows && limited,
                 words,
-                "ask SELECT count(*) for the number of all rows",
+                "use SELECT count(*) for the number of all rows",
             )?;
         }
         Ok(())
     }
 
-    fn with(&self, with: Option<&With>) -> Checked {
+    fn with(&self, with: Option<&With>) -> CheckResult {
         let Some(With {
             with_token: _,
             recursive: _,
@@ -175,7 +175,7 @@ impl Checking<'_> {
         Ok(())
     }
 
-    fn alias(&self, alias: Option<&TableAlias>) -> Checked {
+    fn alias(&self, alias: Option<&TableAlias>) -> CheckResult {
         let Some(TableAlias {
             explicit: _,
             name: _,
@@ -202,13 +202,13 @@ impl Checking<'_> {
         Ok(())
     }
 
-    fn select(&self, select: &Select) -> Checked {
+    fn select(&self, select: &Select) -> CheckResult {
         let Select {
             select_token: _,
             optimizer_hints: _,
             distinct: _,
             select_modifiers,
-            // Honoured in ADQL; elsewhere the planner refuses it.
+            // Honoured in ADQL; elsewhere the planner rejects it.
             top: _,
             top_before_distinct: _,
             projection: _,
@@ -239,7 +239,7 @@ impl Checking<'_> {
         self.absent(
             into.is_some(),
             "INTO",
-            "save the answer with --output, or at the client",
+            "save the result with --output, or at the client",
         )?;
         self.absent(
             !lateral_views.is_empty(),
@@ -266,9 +266,9 @@ impl Checking<'_> {
         from.iter().try_for_each(|tables| self.joins(tables))
     }
 
-    fn modifiers(&self, modifiers: Option<&SelectModifiers>) -> Checked {
+    fn modifiers(&self, modifiers: Option<&SelectModifiers>) -> CheckResult {
         let Some(SelectModifiers {
-            // How it is run, which cannot change an answer.
+            // How it is run, which cannot change a result.
             high_priority: _,
             straight_join: _,
             sql_small_result: _,
@@ -284,7 +284,7 @@ impl Checking<'_> {
         Ok(())
     }
 
-    fn groups(&self, group_by: &GroupByExpr) -> Checked {
+    fn groups(&self, group_by: &GroupByExpr) -> CheckResult {
         let (GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers)) = group_by;
         let rolls_up = |modifiers: &[GroupByWithModifier]| {
             self.is_mysql()
@@ -300,7 +300,7 @@ impl Checking<'_> {
         )
     }
 
-    fn joins(&self, tables: &TableWithJoins) -> Checked {
+    fn joins(&self, tables: &TableWithJoins) -> CheckResult {
         let TableWithJoins { relation: _, joins } = tables;
         for join in joins {
             let Join {
@@ -314,7 +314,7 @@ impl Checking<'_> {
         Ok(())
     }
 
-    fn join_operator(&self, operator: &JoinOperator) -> Checked {
+    fn join_operator(&self, operator: &JoinOperator) -> CheckResult {
         use JoinOperator as J;
         let words = match operator {
             J::Join(_)
@@ -339,7 +339,7 @@ impl Checking<'_> {
         self.absent(true, words, "join with a condition")
     }
 
-    fn table(&self, table: &TableFactor) -> Checked {
+    fn table(&self, table: &TableFactor) -> CheckResult {
         match table {
             TableFactor::Table {
                 name: _,
@@ -435,14 +435,14 @@ impl Checking<'_> {
         }
     }
 
-    fn table_arguments(&self, args: Option<&TableFunctionArgs>) -> Checked {
+    fn table_arguments(&self, args: Option<&TableFunctionArgs>) -> CheckResult {
         let Some(TableFunctionArgs { args: _, settings }) = args else {
             return Ok(());
         };
         self.absent(settings.is_some(), "SETTINGS", "leave it out")
     }
 
-    fn expr(&self, expr: &Expr) -> Checked {
+    fn expr(&self, expr: &Expr) -> CheckResult {
         match expr {
             Expr::Function(function) => self.function(function),
             Expr::Cast { format, array, .. } => self.absent(
@@ -503,7 +503,7 @@ impl Checking<'_> {
     }
 
     /// A number is one that there is.
-    fn value(&self, value: &Value) -> Checked {
+    fn value(&self, value: &Value) -> CheckResult {
         match value {
             Value::Number(digits, _) if digits.parse::<f64>().is_ok_and(f64::is_infinite) => {
                 let sentence =
@@ -515,7 +515,7 @@ impl Checking<'_> {
         }
     }
 
-    fn interval(&self, interval: &Interval) -> Checked {
+    fn interval(&self, interval: &Interval) -> CheckResult {
         let Interval {
             value: _,
             leading_field: _,
@@ -532,7 +532,7 @@ impl Checking<'_> {
         )
     }
 
-    fn function(&self, function: &Function) -> Checked {
+    fn function(&self, function: &Function) -> CheckResult {
         let Function {
             name,
             uses_odbc_syntax: _,
@@ -551,7 +551,7 @@ impl Checking<'_> {
         is_of_rows |= !within_group.is_empty();
         if let FunctionArguments::List(FunctionArgumentList {
             duplicate_treatment,
-            // The planner takes named arguments, or refuses them.
+            // The planner takes named arguments, or rejects them.
             args: _,
             clauses,
         }) = args
@@ -587,14 +587,14 @@ mod tests {
     use super::*;
     use crate::parse::tests::parse_in;
 
-    fn refused(dialect: Dialect, sql: &str) -> Option<String> {
+    fn rejected(dialect: Dialect, sql: &str) -> Option<String> {
         let error = parse_in(dialect, sql).err()?;
         assert_eq!(error.code(), ErrorCode::NOT_SUPPORTED, "{sql}: {error}");
         Some(error.to_string())
     }
 
     #[test]
-    fn what_nothing_honours_is_refused() {
+    fn what_nothing_honours_is_rejected() {
         for sql in [
             "SELECT a FROM t TABLESAMPLE BERNOULLI (10)",
             "SELECT a FROM (SELECT 1) t TABLESAMPLE (10 ROWS)",
@@ -613,12 +613,12 @@ mod tests {
             "SELECT a FROM t CLUSTER BY a",
             "SELECT a FROM t WHERE b IN (SELECT c FROM u TABLESAMPLE (5 PERCENT))",
         ] {
-            assert!(refused(Dialect::MySql, sql).is_some(), "{sql}");
+            assert!(rejected(Dialect::MySql, sql).is_some(), "{sql}");
         }
         let sql = "SELECT ivo_string_agg(DISTINCT a, ',') FROM t";
-        assert_eq!(refused(Dialect::Adql, sql), None);
+        assert_eq!(rejected(Dialect::Adql, sql), None);
         let sql = "SELECT abs(a) FILTER (WHERE a > 1) FROM t";
-        assert!(refused(Dialect::Adql, sql).is_some());
+        assert!(rejected(Dialect::Adql, sql).is_some());
         for sql in [
             "SELECT a FROM t FOR UPDATE",
             "SELECT a FROM t GROUP BY a WITH ROLLUP",
@@ -654,7 +654,7 @@ mod tests {
             "SELECT row_number() OVER w FROM t WINDOW w AS (ORDER BY a)",
             "SELECT ceil(a), floor(a), trim(BOTH 'x' FROM b), a + INTERVAL 1 DAY FROM t",
         ] {
-            assert_eq!(refused(Dialect::MySql, sql), None, "{sql}");
+            assert_eq!(rejected(Dialect::MySql, sql), None, "{sql}");
         }
     }
 }

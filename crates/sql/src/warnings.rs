@@ -1,4 +1,4 @@
-//! What is odd about a statement that is answered all the same: a constant text that stands for a number or a time and is none.
+//! Warnings about statements that are executed nevertheless: a constant text is used as a number or a time and is none.
 //!
 //! MySQL warns of each value as it meets it. Here constants are looked at when a statement is planned; values of rows are converted
 //! without a warning.
@@ -19,12 +19,12 @@ use crate::rules::CompareValues;
 /// Warnings that a statement has at most: what MySQL's `max_error_count` is by default.
 const MOST: usize = 1024;
 
-/// One thing that is odd.
+/// A warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     /// MySQL's code.
     pub code: ErrorCode,
-    /// In MySQL's words.
+    /// The message, as MySQL words it.
     pub sentence: String,
 }
 

@@ -1,4 +1,4 @@
-//! The least and the greatest value of a batch's columns, found by Arrow before Vortex asks for them.
+//! The least and the greatest value of a batch's columns, found by Arrow before Vortex requests them.
 //!
 //! Vortex computes them value by value where a column holds floats or NULLs, and twice: for the zone maps and for the file.
 //! Arrow's kernels take eight values at a time. What is noted with an array here is what Vortex finds there then.

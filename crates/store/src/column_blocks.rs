@@ -29,7 +29,7 @@ pub(crate) struct ColumnBlocks {
     segments: Arc<[SegmentSpec]>,
     /// The layout of each column.
     layouts: Vec<LayoutRef>,
-    /// Its blocks, once somebody has asked for them; none if it is not laid out in blocks.
+    /// Its blocks, once somebody has requested them; none if it is not laid out in blocks.
     found: Vec<OnceLock<Option<Vec<FlatLayout>>>>,
 }
 

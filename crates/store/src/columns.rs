@@ -15,7 +15,7 @@ use vortex::layout::LayoutReaderRef;
 use vortex::mask::Mask;
 
 use crate::column_blocks::ColumnBlocks;
-use crate::decoded_blocks::{DecodedFile, Known, Wanted};
+use crate::decoded_blocks::{CacheLookup, DecodedFile, RequestedRows};
 use crate::session::session;
 use crate::{OpenFile, StoreError};
 
@@ -99,7 +99,7 @@ impl Columns {
 
 impl Columns {
     /// Lets the system fetch what reading blocks of these columns will need and is neither in memory nor in the page cache: the
-    /// disk is then asked for much at once, and not for a block after the other.
+    /// disk is then requested much at once, and not for a block after the other.
     pub fn read_ahead(&self, file: &OpenColumns, blocks: &[u64]) {
         for column in &self.0 {
             let is_kept = |block: u64| {
@@ -148,20 +148,20 @@ impl Column {
             return self.decode(file, rows, mask).await;
         };
         let failed = |error: ArrowError| StoreError::vortex("decode", &file.path, &error.into());
-        let wanted = Wanted {
+        let wanted = RequestedRows {
             column: self.number,
             rows,
             mask,
             data_type: self.field.data_type(),
         };
         match decoded.look(wanted).map_err(failed)? {
-            Known::Rows(array) => Ok(array),
-            Known::ToKeep(block) => {
+            CacheLookup::Rows(array) => Ok(array),
+            CacheLookup::ToKeep(block) => {
                 let every = Mask::new_true(crate::block_file::len(&block));
                 let whole = self.decode(file, &block, &every).await?;
                 decoded.keep(wanted, &whole).map_err(failed)
             }
-            Known::No => self.decode(file, rows, mask).await,
+            CacheLookup::No => self.decode(file, rows, mask).await,
         }
     }
 

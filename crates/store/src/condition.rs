@@ -32,7 +32,7 @@ pub trait RowCondition: Debug + Send + Sync {
 
 /// What every wanted row meets, to be shared by the scans of a query.
 ///
-/// Zone maps are asked whether they exclude blocks. That takes time of its own, so a hint that has excluded nothing in the first files is not asked for in the others.
+/// Zone maps are asked whether they exclude blocks. That takes time of its own, so a hint that has excluded nothing in the first files is not requested in the others.
 #[derive(Debug)]
 pub struct Hint {
     pub(crate) expression: Expression,
@@ -41,9 +41,9 @@ pub struct Hint {
 }
 
 impl Hint {
-    /// Times that a hint is asked for before it is judged.
+    /// Times that a hint is requested before it is judged.
     const TRIALS: usize = 6;
-    /// It goes on being asked for if it was useful once in so many times.
+    /// It goes on being requested if it was useful once in so many times.
     const USEFUL_ENOUGH: usize = 16;
 
     /// A condition on the file's columns.
@@ -55,7 +55,7 @@ impl Hint {
         })
     }
 
-    /// How often zone maps have been asked for it.
+    /// How often zone maps have been requested it.
     pub fn times_asked(&self) -> usize {
         self.asked.load(Ordering::Relaxed)
     }

@@ -1,6 +1,6 @@
 //! Decoded blocks of columns, kept in memory for whoever reads them next.
 //!
-//! Most questions of an archive go to the same columns, and many to the same part of the sky; a decoded block serves them
+//! Most queries of an archive go to the same columns, and many to the same part of the sky; a decoded block serves them
 //! without a read, a checksum and a decoder. What is kept is what a file holds, never an answer.
 //!
 //! ```text
@@ -188,7 +188,7 @@ pub(crate) struct DecodedFile {
 }
 
 /// What is known of rows of a block before they are read.
-pub(crate) enum Known<R = ArrayRef, B = Range<u64>> {
+pub(crate) enum CacheLookup<R = ArrayRef, B = Range<u64>> {
     /// The rows themselves.
     Rows(R),
     /// Nothing, and their block, which has these rows of the file, is to be decoded whole and given to [`DecodedFile::keep`]; or
@@ -200,7 +200,7 @@ pub(crate) enum Known<R = ArrayRef, B = Range<u64>> {
 
 /// Some rows of one block of a column.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct RequestedRows<'a> {
     /// The column's number in the file.
     pub column: usize,
     /// From the first to the last of them.
@@ -211,7 +211,7 @@ pub(crate) struct Wanted<'a> {
     pub data_type: &'a DataType,
 }
 
-impl Wanted<'_> {
+impl RequestedRows<'_> {
     fn block(&self) -> Range<u64> {
         let first = self.rows.start / ROWS_PER_BLOCK as u64 * ROWS_PER_BLOCK as u64;
         first..first + ROWS_PER_BLOCK as u64
@@ -236,16 +236,16 @@ impl DecodedFile {
     }
 
     /// What is known of rows, and whether their block is worth keeping.
-    pub fn look(&self, wanted: Wanted<'_>) -> Result<Known, ArrowError> {
+    pub fn look(&self, wanted: RequestedRows<'_>) -> Result<CacheLookup, ArrowError> {
         let Some(reads) = self.reads.get(wanted.column) else {
-            return Ok(Known::No);
+            return Ok(CacheLookup::No);
         };
         if !self.decoded.keeps(wanted.data_type) {
-            return Ok(Known::No);
+            return Ok(CacheLookup::No);
         }
         let id = self.id(wanted);
         if let Some(block) = self.decoded.get(&id, wanted.data_type) {
-            return wanted.of(&block).map(Known::Rows);
+            return wanted.of(&block).map(CacheLookup::Rows);
         }
         let blocks = self.rows.div_ceil(ROWS_PER_BLOCK as u64);
         let reads = reads.get_or_init(|| Reads::new(blocks)).count(id.block);
@@ -255,9 +255,9 @@ impl DecodedFile {
             .decoded
             .is_worth_keeping(len(&block), wanted.mask.true_count(), reads);
         Ok(if worth {
-            Known::ToKeep(block)
+            CacheLookup::ToKeep(block)
         } else {
-            Known::No
+            CacheLookup::No
         })
     }
 
@@ -273,7 +273,11 @@ impl DecodedFile {
     }
 
     /// Keeps a whole block, and picks the wanted rows out of it.
-    pub fn keep(&self, wanted: Wanted<'_>, block: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    pub fn keep(
+        &self,
+        wanted: RequestedRows<'_>,
+        block: &ArrayRef,
+    ) -> Result<ArrayRef, ArrowError> {
         let id = self.id(wanted);
         if let Some(reads) = self.reads.get(wanted.column).and_then(OnceLock::get) {
             reads.forget(id.block);
@@ -282,7 +286,7 @@ impl DecodedFile {
         wanted.of(block)
     }
 
-    fn id(&self, wanted: Wanted<'_>) -> BlockId {
+    fn id(&self, wanted: RequestedRows<'_>) -> BlockId {
         self.block(wanted.column, wanted.rows.start / ROWS_PER_BLOCK as u64)
     }
 
@@ -319,20 +323,20 @@ impl IndexSegments {
     }
 
     /// What is known of a segment of which one page is wanted.
-    pub fn look(&self, segment: u32) -> Known<UInt8Array, u32> {
+    pub fn look(&self, segment: u32) -> CacheLookup<UInt8Array, u32> {
         // What does not fit would be read whole again and again.
         if self.decoded.budget() < LEAST_SEGMENTS * SEGMENT_BYTES {
-            return Known::No;
+            return CacheLookup::No;
         }
         let kept = self.decoded.get(&self.id(segment), &DataType::UInt8);
         if let Some(kept) = kept.as_ref().and_then(|it| it.as_primitive_opt()) {
-            return Known::Rows(kept.clone());
+            return CacheLookup::Rows(kept.clone());
         }
         let reads = self.reads.count(segment);
         // One of many.
         match self.decoded.is_worth_keeping(usize::MAX, 1, reads) {
-            true => Known::ToKeep(segment),
-            false => Known::No,
+            true => CacheLookup::ToKeep(segment),
+            false => CacheLookup::No,
         }
     }
 

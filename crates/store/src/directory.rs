@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn disorder_is_refused() {
+    fn disorder_is_rejected() {
         let entry = |id, rows| SubChunkRange {
             sub_chunk: SubChunkId(id),
             rows,

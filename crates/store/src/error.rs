@@ -12,7 +12,7 @@ use vortex::error::VortexError;
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The operating system refused an operation.
+    /// The operating system rejected an operation.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
         /// What was tried, as a verb: `read`, `create`, `rename`.
@@ -81,7 +81,7 @@ pub enum StoreError {
     /// A directory of sub-chunks breaks its own rules or does not cover the rows of its file.
     #[error("wrong directory of sub-chunks: {0}")]
     WrongDirectory(String),
-    /// A scan asks for columns or rows that the file does not have.
+    /// A scan requests columns or rows that the file does not have.
     #[error("cannot scan {}: {message}", path.display())]
     WrongScan {
         /// The file.

@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_version_is_named_and_disorder_refused() {
+    fn a_later_version_is_named_and_disorder_rejected() {
         let mut later = manifest(vec![chunk(3)]);
         later.format = 9;
         let error = decode(&later.encode(Path::new("m")).unwrap()).unwrap_err();
@@ -467,7 +467,7 @@ mod tests {
         }
 
         #[test]
-        fn garbage_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn garbage_is_rejected(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             prop_assert!(decode(&bytes).is_err());
             let covered = [AFTER_CHECKSUM, &bytes, b"}\n"].concat();
             let digits = format!("{:016x}", xxh3_64(&covered));

@@ -37,7 +37,7 @@ pub struct OpenFile {
     pub(crate) layout: LayoutReaderRef,
     pub(crate) columns: Arc<ColumnBlocks>,
     pub(crate) decoded: Option<Arc<DecodedFile>>,
-    /// How Vortex's reader is asked for each column that is not laid out in blocks, once it was.
+    /// How Vortex's reader is requested each column that is not laid out in blocks, once it was.
     readers: Vec<OnceLock<BoundExpression>>,
     vortex: VortexFile,
     chunks: FileChunks,
@@ -132,7 +132,7 @@ impl OpenFile {
         self.blocks.path()
     }
 
-    /// The rows of a chunk. A file of version 1 holds one chunk and does not say which: it is the one that is asked for.
+    /// The rows of a chunk. A file of version 1 holds one chunk and does not say which: it is the one that is requested.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ impl OpenFile {
         self.vortex.dtype()
     }
 
-    /// How Vortex's reader is asked for a column alone; an error where there is no such column.
+    /// How Vortex's reader is requested a column alone; an error where there is no such column.
     pub(crate) fn reader_of(&self, column: usize) -> VortexResult<BoundExpression> {
         let (Some(known), Some(field)) =
             (self.readers.get(column), self.schema.fields().get(column))

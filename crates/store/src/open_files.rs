@@ -24,7 +24,7 @@ pub struct OpenFiles {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By their paths, which are compared byte for byte: a lookup asks for one, and taking a path apart takes longer.
+    /// By their paths, which are compared byte for byte: a lookup requests one, and taking a path apart takes longer.
     files: HashMap<OsString, Slot>,
     /// Counts uses; the time of this cache.
     clock: u64,

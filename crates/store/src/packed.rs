@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn disorder_is_refused() {
+    fn disorder_is_rejected() {
         let mut uncovered = section(1, &[(0, 3)]);
         uncovered.rows = 4;
         for wrong in [
@@ -274,7 +274,7 @@ mod tests {
 
         /// Checksums find damage before this does; it must not panic all the same.
         #[test]
-        fn what_is_changed_is_refused_or_keeps_the_rules(
+        fn what_is_changed_is_rejected_or_keeps_the_rules(
             sections in sections(), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in 0_usize..3
         ) {
             let mut bytes = PackedDirectory::new(&sections).unwrap().encode();

@@ -59,7 +59,7 @@ pub struct ScanRequest {
 }
 
 impl ChunkFile {
-    /// Reads rows. The batches have exactly the schema asked for and up to [`ROWS_PER_BLOCK`] rows
+    /// Reads rows. The batches have exactly the schema requested and up to [`ROWS_PER_BLOCK`] rows
     /// (without any column: all rows of a range), none of them empty.
     ///
     /// Nothing is read before the stream is polled, and nothing ahead but by the system, into the page cache: reading and decoding

@@ -18,7 +18,7 @@ pub(crate) fn session() -> &'static VortexSession {
         let session =
             <VortexSession as VortexSessionDefault>::default().with_handle(TokioRuntime::current());
         if let Err(error) = session.enable_edition(CORE_2026_08_3) {
-            // Only an edition that Vortex does not know is refused; then its default stays, which is
+            // Only an edition that Vortex does not know is rejected; then its default stays, which is
             // frozen too, and the files say which encodings they use.
             tracing::error!(%error, "cannot pin the edition of the chunk files");
         }

@@ -75,7 +75,7 @@ pub struct PackedSummary {
 }
 
 /// Writes a file of several chunks from batches in the order of chunks and within each in the order of its rows; `sections` is
-/// asked for once they have all gone by. Otherwise it is as [`write_chunk_file_with`].
+/// requested once they have all gone by. Otherwise it is as [`write_chunk_file_with`].
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ where
 }
 
 /// Writes a chunk file from batches that have the columns of `schema`, in the order of the rows;
-/// `directory` is asked for once they have all gone by.
+/// `directory` is requested once they have all gone by.
 ///
 /// The file appears under its name complete or not at all: it is written as `NAME.tmp`, synced and
 /// renamed. An error, a full disk or dropping the future removes what was written. A few megabytes
@@ -226,8 +226,8 @@ where
         .from_arrow_schema(&schema)
         .map_err(failed)?;
     // The reason why the rows ended, kept whole: Vortex would wrap it in its own words.
-    let refusal = Arc::new(Mutex::new(None));
-    let seen = Arc::clone(&refusal);
+    let rejection = Arc::new(Mutex::new(None));
+    let seen = Arc::clone(&rejection);
     let mut blocks = ToVortex::new(schema, path);
     let arrays = batches
         .map(|batch| Some(batch.map_err(|error| StoreError::Input(Arc::new(error)))))
@@ -246,7 +246,7 @@ where
         .with_file_statistics(FILE_STATISTICS.to_vec())
         .write(&mut *body, ArrayStreamAdapter::new(dtype, arrays))
         .await;
-    if let Some(error) = refusal
+    if let Some(error) = rejection
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take()

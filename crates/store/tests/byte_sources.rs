@@ -246,7 +246,7 @@ async fn a_peer_that_answers_something_else_is_not_believed() {
 }
 
 #[tokio::test]
-async fn what_is_no_address_is_refused() {
+async fn what_is_no_address_is_rejected() {
     for wrong in ["", "a b", "host:port:1", "/"] {
         assert!(HttpPeer::new(wrong, TIMEOUTS).is_err(), "{wrong}");
     }

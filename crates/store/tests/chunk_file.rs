@@ -132,7 +132,7 @@ async fn filters_keep_the_rows_for_which_they_are_true() {
 }
 
 #[tokio::test]
-async fn wrong_requests_are_refused() {
+async fn wrong_requests_are_rejected() {
     let sample = sample(100).await;
     let file = ChunkFile::open(&sample.path).await.unwrap();
     let mut beyond = request(&all_types(), &[0]);
@@ -228,7 +228,7 @@ async fn a_flipped_byte_is_never_read() {
 }
 
 #[tokio::test]
-async fn a_file_cut_short_or_of_another_kind_is_refused() {
+async fn a_file_cut_short_or_of_another_kind_is_rejected() {
     let sample = sample(5000).await;
     let good = fs::read(&sample.path).unwrap();
     for len in [
@@ -277,7 +277,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn garbage_is_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..3000), magic in any::<bool>()) {
+    fn garbage_is_rejected(mut bytes in prop::collection::vec(any::<u8>(), 0..3000), magic in any::<bool>()) {
         if magic && bytes.len() >= 8 {
             let end = bytes.len() - 8;
             bytes[end..].copy_from_slice(b"MRDCHUNK");

@@ -328,25 +328,25 @@ fn sample() -> Vec<Made> {
 }
 
 /// Every row of every chunk is right, or there is an error that names the file.
-async fn right_or_refused(source: Arc<dyn ByteSource>, made: &[Made]) -> bool {
-    let refused = |error: StoreError| {
+async fn right_or_rejected(source: Arc<dyn ByteSource>, made: &[Made]) -> bool {
+    let rejected = |error: StoreError| {
         assert!(error.to_string().contains("chunk_3.mrd"), "{error}");
         true
     };
     let file = match OpenFile::open_source(source, None).await {
         Ok(file) => file,
-        Err(error) => return refused(error),
+        Err(error) => return rejected(error),
     };
     let mut any = false;
     for made in made {
         let chunk = match file.chunk(made.section.chunk) {
             Ok(chunk) => chunk,
-            Err(error) => return refused(error),
+            Err(error) => return rejected(error),
         };
         assert_eq!(chunk.directory(), &made.section.directory);
         match scan(&chunk, request(&schema(), &EVERY)).await {
             Ok(rows) => assert_eq!(rows, made.rows),
-            Err(error) => any |= refused(error),
+            Err(error) => any |= rejected(error),
         }
     }
     any
@@ -365,7 +365,7 @@ async fn a_flipped_byte_of_a_packed_file_is_never_read() {
         let mut bad = good.clone();
         bad[at] ^= 1 << (at % 8);
         fs::write(&path, &bad).unwrap();
-        right_or_refused(Arc::new(LocalFile::open(&path).unwrap()), &made).await;
+        right_or_rejected(Arc::new(LocalFile::open(&path).unwrap()), &made).await;
         if let Ok(file) = OpenFile::open(&path).await {
             assert!(file.verify().await.is_err(), "byte {at}");
         }
@@ -383,7 +383,7 @@ async fn a_fault_within_a_packed_file_gives_an_error() {
     let path = dir.path().join("chunk_3.mrd");
     let made = sample();
     pack(&path, &made).await.unwrap();
-    let mut refused = 0;
+    let mut rejected = 0;
     for fault in [
         Fault::Fails(std::io::ErrorKind::ConnectionReset),
         Fault::CutShort,
@@ -393,10 +393,10 @@ async fn a_fault_within_a_packed_file_gives_an_error() {
         for number in 0..20 {
             let local = Arc::new(LocalFile::open(&path).unwrap());
             let source = Arc::new(FaultySource::new(local, fault, number..number + 1));
-            refused += u32::from(right_or_refused(source, &made).await);
+            rejected += u32::from(right_or_rejected(source, &made).await);
         }
     }
-    assert!(refused >= 40, "{refused}");
+    assert!(rejected >= 40, "{rejected}");
 }
 
 #[tokio::test]

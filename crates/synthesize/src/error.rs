@@ -23,7 +23,7 @@ pub enum SynthesizeError {
     /// Chunks that have no rows in this catalogue.
     #[error("{}", no_such_chunk(.wanted, .there))]
     NoSuchChunk {
-        /// The chunk asked for.
+        /// The chunk requested.
         wanted: ChunkId,
         /// The chunks that have rows.
         there: Vec<ChunkId>,
@@ -31,7 +31,7 @@ pub enum SynthesizeError {
     /// A table that is not made.
     #[error("there is no table {wanted:?} to make: there are {there}")]
     NoSuchTable {
-        /// The name asked for.
+        /// The name requested.
         wanted: String,
         /// The names there are, joined by commas.
         there: String,
@@ -41,7 +41,7 @@ pub enum SynthesizeError {
     NoSuchColumn {
         /// The table.
         table: String,
-        /// The name asked for.
+        /// The name requested.
         wanted: String,
         /// The names there are, joined by commas.
         there: String,
@@ -91,7 +91,7 @@ pub enum SynthesizeError {
     /// A computation on columns failed.
     #[error("the columns could not be put together: {0}")]
     Arrow(#[from] ArrowError),
-    /// The sky refused a region or a partitioning.
+    /// The sky rejected a region or a partitioning.
     #[error(transparent)]
     Sky(#[from] SkyError),
     /// A thread ended by a panic: a defect of Meridian.

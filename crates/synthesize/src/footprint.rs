@@ -342,24 +342,24 @@ mod tests {
 
     #[test]
     fn any_two_of_objects_density_and_region() {
-        let settle = |objects, density, region: Option<&str>| {
+        let choose = |objects, density, region: Option<&str>| {
             Extent::new(objects, density, region.map(|r| r.parse().unwrap()))
         };
-        let benchmark = settle(Some(20_000_000), None, None).unwrap();
+        let benchmark = choose(Some(20_000_000), None, None).unwrap();
         assert!((benchmark.area - 400.0).abs() < 1e-9);
         let b = benchmark.region.envelope_box();
         assert!((b.dec_max() - 10.0).abs() < 1e-12 && (b.width().degrees() - 20.102).abs() < 1e-3);
-        let small = settle(Some(1000), None, None)
+        let small = choose(Some(1000), None, None)
             .unwrap()
             .region
             .envelope_box();
         assert!((small.width() - small.height()).degrees().abs() < 1e-6);
-        let large = settle(Some(1_000_000_000), None, None).unwrap();
+        let large = choose(Some(1_000_000_000), None, None).unwrap();
         assert!(large.region.envelope_box().is_all_around());
-        let filled = settle(None, Some(10.0), Some("box 0 -90 360 90")).unwrap();
+        let filled = choose(None, Some(10.0), Some("box 0 -90 360 90")).unwrap();
         assert_eq!(filled.objects, 412_530);
         assert_eq!(
-            settle(Some(5), None, Some("circle 0 0 1")).unwrap().objects,
+            choose(Some(5), None, Some("circle 0 0 1")).unwrap().objects,
             5
         );
         for (objects, density, region, part) in [
@@ -372,7 +372,7 @@ mod tests {
             (Some(1000), None, Some("box 0 0 0 1"), "no area"),
             (None, Some(1e-9), Some("box 0 0 1 1"), "too few"),
         ] {
-            let error = settle(objects, density, region).unwrap_err().to_string();
+            let error = choose(objects, density, region).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
     }

@@ -182,7 +182,7 @@ pub(crate) fn schema(columns: &[ObjectColumn]) -> Schema {
     Schema::new(columns.iter().map(|c| c.field()).collect::<Vec<_>>())
 }
 
-/// The columns of a block of Object, only what is asked for being computed.
+/// The columns of a block of Object, only what is requested being computed.
 pub(crate) fn columns(
     place: &BlockPlace<'_>,
     block: ObjectBlock,
@@ -207,7 +207,7 @@ pub(crate) fn columns(
     wanted.iter().map(column).collect()
 }
 
-/// The flux and error columns of the band asked for last: the two are neighbours.
+/// The flux and error columns of the band requested last: the two are neighbours.
 #[derive(Default)]
 struct BandColumns(Option<(Band, ArrayRef, ArrayRef)>);
 

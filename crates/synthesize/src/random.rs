@@ -1,7 +1,7 @@
 //! Streams of random numbers that depend on the seed and on what they are for, never on who asks first.
 //!
 //! Every thing that is drawn (positions, one band's colours, one epoch's noise) of every block of a chunk has a stream
-//! of its own, so a chunk made alone has the rows that it has in the whole, and a column that nobody asked for
+//! of its own, so a chunk made alone has the rows that it has in the whole, and a column that nobody requested
 //! can be left out without changing the others. Nothing here calls the platform's mathematical library, whose last
 //! digits differ between machines.
 

@@ -226,23 +226,25 @@ fn children_stay_beside_their_directors() {
 }
 
 #[test]
-fn a_patch_that_cannot_be_used_is_refused_in_words() {
+fn a_patch_that_cannot_be_used_is_rejected_in_words() {
     let dir = tempfile::tempdir().unwrap();
     write_patch(dir.path());
-    let refused = |change: fn(&mut DuplicateOptions)| {
+    let rejected = |change: fn(&mut DuplicateOptions)| {
         let mut options = options(dir.path(), "circle 0 0 1");
         change(&mut options);
         made(options, 20).unwrap_err().to_string()
     };
-    assert!(refused(|o| o.director.key = "nokey".into()).contains("it has id, RA, Dec, name"));
-    assert!(refused(|o| o.director.key = "name".into()).contains("integer"));
-    assert!(refused(|o| o.director.files = vec!["nowhere.parquet".into()]).contains("cannot open"));
+    assert!(rejected(|o| o.director.key = "nokey".into()).contains("it has id, RA, Dec, name"));
+    assert!(rejected(|o| o.director.key = "name".into()).contains("integer"));
     assert!(
-        refused(|o| o.patch = sky::LonLatBox::from_degrees(100.0, 0.0, 101.0, 1.0).ok())
+        rejected(|o| o.director.files = vec!["nowhere.parquet".into()]).contains("cannot open")
+    );
+    assert!(
+        rejected(|o| o.patch = sky::LonLatBox::from_degrees(100.0, 0.0, 101.0, 1.0).ok())
             .contains("--patch")
     );
     assert!(
-        refused(|o| o.patch = sky::LonLatBox::from_degrees(0.0, 20.0, 0.0, 20.0).ok())
+        rejected(|o| o.patch = sky::LonLatBox::from_degrees(0.0, 20.0, 0.0, 20.0).ok())
             .contains("no area")
     );
 }

@@ -277,17 +277,17 @@ fn columns_can_be_left_out_without_changing_the_others() {
 }
 
 #[test]
-fn what_cannot_be_made_is_refused_in_words() {
-    let refused = |change: fn(&mut GenerateOptions)| {
+fn what_cannot_be_made_is_rejected_in_words() {
+    let rejected = |change: fn(&mut GenerateOptions)| {
         let mut options = options(1_000, "circle 10 10 1", 20);
         change(&mut options);
         Generated::new(options).unwrap_err().to_string()
     };
-    assert!(refused(|o| o.tables = Some(vec!["Objekt".into()])).contains("Object, Source"));
-    assert!(refused(|o| o.tables = Some(vec!["ForcedSource".into()])).contains("--forced-epochs"));
-    assert!(refused(|o| o.columns = Some(vec!["flux".into()])).contains("uFlux_PS"));
-    assert!(refused(|o| o.extent.objects = 1 << 60).contains("keys"));
-    assert!(refused(|o| o.epochs = 1 << 24).contains("too many"));
+    assert!(rejected(|o| o.tables = Some(vec!["Objekt".into()])).contains("Object, Source"));
+    assert!(rejected(|o| o.tables = Some(vec!["ForcedSource".into()])).contains("--forced-epochs"));
+    assert!(rejected(|o| o.columns = Some(vec!["flux".into()])).contains("uFlux_PS"));
+    assert!(rejected(|o| o.extent.objects = 1 << 60).contains("keys"));
+    assert!(rejected(|o| o.epochs = 1 << 24).contains("too many"));
     let catalogue = Generated::new(options(1_000, "circle 10 10 1", 20)).unwrap();
     let error = find_chunks(&catalogue, &[sky::ChunkId(1)]).unwrap_err();
     let first = catalogue.chunks()[0].to_string();

@@ -1,9 +1,9 @@
-//! Checksums of what the catalog says, so that a changed byte is an error and not another answer.
+//! Checksums of the rows of the catalog, so that a changed byte is an error and not another result.
 //!
 //! A checksum is XXH3 (64 bits) of a canonical form of rows: each value by its type (a text with its length, an integer, a
 //! float's bits), a value that may be NULL behind a mark, a list behind its length. The checksums form a tree: that of a
 //! table covers its columns and directors, that of a database its tables' checksums, and so on, so that a row that is gone
-//! is noticed like one that was changed. They protect from damage, not from somebody who changes rows and checksums alike.
+//! is noticed like one that was changed. They protect from damage, not from a change of rows and checksums alike.
 
 use xxhash_rust::xxh3::Xxh3;
 

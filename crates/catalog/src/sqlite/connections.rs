@@ -3,7 +3,7 @@
 //!
 //! In write-ahead mode even a reader writes: the wal-index, where readers mark what they still need. Where that cannot be,
 //! on a file system that is mounted read-only or for a user who has only read permission, the file is opened as
-//! *immutable*: no locks, no log, and nothing that is written later is seen. So before each question the file is looked at,
+//! *immutable*: no locks, no log, and nothing that is written later is seen. So before each query the file is looked at,
 //! and if somebody with more rights has changed it, it is opened anew. A log that holds changes is read through the
 //! wal-index of whoever writes it; if there is none, nobody can read these changes, and that is an error.
 
@@ -31,9 +31,9 @@ const CONNECTIONS: u32 = 4;
 pub(super) enum Mode {
     /// For reading and writing.
     Shared,
-    /// For reading, beside somebody who writes the log.
+    /// For reading while another process writes the log.
     BesideWriter,
-    /// For reading, while nobody writes.
+    /// For reading while no process writes.
     Immutable,
 }
 
@@ -105,11 +105,11 @@ pub(super) fn unless_unreadable(
 #[derive(Debug)]
 pub(super) struct Connections {
     path: PathBuf,
-    now: Mutex<Opened>,
+    now: Mutex<OpenConnection>,
 }
 
 #[derive(Debug, Clone)]
-struct Opened {
+struct OpenConnection {
     pool: SqlitePool,
     mode: Mode,
     /// The file as it was when it was opened; of interest where changes are not noticed otherwise.
@@ -118,11 +118,11 @@ struct Opened {
 
 impl Connections {
     pub(super) async fn open(path: PathBuf) -> Result<Self, CatalogError> {
-        let now = Mutex::new(Opened::new(&path).await?);
+        let now = Mutex::new(OpenConnection::new(&path).await?);
         Ok(Self { path, now })
     }
 
-    /// Whether changes are refused.
+    /// Whether changes are rejected.
     pub(super) fn is_read_only(&self) -> bool {
         self.mode() != Mode::Shared
     }
@@ -136,19 +136,19 @@ impl Connections {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).mode
     }
 
-    fn opened(&self) -> Opened {
+    fn opened(&self) -> OpenConnection {
         let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         now.clone()
     }
 
     /// Connections that see the catalog as it is now.
     pub(super) async fn pool(&self) -> Result<SqlitePool, CatalogError> {
-        let Opened { pool, mode, seen } = self.opened();
+        let OpenConnection { pool, mode, seen } = self.opened();
         if mode == Mode::Shared || pool.is_closed() || (seen == file_state(&self.path)) {
             return Ok(pool);
         }
         // Whoever asks meanwhile opens it too; the last one's stays.
-        let fresh = Opened::new(&self.path).await?;
+        let fresh = OpenConnection::new(&self.path).await?;
         let pool = fresh.pool.clone();
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(pool)
@@ -160,10 +160,10 @@ impl Connections {
     }
 }
 
-impl Opened {
+impl OpenConnection {
     async fn new(path: &Path) -> Result<Self, CatalogError> {
         let mode = Mode::of(path);
-        // Looked at before it is opened: what changes in between is noticed by the next question.
+        // Looked at before it is opened: what changes in between is noticed by the next query.
         let seen = file_state(path);
         let pool = SqlitePoolOptions::new()
             .max_connections(CONNECTIONS)

@@ -1,6 +1,6 @@
 //! The catalog in an SQLite file, `meridian.sqlite` in the data directory.
 //!
-//! Write-ahead logging lets readers go on while somebody writes. Every change is one transaction that
+//! Write-ahead logging lets readers continue while a process writes. Every change is one transaction that
 //! takes the write lock at its start (`BEGIN IMMEDIATE`), so it can wait for its turn but never fail
 //! half-way for want of it. Every commit is synced to the disk: the files of a replaced load may be
 //! removed as soon as `publish` has returned, so a power failure must not bring that load back.
@@ -73,7 +73,7 @@ impl SqliteCatalog {
     /// Puts what the log holds into the database file, and closes the connections.
     pub async fn close(&self) {
         if let Err(error) = self.empty_log().await {
-            // Nothing is lost: the log stays, and whoever opens the catalog reads it.
+            // Nothing is lost: the log stays, and the next process that opens the catalog reads it.
             tracing::warn!(%error, "the catalog's log could not be copied into its file");
         }
         self.connections.current_pool().close().await;

@@ -1,4 +1,4 @@
-//! Reading the catalog: each public answer comes from one state of it, and what it rests on fits its checksums.
+//! Reading the catalog: each public result comes from one state of it, and the rows that it uses match their checksums.
 
 use std::collections::HashMap;
 

@@ -56,7 +56,7 @@ pub async fn bring_up_to_date(data_dir: &Path, path: &Path) -> Result<Option<i64
     done
 }
 
-/// The version of an existing file; refuses files that are not ours or newer than we are.
+/// The version of an existing file; rejects files that are not ours or newer than we are.
 async fn version(path: &Path) -> Result<i64, CatalogError> {
     let mode = Mode::of(path);
     let mut connection = options(path, mode).connect().await?;

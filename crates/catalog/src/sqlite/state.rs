@@ -79,7 +79,7 @@ fn opened_for_good(path: &Path) -> io::Result<Arc<File>> {
         return Ok(Arc::clone(file));
     }
     let file = Arc::new(File::open(path)?);
-    // Whatever happens below, this descriptor stays open: the file may have become another since its number was asked for, one
+    // Whatever happens below, this descriptor stays open: the file may have become another since its number was requested, one
     // that is here already.
     std::mem::forget(Arc::clone(&file));
     let found = identity(&file.metadata()?);

@@ -227,7 +227,7 @@ async fn settle_database(
 ) -> Result<i64, CatalogError> {
     if fold_name(&asked.name) != fold_name(&spec.database) {
         let reason = format!("it was to go into database {}", asked.name);
-        return Err(spec.refuse(reason));
+        return Err(spec.reject(reason));
     }
     let Some(listed) = database_named(change, &asked.name).await? else {
         return make_database(change, asked).await;
@@ -322,9 +322,9 @@ async fn expect_directors(
         match kind.as_deref() {
             Some("director") => {}
             Some(kind) => {
-                return Err(spec.refuse(format!("{name} is a {kind} table, not a director")));
+                return Err(spec.reject(format!("{name} is a {kind} table, not a director")));
             }
-            None => return Err(spec.refuse(format!("there is no director {name} in its database"))),
+            None => return Err(spec.reject(format!("there is no director {name} in its database"))),
         }
     }
     Ok(())

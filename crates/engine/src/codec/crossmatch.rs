@@ -12,7 +12,7 @@ use prost::Message;
 use sky::Angle;
 
 use super::{PlanCodec, foreign};
-use crate::exec::{CrossmatchExec, MatchColumn, MatchRule, MatchSide, Unmatched, Wanted};
+use crate::exec::{CrossmatchExec, MatchColumn, MatchRule, MatchSelection, MatchSide, Unmatched};
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct CrossmatchMessage {
@@ -101,8 +101,8 @@ impl CrossmatchMessage {
         Ok(Self {
             radius_degrees: rule.radius.degrees(),
             nearest: match rule.wanted {
-                Wanted::Nearest(most) => most as u64,
-                Wanted::Mutual => 0,
+                MatchSelection::Nearest(most) => most as u64,
+                MatchSelection::Mutual => 0,
             },
             unmatched: unmatched.into(),
             positions: positions
@@ -124,8 +124,8 @@ impl CrossmatchMessage {
         Ok(MatchRule {
             radius: Angle::from_degrees(self.radius_degrees),
             wanted: match self.nearest {
-                0 => Wanted::Mutual,
-                most => Wanted::Nearest(most as usize),
+                0 => MatchSelection::Mutual,
+                most => MatchSelection::Nearest(most as usize),
             },
             unmatched,
         })

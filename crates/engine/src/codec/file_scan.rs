@@ -1,4 +1,4 @@
-//! How the scan of a file travels: as the file's path, under which whoever runs the scan must find the same file.
+//! The encoding of a file scan: the file's path, under which the process that runs the scan must find the same file.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -284,7 +284,7 @@ enum RowsMessage {
     LeftHome = 1,
     RightHome = 2,
     Whole = 3,
-    Near = 4,
+    Neighbourhood = 4,
 }
 
 impl From<RowsOf> for RowsMessage {
@@ -294,7 +294,7 @@ impl From<RowsOf> for RowsMessage {
             RowsOf::LeftHome => Self::LeftHome,
             RowsOf::RightHome => Self::RightHome,
             RowsOf::Whole => Self::Whole,
-            RowsOf::Near => Self::Near,
+            RowsOf::Neighbourhood => Self::Neighbourhood,
         }
     }
 }
@@ -306,7 +306,7 @@ impl From<RowsMessage> for RowsOf {
             RowsMessage::LeftHome => Self::LeftHome,
             RowsMessage::RightHome => Self::RightHome,
             RowsMessage::Whole => Self::Whole,
-            RowsMessage::Near => Self::Near,
+            RowsMessage::Neighbourhood => Self::Neighbourhood,
         }
     }
 }

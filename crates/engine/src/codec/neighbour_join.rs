@@ -14,7 +14,9 @@ use prost::{Enumeration, Message};
 use sky::neighbours::Bound;
 
 use super::{PlanCodec, foreign};
-use crate::exec::{JoinedColumn, Near, NeighbourJoinExec, OfPartners, RowExpr};
+use crate::exec::{
+    JoinedColumn, NeighbourJoinExec, PartnerAggregate, RowExpr, SeparationCondition,
+};
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct NeighbourJoinMessage {
@@ -87,16 +89,19 @@ const COMPUTED: [(ColumnKind, JoinedColumn); 5] = [
     (ColumnKind::Separation, JoinedColumn::Separation),
     (
         ColumnKind::Count,
-        JoinedColumn::OfPartners(OfPartners::Count),
+        JoinedColumn::OfPartners(PartnerAggregate::Count),
     ),
-    (ColumnKind::Rows, JoinedColumn::OfPartners(OfPartners::Rows)),
+    (
+        ColumnKind::Rows,
+        JoinedColumn::OfPartners(PartnerAggregate::Rows),
+    ),
     (
         ColumnKind::SumOfSeparations,
-        JoinedColumn::OfPartners(OfPartners::SumOfSeparations),
+        JoinedColumn::OfPartners(PartnerAggregate::SumOfSeparations),
     ),
     (
         ColumnKind::LeastSeparation,
-        JoinedColumn::OfPartners(OfPartners::LeastSeparation),
+        JoinedColumn::OfPartners(PartnerAggregate::LeastSeparation),
     ),
 ];
 
@@ -197,7 +202,7 @@ impl NeighbourJoinMessage {
         let [ra, dec, build_ra, build_dec, radius] = self.near.as_slice() else {
             return internal_err!("a neighbour join arrived without positions or radius");
         };
-        let near = Near {
+        let near = SeparationCondition {
             probe: [read(ra, &probe)?, read(dec, &probe)?],
             build: [read(build_ra, &build)?, read(build_dec, &build)?],
             radius: read(radius, &probe)?,

@@ -48,7 +48,7 @@ pub(crate) struct ScanCondition {
     decisions: Vec<Decision>,
     /// The names of `columns` in the files.
     names: Vec<String>,
-    /// Shared by all pieces; made for the first that asks for them.
+    /// Shared by all pieces; made for the first that requests them.
     hints: OnceLock<Vec<Arc<Hint>>>,
 }
 
@@ -60,7 +60,8 @@ enum Decision {
 }
 
 impl ScanCondition {
-    /// The conditions `predicates`, whose columns are numbered as in `schema`, which has the files' names for them; `None` if there are none.
+    /// The conditions `predicates`, whose columns are numbered as in `schema`, which has the files' names for them; `None` if there are
+    /// none.
     pub fn try_new(
         predicates: &[Arc<dyn PhysicalExpr>],
         schema: &Schema,

@@ -9,7 +9,7 @@ use arrow::datatypes::{Field, Schema};
 use datafusion::common::{DFSchemaRef, Result, ToDFSchema, internal_err};
 use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 
-use crate::exec::{MatchRule, Unmatched, Wanted, separation_field};
+use crate::exec::{MatchRule, MatchSelection, Unmatched, separation_field};
 
 /// An input and the names of its columns of right ascension and declination.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -69,7 +69,7 @@ impl CrossmatchNode {
 
     /// Whether a condition on the probe rows may be tested before they are matched: not where they are each other's rivals.
     pub fn probe_may_be_filtered(&self) -> bool {
-        self.rule.wanted != Wanted::Mutual || self.rivals.is_some()
+        self.rule.wanted != MatchSelection::Mutual || self.rivals.is_some()
     }
 
     /// The same with another input for the probe side.
@@ -155,7 +155,7 @@ impl UserDefinedLogicalNodeCore for CrossmatchNode {
         }
     }
 
-    /// The columns asked for, and those of the positions.
+    /// The columns requested, and those of the positions.
     fn necessary_children_exprs(&self, wanted: &[usize]) -> Option<Vec<Vec<usize>>> {
         let mut first = 0;
         let mut all = Vec::with_capacity(3);

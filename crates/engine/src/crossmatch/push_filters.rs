@@ -104,7 +104,7 @@ fn push(
     }))
 }
 
-/// Whether a condition is on columns of the probe side, and says the same of a row however often it is asked.
+/// Whether a condition is on columns of the probe side, and is deterministic.
 fn is_of_probe(condition: &Expr, node: &CrossmatchNode) -> bool {
     let columns = condition.column_refs();
     let schema = node.probe().plan.schema();

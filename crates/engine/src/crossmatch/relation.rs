@@ -18,7 +18,7 @@ use sql::{Find, MatchCall, MatchJoin};
 use super::names::{OutputNames, SUFFIXES};
 use super::node::{CrossmatchNode, NodeSide};
 use super::position;
-use crate::exec::{MatchRule, SEPARATION_COLUMN, Unmatched, Wanted};
+use crate::exec::{MatchRule, MatchSelection, SEPARATION_COLUMN, Unmatched};
 
 /// Arcseconds in a degree.
 const ARCSEC: f64 = 3600.0;
@@ -91,13 +91,13 @@ fn column(name: &str) -> Expr {
 }
 
 /// A side as it was given, and where its position is among its columns.
-struct Given {
+struct PlannedSide {
     plan: LogicalPlan,
     own: Vec<String>,
     position: [usize; 2],
 }
 
-impl Given {
+impl PlannedSide {
     fn plan(
         call: &MatchCall,
         side: &str,
@@ -194,9 +194,9 @@ impl Pairing {
     fn plan(call: &MatchCall, context: &mut dyn RelationPlannerContext) -> Result<Self> {
         let radius = radius(call, context)?;
         let left = call.left_position.as_ref();
-        let left = Given::plan(call, "left", &call.left, left, context)?;
+        let left = PlannedSide::plan(call, "left", &call.left, left, context)?;
         let right = call.right_position.as_ref();
-        let right = Given::plan(call, "right", &call.right, right, context)?;
+        let right = PlannedSide::plan(call, "right", &call.right, right, context)?;
         let names = OutputNames::of(&left.own, &right.own, SEPARATION_COLUMN);
         let (left, right) = (left.side(names.left)?, right.side(names.right)?);
         let function = context.context_provider().get_function_meta(SEPARATION);
@@ -212,7 +212,7 @@ impl Pairing {
         })
     }
 
-    /// All pairs within the radius, as a user could ask for them.
+    /// All pairs within the radius, as a user could request them.
     fn all(&self, join: JoinType) -> Result<LogicalPlan> {
         let separation = self.separation.clone() * lit(ARCSEC);
         let separation = separation.alias(SEPARATION_COLUMN);
@@ -236,12 +236,12 @@ impl Pairing {
     }
 
     fn nearest(&self, most: usize, unmatched: Unmatched) -> Result<LogicalPlan> {
-        let rule = self.rule(Wanted::Nearest(most), unmatched);
+        let rule = self.rule(MatchSelection::Nearest(most), unmatched);
         node(self.left.node(), self.right.node(), None, rule)
     }
 
     fn nearest_of_right(&self) -> Result<LogicalPlan> {
-        let rule = self.rule(Wanted::Nearest(1), Unmatched::Dropped);
+        let rule = self.rule(MatchSelection::Nearest(1), Unmatched::Dropped);
         let matched = node(self.right.node(), self.left.node(), None, rule)?;
         let columns = self.left.columns().chain(self.right.columns());
         LogicalPlanBuilder::from(matched)
@@ -253,11 +253,11 @@ impl Pairing {
     fn mutual(&self, unmatched: Unmatched) -> Result<LogicalPlan> {
         let again = is_same_when_read_again(&self.left.plan)?;
         let rivals = again.then(|| self.left.node());
-        let rule = self.rule(Wanted::Mutual, unmatched);
+        let rule = self.rule(MatchSelection::Mutual, unmatched);
         node(self.left.node(), self.right.node(), rivals, rule)
     }
 
-    fn rule(&self, wanted: Wanted, unmatched: Unmatched) -> MatchRule {
+    fn rule(&self, wanted: MatchSelection, unmatched: Unmatched) -> MatchRule {
         MatchRule {
             radius: self.radius,
             wanted,

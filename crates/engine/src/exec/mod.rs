@@ -12,9 +12,11 @@ pub use chunk_phase::{ChunkPhaseExec, PhaseSummary};
 pub(crate) use chunk_phase::{bind_to_piece, pieces_run};
 pub(crate) use crossmatch::separation_field;
 pub use crossmatch::{
-    CrossmatchExec, MatchColumn, MatchRule, MatchSide, SEPARATION_COLUMN, Unmatched, Wanted,
+    CrossmatchExec, MatchColumn, MatchRule, MatchSelection, MatchSide, SEPARATION_COLUMN, Unmatched,
 };
-pub use neighbour_join::{JoinedColumn, Near, NeighbourJoinExec, OfPartners, RowExpr};
+pub use neighbour_join::{
+    JoinedColumn, NeighbourJoinExec, PartnerAggregate, RowExpr, SeparationCondition,
+};
 pub use piece_scan::{PieceScanExec, RowsOf};
 pub use table_scan::TableScanExec;
 pub(crate) use table_scan::{ScanSource, single_partition};

@@ -35,7 +35,7 @@ use crate::error::external;
 use crate::loaded_table::{LEFT_SUB_CHUNK, RIGHT_SUB_CHUNK, StoredTable, bounds_box};
 use crate::piece::Piece;
 use crate::restriction::Restriction;
-use crate::vicinity::Vicinity;
+use crate::search_cover::SearchCover;
 use crate::{Archive, EngineError};
 
 /// Which rows of a table belong to a piece.
@@ -50,7 +50,7 @@ pub enum RowsOf {
     /// Of a replicated table: all rows, whatever the piece.
     Whole,
     /// Those that can be near the rows of a neighbour join's other side, in whichever chunk.
-    Near,
+    Neighbourhood,
 }
 
 /// A replicated table of up to this many values is read once for all pieces of a query and kept in memory.
@@ -83,8 +83,8 @@ pub struct PieceScanExec {
     /// What the predicates say of the column by which rows are sorted, if anything.
     sought: Option<Sorted>,
     piece: Option<Piece>,
-    /// Where rows are wanted, once a join knows ([`RowsOf::Near`]).
-    vicinity: Option<Arc<Vicinity>>,
+    /// Where rows are wanted, once a join knows ([`RowsOf::Neighbourhood`]).
+    search_cover: Option<Arc<SearchCover>>,
     /// The batches of a small replicated table, shared by all pieces of a query.
     kept: Arc<OnceCell<Vec<RecordBatch>>>,
     properties: Arc<PlanProperties>,
@@ -112,7 +112,7 @@ impl PieceScanExec {
             condition: None,
             sought: None,
             piece: None,
-            vicinity: None,
+            search_cover: None,
             kept: Arc::default(),
             properties: single_partition(Arc::new(Schema::new(fields))),
             stored,
@@ -128,9 +128,9 @@ impl PieceScanExec {
     }
 
     /// The same scan of what is near something.
-    fn around(&self, vicinity: &Arc<Vicinity>) -> Self {
+    fn around(&self, search_cover: &Arc<SearchCover>) -> Self {
         Self {
-            vicinity: Some(Arc::clone(vicinity)),
+            search_cover: Some(Arc::clone(search_cover)),
             ..self.clone()
         }
     }
@@ -159,7 +159,7 @@ impl PieceScanExec {
     /// The same scan with the bounds that a restriction gives.
     pub(crate) fn restricted_by(self, restriction: &Restriction) -> Self {
         let bounds = match self.rows {
-            RowsOf::Own | RowsOf::Near => restriction.envelope(),
+            RowsOf::Own | RowsOf::Neighbourhood => restriction.envelope(),
             RowsOf::LeftHome | RowsOf::RightHome | RowsOf::Whole => None,
         };
         Self { bounds, ..self }
@@ -253,7 +253,7 @@ impl PieceScanExec {
     }
 
     async fn read(self) -> Result<BoxStream<'static, Result<RecordBatch>>, EngineError> {
-        if self.rows == RowsOf::Near {
+        if self.rows == RowsOf::Neighbourhood {
             return self.read_near().await;
         }
         let piece = match (&self.piece, self.rows) {
@@ -270,12 +270,12 @@ impl PieceScanExec {
 
     /// One chunk after another of those that are near enough.
     async fn read_near(self) -> Result<BoxStream<'static, Result<RecordBatch>>, EngineError> {
-        let Some(vicinity) = self.vicinity.clone() else {
+        let Some(search_cover) = self.search_cover.clone() else {
             return Err(EngineError::Query(
                 "a scan of what is near was run without knowing what to".into(),
             ));
         };
-        let pieces = self.stored.near(&self.archive, &vicinity).await?;
+        let pieces = self.stored.near(&self.archive, &search_cover).await?;
         let batches = stream::iter(pieces)
             .then(move |piece| {
                 let scan = self.clone();
@@ -324,7 +324,8 @@ impl PieceScanExec {
                 return true;
             };
             bounds.as_ref().is_none_or(|wanted| wanted.intersects(&own))
-                && (self.vicinity.as_ref()).is_none_or(|vicinity| vicinity.may_hold(&own))
+                && (self.search_cover.as_ref())
+                    .is_none_or(|search_cover| search_cover.may_hold(&own))
         };
         match self.rows {
             RowsOf::Whole if piece.sub_chunks == SubChunkSet::All => None,
@@ -418,7 +419,7 @@ fn rows_in(ranges: &[Range<u64>]) -> u64 {
 /// Whether a plan reads what is near the rows of a join's other side.
 pub(super) fn reads_near(plan: &Arc<dyn ExecutionPlan>) -> bool {
     match plan.downcast_ref::<PieceScanExec>() {
-        Some(scan) => scan.rows == RowsOf::Near,
+        Some(scan) => scan.rows == RowsOf::Neighbourhood,
         None => plan.children().into_iter().any(reads_near),
     }
 }
@@ -426,14 +427,14 @@ pub(super) fn reads_near(plan: &Arc<dyn ExecutionPlan>) -> bool {
 /// The same plan, reading what is near something.
 pub(super) fn bind_near(
     plan: &Arc<dyn ExecutionPlan>,
-    vicinity: &Arc<Vicinity>,
+    search_cover: &Arc<SearchCover>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     if let Some(scan) = plan.downcast_ref::<PieceScanExec>() {
-        return Ok(Arc::new(scan.around(vicinity)));
+        return Ok(Arc::new(scan.around(search_cover)));
     }
     let children = plan.children().into_iter();
     let bound = children
-        .map(|child| bind_near(child, vicinity))
+        .map(|child| bind_near(child, search_cover))
         .collect::<Result<_>>()?;
     let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
     Arc::clone(plan)
@@ -472,7 +473,9 @@ impl DisplayAs for PieceScanExec {
             RowsOf::LeftHome => f.write_str(", pairs by their left end")?,
             RowsOf::RightHome => f.write_str(", pairs by their right end")?,
             RowsOf::Whole => f.write_str(", whole")?,
-            RowsOf::Near => f.write_str(", around the other side's rows in whichever chunks")?,
+            RowsOf::Neighbourhood => {
+                f.write_str(", around the other side's rows in whichever chunks")?
+            }
         }
         if !self.predicates.is_empty() {
             let predicates: Vec<String> = self.predicates.iter().map(ToString::to_string).collect();

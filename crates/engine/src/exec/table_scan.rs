@@ -53,7 +53,7 @@ impl ScanSource {
 /// All rows of a table, with what is known of where the wanted ones are.
 ///
 /// Planning puts it at the bottom of a plan; cutting turns it into a [`PieceScanExec`] inside a chunk phase, below a
-/// [`ChunkNumberExec`] where the chunk's number is asked for. It never runs.
+/// [`ChunkNumberExec`] where the chunk's number is requested. It never runs.
 #[derive(Debug)]
 pub struct TableScanExec {
     pub(crate) archive: Arc<Archive>,

@@ -14,7 +14,7 @@ pub enum FileAccess {
     /// None of this machine's.
     #[default]
     Nothing,
-    /// All that the process may read: where whoever asks may read them anyway.
+    /// All files that the process may read: for users who can read them anyway.
     Everything,
     /// Those that were sent to this process, each within its budget.
     Received(Arc<ReceivedFiles>),
@@ -71,7 +71,7 @@ impl ReceivedFiles {
     }
 }
 
-/// A file that was sent. Once this is dropped nobody may name it, and whoever still reads it ends.
+/// An uploaded file. Once this is dropped no statement may name it, and running reads of it end.
 #[derive(Debug)]
 pub struct ReceivedFile {
     files: Arc<ReceivedFiles>,

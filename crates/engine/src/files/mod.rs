@@ -1,6 +1,6 @@
-//! `read_parquet('...')` and its kin in FROM: files that a question names.
+//! `read_parquet('...')` and its kin in FROM: files that a query names.
 //!
-//! A file is a table that is nowhere loaded: its rows are read for each question anew. Only sessions of somebody who may read
+//! A file is a table that is nowhere loaded: its rows are read for each query anew. Only sessions of somebody who may read
 //! the files of this machine, or has sent one, have these functions ([`SessionOptions::files`](crate::SessionOptions)).
 
 mod access;
@@ -71,7 +71,7 @@ impl TableFunctionImpl for ReadFile {
 }
 
 fn not_here<T>(name: &str) -> Result<T> {
-    plan_err!("{name} is not to be had here: this door does not read files")
+    plan_err!("{name} is not available here: this session does not read files")
 }
 
 /// A file as a table.

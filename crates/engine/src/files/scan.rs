@@ -1,4 +1,4 @@
-//! Reading a file that a question names.
+//! Reading a file that a query names.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Conditions of joins that come by a check for each batch of pairs.
+//! Join conditions that check for interruption at each batch of pairs.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -21,9 +21,9 @@ use tokio::task::block_in_place;
 
 use super::stream::{begin_turn, turn_began};
 
-/// How long a task may compute without a turn for others before these are given another thread.
+/// How long a task may compute before its thread's other tasks are moved to another thread.
 const LONG: Duration = Duration::from_millis(50);
-/// How long the other thread may take to begin.
+/// How long the other thread may take to start.
 const HANDED_OVER_WITHIN: Duration = Duration::from_micros(200);
 
 /// An expression with a check before it.
@@ -76,8 +76,8 @@ impl PhysicalExpr for CheckExpr {
     }
 }
 
-/// Gives the thread's other tasks to a new thread where this one has computed for long without a turn for them. This one goes on,
-/// and ends with its task. For checks in loops that cannot wait.
+/// Moves the thread's other tasks to a new thread if this one has computed for long without yielding. The current task continues, and the
+/// thread ends with it. For checks in loops that cannot yield.
 pub(super) fn relieve_where_it_takes_long() {
     if turn_began().elapsed() < LONG {
         return;
@@ -86,12 +86,12 @@ pub(super) fn relieve_where_it_takes_long() {
     let on_several_threads = Handle::try_current()
         .is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread);
     if on_several_threads {
-        // What the closure does is of no matter: the others are taken over while it waits.
+        // The closure does nothing: the other tasks are moved while it blocks.
         block_in_place(|| std::thread::sleep(HANDED_OVER_WITHIN));
     }
 }
 
-/// The same operator, where it is a join that can go over any number of pairs without giving one: its condition is checked.
+/// The same operator; if it is a join that can iterate over any number of pairs without returning one, with a checked condition.
 pub(super) fn with_checked_condition(
     node: Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
@@ -112,8 +112,8 @@ pub(super) fn with_checked_condition(
     Ok(node)
 }
 
-/// The condition with a check. A join that gives every pair needs none; one that gives a row of many pairs gets a condition that
-/// is always true.
+/// The condition with a check. A join that returns every pair needs none; one that returns a row for many pairs gets a condition that is
+/// always true.
 fn checked(filter: Option<&JoinFilter>, join_type: JoinType) -> Option<JoinFilter> {
     if let Some(filter) = filter {
         let condition: Arc<dyn PhysicalExpr> = Arc::new(CheckExpr(Arc::clone(filter.expression())));

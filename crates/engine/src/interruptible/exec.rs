@@ -1,4 +1,4 @@
-//! An operator whose rows pass an [`InterruptibleStream`], and which is otherwise itself.
+//! An operator whose rows pass an [`InterruptibleStream`], and which otherwise behaves like the operator itself.
 
 use std::any::Any;
 use std::fmt;
@@ -18,8 +18,8 @@ use sql::Interrupt;
 
 use super::stream::InterruptibleStream;
 
-/// Stands in the place of an operator. It shows the operator's name, children and metrics, so that no plan looks different for
-/// it, and what is looked for among operators is found behind it. It is part of plans that run and of no others, and has no codec.
+/// Wraps an operator. It shows the operator's name, children and metrics, so that no displayed plan changes, and code that searches for an
+/// operator finds the wrapped one. It is only part of running plans, and has no codec.
 #[derive(Debug)]
 pub(super) struct InterruptibleExec {
     inner: Arc<dyn ExecutionPlan>,
@@ -111,7 +111,7 @@ impl ExecutionPlan for InterruptibleExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         self.interrupt.check()?;
-        let _entered = self.interrupt.enter();
+        let _guard = self.interrupt.enter();
         let rows = self.inner.execute(partition, context)?;
         Ok(Box::pin(InterruptibleStream::new(rows, &self.interrupt)))
     }

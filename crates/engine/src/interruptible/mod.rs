@@ -1,19 +1,18 @@
-//! Plans that give way and end: whatever an operator of theirs does, its thread comes by a check every few milliseconds.
+//! Interruptible plans: whatever an operator does, its thread passes a check every few milliseconds.
 //!
 //! ```text
-//!   rows of any operator ──► InterruptibleStream: has the statement ended? is the turn over? ──► the operator above
-//!   pairs of a join      ──► CheckExpr, the join's condition: has it ended? does it take long? ──► the pairs that fit
+//!   rows of any operator ──► InterruptibleStream: has the statement ended? is the time slice over? ──► the operator above
+//!   pairs of a join      ──► CheckExpr, the join's condition: has it ended? does it take long?    ──► the pairs that pass
 //! ```
 //!
-//! Operators take any number of batches from their input, and give none, before they return: an aggregate above a join
-//! does. So all rows between two operators pass a stream that ends with an error once the statement has ended, and makes the
-//! whole task wait for its next turn after some milliseconds. Within an operator there are two loops that neither take nor give
-//! anything: hash joins and nested loops go on over pairs that their condition does not let pass. Conditions are ours to
-//! write, so that the check is in there. It cannot make the task wait, but it hands the thread's other tasks to a
-//! new thread.
+//! An operator may take any number of batches from its input before it returns one: an aggregate above a join does. So all rows between
+//! two operators pass a stream that returns an error once the statement has ended, and makes the whole task yield after some
+//! milliseconds. Two loops within an operator neither take nor return batches: hash joins and nested loops iterate over pairs that their
+//! condition rejects. The check is wrapped around that condition. It cannot yield, but it moves the thread's other tasks to a new
+//! thread.
 //!
-//! What remains are single steps over what an operator has gathered: the hash table of a join, the groups of an aggregate, the
-//! rows of a window. They are as long as memory is large.
+//! What remains are single steps over what an operator has gathered: the hash table of a join, the groups of an aggregate, the rows of a
+//! window. Their length is bounded only by memory.
 
 mod check_expr;
 mod exec;
@@ -31,9 +30,9 @@ use sql::interrupt::relieve_with;
 use check_expr::{relieve_where_it_takes_long, with_checked_condition};
 use exec::InterruptibleExec;
 use stream::InterruptibleStream;
-pub(crate) use stream::give_way;
+pub(crate) use stream::yield_if_due;
 
-/// Runs a plan as work on the statement that this thread works on. Dropping the rows ends the statement.
+/// Runs a plan as part of the statement that this thread works on. Dropping the rows ends the statement.
 pub(crate) fn execute(
     plan: &Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
@@ -41,14 +40,14 @@ pub(crate) fn execute(
     relieve_with(relieve_where_it_takes_long);
     let interrupt = Interrupt::current_or_new();
     let plan = interruptible(Arc::clone(plan), &interrupt)?;
-    let _entered = interrupt.enter();
+    let _guard = interrupt.enter();
     let rows = execute_stream(plan, context)?;
     Ok(Box::pin(
         InterruptibleStream::new(rows, &interrupt).ending_statement(),
     ))
 }
 
-/// The same plan, whose operators all come by checks. It is not optimised any more, but run.
+/// The same plan with all operators wrapped. It must not be optimised further.
 pub(crate) fn interruptible(
     plan: Arc<dyn ExecutionPlan>,
     interrupt: &Arc<Interrupt>,
@@ -71,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// Statements that compute for hours and give no row: of each kind of operator that can.
+    /// Statements that compute for hours without returning a row: one for each kind of operator that can.
     const ENDLESS: [(&str, &str); 8] = [
         ("a cross join", "SELECT sum(a.v * c.v) FROM t a, t b, t c"),
         (
@@ -112,8 +111,8 @@ mod tests {
         context
     }
 
-    /// A cross join under an aggregate went on for hours after KILL, and so did a hash join with millions of partners for each
-    /// row: neither came by anything that let the task wait, and hash joins not even when their rows were dropped.
+    /// A cross join under an aggregate ran on for hours after KILL, and so did a hash join with millions of partners for each row: neither
+    /// passed a point at which the task could yield, and hash joins not even after their rows were dropped.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn endless_statements_end_when_they_are_interrupted() {
         let context = context().await;

@@ -1,4 +1,4 @@
-//! Rows on their way from one operator to another, that come by a check.
+//! A stream of rows between two operators that checks for interruption.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -14,9 +14,9 @@ use futures::stream::{Stream, StreamExt};
 use sql::Interrupt;
 use tokio::task::{Id, coop};
 
-/// How long a task works before it lets others have their turn. A batch takes a fraction of it.
+/// How long a task runs before it yields. A batch takes a fraction of it.
 const TURN: Duration = Duration::from_millis(10);
-/// At least what tokio lets a task do in one turn, in its own measure.
+/// At least tokio's cooperative budget for one poll of a task.
 const MORE_THAN_A_BUDGET: usize = 256;
 
 /// The rows of an operator, until the statement ends.
@@ -37,7 +37,7 @@ impl InterruptibleStream {
         }
     }
 
-    /// The same, where nobody wants another result of the statement than these rows.
+    /// The same as the only result of the statement: dropping it ends the statement.
     pub fn ending_statement(mut self) -> Self {
         self.ends_statement = true;
         self
@@ -63,7 +63,7 @@ impl Stream for InterruptibleStream {
             return Poll::Pending;
         }
         let interrupt = Arc::clone(&self.interrupt);
-        let _entered = interrupt.enter();
+        let _guard = interrupt.enter();
         if let Err(error) = sql::interrupt::check() {
             self.is_over = true;
             return Poll::Ready(Some(Err(error)));
@@ -79,11 +79,11 @@ impl RecordBatchStream for InterruptibleStream {
 }
 
 thread_local! {
-    /// The task that has its turn, and since when.
+    /// The task that runs on this thread, and since when.
     static TURN_OF: Cell<Option<(Option<Id>, Instant)>> = const { Cell::new(None) };
 }
 
-/// Since when the task has its turn.
+/// When the task's time slice began.
 pub(super) fn turn_began() -> Instant {
     let (task, now) = (tokio::task::try_id(), Instant::now());
     match TURN_OF.get() {
@@ -95,17 +95,16 @@ pub(super) fn turn_began() -> Instant {
     }
 }
 
-/// The next turn of the task begins now, whatever it has done.
+/// Begins a new time slice of the task.
 pub(super) fn begin_turn() {
     TURN_OF.set(Some((tokio::task::try_id(), Instant::now())));
 }
 
-/// Lets others have their turn where that of the task is over: for loops of our own operators, between two rounds of a few
-/// milliseconds.
+/// Yields if the task's time slice is over: for loops of our own operators, between two iterations of a few milliseconds.
 ///
 /// # Errors
 /// The statement has ended.
-pub(crate) async fn give_way() -> Result<()> {
+pub(crate) async fn yield_if_due() -> Result<()> {
     sql::interrupt::check()?;
     if turn_began().elapsed() >= TURN {
         begin_turn();
@@ -114,8 +113,8 @@ pub(crate) async fn give_way() -> Result<()> {
     Ok(())
 }
 
-/// Whether the task may go on. Where its turn is over, tokio's own measure of turns is used up as well: whatever else the task
-/// polls before it returns then waits too, and an operator with several inputs does not just go on with the next.
+/// Whether the task may continue. If its time slice is over, tokio's cooperative budget is used up as well: then everything that the task
+/// polls before it returns is pending too, and an operator with several inputs does not continue with the next one.
 fn is_our_turn(context: &mut Context<'_>) -> bool {
     if turn_began().elapsed() < TURN {
         return true;
@@ -124,11 +123,11 @@ fn is_our_turn(context: &mut Context<'_>) -> bool {
     for _ in 0..MORE_THAN_A_BUDGET {
         match coop::poll_proceed(context) {
             Poll::Ready(proceed) => proceed.made_progress(),
-            // The task is woken when others have had their turn.
+            // The task is woken after others have run.
             Poll::Pending => return false,
         }
     }
-    // Outside tokio's tasks nothing is measured.
+    // Outside of tokio's tasks there is no budget.
     context.waker().wake_by_ref();
     false
 }

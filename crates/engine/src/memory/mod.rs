@@ -1,12 +1,12 @@
-//! The memory that statements may take together, and who ends where they take more.
+//! The memory that all statements may use together, and which of them ends if they use more.
 //!
-//! Operators reserve what they know that they will gather, with a [pool](pool::MeasuredPool) that says no to them; those that can
-//! then go on on disk. But buffers double, blocks are decoded, functions make texts and answers become packets, and nobody
-//! reserves for that. So a thread looks every few milliseconds at what the process has really allocated
-//! (`heap`). Where that, without the columns that are kept decoded, is more than statements may have, the one that
-//! holds the most ends with an error. It notices at its next check; what it allocates until then is beyond the budget.
+//! Operators reserve memory for the rows that they gather in a [pool](pool::MeasuredPool); if it rejects a reservation, they spill to disk
+//! or fail. Nothing reserves memory for growing buffers, decoded blocks, results of functions and packets. So a thread polls every few
+//! milliseconds what the process has really allocated (`heap`). If that, without the cached decoded columns, is more than statements may
+//! use, the statement that holds the most ends with an error. It notices at its next check; what it allocates until then exceeds the
+//! budget.
 //!
-//! The allocator keeps pages at hand that are free, for a second. Where the process comes near to what it may hold, they are given back.
+//! The allocator retains free pages for a second. When the process comes close to its limit, they are returned to the system.
 
 mod pool;
 
@@ -21,14 +21,14 @@ pub(crate) use pool::MeasuredPool;
 
 use crate::Archive;
 
-/// How often the thread looks. Memory fills by some gigabytes a second at most.
+/// How often the thread polls. Memory fills by some gigabytes a second at most.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// How often threads are asked to give back what the allocator keeps at hand for them.
+/// How often threads are told to return the pages that the allocator retains for them.
 const BETWEEN_REQUESTS: Duration = Duration::from_millis(50);
-/// Bytes beyond the budget that are nobody's fault: of connections, plans, blocks on their way.
+/// Bytes beyond the budget for connections, plans and blocks in transit.
 const ALLOWANCE: i64 = 32 << 20;
 
-/// What the statements of the process may take. The last that was said counts.
+/// The budget of the process's statements. The last one set applies.
 static BUDGET: Mutex<Option<Budget>> = Mutex::new(None);
 
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ struct Budget {
     statements: usize,
     /// Bytes that the process held before any statement.
     base: i64,
-    /// Whose decoded columns are nobody's.
+    /// The archive, whose cached columns no statement holds.
     archive: Weak<Archive>,
     /// Bytes of memory that the process may hold with all its columns.
     resident: u64,
@@ -56,8 +56,8 @@ impl Budget {
         self.base + self.statements as i64 + kept + ALLOWANCE
     }
 
-    /// How much more the process holds than it may with all its columns, where statements hold much: what is given back comes in whole
-    /// pages only. None where they do not, whose fault it is not.
+    /// By how much the process exceeds its limit with all cached columns, if statements hold much: only whole pages are returned to the
+    /// system. `None` if they hold little and are not the cause.
     fn excess_of_pages(&self, resident: u64) -> i64 {
         let held = self.excess() + self.statements as i64;
         match held > self.statements as i64 / 2 {
@@ -66,13 +66,13 @@ impl Budget {
         }
     }
 
-    /// How much more than they may the statements hold. Negative where they hold less.
+    /// By how much the statements exceed their budget; negative if they do not.
     fn excess(&self) -> i64 {
         heap::allocated() - self.bound()
     }
 }
 
-/// Bounds what all statements of the process may take together, as far as its allocator counts.
+/// Limits the memory of all statements of the process, as far as its allocator counts.
 pub fn bound_memory(archive: &Arc<Archive>, statements: usize) {
     let usage = archive.usage();
     let budget = Budget {
@@ -91,7 +91,7 @@ pub fn bound_memory(archive: &Arc<Archive>, statements: usize) {
     });
 }
 
-/// Whether statements hold more than they may.
+/// Whether the statements exceed their budget.
 fn is_short() -> bool {
     Budget::now().is_some_and(|budget| budget.excess() > 0)
 }
@@ -110,11 +110,11 @@ fn watch() {
         }
         heap::bound(budget.bound());
         let excess = budget.excess().max(budget.excess_of_pages(resident));
-        // What statements that were ended hold is on its way back: nobody else need end for it.
+        // Statements that were ended are about to free their memory: no other need end.
         if excess <= 0 || excess <= Interrupt::bytes_to_come_back() {
             continue;
         }
-        // Ending one that holds little would not help, and waiting neither.
+        // Ending a statement that holds little would not help, and neither would waiting.
         let Some(largest) = Interrupt::largest().filter(|one| one.bytes() > ALLOWANCE / 2) else {
             heap::bound(i64::MAX);
             continue;
@@ -126,7 +126,7 @@ fn watch() {
     }
 }
 
-/// Bytes of memory that the process holds, as the system counts them; 0 where it does not say.
+/// Bytes of memory that the process holds, as the system counts them; 0 if it does not tell.
 fn resident_bytes() -> u64 {
     let kibibytes = || {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -138,7 +138,7 @@ fn resident_bytes() -> u64 {
     kibibytes().map_or(0, |kibibytes| kibibytes << 10)
 }
 
-/// What somebody is told whose statement ends for want of memory.
+/// The message for a statement that ends for lack of memory.
 fn sentence(what: &str, bytes: usize, budget: usize) -> String {
     format!(
         "{what} {}, and all statements together may hold {} (--memory): ask for fewer rows, columns or groups at once, or give them \

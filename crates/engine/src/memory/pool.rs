@@ -9,11 +9,12 @@ use datafusion::execution::memory_pool::{
 
 use super::{is_short, sentence};
 
-/// Of what statements may have, this part can be reserved: sorted copies and doubled buffers, which operators make besides, are not.
+/// The fraction of the statements' memory that can be reserved; the rest is for the sorted copies and doubled buffers that operators do
+/// not reserve.
 const RESERVABLE: (usize, usize) = (2, 3);
 
-/// A pool of a size, which those that can go on on disk share evenly. It also says no to them where memory runs short for what
-/// nobody has reserved; the others then go on, as it may not be their fault.
+/// A pool of fixed size, which operators that can spill share evenly. It also rejects their reservations when unreserved memory runs short;
+/// operators that cannot spill continue, because they may not be the cause.
 #[derive(Debug)]
 pub(crate) struct MeasuredPool {
     inner: FairSpillPool,
@@ -83,15 +84,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_is_a_sentence_for_whoever_asked() {
+    fn a_rejection_is_a_sentence_for_whoever_asked() {
         let pool: Arc<dyn MemoryPool> = Arc::new(MeasuredPool::new(12 << 20));
         let sort = MemoryConsumer::new("ExternalSorter[0]").register(&pool);
         sort.try_grow(7 << 20).unwrap();
-        let refused = sort.try_grow(3 << 20).unwrap_err().strip_backtrace();
+        let rejected = sort.try_grow(3 << 20).unwrap_err().strip_backtrace();
         assert!(
-            refused
+            rejected
                 .contains("it wanted another 3 MiB, and all statements together may hold 12 MiB"),
-            "{refused}"
+            "{rejected}"
         );
         assert_eq!(pool.reserved(), 7 << 20);
     }

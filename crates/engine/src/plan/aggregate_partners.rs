@@ -12,9 +12,9 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
-use super::hand_on::columns_of;
+use super::push_exprs_into_join::columns_of;
 use crate::condition::renumber;
-use crate::exec::{JoinedColumn, NeighbourJoinExec, OfPartners};
+use crate::exec::{JoinedColumn, NeighbourJoinExec, PartnerAggregate};
 
 /// Turns an aggregate of a neighbour join's pairs into one of its probe rows, each with the aggregates of its own pairs.
 ///
@@ -25,7 +25,7 @@ use crate::exec::{JoinedColumn, NeighbourJoinExec, OfPartners};
 ///                                                          known of its partners
 /// ```
 ///
-/// Applies where every function is one of which that is known: a count, and sum, mean and minimum of the separation.
+/// Applies if the join can compute every function: a count, and sum, mean and minimum of the separation.
 pub(super) fn aggregate_partners(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
         let Some(aggregate) = node.downcast_ref::<AggregateExec>() else {
@@ -84,13 +84,13 @@ fn without_pairs(aggregate: &AggregateExec) -> Result<Option<AggregateExec>> {
     Ok(Some(aggregate))
 }
 
-/// Whether a join gives nothing but pairs of which all is known by their ends, and rows without a partner.
+/// Whether the output of a join is determined by the two rows of a pair, with or without unmatched rows.
 fn gives_pairs(join: &NeighbourJoinExec) -> bool {
     let kinds = [JoinType::Inner, JoinType::Left, JoinType::Right];
     kinds.contains(&join.join_type()) && join.filter().is_none()
 }
 
-/// What the join below is to give, and what is made of it: groups, then the partial results of the functions.
+/// The columns that the join below has to output, and what is computed from them: groups, then the partial results of the functions.
 #[derive(Default)]
 struct PartialResults {
     columns: Vec<JoinedColumn>,
@@ -100,7 +100,7 @@ struct PartialResults {
 }
 
 impl PartialResults {
-    /// Adds a group if only the probe side decides it.
+    /// Adds a group if it depends on the probe side alone.
     fn add_group(
         &mut self,
         group: &Arc<dyn PhysicalExpr>,
@@ -125,7 +125,7 @@ impl PartialResults {
         true
     }
 
-    /// Adds the partial results of a function if they are known.
+    /// Adds the partial results of a function if the join computes them.
     fn add_function(
         &mut self,
         function: &AggregateFunctionExpr,
@@ -171,7 +171,10 @@ impl PartialResults {
 }
 
 /// The partial results of a function, where they are known of each probe row.
-fn known(function: &AggregateFunctionExpr, join: &NeighbourJoinExec) -> Option<Vec<OfPartners>> {
+fn known(
+    function: &AggregateFunctionExpr,
+    join: &NeighbourJoinExec,
+) -> Option<Vec<PartnerAggregate>> {
     if function.is_distinct() || !function.order_bys().is_empty() {
         return None;
     }
@@ -182,32 +185,33 @@ fn known(function: &AggregateFunctionExpr, join: &NeighbourJoinExec) -> Option<V
     match function.fun().name() {
         "count" => counted(argument, join).map(|counted| vec![counted]),
         "sum" | "mysql_sum" if is_separation(argument, join) => {
-            Some(vec![OfPartners::SumOfSeparations])
+            Some(vec![PartnerAggregate::SumOfSeparations])
         }
-        "min" if is_separation(argument, join) => Some(vec![OfPartners::LeastSeparation]),
-        "avg" | "mysql_avg" if is_separation(argument, join) => {
-            Some(vec![OfPartners::Count, OfPartners::SumOfSeparations])
-        }
+        "min" if is_separation(argument, join) => Some(vec![PartnerAggregate::LeastSeparation]),
+        "avg" | "mysql_avg" if is_separation(argument, join) => Some(vec![
+            PartnerAggregate::Count,
+            PartnerAggregate::SumOfSeparations,
+        ]),
         _ => None,
     }
 }
 
 /// What a count of an expression counts.
-fn counted(argument: &Arc<dyn PhysicalExpr>, join: &NeighbourJoinExec) -> Option<OfPartners> {
+fn counted(argument: &Arc<dyn PhysicalExpr>, join: &NeighbourJoinExec) -> Option<PartnerAggregate> {
     if let Some(literal) = argument.downcast_ref::<Literal>() {
-        return (!literal.value().is_null()).then_some(OfPartners::Rows);
+        return (!literal.value().is_null()).then_some(PartnerAggregate::Rows);
     }
     let column = argument.downcast_ref::<Column>()?;
     match join.columns()[column.index()] {
-        JoinedColumn::Separation => Some(OfPartners::Count),
+        JoinedColumn::Separation => Some(PartnerAggregate::Count),
         JoinedColumn::OfSide(side, at) => {
             let of_probe = side == join.probe_side();
             let input = if of_probe { join.probe() } else { join.build() };
             let never_null = !input.schema().field(at).is_nullable();
             never_null.then_some(if of_probe {
-                OfPartners::Rows
+                PartnerAggregate::Rows
             } else {
-                OfPartners::Count
+                PartnerAggregate::Count
             })
         }
         JoinedColumn::OfRow(_) | JoinedColumn::OfPartners(_) => None,
@@ -219,7 +223,7 @@ fn is_separation(argument: &Arc<dyn PhysicalExpr>, join: &NeighbourJoinExec) -> 
     column.is_some_and(|column| join.columns()[column.index()] == JoinedColumn::Separation)
 }
 
-/// The same expression over columns that stand further to the right.
+/// The same expression over columns that are further to the right.
 fn shifted(expr: &Arc<dyn PhysicalExpr>, by: usize) -> Result<Arc<dyn PhysicalExpr>> {
     Arc::clone(expr)
         .transform_up(|node| {

@@ -1,4 +1,4 @@
-//! Keeping only the groups that a LIMIT wants, where these are few.
+//! Limits the groups of an aggregate to those that a small LIMIT returns.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 
 use super::engine_rules::{Rules, place_of_rule};
 
-/// Groups of a LIMIT up to which there is room for all of them beforehand.
+/// The largest LIMIT for which the rule applies.
 const MOST_GROUPS: usize = 10_000;
 
-/// DataFusion's rule that lets an aggregate below a LIMIT keep no more groups than are wanted, kept to small limits.
+/// DataFusion's rule that lets an aggregate below a LIMIT keep only the groups that are returned, restricted to small limits.
 ///
-/// DataFusion 55 makes room for ten times the limit at once: `ORDER BY max(x) LIMIT 1000000000000` asked for 158 TB, and the process
+/// DataFusion 55 makes room for ten times the limit at once: `ORDER BY max(x) LIMIT 1000000000000` requested 158 TB, and the process
 /// ended.
 #[derive(Debug)]
 pub struct BoundTopGroups {
@@ -24,7 +24,7 @@ pub struct BoundTopGroups {
 }
 
 impl BoundTopGroups {
-    /// Puts this in the place of the rule.
+    /// Replaces the rule.
     pub(super) fn guard(rules: &mut Rules) -> Result<()> {
         let at = place_of_rule(rules, "LimitAggregation")?;
         let rule = Arc::clone(&rules[at]);

@@ -1,4 +1,4 @@
-//! Rules of planning that come by a check: a statement that has ended is not planned any further.
+//! Planning rules with a check: the planning of a statement that has ended stops.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use datafusion::physical_optimizer::{PhysicalOptimizerContext, PhysicalOptimizer
 use datafusion::physical_plan::ExecutionPlan;
 use sql::interrupt::check;
 
-/// A rule that first looks whether the statement has ended. It has the rule's name, as rules are looked for by their names.
+/// A rule that first checks whether the statement has ended. It has the wrapped rule's name, because rules are looked up by name.
 #[derive(Debug)]
 pub struct CheckedRule<R: ?Sized>(Arc<R>);
 

@@ -89,7 +89,7 @@ impl Cut<'_> {
                 locality: Locality::Global,
             });
         }
-        self.settle(&mut children)?;
+        self.run_once(&mut children)?;
         if let Some(matched) = plan.downcast_ref::<CrossmatchExec>() {
             return self.crossmatch(matched, children);
         }
@@ -124,7 +124,7 @@ impl Cut<'_> {
 
     /// Makes phases of children that could run in any piece but had better run once: what reads around the rows of a replicated
     /// table gives the same in every piece of another table, and would do the same work in each.
-    fn settle(&self, children: &mut [Node]) -> Result<()> {
+    fn run_once(&self, children: &mut [Node]) -> Result<()> {
         let pieces = |child: &Node| matches!(child.locality, Locality::Pieces { .. });
         if !children.iter().any(pieces) {
             return Ok(());

@@ -1,7 +1,7 @@
 //! DataFusion's own physical rules, with guards where they are wrong.
 //!
-//! A guard is put in the place of a rule by the rule's name. A rule that is not there is an error when a session starts: a guard that
-//! guards nothing would be a wrong answer later.
+//! A guard replaces a rule by the rule's name. A missing rule is an error when a session starts: without its guard a later result could be
+//! wrong.
 
 use std::sync::Arc;
 

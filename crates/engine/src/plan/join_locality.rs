@@ -25,7 +25,7 @@ pub(super) struct JoinShape<'a> {
 /// Where a join of two subtrees can run.
 pub(super) fn join_locality(shape: &JoinShape<'_>, left: Locality, right: Locality) -> Locality {
     use Locality::{Anywhere, Pieces};
-    let carried = Carried::by(shape.join_type);
+    let carried = CarriedSides::by(shape.join_type);
     match (left, right) {
         (Anywhere, Anywhere) => Anywhere,
         // NOT IN: whether some row of the other side is NULL is not known within a piece.
@@ -75,12 +75,12 @@ pub(super) fn join_locality(shape: &JoinShape<'_>, left: Locality, right: Locali
 /// filter once for each piece with such a source. So a join of rows in pieces with rows that are the same in every piece runs
 /// in the pieces only if its result carries the rows in pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Carried {
+struct CarriedSides {
     left: bool,
     right: bool,
 }
 
-impl Carried {
+impl CarriedSides {
     fn by(join_type: JoinType) -> Self {
         let (left, right) = match join_type {
             JoinType::Inner => (true, true),

@@ -15,7 +15,7 @@ use sky::ChunkId;
 use super::group_by_chunk::group_by_chunk;
 use super::locality::{CoverageFormula, Variant};
 use super::optimize_inner::optimize_inner;
-use super::spare_pairs::spare_pairs;
+use super::reduce_join_output::reduce_join_output;
 use crate::coverage::{Coverage, SubChunkSet};
 use crate::exec::{ChunkPhaseExec, PhaseSummary, RowsOf, ScanSource, TableScanExec};
 use crate::loaded_table::{ChunkSummary, LoadedTable};
@@ -39,7 +39,7 @@ pub(super) fn chunk_phase(
     let (variant, chunks) = variants
         .iter()
         .map(|variant| (variant, touched(&scans, &variant.coverage)))
-        .min_by_key(|(_, chunks)| chunks.values().map(|part| part.rows).sum::<u64>())
+        .min_by_key(|(_, chunks)| chunks.values().map(|touched| touched.rows).sum::<u64>())
         .ok_or_else(|| internal_datafusion_err!("a subtree can run piece by piece in no way"))?;
     let pieces = cut(&scans, &chunks, config.execution.target_partitions);
     let summary = summary(&scans, &variant.coverage, &chunks, pieces.len());
@@ -160,7 +160,7 @@ fn build(
     config: &ConfigOptions,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let inner = group_by_chunk(piece_scans(plan, rows_of)?)?;
-    let inner = spare_pairs(optimize_inner(inner, config)?)?;
+    let inner = reduce_join_output(optimize_inner(inner, config)?)?;
     let batches = [vec![Piece::encode(&pieces)?]];
     let input = MemorySourceConfig::try_new_exec(&batches, Piece::schema(), None)?;
     let concurrency = config.execution.target_partitions;
@@ -226,7 +226,7 @@ fn piece_scans(
                 return Ok(Transformed::no(node));
             };
             let rows = if scan.is_near() {
-                RowsOf::Near
+                RowsOf::Neighbourhood
             } else if scan.table.spec().kind == TableKind::Replicated {
                 RowsOf::Whole
             } else {
@@ -241,31 +241,31 @@ fn piece_scans(
 
 /// A chunk that a phase touches.
 #[derive(Debug, Clone)]
-struct Part {
+struct TouchedChunk {
     sub_chunks: SubChunkSet,
     /// Rows in it of the table that has most there, as far as they are known to be wanted.
     rows: u64,
 }
 
-fn touched(scans: &[Arc<TableScan>], coverage: &Coverage) -> BTreeMap<ChunkId, Part> {
-    let mut parts = BTreeMap::new();
+fn touched(scans: &[Arc<TableScan>], coverage: &Coverage) -> BTreeMap<ChunkId, TouchedChunk> {
+    let mut chunks = BTreeMap::new();
     for scan in scans
         .iter()
         .filter(|s| s.table.spec().kind != TableKind::Replicated)
     {
         for (chunk, stored, sub_chunks) in stored_parts(&scan.table, coverage) {
-            let part = parts.entry(*chunk).or_insert(Part {
+            let touched = chunks.entry(*chunk).or_insert(TouchedChunk {
                 sub_chunks,
                 rows: 0,
             });
-            let share = share(&scan.table, *chunk, &part.sub_chunks);
-            part.rows = part.rows.max((stored.rows as f64 * share).ceil() as u64);
+            let share = share(&scan.table, *chunk, &touched.sub_chunks);
+            touched.rows = touched.rows.max((stored.rows as f64 * share).ceil() as u64);
         }
     }
-    parts
+    chunks
 }
 
-/// The chunks of a table that a coverage touches. Where it names some, only these are looked at: a question about one place
+/// The chunks of a table that a coverage touches. Where it names some, only these are looked at: a query about one place
 /// must not take longer because there are many others.
 fn stored_parts<'a>(
     table: &'a LoadedTable,
@@ -299,8 +299,12 @@ fn share(table: &LoadedTable, chunk: ChunkId, set: &SubChunkSet) -> f64 {
 }
 
 /// Cuts the chunks that are touched into pieces of about equal numbers of rows.
-fn cut(scans: &[Arc<TableScan>], chunks: &BTreeMap<ChunkId, Part>, cores: usize) -> Vec<Piece> {
-    let total: u64 = chunks.values().map(|part| part.rows).sum();
+fn cut(
+    scans: &[Arc<TableScan>],
+    chunks: &BTreeMap<ChunkId, TouchedChunk>,
+    cores: usize,
+) -> Vec<Piece> {
+    let total: u64 = chunks.values().map(|touched| touched.rows).sum();
     let wanted = (total / (cores as u64 * PIECES_FOR_A_CORE).max(1))
         .clamp(*ROWS_OF_A_PIECE.start(), *ROWS_OF_A_PIECE.end());
     let Some(chunker) = scans
@@ -311,19 +315,19 @@ fn cut(scans: &[Arc<TableScan>], chunks: &BTreeMap<ChunkId, Part>, cores: usize)
         return Vec::new();
     };
     let mut pieces = Vec::with_capacity(chunks.len());
-    for (chunk, part) in chunks {
-        let cuts = usize::try_from(part.rows.div_ceil(wanted)).unwrap_or(usize::MAX);
+    for (chunk, touched) in chunks {
+        let cuts = usize::try_from(touched.rows.div_ceil(wanted)).unwrap_or(usize::MAX);
         if cuts <= 1 {
             pieces.push(Piece {
                 chunk: *chunk,
-                sub_chunks: part.sub_chunks.clone(),
+                sub_chunks: touched.sub_chunks.clone(),
             });
             continue;
         }
         let all = chunker.chunker().sub_chunks_of(*chunk);
         let held: Vec<_> = all
             .into_iter()
-            .filter(|s| part.sub_chunks.contains(*s))
+            .filter(|s| touched.sub_chunks.contains(*s))
             .collect();
         let length = held.len().div_ceil(cuts).max(1);
         pieces.extend(held.chunks(length).map(|run| Piece {
@@ -337,7 +341,7 @@ fn cut(scans: &[Arc<TableScan>], chunks: &BTreeMap<ChunkId, Part>, cores: usize)
 fn summary(
     scans: &[Arc<TableScan>],
     coverage: &Coverage,
-    chunks: &BTreeMap<ChunkId, Part>,
+    chunks: &BTreeMap<ChunkId, TouchedChunk>,
     pieces: usize,
 ) -> PhaseSummary {
     let mut all: Vec<ChunkId> = scans
@@ -349,7 +353,7 @@ fn summary(
     all.dedup();
     let sub_chunks: usize = chunks
         .values()
-        .map(|part| match &part.sub_chunks {
+        .map(|touched| match &touched.sub_chunks {
             SubChunkSet::All => 0,
             SubChunkSet::Intervals(intervals) => {
                 intervals.iter().map(|(a, b)| (b - a + 1) as usize).sum()
@@ -358,7 +362,7 @@ fn summary(
         .sum();
     let partial = chunks
         .values()
-        .filter(|part| part.sub_chunks != SubChunkSet::All)
+        .filter(|touched| touched.sub_chunks != SubChunkSet::All)
         .count();
     let mut text = format!("{} of {}", chunks.len(), counted(all.len(), "chunk"));
     if partial > 0 {
@@ -366,7 +370,10 @@ fn summary(
     }
     text.push_str(&format!(", in {}", counted(pieces, "piece")));
     for scan in scans {
-        let (of_table, read) = (scan.table.stored.parts.len(), scan.table.parts_in(coverage));
+        let (of_table, read) = (
+            scan.table.stored.parts.len(),
+            scan.table.parts_in(coverage),
+        );
         if of_table > 1 {
             let name = &scan.table.spec().name;
             text.push_str(&format!(", {read} of {of_table} parts of {name}"));

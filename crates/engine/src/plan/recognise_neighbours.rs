@@ -18,7 +18,7 @@ use sky::neighbours::Bound;
 use sql::functions::SEPARATION;
 
 use crate::condition::renumber;
-use crate::exec::{Near, NeighbourJoinExec};
+use crate::exec::{NeighbourJoinExec, SeparationCondition};
 
 /// A join that was found, to be probed by either side.
 pub(super) struct FoundNeighbours {
@@ -32,7 +32,7 @@ pub(super) struct FoundNeighbours {
 impl FoundNeighbours {
     /// The join by nearness that an operator is; `None` if it is none.
     ///
-    /// One that also asks for equality is one as well: the equality becomes part of the rest of its condition. (That equal keys lie
+    /// One that also requests equality is one as well: the equality becomes part of the rest of its condition. (That equal keys lie
     /// in the same piece is for the caller to see beforehand: then joining by them is better.)
     pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
         if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
@@ -119,7 +119,7 @@ impl FoundNeighbours {
         right: Arc<dyn ExecutionPlan>,
         probe: JoinSide,
     ) -> Result<NeighbourJoinExec> {
-        let near = Near {
+        let near = SeparationCondition {
             probe: self.position(probe).clone(),
             build: self.position(other(probe)).clone(),
             radius: Arc::clone(&self.separation.radius),
@@ -235,7 +235,7 @@ fn over_side(expr: &Arc<dyn PhysicalExpr>, filter: &JoinFilter) -> Result<Arc<dy
         .data()
 }
 
-/// A join's condition with the equalities that it asks for beside it.
+/// A join's condition with the equalities that it requests beside it.
 fn with_equalities(filter: &JoinFilter, join: &HashJoinExec) -> Result<JoinFilter> {
     let mut all = Arc::clone(filter.expression());
     let mut columns = filter.column_indices().to_vec();

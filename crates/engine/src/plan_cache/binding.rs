@@ -1,11 +1,11 @@
-//! Putting values into a plan whose parameters are open.
+//! Binding values to the parameters of a cached plan.
 //!
 //! ```text
-//!   kept plan ──► each parameter becomes a constant ──► restrictions and pieces are found anew ──► a plan that runs once
+//!   cached plan ──► each parameter becomes a constant ──► restrictions and pieces are computed anew ──► a plan that runs once
 //! ```
 //!
-//! Invariant: what is made is a plan of its own. It shares no state with the kept plan or with others that were made of it, and the
-//! kept plan itself never runs.
+//! Invariant: the bound plan shares no state with the cached plan or with other plans that were bound from it, and the cached plan itself
+//! never runs.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -50,9 +50,9 @@ use crate::piece::Piece;
 use crate::plan::PhaseSource;
 use crate::{Archive, EngineError};
 
-/// Whether values can be put into a plan wherever it has open places, and plans made of it share no state.
+/// Whether values can be bound wherever the plan has parameters, and bound plans share no state.
 ///
-/// An operator that is not known here makes a plan unfit to be kept.
+/// A plan with an operator that is not known here is not cached.
 pub(super) fn is_bindable(plan: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(phase) = plan.downcast_ref::<ChunkPhaseExec>() {
         return phase.source().is_some_and(PhaseSource::is_rebindable)
@@ -72,7 +72,7 @@ pub(super) fn is_bindable(plan: &Arc<dyn ExecutionPlan>) -> bool {
     fits && found.is_ok() && plan.children().into_iter().all(is_bindable)
 }
 
-/// Operators of which `reset_state` leaves nothing behind, or that have no state.
+/// Operators without state, or whose state `reset_state` clears.
 fn is_stateless_when_reset(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<AggregateExec>()
         || plan.is::<BoundedWindowAggExec>()
@@ -96,7 +96,7 @@ fn is_stateless_when_reset(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<WindowAggExec>()
 }
 
-/// Whether an expression has a place for a value.
+/// Whether an expression has a parameter.
 fn is_open(expr: &Arc<dyn PhysicalExpr>) -> bool {
     let open = |expr: &Arc<dyn PhysicalExpr>| {
         Ok(parameter(expr).is_some() || expr.is::<ScalarSubqueryExpr>())
@@ -105,7 +105,7 @@ fn is_open(expr: &Arc<dyn PhysicalExpr>) -> bool {
     expr.exists(open).unwrap_or(true)
 }
 
-/// Whether each operator above an open place computes its value from those of its operands each time, and keeps nothing of them.
+/// Whether each operator above a parameter evaluates its operands at every execution and stores nothing of them.
 fn is_plain(expr: &Arc<dyn PhysicalExpr>) -> bool {
     if !is_open(expr) {
         return true;
@@ -127,13 +127,13 @@ fn is_plain(expr: &Arc<dyn PhysicalExpr>) -> bool {
 pub(super) struct Binding<'a> {
     values: &'a [ScalarValue],
     archive: &'a Arc<Archive>,
-    /// For the results of each scalar subquery that is being bound, those of the plan that is made.
+    /// For the results of each scalar subquery in the plan, those of the bound plan.
     results: Vec<(ScalarSubqueryResults, ScalarSubqueryResults)>,
-    /// Whether a value is one that planning may refuse.
+    /// Whether a value is one that planning may reject.
     needs_planning: bool,
 }
 
-/// A chunk phase with values in it.
+/// A chunk phase with bound values.
 pub(super) struct BoundPhase {
     pub pieces: Vec<Piece>,
     pub inner: Arc<dyn ExecutionPlan>,
@@ -149,7 +149,7 @@ impl<'a> Binding<'a> {
         }
     }
 
-    /// Whether a value that was met, such as a declination of 95 degrees, is one that planning may refuse in its own words.
+    /// Whether a value that was met, such as a declination of 95 degrees, is one that planning may reject in its own words.
     pub fn needs_planning(&self) -> bool {
         self.needs_planning
     }
@@ -219,7 +219,7 @@ impl<'a> Binding<'a> {
         Ok(Arc::new(ScalarSubqueryExec::new(input, links, results)))
     }
 
-    /// An operator over children that have taken the places of its own and have the same properties.
+    /// An operator over children that replace its own and have the same properties.
     fn operator(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
@@ -313,7 +313,7 @@ impl<'a> Binding<'a> {
                 return Ok(Transformed::yes(Arc::new(own)));
             }
         }
-        // It looks values up in a set that it makes of its list.
+        // It looks values up in a hash set that it builds from its list.
         if let Some(list) = node.downcast_ref::<InListExpr>() {
             let items = list.list().to_vec();
             let made = in_list(Arc::clone(list.expr()), items, &list.negated(), schema)?;
@@ -327,7 +327,7 @@ fn failed(error: datafusion::common::DataFusionError) -> EngineError {
     EngineError::from_run(&error)
 }
 
-/// Whether a condition has a constant position, radius or region that cannot be, which planning may refuse.
+/// Whether a condition has a constant position, radius or region that cannot be, which planning may reject.
 fn is_beyond_the_sky(filter: &Expr) -> bool {
     let number = |expr: &Expr| match expr {
         Expr::Literal(ScalarValue::Float64(number), _) => *number,

@@ -1,4 +1,4 @@
-//! The plan of statements that differ in the values of their parameters alone.
+//! A cached plan: the plan of statements that differ only in the values of their parameters.
 
 use std::sync::Arc;
 
@@ -17,44 +17,44 @@ use super::binding::{Binding, BoundPhase, is_bindable};
 use super::cheap::is_cheap;
 use super::key_lookup::KeyLookup;
 use crate::exec::{ChunkPhaseExec, PieceScanExec, bind_to_piece};
-use crate::{Archive, EngineError, Prepared, interruptible};
+use crate::{Archive, EngineError, PreparedQuery, interruptible};
 
-/// A plan that waits for the values of its parameters. It never runs itself.
+/// A plan with unbound parameters. It never runs itself.
 #[derive(Debug)]
 pub(super) struct CachedPlan {
-    /// The state of the catalog for which it holds.
+    /// The state of the catalog for which it is valid.
     pub state: CatalogState,
     plan: Arc<dyn ExecutionPlan>,
-    /// What it comes to where it asks for the rows of one key alone.
+    /// What it comes to where it requests the rows of one key alone.
     key_lookup: Option<KeyLookup>,
-    /// Whether it takes a short time for each row that it looks at.
+    /// Whether each scanned row takes little time.
     is_cheap: bool,
-    /// The result's columns under their headings.
+    /// The columns of the result under their headings.
     schema: SchemaRef,
-    /// What is odd about the statement, whatever its parameters are.
+    /// The warnings of the statement, which do not depend on its parameters.
     warnings: Vec<Warning>,
 }
 
-/// A result on its way.
+/// A running result.
 pub(crate) struct CachedResult {
     /// The columns under their headings.
     pub schema: SchemaRef,
-    /// The rows, whose columns have the plan's own names.
+    /// The rows, whose columns have the plan's names.
     pub batches: BoxStream<'static, datafusion::common::Result<RecordBatch>>,
-    /// The plan that gives them.
+    /// The plan that produces them.
     pub plan: Arc<dyn ExecutionPlan>,
-    /// What is odd about the statement.
+    /// The warnings of the statement.
     pub warnings: Vec<Warning>,
 }
 
 impl CachedPlan {
     /// The plan of a statement, for as long as the catalog is in this state; `None` if it cannot be run again, or says more than the
     /// statement's text.
-    pub fn of(prepared: Prepared, state: CatalogState) -> Option<Self> {
+    pub fn of(prepared: PreparedQuery, state: CatalogState) -> Option<Self> {
         if depends_on_the_moment(&prepared.logical) || !is_bindable(&prepared.plan) {
             return None;
         }
-        // Nothing is left to do above the pieces.
+        // Nothing remains above the pieces.
         let phase = prepared.plan.downcast_ref::<ChunkPhaseExec>();
         Some(Self {
             state,
@@ -66,8 +66,9 @@ impl CachedPlan {
         })
     }
 
-    /// Starts the plan with these values. With a bound on the rows that are looked at, only if they come from a single piece with no
-    /// more of them, or from none, and it takes a short time for each. `None` where the statement has to be planned.
+    /// Starts the plan with these values. With a bound on the scanned rows, only if they are in one piece that has no more of them, or in
+    /// none,
+    /// and each takes little time. `None` if the statement has to be planned.
     pub async fn execute(
         &self,
         values: &[ScalarValue],
@@ -86,7 +87,7 @@ impl CachedPlan {
         }
         let mut binding = Binding::new(values, archive);
         let Some(phase) = self.plan.downcast_ref::<ChunkPhaseExec>() else {
-            // Of a plan that reads rows above pieces it is not known how many.
+            // The number of rows is unknown if the plan reads rows above the pieces.
             if most_rows.is_some() && !reads_nothing(&self.plan) {
                 return Ok(None);
             }
@@ -110,7 +111,7 @@ impl CachedPlan {
                 _ => return Ok(None),
             }
         }
-        // On the thread that asks: a piece that reads a row is done sooner than another task has begun.
+        // On the caller's thread: a piece that reads a row takes less time than starting a task.
         let bound = bind_to_piece(&inner, piece).map_err(failed)?;
         let batches = interruptible::execute(&bound, context()).map_err(failed)?;
         Ok(Some(self.result(batches.boxed(), inner)))
@@ -148,12 +149,12 @@ fn failed(error: datafusion::common::DataFusionError) -> EngineError {
     EngineError::from_run(&error)
 }
 
-/// Whether a plan has no leaf that reads rows, as that of a `count(*)` which the catalog answered.
+/// Whether no leaf of the plan reads rows, as for a `count(*)` that was taken from the catalog.
 fn reads_nothing(plan: &Arc<dyn ExecutionPlan>) -> bool {
     !plan.is::<ChunkPhaseExec>() && plan.children().into_iter().all(reads_nothing)
 }
 
-/// The only scan of a plan that does one thing after another.
+/// The only scan of a plan without branches.
 fn only_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<&PieceScanExec> {
     let mut node = plan;
     loop {
@@ -167,7 +168,7 @@ fn only_scan(plan: &Arc<dyn ExecutionPlan>) -> Option<&PieceScanExec> {
     }
 }
 
-/// Whether a plan has a function whose value planning may have put into it, as that of `current_date()`.
+/// Whether planning may have evaluated a function of the plan, such as `current_date()`.
 fn depends_on_the_moment(plan: &LogicalPlan) -> bool {
     let of_the_moment = |expr: &Expr| {
         Ok(match expr {

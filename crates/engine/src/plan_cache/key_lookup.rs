@@ -1,4 +1,4 @@
-//! Statements that ask for the rows of one key and no more: found by the director index and a search among sorted keys.
+//! Statements that request the rows of one key and no more: found by the director index and a search among sorted keys.
 //!
 //! ```text
 //!   key ──► director index ──► chunk, sub-chunk ──► its rows, sorted by key ──► the rows of the key ──► what is selected of them
@@ -41,7 +41,7 @@ pub(super) struct KeyLookup {
     projections: Vec<Projection>,
 }
 
-/// The key that is asked for.
+/// The key that is requested.
 #[derive(Debug, Clone, Copy)]
 enum Key {
     Fixed(i64),

@@ -1,20 +1,20 @@
-//! Plans of statements that come again with other numbers.
+//! The plan cache: plans of statements that are repeated with other numbers.
 //!
 //! ```text
 //!   SELECT * FROM Object WHERE objectId = 17       fingerprint: SELECT * FROM Object WHERE objectId = ?
-//!      │ the first time: planned as it stands, and its fingerprint remembered
-//!      │ the second time: planned with a parameter in the place of the number, and the plan kept
-//!      ▼ from then on: the kept plan with the number bound to its parameter, over the pieces that follow from it
+//!      │ the first execution: planned with its values, and its fingerprint recorded
+//!      │ the second execution: planned with a parameter instead of the number, and the plan cached
+//!      ▼ later executions: the cached plan with the number bound to its parameter, over the pieces that follow from it
 //! ```
 //!
-//! Planning takes longer than reading a few rows. Invariant: a kept plan is right for all values of its parameters, since nothing that
-//! made it could see a value: `sql::parameters` says which numbers are parameters, and for the planner these are placeholders of
-//! a type and no more. All other numbers are part of the plan's name. Restrictions and pieces are computed from the values at each
-//! execution, conditions are evaluated as ever, and estimates alone, which choose between right ways, may look at the first values.
-//! A plan holds for one state of the catalog. What it may know besides its statement, as the date, makes it unfit to be kept.
+//! Planning takes longer than reading a few rows. Invariant: a cached plan is correct for all values of its parameters, because no code
+//! that built it could read a value: `sql::parameters` decides which numbers are parameters, and the planner sees placeholders with a type
+//! only. All other numbers are part of the fingerprint. Restrictions and pieces are computed from the values at each execution, and
+//! conditions are evaluated as always; only estimates, which choose between correct alternatives, may use the first values. A plan is valid
+//! for one state of the catalog. A plan that depends on anything else than its statement, such as the date, is not cached.
 //!
-//! Plans are shared by all who ask in one database. When users have rights, the check whether this one may read what the plan reads
-//! belongs into [`PlanCache::execute_cached`], before anything of it is used.
+//! All connections of a database share its plans. When there are users with privileges, [`PlanCache::execute_cached`] is the place to
+//! check them, before it uses anything of the plan.
 
 mod binding;
 mod cached_plan;
@@ -32,42 +32,42 @@ use datafusion::logical_expr::LogicalPlan;
 use quick_cache::sync::Cache;
 use sql::{Dialect, Parameter};
 
-use crate::{Archive, EngineError, Prepared};
+use crate::{Archive, EngineError, PreparedQuery};
 use cached_plan::{CachedPlan, CachedResult};
 pub(crate) use fingerprint::QueryFingerprint;
 pub(crate) use parameter::{has_parameters, with_first_values};
 
-/// Plans that are kept; those that are used least give way to others.
+/// Plans in the cache; the least used ones are evicted.
 const MOST_PLANS: usize = 512;
-/// Fingerprints whose parameters are remembered: of each there may be several plans.
+/// Fingerprints whose parameters are recorded: each may have several plans.
 const MOST_FINGERPRINTS: usize = 512;
 
-/// The plans of a session.
+/// The plan cache of a session.
 #[derive(Debug)]
 pub(crate) struct PlanCache {
-    /// The state of the catalog in which the plans were made.
+    /// The state of the catalog for which the plans are valid.
     state: Mutex<Option<CatalogState>>,
-    /// The parameters of statements, by what is left of them without their numbers.
+    /// The parameters of statements, by their texts without numbers.
     parameters: Cache<String, Arc<[Parameter]>>,
-    /// Plans by their names.
+    /// The plans, by their fingerprints.
     plans: Cache<String, Entry>,
 }
 
 #[derive(Debug, Clone)]
 enum Entry {
-    /// It was asked once.
+    /// The statement was executed once.
     Seen,
     Planned(Arc<CachedPlan>),
-    /// To be planned every time.
+    /// The statement has to be planned at every execution.
     Uncacheable,
 }
 
-/// A statement that is to be planned with parameters.
+/// A statement that should be planned with parameters.
 pub(crate) struct Candidate {
     name: String,
     /// The statement with placeholders for its parameters.
     pub text: String,
-    /// The values of these, whose types they have.
+    /// The values of the parameters, which determine their types.
     pub values: Vec<ScalarValue>,
     state: CatalogState,
 }
@@ -83,9 +83,9 @@ impl Default for PlanCache {
 }
 
 impl PlanCache {
-    /// Forgets the plans that were made in another state of the catalog: each keeps the files of its tables in being.
+    /// Discards the plans of another state of the catalog: each keeps the files of its tables alive.
     fn follow(&self, state: Option<CatalogState>) -> Option<CatalogState> {
-        // A panic elsewhere leaves it whole.
+        // A panic in another thread leaves it consistent.
         let mut last = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.is_none() || *last != state {
             self.plans.clear();
@@ -94,8 +94,9 @@ impl PlanCache {
         state
     }
 
-    /// The result of a statement whose plan is kept. With a bound on the rows that are looked at, only one that comes from a single
-    /// piece with no more of them, or from none, and takes a short time for each.
+    /// The result of a statement whose plan is cached. With a bound on the scanned rows, only if the rows are in one piece that has no
+    /// more of
+    /// them, or in none, and each takes little time.
     pub async fn execute_cached(
         &self,
         fingerprint: &QueryFingerprint<'_>,
@@ -107,17 +108,17 @@ impl PlanCache {
         let Some(parameters) = self.parameters.get(fingerprint.marked()) else {
             return Ok(None);
         };
-        let asked = fingerprint.parameterized(&parameters);
-        match self.plans.get(asked.name.as_ref()) {
+        let parameterized = fingerprint.parameterized(&parameters);
+        match self.plans.get(parameterized.name.as_ref()) {
             Some(Entry::Planned(plan)) if Some(plan.state) == state => {
-                let result = plan.execute(&asked.values, archive, most_rows, context);
+                let result = plan.execute(&parameterized.values, archive, most_rows, context);
                 result.await
             }
             _ => Ok(None),
         }
     }
 
-    /// Notes that a statement is asked. Gives it back where it comes the second time and its plan is worth keeping.
+    /// Records an execution of a statement. Returns it at the second execution, if its plan is worth caching.
     pub fn candidate(
         &self,
         fingerprint: &QueryFingerprint<'_>,
@@ -135,25 +136,26 @@ impl PlanCache {
                 self.parameters.insert(name, Arc::clone(&found));
                 found
             });
-        let asked = fingerprint.parameterized(&parameters);
-        match self.plans.get(asked.name.as_ref()) {
+        let parameterized = fingerprint.parameterized(&parameters);
+        match self.plans.get(parameterized.name.as_ref()) {
             Some(Entry::Uncacheable) => None,
             Some(Entry::Planned(plan)) if plan.state == state => None,
             Some(Entry::Seen | Entry::Planned(_)) => Some(Candidate {
-                text: fingerprint.with_placeholders(&asked.parameters)?,
-                name: asked.name.into_owned(),
-                values: asked.values,
+                text: fingerprint.with_placeholders(&parameterized.parameters)?,
+                name: parameterized.name.into_owned(),
+                values: parameterized.values,
                 state,
             }),
             None => {
-                self.plans.insert(asked.name.into_owned(), Entry::Seen);
+                self.plans
+                    .insert(parameterized.name.into_owned(), Entry::Seen);
                 None
             }
         }
     }
 
     /// Keeps the plan of a statement that was planned with parameters; of one that could not be, that it is to be planned each time.
-    pub fn insert(&self, candidate: Candidate, prepared: Option<Prepared>) {
+    pub fn insert(&self, candidate: Candidate, prepared: Option<PreparedQuery>) {
         let plan = prepared.and_then(|prepared| CachedPlan::of(prepared, candidate.state));
         let entry = match plan {
             Some(plan) => Entry::Planned(Arc::new(plan)),
@@ -164,7 +166,7 @@ impl PlanCache {
 }
 
 impl Candidate {
-    /// The optimised plan of the statement with these parameters in the places of its placeholders.
+    /// The optimised plan of the statement with these parameters instead of its placeholders.
     pub fn with_parameters(&self, plan: LogicalPlan) -> datafusion::common::Result<LogicalPlan> {
         parameter::with_parameters(plan, &self.values)
     }

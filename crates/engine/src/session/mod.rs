@@ -1,4 +1,4 @@
-//! Somebody who asks: settings, memory, and the way from a question to its answer.
+//! Somebody who asks: settings, memory, and the way from a query to its result.
 
 mod planning;
 mod state;
@@ -32,7 +32,7 @@ use crate::information_schema::{self, INFORMATION_SCHEMA};
 use crate::loaded_table::{CHUNK_NUMBER, CHUNK_NUMBER_DECLARED, hidden_columns};
 use crate::plan_cache::{Candidate, PlanCache, QueryFingerprint};
 use crate::provider::ArchiveCatalog;
-use crate::{Archive, EngineError, interruptible, listing};
+use crate::{Archive, EngineError, interruptible, show};
 use planning::{plan, plan_with_parameters};
 use state::{DefaultDatabase, Planners};
 pub use state::{analyzer_rules, physical_rules, runtime};
@@ -40,13 +40,13 @@ pub use state::{analyzer_rules, physical_rules, runtime};
 /// The catalog's name inside DataFusion.
 const CATALOG: &str = "meridian";
 
-/// In the place of a database's name: none is chosen, and tables are named with theirs.
+/// Instead of a database's name: there is no default database, and table names need theirs.
 pub const NO_DATABASE: &str = "";
 
-/// How a session's queries may use the machine.
+/// The settings of a session.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
-    /// The database that tables are looked for in; by default the only one there is. [`NO_DATABASE`] for none.
+    /// The default database; by default the only one that exists. [`NO_DATABASE`] for none.
     pub database: Option<String>,
     /// Processor cores; by default all.
     pub cores: Option<NonZeroUsize>,
@@ -54,9 +54,9 @@ pub struct SessionOptions {
     pub memory: Option<usize>,
     /// Memory that several sessions share (see [`runtime`]), instead of `memory` for this one alone.
     pub runtime: Option<Arc<RuntimeEnv>>,
-    /// Which files of this machine questions may name.
+    /// Which files of this machine queries may name.
     pub files: FileAccess,
-    /// The language of the questions.
+    /// The language of the queries.
     pub dialect: Dialect,
 }
 
@@ -73,7 +73,7 @@ impl Default for SessionOptions {
     }
 }
 
-/// Asks questions of an archive.
+/// Asks queries of an archive.
 pub struct Session {
     archive: Arc<Archive>,
     context: SessionContext,
@@ -89,52 +89,52 @@ pub struct Session {
     task: OnceLock<Arc<TaskContext>>,
 }
 
-/// The answer to one question, as it comes.
-pub struct Answer {
+/// The result to one query, as it comes.
+pub struct QueryResult {
     /// The columns, under the headings that the user is to see.
     pub schema: SchemaRef,
-    /// The rows. Dropping it stops the query.
+    /// The rows. Dropping the stream stops the query.
     pub batches: BoxStream<'static, Result<RecordBatch, EngineError>>,
-    /// The plan that gives them.
+    /// The plan that produces them.
     pub plan: Arc<dyn ExecutionPlan>,
-    /// What is odd about the statement.
+    /// The warnings of the statement.
     pub warnings: Vec<Warning>,
 }
 
 /// A statement that is planned and has not started.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedQuery {
     /// What is asked.
     pub logical: LogicalPlan,
-    /// The plan that gives the answer.
+    /// The plan that gives the result.
     pub plan: Arc<dyn ExecutionPlan>,
-    /// The answer's columns, under the headings that the user is to see.
+    /// The result's columns, under the headings that the user is to see.
     pub schema: SchemaRef,
-    /// What is odd about the statement.
+    /// The warnings of the statement.
     pub warnings: Vec<Warning>,
 }
 
-impl Prepared {
-    /// The answer whose rows are `batches`, wherever the plan runs.
-    pub fn answer(self, batches: SendableRecordBatchStream) -> Answer {
-        let mut answer = headed_answer(self.schema, self.plan, batches);
-        answer.warnings = self.warnings;
-        answer
+impl PreparedQuery {
+    /// The result whose rows are `batches`, wherever the plan runs.
+    pub fn into_result(self, batches: SendableRecordBatchStream) -> QueryResult {
+        let mut result = with_headings(self.schema, self.plan, batches);
+        result.warnings = self.warnings;
+        result
     }
 }
 
-/// An answer whose columns get the headings of `schema`.
-fn headed_answer(
+/// A result whose columns get the headings of `schema`.
+fn with_headings(
     schema: SchemaRef,
     plan: Arc<dyn ExecutionPlan>,
     batches: impl Stream<Item = datafusion::common::Result<RecordBatch>> + Send + 'static,
-) -> Answer {
+) -> QueryResult {
     let headed = Arc::clone(&schema);
     let batches = batches.map(move |batch| {
         let batch = batch.map_err(|error| EngineError::from_run(&error))?;
         with_schema(batch, &headed)
     });
-    Answer {
+    QueryResult {
         schema,
         batches: batches.boxed(),
         plan,
@@ -149,7 +149,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// A session on an archive.
+    /// Opens a session on an archive.
     pub async fn new(archive: Arc<Archive>, options: &SessionOptions) -> Result<Self, EngineError> {
         let database = DefaultDatabase::find(&archive, options.database.as_deref()).await?;
         let context = SessionContext::new_with_state(state::state(options, &database.folded)?);
@@ -170,23 +170,23 @@ impl Session {
         })
     }
 
-    /// DataFusion's side of the session.
+    /// DataFusion's session.
     pub fn context(&self) -> &SessionContext {
         &self.context
     }
 
-    /// The database in which tables are looked for, in its declared spelling.
+    /// The default database, in its declared spelling.
     pub fn database(&self) -> Option<&str> {
         self.declared_database.as_deref()
     }
 
-    /// Reads a text of one or more statements.
+    /// Parses a text of one or more statements.
     pub async fn parse(&self, text: &str) -> Result<Vec<Parsed>, EngineError> {
         let alone = Connection::alone(self.declared_database.clone());
         self.parse_for(text, &alone).await
     }
 
-    /// Reads a text of one or more statements that came by a connection.
+    /// Parses a text of one or more statements of a connection.
     pub async fn parse_for(
         &self,
         text: &str,
@@ -200,16 +200,16 @@ impl Session {
         };
         let mut statements = sql::parse(self.dialect, text, &shapes, connection)?;
         for parsed in &mut statements {
-            if let Some(listing) = &parsed.listing {
-                let question =
-                    listing::question(&self.archive, &self.database, listing, connection).await?;
-                // What a client limits are its own questions.
+            if let Some(statement) = &parsed.show {
+                let query =
+                    show::query(&self.archive, &self.database, statement, connection).await?;
+                // What a client limits are its own queries.
                 let alone = Connection::alone(None);
-                let mut answered = sql::parse(Dialect::Adql, &question, &shapes, &alone)?;
-                if let Some(question) = answered.pop() {
+                let mut queries = sql::parse(Dialect::Adql, &query, &shapes, &alone)?;
+                if let Some(query) = queries.pop() {
                     *parsed = Parsed {
                         of_connection: true,
-                        ..question
+                        ..query
                     };
                 }
             }
@@ -218,7 +218,7 @@ impl Session {
     }
 
     /// Makes a statement of `text` ready to run, here or elsewhere.
-    pub async fn prepare(&self, text: &str, parsed: Parsed) -> Result<Prepared, EngineError> {
+    pub async fn prepare(&self, text: &str, parsed: Parsed) -> Result<PreparedQuery, EngineError> {
         let planned = self.planned(&parsed, None).await;
         let (logical, plan) = match planned {
             Ok(planned) => planned,
@@ -227,20 +227,20 @@ impl Session {
         self.prepared(logical, plan, &parsed.headings).await
     }
 
-    /// A statement whose plans are these.
+    /// A statement with these plans.
     async fn prepared(
         &self,
         logical: LogicalPlan,
         plan: Arc<dyn ExecutionPlan>,
         headings: &Headings,
-    ) -> Result<Prepared, EngineError> {
+    ) -> Result<PreparedQuery, EngineError> {
         let warnings = match self.dialect {
             Dialect::MySql => sql::warnings(&logical),
             Dialect::Adql => vec![],
         };
         let result = plan.schema();
         let schema = self.headed(&logical, headings, &result).await?;
-        Ok(Prepared {
+        Ok(PreparedQuery {
             logical,
             plan,
             schema,
@@ -248,7 +248,7 @@ impl Session {
         })
     }
 
-    /// The plans of a statement; with the parameters of a candidate for the cache.
+    /// Plans a statement; with the parameters of a candidate for the plan cache.
     async fn planned(
         &self,
         parsed: &Parsed,
@@ -256,7 +256,7 @@ impl Session {
     ) -> datafusion::common::Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
         let mut state = self.planners.take(&self.context);
         if parsed.names_hidden_columns {
-            // This one is not given back.
+            // This state has other tables and is not returned to the pool.
             state.register_catalog_list(Arc::clone(&self.with_hidden));
         }
         let statement = parsed.statement.clone();
@@ -270,8 +270,8 @@ impl Session {
         planned
     }
 
-    /// Starts a statement of `text`; its rows come as they are asked for.
-    pub async fn run(&self, text: &str, parsed: Parsed) -> Result<Answer, EngineError> {
+    /// Starts a statement of `text`; its rows come as they are requested.
+    pub async fn run(&self, text: &str, parsed: Parsed) -> Result<QueryResult, EngineError> {
         if is_query(&parsed.statement)
             && !parsed.of_connection
             && let Some(fingerprint) = QueryFingerprint::of(text)
@@ -281,8 +281,8 @@ impl Session {
             if let Some(candidate) = candidate {
                 let prepared = self.prepare_with_parameters(&candidate).await;
                 self.plan_cache.insert(candidate, prepared);
-                if let Some(answer) = self.execute_cached(text).await? {
-                    return Ok(answer);
+                if let Some(result) = self.execute_cached(text).await? {
+                    return Ok(result);
                 }
             }
         }
@@ -291,7 +291,7 @@ impl Session {
     }
 
     /// A statement that is planned with parameters; `None` where it cannot be: as it stands it may still be right.
-    async fn prepare_with_parameters(&self, candidate: &Candidate) -> Option<Prepared> {
+    async fn prepare_with_parameters(&self, candidate: &Candidate) -> Option<PreparedQuery> {
         let parsed = only(self.parse(&candidate.text).await.ok()?).ok()?;
         if !is_query(&parsed.statement) || parsed.of_connection {
             return None;
@@ -303,32 +303,33 @@ impl Session {
 
     /// The result of the only statement of `text`, where its plan is kept: it is neither parsed nor planned. `None` where it has to
     /// be.
-    pub async fn execute_cached(&self, text: &str) -> Result<Option<Answer>, EngineError> {
-        self.cached_answer(text, None).await
+    pub async fn execute_cached(&self, text: &str) -> Result<Option<QueryResult>, EngineError> {
+        self.execute_from_cache(text, None).await
     }
 
-    /// The same for a statement that came by a connection, where no more than so many rows of one piece have to be looked at, and
-    /// numbers computed of them: that is done sooner than another thread has begun. `None` also where it may take longer.
+    /// The same for a statement of a connection, if at most `most_rows` rows of one piece have to be scanned, and numbers computed of
+    /// them: that
+    /// takes less time than starting a task. `None` also if it may take longer.
     ///
     /// # Errors
-    /// Those of looking up where the rows are.
+    /// The location of the rows cannot be looked up.
     pub async fn try_execute_inline(
         &self,
         text: &str,
         connection: &Connection,
         most_rows: u64,
-    ) -> Result<Option<Answer>, EngineError> {
+    ) -> Result<Option<QueryResult>, EngineError> {
         if connection.variables.row_limit().is_some() {
             return Ok(None);
         }
-        self.cached_answer(text, Some(most_rows)).await
+        self.execute_from_cache(text, Some(most_rows)).await
     }
 
-    async fn cached_answer(
+    async fn execute_from_cache(
         &self,
         text: &str,
         most_rows: Option<u64>,
-    ) -> Result<Option<Answer>, EngineError> {
+    ) -> Result<Option<QueryResult>, EngineError> {
         let Some(fingerprint) = QueryFingerprint::of(text) else {
             return Ok(None);
         };
@@ -337,56 +338,56 @@ impl Session {
             .plan_cache
             .execute_cached(&fingerprint, &self.archive, most_rows, task)
             .await?;
-        Ok(cached.map(|cached| Answer {
+        Ok(cached.map(|cached| QueryResult {
             warnings: cached.warnings,
-            ..headed_answer(cached.schema, cached.plan, cached.batches)
+            ..with_headings(cached.schema, cached.plan, cached.batches)
         }))
     }
 
     /// Starts a statement in this process.
-    pub fn start(&self, prepared: Prepared) -> Result<Answer, EngineError> {
+    pub fn start(&self, prepared: PreparedQuery) -> Result<QueryResult, EngineError> {
         let batches = interruptible::execute(&prepared.plan, self.task())
             .map_err(|error| EngineError::from_run(&error))?;
-        Ok(prepared.answer(batches))
+        Ok(prepared.into_result(batches))
     }
 
-    /// What every plan of the session runs with.
+    /// The task context of every plan of the session.
     fn task(&self) -> Arc<TaskContext> {
         Arc::clone(self.task.get_or_init(|| self.context.task_ctx()))
     }
 
-    /// Answers the only statement of `text`.
+    /// Executes the only statement of `text`.
     ///
     /// # Errors
     /// Also where there is none or more than one.
-    pub async fn ask(&self, text: &str) -> Result<Answer, EngineError> {
+    pub async fn execute(&self, text: &str) -> Result<QueryResult, EngineError> {
         let alone = Connection::alone(self.declared_database.clone());
-        self.ask_for(text, &alone).await
+        self.execute_for(text, &alone).await
     }
 
-    /// Answers the only statement of a text that came by a connection.
+    /// Executes the only statement of a connection's text.
     ///
     /// # Errors
     /// Also where there is none or more than one.
-    pub async fn ask_for(
+    pub async fn execute_for(
         &self,
         text: &str,
         connection: &Connection,
-    ) -> Result<Answer, EngineError> {
+    ) -> Result<QueryResult, EngineError> {
         // A plan that is kept gives all rows.
         if connection.variables.row_limit().is_none()
-            && let Some(answer) = self.execute_cached(text).await?
+            && let Some(result) = self.execute_cached(text).await?
         {
-            return Ok(answer);
+            return Ok(result);
         }
         let only = only(self.parse_for(text, connection).await?)?;
         self.run(text, only).await
     }
 
-    /// The columns that the only statement of a text would give, headed by `headings` if there are any.
+    /// The columns of the result of a text's only statement, with `headings` if given.
     ///
     /// # Errors
-    /// Those that its answer would begin with.
+    /// Those that its result would begin with.
     pub async fn describe(
         &self,
         text: &str,
@@ -400,15 +401,15 @@ impl Session {
         Ok(self.prepare(text, only).await?.schema)
     }
 
-    /// Reads the only statement of a text.
+    /// Parses the only statement of a text.
     ///
     /// # Errors
-    /// Also where there is none or more than one.
+    /// The text has no statement or more than one, or cannot be parsed.
     pub async fn parse_one(&self, text: &str) -> Result<Parsed, EngineError> {
         only(self.parse(text).await?)
     }
 
-    /// The result's columns under their headings.
+    /// The columns of the result under their headings.
     async fn headed(
         &self,
         logical: &LogicalPlan,
@@ -502,7 +503,7 @@ impl Session {
         Ok(shapes)
     }
 
-    /// Puts a planning error into words: what is near to a misspelled name is looked up only now.
+    /// Turns a planning error into a message. Only now are names looked up that are similar to a misspelled one.
     async fn explain_error(&self, text: &str, error: &DataFusionError) -> EngineError {
         if let DataFusionError::External(_) = error.find_root() {
             return EngineError::from_run(error);
@@ -547,14 +548,14 @@ fn only(mut statements: Vec<Parsed>) -> Result<Parsed, EngineError> {
         (Some(only), true) => return Ok(only),
         (None, _) => ("there is no statement in the text", ErrorCode::NO_STATEMENT),
         _ => (
-            "one statement at a time, please: there are several in the text",
+            "the text contains several statements: give one at a time",
             ErrorCode::SYNTAX,
         ),
     };
     Err(SqlError::new(sentence).with_code(code).into())
 }
 
-/// Whether a statement asks for rows, not for a plan or for what there is.
+/// Whether a statement requests rows, not for a plan or for what there is.
 fn is_query(statement: &Statement) -> bool {
     matches!(statement, Statement::Statement(ast) if matches!(**ast, Ast::Query(_)))
 }

@@ -1,4 +1,4 @@
-//! From a statement to its plans, with values in it or with parameters in their places.
+//! Planning a statement, with its values or with parameters in their places.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(super) async fn plan(
     Ok((logical, plan))
 }
 
-/// The same of a statement whose parameters are placeholders.
+/// The same for a statement whose parameters are placeholders.
 pub(super) async fn plan_with_parameters(
     state: &SessionState,
     statement: Statement,
@@ -45,7 +45,7 @@ pub(super) async fn plan_with_parameters(
         ScalarValue::Int64(_) => AstType::BigInt(None),
         _ => AstType::Double(ExactNumberInfo::None),
     });
-    // As it is prepared, its placeholders have the types of the values.
+    // PREPARE gives its placeholders the types of the values.
     let prepare = Ast::Prepare {
         name: Ident::new("cached"),
         data_types: types.collect(),

@@ -1,4 +1,4 @@
-//! What a session plans and runs with: DataFusion's state with our rules and functions, and copies of it at hand.
+//! The state of a session: DataFusion's state with our rules and functions, and a pool of copies.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,10 +16,12 @@ use super::{CATALOG, NO_DATABASE, SessionOptions};
 use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters};
 use crate::information_schema::INFORMATION_SCHEMA;
 use crate::memory::MeasuredPool;
-use crate::plan::{CutChunkPhases, SparePairs, checked, engine_rules, place_of, place_of_rule};
+use crate::plan::{
+    CutChunkPhases, ReduceJoinOutput, checked, engine_rules, place_of, place_of_rule,
+};
 use crate::{Archive, EngineError, files};
 
-/// States to plan with that nobody is using. One holds hundreds of functions by their names, so copying it for each question,
+/// States to plan with that nobody is using. One holds hundreds of functions by their names, so copying it for each query,
 /// as DataFusion does, takes a tenth of the time of a short one.
 #[derive(Default)]
 pub(super) struct Planners(Mutex<Vec<SessionState>>);
@@ -40,7 +42,7 @@ impl Planners {
         self.lock().push(state);
     }
 
-    /// A panic elsewhere leaves the list whole.
+    /// A panic in another thread leaves the list consistent.
     fn lock(&self) -> MutexGuard<'_, Vec<SessionState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -60,7 +62,7 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
     // Names are folded before DataFusion sees them.
     config.options_mut().sql_parser.enable_ident_normalization = false;
     // The logical plan knows of more expressions that they are never NULL than the physical one does, as of CASE WHEN that is
-    // false where its own THEN is NULL: what goes into GROUP BY and DISTINCT would be refused for the difference.
+    // false where its own THEN is NULL: what goes into GROUP BY and DISTINCT would be rejected for the difference.
     config
         .options_mut()
         .execution
@@ -140,8 +142,8 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
     Ok(rules)
 }
 
-/// DataFusion's physical optimisation with ours: phases are cut once counts have been answered from statistics, and before
-/// anything is distributed or combined.
+/// DataFusion's physical optimizer with our rules: phases are cut after counts have been taken from statistics, and before anything is
+/// distributed or combined.
 ///
 /// # Errors
 /// This version of DataFusion lacks a rule that ours stand beside.
@@ -150,11 +152,11 @@ pub fn physical_rules() -> Result<PhysicalRules, EngineError> {
     let mut rules = engine_rules().map_err(failed)?;
     let counted = place_of_rule(&rules, "aggregate_statistics").map_err(failed)?;
     rules.insert(counted + 1, Arc::new(CutChunkPhases));
-    rules.push(Arc::new(SparePairs));
+    rules.push(Arc::new(ReduceJoinOutput));
     Ok(rules)
 }
 
-/// The memory and the disk that questions use: so many bytes for sorts, groups and joins together, which spill to disk or fail
+/// The memory and the disk that queries use: so many bytes for sorts, groups and joins together, which spill to disk or fail
 /// beyond it; any amount if none is said.
 pub fn runtime(memory: Option<usize>) -> Result<Arc<RuntimeEnv>, EngineError> {
     let mut runtime = RuntimeEnvBuilder::new();
@@ -166,10 +168,10 @@ pub fn runtime(memory: Option<usize>) -> Result<Arc<RuntimeEnv>, EngineError> {
         .map_err(|error| EngineError::from_run(&error))
 }
 
-/// The database in which tables are looked for.
+/// The default database of a session.
 pub(super) struct DefaultDatabase {
     pub folded: String,
-    /// As declared; nothing if none was wanted.
+    /// Its declared name; `None` if there is no default database.
     pub declared: Option<String>,
 }
 

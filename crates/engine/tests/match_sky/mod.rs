@@ -12,7 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use futures::TryStreamExt;
 use ingest::{LoadRequest, Progress};
-use meridian_engine::exec::{CrossmatchExec, MatchRule, MatchSide, Unmatched, Wanted};
+use meridian_engine::exec::{CrossmatchExec, MatchRule, MatchSelection, MatchSide, Unmatched};
 use meridian_engine::{Archive, Session, SessionOptions};
 use sky::Angle;
 use tempfile::TempDir;
@@ -20,8 +20,8 @@ use tokio::sync::OnceCell;
 
 use crate::{doubles, numbers};
 
-pub const MUTUAL: Wanted = Wanted::Mutual;
-pub const NEAREST: Wanted = Wanted::Nearest(1);
+pub const MUTUAL: MatchSelection = MatchSelection::Mutual;
+pub const NEAREST: MatchSelection = MatchSelection::Nearest(1);
 
 /// A position, degrees.
 #[derive(Clone, Copy, Debug)]
@@ -180,7 +180,7 @@ impl MatchSky {
     }
 
     async fn batches(&self, sql: &str) -> Vec<RecordBatch> {
-        let answer = self.session.ask(sql).await;
+        let answer = self.session.execute(sql).await;
         let answer = answer.unwrap_or_else(|error| panic!("{sql}: {error}"));
         let batches: Result<Vec<_>, _> = answer.batches.try_collect().await;
         batches.unwrap_or_else(|error| panic!("{sql}: {error}"))
@@ -342,7 +342,7 @@ fn side(rows: &[Row], rows_of_a_batch: usize) -> MatchSide {
 }
 
 /// The pairs that the operator gives of a small sky.
-pub async fn run(sky: &Small, wanted: Wanted, spread: bool) -> Vec<(i64, i64)> {
+pub async fn run(sky: &Small, wanted: MatchSelection, spread: bool) -> Vec<(i64, i64)> {
     let rule = MatchRule {
         radius: Angle::from_degrees(sky.radius),
         wanted,

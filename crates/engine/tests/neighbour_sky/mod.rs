@@ -165,7 +165,7 @@ impl Sky {
     }
 
     /// The rows of an answer, in order, as whole numbers; NULL is -1.
-    pub async fn ask(&self, sql: &str) -> Vec<Vec<i64>> {
+    pub async fn execute(&self, sql: &str) -> Vec<Vec<i64>> {
         let (batches, _) = Self::batches(&self.session, sql).await;
         let mut rows: Vec<Vec<i64>> = batches.iter().flat_map(numbers).collect();
         rows.sort_unstable();
@@ -192,10 +192,10 @@ impl Sky {
         (rows, plan)
     }
 
-    /// The answer to a question that is a join by nearness, and its plan.
+    /// The answer to a query that is a join by nearness, and its plan.
     async fn batches(session: &Session, sql: &str) -> (Vec<RecordBatch>, String) {
         let answer = session
-            .ask(sql)
+            .execute(sql)
             .await
             .unwrap_or_else(|error| panic!("{sql}: {error}"));
         let plan = displayable(answer.plan.as_ref()).indent(true).to_string();

@@ -10,7 +10,7 @@ use arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::displayable;
 use futures::TryStreamExt;
 use ingest::{LoadRequest, Progress};
-use meridian_engine::{Answer, Archive, EngineError, Session, SessionOptions};
+use meridian_engine::{Archive, EngineError, QueryResult, Session, SessionOptions};
 use tempfile::TempDir;
 
 /// Objects, one a degree along the equator: 36 in each of the ten chunks of its stripe.
@@ -118,7 +118,7 @@ impl SmallSky {
         let kept = known.is_some();
         let answer = match known {
             Some(answer) => answer,
-            None => self.session.ask(sql).await.unwrap(),
+            None => self.session.execute(sql).await.unwrap(),
         };
         (in_order(answer).await, kept)
     }
@@ -143,7 +143,7 @@ impl SmallSky {
     /// The same of a session that has not been asked anything before.
     pub async fn rows_afresh(&self, sql: &str) -> String {
         let session = self.session_of(sql::Dialect::Adql).await;
-        let answer = session.ask(sql).await.unwrap();
+        let answer = session.execute(sql).await.unwrap();
         in_order(answer).await
     }
 
@@ -186,13 +186,13 @@ impl SmallSky {
 
     /// The physical plan of a query, as text.
     pub async fn plan(&self, sql: &str) -> String {
-        let answer = self.session.ask(sql).await.unwrap();
+        let answer = self.session.execute(sql).await.unwrap();
         displayable(answer.plan.as_ref()).indent(false).to_string()
     }
 }
 
 /// The headings and the rows of an answer as text, the rows in the order of the alphabet.
-async fn in_order(answer: Answer) -> String {
+async fn in_order(answer: QueryResult) -> String {
     let mut batches: Vec<RecordBatch> = answer.batches.try_collect().await.unwrap();
     batches.insert(0, RecordBatch::new_empty(answer.schema));
     let table = pretty_format_batches(&batches).unwrap().to_string();

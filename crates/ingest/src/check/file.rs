@@ -31,7 +31,7 @@ struct ChunkCheck {
 }
 
 /// What was seen in a file that is right.
-pub(super) struct Seen {
+pub(super) struct FileContents {
     pub own: bool,
     pub rows: u64,
     pub homes: [u64; 2],
@@ -96,12 +96,12 @@ impl FileCheck {
     }
 
     /// Checks the file; the first problem is told.
-    pub(super) async fn run(self) -> Result<Seen, Problem> {
+    pub(super) async fn run(self) -> Result<FileContents, Problem> {
         let wrong = |error: store::StoreError| store_problem(&error, Some(&self.path));
         let file = OpenFile::open(&self.path).await.map_err(wrong)?;
         file.verify().await.map_err(wrong)?;
         self.check_chunks(&file)?;
-        let mut seen = Seen {
+        let mut seen = FileContents {
             own: self.own,
             rows: 0,
             homes: [0; 2],

@@ -25,7 +25,7 @@ pub(super) struct RowRules {
 }
 
 /// What a sentence about a wrong row begins with: nothing if the row is right.
-type Verdict = ControlFlow<String>;
+type RowCheckResult = ControlFlow<String>;
 
 /// The rows of one file, batch by batch.
 pub(super) struct RowCheck<'a> {
@@ -120,7 +120,7 @@ impl<'a> RowCheck<'a> {
         batch: &RecordBatch,
         first: u64,
         directory: &Directory,
-    ) -> Verdict {
+    ) -> RowCheckResult {
         let failed = |error: crate::IngestError| ControlFlow::Break(error.to_string());
         let keys: Vec<(Vec<i64>, Vec<bool>)> = match self
             .keys
@@ -161,7 +161,7 @@ impl<'a> RowCheck<'a> {
         keys: &[(Vec<i64>, Vec<bool>)],
         sub_chunks: &[i32],
         first: u64,
-    ) -> Verdict {
+    ) -> RowCheckResult {
         let Some((values, has_key)) = keys.first() else {
             return ControlFlow::Continue(());
         };
@@ -183,7 +183,7 @@ impl<'a> RowCheck<'a> {
         positions: Option<&Positions>,
         sub_chunks: &[i32],
         first: u64,
-    ) -> Verdict {
+    ) -> RowCheckResult {
         let (Some(positions), Some((values, _))) = (positions, keys.first()) else {
             return ControlFlow::Continue(());
         };
@@ -230,7 +230,7 @@ impl<'a> RowCheck<'a> {
         keys: &[(Vec<i64>, Vec<bool>)],
         sub_chunks: &[i32],
         first: u64,
-    ) -> Verdict {
+    ) -> RowCheckResult {
         let Some((values, has_key)) = keys
             .first()
             .filter(|_| self.rules.placed_by_current_directors)
@@ -258,7 +258,7 @@ impl<'a> RowCheck<'a> {
         keys: &[(Vec<i64>, Vec<bool>)],
         sub_chunks: &[i32],
         first: u64,
-    ) -> Verdict {
+    ) -> RowCheckResult {
         let Some(columns) = self.homes else {
             return ControlFlow::Continue(());
         };
@@ -312,7 +312,7 @@ impl<'a> RowCheck<'a> {
         ControlFlow::Continue(found)
     }
 
-    fn check_overlap(&self, positions: &Positions, first: u64) -> Verdict {
+    fn check_overlap(&self, positions: &Positions, first: u64) -> RowCheckResult {
         let mut near = Vec::new();
         for row in 0..positions.ra.len() {
             let Ok(position) = LonLat::from_degrees(positions.ra[row], positions.dec[row]) else {
@@ -354,7 +354,7 @@ impl<'a> RowCheck<'a> {
 /// A chunk and a sub-chunk's number.
 type Entry = Option<(ChunkId, i32)>;
 
-fn wrong(first: u64, row: usize, what: &str) -> Verdict {
+fn wrong(first: u64, row: usize, what: &str) -> RowCheckResult {
     ControlFlow::Break(format!("row {}: {what}", first + row as u64))
 }
 

@@ -12,7 +12,7 @@ use catalog::Column;
 use super::{Part, ReadContext, Source, TableFile, columns_of};
 use crate::error::IngestError;
 use crate::normalise;
-use crate::refusal::RowId;
+use crate::rejected_rows::RowId;
 use crate::row_batch::RowBatch;
 
 const ROWS_PER_BATCH: usize = 8192;

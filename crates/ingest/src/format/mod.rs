@@ -31,7 +31,7 @@ use crate::budget::DecodeBudget;
 use crate::error::IngestError;
 use crate::normalise;
 use crate::progress::Progress;
-use crate::refusal::Refusals;
+use crate::rejected_rows::RejectedRows;
 use crate::report::grouped;
 use crate::row_batch::{RowBatch, travel_schema};
 use crate::spool::expect_regular;
@@ -43,8 +43,8 @@ pub(crate) struct ReadContext {
     pub columns: Vec<Column>,
     /// The schema of the batches that readers give: [`travel_schema`] of the columns.
     pub schema: SchemaRef,
-    /// Where refused rows go.
-    pub refusals: Refusals,
+    /// Where rejected rows go.
+    pub rejected_rows: RejectedRows,
     /// Where progress goes.
     pub progress: Arc<Progress>,
     /// Text values that were not UTF-8 and were taken as Latin-1.
@@ -52,11 +52,15 @@ pub(crate) struct ReadContext {
 }
 
 impl ReadContext {
-    pub(crate) fn new(columns: Vec<Column>, refusals: Refusals, progress: Arc<Progress>) -> Self {
+    pub(crate) fn new(
+        columns: Vec<Column>,
+        rejected_rows: RejectedRows,
+        progress: Arc<Progress>,
+    ) -> Self {
         Self {
             schema: travel_schema(&columns),
             columns,
-            refusals,
+            rejected_rows,
             progress,
             latin1_values: AtomicU64::new(0),
         }
@@ -171,7 +175,7 @@ pub(crate) trait Source: Send {
 
 /// Some consecutive rows of a file, decoded on their own.
 pub(crate) trait Part: Send {
-    /// The next rows; `None` at the end of the part. Refused rows are reported to the context and left out.
+    /// The next rows; `None` at the end of the part. Rejected rows are reported to the context and left out.
     fn next_batch(&mut self) -> Result<Option<RowBatch>, IngestError>;
 }
 

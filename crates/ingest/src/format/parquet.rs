@@ -21,7 +21,7 @@ use super::{Names, Part, ReadContext, Source, TableFile, columns_of};
 use crate::budget::{DecodeBudget, DecodeMeter};
 use crate::error::{IngestError, nearest};
 use crate::normalise;
-use crate::refusal::RowId;
+use crate::rejected_rows::RowId;
 use crate::row_batch::RowBatch;
 
 const ROWS_PER_BATCH: usize = 8192;

@@ -8,16 +8,16 @@ use std::sync::{Mutex, PoisonError};
 use parquet::arrow::ProjectionMask;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
-/// Bytes that are asked for before they are read: what a disk of 300 MB/s gives while its first answer and some slow ones come.
+/// Bytes that are requested before they are read: what a disk of 300 MB/s gives while its first answer and some slow ones come.
 pub(crate) const WINDOW: u64 = 32 * 1024 * 1024;
 /// Bytes for which it is worth asking, so that requests do not become tiny.
 const STEP: u64 = WINDOW / 8;
 
-/// How far a file has been asked for.
+/// How far a file has been requested.
 pub(super) struct ReadAhead {
     file: File,
     groups: Vec<Group>,
-    /// Of each row group the bytes of its wanted columns that were asked for.
+    /// Of each row group the bytes of its wanted columns that were requested.
     asked: Mutex<Vec<u64>>,
 }
 
@@ -74,7 +74,7 @@ impl ReadAhead {
         }
     }
 
-    /// What is within the window and was not asked for.
+    /// What is within the window and was not requested.
     fn due(&self, group: usize, part: f64) -> Vec<Range<u64>> {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let mut due = Vec::new();
@@ -132,7 +132,7 @@ mod tests {
         ranges.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Sorted and with neighbours joined; a byte asked for twice fails.
+    /// Sorted and with neighbours joined; a byte requested twice fails.
     fn together(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
         ranges.retain(|range| !range.is_empty());
         ranges.sort_by_key(|range| range.start);
@@ -161,7 +161,7 @@ mod tests {
                 asked.extend(due);
                 let at = read + (*size as f64 * part) as u64;
                 let left = sizes.iter().sum::<u64>() - at;
-                // What is read next was asked for, and nothing beyond the window.
+                // What is read next was requested, and nothing beyond the window.
                 assert!(bytes(&asked) >= at + left.min(WINDOW - STEP));
                 assert!(bytes(&asked) <= at + WINDOW + 2);
             }

@@ -8,14 +8,14 @@ use arrow::array::{ArrayRef, RecordBatch};
 use sky::{ChunkId, Location};
 use store::{DirectorIndex, IndexWriter};
 
-use super::{PlaceContext, PlaceRows, Placed, Placement, placed_rows};
+use super::{PlaceContext, PlaceRows, PlacedRows, Placement, placed_rows};
 use crate::error::IngestError;
-use crate::key_map::{KeyMap, NOWHERE, keys_of, refuse_large_keys};
-use crate::position::{PositionColumns, Positions, settle};
+use crate::key_map::{KeyMap, NOWHERE, keys_of, reject_large_keys};
+use crate::position::{PositionColumns, Positions, validate_positions};
 use crate::report::PlacementCounts;
 use crate::row_batch::{Place, RowBatch, placed_batch, rows_of};
+use crate::row_errors::RowErrors;
 use crate::sort::{ChunkInput, ChunkSorter, SortColumns, Sorter, SorterInput};
-use crate::verdict::Verdicts;
 
 const SHARES: [f64; 2] = [0.9, 0.1];
 
@@ -71,15 +71,15 @@ impl ChildPlacement {
         }
     }
 
-    fn settle(&self, batch: RowBatch) -> Result<RowBatch, IngestError> {
+    fn validate(&self, batch: RowBatch) -> Result<RowBatch, IngestError> {
         let RowBatch { columns, rows } = batch;
         let mut arrays: Vec<ArrayRef> = columns.columns().to_vec();
-        let mut verdicts = Verdicts::new(&self.context.read, &rows);
+        let mut row_errors = RowErrors::new(&self.context.read, &rows);
         if let Some(positions) = self.columns.positions {
-            settle(&mut arrays, positions, false, &mut verdicts)?;
+            validate_positions(&mut arrays, positions, false, &mut row_errors)?;
         }
-        refuse_large_keys(&arrays[self.columns.key], &mut verdicts)?;
-        let keep = verdicts.into_keep();
+        reject_large_keys(&arrays[self.columns.key], &mut row_errors)?;
+        let keep = row_errors.into_keep();
         let columns = RecordBatch::try_new(columns.schema(), arrays)?;
         RowBatch { columns, rows }.filter(&keep)
     }
@@ -170,10 +170,10 @@ impl Placement for ChildPlacement {
         })
     }
 
-    fn finish(self: Box<Self>, siblings: &[PathBuf]) -> Result<Placed, IngestError> {
+    fn finish(self: Box<Self>, siblings: &[PathBuf]) -> Result<PlacedRows, IngestError> {
         let orphans = self.place_orphans(siblings)?;
         let rows = self.rows.into_chunks();
-        Ok(Placed {
+        Ok(PlacedRows {
             query_rows: rows.rows(),
             rows,
             overlap: None,
@@ -205,7 +205,7 @@ struct ChildWorker<'a> {
 impl PlaceRows for ChildWorker<'_> {
     fn place(&mut self, batch: RowBatch) -> Result<(), IngestError> {
         let placement = self.placement;
-        let batch = placement.settle(batch)?;
+        let batch = placement.validate(batch)?;
         let arrays = batch.columns.columns();
         let (keys, has_key) = keys_of(&arrays[placement.columns.key])?;
         let positions = placement.positions(arrays)?;

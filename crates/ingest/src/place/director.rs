@@ -10,15 +10,15 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt64Type};
 use sky::{ChunkId, Location, LonLat, SubChunkId};
 use store::IndexWriter;
 
-use super::{PlaceContext, PlaceRows, Placed, Placement, take_rows};
+use super::{PlaceContext, PlaceRows, PlacedRows, Placement, take_rows};
 use crate::error::IngestError;
 use crate::key_map::{KeyMap, NOWHERE, keys_of};
-use crate::position::{PositionColumns, Positions, settle};
-use crate::refusal::RowId;
+use crate::position::{PositionColumns, Positions, validate_positions};
+use crate::rejected_rows::RowId;
 use crate::report::PlacementCounts;
 use crate::row_batch::{Place, RowBatch, placed_batch, rows_of};
+use crate::row_errors::RowErrors;
 use crate::sort::{ChunkInput, ChunkSorter, SortColumns, Sorter, SorterInput};
-use crate::verdict::Verdicts;
 
 /// How a thread's run buffer is shared between the rows, the overlap and the keys.
 const SHARES: [f64; 3] = [0.75, 0.1, 0.15];
@@ -84,15 +84,15 @@ impl DirectorPlacement {
         }
     }
 
-    /// Refuses rows without a usable position or key; wraps right ascensions. Gives the batch as it will be stored.
-    fn settle(&self, batch: RowBatch) -> Result<RowBatch, IngestError> {
+    /// Rejects rows without a usable position or key; wraps right ascensions. Gives the batch as it will be stored.
+    fn validate(&self, batch: RowBatch) -> Result<RowBatch, IngestError> {
         let RowBatch { columns, rows } = batch;
         let mut arrays: Vec<ArrayRef> = columns.columns().to_vec();
-        let mut verdicts = Verdicts::new(&self.context.read, &rows);
-        settle(&mut arrays, self.positions, true, &mut verdicts)?;
+        let mut row_errors = RowErrors::new(&self.context.read, &rows);
+        validate_positions(&mut arrays, self.positions, true, &mut row_errors)?;
         let (keys, has_key) = keys_of(&arrays[self.key])?;
         for row in (0..rows.len()).filter(|row| !has_key[*row]) {
-            verdicts.refuse(row, "no key".to_owned(), || {
+            row_errors.reject(row, "no key".to_owned(), || {
                 "the key is NULL or does not fit into a 64-bit integer".to_owned()
             });
         }
@@ -100,13 +100,13 @@ impl DirectorPlacement {
             let mut places = Vec::new();
             earlier.own.lookup(&keys, &mut places)?;
             for row in (0..rows.len()).filter(|row| has_key[*row] && places[*row] != NOWHERE) {
-                verdicts.refuse(row, "key that the table has already".to_owned(), || {
+                row_errors.reject(row, "key that the table has already".to_owned(), || {
                     let key = keys[row];
                     format!("the table has the key {key} already: a director's key must be unique")
                 });
             }
         }
-        let keep = verdicts.into_keep();
+        let keep = row_errors.into_keep();
         let columns = arrow::array::RecordBatch::try_new(columns.schema(), arrays)?;
         RowBatch { columns, rows }.filter(&keep)
     }
@@ -123,7 +123,7 @@ impl Placement for DirectorPlacement {
         })
     }
 
-    fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<Placed, IngestError> {
+    fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<PlacedRows, IngestError> {
         let (dropped, index_bytes, entries) = write_index(&self.context, &self.keys)?;
         let strays = (self.strays.into_inner()).unwrap_or_else(PoisonError::into_inner);
         let counts = PlacementCounts {
@@ -131,7 +131,7 @@ impl Placement for DirectorPlacement {
             stray_rows: strays.values().sum(),
             ..PlacementCounts::default()
         };
-        Ok(Placed {
+        Ok(PlacedRows {
             rows: self.rows.into_chunks(),
             overlap: Some(self.overlap.into_chunks()),
             dropped,
@@ -156,7 +156,7 @@ struct DirectorWorker<'a> {
 
 impl PlaceRows for DirectorWorker<'_> {
     fn place(&mut self, batch: RowBatch) -> Result<(), IngestError> {
-        let batch = self.placement.settle(batch)?;
+        let batch = self.placement.validate(batch)?;
         if batch.rows.is_empty() {
             return Ok(());
         }
@@ -255,7 +255,7 @@ fn overlap_place(chunk: ChunkId) -> Place {
     Place::new(chunk, SubChunkId(0))
 }
 
-/// Writes the index and refuses every row whose key an earlier row of the input has. Gives the refused rows, the bytes of the index
+/// Writes the index and rejects every row whose key an earlier row of the input has. Gives the rejected rows, the bytes of the index
 /// and its entries.
 fn write_index(
     context: &PlaceContext,
@@ -279,7 +279,7 @@ fn write_index(
     })
 }
 
-/// Hands over every key with its place, in the order of keys, each once; gives the rows of the others, which are refused.
+/// Hands over every key with its place, in the order of keys, each once; gives the rows of the others, which are rejected.
 fn go_through_keys(
     context: &PlaceContext,
     keys: &Sorter,
@@ -296,7 +296,7 @@ fn go_through_keys(
         for ((key, place), row) in keys.iter().zip(places).zip(rows_of(&batch)) {
             match previous {
                 Some((last, first_row)) if last == *key => {
-                    refuse_duplicate(context, *key, RowId(*row), RowId(first_row));
+                    reject_duplicate(context, *key, RowId(*row), RowId(first_row));
                     dropped.insert(*row);
                 }
                 _ => {
@@ -305,7 +305,7 @@ fn go_through_keys(
                 }
             }
         }
-        context.read.refusals.check()?;
+        context.read.rejected_rows.check()?;
         if entries.send(unique).is_err() {
             // The writer has failed, and says why.
             break;
@@ -314,12 +314,12 @@ fn go_through_keys(
     Ok(dropped)
 }
 
-fn refuse_duplicate(context: &PlaceContext, key: i64, row: RowId, first: RowId) {
-    let refusals = &context.read.refusals;
-    refusals.refuse(row, "duplicate key".to_owned(), || {
+fn reject_duplicate(context: &PlaceContext, key: i64, row: RowId, first: RowId) {
+    let rejected_rows = &context.read.rejected_rows;
+    rejected_rows.reject(row, "duplicate key".to_owned(), || {
         format!(
             "the key {key} occurs before, at {}: a director's key must be unique",
-            refusals.locate(first)
+            rejected_rows.locate(first)
         )
     });
 }

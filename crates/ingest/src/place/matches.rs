@@ -6,7 +6,7 @@
 //! chunks together each pair has one row with a left home and one with a right home.
 //!
 //! A pair whose ends are both known must not be wider than the overlap, or a query could not find it near both. The
-//! ends' positions are not at hand here, only their sub-chunks: a pair is refused when not even these lie within the
+//! ends' positions are not at hand here, only their sub-chunks: a pair is rejected when not even these lie within the
 //! overlap of each other. A narrower pair that is still too wide passes.
 
 use std::collections::HashMap;
@@ -18,13 +18,13 @@ use arrow::array::{ArrayRef, Int32Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use sky::ChunkId;
 
-use super::{PlaceContext, PlaceRows, Placed, Placement, take_rows};
+use super::{PlaceContext, PlaceRows, PlacedRows, Placement, take_rows};
 use crate::error::IngestError;
 use crate::key_map::{KeyMap, NOWHERE, keys_of};
 use crate::report::PlacementCounts;
 use crate::row_batch::{Place, RowBatch, placed_batch};
+use crate::row_errors::RowErrors;
 use crate::sort::{ChunkInput, ChunkSorter, SortColumns};
-use crate::verdict::Verdicts;
 
 /// The hidden columns: the sub-chunk of the pair's left and right home if it is in the row's chunk, else -1.
 pub const HOME_COLUMNS: [&str; 2] = ["__left_sub_chunk", "__right_sub_chunk"];
@@ -58,7 +58,7 @@ pub(crate) struct MatchPlacement {
     rows: ChunkSorter,
     pairs: AtomicU64,
     unknown: [AtomicU64; 2],
-    homeless: AtomicU64,
+    default_location: AtomicU64,
 }
 
 impl MatchPlacement {
@@ -76,7 +76,7 @@ impl MatchPlacement {
             ends,
             pairs: AtomicU64::new(0),
             unknown: [AtomicU64::new(0), AtomicU64::new(0)],
-            homeless: AtomicU64::new(0),
+            default_location: AtomicU64::new(0),
         }
     }
 
@@ -104,9 +104,9 @@ impl Placement for MatchPlacement {
         })
     }
 
-    fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<Placed, IngestError> {
+    fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<PlacedRows, IngestError> {
         let [left, right] = self.unknown;
-        Ok(Placed {
+        Ok(PlacedRows {
             rows: self.rows.into_chunks(),
             overlap: None,
             dropped: Default::default(),
@@ -119,7 +119,7 @@ impl Placement for MatchPlacement {
             counts: PlacementCounts {
                 unknown_left_keys: left.into_inner(),
                 unknown_right_keys: right.into_inner(),
-                homeless_pairs: self.homeless.into_inner(),
+                default_location_pairs: self.default_location.into_inner(),
                 ..PlacementCounts::default()
             },
         })
@@ -166,18 +166,18 @@ impl PlaceRows for MatchWorker<'_> {
         let placement = self.placement;
         let lookup = |end| placement.lookup(end, &batch.columns);
         let ends = [lookup(0)?, lookup(1)?];
-        let mut verdicts = Verdicts::new(&placement.context.read, &batch.rows);
+        let mut row_errors = RowErrors::new(&placement.context.read, &batch.rows);
         let mut homes = HomeRows::default();
         let fallback = |end: usize| {
             placement
                 .context
                 .place_of_the_homeless(placement.ends[end].smallest_chunk)
         };
-        let (mut pairs, mut unknown, mut homeless) = (0, [0, 0], 0);
+        let (mut pairs, mut unknown, mut default_location) = (0, [0, 0], 0);
         for (row, (left, right)) in ends[0].iter().zip(&ends[1]).enumerate() {
             let (left, right) = (*left, *right);
             if left != NOWHERE && right != NOWHERE && !self.within_overlap(left, right) {
-                refuse_wide(&mut verdicts, row, Place(left), Place(right));
+                reject_wide(&mut row_errors, row, Place(left), Place(right));
                 continue;
             }
             pairs += 1;
@@ -186,7 +186,7 @@ impl PlaceRows for MatchWorker<'_> {
             }
             let (left, right) = match (left, right) {
                 (NOWHERE, NOWHERE) => {
-                    homeless += 1;
+                    default_location += 1;
                     (fallback(0), fallback(1))
                 }
                 (NOWHERE, known) | (known, NOWHERE) => (Place(known), Place(known)),
@@ -195,7 +195,9 @@ impl PlaceRows for MatchWorker<'_> {
             homes.push_pair(row, left, right);
         }
         placement.pairs.fetch_add(pairs, Relaxed);
-        placement.homeless.fetch_add(homeless, Relaxed);
+        placement
+            .default_location
+            .fetch_add(default_location, Relaxed);
         for (sum, count) in placement.unknown.iter().zip(unknown) {
             sum.fetch_add(count, Relaxed);
         }
@@ -249,8 +251,8 @@ impl MatchWorker<'_> {
     }
 }
 
-fn refuse_wide(verdicts: &mut Verdicts<'_>, row: usize, left: Place, right: Place) {
-    verdicts.refuse(row, "pair wider than the overlap".to_owned(), || {
+fn reject_wide(row_errors: &mut RowErrors<'_>, row: usize, left: Place, right: Place) {
+    row_errors.reject(row, "pair wider than the overlap".to_owned(), || {
         format!(
             "the pair is wider than the overlap: its ends lie in chunks {} and {}, too far from each other",
             left.chunk(),

@@ -86,7 +86,7 @@ pub(crate) trait Placement: Sync {
 
     /// All rows are in: settles what is open. Every worker has finished. `siblings` are the indexes of keys that the load has
     /// not met in the director: its latest parts, and orphans that its children have placed.
-    fn finish(self: Box<Self>, siblings: &[PathBuf]) -> Result<Placed, IngestError>;
+    fn finish(self: Box<Self>, siblings: &[PathBuf]) -> Result<PlacedRows, IngestError>;
 }
 
 /// One thread's end of a [`Placement`].
@@ -99,12 +99,12 @@ pub(crate) trait PlaceRows {
 }
 
 /// All rows of a table, in place.
-pub(crate) struct Placed {
+pub(crate) struct PlacedRows {
     /// The rows of the chunk files.
     pub rows: Chunks,
     /// The rows of the overlap files, by the chunk near which they are.
     pub overlap: Option<Chunks>,
-    /// Rows (by their place in the input) that turned out to be refused after they were placed.
+    /// Rows (by their place in the input) that turned out to be rejected after they were placed.
     pub dropped: HashSet<u64>,
     /// The columns whose positions are bounded in the catalog.
     pub positions: Option<PositionColumns>,

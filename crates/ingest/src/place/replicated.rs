@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use catalog::REPLICATED_CHUNK;
 use sky::SubChunkId;
 
-use super::{PlaceContext, PlaceRows, Placed, Placement};
+use super::{PlaceContext, PlaceRows, PlacedRows, Placement};
 use crate::error::IngestError;
 use crate::report::PlacementCounts;
 use crate::row_batch::{Place, RowBatch, placed_batch};
@@ -34,9 +34,9 @@ impl Placement for ReplicatedPlacement {
         })
     }
 
-    fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<Placed, IngestError> {
+    fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<PlacedRows, IngestError> {
         let rows = self.rows.into_chunks();
-        Ok(Placed {
+        Ok(PlacedRows {
             query_rows: rows.rows(),
             rows,
             overlap: None,

@@ -67,7 +67,7 @@ impl Iterator for ChunkRows {
 struct SortedChunk {
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
-    order: Vec<Ranked>,
+    order: Vec<RankedRow>,
     output_rows: usize,
     next: usize,
 }
@@ -87,15 +87,15 @@ impl SortedChunk {
 
 /// A row of a sub-chunk.
 #[derive(Debug, Clone, Copy, Default)]
-struct Ranked {
+struct RankedRow {
     key: u64,
     order: u64,
     at: RowAt,
 }
 
 /// The order of rows of one chunk: counted by sub-chunk, then sorted within each.
-fn order(columns: &SortColumns, batches: &[RecordBatch]) -> Result<Vec<Ranked>, IngestError> {
-    let mut order = vec![Ranked::default(); batches.iter().map(RecordBatch::num_rows).sum()];
+fn order(columns: &SortColumns, batches: &[RecordBatch]) -> Result<Vec<RankedRow>, IngestError> {
+    let mut order = vec![RankedRow::default(); batches.iter().map(RecordBatch::num_rows).sum()];
     let places = || {
         batches
             .iter()
@@ -108,7 +108,7 @@ fn order(columns: &SortColumns, batches: &[RecordBatch]) -> Result<Vec<Ranked>, 
         let rank = |ranks: &Option<Vec<u64>>, row: usize| ranks.as_ref().map_or(0, |r| r[row]);
         for (row, place) in places_of(batch).iter().enumerate() {
             let next = &mut next[table.of(*place)];
-            order[*next] = Ranked {
+            order[*next] = RankedRow {
                 key: rank(&keys, row),
                 order: rank(&orders, row),
                 at: (number as u32, row as u32),
@@ -118,7 +118,8 @@ fn order(columns: &SortColumns, batches: &[RecordBatch]) -> Result<Vec<Ranked>, 
     }
     let places: Vec<&[u64]> = batches.iter().map(places_of).collect();
     let rows: Vec<&[u64]> = batches.iter().map(rows_of).collect();
-    let look_up = |columns: &[&[u64]], row: &Ranked| columns[row.at.0 as usize][row.at.1 as usize];
+    let look_up =
+        |columns: &[&[u64]], row: &RankedRow| columns[row.at.0 as usize][row.at.1 as usize];
     for bounds in table.starts.windows(2) {
         let together = &mut order[bounds[0]..bounds[1]];
         if table.shift > 0 {

@@ -138,25 +138,25 @@ struct Part {
     bytes: u64,
     /// What was taken out of the rows; `None` where nothing could be.
     common: Option<Common>,
-    at: PartAt,
+    at: BatchLocation,
 }
 
 #[derive(Debug)]
-enum PartAt {
-    Memory(Kept),
+enum BatchLocation {
+    Memory(BufferedBatch),
     /// The batch of this number in a file.
     Disk(Arc<SpillFile>, usize),
 }
 
 /// A batch that counts against the budget as long as it is held.
 #[derive(Debug)]
-struct Kept {
+struct BufferedBatch {
     batch: RecordBatch,
     budget: Arc<MemoryBudget>,
     taken: u64,
 }
 
-impl Drop for Kept {
+impl Drop for BufferedBatch {
     fn drop(&mut self) {
         self.budget.release_run(self.taken);
     }
@@ -164,14 +164,14 @@ impl Drop for Kept {
 
 impl Part {
     fn is_on_disk(&self) -> bool {
-        matches!(self.at, PartAt::Disk(..))
+        matches!(self.at, BatchLocation::Disk(..))
     }
 
     /// Its rows, placed, in this schema.
     fn batch(&self, schema: &SchemaRef) -> Result<RecordBatch, IngestError> {
         let batch = match &self.at {
-            PartAt::Memory(kept) => kept.batch.clone(),
-            PartAt::Disk(file, number) => file.read(*number)?,
+            BatchLocation::Memory(kept) => kept.batch.clone(),
+            BatchLocation::Disk(file, number) => file.read(*number)?,
         };
         match self.common {
             Some(common) => unpack(schema, &batch, common),
@@ -200,11 +200,11 @@ pub(crate) struct ChunkInput<'a> {
 struct Spill {
     file: Option<SpillWriter>,
     /// What each batch of the file is.
-    parts: Vec<Spilled>,
+    parts: Vec<SpilledBatch>,
 }
 
 /// A part without its rows.
-struct Spilled {
+struct SpilledBatch {
     chunk: ChunkId,
     rows: u64,
     bytes: u64,
@@ -217,12 +217,12 @@ impl Spill {
             return Ok(Vec::new());
         };
         let file = Arc::new(file.finish()?);
-        let part = |(number, part): (usize, Spilled)| Part {
+        let part = |(number, part): (usize, SpilledBatch)| Part {
             chunk: part.chunk,
             rows: part.rows,
             bytes: part.bytes,
             common: part.common,
-            at: PartAt::Disk(file.clone(), number),
+            at: BatchLocation::Disk(file.clone(), number),
         };
         Ok(self.parts.into_iter().enumerate().map(part).collect())
     }
@@ -241,14 +241,14 @@ impl ChunkInput<'_> {
             .extend(stretches.map(|places| chunk_at(places[0])));
         self.gathered.push(batch);
         if self.rows >= self.chunks.len() * PART_ROWS || self.bytes >= self.sorter.run_bytes {
-            self.put_down_gathered()?;
+            self.partition_gathered()?;
         }
         Ok(())
     }
 
     /// Hands over what is left.
     pub(crate) fn finish(mut self) -> Result<(), IngestError> {
-        self.put_down_gathered()?;
+        self.partition_gathered()?;
         for spill in [self.packed, self.plain] {
             self.kept.extend(spill.finish()?);
         }
@@ -257,7 +257,7 @@ impl ChunkInput<'_> {
     }
 
     /// Copies the gathered rows chunk by chunk.
-    fn put_down_gathered(&mut self) -> Result<(), IngestError> {
+    fn partition_gathered(&mut self) -> Result<(), IngestError> {
         let gathered = mem::take(&mut self.gathered);
         let (bytes, rows) = (mem::take(&mut self.bytes), mem::take(&mut self.rows));
         self.chunks.clear();
@@ -266,15 +266,15 @@ impl ChunkInput<'_> {
             for rows in by_sub_chunk(&gathered, &rows).chunks(most) {
                 let part = gather(&self.sorter.schema, &gathered, rows)?;
                 match pack(&self.sorter.packed_schema, &part)? {
-                    Some((packed, common)) => self.put_down(chunk, packed, Some(common))?,
-                    None => self.put_down(chunk, part, None)?,
+                    Some((packed, common)) => self.partition_batch(chunk, packed, Some(common))?,
+                    None => self.partition_batch(chunk, part, None)?,
                 }
             }
         }
         Ok(())
     }
 
-    fn put_down(
+    fn partition_batch(
         &mut self,
         chunk: ChunkId,
         batch: RecordBatch,
@@ -283,7 +283,7 @@ impl ChunkInput<'_> {
         let (sorter, rows) = (self.sorter, batch.num_rows() as u64);
         let bytes = batch_bytes(&batch);
         if sorter.budget.keep_run(bytes) {
-            let kept = Kept {
+            let kept = BufferedBatch {
                 batch,
                 budget: sorter.budget.clone(),
                 taken: bytes,
@@ -293,7 +293,7 @@ impl ChunkInput<'_> {
                 rows,
                 bytes,
                 common,
-                at: PartAt::Memory(kept),
+                at: BatchLocation::Memory(kept),
             });
             return Ok(());
         }
@@ -309,7 +309,7 @@ impl ChunkInput<'_> {
             }
         };
         file.write(&batch)?;
-        spill.parts.push(Spilled {
+        spill.parts.push(SpilledBatch {
             chunk,
             rows,
             bytes,

@@ -20,18 +20,18 @@ const WRITE_BUFFER: usize = 1 << 20;
 /// Writes batches one behind the other.
 pub(crate) struct SpillWriter {
     path: PathBuf,
-    out: StreamWriter<Counted>,
+    out: StreamWriter<CountingWriter>,
     /// Where each batch starts; the first starts behind the schema.
     starts: Vec<u64>,
 }
 
 /// Counts the bytes written, so that each batch's place is known.
-struct Counted {
+struct CountingWriter {
     out: BufWriter<File>,
     written: u64,
 }
 
-impl Write for Counted {
+impl Write for CountingWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.written += written as u64;
@@ -49,7 +49,7 @@ impl SpillWriter {
             .create_new(true)
             .open(path)
             .map_err(|e| IngestError::io("create", path, e))?;
-        let counted = Counted {
+        let counted = CountingWriter {
             out: BufWriter::with_capacity(WRITE_BUFFER, file),
             written: 0,
         };

@@ -366,6 +366,6 @@ pub async fn load(request: LoadRequest) -> Result<LoadReport, IngestError> {
 }
 
 /// The sentence of a load that must fail.
-pub async fn refusal(request: LoadRequest) -> String {
+pub async fn load_error(request: LoadRequest) -> String {
     load(request).await.unwrap_err().to_string()
 }

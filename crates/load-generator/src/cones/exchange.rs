@@ -1,4 +1,4 @@
-//! One connection of HTTP/1.1, by hand: a request goes out, its whole answer comes back.
+//! One connection of HTTP/1.1, by hand: a request goes out, its whole response comes back.
 //!
 //! The generator shares the processor with what it measures, so it does no more than is needed to be sure that an
 //! answer is whole: it reads the status, the length (`Content-Length` or chunks) and exactly so many bytes.
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 const FIRST_ROOM: usize = 1 << 16;
 const MOST_HEAD_BYTES: usize = 1 << 16;
-/// An answer that says that it is longer is taken for a mistake.
+/// A response that says that it is longer is taken for a mistake.
 const MOST_BODY_BYTES: usize = 1 << 30;
 const HEAD_END: &[u8] = b"\r\n\r\n";
 const LINE_END: &[u8] = b"\r\n";
 
-/// Why there is no answer that can be relied on.
+/// Why there is no response that can be relied on.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
     /// Nobody listens, or the connection broke.
@@ -23,14 +23,14 @@ pub enum ExchangeError {
     /// Nothing came for as long as a server may take.
     #[error("the server was silent for too long")]
     Silent,
-    /// The server hung up before the answer was whole.
+    /// The server hung up before the response was whole.
     #[error("the server hung up in the middle of an answer")]
     HungUp,
-    /// The answer is not HTTP/1.1 as it should be.
+    /// The response is not HTTP/1.1 as it should be.
     #[error("the answer is not HTTP/1.1: {0}")]
     NotHttp(&'static str),
     /// More bytes came than were announced.
-    #[error("the answer is longer than it says")]
+    #[error("the response is longer than its Content-Length")]
     TooLong,
 }
 
@@ -43,9 +43,9 @@ impl From<io::Error> for ExchangeError {
     }
 }
 
-/// An answer: its status and its body.
+/// A response: its status and its body.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Answer<'a> {
+pub struct Response<'a> {
     /// 200 if all is well.
     pub status: u16,
     /// Without the marks of chunks.
@@ -97,11 +97,11 @@ impl Connection {
         Err(last.into())
     }
 
-    /// Sends a request and waits for the whole answer.
+    /// Sends a request and waits for the whole response.
     ///
     /// # Errors
     /// No answer, or one that is not whole. The next request then goes over a new connection.
-    pub fn ask(&mut self, request: &[u8]) -> Result<Answer<'_>, ExchangeError> {
+    pub fn ask(&mut self, request: &[u8]) -> Result<Response<'_>, ExchangeError> {
         match self.exchange(request) {
             Ok((head, body_end)) => {
                 if head.closes {
@@ -111,7 +111,7 @@ impl Connection {
                     BodyLength::Known(_) => &self.received[head.bytes..body_end],
                     BodyLength::Chunks => &self.unchunked,
                 };
-                Ok(Answer {
+                Ok(Response {
                     status: head.status,
                     body,
                 })
@@ -123,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// Gives the head, and where in what was received the answer ends.
+    /// Gives the head, and where in what was received the response ends.
     fn exchange(&mut self, request: &[u8]) -> Result<(Head, usize), ExchangeError> {
         self.filled = 0;
         if self.stream.is_none() {

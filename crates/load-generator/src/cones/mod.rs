@@ -1,4 +1,4 @@
-//! `cones`: asks a server of cones at a steady rate, or as fast as it answers, and prints what came of it.
+//! `cones`: sends cone searches to a server at a steady rate, or as fast as it responds, and prints the statistics.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
-use asking::{Loop, Run};
 use exchange::{Connection, ExchangeError};
+use load_loop::{Loop, Run};
 use positions::{Requests, SkyBox};
 use schedule::{Arrivals, Schedule};
 use tally::Tally;
 
-mod asking;
 mod exchange;
+mod load_loop;
 mod positions;
 mod rows;
 mod schedule;
@@ -26,7 +26,7 @@ mod test_server;
 
 /// Until all connections' threads stand ready.
 const HEAD_START: Duration = Duration::from_millis(50);
-/// A time that is written into `/proc` in nanoseconds: how much later than asked for a sleep may end. Usually it is 50 microseconds.
+/// A time that is written into `/proc` in nanoseconds: how much later than requested a sleep may end. Usually it is 50 microseconds.
 const TIMER_SLACK: &str = "1000";
 /// Processor time in `/proc` is counted in hundredths of a second.
 const TICKS_IN_SECOND: f64 = 100.0;
@@ -51,8 +51,8 @@ pub enum ConesError {
         "{0} with --extra is no address to ask: give one as http://127.0.0.1:8080/scs/sky/Object, and parameters as NAME=VALUE&NAME=VALUE"
     )]
     NoAddress(String),
-    /// Nobody answers there.
-    #[error("nobody answers at {authority}: {error}")]
+    /// No server responds there.
+    #[error("no server responds at {authority}: {error}")]
     NoServer {
         /// Host and port.
         authority: String,
@@ -71,9 +71,9 @@ pub enum ConesError {
 ///
 /// Asks `GET BASE?RA=..&DEC=..&SR=..` over connections that are kept (HTTP/1.1). With --rate requests are due at times of their
 /// own, and a latency counts from when the request was due, also if it had to wait for a free connection: a server that stands
-/// still is slow for all who would have asked meanwhile. Without --rate each connection asks again once it has its answer.
+/// still is slow for all who would have asked meanwhile. Without --rate each connection asks again once it has its response.
 ///
-/// The same seed asks at the same positions. An answer is right if its status is 200 and its body as long as it says.
+/// The same seed asks at the same positions. A response is right if its status is 200 and its body as long as it says.
 #[derive(Args)]
 pub struct ConesArguments {
     /// The service, as http://127.0.0.1:8080/scs/sky/Object.
@@ -111,7 +111,7 @@ pub struct ConesArguments {
     /// Of positions and times.
     #[arg(long, value_name = "N", default_value = "1")]
     seed: u64,
-    /// Count the rows of one answer in K (VOTable or CSV); 0 for none.
+    /// Count the rows of one response in K (VOTable or CSV); 0 for none.
     #[arg(long, value_name = "K", default_value = "100")]
     count_rows_every: u64,
     /// Seconds that a server may be silent before a request has failed.
@@ -350,7 +350,7 @@ mod tests {
             answer(200, "ra,dec\n")
         });
         let figures = figures(&server, "--connections 5 --warm-up 0.1 --seconds 0.5");
-        // Five connections with an answer in 20 ms each, if nobody else uses the machine.
+        // Five connections with a response in 20 ms each, if nobody else uses the machine.
         let rate = figures["achieved_rate"].as_f64().unwrap();
         assert!((50.0..=250.0).contains(&rate), "{figures}");
         assert!(milliseconds(&figures, "p50") >= 19.9, "{figures}");
@@ -410,7 +410,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            said.starts_with("nobody answers at 127.0.0.1:1: "),
+            said.starts_with("no server responds at 127.0.0.1:1: "),
             "{said}"
         );
     }

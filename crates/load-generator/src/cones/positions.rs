@@ -6,7 +6,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use super::ConesError;
 
-/// Positions are asked for with this many decimals of a degree: 0.4 milliarcseconds.
+/// Positions are requested with this many decimals of a degree: 0.4 milliarcseconds.
 const DECIMALS: usize = 7;
 const ARCSECONDS_IN_DEGREE: f64 = 3600.0;
 /// Two to the power of 53: so many equally spaced numbers are drawn between 0 and 1.

@@ -1,11 +1,11 @@
-//! Counts the rows of an answer: a VOTable (TABLEDATA or BINARY2), or CSV with a header.
+//! Counts the rows of a response: a VOTable (TABLEDATA or BINARY2), or CSV with a header.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-/// Why the rows of an answer cannot be counted.
+/// Why the rows of a response cannot be counted.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RowsError {
     /// A VOTable that is an error's.
@@ -19,10 +19,10 @@ pub enum RowsError {
     Unreadable(&'static str),
 }
 
-/// Counts the rows of an answer.
+/// Counts the rows of a response.
 ///
 /// # Errors
-/// The answer is an error, was cut short or is not understood.
+/// The response is an error, was cut short or is not understood.
 pub fn count_rows(body: &[u8]) -> Result<u64, RowsError> {
     match body.trim_ascii_start().first() {
         Some(b'<') => count_votable(body),

@@ -27,7 +27,7 @@ pub struct Tally {
     counted: u64,
     rows: u64,
     complaints: BTreeMap<String, u64>,
-    /// When the last answer came, from the start of the run.
+    /// When the last response came, from the start of the run.
     last: Duration,
 }
 
@@ -52,7 +52,7 @@ impl Tally {
         })
     }
 
-    /// An answer, whether it counts or not: a server has worked for it.
+    /// A response, whether it counts or not: a server has worked for it.
     pub fn came(&mut self) {
         self.all += 1;
     }
@@ -65,7 +65,7 @@ impl Tally {
         record(&mut self.latencies, latency);
     }
 
-    /// The rows of an answer, where they were counted.
+    /// The rows of a response, where they were counted.
     pub fn counted(&mut self, rows: u64) {
         self.counted += 1;
         self.rows += rows;
@@ -108,7 +108,7 @@ impl Tally {
         self.last = self.last.max(other.last);
     }
 
-    /// When the last answer came, from the start of the run.
+    /// When the last response came, from the start of the run.
     pub fn last_answer(&self) -> Duration {
         self.last
     }

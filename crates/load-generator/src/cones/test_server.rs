@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Between the pieces of an answer: so long that they arrive one by one.
+/// Between the pieces of a response: so long that they arrive one by one.
 const BETWEEN_PIECES: Duration = Duration::from_millis(2);
 
 /// Listens on a port of its own for as long as the tests' process lives.
@@ -17,7 +17,7 @@ pub struct TestServer {
 }
 
 impl TestServer {
-    /// `answer` gets a request's number and its first line, and gives the pieces in which the answer is sent.
+    /// `answer` gets a request's number and its first line, and gives the pieces in which the response is sent.
     pub fn new(answer: impl Fn(u64, &str) -> Vec<Vec<u8>> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let authority = listener.local_addr().unwrap().to_string();
@@ -65,7 +65,7 @@ fn serve(stream: TcpStream, answer: &impl Fn(u64, &str) -> Vec<Vec<u8>>, request
     }
 }
 
-/// A whole answer with a status and a body.
+/// A whole response with a status and a body.
 pub fn answer(status: u16, body: &str) -> Vec<Vec<u8>> {
     let length = body.len();
     vec![format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()]

@@ -104,7 +104,7 @@ impl<'a> FromSql<'a> for Wire<'a> {
     }
 }
 
-/// The columns of every answer.
+/// The columns of every response.
 pub struct Columns {
     kinds: Vec<Kind>,
     names: Vec<String>,

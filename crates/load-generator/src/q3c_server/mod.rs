@@ -2,7 +2,7 @@
 //! HTTP.
 //!
 //! It is meant to be as quick as such a server can be: prepared statements over a Unix socket, numbers in PostgreSQL's binary
-//! format, which are BINARY2's own, handed on as they come, the frame of the answer made once.
+//! format, which are BINARY2's own, handed on as they come, the frame of the response made once.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,8 +21,8 @@ use pool::{Cluster, Pool};
 use service::Service;
 
 mod columns;
+mod cone_query;
 mod pool;
-mod question;
 mod service;
 
 /// Why the peer cannot serve, or cannot answer.

@@ -56,7 +56,7 @@ impl Pool {
         })
     }
 
-    /// The statement as one of the connections has it prepared, which knows what its answers are made of.
+    /// The statement as one of the connections has it prepared, which knows what its responses are made of.
     ///
     /// # Errors
     /// All connections are at work.
@@ -76,9 +76,9 @@ impl Pool {
         Ok(client.query(statement, &[&ra, &dec, &radius]).await?)
     }
 
-    async fn lend(&self) -> Result<Lent<'_>, PeerError> {
+    async fn lend(&self) -> Result<PooledConnection<'_>, PeerError> {
         let permit = self.free.acquire().await.map_err(|_| PeerError::Closed)?;
-        Ok(Lent {
+        Ok(PooledConnection {
             session: self.idle().pop(),
             pool: self,
             _permit: permit,
@@ -91,13 +91,13 @@ impl Pool {
 }
 
 /// A connection that is at work; it goes back when it is dropped.
-struct Lent<'a> {
+struct PooledConnection<'a> {
     session: Option<Session>,
     pool: &'a Pool,
     _permit: SemaphorePermit<'a>,
 }
 
-impl Drop for Lent<'_> {
+impl Drop for PooledConnection<'_> {
     fn drop(&mut self) {
         // Before the permit, which is dropped after this.
         if let Some(session) = self.session.take() {
@@ -106,7 +106,7 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// Settings with which short questions are quickest: nothing is compiled for them and no helper processes are started.
+/// Settings with which short queries are quickest: nothing is compiled for them and no helper processes are started.
 fn session_options(plan: PlanMode) -> String {
     let mode = match plan {
         PlanMode::Auto => "auto",

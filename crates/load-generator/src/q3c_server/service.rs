@@ -1,4 +1,4 @@
-//! From a request to its answer.
+//! From a request to its response.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,8 +10,8 @@ use tokio_postgres::Row;
 
 use super::PeerError;
 use super::columns::{Columns, Wire};
+use super::cone_query::ConeQuery;
 use super::pool::Pool;
-use super::question::Question;
 
 const VOTABLE_TYPE: &str = "application/x-votable+xml;serialization=binary2";
 const CSV_TYPE: &str = "text/csv;header=present";
@@ -34,7 +34,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// `names` are the columns' names as they were asked for; without any PostgreSQL's own.
+    /// `names` are the columns' names as they were requested; without any PostgreSQL's own.
     ///
     /// # Errors
     /// A column that is no number.
@@ -55,7 +55,7 @@ impl Service {
         })
     }
 
-    /// The answer to a request; an error's is its sentence.
+    /// The response to a request; an error's is its sentence.
     pub async fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
         if request.method() != Method::GET {
             return response(
@@ -77,12 +77,9 @@ impl Service {
     }
 
     async fn cone<B>(&self, request: &Request<B>) -> Result<(&'static str, String), PeerError> {
-        let question = Question::read(request.uri())?;
-        let rows = self
-            .pool
-            .cone(question.ra, question.dec, question.radius)
-            .await?;
-        if question.is_csv {
+        let query = ConeQuery::read(request.uri())?;
+        let rows = self.pool.cone(query.ra, query.dec, query.radius).await?;
+        if query.is_csv {
             Ok((CSV_TYPE, self.csv(&rows)?))
         } else {
             Ok((VOTABLE_TYPE, self.votable(&rows)?))

@@ -10,7 +10,7 @@ use store::{DirectorIndex, Directory, DirectoryBuilder, IndexWriter};
 use crate::made::{self, Positions, Random};
 
 /// The row ranges of some sub-chunks, from the directory of a chunk that has rows in each of its own. An element is a
-/// sub-chunk that is asked for; entry by entry, an entry of the directory.
+/// sub-chunk that is requested; entry by entry, an entry of the directory.
 pub fn sub_chunk_directory(criterion: &mut Criterion) {
     let chunker = made::chunker();
     let directory = directory_of_a_chunk(&chunker);
@@ -61,7 +61,7 @@ fn sub_chunks_of_cone(chunker: &Chunker) -> SubChunks {
 }
 
 /// The director index of a million keys, of which it holds each once: one key, keys from all over it in random order as
-/// a question's list has them, and neighbouring keys in ascending order as a file of sources has them. An element is a key.
+/// a query's list has them, and neighbouring keys in ascending order as a file of sources has them. An element is a key.
 pub fn director_index(criterion: &mut Criterion) {
     const KEYS: usize = 1_000_000;
     const ASKED: usize = 10_000;

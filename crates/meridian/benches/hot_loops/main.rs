@@ -1,4 +1,4 @@
-//! The loops in which questions and loads spend their time, each measured by itself.
+//! The loops in which queries and loads spend their time, each measured by itself.
 //!
 //! What they work on is made from fixed seeds, in memory or in a temporary directory that goes away with the program.
 //! `bench/README.md` tells how to run them.

@@ -7,7 +7,7 @@ use sky::{separation, separation_degrees};
 
 use crate::made::{self, BATCH, Positions};
 
-/// Chunk and sub-chunk of a position: what a load asks for each row of a director.
+/// Chunk and sub-chunk of a position: what a load requests each row of a director.
 pub fn chunk_location(criterion: &mut Criterion) {
     let chunker = made::chunker();
     let mut group = criterion.benchmark_group("chunk location");

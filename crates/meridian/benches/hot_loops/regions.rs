@@ -7,7 +7,7 @@ use sky::Region;
 
 use crate::made::{self, BATCH, Positions};
 
-/// Whether a point is in a region: what a scan asks for each row of a chunk that the region's edge crosses. Of the
+/// Whether a point is in a region: what a scan requests each row of a chunk that the region's edge crosses. Of the
 /// points between a third and two thirds are inside, in no order.
 pub fn points_in_regions(criterion: &mut Criterion) {
     /// Four tenths of the chunk's height.
@@ -31,7 +31,7 @@ pub fn points_in_regions(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Which chunks, and which sub-chunks of them, a region touches: what is asked once for each region of a question. An
+/// Which chunks, and which sub-chunks of them, a region touches: what is asked once for each region of a query. An
 /// element is a chunk that is found.
 pub fn chunks_of_regions(criterion: &mut Criterion) {
     const RADII: [(&str, f64); 2] = [("1 degree", 1.0), ("10 degrees", 10.0)];

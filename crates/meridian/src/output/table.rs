@@ -30,7 +30,7 @@ enum Layout {
 }
 
 impl Table {
-    /// A table of an answer with these columns.
+    /// A table of a result with these columns.
     pub fn new(sink: Sink, schema: &Schema) -> Self {
         Self {
             headings: schema
@@ -174,7 +174,7 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Pads by hand: the standard formatter refuses widths above 65,535, and a plan may have lines that long.
+/// Pads by hand: the standard formatter rejects widths above 65,535, and a plan may have lines that long.
 fn padded(text: &str, to: usize, right: bool) -> String {
     let padding = " ".repeat(to.saturating_sub(width(text)));
     if right {

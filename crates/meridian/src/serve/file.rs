@@ -1,6 +1,6 @@
 //! The file that `meridian serve --config` reads: TOML, with the options' long names as keys, and a table for the columns of cones.
 //!
-//! What is not known is refused with its line, and with what was probably meant: a key that is passed over in silence is a
+//! What is not known is rejected with its line, and with what was probably meant: a key that is passed over in silence is a
 //! setting that somebody believes in.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Spanned, Value};
 
-use super::layers::{Given, Place, Source};
+use super::layers::{OptionValue, Place, Source};
 use super::options::ROWS;
 use crate::failure::Failure;
 
@@ -27,7 +27,7 @@ const ALIKE: f64 = 0.8;
 /// What a file says.
 #[derive(Debug, Default)]
 pub(super) struct File {
-    pub(super) values: Vec<(&'static str, Given)>,
+    pub(super) values: Vec<(&'static str, OptionValue)>,
     pub(super) cones: Vec<ConeColumns>,
 }
 
@@ -74,9 +74,9 @@ impl File {
             let place = text.place(key.span());
             let written = plain(&value).ok_or_else(|| {
                 let sentence = format!("{}: one text or number is expected", row.key);
-                text.refuse(key.span(), &sentence)
+                text.reject(key.span(), &sentence)
             })?;
-            let given = Given {
+            let given = OptionValue {
                 text: written,
                 source: Source::File(place),
             };
@@ -109,7 +109,7 @@ fn cone_columns(text: &Text, name: &Spanned<String>, table: Table) -> Result<Con
             "{:?} is no table: write the database before it, both within quotes, as in {EXAMPLE}",
             name.get_ref()
         );
-        return Err(text.refuse(name.span(), &sentence));
+        return Err(text.reject(name.span(), &sentence));
     };
     let (database, of) = (database.to_owned(), of.to_owned());
     let mut found = None;
@@ -119,13 +119,13 @@ fn cone_columns(text: &Text, name: &Spanned<String>, table: Table) -> Result<Con
         }
         let columns = names(&value).ok_or_else(|| {
             let sentence = "columns: a list of names is expected, as in [\"objectId\", \"ra\", \"decl\"], each once";
-            text.refuse(key.span(), sentence)
+            text.reject(key.span(), sentence)
         })?;
         found = Some((columns, text.place(key.span())));
     }
     let Some((columns, place)) = found else {
         let sentence = format!("{EXAMPLE} needs columns = [...], the names of the columns");
-        return Err(text.refuse(name.span(), &sentence));
+        return Err(text.reject(name.span(), &sentence));
     };
     Ok(ConeColumns {
         table: (database, of),
@@ -165,7 +165,7 @@ impl Text {
         toml::from_str(&self.text).map_err(|error| {
             let reason = error.message().replace('\n', ", ");
             let sentence = format!("it is not as TOML has to be: {reason}");
-            self.refuse(error.span().unwrap_or_default(), &sentence)
+            self.reject(error.span().unwrap_or_default(), &sentence)
         })
     }
 
@@ -177,7 +177,7 @@ impl Text {
         }
     }
 
-    fn refuse(&self, at: Range<usize>, sentence: &str) -> Failure {
+    fn reject(&self, at: Range<usize>, sentence: &str) -> Failure {
         Failure::new(format!("{}: {sentence}", self.place(at)))
     }
 
@@ -193,7 +193,7 @@ impl Text {
             Some(nearest) => format!("did you mean {nearest}?"),
             None => format!("there are {}", known.join(", ")),
         };
-        self.refuse(key.span(), &format!("there is no key {written}; {hint}"))
+        self.reject(key.span(), &format!("there is no key {written}; {hint}"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! From where the options of `meridian serve` have their values: flags, then the environment, then a file, then what is usual.
+//! The sources of the options of `meridian serve`: flags, then the environment, then a file, then defaults.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{self, Write};
@@ -9,17 +9,17 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use super::file::{ConeColumns, File};
-use super::options::{ROWS, Row, Usual};
+use super::options::{DefaultValue, ROWS, Row};
 use crate::failure::Failure;
 
-/// A value as it was written, and where.
+/// The text of an option, and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Given {
+pub(super) struct OptionValue {
     pub(super) text: String,
     pub(super) source: Source,
 }
 
-/// Where something was written.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Source {
     Flag,
@@ -27,7 +27,7 @@ pub(super) enum Source {
     /// In a line of a file.
     File(Place),
     /// Nowhere: it is so, and why.
-    Usual(&'static str),
+    Default(&'static str),
 }
 
 /// A line of a file.
@@ -43,11 +43,11 @@ impl fmt::Display for Place {
     }
 }
 
-/// What flags and the environment say.
+/// The options that flags and the environment set.
 #[derive(Debug, Default)]
-pub(super) struct Typed(Vec<(&'static str, Given)>);
+pub(super) struct CommandLineOptions(Vec<(&'static str, OptionValue)>);
 
-impl Args for Typed {
+impl Args for CommandLineOptions {
     fn augment_args(command: Command) -> Command {
         ROWS.iter()
             .fold(command, |command, row| command.arg(row.argument()))
@@ -58,7 +58,7 @@ impl Args for Typed {
     }
 }
 
-impl FromArgMatches for Typed {
+impl FromArgMatches for CommandLineOptions {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let typed = |row: &Row| {
             let source = match matches.value_source(row.key)? {
@@ -67,9 +67,9 @@ impl FromArgMatches for Typed {
                 _ => return None,
             };
             let text = matches.get_one::<String>(row.key)?.clone();
-            // What starts programs often sets variables to nothing where it has nothing to say.
+            // Service managers often set variables to an empty text.
             let says_something = source == Source::Flag || !text.is_empty();
-            says_something.then_some((row.key, Given { text, source }))
+            says_something.then_some((row.key, OptionValue { text, source }))
         };
         Ok(Self(ROWS.iter().filter_map(typed).collect()))
     }
@@ -80,21 +80,21 @@ impl FromArgMatches for Typed {
     }
 }
 
-/// For each option the value that counts.
+/// The effective value of each option.
 #[derive(Debug)]
 pub(super) struct Layers {
-    values: BTreeMap<&'static str, Given>,
+    values: BTreeMap<&'static str, OptionValue>,
     cones: Vec<ConeColumns>,
 }
 
 impl Layers {
-    /// Puts what was typed over what the file says, and that over what is usual.
+    /// Merges the sources: the command line over the file, and the file over the defaults.
     ///
     /// # Errors
     /// The file cannot be read, or says what is not known.
-    pub(super) fn of(typed: Typed, file: Option<&Path>) -> Result<Self, Failure> {
+    pub(super) fn of(typed: CommandLineOptions, file: Option<&Path>) -> Result<Self, Failure> {
         let file = file.map(File::read).transpose()?.unwrap_or_default();
-        let mut values: BTreeMap<_, _> = ROWS.iter().filter_map(usual).collect();
+        let mut values: BTreeMap<_, _> = ROWS.iter().filter_map(default_value).collect();
         values.extend(file.values);
         values.extend(typed.0);
         Ok(Self {
@@ -165,14 +165,14 @@ impl Layers {
 }
 
 /// What an option is where nobody says.
-fn usual(row: &Row) -> Option<(&'static str, Given)> {
+fn default_value(row: &Row) -> Option<(&'static str, OptionValue)> {
     let (text, why) = match row.default {
-        Usual::Needed => return None,
-        Usual::Is(text) => (text.to_owned(), ""),
-        Usual::Machine(compute, why) => (compute().to_string(), why),
+        DefaultValue::Needed => return None,
+        DefaultValue::Is(text) => (text.to_owned(), ""),
+        DefaultValue::Machine(compute, why) => (compute().to_string(), why),
     };
-    let source = Source::Usual(why);
-    Some((row.key, Given { text, source }))
+    let source = Source::Default(why);
+    Some((row.key, OptionValue { text, source }))
 }
 
 fn missing(key: &str) -> String {
@@ -200,8 +200,8 @@ fn origin(row: &Row, source: &Source) -> String {
         Source::Flag => format!("--{}", row.key),
         Source::Environment => row.environment.to_owned(),
         Source::File(place) => place.to_string(),
-        Source::Usual("") => "the default".to_owned(),
-        Source::Usual(why) => format!("the default: {why}"),
+        Source::Default("") => "the default".to_owned(),
+        Source::Default(why) => format!("the default: {why}"),
     }
 }
 
@@ -228,7 +228,7 @@ mod tests {
     #[derive(Parser)]
     struct Program {
         #[command(flatten)]
-        typed: Typed,
+        typed: CommandLineOptions,
     }
 
     fn layers(flags: &[&str], file: &str) -> Layers {

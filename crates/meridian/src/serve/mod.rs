@@ -1,4 +1,4 @@
-//! `meridian serve`: answers the clients of MySQL, and cone searches over HTTP, until it is told to end.
+//! `meridian serve`: runs the server for MySQL clients and cone searches over HTTP until a signal ends it.
 
 mod file;
 mod layers;
@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::console::tell;
 use crate::failure::Failure;
-use layers::{Layers, Typed};
+use layers::{CommandLineOptions, Layers};
 use options::Settings;
 
 /// Threads for the network, which only hand on what others compute.
@@ -30,23 +30,23 @@ const EXAMPLE_RADIUS: f64 = 0.01;
 /// Exit status after a second Ctrl-C, as shells have it.
 const INTERRUPTED: i32 = 130;
 
-/// Answers the clients of MySQL, which connect as to any MySQL server, and cone searches over HTTP.
+/// Serves MySQL clients, which connect as to any MySQL server, and cone searches over HTTP.
 ///
-/// Listens on this machine alone: there are no users yet, and whoever connects is let in. Ctrl-C or SIGTERM ends it when the
-/// statements that run are done, a second one at once.
+/// Listens on loopback addresses alone: there are no users yet, and every client is accepted. Ctrl-C or SIGTERM ends it when the
+/// running statements are done, a second one at once.
 ///
-/// Each option can be given as a flag, in the environment or in a file of TOML, where its key is its long name; the first of
-/// these that says something counts.
+/// Each option can be set by a flag, by an environment variable or in a TOML file, where its key is its long name; the first of
+/// these that is set takes precedence.
 #[derive(Args)]
 pub struct ServeArguments {
-    /// Read options from this file of TOML.
+    /// Read options from this TOML file.
     #[arg(long, value_name = "FILE", env = "MERIDIAN_CONFIG")]
     config: Option<OsString>,
-    /// Print what each option comes to, and where that was said, and end.
+    /// Print the value of each option and its source, and exit.
     #[arg(long)]
     show_config: bool,
     #[command(flatten)]
-    options: Typed,
+    options: CommandLineOptions,
 }
 
 /// Runs the command.

@@ -13,7 +13,7 @@ pub(super) const READY: &str = "READY=1";
 /// It was told to end.
 pub(super) const STOPPING: &str = "STOPPING=1";
 
-/// Tells it, if anybody wants to know.
+/// Notifies the service manager, if there is one.
 pub(super) fn tell(state: &str) {
     let Some(socket) = env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty()) else {
         return;

@@ -12,7 +12,7 @@ use super::logging::Form;
 use crate::failure::Failure;
 
 /// What is logged unless somebody wants more.
-pub(super) const USUAL_LOG: &str = "warn,meridian=info,meridian_server=info";
+pub(super) const DEFAULT_LOG: &str = "warn,meridian=info,meridian_server=info";
 
 /// An option.
 #[derive(Debug)]
@@ -23,25 +23,25 @@ pub(super) struct Row {
     pub(super) value: &'static str,
     /// The variable of the environment.
     pub(super) environment: &'static str,
-    pub(super) default: Usual,
+    pub(super) default: DefaultValue,
     /// Whether a value can be read.
     pub(super) check: fn(&str) -> Result<(), String>,
     pub(super) help: &'static str,
 }
 
-/// What an option is where nobody says.
+/// The default value of an option.
 #[derive(Debug)]
-pub(super) enum Usual {
+pub(super) enum DefaultValue {
     /// Somebody has to say.
     Needed,
-    /// This.
+    /// A constant.
     Is(&'static str),
-    /// What follows from the machine, and how.
+    /// Computed from the machine, with a description.
     Machine(fn() -> u64, &'static str),
 }
 
 impl Row {
-    /// The option as a flag. Its value is read later, when it is known which of several counts.
+    /// The option as a flag. Its value is parsed later, when it is known which source takes precedence.
     pub(super) fn argument(&self) -> Arg {
         let argument = Arg::new(self.key)
             .long(self.key)
@@ -49,8 +49,8 @@ impl Row {
             .env(self.environment)
             .help(self.help.trim_end_matches('.'));
         match self.default {
-            Usual::Is(default) if !default.is_empty() => argument.default_value(default),
-            Usual::Is(_) | Usual::Needed | Usual::Machine(..) => argument,
+            DefaultValue::Is(default) if !default.is_empty() => argument.default_value(default),
+            DefaultValue::Is(_) | DefaultValue::Needed | DefaultValue::Machine(..) => argument,
         }
     }
 }
@@ -88,41 +88,41 @@ macro_rules! options {
 }
 
 options! {
-    data: PathBuf = "data" "DIR", "MERIDIAN_DATA", path, Usual::Needed,
+    data: PathBuf = "data" "DIR", "MERIDIAN_DATA", path, DefaultValue::Needed,
         "The data directory.";
-    mysql: Option<String> = "mysql" "ADDR", "MERIDIAN_MYSQL", door, Usual::Is(server::USUAL_MYSQL),
+    mysql: Option<String> = "mysql" "ADDR", "MERIDIAN_MYSQL", endpoint, DefaultValue::Is(server::DEFAULT_MYSQL_ADDRESS),
         "Where clients of MySQL connect; port 0 takes a free one, off closes this door.";
-    mysql_socket: Option<PathBuf> = "mysql-socket" "FILE", "MERIDIAN_MYSQL_SOCKET", file, Usual::Is(""),
+    mysql_socket: Option<PathBuf> = "mysql-socket" "FILE", "MERIDIAN_MYSQL_SOCKET", file, DefaultValue::Is(""),
         "A socket in the file system by which clients of MySQL on this machine connect, too; its owner and its group may.";
-    http: Option<String> = "http" "ADDR", "MERIDIAN_HTTP", door, Usual::Is(server::USUAL_HTTP),
+    http: Option<String> = "http" "ADDR", "MERIDIAN_HTTP", endpoint, DefaultValue::Is(server::DEFAULT_HTTP_ADDRESS),
         "Where clients of HTTP connect, for cone searches; port 0 takes a free one, off closes this door.";
-    threads: NonZeroUsize = "threads" "N", "MERIDIAN_THREADS", count, Usual::Machine(cores, "all cores"),
+    threads: NonZeroUsize = "threads" "N", "MERIDIAN_THREADS", count, DefaultValue::Machine(cores, "all cores"),
         "Processor cores to use; all by default.";
     memory: u64 = "memory" "SIZE", "MERIDIAN_MEMORY", ingest::parse_size,
-        Usual::Machine(ingest::default_memory, "a third of the machine's memory"),
+        DefaultValue::Machine(ingest::default_memory, "a third of the machine's memory"),
         "Memory for the sorts, groups and joins of all statements together, for example 8G; a third of the machine's by default.";
     cache: u64 = "cache" "SIZE", "MERIDIAN_CACHE", crate::sql::cache_size,
-        Usual::Machine(crate::sql::usual_cache, "a third of the machine's memory"),
+        DefaultValue::Machine(crate::sql::default_cache, "a third of the machine's memory"),
         "Memory for decoded columns and director indexes, kept for the next statements, for example 2G, or 0 for none; a third of the machine's by default.";
-    max_connections: NonZeroUsize = "max-connections" "N", "MERIDIAN_MAX_CONNECTIONS", count, Usual::Is("500"),
+    max_connections: NonZeroUsize = "max-connections" "N", "MERIDIAN_MAX_CONNECTIONS", count, DefaultValue::Is("500"),
         "Connections at once.";
-    max_connections_per_address: Option<NonZeroUsize> = "max-connections-per-address" "N", "MERIDIAN_MAX_CONNECTIONS_PER_ADDRESS", count_if_any, Usual::Is(""),
+    max_connections_per_address: Option<NonZeroUsize> = "max-connections-per-address" "N", "MERIDIAN_MAX_CONNECTIONS_PER_ADDRESS", count_if_any, DefaultValue::Is(""),
         "Of these, connections from one address; by default as many as there may be.";
-    http_hosts: Vec<String> = "http-hosts" "NAMES", "MERIDIAN_HTTP_HOSTS", names, Usual::Is(""),
+    http_hosts: Vec<String> = "http-hosts" "NAMES", "MERIDIAN_HTTP_HOSTS", names, DefaultValue::Is(""),
         "Names, separated by commas, by which clients of HTTP ask beside those of this machine, as behind a proxy.";
-    http_timeout: Duration = "http-timeout" "SECONDS", "MERIDIAN_HTTP_TIMEOUT", some_seconds, Usual::Is("15"),
+    http_timeout: Duration = "http-timeout" "SECONDS", "MERIDIAN_HTTP_TIMEOUT", some_seconds, DefaultValue::Is("15"),
         "Seconds in which the head of a request over HTTP has to come, and for which its body may pause.";
-    grace: Duration = "grace" "SECONDS", "MERIDIAN_GRACE", seconds, Usual::Is("30"),
+    grace: Duration = "grace" "SECONDS", "MERIDIAN_GRACE", seconds, DefaultValue::Is("30"),
         "Seconds that statements may go on when the server is to end.";
-    slow: Duration = "slow" "SECONDS", "MERIDIAN_SLOW", seconds, Usual::Is("10"),
+    slow: Duration = "slow" "SECONDS", "MERIDIAN_SLOW", seconds, DefaultValue::Is("10"),
         "Statements that take longer are logged with their text; 0 for none.";
-    tls_cert: Option<PathBuf> = "tls-cert" "FILE", "MERIDIAN_TLS_CERT", file, Usual::Is(""),
+    tls_cert: Option<PathBuf> = "tls-cert" "FILE", "MERIDIAN_TLS_CERT", file, DefaultValue::Is(""),
         "The server's certificate in PEM, and behind it those of whoever vouches for it, for clients that ask for TLS.";
-    tls_key: Option<PathBuf> = "tls-key" "FILE", "MERIDIAN_TLS_KEY", file, Usual::Is(""),
+    tls_key: Option<PathBuf> = "tls-key" "FILE", "MERIDIAN_TLS_KEY", file, DefaultValue::Is(""),
         "The certificate's private key in PEM, without a password.";
-    log: EnvFilter = "log" "LEVEL", "RUST_LOG", filter, Usual::Is(USUAL_LOG),
+    log: EnvFilter = "log" "LEVEL", "RUST_LOG", filter, DefaultValue::Is(DEFAULT_LOG),
         "What is logged on standard error: error, warn, info, debug or trace, or more finely as RUST_LOG has it.";
-    log_format: Form = "log-format" "FORMAT", "MERIDIAN_LOG_FORMAT", Form::read, Usual::Is("text"),
+    log_format: Form = "log-format" "FORMAT", "MERIDIAN_LOG_FORMAT", Form::read, DefaultValue::Is("text"),
         "How it is logged: text, or json with an object in each line.";
 }
 
@@ -143,7 +143,7 @@ fn file(text: &str) -> Result<Option<PathBuf>, String> {
 }
 
 /// An address whose door is open, or none. Whether it can be had is found out when it is taken.
-fn door(text: &str) -> Result<Option<String>, String> {
+fn endpoint(text: &str) -> Result<Option<String>, String> {
     if text.eq_ignore_ascii_case("off") {
         return Ok(None);
     }
@@ -215,10 +215,10 @@ mod tests {
 
     #[test]
     fn doors_are_addresses_or_off() {
-        assert_eq!(door("off"), Ok(None));
-        assert_eq!(door("OFF"), Ok(None));
+        assert_eq!(endpoint("off"), Ok(None));
+        assert_eq!(endpoint("OFF"), Ok(None));
         for address in ["127.0.0.1:0", "localhost:4040", "[::1]:8080"] {
-            assert_eq!(door(address), Ok(Some(address.to_owned())));
+            assert_eq!(endpoint(address), Ok(Some(address.to_owned())));
         }
         for wrong in [
             "",
@@ -228,7 +228,7 @@ mod tests {
             "127.0.0.1:",
             "127.0.0.1:70000",
         ] {
-            assert!(door(wrong).is_err(), "{wrong}");
+            assert!(endpoint(wrong).is_err(), "{wrong}");
         }
     }
 
@@ -261,7 +261,7 @@ mod tests {
                 row.key
             );
         }
-        let layers = Layers::of(super::super::layers::Typed::default(), None).unwrap();
+        let layers = Layers::of(super::super::layers::CommandLineOptions::default(), None).unwrap();
         // The data directory is the only one that somebody has to give.
         let sentence = Settings::read(&layers).unwrap_err().sentence().to_owned();
         assert!(sentence.contains("--data DIR"), "{sentence}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 
-/// What a column is for in an answer.
+/// The role of a column in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Role {
     /// Names the row.
@@ -56,7 +56,7 @@ impl TableColumn {
         }
     }
 
-    /// The same in an answer to a Simple Cone Search, whose clients look for words of the old UCD1.
+    /// The same in a response to a Simple Cone Search, whose clients look for UCD1 words.
     pub(crate) fn of_cone(field: &Field, role: Role) -> Self {
         let ucd = match role {
             Role::Identifier => Some("ID_MAIN"),

@@ -5,7 +5,7 @@ use arrow::error::ArrowError;
 use arrow::json::writer::{EncoderOptions, make_encoder};
 use serde_json::{Map, Value};
 
-use super::Ending;
+use super::TableEnd;
 use super::columns::TableColumn;
 
 /// Appends everything before the rows.
@@ -65,10 +65,10 @@ pub(super) fn rows(
 }
 
 /// Appends everything after the rows; of a table that failed nothing, so that it cannot be taken for a whole one.
-pub(super) fn end(ending: Ending<'_>, out: &mut Vec<u8>) {
+pub(super) fn end(ending: TableEnd<'_>, out: &mut Vec<u8>) {
     match ending {
-        Ending::Whole => out.extend_from_slice(b"\n]}\n"),
-        Ending::Overflow => out.extend_from_slice(b"\n],\n\"overflow\": true}\n"),
-        Ending::Failed(_) => {}
+        TableEnd::Whole => out.extend_from_slice(b"\n]}\n"),
+        TableEnd::Overflow => out.extend_from_slice(b"\n],\n\"overflow\": true}\n"),
+        TableEnd::Failed(_) => {}
     }
 }

@@ -1,7 +1,7 @@
-//! Tables as they are sent over HTTP: VOTable, CSV, TSV, JSON, written batch by batch.
+//! Writers for tables sent over HTTP: VOTable, CSV, TSV and JSON, batch by batch.
 //!
-//! A [`TableWriter`] is told of the beginning, of each batch and of how it ended, and appends bytes; it keeps nothing of the rows
-//! but a few bytes. Another format is a file here and a line in [`Format`].
+//! A [`TableWriter`] is given the beginning, each batch and the end of a table, and appends bytes to a buffer; it retains at most a few
+//! bytes of the rows. To add a format, add a file here and a variant of [`Format`].
 
 mod binary2;
 mod columns;
@@ -15,7 +15,7 @@ use arrow::error::ArrowError;
 pub(crate) use columns::{Role, TableColumn};
 pub(crate) use votable::{error_document, metadata_document};
 
-/// How a table is written.
+/// The format of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Format {
     /// VOTable, values in BINARY2.
@@ -82,16 +82,16 @@ impl Format {
 
 /// How a table ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending<'a> {
+pub(crate) enum TableEnd<'a> {
     /// These are all rows.
     Whole,
-    /// There are more, which were not wanted.
+    /// More rows exist than the client requested.
     Overflow,
-    /// Something kept the others from being found. Only VOTable can say so.
+    /// An error occurred before all rows were written. Only VOTable can express this.
     Failed(&'a str),
 }
 
-/// A table that is being written.
+/// Writes one table.
 #[derive(Debug)]
 pub(crate) struct TableWriter<'a> {
     format: Format,
@@ -148,7 +148,7 @@ impl<'a> TableWriter<'a> {
     }
 
     /// Appends what stands after the rows. Says whether that tells how it ended.
-    pub(crate) fn end(&mut self, ending: Ending<'_>, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn end(&mut self, ending: TableEnd<'_>, out: &mut Vec<u8>) -> bool {
         match self.format {
             Format::Binary2 | Format::TableData => {
                 binary2::rest(&mut self.carry, out);
@@ -157,9 +157,9 @@ impl<'a> TableWriter<'a> {
             }
             Format::Json => {
                 json::end(ending, out);
-                !matches!(ending, Ending::Failed(_))
+                !matches!(ending, TableEnd::Failed(_))
             }
-            Format::Csv | Format::Tsv => !matches!(ending, Ending::Failed(_)),
+            Format::Csv | Format::Tsv => !matches!(ending, TableEnd::Failed(_)),
         }
     }
 }

@@ -13,7 +13,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use quick_xml::escape::escape;
 
 use super::columns::{Role, TableColumn, ValueForm};
-use super::{Ending, Format};
+use super::{Format, TableEnd};
 
 const HEAD: &str = concat!(
     r#"<?xml version="1.0" encoding="UTF-8"?>"#,
@@ -88,17 +88,17 @@ fn escaped(text: &str) -> Cow<'_, str> {
 }
 
 /// Appends everything after the values.
-pub(super) fn end(format: Format, ending: Ending<'_>, out: &mut Vec<u8>) {
+pub(super) fn end(format: Format, ending: TableEnd<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(match format {
         Format::TableData => b"</TABLEDATA></DATA>\n</TABLE>\n".as_slice(),
         _ => b"\n</STREAM></BINARY2></DATA>\n</TABLE>\n".as_slice(),
     });
     match ending {
-        Ending::Whole => {}
-        Ending::Overflow => {
+        TableEnd::Whole => {}
+        TableEnd::Overflow => {
             out.extend_from_slice(b"<INFO name=\"QUERY_STATUS\" value=\"OVERFLOW\"/>\n")
         }
-        Ending::Failed(sentence) => {
+        TableEnd::Failed(sentence) => {
             out.extend_from_slice(b"<INFO name=\"QUERY_STATUS\" value=\"ERROR\">");
             out.extend_from_slice(escaped(sentence).as_bytes());
             out.extend_from_slice(b"</INFO>\n");
@@ -126,7 +126,7 @@ pub(crate) fn error_document(sentence: &str) -> Vec<u8> {
 pub(crate) fn metadata_document(table: &str, columns: &[TableColumn]) -> Vec<u8> {
     let mut out = Vec::new();
     begin(Format::TableData, table, columns, &mut out);
-    end(Format::TableData, Ending::Whole, &mut out);
+    end(Format::TableData, TableEnd::Whole, &mut out);
     out
 }
 

@@ -1,9 +1,9 @@
-//! What a connection of HTTP does: whether requests of it run, whether one has begun to come, whether it reads its answers. Those
-//! that keep the server waiting are ended.
+//! Tracks the state of an HTTP connection: whether a request runs, whether one has begun to arrive, and whether the client reads the
+//! response. Connections that exceed a timeout are closed.
 //!
 //! ```text
-//!   nothing has come  ──first byte──►  a head comes  ──whole──►  a request runs  ──answer sent──►  nothing has come
-//!   IDLE                               `patience`                STALLED without a byte taken
+//!   nothing has arrived  ──first byte──►  a head arrives  ──complete──►  a request runs  ──response sent──►  nothing has arrived
+//!   IDLE                                  `patience`                     STALLED without a byte read
 //! ```
 
 use std::io;
@@ -18,46 +18,46 @@ use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep};
 
-use crate::places::Place;
+use crate::connection_slots::ConnectionSlot;
 
 /// How long a connection may be idle.
 pub(super) const IDLE: Duration = Duration::from_secs(75);
-/// How long a client may take nothing of an answer that waits for it.
+/// How long a client may take nothing of a response that waits for it.
 const STALLED: Duration = Duration::from_secs(600);
-/// And how long before its connection may give way to others.
+/// How long a client may read nothing before its connection may be evicted.
 const SLOW_READER: Duration = Duration::from_secs(30);
-/// How often it is looked whether a connection is overdue.
+/// How often the timeouts are checked.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// What a connection does.
+/// The state of a connection.
 #[derive(Debug)]
 pub(super) struct Activity {
-    place: Place,
+    slot: ConnectionSlot,
     /// How long the head of a request may take to come.
     patience: Duration,
-    now: Mutex<Now>,
+    now: Mutex<ActivityState>,
 }
 
 #[derive(Debug)]
-struct Now {
+struct ActivityState {
     /// Requests that are answered.
     running: usize,
-    /// When the last of them had ended, or the connection begun.
+    /// When the last request ended, or the connection was opened.
     since: Instant,
-    /// When the first byte after that came.
+    /// When the first byte after that arrived.
     begun: Option<Instant>,
-    /// Since when the client takes nothing that is sent.
+    /// Since when the client has read nothing that was sent.
     stalled: Option<Instant>,
-    /// By HTTP/2 bytes come that belong to no request.
+    /// Whether it is an HTTP/2 connection, on which bytes arrive that belong to no request.
     is_http2: bool,
 }
 
 impl Activity {
-    pub(super) fn new(place: Place, patience: Duration) -> Arc<Self> {
+    pub(super) fn new(slot: ConnectionSlot, patience: Duration) -> Arc<Self> {
         Arc::new(Self {
-            place,
+            slot,
             patience,
-            now: Mutex::new(Now {
+            now: Mutex::new(ActivityState {
                 running: 0,
                 since: Instant::now(),
                 begun: None,
@@ -68,13 +68,13 @@ impl Activity {
     }
 
     /// A request has come; it runs for as long as what is given is held.
-    pub(super) fn begin(self: &Arc<Self>, version: Version) -> Runs {
+    pub(super) fn begin(self: &Arc<Self>, version: Version) -> RequestGuard {
         let mut now = self.now();
         now.running += 1;
         now.is_http2 = version == Version::HTTP_2;
         now.begun = None;
-        self.place.is_busy();
-        Runs(Arc::clone(self))
+        self.slot.set_busy();
+        RequestGuard(Arc::clone(self))
     }
 
     fn end(&self) {
@@ -82,19 +82,19 @@ impl Activity {
         now.running -= 1;
         if now.running == 0 {
             (now.since, now.begun) = (Instant::now(), None);
-            self.place.waits();
+            self.slot.set_idle();
         }
     }
 
     /// Bytes have come.
-    fn heard(&self) {
+    fn received(&self) {
         let mut now = self.now();
         if now.running == 0 && now.begun.is_none() {
             now.begun = Some(Instant::now());
         }
     }
 
-    /// Whether the client takes what is sent.
+    /// Notes whether the client reads what is sent.
     fn sent(&self, taken: bool) {
         let mut now = self.now();
         match (taken, now.stalled) {
@@ -103,13 +103,13 @@ impl Activity {
             (false, None) => now.stalled = Some(Instant::now()),
         }
         match (now.stalled.is_some(), now.running) {
-            (true, _) => self.place.waits_after(SLOW_READER),
-            (false, 0) => self.place.waits(),
-            (false, _) => self.place.is_busy(),
+            (true, _) => self.slot.set_idle_after(SLOW_READER),
+            (false, 0) => self.slot.set_idle(),
+            (false, _) => self.slot.set_busy(),
         }
     }
 
-    /// Ends when the connection has kept the server waiting for too long, or another connection needs its place.
+    /// Completes when the connection has exceeded a timeout, or when another connection needs its slot.
     pub(super) async fn is_over(&self) {
         let overdue = async {
             while Instant::now() < self.deadline() {
@@ -118,7 +118,7 @@ impl Activity {
         };
         tokio::select! {
             () = overdue => {}
-            () = self.place.is_needed() => {}
+            () = self.slot.eviction_requested() => {}
         }
     }
 
@@ -135,35 +135,35 @@ impl Activity {
     }
 
     /// A panic elsewhere leaves it whole: every change is a single one.
-    fn now(&self) -> MutexGuard<'_, Now> {
+    fn now(&self) -> MutexGuard<'_, ActivityState> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A request that runs.
 #[derive(Debug)]
-pub(super) struct Runs(Arc<Activity>);
+pub(super) struct RequestGuard(Arc<Activity>);
 
-impl Runs {
-    /// The answer to it, with which it ends.
+impl RequestGuard {
+    /// The response to it, with which it ends.
     pub(super) fn until_sent(self, response: Response<Body>) -> Response<Body> {
-        response.map(|body| Body::new(Answer { body, _runs: self }))
+        response.map(|body| Body::new(GuardedBody { body, _guard: self }))
     }
 }
 
-impl Drop for Runs {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
-/// The body of an answer.
-struct Answer {
+/// The body of a response.
+struct GuardedBody {
     body: Body,
-    _runs: Runs,
+    _guard: RequestGuard,
 }
 
-impl hyper::body::Body for Answer {
+impl hyper::body::Body for GuardedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -183,20 +183,20 @@ impl hyper::body::Body for Answer {
     }
 }
 
-/// A connection's bytes, of which its activity is told.
+/// A stream that reports its reads and writes to the connection's [`Activity`].
 #[derive(Debug)]
-pub(super) struct Watched<S> {
+pub(super) struct WatchedStream<S> {
     stream: S,
     activity: Arc<Activity>,
 }
 
-impl<S> Watched<S> {
+impl<S> WatchedStream<S> {
     pub(super) fn new(stream: S, activity: Arc<Activity>) -> Self {
         Self { stream, activity }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -205,13 +205,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let before = into.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, into);
         if into.filled().len() > before {
-            self.activity.heard();
+            self.activity.received();
         }
         read
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -250,18 +250,18 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
-    use crate::doors::Peer;
-    use crate::places::{ConnectionLimits, Places};
+    use crate::connection_slots::{ConnectionLimits, ConnectionSlots};
+    use crate::listener::Peer;
 
     fn activity() -> Arc<Activity> {
-        let places = Places::new(ConnectionLimits {
+        let slots = ConnectionSlots::new(ConnectionLimits {
             all: 1,
             of_an_address: 1,
         });
-        Activity::new(places.take(Peer::Socket).unwrap(), Duration::from_secs(5))
+        Activity::new(slots.take(Peer::Socket).unwrap(), Duration::from_secs(5))
     }
 
-    /// Whether the connection is over in about so long.
+    /// Whether the connection times out in about so many seconds.
     fn is_over_in(activity: &Activity, seconds: u64) -> bool {
         let left = activity
             .deadline()
@@ -273,7 +273,7 @@ mod tests {
     fn a_head_has_to_come_and_a_connection_may_wait() {
         let activity = activity();
         assert!(is_over_in(&activity, 75));
-        activity.heard();
+        activity.received();
         assert!(is_over_in(&activity, 5));
         drop(activity.begin(Version::HTTP_11));
         assert!(is_over_in(&activity, 75));
@@ -282,12 +282,12 @@ mod tests {
     #[test]
     fn a_request_that_runs_is_waited_for_while_its_answer_is_read() {
         let activity = activity();
-        activity.heard();
+        activity.received();
         let (one, other) = (
             activity.begin(Version::HTTP_11),
             activity.begin(Version::HTTP_11),
         );
-        activity.heard();
+        activity.received();
         activity.now().since -= Duration::from_secs(1000);
         drop(other);
         assert!(is_over_in(&activity, 75));
@@ -302,7 +302,7 @@ mod tests {
     fn bytes_of_http2_begin_no_head() {
         let activity = activity();
         drop(activity.begin(Version::HTTP_2));
-        activity.heard();
+        activity.received();
         assert!(is_over_in(&activity, 75));
     }
 

@@ -1,6 +1,6 @@
-//! The HTTP door: cone searches, health, metrics, and a page that says what there is.
+//! The HTTP endpoint: cone searches, health, metrics, and a page that says what there is.
 //!
-//! HTTP/1.1 and HTTP/2 (agreed on in TLS, or with prior knowledge), answers compressed for clients that ask for it, readable by
+//! HTTP/1.1 and HTTP/2 (agreed on in TLS, or with prior knowledge), answers compressed for clients that request it, readable by
 //! pages of any origin.
 
 mod activity;
@@ -36,35 +36,35 @@ use tower_http::cors::{Any, CorsLayer};
 use tracing::{Instrument, Level, debug, enabled, info_span};
 
 use crate::Shared;
-use crate::metrics::Door;
-use crate::places::{Full, Place};
+use crate::connection_slots::{ConnectionSlot, LimitReached};
+use crate::metrics::Protocol;
 use crate::tls::Tls;
-use activity::{Activity, Watched};
+use activity::{Activity, WatchedStream};
 pub(crate) use cone::ListRoom;
-pub(crate) use same_site::OwnNames;
+pub(crate) use same_site::AllowedHosts;
 pub(crate) use state::HttpState;
 
-/// How often it is found out whether a client of HTTP/2 is still there.
+/// How often an HTTP/2 client is pinged.
 const ROUND: Duration = Duration::from_secs(75);
 /// The longest that somebody for whom there is no place is told so.
-const TURNED_AWAY: Duration = Duration::from_secs(5);
+const REJECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first byte of a connection in TLS (RFC 8446, section 5.1), which no method of HTTP begins with.
 const TLS_HANDSHAKE: u8 = 0x16;
-/// Bytes from which on an answer is worth compressing.
+/// Bytes from which on a response is worth compressing.
 const WORTH_COMPRESSING: u64 = 1024;
-/// Requests at once on a connection of HTTP/2.
+/// Concurrent requests on an HTTP/2 connection.
 const STREAMS: u32 = 64;
-/// Bytes that wait to be sent, or are read ahead, of one of these.
+/// Bytes that are buffered for each of these.
 const BYTES_OF_A_STREAM: u32 = 64 << 10;
-/// Bytes of a request's head, and of what waits to be sent on a connection of HTTP/1.1.
+/// Bytes of a request's head, and of the send buffer of an HTTP/1.1 connection.
 const LONGEST_HEAD: usize = 64 << 10;
 
-/// Where a request comes from.
+/// The address of the client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientAddress(pub(crate) SocketAddr);
 
 /// What is answered where, to those who ask by one of the names.
-pub(crate) fn router(state: Arc<HttpState>, names: OwnNames) -> Router {
+pub(crate) fn router(state: Arc<HttpState>, names: AllowedHosts) -> Router {
     let cors = CorsLayer::new()
         .allow_origin(Any)
         .allow_methods([Method::GET, Method::HEAD, Method::POST])
@@ -78,7 +78,7 @@ pub(crate) fn router(state: Arc<HttpState>, names: OwnNames) -> Router {
         .route("/metrics", get(pages::metrics))
         .route(
             "/scs/{database}/{table}",
-            get(cone::search).post(cone::search_many),
+            get(cone::search).post(cone::multicone_search),
         )
         .fallback(pages::nothing_here)
         .layer(compression)
@@ -91,59 +91,59 @@ pub(crate) fn router(state: Arc<HttpState>, names: OwnNames) -> Router {
         .with_state(state)
 }
 
-/// Answers the requests of one connection, in TLS where there is TLS and the client begins with it.
+/// Serves one connection, in TLS if the server has a certificate and the client begins with TLS.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     router: Router,
     stream: TcpStream,
     address: SocketAddr,
-    place: Place,
+    slot: ConnectionSlot,
 ) {
-    let activity = Activity::new(place, shared.http_patience);
+    let activity = Activity::new(slot, shared.http_patience);
     let Some(tls) = &shared.tls else {
         return serve_stream(shared, router, stream, address, activity).await;
     };
-    let Some(stream) = decided(stream, tls, &activity, shared.http_patience).await else {
+    let Some(stream) = negotiate(stream, tls, &activity, shared.http_patience).await else {
         debug!(%address, "TLS was not agreed upon");
         return;
     };
     match stream {
-        Decided::Clear(stream) => serve_stream(shared, router, stream, address, activity).await,
-        Decided::Tls(stream) => serve_stream(shared, router, *stream, address, activity).await,
+        Negotiated::Clear(stream) => serve_stream(shared, router, stream, address, activity).await,
+        Negotiated::Tls(stream) => serve_stream(shared, router, *stream, address, activity).await,
     }
 }
 
 /// How a connection goes on.
-enum Decided {
+enum Negotiated {
     Clear(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// Finds out whether a client begins with TLS, and agrees upon it; `None` where that comes to nothing in time.
-async fn decided(
+async fn negotiate(
     stream: TcpStream,
     tls: &Tls,
     activity: &Activity,
     patience: Duration,
-) -> Option<Decided> {
-    let deciding = async {
+) -> Option<Negotiated> {
+    let negotiating = async {
         let mut first = [0];
         if stream.peek(&mut first).await.ok()? == 0 {
             return None;
         }
         if first[0] != TLS_HANDSHAKE {
-            return Some(Decided::Clear(stream));
+            return Some(Negotiated::Clear(stream));
         }
         let stream = timeout(patience, tls.for_http().accept(stream)).await;
-        Some(Decided::Tls(Box::new(stream.ok()?.ok()?)))
+        Some(Negotiated::Tls(Box::new(stream.ok()?.ok()?)))
     };
     tokio::select! {
-        decided = deciding => decided,
+        negotiate = negotiating => negotiate,
         () = activity.is_over() => None,
     }
 }
 
-/// Answers the requests of one connection until the client hangs up or the server ends.
+/// Serves one connection until the client hangs up or the server shuts down.
 async fn serve_stream<S>(
     shared: Arc<Shared>,
     router: Router,
@@ -157,7 +157,7 @@ async fn serve_stream<S>(
     builder
         .http1()
         .timer(TokioTimer::new())
-        // Heads and idle connections are watched by the activity.
+        // `Activity` enforces the timeouts of heads and idle connections.
         .header_read_timeout(None)
         .max_buf_size(LONGEST_HEAD);
     builder
@@ -167,23 +167,23 @@ async fn serve_stream<S>(
         .max_send_buf_size(BYTES_OF_A_STREAM as usize)
         .initial_stream_window_size(BYTES_OF_A_STREAM)
         .keep_alive_interval(ROUND);
-    let (running, begun) = (Arc::clone(&shared.running), Arc::clone(&activity));
+    let (running, begun) = (Arc::clone(&shared.processes), Arc::clone(&activity));
     let service = hyper::service::service_fn(move |mut request: hyper::Request<_>| {
         request.extensions_mut().insert(ClientAddress(address));
         let span = info_span!("request", query = running.next_number());
         let runs = begun.begin(request.version());
-        let answer = numbered(router.clone(), request).instrument(span);
-        async move { Ok::<_, Infallible>(runs.until_sent(answer.await?)) }
+        let response = log_request(router.clone(), request).instrument(span);
+        async move { Ok::<_, Infallible>(runs.until_sent(response.await?)) }
     });
-    let sent = shared.metrics.bytes(Door::Http);
-    let stream = Watched::new(stream, Arc::clone(&activity));
+    let sent = shared.metrics.bytes(Protocol::Http);
+    let stream = WatchedStream::new(stream, Arc::clone(&activity));
     let stream = InspectWriter::new(stream, move |bytes: &[u8]| sent.inc_by(bytes.len() as u64));
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = activity.is_over() => {
-            debug!(%address, "an HTTP connection kept waiting, or gave way to others");
+            debug!(%address, "an HTTP connection timed out or was evicted");
             return;
         }
         () = shared.closing.cancelled() => {
@@ -196,13 +196,13 @@ async fn serve_stream<S>(
         }
     };
     if let Err(error) = ended {
-        // Mostly clients that hang up, or do not speak HTTP.
-        debug!(%address, %error, "an HTTP connection ended before its time");
+        // Mostly clients that hang up, or that do not speak HTTP.
+        debug!(%address, %error, "an HTTP connection failed");
     }
 }
 
 /// Answers a request, and writes it down for whoever wants to know of each.
-async fn numbered(
+async fn log_request(
     router: Router,
     request: hyper::Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
@@ -214,15 +214,17 @@ async fn numbered(
         request.method().clone(),
         request.uri().clone(),
     );
-    let answer = router.oneshot(request).await;
-    let status = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+    let response = router.oneshot(request).await;
+    let status = response
+        .as_ref()
+        .map_or(0, |response| response.status().as_u16());
     let milliseconds = begun.elapsed().as_micros() as f64 / 1000.0;
     debug!(%method, %target, status, milliseconds, "a request was answered");
-    answer
+    response
 }
 
-/// Tells a client that there are too many. The answer is the same whatever it asks.
-pub(crate) async fn turn_away<S>(stream: S, full: Full)
+/// Tells a client that there are too many. The response is the same whatever it asks.
+pub(crate) async fn reject<S>(stream: S, full: LimitReached)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -242,9 +244,9 @@ where
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(TURNED_AWAY)
+        .header_read_timeout(REJECT_TIMEOUT)
         .keep_alive(false);
-    // Whoever does not wait for the answer need not have it.
+    // Whoever does not wait for the response need not have it.
     let answered = builder.serve_connection(TokioIo::new(stream), busy);
-    let _ = timeout(TURNED_AWAY, answered).await;
+    let _ = timeout(REJECT_TIMEOUT, answered).await;
 }

@@ -1,4 +1,4 @@
-//! What is asked by people who look around, and by programs that watch.
+//! The pages for people and for monitoring: the overview, health, readiness and metrics.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use super::HttpState;
 use super::problem::{self, Problem};
 use crate::Shared;
 
-/// The radius in degrees of the cone that is given as an example.
+/// The radius in degrees of the example cones.
 const EXAMPLE_RADIUS: f64 = 0.02;
 
-/// `GET /healthz`: the process runs and answers.
+/// `GET /healthz`: the process runs.
 pub(super) async fn is_alive() -> &'static str {
     "ok\n"
 }
 
-/// `GET /readyz`: questions are answered now.
+/// `GET /readyz`: queries are answered now.
 pub(super) async fn is_ready(State(state): State<Arc<HttpState>>) -> Response<Body> {
     let unavailable = |sentence: &str| problem::text(StatusCode::SERVICE_UNAVAILABLE, sentence);
     if state.shared.closing.is_cancelled() {
         return unavailable("the server ends");
     }
-    if let Some(complaint) = state.shared.workshop.health()().complaint() {
+    if let Some(complaint) = state.shared.query_runtime.health()().complaint() {
         return unavailable(&complaint);
     }
     match state.archive.catalog().databases().await {
@@ -38,7 +38,7 @@ pub(super) async fn is_ready(State(state): State<Arc<HttpState>>) -> Response<Bo
     }
 }
 
-/// `GET /metrics`: what is counted, for Prometheus.
+/// `GET /metrics`: the metrics in Prometheus's text format.
 pub(super) async fn metrics(State(state): State<Arc<HttpState>>) -> Response<Body> {
     let mut response = Response::new(Body::from(state.shared.metrics.render()));
     let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -46,7 +46,7 @@ pub(super) async fn metrics(State(state): State<Arc<HttpState>>) -> Response<Bod
     response
 }
 
-/// What is said where nothing is.
+/// The response for an unknown path.
 pub(super) async fn nothing_here(uri: Uri) -> Problem {
     Problem::not_found(format!(
         "there is nothing at {}: cones are searched by /scs/<database>/<table>?RA=&DEC=&SR=, and / lists the tables",
@@ -54,7 +54,7 @@ pub(super) async fn nothing_here(uri: Uri) -> Problem {
     ))
 }
 
-/// `GET /`: the tables, each with a cone to look at.
+/// `GET /`: the tables, each with an example cone.
 pub(super) async fn overview(State(state): State<Arc<HttpState>>) -> Response<Body> {
     match listed(&state).await {
         Ok(page) => Html(page).into_response(),
@@ -86,7 +86,7 @@ const STYLE: &str = "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em aut
 fn sql_hint(shared: &Shared) -> String {
     match shared.mysql_port {
         Some(port) => format!(
-            "SQL is asked by any client of MySQL: <code>mysql -h 127.0.0.1 -P {port}</code>"
+            "Any MySQL client can query the tables in SQL: <code>mysql -h 127.0.0.1 -P {port}</code>"
         ),
         None => "The tables of this archive:".to_owned(),
     }
@@ -109,7 +109,7 @@ fn put_row(rows: &mut String, table: &Table, example: Option<String>) {
     );
 }
 
-/// A cone that has something in it, if the table has rows with positions.
+/// A cone that contains rows, if the table has rows with positions.
 async fn example(state: &HttpState, table: &Table) -> Result<Option<String>, Problem> {
     if table.spec.position.is_none() || table.spec.kind == TableKind::Replicated {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Why a request is not answered: a status for programs and a sentence for people.
+//! Why a request failed: a status for programs and a message for people.
 
 use std::any::Any;
 
@@ -8,10 +8,10 @@ use axum::response::IntoResponse;
 use engine::EngineError;
 use sql::ErrorCode;
 
-use crate::Refusal;
-use crate::metrics::Ending;
+use crate::ClientError;
+use crate::metrics::QueryOutcome;
 
-/// A request that is not answered.
+/// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,
@@ -26,22 +26,22 @@ impl Problem {
         }
     }
 
-    /// The request is wrong.
+    /// The request is invalid.
     pub(crate) fn bad(sentence: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, sentence)
     }
 
-    /// What is asked of does not exist.
+    /// The requested resource does not exist.
     pub(crate) fn not_found(sentence: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, sentence)
     }
 
     /// What the request comes to.
-    pub(crate) fn ending(&self) -> Ending {
+    pub(crate) fn ending(&self) -> QueryOutcome {
         match self.status {
-            StatusCode::SERVICE_UNAVAILABLE => Ending::Stopped,
-            status if status.is_server_error() => Ending::Failed,
-            _ => Ending::Refused,
+            StatusCode::SERVICE_UNAVAILABLE => QueryOutcome::Stopped,
+            status if status.is_server_error() => QueryOutcome::Failed,
+            _ => QueryOutcome::Rejected,
         }
     }
 }
@@ -52,9 +52,9 @@ impl IntoResponse for Problem {
     }
 }
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
-        let status = match refusal.code {
+impl From<ClientError> for Problem {
+    fn from(error: ClientError) -> Self {
+        let status = match error.code {
             ErrorCode::NO_DATABASE | ErrorCode::NO_TABLE => StatusCode::NOT_FOUND,
             ErrorCode::STORAGE | ErrorCode::INTERNAL | ErrorCode::OTHER => {
                 StatusCode::INTERNAL_SERVER_ERROR
@@ -65,17 +65,17 @@ impl From<Refusal> for Problem {
             ErrorCode::PACKET_TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
             _ => StatusCode::BAD_REQUEST,
         };
-        Self::new(status, refusal.sentence)
+        Self::new(status, error.sentence)
     }
 }
 
 impl From<EngineError> for Problem {
     fn from(error: EngineError) -> Self {
-        Refusal::from(error).into()
+        ClientError::from(error).into()
     }
 }
 
-/// A sentence as a response.
+/// A message as a response.
 pub(crate) fn text(status: StatusCode, sentence: &str) -> Response<Body> {
     let mut response = Response::new(Body::from(format!("{sentence}\n")));
     *response.status_mut() = status;
@@ -84,16 +84,16 @@ pub(crate) fn text(status: StatusCode, sentence: &str) -> Response<Body> {
     response
 }
 
-/// What a client is told of a mistake of the server's.
+/// The response to a request whose handler panicked.
 pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Response<Body> {
     let known = panic.downcast_ref::<&str>().copied();
     let known = known.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     tracing::error!(
         panic = known.unwrap_or("unknown"),
-        "a request made the server stumble"
+        "a request made the server panic"
     );
     text(
         StatusCode::INTERNAL_SERVER_ERROR,
-        "the server stumbled over this request, which is a mistake of the server's: its log says more",
+        "the server panicked while it handled this request, which is a bug of the server: its log says more",
     )
 }

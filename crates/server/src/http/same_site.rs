@@ -1,5 +1,5 @@
 //! Who may ask by way of a browser. A page that somebody has open can send requests to this machine: what it sends without being
-//! asked for permission (a POST of a form) is told by its `Origin`, and a name of its own that it lets lead to this machine (DNS
+//! requested permission (a POST of a form) is told by its `Origin`, and a name of its own that it lets lead to this machine (DNS
 //! rebinding) by the `Host`.
 //!
 //! Sources: *Fetch Standard*, "Origin header"; W3C *Fetch Metadata Request Headers*.
@@ -19,14 +19,14 @@ use super::problem::Problem;
 
 const FETCH_SITE: &str = "sec-fetch-site";
 
-/// The names by which the service is asked.
+/// The host names under which the service may be addressed.
 #[derive(Debug)]
-pub(crate) struct OwnNames {
+pub(crate) struct AllowedHosts {
     listened: IpAddr,
     named: HashSet<String>,
 }
 
-impl OwnNames {
+impl AllowedHosts {
     pub(crate) fn new(listened: SocketAddr, named: &[String]) -> Self {
         Self {
             listened: listened.ip(),
@@ -34,7 +34,7 @@ impl OwnNames {
         }
     }
 
-    /// Whether a host, with or without a port, is this service's.
+    /// Whether a host, with or without a port, is one of them.
     fn has(&self, host: &str) -> bool {
         let Ok(authority) = host.parse::<Authority>() else {
             return false;
@@ -47,18 +47,18 @@ impl OwnNames {
         name == "localhost" || name.ends_with(".localhost") || self.named.contains(&name)
     }
 
-    /// Whether an origin (`https://host:port`) is this service's, or that of another service of this machine.
+    /// Whether an origin (`https://host:port`) is this service, or another service of this machine.
     fn has_origin(&self, origin: &str) -> bool {
         let host = origin.split_once("://").map(|(_, host)| host);
         host.is_some_and(|host| self.has(host))
     }
 
-    /// Whether a request may be answered.
+    /// Checks whether a request is allowed.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for which it is rejected.
     fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-        let refused = |sentence: String| Err(Problem::new(StatusCode::FORBIDDEN, sentence));
+        let rejected = |sentence: String| Err(Problem::new(StatusCode::FORBIDDEN, sentence));
         let hosts = headers.get_all(header::HOST).iter();
         let mut hosts = hosts.map(|host| host.to_str().unwrap_or_default());
         let authority = uri.authority().map(Authority::as_str);
@@ -66,18 +66,18 @@ impl OwnNames {
             .find(|host| !self.has(host))
             .or_else(|| authority.filter(|host| !self.has(host)))
         {
-            return refused(format!(
+            return rejected(format!(
                 "the service is not called {host:?}: ask by the address at which it listens, or give the name with --http-hosts"
             ));
         }
-        // These change nothing and may be asked by any page, which reads the answer by CORS.
+        // These change nothing and may be asked by any page, which reads the response by CORS.
         if [Method::GET, Method::HEAD, Method::OPTIONS].contains(method) {
             return Ok(());
         }
         let origins = headers.get_all(header::ORIGIN).iter();
         let mut origins = origins.map(|origin| origin.to_str().unwrap_or_default());
         if let Some(origin) = origins.find(|origin| !self.has_origin(origin)) {
-            return refused(format!(
+            return rejected(format!(
                 "pages of {origin:?} may read here by GET and send nothing: send it from a program, or give the page's host with \
                  --http-hosts"
             ));
@@ -87,7 +87,7 @@ impl OwnNames {
             .is_some_and(|site| site == "cross-site")
         {
             let sentence = "pages of other sites may read here by GET and send nothing: send it from a program";
-            return refused(sentence.to_owned());
+            return rejected(sentence.to_owned());
         }
         Ok(())
     }
@@ -97,9 +97,9 @@ fn folded(name: &str) -> String {
     name.trim().trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// Answers those who may ask.
+/// Middleware that rejects requests that are not allowed.
 pub(super) async fn own_names_only(
-    State(names): State<Arc<OwnNames>>,
+    State(names): State<Arc<AllowedHosts>>,
     request: Request,
     next: Next,
 ) -> Response<Body> {
@@ -113,8 +113,8 @@ pub(super) async fn own_names_only(
 mod tests {
     use super::*;
 
-    fn names() -> OwnNames {
-        OwnNames::new(
+    fn names() -> AllowedHosts {
+        AllowedHosts::new(
             ([10, 0, 0, 7], 8080).into(),
             &["Archive.example.org".to_owned()],
         )

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The state that all requests share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,47 +6,47 @@ use std::sync::{Arc, Mutex, PoisonError};
 use catalog::LoadId;
 use engine::{Archive, ConeTable};
 
-use super::cone::{Chosen, ListRoom, Served};
+use super::cone::{ColumnSelection, ListRoom, ServedTable};
 use super::problem::Problem;
 use crate::Shared;
 
-/// The columns that are given of a table unless somebody asks for more or fewer, by folded names of database and table.
-pub(crate) type ChosenColumns = HashMap<(String, String), Vec<String>>;
+/// The columns that are given of a table unless somebody requests more or fewer, by folded names of database and table.
+pub(crate) type ConfiguredColumns = HashMap<(String, String), Vec<String>>;
 
-/// What all requests share.
+/// The state that all requests share.
 #[derive(Debug)]
 pub(crate) struct HttpState {
     pub(crate) shared: Arc<Shared>,
     pub(crate) archive: Arc<Archive>,
-    pub(crate) chosen_columns: ChosenColumns,
+    pub(crate) configured_columns: ConfiguredColumns,
     pub(crate) lists: ListRoom,
     /// The columns that are given of tables, by their load and the verbosity.
-    chosen: Mutex<HashMap<(LoadId, u8), Arc<Chosen>>>,
+    chosen: Mutex<HashMap<(LoadId, u8), Arc<ColumnSelection>>>,
 }
 
 impl HttpState {
     pub(crate) fn new(
         shared: Arc<Shared>,
         archive: Arc<Archive>,
-        chosen_columns: ChosenColumns,
+        configured_columns: ConfiguredColumns,
         lists: ListRoom,
     ) -> Self {
         Self {
             shared,
             archive,
-            chosen_columns,
+            configured_columns,
             lists,
             chosen: Mutex::default(),
         }
     }
 
-    /// A table that cones are searched in, with the columns that a verbosity asks for.
+    /// A table that cones are searched in, with the columns that a verbosity requests.
     pub(crate) async fn served(
         &self,
         database: &str,
         table: &str,
         verbosity: u8,
-    ) -> Result<Served, Problem> {
+    ) -> Result<ServedTable, Problem> {
         let Some(found) = self.archive.table(database, table).await? else {
             return Err(self.no_such(database, table).await?);
         };
@@ -57,10 +57,10 @@ impl HttpState {
             )));
         };
         let chosen = self.chosen(&cones, verbosity)?;
-        Ok(Served { cones, chosen })
+        Ok(ServedTable { cones, chosen })
     }
 
-    fn chosen(&self, cones: &ConeTable, verbosity: u8) -> Result<Arc<Chosen>, Problem> {
+    fn chosen(&self, cones: &ConeTable, verbosity: u8) -> Result<Arc<ColumnSelection>, Problem> {
         let key = (cones.table().table.placement, verbosity);
         if let Some(known) = self.known().get(&key) {
             return Ok(Arc::clone(known));
@@ -70,10 +70,10 @@ impl HttpState {
             catalog::fold_name(&spec.database),
             catalog::fold_name(&spec.name),
         );
-        let named = self.chosen_columns.get(&names).map(Vec::as_slice);
-        let chosen = Arc::new(Chosen::new(cones, named, verbosity)?);
+        let named = self.configured_columns.get(&names).map(Vec::as_slice);
+        let chosen = Arc::new(ColumnSelection::new(cones, named, verbosity)?);
         let mut known = self.known();
-        // Tables that were replaced are not asked for again.
+        // Tables that were replaced are not requested again.
         if known.len() >= MOST_KNOWN {
             known.clear();
         }
@@ -81,11 +81,11 @@ impl HttpState {
         Ok(chosen)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<(LoadId, u8), Arc<Chosen>>> {
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<(LoadId, u8), Arc<ColumnSelection>>> {
         self.chosen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is said of a table that does not exist.
+    /// The error for a table that does not exist.
     async fn no_such(&self, database: &str, table: &str) -> Result<Problem, Problem> {
         let catalog = self.archive.catalog();
         let listed = |names: Vec<String>| match names.is_empty() {
@@ -116,7 +116,7 @@ impl HttpState {
     }
 }
 
-/// Tables that are kept in mind.
+/// How many tables the cache holds.
 const MOST_KNOWN: usize = 10_000;
 
 fn internal(error: catalog::CatalogError) -> Problem {

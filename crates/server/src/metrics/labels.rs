@@ -1,11 +1,11 @@
-//! By what statements and connections are told apart when they are counted.
+//! The labels of the metrics.
 
 use sql::ErrorCode;
 use sql::mysql::first_word;
 
-use crate::Refusal;
+use crate::ClientError;
 
-/// A set of words that a label can be.
+/// The values of a label.
 macro_rules! labels {
     ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $word:ident = $label:literal,)* }) => {
         $(#[$doc])*
@@ -15,10 +15,10 @@ macro_rules! labels {
         }
 
         impl $name {
-            /// All of them, each at the place of its number.
+            /// All values, each at the index of its discriminant.
             pub const ALL: [Self; [$($label),*].len()] = [$(Self::$word),*];
 
-            /// How it is written.
+            /// The value as it is written.
             pub fn label(self) -> &'static str {
                 match self {
                     $(Self::$word => $label,)*
@@ -30,7 +30,7 @@ macro_rules! labels {
 
 labels! {
     /// How somebody came in.
-    Door {
+    Protocol {
         /// MySQL's protocol.
         Mysql = "mysql",
         /// HTTP.
@@ -40,73 +40,73 @@ labels! {
 
 labels! {
     /// What is asked.
-    Kind {
+    StatementKind {
         /// For rows, in SQL.
         Select = "select",
-        /// What there is.
+        /// SHOW.
         Show = "show",
-        /// What a table has or a statement would do.
+        /// EXPLAIN or DESCRIBE.
         Explain = "explain",
-        /// To change settings of the connection.
+        /// SET.
         Set = "set",
-        /// To choose a database.
+        /// USE.
         Use = "use",
-        /// To end something.
+        /// KILL.
         Kill = "kill",
-        /// To begin or end a transaction, in which nothing happens.
+        /// The begin or end of a transaction, which has no effect.
         Transaction = "transaction",
-        /// To be told the columns of a statement that is asked later.
+        /// The preparation of a statement.
         Prepare = "prepare",
-        /// For the rows around a position.
+        /// A cone search.
         Cone = "cone",
-        /// For those around many positions.
+        /// A cone search around many positions.
         Multicone = "multicone",
-        /// Anything else; most of it is refused.
+        /// Anything else; most of it is rejected.
         Other = "other",
     }
 }
 
 labels! {
     /// What a statement comes to.
-    Ending {
+    QueryOutcome {
         /// It was answered or done.
-        Answered = "ok",
-        /// It has a mistake in it, or asks for what is not to be had.
-        Refused = "refused",
+        Succeeded = "ok",
+        /// It has a mistake in it, or requests what is not to be had.
+        Rejected = "rejected",
         /// By KILL, by its time limit, or because the server ended.
         Stopped = "stopped",
         /// Whoever asked had hung up or did not read on.
-        Gone = "gone",
+        Disconnected = "disconnected",
         /// Nothing is wrong with it, and yet the server could not.
         Failed = "failed",
     }
 }
 
 /// First words of statements, the most frequent first, and what they ask. One that begins with a parenthesis has none.
-const WORDS: [(&str, Kind); 20] = [
-    ("select", Kind::Select),
-    ("set", Kind::Set),
-    ("show", Kind::Show),
-    ("", Kind::Select),
-    ("with", Kind::Select),
-    ("values", Kind::Select),
-    ("table", Kind::Select),
-    ("explain", Kind::Explain),
-    ("describe", Kind::Explain),
-    ("desc", Kind::Explain),
-    ("use", Kind::Use),
-    ("kill", Kind::Kill),
-    ("begin", Kind::Transaction),
-    ("start", Kind::Transaction),
-    ("commit", Kind::Transaction),
-    ("rollback", Kind::Transaction),
-    ("savepoint", Kind::Transaction),
-    ("release", Kind::Transaction),
-    ("lock", Kind::Transaction),
-    ("unlock", Kind::Transaction),
+const WORDS: [(&str, StatementKind); 20] = [
+    ("select", StatementKind::Select),
+    ("set", StatementKind::Set),
+    ("show", StatementKind::Show),
+    ("", StatementKind::Select),
+    ("with", StatementKind::Select),
+    ("values", StatementKind::Select),
+    ("table", StatementKind::Select),
+    ("explain", StatementKind::Explain),
+    ("describe", StatementKind::Explain),
+    ("desc", StatementKind::Explain),
+    ("use", StatementKind::Use),
+    ("kill", StatementKind::Kill),
+    ("begin", StatementKind::Transaction),
+    ("start", StatementKind::Transaction),
+    ("commit", StatementKind::Transaction),
+    ("rollback", StatementKind::Transaction),
+    ("savepoint", StatementKind::Transaction),
+    ("release", StatementKind::Transaction),
+    ("lock", StatementKind::Transaction),
+    ("unlock", StatementKind::Transaction),
 ];
 
-impl Kind {
+impl StatementKind {
     /// What a statement asks, by its first word: whether it can be read at all is found out later.
     pub fn of(statement: &str) -> Self {
         let first = first_word(statement);
@@ -117,20 +117,20 @@ impl Kind {
     }
 }
 
-impl Ending {
+impl QueryOutcome {
     /// What work comes to.
-    pub fn of_work<T>(done: &Result<T, Refusal>) -> Self {
-        done.as_ref().err().map_or(Self::Answered, Self::of)
+    pub fn of_work<T>(done: &Result<T, ClientError>) -> Self {
+        done.as_ref().err().map_or(Self::Succeeded, Self::of)
     }
 
-    /// What a statement comes to that is answered with a refusal.
-    pub fn of(refusal: &Refusal) -> Self {
-        match refusal.code {
+    /// What a statement comes to that is answered with a rejection.
+    pub fn of(error: &ClientError) -> Self {
+        match error.code {
             ErrorCode::INTERRUPTED | ErrorCode::TIME_LIMIT | ErrorCode::SERVER_ENDS => {
                 Self::Stopped
             }
             ErrorCode::STORAGE | ErrorCode::OUT_OF_RESOURCES | ErrorCode::INTERNAL => Self::Failed,
-            _ => Self::Refused,
+            _ => Self::Rejected,
         }
     }
 }
@@ -142,48 +142,60 @@ mod tests {
     #[test]
     fn kinds_are_told_by_the_first_word() {
         for (statement, kind) in [
-            ("SELECT 1", Kind::Select),
-            (" (select 1) union (select 2)", Kind::Select),
+            ("SELECT 1", StatementKind::Select),
+            (" (select 1) union (select 2)", StatementKind::Select),
             (
                 "/* driver 8.0 */ -- two\n With a AS (SELECT 1) SELECT * FROM a",
-                Kind::Select,
+                StatementKind::Select,
             ),
-            ("show tables", Kind::Show),
-            ("desc Object", Kind::Explain),
-            ("SET NAMES utf8mb4", Kind::Set),
-            ("use sky", Kind::Use),
-            ("kill query 3", Kind::Kill),
-            ("START TRANSACTION", Kind::Transaction),
-            ("DROP TABLE Object", Kind::Other),
-            ("selected", Kind::Other),
-            ("", Kind::Select),
+            ("show tables", StatementKind::Show),
+            ("desc Object", StatementKind::Explain),
+            ("SET NAMES utf8mb4", StatementKind::Set),
+            ("use sky", StatementKind::Use),
+            ("kill query 3", StatementKind::Kill),
+            ("START TRANSACTION", StatementKind::Transaction),
+            ("DROP TABLE Object", StatementKind::Other),
+            ("selected", StatementKind::Other),
+            ("", StatementKind::Select),
         ] {
-            assert_eq!(Kind::of(statement), kind, "{statement}");
+            assert_eq!(StatementKind::of(statement), kind, "{statement}");
         }
     }
 
     #[test]
     fn whose_fault_it_is_follows_from_the_number() {
         for (code, ending) in [
-            (ErrorCode::NO_COLUMN, Ending::Refused),
-            (ErrorCode::OTHER, Ending::Refused),
-            (ErrorCode::INTERRUPTED, Ending::Stopped),
-            (ErrorCode::TIME_LIMIT, Ending::Stopped),
-            (ErrorCode::STORAGE, Ending::Failed),
-            (ErrorCode::INTERNAL, Ending::Failed),
+            (ErrorCode::NO_COLUMN, QueryOutcome::Rejected),
+            (ErrorCode::OTHER, QueryOutcome::Rejected),
+            (ErrorCode::INTERRUPTED, QueryOutcome::Stopped),
+            (ErrorCode::TIME_LIMIT, QueryOutcome::Stopped),
+            (ErrorCode::STORAGE, QueryOutcome::Failed),
+            (ErrorCode::INTERNAL, QueryOutcome::Failed),
         ] {
-            assert_eq!(Ending::of(&Refusal::new(code, "")), ending, "{code}");
+            assert_eq!(
+                QueryOutcome::of(&ClientError::new(code, "")),
+                ending,
+                "{code}"
+            );
         }
     }
 
     #[test]
     fn every_label_stands_at_the_place_of_its_number() {
-        assert!((0..).zip(Kind::ALL).all(|(at, kind)| kind as usize == at));
         assert!(
             (0..)
-                .zip(Ending::ALL)
+                .zip(StatementKind::ALL)
+                .all(|(at, kind)| kind as usize == at)
+        );
+        assert!(
+            (0..)
+                .zip(QueryOutcome::ALL)
                 .all(|(at, ending)| ending as usize == at)
         );
-        assert!((0..).zip(Door::ALL).all(|(at, door)| door as usize == at));
+        assert!(
+            (0..)
+                .zip(Protocol::ALL)
+                .all(|(at, protocol)| protocol as usize == at)
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! What is counted of the server, for Prometheus: statements, connections, rows, bytes, memory.
+//! The server's metrics, for Prometheus: statements, connections, rows, bytes, memory.
 //!
 //! Counting a statement costs some atomic additions: what it is counted under is looked up the first time only. What others keep
-//! count of anyway, as the cache does of its bytes and the system of the process, is asked for when somebody looks.
+//! count of anyway, as the cache does of its bytes and the system of the process, is requested when somebody looks.
 
 mod labels;
 mod process;
@@ -17,52 +17,52 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-pub use labels::{Door, Ending, Kind};
+pub use labels::{Protocol, QueryOutcome, StatementKind};
 use process::ProcessMetrics;
 
 use crate::heartbeat::Health;
 
-/// Bounds of the histogram of times, in seconds: from an answer out of memory to a scan of everything.
+/// The bounds of the histogram in seconds: from a result out of memory to a scan of everything.
 const SECONDS: [f64; 21] = [
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
 ];
 
-/// What is counted. Clones count the same.
+/// The metrics. Clones share the counters.
 #[derive(Debug, Clone)]
-pub struct Metrics(Arc<Counted>);
+pub struct Metrics(Arc<Registered>);
 
 #[derive(Debug)]
-struct Counted {
+struct Registered {
     registry: Registry,
     queries: IntCounterVec,
     seconds: HistogramVec,
     running: IntGauge,
-    doors: [AtDoor; Door::ALL.len()],
+    protocols: [ProtocolMetrics; Protocol::ALL.len()],
     /// Held while somebody looks.
-    looked_up: Mutex<LookedUp>,
+    polled: Mutex<PolledMetrics>,
 }
 
-/// What is counted at one door.
+/// The metrics of one protocol.
 #[derive(Debug)]
-struct AtDoor {
+struct ProtocolMetrics {
     connections: IntGauge,
     connected: IntCounter,
-    turned_away: IntCounter,
+    rejected: IntCounter,
     rows: IntCounter,
     bytes: IntCounter,
-    kinds: [OnceLock<OfKind>; Kind::ALL.len()],
+    kinds: [OnceLock<KindMetrics>; StatementKind::ALL.len()],
 }
 
-/// What is counted of statements of one kind. All of it is shown from the first of them on.
+/// The metrics of one kind of statement, which appear when the first statement of the kind has begun.
 #[derive(Debug)]
-struct OfKind {
-    endings: [IntCounter; Ending::ALL.len()],
+struct KindMetrics {
+    endings: [IntCounter; QueryOutcome::ALL.len()],
     seconds: Histogram,
 }
 
-/// What is asked for when somebody looks.
-struct LookedUp {
+/// What is requested when somebody looks.
+struct PolledMetrics {
     usage: Box<dyn Fn() -> Usage + Send + Sync>,
     health: Box<dyn Fn() -> Health + Send + Sync>,
     pieces: IntCounter,
@@ -70,49 +70,52 @@ struct LookedUp {
     cache: IntGauge,
     cache_limit: IntGauge,
     silence: Gauge,
-    left_behind: IntGauge,
+    abandoned: IntGauge,
     process: Option<ProcessMetrics>,
 }
 
-impl fmt::Debug for LookedUp {
+impl fmt::Debug for PolledMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LookedUp").finish_non_exhaustive()
+        f.debug_struct("PolledMetrics").finish_non_exhaustive()
     }
 }
 
 impl Metrics {
-    /// Nothing is counted yet; `usage` tells what the data directory takes now, `health` whether statements are answered.
+    /// Registers all metrics. `usage` returns the resources that the data directory takes now, `health` the state of the query threads.
     ///
     /// # Errors
-    /// Two metrics have one name, which is a mistake of ours.
+    /// Two metrics have the same name, which is a bug.
     pub(crate) fn new(
         usage: impl Fn() -> Usage + Send + Sync + 'static,
         health: impl Fn() -> Health + Send + Sync + 'static,
     ) -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
-        let by_door = DoorFamilies::register(&registry)?;
+        let families = ProtocolFamilies::register(&registry)?;
         let build = Opts::new("meridian_build_info", "1, of which version it is.")
             .const_label("version", env!("CARGO_PKG_VERSION"));
         registered(&registry, IntGauge::with_opts(build)?)?.set(1);
         let queries = Opts::new(
             "meridian_queries_total",
-            "Statements that have ended, by what they came to.",
+            "Statements that have ended, by outcome.",
         );
         let seconds = HistogramOpts::new(
             "meridian_query_seconds",
-            "Seconds from a statement's arrival to the end of its answer.",
+            "Seconds from a statement's arrival to the end of its result.",
         )
         .buckets(SECONDS.to_vec());
         let running = IntGauge::new("meridian_queries_running", "Statements that run now.")?;
-        Ok(Self(Arc::new(Counted {
+        Ok(Self(Arc::new(Registered {
             queries: registered(
                 &registry,
-                IntCounterVec::new(queries, &["door", "kind", "outcome"])?,
+                IntCounterVec::new(queries, &["protocol", "kind", "outcome"])?,
             )?,
-            seconds: registered(&registry, HistogramVec::new(seconds, &["door", "kind"])?)?,
+            seconds: registered(
+                &registry,
+                HistogramVec::new(seconds, &["protocol", "kind"])?,
+            )?,
             running: registered(&registry, running)?,
-            doors: Door::ALL.map(|door| by_door.at(door)),
-            looked_up: Mutex::new(LookedUp::register(
+            protocols: Protocol::ALL.map(|protocol| families.at(protocol)),
+            polled: Mutex::new(PolledMetrics::register(
                 &registry,
                 Box::new(usage),
                 Box::new(health),
@@ -122,25 +125,25 @@ impl Metrics {
     }
 
     /// Somebody is let in; they are counted among the connections for as long as this is held.
-    pub fn connected(&self, door: Door) -> Connected {
-        let at = self.at(door);
+    pub fn connected(&self, protocol: Protocol) -> ConnectionCount {
+        let at = self.at(protocol);
         at.connected.inc();
         at.connections.inc();
-        Connected(at.connections.clone())
+        ConnectionCount(at.connections.clone())
     }
 
     /// Somebody is not let in, for want of room.
-    pub fn turned_away(&self, door: Door) {
-        self.at(door).turned_away.inc();
+    pub fn rejected(&self, protocol: Protocol) {
+        self.at(protocol).rejected.inc();
     }
 
     /// A statement has begun; it is counted as running for as long as this is held. Looking at the clock takes as long as all
     /// the rest, so that whoever has looked anyway says when.
-    pub fn begin(&self, door: Door, kind: Kind, at: Instant) -> Begun {
+    pub fn begin(&self, protocol: Protocol, kind: StatementKind, at: Instant) -> QueryTimer {
         self.0.running.inc();
-        Begun {
+        QueryTimer {
             metrics: self.clone(),
-            door,
+            protocol,
             kind,
             at,
             ended: None,
@@ -148,39 +151,39 @@ impl Metrics {
     }
 
     /// Counts the rows that go out.
-    pub fn rows(&self, door: Door) -> IntCounter {
-        self.at(door).rows.clone()
+    pub fn rows(&self, protocol: Protocol) -> IntCounter {
+        self.at(protocol).rows.clone()
     }
 
     /// Counts the bytes that go out.
-    pub fn bytes(&self, door: Door) -> IntCounter {
-        self.at(door).bytes.clone()
+    pub fn bytes(&self, protocol: Protocol) -> IntCounter {
+        self.at(protocol).bytes.clone()
     }
 
-    /// All of it in Prometheus's text format, version 0.0.4.
+    /// All metrics in Prometheus's text format, version 0.0.4.
     pub fn render(&self) -> String {
-        let looked_up = self.0.looked_up.lock();
-        looked_up.unwrap_or_else(PoisonError::into_inner).look();
+        let polled = self.0.polled.lock();
+        polled.unwrap_or_else(PoisonError::into_inner).look();
         let mut text = String::new();
-        // Writing into memory does not fail; what cannot be shown is left out.
+        // Writing into memory does not fail; a metric that cannot be encoded is left out.
         let _ = TextEncoder::new().encode_utf8(&self.0.registry.gather(), &mut text);
         text
     }
 
-    fn at(&self, door: Door) -> &AtDoor {
-        &self.0.doors[door as usize]
+    fn at(&self, protocol: Protocol) -> &ProtocolMetrics {
+        &self.0.protocols[protocol as usize]
     }
 
-    fn of_kind(&self, door: Door, kind: Kind) -> &OfKind {
-        self.at(door).kinds[kind as usize].get_or_init(|| {
-            let (door, kind) = (door.label(), kind.label());
-            let queries = |ending: Ending| {
-                let labels = [door, kind, ending.label()];
+    fn of_kind(&self, protocol: Protocol, kind: StatementKind) -> &KindMetrics {
+        self.at(protocol).kinds[kind as usize].get_or_init(|| {
+            let (protocol, kind) = (protocol.label(), kind.label());
+            let queries = |ending: QueryOutcome| {
+                let labels = [protocol, kind, ending.label()];
                 self.0.queries.with_label_values(&labels)
             };
-            OfKind {
-                endings: Ending::ALL.map(queries),
-                seconds: self.0.seconds.with_label_values(&[door, kind]),
+            KindMetrics {
+                endings: QueryOutcome::ALL.map(queries),
+                seconds: self.0.seconds.with_label_values(&[protocol, kind]),
             }
         })
     }
@@ -194,46 +197,46 @@ fn registered<C: Collector + Clone + 'static>(
     Ok(metric)
 }
 
-/// A connection that is counted.
+/// Counts an open connection until it is dropped.
 #[derive(Debug)]
-pub struct Connected(IntGauge);
+pub struct ConnectionCount(IntGauge);
 
-impl Drop for Connected {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
-/// A statement that is counted. Where it is dropped without an end, whoever asked has gone, or the server stumbled.
+/// Times a running statement. If it is dropped without an outcome, the client has gone or the server panicked.
 #[derive(Debug)]
-pub struct Begun {
+pub struct QueryTimer {
     metrics: Metrics,
-    door: Door,
-    kind: Kind,
+    protocol: Protocol,
+    kind: StatementKind,
     at: Instant,
-    ended: Option<(Ending, Duration)>,
+    ended: Option<(QueryOutcome, Duration)>,
 }
 
-impl Begun {
+impl QueryTimer {
     /// It has ended now.
-    pub fn end_now(self, ending: Ending) {
+    pub fn end_now(self, ending: QueryOutcome) {
         let took = self.at.elapsed();
         self.end(ending, took);
     }
 
     /// It has ended, after this long.
-    pub fn end(mut self, ending: Ending, took: Duration) {
+    pub fn end(mut self, ending: QueryOutcome, took: Duration) {
         self.ended = Some((ending, took));
     }
 }
 
-impl Drop for Begun {
+impl Drop for QueryTimer {
     fn drop(&mut self) {
-        let of_kind = self.metrics.of_kind(self.door, self.kind);
+        let of_kind = self.metrics.of_kind(self.protocol, self.kind);
         let (ending, took) = self.ended.unwrap_or_else(|| {
             let ending = match std::thread::panicking() {
-                true => Ending::Failed,
-                false => Ending::Gone,
+                true => QueryOutcome::Failed,
+                false => QueryOutcome::Disconnected,
             };
             (ending, self.at.elapsed())
         });
@@ -244,31 +247,31 @@ impl Drop for Begun {
 }
 
 /// What is counted at each door, before it is known at which.
-struct DoorFamilies {
+struct ProtocolFamilies {
     connections: IntGaugeVec,
     connected: IntCounterVec,
-    turned_away: IntCounterVec,
+    rejected: IntCounterVec,
     rows: IntCounterVec,
     bytes: IntCounterVec,
 }
 
-impl DoorFamilies {
+impl ProtocolFamilies {
     fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counter = |name: &str, help: &str| {
             registered(
                 registry,
-                IntCounterVec::new(Opts::new(name, help), &["door"])?,
+                IntCounterVec::new(Opts::new(name, help), &["protocol"])?,
             )
         };
         let connections = Opts::new("meridian_connections", "Connections that there are now.");
         Ok(Self {
-            connections: registered(registry, IntGaugeVec::new(connections, &["door"])?)?,
+            connections: registered(registry, IntGaugeVec::new(connections, &["protocol"])?)?,
             connected: counter(
                 "meridian_connections_total",
-                "Connections that were let in.",
+                "Connections that were accepted.",
             )?,
-            turned_away: counter(
-                "meridian_connections_refused_total",
+            rejected: counter(
+                "meridian_connections_rejected_total",
                 "Connections that were not let in, for want of room.",
             )?,
             rows: counter("meridian_rows_total", "Rows of answers.")?,
@@ -279,20 +282,20 @@ impl DoorFamilies {
         })
     }
 
-    fn at(&self, door: Door) -> AtDoor {
-        let door = [door.label()];
-        AtDoor {
-            connections: self.connections.with_label_values(&door),
-            connected: self.connected.with_label_values(&door),
-            turned_away: self.turned_away.with_label_values(&door),
-            rows: self.rows.with_label_values(&door),
-            bytes: self.bytes.with_label_values(&door),
-            kinds: [const { OnceLock::new() }; Kind::ALL.len()],
+    fn at(&self, protocol: Protocol) -> ProtocolMetrics {
+        let protocol = [protocol.label()];
+        ProtocolMetrics {
+            connections: self.connections.with_label_values(&protocol),
+            connected: self.connected.with_label_values(&protocol),
+            rejected: self.rejected.with_label_values(&protocol),
+            rows: self.rows.with_label_values(&protocol),
+            bytes: self.bytes.with_label_values(&protocol),
+            kinds: [const { OnceLock::new() }; StatementKind::ALL.len()],
         }
     }
 }
 
-impl LookedUp {
+impl PolledMetrics {
     fn register(
         registry: &Registry,
         usage: Box<dyn Fn() -> Usage + Send + Sync>,
@@ -305,14 +308,14 @@ impl LookedUp {
         )?;
         let silence = Gauge::new(
             "meridian_heartbeat_silence_seconds",
-            "For how long the threads that answer statements have given no sign of life; 0 while they do.",
+            "Seconds since the last heartbeat of the threads that execute statements; 0 while they are healthy.",
         )?;
         Ok(Self {
             usage,
             health,
             silence: registered(registry, silence)?,
-            left_behind: gauge(
-                "meridian_thread_sets_left_behind",
+            abandoned: gauge(
+                "meridian_abandoned_thread_sets",
                 "Sets of threads that long computations keep, and in whose place others answer statements.",
             )?,
             pieces: registered(registry, pieces)?,
@@ -338,7 +341,7 @@ impl LookedUp {
         self.cache_limit.set(usage.cache_limit as i64);
         let health = (self.health)();
         self.silence.set(health.silence.as_secs_f64());
-        self.left_behind.set(health.left_behind as i64);
+        self.abandoned.set(health.abandoned as i64);
         if let Some(process) = &self.process {
             process.look();
         }
@@ -356,7 +359,7 @@ mod tests {
         Metrics::new(Usage::default, Health::default).unwrap()
     }
 
-    /// The samples as the text format has them, by their names and labels.
+    /// The samples of the text format, by their names and labels.
     fn samples(metrics: &Metrics) -> HashMap<String, String> {
         let text = metrics.render();
         let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -370,27 +373,37 @@ mod tests {
     #[test]
     fn statements_are_counted_by_door_kind_and_ending() {
         let metrics = metrics();
-        let begin = |door, kind| metrics.begin(door, kind, Instant::now());
+        let begin = |protocol, kind| metrics.begin(protocol, kind, Instant::now());
         let took = Duration::from_millis(3);
-        begin(Door::Mysql, Kind::Select).end(Ending::Answered, took);
-        begin(Door::Mysql, Kind::Select).end(Ending::Answered, took);
-        begin(Door::Http, Kind::Cone).end(Ending::Failed, took);
-        drop(begin(Door::Http, Kind::Cone));
-        let held = begin(Door::Mysql, Kind::Show);
+        begin(Protocol::Mysql, StatementKind::Select).end(QueryOutcome::Succeeded, took);
+        begin(Protocol::Mysql, StatementKind::Select).end(QueryOutcome::Succeeded, took);
+        begin(Protocol::Http, StatementKind::Cone).end(QueryOutcome::Failed, took);
+        drop(begin(Protocol::Http, StatementKind::Cone));
+        let held = begin(Protocol::Mysql, StatementKind::Show);
         let samples = samples(&metrics);
         let queries =
             |labels: &str| samples[&format!("meridian_queries_total{{{labels}}}")].as_str();
-        assert_eq!(queries(r#"door="mysql",kind="select",outcome="ok""#), "2");
-        assert_eq!(queries(r#"door="http",kind="cone",outcome="failed""#), "1");
-        assert_eq!(queries(r#"door="http",kind="cone",outcome="gone""#), "1");
+        assert_eq!(
+            queries(r#"kind="select",outcome="ok",protocol="mysql""#),
+            "2"
+        );
+        assert_eq!(
+            queries(r#"kind="cone",outcome="failed",protocol="http""#),
+            "1"
+        );
+        assert_eq!(
+            queries(r#"kind="cone",outcome="disconnected",protocol="http""#),
+            "1"
+        );
         // What has not happened yet is there, so that its first time is seen as a change.
         assert_eq!(
-            queries(r#"door="mysql",kind="select",outcome="failed""#),
+            queries(r#"kind="select",outcome="failed",protocol="mysql""#),
             "0"
         );
         assert_eq!(samples["meridian_queries_running"], "1");
         let seconds = |of: &str, le: &str| {
-            samples[&format!(r#"meridian_query_seconds_{of}{{door="mysql",kind="select"{le}}}"#)]
+            samples
+                [&format!(r#"meridian_query_seconds_{of}{{kind="select",protocol="mysql"{le}}}"#)]
                 .as_str()
         };
         assert_eq!(seconds("count", ""), "2");
@@ -403,20 +416,22 @@ mod tests {
     #[test]
     fn connections_rows_and_bytes_are_counted_by_door() {
         let metrics = metrics();
-        let one = metrics.connected(Door::Mysql);
-        drop(metrics.connected(Door::Mysql));
-        metrics.turned_away(Door::Http);
-        metrics.rows(Door::Mysql).inc_by(7);
-        metrics.bytes(Door::Mysql).inc_by(70);
+        let one = metrics.connected(Protocol::Mysql);
+        drop(metrics.connected(Protocol::Mysql));
+        metrics.rejected(Protocol::Http);
+        metrics.rows(Protocol::Mysql).inc_by(7);
+        metrics.bytes(Protocol::Mysql).inc_by(70);
         let samples = samples(&metrics);
         for (name, mysql, http) in [
             ("connections", "1", "0"),
             ("connections_total", "2", "0"),
-            ("connections_refused_total", "0", "1"),
+            ("connections_rejected_total", "0", "1"),
             ("rows_total", "7", "0"),
             ("bytes_sent_total", "70", "0"),
         ] {
-            let of = |door: &str| samples[&format!(r#"meridian_{name}{{door="{door}"}}"#)].as_str();
+            let of = |protocol: &str| {
+                samples[&format!(r#"meridian_{name}{{protocol="{protocol}"}}"#)].as_str()
+            };
             assert_eq!((of("mysql"), of("http")), (mysql, http), "{name}");
         }
         drop(one);
@@ -461,7 +476,7 @@ mod tests {
     #[test]
     fn the_text_is_in_the_format() {
         let metrics = metrics();
-        drop(metrics.begin(Door::Mysql, Kind::Use, Instant::now()));
+        drop(metrics.begin(Protocol::Mysql, StatementKind::Use, Instant::now()));
         let text = metrics.render();
         let lines = text.lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!(lines, samples(&metrics).len());

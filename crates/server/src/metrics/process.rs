@@ -1,6 +1,6 @@
-//! What the system knows of this process, by the names that all programs have for it.
+//! Metrics of this process under the names that Prometheus's client libraries use.
 //!
-//! Read from `/proc` (see proc(5)) when somebody asks; elsewhere than on Linux there is nothing to be read and nothing is told.
+//! They are read from `/proc` (see proc(5)) when the metrics are polled; on systems other than Linux they are absent.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -22,9 +22,9 @@ pub(super) struct ProcessMetrics {
     most_files: Gauge,
 }
 
-/// What was found out.
+/// The values of one poll.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Now {
+struct ProcessSample {
     cpu_seconds: f64,
     threads: f64,
     /// Seconds from the machine's start to the process's.
@@ -34,9 +34,9 @@ struct Now {
 }
 
 impl ProcessMetrics {
-    /// Registers what can be found out here.
+    /// Registers the metrics that this system has.
     pub(super) fn register(registry: &Registry) -> Result<Option<Self>, prometheus::Error> {
-        let (Some(now), Some(boot)) = (Now::read(), boot_time()) else {
+        let (Some(now), Some(boot)) = (ProcessSample::read(), boot_time()) else {
             return Ok(None);
         };
         let gauge = |name: &str, help: &str| {
@@ -76,9 +76,9 @@ impl ProcessMetrics {
         }))
     }
 
-    /// Looks anew. Only one may look at a time: the counter is brought up by what it lacks.
+    /// Polls again. Only one thread may poll at a time, because the counter is increased by the difference.
     pub(super) fn look(&self) {
-        if let Some(now) = Now::read() {
+        if let Some(now) = ProcessSample::read() {
             let lacks = now.cpu_seconds - self.cpu_seconds.get();
             self.cpu_seconds.inc_by(lacks.max(0.0));
             self.resident.set(now.resident_bytes);
@@ -94,7 +94,7 @@ impl ProcessMetrics {
     }
 }
 
-impl Now {
+impl ProcessSample {
     fn read() -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
         let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -140,8 +140,8 @@ mod tests {
     #[test]
     fn fields_are_those_of_the_manual() {
         let stat = "42 (a (strange) name) S 1 42 42 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 1234 8192 77 0\n";
-        let now = Now::from(stat, "Name:\tx\nVmRSS:\t     120 kB\n").unwrap();
-        let expected = Now {
+        let now = ProcessSample::from(stat, "Name:\tx\nVmRSS:\t     120 kB\n").unwrap();
+        let expected = ProcessSample {
             cpu_seconds: 3.0,
             threads: 9.0,
             start: 12.34,
@@ -149,8 +149,11 @@ mod tests {
             resident_bytes: 122_880.0,
         };
         assert_eq!(now, expected);
-        assert_eq!(Now::from("42 (cut off", "VmRSS: 1 kB"), None);
-        assert_eq!(Now::from("42 (short) S 1 42", "VmRSS: 1 kB"), None);
+        assert_eq!(ProcessSample::from("42 (cut off", "VmRSS: 1 kB"), None);
+        assert_eq!(
+            ProcessSample::from("42 (short) S 1 42", "VmRSS: 1 kB"),
+            None
+        );
     }
 
     #[test]

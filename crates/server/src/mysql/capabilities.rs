@@ -1,6 +1,6 @@
-//! What the two sides can do, as a set of bits.
+//! The capability flags of MySQL's protocol.
 
-/// The abilities of one side, or those that both have.
+/// The capabilities of one side, or those that both sides have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Capabilities(pub(crate) u32);
 
@@ -33,7 +33,7 @@ capabilities! {
 }
 
 impl Capabilities {
-    /// What this server can do, besides TLS, which it has to be given a certificate for.
+    /// The server's capabilities, without TLS, which needs a certificate.
     pub(crate) const OURS: Self = Self(
         Self::LONG_PASSWORD.0
             | Self::FOUND_ROWS.0
@@ -57,12 +57,12 @@ impl Capabilities {
         self.0 & ability.0 != 0
     }
 
-    /// What both sides can do.
+    /// The capabilities of both sides.
     pub(crate) fn shared(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// The same with an ability, or without it.
+    /// The same with a capability set or cleared.
     pub(crate) fn with(self, ability: Self, on: bool) -> Self {
         match on {
             true => Self(self.0 | ability.0),

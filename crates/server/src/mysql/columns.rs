@@ -1,4 +1,4 @@
-//! What a client is told of a column: its type in MySQL, and how its values are meant.
+//! Column definitions: a column's type in MySQL, and its flags.
 //!
 //! Source: *MySQL Source Code Documentation*, "Column Definition Protocol", and the type codes of `field_types.h`.
 
@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field, TimeUnit};
 
 use super::wire::{put_bytes, put_null};
 
-/// Types by their numbers in the protocol.
+/// Type codes of the protocol.
 pub(crate) mod types {
     pub(crate) const DECIMAL: u8 = 0;
     pub(crate) const TINY: u8 = 1;
@@ -45,13 +45,13 @@ const UNSIGNED_FLAG: u16 = 32;
 const BINARY_FLAG: u16 = 128;
 const NUMBER_FLAG: u16 = 32_768;
 
-/// Bytes of a text column, which nobody declared: those of a VARCHAR of 16,383 characters.
+/// Bytes of a text column without a declared length: those of a VARCHAR of 16,383 characters.
 const TEXT_LENGTH: u32 = 4 * 16_383;
 const BLOB_LENGTH: u32 = u32::MAX;
-/// The digits after the point of a number that has as many as it needs.
+/// The number of decimals of a number that has as many as it needs.
 const ANY_DECIMALS: u8 = 31;
 
-/// A column's type in MySQL.
+/// The MySQL type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ColumnType {
     pub(crate) ty: u8,
@@ -62,7 +62,7 @@ pub(crate) struct ColumnType {
 }
 
 impl ColumnType {
-    /// The type of a column of an answer.
+    /// The type of a column of a result.
     pub(crate) fn of(field: &Field) -> Self {
         let of_type = Self::of_type(field.data_type());
         let not_null = match field.is_nullable() || of_type.ty == types::NULL {
@@ -79,7 +79,7 @@ impl ColumnType {
         use DataType as D;
         match ty {
             D::Null => Self::new(types::NULL, 0, BINARY_FLAG, 0),
-            // BIT(1): conditions are numbers, so that nothing else is a truth.
+            // BIT(1): conditions are numbers, so only a Boolean column is one.
             D::Boolean => Self::new(types::BIT, 1, BINARY_FLAG | UNSIGNED_FLAG, 0),
             D::Int8 => Self::signed(types::TINY, 4),
             D::Int16 => Self::signed(types::SHORT, 6),
@@ -116,7 +116,7 @@ impl ColumnType {
         }
     }
 
-    /// A parameter of a statement, which may be anything.
+    /// The type of a statement's parameter, which may be anything.
     pub(crate) fn any() -> Self {
         Self::new(types::VAR_STRING, 0, BINARY_FLAG, 0)
     }
@@ -151,14 +151,14 @@ impl ColumnType {
     }
 
     fn decimal(precision: u8, scale: i8) -> Self {
-        // A sign, and a point where there is something after it.
+        // A sign, and a decimal point if there are decimals.
         let length = u32::from(precision) + 1 + u32::from(scale > 0);
         let scale = u8::try_from(scale).unwrap_or(0);
         Self::new(types::NEWDECIMAL, length, BINARY_FLAG | NUMBER_FLAG, scale)
     }
 }
 
-/// Digits of a second after the point: MySQL has six at most.
+/// Decimals of a second: MySQL has six at most.
 fn decimals(unit: &TimeUnit) -> u8 {
     match unit {
         TimeUnit::Second => 0,
@@ -177,7 +177,7 @@ fn fractional(length: u32, decimals: u8) -> u32 {
 /// Appends the definition of a column.
 pub(crate) fn define(bytes: &mut Vec<u8>, heading: &str, column: ColumnType) {
     put_bytes(bytes, b"def");
-    // Its database, its table under two names, its heading, and its own name, which an answer does not tell.
+    // Its database, its table under two names, its heading, and its own name, which a result does not tell.
     for name in ["", "", "", heading, ""] {
         put_bytes(bytes, name.as_bytes());
     }
@@ -191,7 +191,7 @@ pub(crate) fn define(bytes: &mut Vec<u8>, heading: &str, column: ColumnType) {
     bytes.extend_from_slice(&[0; 2]);
 }
 
-/// Appends the definition of a table's column, as an old command asks for it: with its default, which is NULL.
+/// Appends the definition of a table's column, as an old command requests it: with its default, which is NULL.
 pub(crate) fn define_with_default(bytes: &mut Vec<u8>, name: &str, column: ColumnType) {
     define(bytes, name, column);
     put_null(bytes);

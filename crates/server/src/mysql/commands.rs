@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use engine::Session;
 use sql::connection::{VariableValue, Variables};
-use sql::mysql::{Assignment, Command, Given, Scope};
+use sql::mysql::{AssignedValue, Assignment, Command, Scope};
 use sql::{Connection, ErrorCode};
 
 use super::connection::Client;
-use super::question::evaluate;
+use super::query::evaluate;
 use super::watch::{Interruption, Watch};
-use crate::Refusal;
+use crate::ClientError;
 
 impl Client {
     /// Does what a statement says about the connection.
-    pub(crate) async fn obey(
+    pub(crate) async fn execute_command(
         &mut self,
         command: Command,
         watch: &Watch<'_>,
     ) -> Result<(), Interruption> {
         match command {
             Command::Nothing => {}
-            Command::Use(database) => self.choose(&database).await?,
+            Command::Use(database) => self.use_database(&database).await?,
             Command::Set(assignments) => self.set(assignments, watch).await?,
             Command::Kill { id, statement_only } => {
                 let id = id.unwrap_or(self.connection.id.into());
@@ -34,37 +34,37 @@ impl Client {
     }
 
     /// Chooses a database.
-    pub(crate) async fn choose(&mut self, database: &str) -> Result<(), Refusal> {
+    pub(crate) async fn use_database(&mut self, database: &str) -> Result<(), ClientError> {
         let session = match self.shared.sessions.made(Some(database)) {
             Some(session) => session,
             None => self.open(database.to_owned()).await?,
         };
         let declared = session.database().unwrap_or(database);
-        self.entered
-            .introduce(&self.connection.user, Some(declared));
+        self.guard
+            .set_identity(&self.connection.user, Some(declared));
         Arc::make_mut(&mut self.connection).database = Some(declared.to_owned());
         Ok(())
     }
 
     /// A database that nobody has chosen before.
-    async fn open(&mut self, database: String) -> Result<Arc<Session>, Refusal> {
+    async fn open(&mut self, database: String) -> Result<Arc<Session>, ClientError> {
         let sessions = Arc::clone(&self.shared.sessions);
         let opened = async move { Ok(sessions.of(Some(&database)).await?) };
-        self.shared.workshop.compute(opened).only().await
+        self.shared.query_runtime.compute(opened).recv_one().await
     }
 
     /// Ends a connection, or its statement.
-    pub(crate) fn kill(&self, id: u64, statement_only: bool) -> Result<(), Refusal> {
-        if self.shared.running.kill(id, statement_only) {
+    pub(crate) fn kill(&self, id: u64, statement_only: bool) -> Result<(), ClientError> {
+        if self.shared.processes.kill(id, statement_only) {
             tracing::debug!(id, statement_only, "killed");
             return Ok(());
         }
         let sentence =
             format!("there is no connection of number {id}; SHOW PROCESSLIST lists them");
-        Err(Refusal::new(ErrorCode::NO_CONNECTION, sentence))
+        Err(ClientError::new(ErrorCode::NO_CONNECTION, sentence))
     }
 
-    /// Changes settings: all that a statement names, or none.
+    /// Executes SET: all assignments of a statement take effect, or none.
     async fn set(
         &mut self,
         assignments: Vec<Assignment>,
@@ -76,19 +76,19 @@ impl Client {
                 Assignment::Names { set, collate } => changed
                     .variables
                     .set_names(set.as_deref(), collate.as_deref())
-                    .map_err(Refusal::from)?,
+                    .map_err(ClientError::from)?,
                 Assignment::Variable { scope, name, value } => {
-                    Variables::check(&name).map_err(Refusal::from)?;
+                    Variables::check(&name).map_err(ClientError::from)?;
                     if scope == Scope::Global {
                         let sentence = format!(
                             "{name} cannot be set for all connections from one of them: SET SESSION {name} is possible"
                         );
-                        return Err(Refusal::new(ErrorCode::ACCESS_DENIED, sentence).into());
+                        return Err(ClientError::new(ErrorCode::ACCESS_DENIED, sentence).into());
                     }
                     // Later settings of a statement see the earlier ones.
-                    let value = self.given(value, &changed, watch).await?;
+                    let value = self.evaluate_assignment(value, &changed, watch).await?;
                     let set = changed.variables.set(&name, value);
-                    set.map_err(Refusal::from)?;
+                    set.map_err(ClientError::from)?;
                 }
             }
         }
@@ -97,22 +97,25 @@ impl Client {
     }
 
     /// The value that a variable is to have; none for its usual one.
-    async fn given(
+    async fn evaluate_assignment(
         &mut self,
-        value: Given,
+        value: AssignedValue,
         connection: &Connection,
         watch: &Watch<'_>,
     ) -> Result<Option<VariableValue>, Interruption> {
         Ok(Some(match value {
-            Given::Default => return Ok(None),
-            Given::Null => VariableValue::Null,
-            Given::Number(number) => VariableValue::Number(number),
-            Given::Text(text) => VariableValue::Text(text),
-            Given::Expression(expression) => {
+            AssignedValue::Default => return Ok(None),
+            AssignedValue::Null => VariableValue::Null,
+            AssignedValue::Number(number) => VariableValue::Number(number),
+            AssignedValue::Text(text) => VariableValue::Text(text),
+            AssignedValue::Expression(expression) => {
                 let sessions = Arc::clone(&self.shared.sessions);
-                let asks = evaluate(sessions, expression, Arc::new(connection.clone()));
-                let mut computed = self.shared.workshop.compute(asks);
-                match watch.during(&mut self.incoming, computed.only()).await?? {
+                let value = evaluate(sessions, expression, Arc::new(connection.clone()));
+                let mut computed = self.shared.query_runtime.compute(value);
+                match watch
+                    .during(&mut self.incoming, computed.recv_one())
+                    .await??
+                {
                     Some(text) => VariableValue::Text(text),
                     None => VariableValue::Null,
                 }

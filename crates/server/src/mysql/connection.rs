@@ -1,4 +1,4 @@
-//! A connection from its first byte to its last: it is greeted, asks one thing after another, and leaves.
+//! A MySQL connection: the handshake, the command loop, and the error packet that closes it.
 
 use std::str::Utf8Error;
 use std::sync::Arc;
@@ -11,33 +11,34 @@ use sql::{Connection, ErrorCode};
 use tokio::time::timeout;
 use tracing::{Instrument, debug, info_span};
 
-use super::answers::{Status, end_of_rows, ok, refused};
 use super::capabilities::Capabilities;
 use super::columns::define_with_default;
 use super::handshake::{
-    Introduction, NATIVE_PASSWORD, Proof, Scramble, ask_in_a_way, asks_for_tls, confirm, greet,
-    has_password, in_handshake, no_tls,
+    AuthenticationStep, HandshakeResponse, NATIVE_PASSWORD, Scramble, handshake_error,
+    has_password, is_ssl_request, put_auth_confirmed, put_auth_switch_request, put_handshake,
+    tls_not_offered,
 };
-use super::packets::{Halves, Incoming, NoPacket, Outgoing, Sending};
+use super::packets::{Halves, PacketBuffer, PacketError, PacketReader, PacketWriter};
 use super::prepared::PreparedStatements;
+use super::responses::{Status, end_of_rows, err, ok};
 use super::wire::{Malformed, Reader};
-use crate::doors::Peer;
-use crate::metrics::Door;
-use crate::places::{Full, Place};
-use crate::running::Entered;
+use crate::connection_slots::{ConnectionSlot, LimitReached};
+use crate::listener::Peer;
+use crate::metrics::Protocol;
+use crate::process_list::ConnectionGuard;
 use crate::tls::Tls;
-use crate::{Refusal, Shared};
+use crate::{ClientError, Shared};
 
 /// The longest that the first words may take.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a packet from somebody who is not let in yet.
-const LONGEST_INTRODUCTION: usize = 16 << 10;
+const MAX_HANDSHAKE_PACKET: usize = 16 << 10;
 /// Bytes of a packet from everybody else (`max_allowed_packet`).
 pub(crate) const LONGEST_COMMAND: usize = 64 << 20;
 /// The longest that the last words may take.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Commands by their numbers in the protocol.
+/// The numbers of the commands in the protocol.
 mod commands {
     pub(super) const QUIT: u8 = 0x01;
     pub(super) const INIT_DB: u8 = 0x02;
@@ -59,52 +60,52 @@ mod commands {
     pub(super) const RESET_CONNECTION: u8 = 0x1f;
 }
 
-/// A client and what is known of it.
+/// A client and the state of its connection.
 pub(crate) struct Client {
     pub(super) shared: Arc<Shared>,
-    pub(super) entered: Entered,
-    pub(super) incoming: Incoming,
-    pub(super) sending: Sending,
-    /// Packets of the present answer that are not sent yet.
-    pub(super) outgoing: Outgoing,
+    pub(super) guard: ConnectionGuard,
+    pub(super) incoming: PacketReader,
+    pub(super) sending: PacketWriter,
+    /// Packets of the present result that are not sent yet.
+    pub(super) outgoing: PacketBuffer,
     pub(super) capabilities: Capabilities,
     pub(super) connection: Arc<Connection>,
     pub(super) prepared: PreparedStatements,
 }
 
-/// The connection is over: the client has gone, or is to go.
+/// The client has disconnected, or the server is to close the connection.
 #[derive(Debug)]
-pub(super) struct Over;
+pub(super) struct Disconnected;
 
-/// What a command comes to: done, refused, or the end of the connection.
-pub(super) type Done = Result<Result<(), Refusal>, Over>;
+/// What a command comes to: done, rejected, or the end of the connection.
+pub(super) type CommandResult = Result<Result<(), ClientError>, Disconnected>;
 
 /// Serves a client until it leaves.
-pub(crate) async fn serve(shared: Arc<Shared>, stream: Halves, peer: Peer, place: Place) {
-    let entered = shared.running.enter(peer);
-    let span = info_span!("connection", id = entered.id);
+pub(crate) async fn serve(shared: Arc<Shared>, stream: Halves, peer: Peer, slot: ConnectionSlot) {
+    let guard = shared.processes.register(peer);
+    let span = info_span!("connection", id = guard.id);
     async {
-        let mut client = Client::new(Arc::clone(&shared), entered, stream, peer);
-        let end = client.entered.end();
-        let let_in = tokio::select! {
+        let mut client = Client::new(Arc::clone(&shared), guard, stream, peer);
+        let end = client.guard.end();
+        let handshake = tokio::select! {
             () = shared.closing.cancelled() => return,
             () = end.cancelled() => return,
-            () = place.is_needed() => {
+            () = slot.eviction_requested() => {
                 debug!(address = %peer, "gave way to others before it introduced itself");
                 return;
             }
-            let_in = timeout(HANDSHAKE, client.let_in()) => let_in,
+            handshake = timeout(HANDSHAKE_TIMEOUT, client.handshake()) => handshake,
         };
-        match let_in {
+        match handshake {
             Ok(Ok(Ok(()))) => {
                 // It has a state that it would miss.
-                place.is_busy();
+                slot.set_busy();
                 debug!(user = client.connection.user, address = %peer, "connected");
-                client.attend().await;
+                client.command_loop().await;
                 debug!("left");
             }
-            Ok(Ok(Err(refusal))) => client.say_farewell(&refusal).await,
-            Ok(Err(Over)) => debug!(address = %peer, "left without introducing itself"),
+            Ok(Ok(Err(error))) => client.close_with_error(&error).await,
+            Ok(Err(Disconnected)) => debug!(address = %peer, "left without introducing itself"),
             Err(_) => debug!(address = %peer, "did not introduce itself in time"),
         }
     }
@@ -113,21 +114,21 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: Halves, peer: Peer, place
 }
 
 /// Tells somebody for whom there is no room.
-pub(crate) async fn turn_away((_, write): Halves, full: Full) {
+pub(crate) async fn reject((_, write): Halves, full: LimitReached) {
     let sentence = format!("Too many connections: {full}");
-    let refusal = Refusal::new(ErrorCode::TOO_MANY_CONNECTIONS, sentence);
-    let mut outgoing = Outgoing::from_number(0);
-    outgoing.add(|bytes| refused(bytes, &refusal));
-    let mut sending = Sending::new(write);
+    let error = ClientError::new(ErrorCode::TOO_MANY_CONNECTIONS, sentence);
+    let mut outgoing = PacketBuffer::from_number(0);
+    outgoing.add(|bytes| err(bytes, &error));
+    let mut sending = PacketWriter::new(write);
     sending.put(outgoing.take());
     // Whoever does not listen is not told.
-    let _ = timeout(FAREWELL, sending.flush()).await;
+    let _ = timeout(CLOSE_TIMEOUT, sending.flush()).await;
 }
 
 impl Client {
-    fn new(shared: Arc<Shared>, entered: Entered, (read, write): Halves, peer: Peer) -> Self {
+    fn new(shared: Arc<Shared>, guard: ConnectionGuard, (read, write): Halves, peer: Peer) -> Self {
         let connection = Connection {
-            id: entered.id,
+            id: guard.id,
             user: String::new(),
             host: peer.host(),
             database: None,
@@ -135,68 +136,73 @@ impl Client {
             found_rows: 0,
             warnings: vec![],
             row_count: 0,
-            surroundings: Arc::clone(&shared.surroundings),
+            server_info: Arc::clone(&shared.server_info),
         };
-        let sent = shared.metrics.bytes(Door::Mysql);
+        let sent = shared.metrics.bytes(Protocol::Mysql);
         let room = Reservation::of(&shared.packets);
         Self {
             prepared: PreparedStatements::new(Reservation::of(&shared.packets)),
             shared,
-            entered,
-            incoming: Incoming::new(read, room),
-            sending: Sending::new(write).counted(sent),
-            outgoing: Outgoing::default(),
+            guard,
+            incoming: PacketReader::new(read, room),
+            sending: PacketWriter::new(write).counted(sent),
+            outgoing: PacketBuffer::default(),
             capabilities: Capabilities::OURS,
             connection: Arc::new(connection),
         }
     }
 
     /// Greets the client and hears who it is.
-    async fn let_in(&mut self) -> Done {
+    async fn handshake(&mut self) -> CommandResult {
         let Ok(scramble) = Scramble::random() else {
             let sentence = "the system has no random numbers";
-            return Ok(Err(Refusal::new(ErrorCode::HANDSHAKE, sentence)));
+            return Ok(Err(ClientError::new(ErrorCode::HANDSHAKE, sentence)));
         };
         let id = self.connection.id;
-        let door = self.shared.tls.as_ref().map(Tls::for_mysql);
-        let tls = door.is_some();
-        self.outgoing.add(|bytes| greet(bytes, id, &scramble, tls));
-        let mut packet = match self.hear().await? {
+        let acceptor = self.shared.tls.as_ref().map(Tls::for_mysql);
+        let tls = acceptor.is_some();
+        self.outgoing
+            .add(|bytes| put_handshake(bytes, id, &scramble, tls));
+        let mut packet = match self.read_packet().await? {
             Ok(packet) => packet,
-            Err(refusal) => return Ok(Err(refusal)),
+            Err(error) => return Ok(Err(error)),
         };
-        if asks_for_tls(&packet) {
-            let Some(door) = door else {
-                return Ok(Err(no_tls()));
+        if is_ssl_request(&packet) {
+            let Some(acceptor) = acceptor else {
+                return Ok(Err(tls_not_offered()));
             };
-            self.encrypt(&door).await?;
-            packet = match self.hear().await? {
+            self.encrypt(&acceptor).await?;
+            packet = match self.read_packet().await? {
                 Ok(packet) => packet,
-                Err(refusal) => return Ok(Err(refusal)),
+                Err(error) => return Ok(Err(error)),
             };
         }
-        match Introduction::read(&packet) {
-            Ok(introduction) => {
-                self.capabilities = introduction.capabilities;
-                self.welcome(introduction, &scramble).await
+        match HandshakeResponse::read(&packet) {
+            Ok(handshake_response) => {
+                self.capabilities = handshake_response.capabilities;
+                self.finish_handshake(handshake_response, &scramble).await
             }
-            Err(refusal) => Ok(Err(refusal)),
+            Err(error) => Ok(Err(error)),
         }
     }
 
     /// Lets in whoever has introduced itself.
-    async fn welcome(&mut self, introduction: Introduction, scramble: &Scramble) -> Done {
-        if let Err(refusal) = self.prove(introduction.proof, scramble).await? {
-            return Ok(Err(refusal));
+    async fn finish_handshake(
+        &mut self,
+        handshake_response: HandshakeResponse,
+        scramble: &Scramble,
+    ) -> CommandResult {
+        if let Err(error) = self.authenticate(handshake_response.step, scramble).await? {
+            return Ok(Err(error));
         }
         let connection = Arc::make_mut(&mut self.connection);
-        connection.user = introduction.user;
+        connection.user = handshake_response.user;
         connection.database = None;
-        self.entered.introduce(&connection.user, None);
-        if let Some(database) = introduction.database
-            && let Err(refusal) = self.choose(&database).await
+        self.guard.set_identity(&connection.user, None);
+        if let Some(database) = handshake_response.database
+            && let Err(error) = self.use_database(&database).await
         {
-            return Ok(Err(refusal));
+            return Ok(Err(error));
         }
         let status = self.status();
         self.outgoing.add(|bytes| ok(bytes, status));
@@ -205,55 +211,59 @@ impl Client {
     }
 
     /// Says whatever a client wants to hear before it believes that it has proved who it is.
-    async fn prove(&mut self, proof: Proof, scramble: &Scramble) -> Done {
-        let way = match proof {
-            Proof::Given => return Ok(Ok(())),
-            Proof::ToBeConfirmed => {
-                self.outgoing.add(confirm);
+    async fn authenticate(
+        &mut self,
+        step: AuthenticationStep,
+        scramble: &Scramble,
+    ) -> CommandResult {
+        let way = match step {
+            AuthenticationStep::Finished => return Ok(Ok(())),
+            AuthenticationStep::Confirm => {
+                self.outgoing.add(put_auth_confirmed);
                 return Ok(Ok(()));
             }
-            Proof::InTheWay(way) => way,
+            AuthenticationStep::SwitchPlugin(way) => way,
         };
         self.outgoing
-            .add(|bytes| ask_in_a_way(bytes, way, scramble));
-        let response = match self.hear().await? {
+            .add(|bytes| put_auth_switch_request(bytes, way, scramble));
+        let response = match self.read_packet().await? {
             Ok(response) => response,
-            Err(refusal) => return Ok(Err(refusal)),
+            Err(error) => return Ok(Err(error)),
         };
         if way != NATIVE_PASSWORD && has_password(&response) {
-            self.outgoing.add(confirm);
+            self.outgoing.add(put_auth_confirmed);
         }
         Ok(Ok(()))
     }
 
     /// Sends what waits to be sent, and hears the packet that answers it.
-    async fn hear(&mut self) -> Result<Result<Bytes, Refusal>, Over> {
+    async fn read_packet(&mut self) -> Result<Result<Bytes, ClientError>, Disconnected> {
         self.send_all().await?;
         self.incoming.number = self.outgoing.number;
-        let packet = self.incoming.next(LONGEST_INTRODUCTION).await;
+        let packet = self.incoming.next(MAX_HANDSHAKE_PACKET).await;
         self.outgoing.number = self.incoming.number;
         match packet {
             Ok(packet) => Ok(Ok(packet)),
-            Err(NoPacket::Gone) => Err(Over),
-            Err(_) => Ok(Err(in_handshake())),
+            Err(PacketError::Disconnected) => Err(Disconnected),
+            Err(_) => Ok(Err(handshake_error())),
         }
     }
 
-    /// The state of the connection that ends its answers.
+    /// The status flags of the packet that ends a result.
     pub(super) fn status(&self) -> Status {
         Status::of(self.connection.variables.autocommit())
     }
 
-    async fn send_all(&mut self) -> Result<(), Over> {
+    async fn send_all(&mut self) -> Result<(), Disconnected> {
         self.sending.put(self.outgoing.take());
-        self.sending.flush().await.map_err(|_| Over)
+        self.sending.flush().await.map_err(|_| Disconnected)
     }
 
     /// Answers command after command.
-    async fn attend(&mut self) {
+    async fn command_loop(&mut self) {
         loop {
-            self.entered.sleep();
-            self.prepared.settle();
+            self.guard.sleep();
+            self.prepared.release_unused();
             self.incoming.number = 0;
             let variables = &self.connection.variables;
             let idle = Duration::from_secs(variables.idle_seconds());
@@ -261,90 +271,90 @@ impl Client {
             let packet = tokio::select! {
                 biased;
                 () = self.shared.closing.cancelled() => {
-                    let refusal = Refusal::new(ErrorCode::SERVER_ENDS, "the server ends");
+                    let error = ClientError::new(ErrorCode::SERVER_ENDS, "the server ends");
                     self.outgoing.number = 0;
-                    return self.say_farewell(&refusal).await;
+                    return self.close_with_error(&error).await;
                 }
-                () = self.entered.ended() => return,
+                () = self.guard.ended() => return,
                 packet = command(&mut self.incoming, idle) => packet,
             };
             self.outgoing.number = self.incoming.number;
             let packet = match packet {
                 Ok(packet) => packet,
-                Err(NoPacket::Gone) => return,
-                Err(refused @ (NoPacket::TooLong | NoPacket::NoRoom)) => {
-                    self.say_farewell(&refused.into()).await;
+                Err(PacketError::Disconnected) => return,
+                Err(rejected @ (PacketError::TooLong | PacketError::NoRoom)) => {
+                    self.close_with_error(&rejected.into()).await;
                     // It hears that only when it has said what it has to say. Whoever never ends is not waited for.
-                    let _ = timeout(FAREWELL, self.incoming.ignore()).await;
+                    let _ = timeout(CLOSE_TIMEOUT, self.incoming.ignore()).await;
                     return;
                 }
-                Err(refused) => return self.say_farewell(&refused.into()).await,
+                Err(rejected) => return self.close_with_error(&rejected.into()).await,
             };
-            match self.answer(&packet).await {
+            match self.dispatch(&packet).await {
                 Ok(Ok(())) => {}
-                Ok(Err(refusal)) => {
-                    debug!(%refusal, "refused");
-                    self.outgoing.add(|bytes| refused(bytes, &refusal));
+                Ok(Err(error)) => {
+                    debug!(%error, "rejected");
+                    self.outgoing.add(|bytes| err(bytes, &error));
                 }
-                Err(Over) => return,
+                Err(Disconnected) => return,
             }
-            if self.flush().await.is_err() || self.entered.is_ended() {
+            if self.flush().await.is_err() || self.guard.is_ended() {
                 return;
             }
         }
     }
 
     /// Sends what waits; a client that does not read for long is left.
-    pub(super) async fn flush(&mut self) -> Result<(), Over> {
+    pub(super) async fn flush(&mut self) -> Result<(), Disconnected> {
         let patience = Duration::from_secs(self.connection.variables.write_seconds());
         self.sending.put(self.outgoing.take());
         let sent = tokio::select! {
             biased;
             () = self.shared.ended.cancelled() => None,
-            () = self.entered.ended() => None,
+            () = self.guard.ended() => None,
             sent = timeout(patience, self.sending.flush()) => Some(sent),
         };
         match sent {
             Some(Ok(Ok(()))) => Ok(()),
-            Some(_) => Err(Over),
-            None => self.flush_shortly().await,
+            Some(_) => Err(Disconnected),
+            None => self.flush_before_close().await,
         }
     }
 
     /// The same of a connection that ends.
-    async fn flush_shortly(&mut self) -> Result<(), Over> {
+    async fn flush_before_close(&mut self) -> Result<(), Disconnected> {
         self.sending.put(self.outgoing.take());
-        match timeout(FAREWELL, self.sending.flush()).await {
+        match timeout(CLOSE_TIMEOUT, self.sending.flush()).await {
             Ok(Ok(())) => Ok(()),
-            _ => Err(Over),
+            _ => Err(Disconnected),
         }
     }
 
     /// Says why the connection ends.
-    async fn say_farewell(&mut self, refusal: &Refusal) {
-        debug!(%refusal, "the connection ends");
-        self.outgoing.add(|bytes| refused(bytes, refusal));
+    async fn close_with_error(&mut self, error: &ClientError) {
+        debug!(%error, "the connection ends");
+        self.outgoing.add(|bytes| err(bytes, error));
         self.sending.put(self.outgoing.take());
         // Whoever does not listen is not told.
-        let _ = timeout(FAREWELL, self.sending.close()).await;
+        let _ = timeout(CLOSE_TIMEOUT, self.sending.close()).await;
     }
 
     /// Answers a command.
-    async fn answer(&mut self, packet: &[u8]) -> Done {
+    async fn dispatch(&mut self, packet: &[u8]) -> CommandResult {
         let Some((command, rest)) = packet.split_first() else {
-            return Ok(Err(Refusal::malformed("it is empty")));
+            return Ok(Err(ClientError::malformed("it is empty")));
         };
         let mut reader = Reader::new(rest);
         match *command {
-            commands::QUIT => return Err(Over),
-            commands::QUERY => return self.query(rest).await,
-            commands::PROCESS_INFO => return self.query(b"SHOW PROCESSLIST").await,
+            commands::QUIT => return Err(Disconnected),
+            commands::QUERY => return self.execute_query(rest).await,
+            commands::PROCESS_INFO => return self.execute_query(b"SHOW PROCESSLIST").await,
             commands::PREPARE => return self.prepare(rest).await,
-            commands::EXECUTE => return self.execute(&mut reader).await,
+            commands::EXECUTE => return self.execute_prepared(&mut reader).await,
             commands::CHANGE_USER => return self.change_user(rest).await,
             commands::FIELD_LIST => return self.list_fields(reader.terminated()).await,
             commands::SEND_LONG_DATA => {
-                // No answer to it is expected, whatever it is.
+                // The protocol has no response to this command.
                 if let (Ok(number), Ok(parameter)) = (reader.u32(), reader.u16()) {
                     self.prepared.add_ahead(number, parameter, reader.rest());
                 }
@@ -357,14 +367,14 @@ impl Client {
                 return Ok(Ok(()));
             }
             commands::STATISTICS => {
-                let line = self.shared.running.in_a_line();
+                let line = self.shared.processes.status_line();
                 self.outgoing
                     .add(|bytes| bytes.extend_from_slice(line.as_bytes()));
                 return Ok(Ok(()));
             }
             _ => {}
         }
-        let done = self.do_shortly(*command, &mut reader).await;
+        let done = self.execute_simple_command(*command, &mut reader).await;
         if done.is_ok() && *command != commands::SET_OPTION {
             let status = self.status();
             self.outgoing.add(|bytes| ok(bytes, status));
@@ -372,14 +382,18 @@ impl Client {
         Ok(done)
     }
 
-    /// Does what a command says whose answer is that it is done.
-    async fn do_shortly(&mut self, command: u8, reader: &mut Reader<'_>) -> Result<(), Refusal> {
-        let malformed = |_: Malformed| Refusal::malformed("it ends too early");
+    /// Does what a command says whose result is that it is done.
+    async fn execute_simple_command(
+        &mut self,
+        command: u8,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), ClientError> {
+        let malformed = |_: Malformed| ClientError::malformed("it ends too early");
         match command {
             commands::PING => Ok(()),
             commands::INIT_DB => {
                 let name = text(reader.rest())?;
-                self.choose(name).await
+                self.use_database(name).await
             }
             commands::PROCESS_KILL => {
                 let id = reader.u32().map_err(malformed)?;
@@ -397,7 +411,7 @@ impl Client {
                 let off = match reader.u16().map_err(malformed)? {
                     0 => false,
                     1 => true,
-                    _ => return Err(Refusal::malformed("there is no such option")),
+                    _ => return Err(ClientError::malformed("there is no such option")),
                 };
                 let several = Capabilities::MULTI_STATEMENTS;
                 self.capabilities = self.capabilities.with(several, !off);
@@ -408,20 +422,20 @@ impl Client {
             }
             commands::FETCH => {
                 let sentence = "no rows wait to be fetched: prepared statements are answered with all of them at once";
-                Err(Refusal::new(ErrorCode::NO_CURSOR, sentence))
+                Err(ClientError::new(ErrorCode::NO_CURSOR, sentence))
             }
             commands::SHUTDOWN => {
                 let sentence = "the server is ended by whoever started it, with Ctrl-C or SIGTERM";
-                Err(Refusal::new(ErrorCode::ACCESS_DENIED, sentence))
+                Err(ClientError::new(ErrorCode::ACCESS_DENIED, sentence))
             }
             other => {
                 let sentence = format!("command {other} of the protocol is not known here");
-                Err(Refusal::new(ErrorCode::UNKNOWN_COMMAND, sentence))
+                Err(ClientError::new(ErrorCode::UNKNOWN_COMMAND, sentence))
             }
         }
     }
 
-    /// Makes the connection what it was at its start, but for who asks and the database.
+    /// Resets the session state, but for the user and the database.
     fn reset(&mut self) {
         let connection = Arc::make_mut(&mut self.connection);
         connection.variables = Variables::default();
@@ -431,34 +445,39 @@ impl Client {
     }
 
     /// Lets the client be somebody else. Where that fails it is neither, and has to connect anew.
-    async fn change_user(&mut self, packet: &[u8]) -> Done {
-        let introduction = match Introduction::changed(packet, self.capabilities) {
-            Ok(introduction) => introduction,
-            Err(refusal) => return Ok(Err(refusal)),
+    async fn change_user(&mut self, packet: &[u8]) -> CommandResult {
+        let handshake_response = match HandshakeResponse::changed(packet, self.capabilities) {
+            Ok(handshake_response) => handshake_response,
+            Err(error) => return Ok(Err(error)),
         };
         let Ok(scramble) = Scramble::random() else {
-            return Err(Over);
+            return Err(Disconnected);
         };
         self.reset();
-        match timeout(HANDSHAKE, self.welcome(introduction, &scramble)).await {
-            Ok(Ok(Err(refusal))) => {
-                self.say_farewell(&refusal).await;
-                Err(Over)
+        match timeout(
+            HANDSHAKE_TIMEOUT,
+            self.finish_handshake(handshake_response, &scramble),
+        )
+        .await
+        {
+            Ok(Ok(Err(error))) => {
+                self.close_with_error(&error).await;
+                Err(Disconnected)
             }
             Ok(done) => done,
-            Err(_) => Err(Over),
+            Err(_) => Err(Disconnected),
         }
     }
 
-    /// The columns of a table, as an old command asks for them.
-    async fn list_fields(&mut self, table: &[u8]) -> Done {
+    /// The columns of a table, as an old command requests them.
+    async fn list_fields(&mut self, table: &[u8]) -> CommandResult {
         let described = match text(table) {
             Ok(table) => {
                 let table = table.replace('`', "``");
                 let statement = format!("SELECT * FROM `{table}` LIMIT 0");
                 self.describe("Field List", statement, vec![]).await?
             }
-            Err(refusal) => Err(refusal),
+            Err(error) => Err(error),
         };
         Ok(described.map(|described| {
             for (name, column) in &described.columns {
@@ -472,30 +491,30 @@ impl Client {
     }
 }
 
-impl From<NoPacket> for Refusal {
-    fn from(refused: NoPacket) -> Self {
-        match refused {
-            NoPacket::TooLong => {
+impl From<PacketError> for ClientError {
+    fn from(rejected: PacketError) -> Self {
+        match rejected {
+            PacketError::TooLong => {
                 let sentence = format!(
                     "a packet may have {LONGEST_COMMAND} bytes at most (max_allowed_packet)"
                 );
                 Self::new(ErrorCode::PACKET_TOO_LARGE, sentence)
             }
-            NoPacket::NoRoom => {
+            PacketError::NoRoom => {
                 let sentence = "the server has no room for this packet now, as the packets of other connections take it all: send it \
                                 again in a while";
                 Self::new(ErrorCode::OUT_OF_RESOURCES, sentence)
             }
-            NoPacket::OutOfOrder | NoPacket::Gone => {
+            PacketError::OutOfOrder | PacketError::Disconnected => {
                 let sentence =
                     "a packet's number is not the next: the two sides have lost each other";
                 Self::new(ErrorCode::OUT_OF_ORDER, sentence)
             }
-            NoPacket::Idle(idle) => {
+            PacketError::Idle(idle) => {
                 let sentence = format!("nothing was asked for {} s (wait_timeout)", idle.as_secs());
                 Self::new(ErrorCode::IDLE, sentence)
             }
-            NoPacket::Stalled(patience) => {
+            PacketError::Stalled(patience) => {
                 let seconds = patience.as_secs();
                 let sentence = format!(
                     "a packet began, and nothing more of it came for {seconds} s (net_read_timeout)"
@@ -507,22 +526,22 @@ impl From<NoPacket> for Refusal {
 }
 
 /// The next command, which has to begin within some time.
-async fn command(incoming: &mut Incoming, idle: Duration) -> Result<Bytes, NoPacket> {
+async fn command(incoming: &mut PacketReader, idle: Duration) -> Result<Bytes, PacketError> {
     incoming.wait(idle).await?;
     incoming.next(LONGEST_COMMAND).await
 }
 
 /// A name that a client sent.
-fn text(bytes: &[u8]) -> Result<&str, Refusal> {
-    std::str::from_utf8(bytes).map_err(no_text)
+fn text(bytes: &[u8]) -> Result<&str, ClientError> {
+    std::str::from_utf8(bytes).map_err(not_utf8)
 }
 
 /// What a client is told whose text is none.
-pub(super) fn no_text(error: Utf8Error) -> Refusal {
+pub(super) fn not_utf8(error: Utf8Error) -> ClientError {
     let sentence = format!(
         "the text is not UTF-8 (at byte {}): set the connection's character set to utf8mb4, and write bytes that are no text as \
          x'00ff' or _binary'...', which Python's drivers do with binary_prefix=True",
         error.valid_up_to() + 1
     );
-    Refusal::new(ErrorCode::NO_TEXT, sentence)
+    ClientError::new(ErrorCode::NO_TEXT, sentence)
 }

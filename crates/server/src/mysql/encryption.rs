@@ -1,55 +1,55 @@
-//! From clear text to TLS, for a client that asks for it.
+//! From clear text to TLS, for a client that requests it.
 
 use std::io::Cursor;
 use std::sync::Arc;
 
 use ingest::Reservation;
 use rustls::ProtocolVersion;
-use sql::connection::{Process, Surroundings, VariableValue};
+use sql::connection::{ProcessInfo, ServerInfo, VariableValue};
 use tokio::io::{AsyncReadExt, empty, join, sink, split};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
-use super::connection::{Client, Over};
-use super::packets::{Incoming, Sending};
+use super::connection::{Client, Disconnected};
+use super::packets::{PacketReader, PacketWriter};
 
 impl Client {
     /// Goes on in TLS. Nothing may wait to be sent.
-    pub(super) async fn encrypt(&mut self, door: &TlsAcceptor) -> Result<(), Over> {
+    pub(super) async fn encrypt(&mut self, acceptor: &TlsAcceptor) -> Result<(), Disconnected> {
         let incoming = {
-            let nothing = Incoming::new(empty(), Reservation::of(&self.shared.packets));
+            let nothing = PacketReader::new(empty(), Reservation::of(&self.shared.packets));
             std::mem::replace(&mut self.incoming, nothing)
         };
-        let sending = std::mem::replace(&mut self.sending, Sending::new(sink()));
+        let sending = std::mem::replace(&mut self.sending, PacketWriter::new(sink()));
         let number = incoming.number;
         let (came, source, room) = incoming.into_parts();
-        // Whatever came behind the wish for TLS is the beginning of TLS, and nothing that was said in the clear.
+        // Bytes that arrived after the SSL request belong to the TLS handshake; none of them are a command in clear text.
         let stream = join(Cursor::new(came).chain(source), sending.into_sink());
-        let stream = Box::pin(door.accept(stream)).await.map_err(|error| {
+        let stream = Box::pin(acceptor.accept(stream)).await.map_err(|error| {
             debug!(%error, "TLS was not agreed upon");
-            Over
+            Disconnected
         })?;
         let connection = Arc::make_mut(&mut self.connection);
-        connection.surroundings = Arc::new(Encrypted::new(&stream, &connection.surroundings));
+        connection.server_info = Arc::new(TlsServerInfo::new(&stream, &connection.server_info));
         let (read, write) = split(stream);
-        self.incoming = Incoming::new(read, room);
+        self.incoming = PacketReader::new(read, room);
         self.incoming.number = number;
-        self.sending = Sending::new(write);
+        self.sending = PacketWriter::new(write);
         Ok(())
     }
 }
 
-/// What statements may ask of the server by a connection in TLS.
+/// The server's information as statements of a TLS connection see it.
 #[derive(Debug)]
-struct Encrypted {
+struct TlsServerInfo {
     version: &'static str,
     cipher: String,
-    server: Arc<dyn Surroundings>,
+    server: Arc<dyn ServerInfo>,
 }
 
-impl Encrypted {
-    fn new<T>(stream: &TlsStream<T>, server: &Arc<dyn Surroundings>) -> Self {
+impl TlsServerInfo {
+    fn new<T>(stream: &TlsStream<T>, server: &Arc<dyn ServerInfo>) -> Self {
         let session = stream.get_ref().1;
         let version = match session.protocol_version() {
             Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",
@@ -59,14 +59,14 @@ impl Encrypted {
         let suite = suite.and_then(|it| it.as_str().map(str::to_owned));
         Self {
             version,
-            // As the standard has the names.
+            // Under the names of the standard.
             cipher: suite.unwrap_or_default().replacen("TLS13_", "TLS_", 1),
             server: Arc::clone(server),
         }
     }
 }
 
-impl Surroundings for Encrypted {
+impl ServerInfo for TlsServerInfo {
     fn variable(&self, name: &str) -> Option<VariableValue> {
         self.server.variable(name)
     }
@@ -83,7 +83,7 @@ impl Surroundings for Encrypted {
         status
     }
 
-    fn processes(&self) -> Vec<Process> {
+    fn processes(&self) -> Vec<ProcessInfo> {
         self.server.processes()
     }
 }

@@ -1,12 +1,11 @@
-//! MySQL's protocol: what a client sends, byte by byte, and what it gets.
+//! MySQL's protocol: packets, handshake, commands, prepared statements and result sets.
 //!
 //! A layer of our own. It trusts no byte that a client sends: lengths are checked against what has come, and memory is taken for
-//! what is there, not for what is announced. Nothing in it waits for a processor: questions are worked on elsewhere and come
+//! what is there, not for what is announced. Nothing in it waits for a processor: queries are worked on elsewhere and come
 //! back as packets.
 //!
 //! Source: *MySQL Source Code Documentation*, "Client/Server Protocol".
 
-mod answers;
 mod capabilities;
 mod columns;
 mod commands;
@@ -17,11 +16,12 @@ mod numbers;
 mod packets;
 mod parameters;
 mod prepared;
-mod question;
+mod query;
+mod responses;
 mod rows;
 mod statements;
 mod watch;
 mod wire;
 
-pub(crate) use connection::{LONGEST_COMMAND, serve, turn_away};
+pub(crate) use connection::{LONGEST_COMMAND, reject, serve};
 pub(crate) use packets::Halves;

@@ -1,7 +1,7 @@
-//! Packets: what goes over the wire in one piece each, with its length and its number before it.
+//! Packets: the units of the protocol, each with its length and its sequence number before it.
 //!
-//! A payload of 16 MiB or more goes in several packets, of which all but the last have the greatest length. A client's first packet
-//! of a command has number 0; every packet after it, whoever sends it, the next.
+//! A payload of 16 MiB or more is split into several packets, of which all but the last have the maximum length. The first packet of a
+//! command has number 0; every further packet, from either side, has the next number.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,29 +13,29 @@ use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// The length of a packet that another one continues.
+/// The length of a packet that another packet continues.
 const LONGEST_PACKET: usize = 0xff_ffff;
 const HEADER: usize = 4;
 /// Bytes that are read at once at least, which most commands do not have.
-const USUAL_COMMAND: usize = 2 << 10;
+const READ_CHUNK: usize = 2 << 10;
 /// Bytes that are read ahead of a command's end while a statement runs.
 const READ_AHEAD: usize = 64 << 10;
-/// Bytes that a connection has for its packets anyway; more come out of what all connections share.
+/// Bytes of packets that every connection may hold; more are taken from the pool that all connections share.
 const OWN_ROOM: usize = 16 << 10;
-/// Bytes of a second, of a packet that comes slowly.
+/// Bytes per second that a packet has to arrive with.
 const LEAST_RATE: u64 = 1 << 10;
-/// How long a packet may keep us waiting for more of it, unless the client has chosen another time.
+/// How long a packet may pause, unless the client has set `net_read_timeout`.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Packets that are put one after another to be sent.
+/// A buffer of packets to be sent.
 #[derive(Debug, Default)]
-pub(crate) struct Outgoing {
+pub(crate) struct PacketBuffer {
     bytes: Vec<u8>,
     /// The number of the next packet.
     pub(crate) number: u8,
 }
 
-impl Outgoing {
+impl PacketBuffer {
     /// Packets of which the first has a number.
     pub(crate) fn from_number(number: u8) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Outgoing {
         }
     }
 
-    /// Adds a payload that `write` appends.
+    /// Appends a packet with the payload that `write` appends.
     pub(crate) fn add<T>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; HEADER]);
@@ -60,7 +60,7 @@ impl Outgoing {
         for piece in pieces.by_ref() {
             self.add_piece(piece);
         }
-        // An empty one, too, tells that the one before was the last of its length.
+        // The last packet is shorter than the maximum, and may be empty.
         self.add_piece(pieces.remainder());
         told
     }
@@ -78,10 +78,10 @@ impl Outgoing {
         self.number = self.number.wrapping_add(1);
     }
 
-    /// Adds packets that were made elsewhere from our next number on; `number` comes after them.
+    /// Appends packets that were built elsewhere, beginning with our next number; `number` follows them.
     pub(crate) fn append(&mut self, packets: Bytes, number: u8) {
         if self.bytes.is_empty() {
-            // The usual way, by which nothing is copied.
+            // The usual case, in which nothing is copied.
             self.bytes = packets.into();
         } else {
             self.bytes.extend_from_slice(&packets);
@@ -89,57 +89,57 @@ impl Outgoing {
         self.number = number;
     }
 
-    /// How many bytes wait.
+    /// The number of buffered bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The bytes, to be sent; the next packets go on with the numbers.
+    /// Takes the buffered bytes; the numbers continue.
     pub(crate) fn take(&mut self) -> Bytes {
         std::mem::take(&mut self.bytes).into()
     }
 }
 
-/// Why there is no packet.
+/// Why no packet could be read.
 #[derive(Debug)]
-pub(crate) enum NoPacket {
+pub(crate) enum PacketError {
     /// The client has gone, or the network is broken.
-    Gone,
+    Disconnected,
     /// It is longer than it may be.
     TooLong,
-    /// All connections together have no room for it.
+    /// The pool of all connections has no memory for it.
     NoRoom,
-    /// Its number is not the next.
+    /// Its number is out of sequence.
     OutOfOrder,
-    /// Nothing was said for so long.
+    /// Nothing has arrived for this long.
     Idle(Duration),
-    /// It has begun, and for so long nothing more of it came.
+    /// Part of it has arrived, and nothing more for this long.
     Stalled(Duration),
 }
 
-/// Where bytes come from: clear text or TLS.
+/// The read half of a stream: clear text or TLS.
 pub(crate) type Source = Box<dyn AsyncRead + Send + Unpin>;
-/// Where bytes go.
+/// The write half.
 pub(crate) type Sink = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Both ways of a connection.
+/// Both halves of a connection.
 pub(crate) type Halves = (Source, Sink);
 
 /// The client's packets.
-pub(crate) struct Incoming {
+pub(crate) struct PacketReader {
     stream: Source,
     bytes: BytesMut,
     /// The number that the next packet must have.
     pub(crate) number: u8,
-    /// How long a packet that has begun may keep us waiting for more of it.
+    /// How long a packet may pause.
     pub(crate) patience: Duration,
-    /// Bytes of a command that has come, or of those packets of it that have.
+    /// Bytes of the current command, or of those packets of it that have arrived.
     whole: usize,
-    /// What both take beyond the connection's own room.
+    /// The memory of both beyond the connection's own.
     room: Reservation,
 }
 
-impl Incoming {
+impl PacketReader {
     pub(crate) fn new(stream: impl AsyncRead + Send + Unpin + 'static, room: Reservation) -> Self {
         Self {
             stream: Box::new(stream),
@@ -151,43 +151,43 @@ impl Incoming {
         }
     }
 
-    /// What has come and was not taken yet, and where more comes from.
+    /// The bytes that have arrived and were not read, and the rest of the stream.
     pub(crate) fn into_parts(self) -> (Bytes, Source, Reservation) {
         (self.bytes.freeze(), self.stream, self.room)
     }
 
     /// Ends when something has come, if it does within a time.
-    pub(crate) async fn wait(&mut self, idle: Duration) -> Result<(), NoPacket> {
+    pub(crate) async fn wait(&mut self, idle: Duration) -> Result<(), PacketError> {
         // The command before it is done.
         self.whole = 0;
         if !self.bytes.is_empty() {
             return self.hold(self.bytes.capacity());
         }
-        // Else it would hold the memory of the longest packet for as long as the client stays.
+        // Otherwise the buffer of the longest packet would stay allocated as long as the client is connected.
         self.bytes = BytesMut::new();
         self.hold(0)?;
-        match timeout(idle, self.read_some(USUAL_COMMAND)).await {
+        match timeout(idle, self.read_some(READ_CHUNK)).await {
             Ok(read) => read,
-            Err(_) => Err(NoPacket::Idle(idle)),
+            Err(_) => Err(PacketError::Idle(idle)),
         }
     }
 
     /// The next payload, of at most so many bytes. Memory is taken as bytes come, whatever length a packet claims.
-    pub(crate) async fn next(&mut self, longest: usize) -> Result<Bytes, NoPacket> {
+    pub(crate) async fn next(&mut self, longest: usize) -> Result<Bytes, PacketError> {
         let mut payload = BytesMut::new();
         let begun = Instant::now();
         loop {
             self.fill(HEADER, begun).await?;
             let (length, number) = match self.bytes[..] {
                 [a, b, c, number, ..] => (u32::from_le_bytes([a, b, c, 0]) as usize, number),
-                _ => return Err(NoPacket::Gone),
+                _ => return Err(PacketError::Disconnected),
             };
             if number != self.number {
-                return Err(NoPacket::OutOfOrder);
+                return Err(PacketError::OutOfOrder);
             }
             self.number = self.number.wrapping_add(1);
             if payload.len() + length > longest {
-                return Err(NoPacket::TooLong);
+                return Err(PacketError::TooLong);
             }
             self.fill(HEADER + length, begun).await?;
             self.bytes.advance(HEADER);
@@ -208,35 +208,35 @@ impl Incoming {
         }
     }
 
-    async fn fill(&mut self, wanted: usize, begun: Instant) -> Result<(), NoPacket> {
+    async fn fill(&mut self, wanted: usize, begun: Instant) -> Result<(), PacketError> {
         while self.bytes.len() < wanted {
             match timeout(self.patience, self.read_some(wanted)).await {
                 Ok(read) => read?,
-                Err(_) => return Err(NoPacket::Stalled(self.patience)),
+                Err(_) => return Err(PacketError::Stalled(self.patience)),
             }
-            // Whoever sends a byte now and then would hold the room for as long as he likes.
+            // A client that sends a byte now and then must not hold the memory for long.
             let slow = begun.elapsed().saturating_sub(self.patience).as_secs();
             if ((self.whole + self.bytes.len()) as u64) < slow * LEAST_RATE {
-                return Err(NoPacket::Stalled(self.patience));
+                return Err(PacketError::Stalled(self.patience));
             }
         }
         Ok(())
     }
 
     /// Counts the bytes that are held from now on.
-    fn hold(&mut self, bytes: usize) -> Result<(), NoPacket> {
+    fn hold(&mut self, bytes: usize) -> Result<(), PacketError> {
         let beyond = bytes.saturating_sub(OWN_ROOM);
         let held = self.room.resize(beyond as u64);
-        held.map_err(|_| NoPacket::NoRoom)
+        held.map_err(|_| PacketError::NoRoom)
     }
 
     /// Makes room for the next bytes of so many: twice as much as before, as long as the packet needs it.
-    fn make_room(&mut self, wanted: usize) -> Result<(), NoPacket> {
+    fn make_room(&mut self, wanted: usize) -> Result<(), PacketError> {
         let length = self.bytes.len();
         if self.bytes.capacity() > length {
             return Ok(());
         }
-        let capacity = (length * 2).min(wanted).max(length + USUAL_COMMAND);
+        let capacity = (length * 2).min(wanted).max(length + READ_CHUNK);
         self.hold(self.whole + capacity)?;
         let mut larger = BytesMut::with_capacity(capacity);
         larger.extend_from_slice(&self.bytes);
@@ -244,31 +244,31 @@ impl Incoming {
         Ok(())
     }
 
-    /// Takes what the client says and forgets it, until it has said all.
+    /// Reads and discards what the client sends, until it closes its side.
     pub(crate) async fn ignore(&mut self) {
         (self.whole, self.bytes) = (0, BytesMut::new());
         loop {
             self.bytes.clear();
-            if self.read_some(USUAL_COMMAND).await.is_err() {
+            if self.read_some(READ_CHUNK).await.is_err() {
                 return;
             }
         }
     }
 
-    async fn read_some(&mut self, wanted: usize) -> Result<(), NoPacket> {
+    async fn read_some(&mut self, wanted: usize) -> Result<(), PacketError> {
         self.make_room(wanted)?;
         match self.stream.read_buf(&mut self.bytes).await {
-            Ok(0) | Err(_) => Err(NoPacket::Gone),
+            Ok(0) | Err(_) => Err(PacketError::Disconnected),
             Ok(_) => Ok(()),
         }
     }
 
-    /// Ends when the client has hung up. What it sends meanwhile is kept for later; where that is much, it is not watched on.
+    /// Completes when the client has hung up. It buffers what the client sends meanwhile, and stops watching when that is much.
     pub(crate) async fn hung_up(&mut self) {
         while self.bytes.len() < READ_AHEAD {
             match self.read_some(READ_AHEAD).await {
                 Ok(()) => {}
-                Err(NoPacket::NoRoom) => break,
+                Err(PacketError::NoRoom) => break,
                 Err(_) => return,
             }
         }
@@ -277,14 +277,14 @@ impl Incoming {
 }
 
 /// The way to the client. What waits stays to be sent, in order and whole, whatever interrupts the sending.
-pub(crate) struct Sending {
+pub(crate) struct PacketWriter {
     stream: Sink,
     waiting: VecDeque<Bytes>,
-    /// Where the bytes are counted that are sent.
+    /// The counter of sent bytes.
     sent: Option<IntCounter>,
 }
 
-impl Sending {
+impl PacketWriter {
     pub(crate) fn new(stream: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         Self {
             stream: Box::new(stream),
@@ -293,7 +293,7 @@ impl Sending {
         }
     }
 
-    /// The same, whose bytes are counted.
+    /// The same with a counter of its bytes.
     pub(crate) fn counted(self, sent: IntCounter) -> Self {
         Self {
             sent: Some(sent),
@@ -301,19 +301,19 @@ impl Sending {
         }
     }
 
-    /// Where bytes go. What waits is lost.
+    /// The write half. Queued bytes are lost.
     pub(crate) fn into_sink(self) -> Sink {
         self.stream
     }
 
-    /// Puts packets behind those that wait.
+    /// Queues packets.
     pub(crate) fn put(&mut self, packets: Bytes) {
         if !packets.is_empty() {
             self.waiting.push_back(packets);
         }
     }
 
-    /// Sends what waits.
+    /// Sends the queued packets.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         while let Some(first) = self.waiting.front_mut() {
             let written = self.stream.write_buf(first).await?;
@@ -327,11 +327,11 @@ impl Sending {
                 self.waiting.pop_front();
             }
         }
-        // TLS may still hold some of it, also from before, where the sending was interrupted.
+        // TLS may buffer part of them, also from an earlier write that was cancelled.
         self.stream.flush().await
     }
 
-    /// Sends what waits, and that nothing comes after it.
+    /// Sends the queued packets and closes the write half.
     pub(crate) async fn close(&mut self) -> io::Result<()> {
         self.flush().await?;
         self.stream.shutdown().await
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     /// A client's end, and the server's.
-    async fn connected() -> (TcpStream, Incoming, Sending) {
+    async fn connected() -> (TcpStream, PacketReader, PacketWriter) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap());
         let (client, server) = tokio::join!(client, listener.accept());
@@ -355,13 +355,13 @@ mod tests {
         let room = Reservation::of(&BytePool::new(1 << 28));
         (
             client.unwrap(),
-            Incoming::new(read, room),
-            Sending::new(write),
+            PacketReader::new(read, room),
+            PacketWriter::new(write),
         )
     }
 
     fn packets(payload: &[u8], number: u8) -> Bytes {
-        let mut outgoing = Outgoing::from_number(number);
+        let mut outgoing = PacketBuffer::from_number(number);
         outgoing.add(|bytes| bytes.extend_from_slice(payload));
         outgoing.take()
     }
@@ -380,7 +380,7 @@ mod tests {
             (LONGEST_PACKET + 1, 2),
             (2 * LONGEST_PACKET, 3),
         ] {
-            let mut outgoing = Outgoing::from_number(254);
+            let mut outgoing = PacketBuffer::from_number(254);
             outgoing.add(|bytes| bytes.resize(bytes.len() + length, 1));
             assert_eq!(outgoing.number, 254_u8.wrapping_add(headers));
             assert_eq!(outgoing.len(), length + usize::from(headers) * HEADER);
@@ -406,18 +406,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_too_long_is_refused_before_it_has_come() {
+    async fn what_is_too_long_is_rejected_before_it_has_come() {
         let (mut client, mut incoming, _sending) = connected().await;
         client.write_all(b"\xff\xff\xff\0").await.unwrap();
         assert!(matches!(
             incoming.next(1 << 20).await,
-            Err(NoPacket::TooLong)
+            Err(PacketError::TooLong)
         ));
         let (mut client, mut incoming, _sending) = connected().await;
         client.write_all(b"\x01\0\0\x05a").await.unwrap();
         assert!(matches!(
             incoming.next(1 << 20).await,
-            Err(NoPacket::OutOfOrder)
+            Err(PacketError::OutOfOrder)
         ));
     }
 
@@ -425,13 +425,16 @@ mod tests {
     async fn who_says_nothing_and_who_stops_within_a_packet_are_told_apart() {
         let short = Duration::from_millis(20);
         let (mut client, mut incoming, _sending) = connected().await;
-        assert!(matches!(incoming.wait(short).await, Err(NoPacket::Idle(_))));
+        assert!(matches!(
+            incoming.wait(short).await,
+            Err(PacketError::Idle(_))
+        ));
         incoming.patience = short;
         client.write_all(b"\x03\0\0\0ab").await.unwrap();
         incoming.wait(Duration::from_secs(60)).await.unwrap();
         assert!(matches!(
             incoming.next(100).await,
-            Err(NoPacket::Stalled(_))
+            Err(PacketError::Stalled(_))
         ));
     }
 
@@ -442,7 +445,10 @@ mod tests {
         drop(client);
         incoming.hung_up().await;
         assert_eq!(incoming.next(10).await.unwrap(), "a");
-        assert!(matches!(incoming.next(10).await, Err(NoPacket::Gone)));
+        assert!(matches!(
+            incoming.next(10).await,
+            Err(PacketError::Disconnected)
+        ));
     }
 
     #[tokio::test]
@@ -458,7 +464,7 @@ mod tests {
         written.unwrap();
         assert_eq!(read.unwrap().len(), payload.len());
         assert!(pool.used() > 800 << 10);
-        // Small ones have room always; large ones when the first is done with.
+        // Small packets always have room; large ones have it once the first is released.
         other_client.write_all(&packets(b"small", 0)).await.unwrap();
         assert_eq!(other.next(1 << 26).await.unwrap(), "small");
         other.number = 0;
@@ -466,10 +472,10 @@ mod tests {
             other_client.write_all(&sent[..300 << 10]),
             other.next(1 << 26)
         );
-        assert!(matches!(read, Err(NoPacket::NoRoom)), "{read:?}");
+        assert!(matches!(read, Err(PacketError::NoRoom)), "{read:?}");
         assert!(matches!(
             incoming.wait(Duration::from_millis(1)).await,
-            Err(NoPacket::Idle(_))
+            Err(PacketError::Idle(_))
         ));
         drop(other);
         assert_eq!(pool.used(), 0);
@@ -489,13 +495,13 @@ mod tests {
             () = trickle => unreachable!("the server's end is open"),
             read = incoming.next(1 << 20) => read,
         };
-        assert!(matches!(read, Err(NoPacket::Stalled(_))), "{read:?}");
+        assert!(matches!(read, Err(PacketError::Stalled(_))), "{read:?}");
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(50))]
         #[test]
-        fn any_bytes_end_in_packets_or_a_refusal(bytes: Vec<u8>) {
+        fn any_bytes_end_in_packets_or_a_rejection(bytes: Vec<u8>) {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let (mut client, mut incoming, _sending) = connected().await;

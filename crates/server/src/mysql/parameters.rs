@@ -9,28 +9,28 @@ use sql::ErrorCode;
 
 use super::columns::types;
 use super::wire::{Malformed, Reader};
-use crate::Refusal;
+use crate::ClientError;
 
-/// Bytes that a value sent ahead takes beside its own, about.
+/// Bytes of overhead of a long-data value, about.
 pub(crate) const ENTRY: usize = 48;
 
-/// The type of a parameter, as the client says it.
+/// The type of a parameter, as the client declares it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ParameterType {
     ty: u8,
     unsigned: bool,
 }
 
-/// What is known of a statement's parameters before their values come.
+/// The parameters of a prepared statement.
 #[derive(Debug, Default)]
 pub(crate) struct Parameters {
-    /// As many as there are placeholders.
+    /// The number of placeholders.
     pub(crate) count: usize,
-    /// Their types, from when they were bound the last time.
+    /// The types that were bound last.
     types: Option<Vec<ParameterType>>,
-    /// Values that were sent ahead, by the place of their parameter.
+    /// Values from COM_STMT_SEND_LONG_DATA, by the index of their parameter.
     ahead: BTreeMap<u16, Vec<u8>>,
-    /// Memory that these take.
+    /// Memory of these values.
     ahead_bytes: usize,
 }
 
@@ -42,7 +42,7 @@ impl Parameters {
         }
     }
 
-    /// Keeps a piece of a value that is sent ahead.
+    /// Appends a chunk of a long-data value.
     pub(crate) fn add_ahead(&mut self, parameter: u16, piece: &[u8]) {
         let value = self.ahead.entry(parameter).or_insert_with(|| {
             self.ahead_bytes += ENTRY;
@@ -52,7 +52,7 @@ impl Parameters {
         self.ahead_bytes += piece.len();
     }
 
-    /// Bytes of memory that values sent ahead take.
+    /// Bytes of memory of the long-data values.
     pub(crate) fn bytes_ahead(&self) -> usize {
         self.ahead_bytes
     }
@@ -63,7 +63,7 @@ impl Parameters {
     }
 
     /// The values as literals of SQL. What was sent ahead is used up.
-    pub(crate) fn read(&mut self, reader: &mut Reader<'_>) -> Result<Vec<String>, Refusal> {
+    pub(crate) fn read(&mut self, reader: &mut Reader<'_>) -> Result<Vec<String>, ClientError> {
         let ahead = std::mem::take(&mut self.ahead);
         self.ahead_bytes = 0;
         if self.count == 0 {
@@ -75,7 +75,7 @@ impl Parameters {
         }
         let types = self.types.as_deref().ok_or_else(|| {
             let sentence = "the parameters' types are not known: they come with the first values";
-            Refusal::new(ErrorCode::WRONG_PARAMETERS, sentence)
+            ClientError::new(ErrorCode::WRONG_PARAMETERS, sentence)
         })?;
         let is_null = |at: usize| {
             nulls
@@ -94,8 +94,8 @@ impl Parameters {
     }
 }
 
-fn in_values(_: Malformed) -> Refusal {
-    Refusal::malformed("it ends before the last parameter's value")
+fn in_values(_: Malformed) -> ClientError {
+    ClientError::malformed("it ends before the last parameter's value")
 }
 
 fn read_types(reader: &mut Reader<'_>, count: usize) -> Result<Vec<ParameterType>, Malformed> {
@@ -109,7 +109,7 @@ fn read_types(reader: &mut Reader<'_>, count: usize) -> Result<Vec<ParameterType
 }
 
 impl ParameterType {
-    /// Whether its values are bytes, text or not: drivers do not agree on which type is for which.
+    /// Whether its values are bytes, which may be text: drivers disagree about which type means which.
     fn is_bytes(self) -> bool {
         matches!(
             self.ty,
@@ -127,7 +127,7 @@ impl ParameterType {
         )
     }
 
-    fn literal(self, reader: &mut Reader<'_>) -> Result<String, Refusal> {
+    fn literal(self, reader: &mut Reader<'_>) -> Result<String, ClientError> {
         let read = match self.ty {
             types::NULL => Ok("NULL".to_owned()),
             types::TINY => reader.u8().map(|value| match self.unsigned {
@@ -158,14 +158,14 @@ impl ParameterType {
             other => {
                 let sentence =
                     format!("a parameter is of a type that is not known, number {other}");
-                return Err(Refusal::new(ErrorCode::WRONG_PARAMETERS, sentence));
+                return Err(ClientError::new(ErrorCode::WRONG_PARAMETERS, sentence));
             }
         };
         read.map_err(in_values)
     }
 }
 
-/// A number whose sign cannot be taken for a comment's, or for an operator.
+/// A number, with parentheses if its sign could be taken for an operator or a comment.
 fn signed(value: i64) -> String {
     match value {
         0.. => value.to_string(),
@@ -173,7 +173,7 @@ fn signed(value: i64) -> String {
     }
 }
 
-/// A number with all its digits. What is none, or infinite, is NULL, as in the data.
+/// A number with all its digits. NaN and infinities are NULL, as in the data.
 fn real(value: f64) -> String {
     match value {
         value if !value.is_finite() => "NULL".to_owned(),
@@ -182,7 +182,7 @@ fn real(value: f64) -> String {
     }
 }
 
-fn decimal(bytes: &[u8]) -> Result<String, Refusal> {
+fn decimal(bytes: &[u8]) -> Result<String, ClientError> {
     let text = std::str::from_utf8(bytes).unwrap_or_default().trim();
     let is_number = text.parse::<f64>().is_ok_and(f64::is_finite)
         && text
@@ -193,12 +193,12 @@ fn decimal(bytes: &[u8]) -> Result<String, Refusal> {
         true => Ok(text.to_owned()),
         false => {
             let sentence = format!("{:?} is no decimal number", String::from_utf8_lossy(bytes));
-            Err(Refusal::new(ErrorCode::WRONG_PARAMETERS, sentence))
+            Err(ClientError::new(ErrorCode::WRONG_PARAMETERS, sentence))
         }
     }
 }
 
-/// Text as a literal; bytes that are none in hexadecimal digits.
+/// Text as a literal; bytes that are not UTF-8 in hexadecimal digits.
 fn text_or_bytes(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => quoted(text),
@@ -206,7 +206,7 @@ fn text_or_bytes(bytes: &[u8]) -> String {
             let mut literal = String::with_capacity(2 * bytes.len() + 3);
             literal.push_str("x'");
             for byte in bytes {
-                // A text takes all.
+                // Writing into a `String` does not fail.
                 let _ = write!(literal, "{byte:02x}");
             }
             literal.push('\'');
@@ -228,15 +228,15 @@ fn quoted(text: &str) -> String {
     literal
 }
 
-fn wrong_time() -> Refusal {
-    Refusal::new(
+fn wrong_time() -> ClientError {
+    ClientError::new(
         ErrorCode::WRONG_PARAMETERS,
         "a parameter is no date or time of the calendar",
     )
 }
 
 /// A date, or a date and a time. The zero date, which is none, is NULL.
-fn moment(reader: &mut Reader<'_>, date_only: bool) -> Result<String, Refusal> {
+fn moment(reader: &mut Reader<'_>, date_only: bool) -> Result<String, ClientError> {
     let bytes = reader.sized().map_err(in_values)?;
     let mut parts = Reader::new(bytes);
     if !matches!(bytes.len(), 4 | 7 | 11) {
@@ -278,7 +278,7 @@ fn moment(reader: &mut Reader<'_>, date_only: bool) -> Result<String, Refusal> {
 }
 
 /// A time of day, or a span of time: text, as Meridian has no type for it.
-fn time(reader: &mut Reader<'_>) -> Result<String, Refusal> {
+fn time(reader: &mut Reader<'_>) -> Result<String, ClientError> {
     let bytes = reader.sized().map_err(in_values)?;
     let mut parts = Reader::new(bytes);
     match bytes.len() {
@@ -309,14 +309,14 @@ fn time(reader: &mut Reader<'_>) -> Result<String, Refusal> {
 /// A statement with literals in the places of its placeholders, each of which is one byte.
 pub(crate) fn bind<'a>(
     text: &str,
-    places: &[usize],
+    offsets: &[usize],
     literals: impl IntoIterator<Item = &'a str>,
 ) -> String {
     let mut bound = String::with_capacity(text.len());
     let mut rest = 0;
-    for (place, literal) in places.iter().zip(literals) {
+    for (place, literal) in offsets.iter().zip(literals) {
         bound.push_str(text.get(rest..*place).unwrap_or_default());
-        // Apart from what stands beside it: two quotes would be one.
+        // With spaces around it: two adjacent quotes would be one.
         bound.push(' ');
         bound.push_str(literal);
         bound.push(' ');
@@ -333,11 +333,11 @@ mod tests {
     use super::*;
 
     /// Binds parameters of types and values that a client sent.
-    fn read(count: usize, bytes: &[u8]) -> Result<Vec<String>, Refusal> {
+    fn read(count: usize, bytes: &[u8]) -> Result<Vec<String>, ClientError> {
         Parameters::new(count).read(&mut Reader::new(bytes))
     }
 
-    fn one(ty: u8, unsigned: bool, value: &[u8]) -> Result<String, Refusal> {
+    fn one(ty: u8, unsigned: bool, value: &[u8]) -> Result<String, ClientError> {
         let mut bytes = vec![0, 1, ty, if unsigned { 0x80 } else { 0 }];
         bytes.extend_from_slice(value);
         read(1, &bytes).map(|mut literals| literals.remove(0))
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_refused() {
+    fn what_is_no_value_is_rejected() {
         for (ty, value, number) in [
             (types::LONG, &b"\x01"[..], 1835),
             (types::VAR_STRING, b"\x05ab", 1835),
@@ -447,14 +447,14 @@ mod tests {
     #[test]
     fn literals_stand_in_the_places() {
         let text = "SELECT ?, '?' FROM t WHERE a=?'x'";
-        let places = sql::mysql::placeholders(text);
-        let bound = bind(text, &places, ["1", "'é'"]);
+        let offsets = sql::mysql::placeholders(text);
+        let bound = bind(text, &offsets, ["1", "'é'"]);
         assert_eq!(bound, "SELECT  1 , '?' FROM t WHERE a= 'é' 'x'");
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_values_or_refused(count in 0_usize..20, bytes: Vec<u8>) {
+        fn any_bytes_are_values_or_rejected(count in 0_usize..20, bytes: Vec<u8>) {
             if let Ok(literals) = read(count, &bytes) {
                 prop_assert_eq!(literals.len(), count);
             }

@@ -5,69 +5,69 @@ use std::collections::HashMap;
 use ingest::Reservation;
 use sql::ErrorCode;
 
-use super::answers::{Status, eof};
 use super::columns::{ColumnType, define};
 use super::parameters::{ParameterType, Parameters, bind};
-use super::question::Described;
+use super::query::ResultColumns;
+use super::responses::{Status, eof};
 use super::wire::Reader;
-use super::{capabilities::Capabilities, packets::Outgoing};
-use crate::Refusal;
+use super::{capabilities::Capabilities, packets::PacketBuffer};
+use crate::ClientError;
 
-/// Statements that a connection may have at once.
+/// Prepared statements that a connection may have.
 const MOST_STATEMENTS: usize = 16_382;
-/// Bytes of memory that all of them take.
+/// Bytes of memory of all of them.
 const MOST_KEPT: usize = 64 << 20;
-/// Bytes of values that are sent ahead of all statements together.
+/// Bytes of long-data values of all of them.
 const MOST_AHEAD: usize = 64 << 20;
 
-/// A statement that can be asked again and again with other values.
+/// A prepared statement.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedStatement {
     pub(crate) text: String,
     /// Where its placeholders stand.
-    places: Vec<usize>,
+    offsets: Vec<usize>,
     parameters: Parameters,
-    /// The headings that were announced.
+    /// The headings that the response to PREPARE announced.
     pub(crate) headings: Option<Vec<String>>,
     /// What was wrong with a value that was sent ahead, of which the client hears when it asks.
-    ahead_refused: Option<Refusal>,
+    ahead_rejected: Option<ClientError>,
 }
 
-impl Prepared {
+impl PreparedStatement {
     /// Bytes of memory that it takes, without values that are sent ahead. A short text may have many parameters or headings.
     fn bytes(&self) -> usize {
-        let parameters = self.places.len() * (size_of::<usize>() + size_of::<ParameterType>());
+        let parameters = self.offsets.len() * (size_of::<usize>() + size_of::<ParameterType>());
         let headings = self.headings.iter().flatten();
         let headings = headings.map(|heading| size_of::<String>() + heading.len());
         size_of::<Self>() + self.text.len() + parameters + headings.sum::<usize>()
     }
 
-    /// The text with values in the places of its placeholders.
+    /// The text with the values in the places of its placeholders.
     ///
     /// # Errors
     /// They are not there, or no values.
-    pub(crate) fn bound(&mut self, reader: &mut Reader<'_>) -> Result<String, Refusal> {
-        if let Some(refusal) = self.ahead_refused.take() {
+    pub(crate) fn bound(&mut self, reader: &mut Reader<'_>) -> Result<String, ClientError> {
+        if let Some(error) = self.ahead_rejected.take() {
             self.parameters.forget_ahead();
-            return Err(refusal);
+            return Err(error);
         }
         let literals = self.parameters.read(reader)?;
         Ok(bind(
             &self.text,
-            &self.places,
+            &self.offsets,
             literals.iter().map(String::as_str),
         ))
     }
 
-    /// Bytes of values that were sent ahead.
+    /// Bytes of long-data values.
     pub(crate) fn bytes_ahead(&self) -> usize {
         self.parameters.bytes_ahead()
     }
 
-    /// Forgets the values that were sent ahead.
+    /// Discards the long-data values.
     pub(crate) fn reset(&mut self) {
         self.parameters.forget_ahead();
-        self.ahead_refused = None;
+        self.ahead_rejected = None;
     }
 }
 
@@ -75,12 +75,12 @@ impl Prepared {
 #[derive(Debug)]
 pub(crate) struct PreparedStatements {
     last: u32,
-    kept: HashMap<u32, Prepared>,
+    kept: HashMap<u32, PreparedStatement>,
     /// Bytes of memory that these take.
     bytes: usize,
-    /// What they and the values that are sent ahead take of the room of all connections.
+    /// Their share, with the long-data values, of the memory of all connections.
     room: Reservation,
-    /// Whether some of it is for values that are sent ahead.
+    /// Whether some of it is for long-data values.
     has_ahead: bool,
 }
 
@@ -101,29 +101,29 @@ impl PreparedStatements {
     }
 
     /// Gives back the room of values that were used up.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn release_unused(&mut self) {
         if self.has_ahead {
             let ahead = self.bytes_ahead();
             self.has_ahead = ahead > 0;
-            // It is no more than before.
+            // Shrinking does not fail.
             let _ = self.room.resize((self.bytes + ahead) as u64);
         }
     }
 
-    /// Keeps a statement, whose columns are known as far as they can be; gives its number.
+    /// Stores a statement with its columns as far as they are known; returns its number.
     pub(crate) fn keep(
         &mut self,
         text: String,
-        places: Vec<usize>,
-        described: &Described,
-    ) -> Result<u32, Refusal> {
+        offsets: Vec<usize>,
+        described: &ResultColumns,
+    ) -> Result<u32, ClientError> {
         let headings: Vec<String> = described.columns.iter().map(|it| it.0.clone()).collect();
-        let prepared = Prepared {
+        let prepared = PreparedStatement {
             text,
-            parameters: Parameters::new(places.len()),
-            places,
+            parameters: Parameters::new(offsets.len()),
+            offsets,
             headings: (!headings.is_empty()).then_some(headings),
-            ahead_refused: None,
+            ahead_rejected: None,
         };
         let bytes = self.bytes + prepared.bytes();
         let is_full = self.kept.len() >= MOST_STATEMENTS || bytes > MOST_KEPT;
@@ -132,10 +132,10 @@ impl PreparedStatements {
             let sentence = match is_full {
                 true => "the connection has more prepared statements than it may: close some",
                 false => {
-                    "the prepared statements and packets of all connections take all the room that they may: close some"
+                    "the prepared statements and packets of all connections take all the memory that they may: close some"
                 }
             };
-            return Err(Refusal::new(
+            return Err(ClientError::new(
                 ErrorCode::TOO_MANY_PREPARED_STATEMENTS,
                 sentence,
             ));
@@ -146,10 +146,10 @@ impl PreparedStatements {
         Ok(self.last)
     }
 
-    pub(crate) fn find(&mut self, number: u32) -> Result<&mut Prepared, Refusal> {
+    pub(crate) fn find(&mut self, number: u32) -> Result<&mut PreparedStatement, ClientError> {
         self.kept.get_mut(&number).ok_or_else(|| {
             let sentence = format!("there is no prepared statement of number {number}");
-            Refusal::new(ErrorCode::NO_PREPARED_STATEMENT, sentence)
+            ClientError::new(ErrorCode::NO_PREPARED_STATEMENT, sentence)
         })
     }
 
@@ -157,56 +157,56 @@ impl PreparedStatements {
         if let Some(closed) = self.kept.remove(&number) {
             self.bytes -= closed.bytes();
             let ahead = self.bytes_ahead();
-            // It is less than before.
+            // Shrinking does not fail.
             let _ = self.room.resize((self.bytes + ahead) as u64);
         }
     }
 
-    /// Keeps a piece of a value that is sent ahead. There is no answer to it: what is wrong is said when the statement is asked.
+    /// Keeps a piece of a value that is sent ahead. There is no result to it: what is wrong is said when the statement is asked.
     pub(crate) fn add_ahead(&mut self, number: u32, parameter: u16, piece: &[u8]) {
         let all = self.bytes_ahead();
         let held = self.room.bytes() + piece.len() as u64;
         let Some(prepared) = self.kept.get_mut(&number) else {
             return;
         };
-        let refusal = if usize::from(parameter) >= prepared.parameters.count {
+        let error = if usize::from(parameter) >= prepared.parameters.count {
             let sentence = format!("there is no parameter {parameter} in the prepared statement");
-            Some(Refusal::new(ErrorCode::WRONG_PARAMETERS, sentence))
+            Some(ClientError::new(ErrorCode::WRONG_PARAMETERS, sentence))
         } else if all + piece.len() > MOST_AHEAD {
             let sentence =
                 format!("values that are sent ahead may have {MOST_AHEAD} bytes together");
-            Some(Refusal::new(ErrorCode::PACKET_TOO_LARGE, sentence))
+            Some(ClientError::new(ErrorCode::PACKET_TOO_LARGE, sentence))
         } else if self.room.resize(held).is_err() {
             let sentence = "the server has no room for this value now, as the packets of other connections take it all";
-            Some(Refusal::new(ErrorCode::OUT_OF_RESOURCES, sentence))
+            Some(ClientError::new(ErrorCode::OUT_OF_RESOURCES, sentence))
         } else {
             prepared.parameters.add_ahead(parameter, piece);
             self.has_ahead = true;
             None
         };
-        if refusal.is_some() {
+        if error.is_some() {
             prepared.reset();
-            prepared.ahead_refused = refusal;
+            prepared.ahead_rejected = error;
         }
     }
 }
 
-/// Puts the answer to PREPARE: the statement's number, and what its parameters and its columns are.
+/// Puts the result to PREPARE: the statement's number, and what its parameters and its columns are.
 pub(crate) fn put_prepared(
-    packets: &mut Outgoing,
+    packets: &mut PacketBuffer,
     (capabilities, status): (Capabilities, Status),
     number: u32,
     parameters: u16,
-    described: &Described,
+    described: &ResultColumns,
 ) {
-    // No SELECT has as many columns as would not fit.
+    // No SELECT has more columns than fit.
     let columns = u16::try_from(described.columns.len()).unwrap_or(0);
     packets.add(|bytes| {
         bytes.push(0);
         bytes.extend_from_slice(&number.to_le_bytes());
         bytes.extend_from_slice(&columns.to_le_bytes());
         bytes.extend_from_slice(&parameters.to_le_bytes());
-        // Something to fill, and warnings, of which there are none.
+        // A filler, and the number of warnings, which is zero.
         bytes.extend_from_slice(&[0; 3]);
     });
     let old = !capabilities.has(Capabilities::DEPRECATE_EOF);
@@ -247,15 +247,15 @@ mod tests {
         assert_eq!(bound.unwrap_err().code, ErrorCode::OUT_OF_RESOURCES);
         assert!(kept(&mut other, &"x".repeat(20 << 10)).is_err());
         one.find(1).unwrap().reset();
-        one.settle();
+        one.release_unused();
         kept(&mut other, &"x".repeat(20 << 10)).unwrap();
         drop((one, other));
         assert_eq!(pool.used(), 0);
     }
 
-    fn kept(statements: &mut PreparedStatements, text: &str) -> Result<u32, Refusal> {
-        let places = sql::mysql::placeholders(text);
-        statements.keep(text.to_owned(), places, &Described::default())
+    fn kept(statements: &mut PreparedStatements, text: &str) -> Result<u32, ClientError> {
+        let offsets = sql::mysql::placeholders(text);
+        statements.keep(text.to_owned(), offsets, &ResultColumns::default())
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
         statements.add_ahead(number, 0, b"y");
         let prepared = statements.find(number).unwrap();
         assert_eq!(prepared.parameters.bytes_ahead(), 0);
-        let refusal = prepared.bound(&mut Reader::new(&[])).unwrap_err();
-        assert_eq!(refusal.code, ErrorCode::PACKET_TOO_LARGE);
+        let error = prepared.bound(&mut Reader::new(&[])).unwrap_err();
+        assert_eq!(error.code, ErrorCode::PACKET_TOO_LARGE);
     }
 }

@@ -128,7 +128,7 @@ fn values<'a>(array: &'a ArrayRef) -> Result<Box<dyn Values + 'a>, ArrowError> {
             Box::new(binary.as_binary::<i32>().clone())
         }
         // Decimals, which are text in both forms, and what MySQL has no type for.
-        _ => Box::new(Shown {
+        _ => Box::new(FormattedValues {
             array,
             formatter: ArrayFormatter::try_new(array.as_ref(), &SHOWN)?,
         }),
@@ -386,12 +386,12 @@ impl<T: ByteViewType + ?Sized> Values for &GenericByteViewArray<T> {
 }
 
 /// What is written as Arrow shows it.
-struct Shown<'a> {
+struct FormattedValues<'a> {
     array: &'a ArrayRef,
     formatter: ArrayFormatter<'a>,
 }
 
-impl Values for Shown<'_> {
+impl Values for FormattedValues<'_> {
     fn is_null(&self, row: usize) -> bool {
         self.array.is_null(row)
     }

@@ -1,9 +1,9 @@
-//! Statements as they come by a connection, by their text or prepared, and their answers as they go.
+//! The execution of a connection's statements, as text or prepared, and the transfer of their results.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::Answer;
+use engine::QueryResult;
 use futures::{FutureExt, StreamExt};
 use sql::mysql::{executed, first_word, placeholders, received, split_statements};
 use sql::{ErrorCode, Warning};
@@ -12,68 +12,68 @@ use tokio::task::block_in_place;
 use tokio::time::timeout;
 use tracing::{Instrument, debug, info_span};
 
-use super::answers::{end_of_rows, ok};
 use super::capabilities::Capabilities;
-use super::connection::{Client, Done, Over, no_text};
+use super::connection::{Client, CommandResult, Disconnected, not_utf8};
 use super::prepared::put_prepared;
-use super::question::{Described, Part, Question, describe};
+use super::query::{PacketBatch, Query, ResultColumns, describe};
+use super::responses::{end_of_rows, ok};
 use super::rows::Form;
 use super::watch::{Deadline, Interruption, Watch};
 use super::wire::Reader;
-use crate::Refusal;
-use crate::journal::Ended;
-use crate::metrics::{Begun, Door, Ending, Kind};
-use crate::running::Statement;
-use crate::workshop::{Parts, done_here};
+use crate::ClientError;
+use crate::metrics::{Protocol, QueryOutcome, QueryTimer, StatementKind};
+use crate::process_list::Statement;
+use crate::query_log::QueryLogEntry;
+use crate::query_runtime::{ResultReceiver, run_inline};
 
-/// Bytes of packets that are sent together, at the least, where there are as many.
+/// Bytes of packets that are sent together.
 const TOGETHER: usize = 64 << 10;
-/// How long packets wait for others to go with them.
+/// How long small packets wait for more.
 const SOON: Duration = Duration::from_millis(5);
-/// Bytes of a text from which on reading it takes long.
+/// Bytes of a text that takes long to parse.
 const LONG: usize = 256 << 10;
 /// Placeholders that a statement may have.
 const MOST_PARAMETERS: usize = u16::MAX as usize;
 
 /// What a statement comes to.
-enum Outcome {
+enum StatementResult {
     /// It has been done and has no rows.
     Done,
-    /// Its rows have been sent, so many.
+    /// It returned this many rows.
     Rows(u64),
 }
 
 impl Client {
     /// Answers the statements of a text.
-    pub(super) async fn query(&mut self, packet: &[u8]) -> Done {
+    pub(super) async fn execute_query(&mut self, packet: &[u8]) -> CommandResult {
         let statements = match aside(packet.len(), || statements(packet)) {
             Ok(statements) => statements,
-            Err(refusal) => return Ok(Err(refusal)),
+            Err(error) => return Ok(Err(error)),
         };
         if statements.len() > 1 && !self.capabilities.has(Capabilities::MULTI_STATEMENTS) {
             return Ok(Err(several()));
         }
         let last = statements.len() - 1;
         for (at, statement) in statements.into_iter().enumerate() {
-            let done = self.statement("Query", statement, None, at < last);
-            if let Err(refusal) = done.await? {
-                return Ok(Err(refusal));
+            let done = self.execute_statement("Query", statement, None, at < last);
+            if let Err(error) = done.await? {
+                return Ok(Err(error));
             }
         }
         Ok(Ok(()))
     }
 
     /// Answers a statement; `prepared` are the headings that were announced for a prepared one.
-    async fn statement(
+    async fn execute_statement(
         &mut self,
         command: &'static str,
         text: String,
         prepared: Option<Option<Vec<String>>>,
         more: bool,
-    ) -> Done {
-        let statement = self.entered.begin(command, &text);
+    ) -> CommandResult {
+        let statement = self.guard.begin(command, &text);
         let shared = Arc::clone(&self.shared);
-        let counted = self.count(Kind::of(&text), &statement);
+        let timer = self.count(StatementKind::of(&text), &statement);
         let limit = self.connection.variables.milliseconds_of_a_statement();
         let watch = Watch {
             shared: &shared,
@@ -81,61 +81,61 @@ impl Client {
             deadline: limit.and_then(|limit| Deadline::after(Duration::from_millis(limit))),
         };
         let span = info_span!("statement", query = statement.number);
-        let answering = async {
-            let outcome = self.outcome(text, prepared, &watch).boxed().await;
+        let executing = async {
+            let outcome = self.run_statement(text, prepared, &watch).boxed().await;
             let rows = match outcome {
-                Ok(Outcome::Rows(rows)) => rows,
+                Ok(StatementResult::Rows(rows)) => rows,
                 _ => 0,
             };
-            let ended = outcome.map(|outcome| self.end(outcome, more));
-            self.account(counted, &statement, rows, ended.as_ref().err());
+            let ended = outcome.map(|outcome| self.put_end(outcome, more));
+            self.record_end(timer, &statement, rows, ended.as_ref().err());
             match ended {
                 Ok(()) => Ok(Ok(())),
-                Err(Interruption::Refused(refusal)) => Ok(Err(refusal)),
-                Err(Interruption::Gone) => Err(Over),
+                Err(Interruption::Error(error)) => Ok(Err(error)),
+                Err(Interruption::Disconnected) => Err(Disconnected),
             }
         };
-        answering.instrument(span).await
+        executing.instrument(span).await
     }
 
-    fn count(&self, kind: Kind, statement: &Statement) -> Begun {
+    fn count(&self, kind: StatementKind, statement: &Statement) -> QueryTimer {
         let metrics = &self.shared.metrics;
-        metrics.begin(Door::Mysql, kind, statement.begun)
+        metrics.begin(Protocol::Mysql, kind, statement.begun)
     }
 
     /// Counts a statement that has ended, and writes it down.
-    fn account(
+    fn record_end(
         &self,
-        counted: Begun,
+        timer: QueryTimer,
         statement: &Statement,
         rows: u64,
         why: Option<&Interruption>,
     ) {
-        let (ending, refusal) = match why {
-            None => (Ending::Answered, None),
-            Some(Interruption::Refused(refusal)) => (Ending::of(refusal), Some(refusal)),
-            Some(Interruption::Gone) => (Ending::Gone, None),
+        let (ending, error) = match why {
+            None => (QueryOutcome::Succeeded, None),
+            Some(Interruption::Error(error)) => (QueryOutcome::of(error), Some(error)),
+            Some(Interruption::Disconnected) => (QueryOutcome::Disconnected, None),
         };
         let took = statement.begun.elapsed();
-        counted.end(ending, took);
-        let ended = Ended {
+        timer.end(ending, took);
+        let ended = QueryLogEntry {
             ending,
             took,
             rows,
             user: &self.connection.user,
             database: self.connection.database.as_deref(),
-            refusal,
+            error,
         };
         ended.log(self.shared.slow, || statement.text());
     }
 
-    /// Puts the packet that ends an answer.
-    fn end(&mut self, outcome: Outcome, more: bool) {
+    /// Puts the packet that ends a result.
+    fn put_end(&mut self, outcome: StatementResult, more: bool) {
         let capabilities = self.capabilities;
         let status = self.status().followed(more);
         match outcome {
-            Outcome::Done => self.outgoing.add(|bytes| ok(bytes, status)),
-            Outcome::Rows(rows) => {
+            StatementResult::Done => self.outgoing.add(|bytes| ok(bytes, status)),
+            StatementResult::Rows(rows) => {
                 let warnings = self.connection.warnings.len();
                 let warnings = u16::try_from(warnings).unwrap_or(u16::MAX);
                 self.outgoing
@@ -146,25 +146,25 @@ impl Client {
         }
     }
 
-    async fn outcome(
+    async fn run_statement(
         &mut self,
         text: String,
         prepared: Option<Option<Vec<String>>>,
         watch: &Watch<'_>,
-    ) -> Result<Outcome, Interruption> {
+    ) -> Result<StatementResult, Interruption> {
         let command = aside(text.len(), || sql::mysql::command(&text));
-        if let Some(command) = command.map_err(Refusal::from)? {
-            self.obey(command, watch).await?;
-            return Ok(Outcome::Done);
+        if let Some(command) = command.map_err(ClientError::from)? {
+            self.execute_command(command, watch).await?;
+            return Ok(StatementResult::Done);
         }
         let form = match prepared {
             Some(_) => Form::Binary,
             None => Form::Text,
         };
-        if !asks_for_warnings(&text) {
+        if !reads_warnings(&text) {
             Arc::make_mut(&mut self.connection).warnings.clear();
         }
-        let question = Question {
+        let query = Query {
             text,
             connection: Arc::clone(&self.connection),
             capabilities: self.capabilities,
@@ -173,58 +173,60 @@ impl Client {
             number: self.outgoing.number,
         };
         let sessions = Arc::clone(&self.shared.sessions);
-        let short = done_here(question.short_answer(&sessions));
-        if let Some(answer) = watch.during(&mut self.incoming, short).await?? {
-            let rows = self.give(&question, answer, watch).await?;
-            return Ok(Outcome::Rows(rows));
+        let short = run_inline(query.try_execute_inline(&sessions));
+        if let Some(result) = watch.during(&mut self.incoming, short).await?? {
+            let rows = self.send_result(&query, result, watch).await?;
+            return Ok(StatementResult::Rows(rows));
         }
-        let parts = self
+        let results = self
             .shared
-            .workshop
-            .start(|giver| question.answer(sessions, giver));
-        self.pass_on(parts, watch).await.map(Outcome::Rows)
+            .query_runtime
+            .spawn(|sender| query.execute(sessions, sender));
+        self.forward_results(results, watch)
+            .await
+            .map(StatementResult::Rows)
     }
 
-    /// Sends an answer that is made as it is sent. Gives the number of rows.
-    async fn give(
+    /// Sends a result that is made as it is sent. Gives the number of rows.
+    async fn send_result(
         &mut self,
-        question: &Question,
-        mut answer: Answer,
+        query: &Query,
+        mut result: QueryResult,
         watch: &Watch<'_>,
     ) -> Result<u64, Interruption> {
-        question.put_columns(&mut self.outgoing, &answer.schema);
-        self.warn(std::mem::take(&mut answer.warnings));
+        query.put_columns(&mut self.outgoing, &result.schema);
+        self.set_warnings(std::mem::take(&mut result.warnings));
         let mut rows = 0;
         loop {
-            let next = done_here(async { Ok(answer.batches.next().await.transpose()?) });
+            let next = run_inline(async { Ok(result.batches.next().await.transpose()?) });
             let Some(batch) = watch.during(&mut self.incoming, next).await?? else {
                 break;
             };
             let mut row = 0;
             while row < batch.num_rows() {
-                row = question.put_rows(&mut self.outgoing, &batch, row)?;
+                row = query.put_rows(&mut self.outgoing, &batch, row)?;
                 if self.outgoing.len() >= TOGETHER {
                     self.send(watch).await?;
                 }
             }
             rows += batch.num_rows() as u64;
         }
-        watch.shared.metrics.rows(Door::Mysql).inc_by(rows);
+        watch.shared.metrics.rows(Protocol::Mysql).inc_by(rows);
         Ok(rows)
     }
 
-    /// Sends the parts of an answer as they come; small ones together. Gives the number of rows.
-    async fn pass_on(
+    /// Sends the results of a result as they come; small ones together. Gives the number of rows.
+    async fn forward_results(
         &mut self,
-        mut parts: Parts<Part>,
+        mut results: ResultReceiver<PacketBatch>,
         watch: &Watch<'_>,
     ) -> Result<u64, Interruption> {
         let mut rows = 0;
         loop {
             let next = if self.outgoing.len() == 0 {
-                watch.during(&mut self.incoming, parts.next()).await?
+                watch.during(&mut self.incoming, results.next()).await?
             } else {
-                let soon = timeout(SOON, parts.next());
+                let soon = timeout(SOON, results.next());
                 match watch.during(&mut self.incoming, soon).await? {
                     Ok(next) => next,
                     Err(_) => {
@@ -233,14 +235,18 @@ impl Client {
                     }
                 }
             };
-            let Some(part) = next else {
+            let Some(block) = next else {
                 return Ok(rows);
             };
-            let part = part?;
-            self.warn(part.warnings);
-            rows += part.rows;
-            watch.shared.metrics.rows(Door::Mysql).inc_by(part.rows);
-            self.outgoing.append(part.packets, part.number);
+            let block = block?;
+            self.set_warnings(block.warnings);
+            rows += block.rows;
+            watch
+                .shared
+                .metrics
+                .rows(Protocol::Mysql)
+                .inc_by(block.rows);
+            self.outgoing.append(block.packets, block.number);
             if self.outgoing.len() >= TOGETHER {
                 self.send(watch).await?;
             }
@@ -248,115 +254,118 @@ impl Client {
     }
 
     /// Keeps what is odd about a statement until another one is asked.
-    fn warn(&mut self, warnings: Vec<Warning>) {
+    fn set_warnings(&mut self, warnings: Vec<Warning>) {
         if !warnings.is_empty() {
             Arc::make_mut(&mut self.connection).warnings = warnings;
         }
     }
 
-    /// Sends what waits while a statement is answered.
+    /// Sends the buffered packets while a statement runs.
     async fn send(&mut self, watch: &Watch<'_>) -> Result<(), Interruption> {
         let patience = Duration::from_secs(self.connection.variables.write_seconds());
         self.sending.put(self.outgoing.take());
         let sent = timeout(patience, self.sending.flush());
         match watch.during(&mut self.incoming, sent).await? {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(Interruption::Gone),
+            Ok(Err(_)) => Err(Interruption::Disconnected),
             Err(_) => {
                 debug!("the client did not read on within net_write_timeout");
-                Err(Interruption::Gone)
+                Err(Interruption::Disconnected)
             }
         }
     }
 
     /// Prepares a statement.
-    pub(super) async fn prepare(&mut self, packet: &[u8]) -> Done {
+    pub(super) async fn prepare(&mut self, packet: &[u8]) -> CommandResult {
         let read = aside(packet.len(), || {
             let text = only_statement(packet)?;
-            let places = placeholders(&text);
-            if places.len() > MOST_PARAMETERS {
+            let offsets = placeholders(&text);
+            if offsets.len() > MOST_PARAMETERS {
                 let sentence = format!("a statement may have {MOST_PARAMETERS} parameters at most");
-                return Err(Refusal::new(ErrorCode::TOO_MANY_PARAMETERS, sentence));
+                return Err(ClientError::new(ErrorCode::TOO_MANY_PARAMETERS, sentence));
             }
             let is_command = sql::mysql::command(&text)?.is_some();
-            Ok((text, places, is_command))
+            Ok((text, offsets, is_command))
         });
-        let (text, places, is_command) = match read {
+        let (text, offsets, is_command) = match read {
             Ok(read) => read,
-            Err(refusal) => return Ok(Err(refusal)),
+            Err(error) => return Ok(Err(error)),
         };
-        let parameters = places.len() as u16;
+        let parameters = offsets.len() as u16;
         let described = match is_command {
-            true => Ok(Described::default()),
+            true => Ok(ResultColumns::default()),
             false => {
-                self.describe("Prepare", text.clone(), places.clone())
+                self.describe("Prepare", text.clone(), offsets.clone())
                     .await?
             }
         };
         Ok(described.and_then(|described| {
-            let number = self.prepared.keep(text, places, &described)?;
+            let number = self.prepared.keep(text, offsets, &described)?;
             let spoken = (self.capabilities, self.status());
             put_prepared(&mut self.outgoing, spoken, number, parameters, &described);
             Ok(())
         }))
     }
 
-    /// The columns that a statement would give.
+    /// The columns of a statement's result.
     pub(super) async fn describe(
         &mut self,
         command: &'static str,
         text: String,
-        places: Vec<usize>,
-    ) -> Result<Result<Described, Refusal>, Over> {
-        let statement = self.entered.begin(command, &text);
+        offsets: Vec<usize>,
+    ) -> Result<Result<ResultColumns, ClientError>, Disconnected> {
+        let statement = self.guard.begin(command, &text);
         let shared = Arc::clone(&self.shared);
         let watch = Watch {
             shared: &shared,
             statement: &statement,
             deadline: None,
         };
-        let counted = self.count(Kind::Prepare, &statement);
+        let timer = self.count(StatementKind::Prepare, &statement);
         let span = info_span!("statement", query = statement.number);
         let describing = async {
             let sessions = Arc::clone(&shared.sessions);
             let connection = Arc::clone(&self.connection);
-            let described = describe(sessions, text, places, connection);
-            let mut described = shared.workshop.compute(described);
-            let described = watch.during(&mut self.incoming, described.only()).await;
+            let described = describe(sessions, text, offsets, connection);
+            let mut described = shared.query_runtime.compute(described);
+            let described = watch.during(&mut self.incoming, described.recv_one()).await;
             let described = described.and_then(|described| Ok(described?));
-            self.account(counted, &statement, 0, described.as_ref().err());
+            self.record_end(timer, &statement, 0, described.as_ref().err());
             described
         };
         match describing.instrument(span).await {
             Ok(described) => Ok(Ok(described)),
-            Err(Interruption::Refused(refusal)) => Ok(Err(refusal)),
-            Err(Interruption::Gone) => Err(Over),
+            Err(Interruption::Error(error)) => Ok(Err(error)),
+            Err(Interruption::Disconnected) => Err(Disconnected),
         }
     }
 
     /// Answers a prepared statement.
-    pub(super) async fn execute(&mut self, reader: &mut Reader<'_>) -> Done {
+    pub(super) async fn execute_prepared(&mut self, reader: &mut Reader<'_>) -> CommandResult {
         let bound = reader
             .u32()
-            .map_err(|_| Refusal::malformed("it has no number"));
+            .map_err(|_| ClientError::malformed("it has no number"));
         let bound = bound.and_then(|number| {
-            // How rows are fetched, which is all at once, and how often to ask, which is once.
+            // The cursor type, which is ignored, and the iteration count, which is 1.
             let asked = reader.u8().and_then(|_| reader.u32());
-            asked.map_err(|_| Refusal::malformed("it ends too early"))?;
+            asked.map_err(|_| ClientError::malformed("it ends too early"))?;
             let prepared = self.prepared.find(number)?;
             let length = reader.len() + prepared.bytes_ahead();
             let bound = aside(length, || prepared.bound(reader))?;
             Ok((bound, prepared.headings.clone()))
         });
         match bound {
-            Ok((text, headings)) => self.statement("Execute", text, Some(headings), false).await,
-            Err(refusal) => Ok(Err(refusal)),
+            Ok((text, headings)) => {
+                self.execute_statement("Execute", text, Some(headings), false)
+                    .await
+            }
+            Err(error) => Ok(Err(error)),
         }
     }
 }
 
 /// Whether a statement asks what was odd about the one before it: SHOW WARNINGS, SHOW COUNT(*) WARNINGS, `@@warning_count`.
-fn asks_for_warnings(text: &str) -> bool {
+fn reads_warnings(text: &str) -> bool {
     const LONGEST: usize = 200;
     if text.len() > LONGEST {
         return false;
@@ -368,8 +377,8 @@ fn asks_for_warnings(text: &str) -> bool {
 }
 
 /// The statements of a text that a client sent, of which there is at least one.
-fn statements(packet: &[u8]) -> Result<Vec<String>, Refusal> {
-    let text = received(packet).map_err(no_text)?;
+fn statements(packet: &[u8]) -> Result<Vec<String>, ClientError> {
+    let text = received(packet).map_err(not_utf8)?;
     let text = executed(&text);
     let statements: Vec<String> = split_statements(&text)
         .into_iter()
@@ -377,13 +386,13 @@ fn statements(packet: &[u8]) -> Result<Vec<String>, Refusal> {
         .collect();
     if statements.is_empty() {
         let sentence = "there is no statement in the text";
-        return Err(Refusal::new(ErrorCode::NO_STATEMENT, sentence));
+        return Err(ClientError::new(ErrorCode::NO_STATEMENT, sentence));
     }
     Ok(statements)
 }
 
 /// The same where there may be no other.
-fn only_statement(packet: &[u8]) -> Result<String, Refusal> {
+fn only_statement(packet: &[u8]) -> Result<String, ClientError> {
     let mut statements = statements(packet)?;
     match (statements.pop(), statements.is_empty()) {
         (Some(only), true) => Ok(only),
@@ -391,7 +400,7 @@ fn only_statement(packet: &[u8]) -> Result<String, Refusal> {
     }
 }
 
-/// Does what takes a processor for as long as a text is long, so that no other connection waits for it.
+/// Parses a long text without delaying other connections.
 fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     if bytes < LONG {
         return work();
@@ -403,7 +412,7 @@ fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     }
 }
 
-fn several() -> Refusal {
+fn several() -> ClientError {
     let sentence = "one statement at a time, please: there are several in the text, which the client has not announced";
-    Refusal::new(ErrorCode::SYNTAX, sentence)
+    ClientError::new(ErrorCode::SYNTAX, sentence)
 }

@@ -1,4 +1,4 @@
-//! What may end a statement while it is answered: somebody's KILL, its time limit, the server's end, a client that hangs up.
+//! What may interrupt a running statement: KILL, its time limit, the server's shutdown, and a client that hangs up.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,33 +6,33 @@ use std::time::Duration;
 use sql::ErrorCode;
 use tokio::time::{Instant, sleep_until};
 
-use super::packets::Incoming;
-use crate::running::Statement;
-use crate::{Refusal, Shared};
+use super::packets::PacketReader;
+use crate::process_list::Statement;
+use crate::{ClientError, Shared};
 
-/// Why a statement is not answered to its end.
+/// Why a statement was interrupted.
 #[derive(Debug)]
 pub(crate) enum Interruption {
     /// The client is told.
-    Refused(Refusal),
+    Error(ClientError),
     /// There is nobody to be told.
-    Gone,
+    Disconnected,
 }
 
-impl From<Refusal> for Interruption {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+impl From<ClientError> for Interruption {
+    fn from(error: ClientError) -> Self {
+        Self::Error(error)
     }
 }
 
-/// Watches over a statement.
+/// Watches a running statement.
 pub(crate) struct Watch<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) statement: &'a Statement,
     pub(crate) deadline: Option<Deadline>,
 }
 
-/// When a statement has to be done.
+/// The time limit of a statement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadline {
     at: Instant,
@@ -55,15 +55,15 @@ impl Deadline {
             "the statement took longer than max_execution_time, which is {} ms",
             self.limit.as_millis()
         );
-        Interruption::Refused(Refusal::new(ErrorCode::TIME_LIMIT, sentence))
+        Interruption::Error(ClientError::new(ErrorCode::TIME_LIMIT, sentence))
     }
 }
 
 impl Watch<'_> {
-    /// Does a part of the work on the statement, unless it is interrupted.
+    /// Runs part of the statement's work, unless it is interrupted.
     pub(crate) async fn during<T>(
         &self,
-        incoming: &mut Incoming,
+        incoming: &mut PacketReader,
         work: impl Future<Output = T>,
     ) -> Result<T, Interruption> {
         let late = async {
@@ -78,20 +78,21 @@ impl Watch<'_> {
         if let Some(deadline) = self.deadline.filter(Deadline::is_over) {
             return Err(deadline.missed());
         }
-        let refused = |code, sentence: String| Interruption::Refused(Refusal::new(code, sentence));
+        let rejected =
+            |code, sentence: String| Interruption::Error(ClientError::new(code, sentence));
         tokio::select! {
             biased;
             () = self.statement.stopped() => {
                 let sentence = "the statement was stopped by KILL".to_owned();
-                Err(refused(ErrorCode::INTERRUPTED, sentence))
+                Err(rejected(ErrorCode::INTERRUPTED, sentence))
             }
             () = self.shared.ended.cancelled() => {
                 let sentence = "the server ends: the statement was stopped".to_owned();
-                Err(refused(ErrorCode::SERVER_ENDS, sentence))
+                Err(rejected(ErrorCode::SERVER_ENDS, sentence))
             }
-            () = incoming.hung_up() => Err(Interruption::Gone),
+            () = incoming.hung_up() => Err(Interruption::Disconnected),
             done = work => Ok(done),
-            // Behind the work: setting an alarm that the work does not wait for wakes the thread that waits for the network.
+            // After the work: a timer that the work does not wait for would wake the network thread.
             deadline = late => Err(deadline.missed()),
         }
     }

@@ -1,4 +1,4 @@
-//! The protocol's ways to write numbers and texts as bytes, and to read them from bytes that a client may have made up.
+//! The protocol's encodings of numbers and texts, and a reader of bytes that a client may have made up.
 //!
 //! Source: *MySQL Source Code Documentation*, "Client/Server Protocol", "Protocol Basics".
 
@@ -41,7 +41,7 @@ pub(crate) fn put_null(bytes: &mut Vec<u8>) {
     bytes.push(NULL);
 }
 
-/// Bytes that do not hold what they should.
+/// Bytes that do not contain the expected value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -152,7 +152,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+        fn any_bytes_are_read_or_rejected(bytes: Vec<u8>) {
             let mut reader = Reader::new(&bytes);
             while let Ok(taken) = reader.sized() {
                 prop_assert!(taken.len() <= bytes.len());

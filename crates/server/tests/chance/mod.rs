@@ -1,4 +1,4 @@
-//! What fuzzing of either door needs: chances that follow from a number, and what is left behind.
+//! Helpers of the fuzz tests of both endpoints: a seeded source of randomness, and measures of leaks.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -7,13 +7,13 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 /// How often anything has panicked, the server's threads included.
-pub static STUMBLES: AtomicUsize = AtomicUsize::new(0);
+pub static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts panics from now on.
-pub fn count_stumbles() {
+pub fn count_panics() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        STUMBLES.fetch_add(1, Relaxed);
+        PANICS.fetch_add(1, Relaxed);
         usual(panic);
     }));
 }

@@ -40,7 +40,7 @@ impl Partners<'_> {
 }
 
 /// Partners of one left row that are found one by one, gathered to make slices worth a call.
-struct Gathered {
+struct PartnerBatch {
     right: [u32; SLICE],
     squared_chords: [f64; SLICE],
     len: usize,
@@ -58,7 +58,7 @@ impl Search<'_> {
         mut f: impl FnMut(Partners<'_>),
     ) {
         let mut runs = Runs::default();
-        let mut gathered = Gathered {
+        let mut gathered = PartnerBatch {
             right: [0; SLICE],
             squared_chords: [0.0; SLICE],
             len: 0,
@@ -105,7 +105,7 @@ impl Search<'_> {
         &self,
         probe: &Probe,
         places: Range<usize>,
-        gathered: &mut Gathered,
+        gathered: &mut PartnerBatch,
         f: &mut impl FnMut(Partners<'_>),
     ) {
         let mut start = places.start;
@@ -121,7 +121,7 @@ impl Search<'_> {
 
     /// Gathers the partners among the places, at most [`AT_A_TIME`], for which there is room.
     #[inline]
-    fn take_in(&self, probe: &Probe, places: Range<usize>, gathered: &mut Gathered) {
+    fn take_in(&self, probe: &Probe, places: Range<usize>, gathered: &mut PartnerBatch) {
         let buffer = &mut gathered.buffer;
         squared_chords(self.index.blocks_of(&places), probe.vector, buffer);
         let squared = &buffer.as_flattened()[..places.len()];
@@ -149,7 +149,7 @@ impl Search<'_> {
     }
 }
 
-impl Gathered {
+impl PartnerBatch {
     fn flush(&mut self, probe: &Probe, f: &mut impl FnMut(Partners<'_>)) {
         if self.len > 0 {
             f(Partners {

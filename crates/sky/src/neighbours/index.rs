@@ -176,7 +176,7 @@ impl NeighbourIndex {
         [x[lane], y[lane], z[lane]]
     }
 
-    /// The left rows in an order in which neighbours are asked for one after the other, so that their partners are still in the
+    /// The left rows in an order in which neighbours are requested one after the other, so that their partners are still in the
     /// processor's caches; those without a position come last.
     ///
     /// For many left rows in no order this is worth its time, some 20 nanoseconds a row.

@@ -8,7 +8,7 @@
 //! position. The function gives the same for both orders of its operands (differences are squared, sums and
 //! products commute), so it does not matter which side a query names first.
 //!
-//! Left rows are asked for by number, so that a caller can divide them among threads, stop between two slices of them, or take
+//! Left rows are requested by number, so that a caller can divide them among threads, stop between two slices of them, or take
 //! them in the order in which their partners lie together in memory ([`NeighbourIndex::order`]). Nothing here knows of threads;
 //! everything can be sent to one, and an index and a search can be used by several at a time.
 //!

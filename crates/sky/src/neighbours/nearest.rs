@@ -1,6 +1,6 @@
 //! The nearest partners of left rows.
 //!
-//! Chords choose who is asked: where the k-th nearest so far has a certain squared chord, only those are asked for their
+//! Chords choose who is asked: where the k-th nearest so far has a certain squared chord, only those are requested their
 //! separation whose squared chord is not surely larger. Around a row the radius grows until enough are found, so that a
 //! large radius costs little where neighbours are many.
 
@@ -63,7 +63,7 @@ impl Search<'_> {
     /// Calls `f` with each of the left rows and its nearest partners: `most` of them, or all where there are fewer, from the
     /// nearest on, of equally near ones from the lower row number on.
     ///
-    /// Where both sides are the same rows, a row is among its own partners; for the nearest `k` others ask for `k + 1`
+    /// Where both sides are the same rows, a row is among its own partners; for the nearest `k` others request `k + 1`
     /// and leave out the row, or the last one if the row is not among them.
     pub fn nearest_few(
         &self,

@@ -63,14 +63,14 @@ impl PairBuffer {
     }
 
     /// The separation of each pair in degrees, which [`crate::separation_degrees`] gives to the last bit; empty unless
-    /// asked for.
+    /// requested.
     pub fn separations(&self) -> &[f64] {
         self.separations
             .as_ref()
             .map_or(&[], |separations| &separations[..self.len])
     }
 
-    /// The columns themselves: left rows, right rows, and separations if asked for.
+    /// The columns themselves: left rows, right rows, and separations if requested.
     pub fn into_columns(mut self) -> (Vec<u32>, Vec<u32>, Option<Vec<f64>>) {
         self.left.truncate(self.len);
         self.right.truncate(self.len);

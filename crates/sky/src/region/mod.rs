@@ -75,7 +75,7 @@ impl Region {
     /// An ellipse, all in degrees; the position angle of the major axis counts from north through east.
     ///
     /// # Errors
-    /// A centre that is not a position, or what [`Ellipse::new`] refuses.
+    /// A centre that is not a position, or what [`Ellipse::new`] rejects.
     pub fn ellipse_degrees(
         ra: f64,
         dec: f64,
@@ -91,7 +91,7 @@ impl Region {
     /// A convex polygon with corners at `(ra, dec)` in degrees, in order, either way round.
     ///
     /// # Errors
-    /// A corner that is not a position, or what [`ConvexPolygon::new`] refuses.
+    /// A corner that is not a position, or what [`ConvexPolygon::new`] rejects.
     pub fn polygon_degrees(corners: &[(f64, f64)]) -> Result<Self, SkyError> {
         let corners = corners
             .iter()
@@ -110,7 +110,8 @@ impl Region {
         }
     }
 
-    /// Puts into `out` (replacing what it held), for each position `(ra[i], dec[i])` in degrees, what [`Self::contains`] says; `false` for what
+    /// Puts into `out` (replacing what it held), for each position `(ra[i], dec[i])` in degrees, what [`Self::contains`] says; `false`
+    /// for what
     /// is not a position (see [`LonLat::from_degrees`]). As many as the shorter slice has entries.
     pub fn contains_degrees(&self, ra: &[f64], dec: &[f64], out: &mut Vec<bool>) {
         match self {

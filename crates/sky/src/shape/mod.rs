@@ -1,6 +1,6 @@
 //! [`Shape`]: a point, a circle or any polygon, and how two of them lie to each other.
 //!
-//! Shapes are what questions are about; a [`Region`](crate::Region) is what rows are looked for in. All shapes are closed: what
+//! Shapes are what queries are about; a [`Region`](crate::Region) is what rows are looked for in. All shapes are closed: what
 //! touches intersects, and a shape contains itself.
 
 mod arc;
@@ -37,7 +37,7 @@ impl Shape {
     /// A polygon, in degrees: `[ra, dec, ra, dec, ...]`.
     ///
     /// # Errors
-    /// A corner that is no position, or what [`Polygon::new`] refuses.
+    /// A corner that is no position, or what [`Polygon::new`] rejects.
     pub fn polygon_degrees(numbers: &[f64]) -> Result<Self, SkyError> {
         let corners = numbers
             .chunks_exact(2)

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_polygon_is_refused() {
+    fn what_is_no_polygon_is_rejected() {
         assert!(matches!(
             polygon(&[(0.0, 0.0), (1.0, 0.0), (1.0, 0.0), (0.0, 0.0)]),
             Err(SkyError::PolygonCorners { .. })

@@ -22,19 +22,19 @@ pub(super) fn made(
         "region" => return region(sql, function, arguments).map(Some),
         _ => return Ok(None),
     };
-    let refused = |sentence: String| about_call(sql, function, sentence);
+    let rejected = |sentence: String| about_call(sql, function, sentence);
     let numbers = match arguments {
         [system, rest @ ..] if is_null(system) && takes_one_more(name, arguments.len()) => rest,
         [system, rest @ ..] => match literal_text(system) {
             Some(system) => {
-                stcs::check_system(system).map_err(refused)?;
+                stcs::check_system(system).map_err(rejected)?;
                 rest
             }
             None => arguments,
         },
         [] => arguments,
     };
-    check_count(name, numbers.len()).map_err(refused)?;
+    check_count(name, numbers.len()).map_err(rejected)?;
     Ok(Some(call(engines, numbers.to_vec())))
 }
 

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect};
 pub(crate) struct AdqlGrammar;
 
 impl Dialect for AdqlGrammar {
-    /// The parser asks in places which dialect it reads; it knows none that is nearer.
+    /// The parser checks in some places which dialect it parses; none that it knows is closer.
     fn dialect(&self) -> TypeId {
         TypeId::of::<GenericDialect>()
     }

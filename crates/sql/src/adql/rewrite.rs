@@ -18,17 +18,17 @@ pub(crate) fn rewrite(sql: &str, statement: &mut Statement) -> Result<(), SqlErr
     if let Statement::Query(query) = statement {
         name_results(&mut query.body);
     }
-    match statement.visit(&mut Rewriting { sql }) {
+    match statement.visit(&mut Rewriter { sql }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
 }
 
-struct Rewriting<'a> {
+struct Rewriter<'a> {
     sql: &'a str,
 }
 
-impl VisitorMut for Rewriting<'_> {
+impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
 
     /// Downwards, so that the arguments of an expansion are visited after it.
@@ -59,7 +59,7 @@ impl VisitorMut for Rewriting<'_> {
     }
 }
 
-impl Rewriting<'_> {
+impl Rewriter<'_> {
     fn expand(&self, expr: Expr) -> Result<Expr, SqlError> {
         Ok(match expr {
             Expr::Function(function) => return expanded(self.sql, function),

@@ -1,44 +1,44 @@
-//! What a statement may ask of the connection that it comes by: who asks, of which database, with which settings.
+//! A connection as SQL statements see it: user, default database, settings.
 
-mod asked;
+mod session_values;
 mod variables;
 
 use std::fmt;
 use std::sync::Arc;
 
-pub(crate) use asked::answer;
+pub(crate) use session_values::substitute;
 pub use variables::{VariableValue, Variables};
 
 use crate::Warning;
 
-/// The version as clients of MySQL read it: what they may expect, and of whom.
+/// The version as MySQL clients parse it.
 pub const SERVER_VERSION: &str = concat!("8.0.36-meridian-", env!("CARGO_PKG_VERSION"));
 
-/// A connection, as its statements see it.
+/// The state of a connection that statements can read.
 #[derive(Debug, Clone)]
 pub struct Connection {
     /// Its number.
     pub id: u32,
-    /// Who asks, by the name that was given.
+    /// The name of the user.
     pub user: String,
-    /// From where.
+    /// The host of the client.
     pub host: String,
-    /// The database that is chosen, in its declared spelling.
+    /// The default database, in its declared spelling.
     pub database: Option<String>,
     /// Its settings.
     pub variables: Variables,
-    /// Rows of the last answer.
+    /// Rows of the last result.
     pub found_rows: u64,
-    /// Rows that the last statement changed: -1 after an answer of rows.
+    /// Rows that the last statement changed: -1 after a result of rows.
     pub row_count: i64,
-    /// What was odd about the last statement.
+    /// The warnings of the last statement.
     pub warnings: Vec<Warning>,
     /// What there is besides.
-    pub surroundings: Arc<dyn Surroundings>,
+    pub server_info: Arc<dyn ServerInfo>,
 }
 
 impl Connection {
-    /// The only connection of a program that answers by itself.
+    /// The only connection of a program that runs without a server.
     pub fn alone(database: Option<String>) -> Self {
         Self {
             id: 0,
@@ -49,54 +49,54 @@ impl Connection {
             found_rows: 0,
             row_count: 0,
             warnings: vec![],
-            surroundings: Arc::new(Nothing),
+            server_info: Arc::new(NoServer),
         }
     }
 
-    /// `name@host`, as MySQL writes who asks.
+    /// `name@host`, as MySQL writes an account.
     pub fn account(&self) -> String {
         format!("{}@{}", self.user, self.host)
     }
 }
 
 /// What a server knows beside its data, where there is one.
-pub trait Surroundings: fmt::Debug + Send + Sync {
+pub trait ServerInfo: fmt::Debug + Send + Sync {
     /// The value of a system variable that the server decides; `None` for all others.
     fn variable(&self, name: &str) -> Option<VariableValue>;
 
-    /// What SHOW STATUS lists: names and values.
+    /// The names and values of SHOW STATUS.
     fn status(&self) -> Vec<(&'static str, String)>;
 
     /// What SHOW PROCESSLIST lists: the connections and what they do.
-    fn processes(&self) -> Vec<Process>;
+    fn processes(&self) -> Vec<ProcessInfo>;
 }
 
-/// A connection and what it does.
+/// A connection in SHOW PROCESSLIST.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessInfo {
     /// The connection's number.
     pub id: u32,
-    /// Who is connected.
+    /// The name of the user.
     pub user: String,
-    /// From where.
+    /// The host of the client.
     pub host: String,
-    /// The database that is chosen.
+    /// The default database.
     pub database: Option<String>,
-    /// The kind of what it does, `Query` or `Sleep`.
+    /// The kind of command, `Query` or `Sleep`.
     pub command: &'static str,
-    /// Since how many seconds.
+    /// For how many seconds.
     pub seconds: u64,
-    /// More about it.
+    /// The state of the statement.
     pub state: &'static str,
-    /// The statement that is answered.
+    /// The running statement.
     pub statement: Option<String>,
 }
 
-/// No server.
+/// A program without a server.
 #[derive(Debug)]
-struct Nothing;
+struct NoServer;
 
-impl Surroundings for Nothing {
+impl ServerInfo for NoServer {
     fn variable(&self, _: &str) -> Option<VariableValue> {
         None
     }
@@ -105,7 +105,7 @@ impl Surroundings for Nothing {
         Vec::new()
     }
 
-    fn processes(&self) -> Vec<Process> {
+    fn processes(&self) -> Vec<ProcessInfo> {
         Vec::new()
     }
 }

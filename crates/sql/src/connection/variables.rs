@@ -1,13 +1,13 @@
 //! System variables: MySQL's names for settings, what they are here, and which of them a connection may change.
 //!
-//! Clients set many of them without asking. What changes nothing about an answer is taken and remembered; what would change one and
-//! is not built is refused, so that nobody gets another answer than was asked for.
+//! Clients set many of them without asking. What changes nothing about a result is taken and remembered; what would change one and
+//! is not built is rejected, so that nobody gets another answer than was requested.
 //!
 //! Names and usual values: *MySQL 8.0 Reference Manual*, 5.1.8 "Server System Variables"; `tx_*` as older clients call them.
 
 use std::collections::BTreeMap;
 
-use self::Usual::{Number as N, Text as T};
+use self::DefaultValue::{Number as N, Text as T};
 use super::{Connection, SERVER_VERSION};
 use crate::error::suggestion;
 use crate::{ErrorCode, SqlError};
@@ -32,9 +32,9 @@ impl VariableValue {
     }
 }
 
-/// What a variable is before anybody sets it.
+/// The default value of a variable.
 #[derive(Debug, Clone, Copy)]
-enum Usual {
+enum DefaultValue {
     Number(u64),
     Text(&'static str),
 }
@@ -51,7 +51,7 @@ enum Rule {
     /// Any text.
     Text,
     /// The usual value alone: anything else would change answers.
-    Usual,
+    DefaultValue,
     /// Names of UTF-8, and `binary`.
     CharacterSet,
     /// Collations of UTF-8.
@@ -66,11 +66,11 @@ enum Rule {
 
 struct Variable {
     name: &'static str,
-    usual: Usual,
+    usual: DefaultValue,
     rule: Rule,
 }
 
-const fn fixed(name: &'static str, usual: Usual) -> Variable {
+const fn fixed(name: &'static str, usual: DefaultValue) -> Variable {
     Variable {
         name,
         usual,
@@ -81,7 +81,7 @@ const fn fixed(name: &'static str, usual: Usual) -> Variable {
 const fn switch(name: &'static str, on: u64) -> Variable {
     Variable {
         name,
-        usual: Usual::Number(on),
+        usual: DefaultValue::Number(on),
         rule: Rule::Switch,
     }
 }
@@ -89,7 +89,7 @@ const fn switch(name: &'static str, on: u64) -> Variable {
 const fn number(name: &'static str, usual: u64) -> Variable {
     Variable {
         name,
-        usual: Usual::Number(usual),
+        usual: DefaultValue::Number(usual),
         rule: Rule::Number,
     }
 }
@@ -97,7 +97,7 @@ const fn number(name: &'static str, usual: u64) -> Variable {
 const fn text(name: &'static str, usual: &'static str, rule: Rule) -> Variable {
     Variable {
         name,
-        usual: Usual::Text(usual),
+        usual: DefaultValue::Text(usual),
         rule,
     }
 }
@@ -135,7 +135,7 @@ const VARIABLES: [Variable; 110] = [
     Variable {
         name: "default_week_format",
         usual: N(0),
-        rule: Rule::Usual,
+        rule: Rule::DefaultValue,
     },
     number("div_precision_increment", 4),
     number("eq_range_index_dive_limit", 200),
@@ -158,7 +158,7 @@ const VARIABLES: [Variable; 110] = [
     switch("keep_files_on_create", 0),
     fixed("last_insert_id", N(0)),
     text("lc_messages", "en_US", Rule::Text),
-    text("lc_time_names", "en_US", Rule::Usual),
+    text("lc_time_names", "en_US", Rule::DefaultValue),
     fixed("license", T("Apache-2.0")),
     number("lock_wait_timeout", 31_536_000),
     fixed("log_bin", N(0)),
@@ -205,7 +205,7 @@ const VARIABLES: [Variable; 110] = [
     Variable {
         name: "sql_auto_is_null",
         usual: N(0),
-        rule: Rule::Usual,
+        rule: Rule::DefaultValue,
     },
     switch("sql_big_selects", 1),
     switch("sql_buffer_result", 0),
@@ -257,7 +257,7 @@ const ISOLATIONS: [&str; 4] = [
     "SERIALIZABLE",
 ];
 
-impl Usual {
+impl DefaultValue {
     fn value(self) -> VariableValue {
         match self {
             Self::Number(number) => VariableValue::Number(number),
@@ -294,7 +294,7 @@ impl Variable {
             (Rule::Number, Text(text)) => text.parse().ok().map(Number),
             (Rule::Text, Text(_)) => Some(value.clone()),
             (Rule::Text, Number(number)) => Some(Text(number.to_string())),
-            (Rule::Usual, _) => self.usual_if_it_is(&value),
+            (Rule::DefaultValue, _) => self.usual_if_it_is(&value),
             (Rule::CharacterSet, Null) => Some(Null),
             (Rule::CharacterSet, Text(text)) => Some(Text(character_set(text)?)),
             (Rule::Collation, Text(text)) => Some(Text(collation(text)?)),
@@ -495,7 +495,7 @@ impl Connection {
             "warning_count" => return Ok(VariableValue::Number(self.warnings.len() as u64)),
             _ => {}
         }
-        if let Some(value) = self.surroundings.variable(variable.name) {
+        if let Some(value) = self.server_info.variable(variable.name) {
             return Ok(value);
         }
         Ok(match global {
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_change_an_answer_is_refused() {
+    fn what_would_change_an_answer_is_rejected() {
         let mut variables = Variables::default();
         for (name, value, number) in [
             ("sql_mode", text("ansi_quotes"), 1231),

@@ -58,7 +58,7 @@ impl AggregateUDFImpl for CheckedSum {
             return_field,
             ..args
         })?;
-        Ok(Box::new(Checked(inner)))
+        Ok(Box::new(CheckedAccumulator(inner)))
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -98,7 +98,7 @@ impl AggregateUDFImpl for CheckedSum {
             return_field,
             ..args
         };
-        Ok(Box::new(Checked(
+        Ok(Box::new(CheckedAccumulator(
             sum_udaf().create_sliding_accumulator(args)?,
         )))
     }
@@ -124,9 +124,9 @@ fn too_large(sum: impl std::fmt::Display) -> DataFusionError {
 
 /// A sum whose result is checked.
 #[derive(Debug)]
-struct Checked(Box<dyn Accumulator>);
+struct CheckedAccumulator(Box<dyn Accumulator>);
 
-impl Accumulator for Checked {
+impl Accumulator for CheckedAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.0.update_batch(values)
     }

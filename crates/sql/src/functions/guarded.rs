@@ -47,7 +47,7 @@ pub(super) fn all() -> Vec<Arc<AggregateUDF>> {
         .map(|function| {
             let name = function.name().to_owned();
             let signature = function.signature().clone();
-            Guarded::udaf(name, function, signature, None)
+            GuardedAggregate::udaf(name, function, signature, None)
         })
         .collect()
 }
@@ -60,30 +60,30 @@ pub(super) fn guarded(
     taken_as: fn(&DataType) -> DataType,
 ) -> Arc<AggregateUDF> {
     let signature = Signature::user_defined(Volatility::Immutable);
-    Guarded::udaf(name.to_owned(), inner, signature, Some(taken_as))
+    GuardedAggregate::udaf(name.to_owned(), inner, signature, Some(taken_as))
 }
 
 #[derive(Debug)]
-struct Guarded {
+struct GuardedAggregate {
     name: String,
     inner: Arc<AggregateUDF>,
     taken_as: Option<fn(&DataType) -> DataType>,
     signature: Signature,
 }
 
-impl PartialEq for Guarded {
+impl PartialEq for GuardedAggregate {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
 }
-impl Eq for Guarded {}
-impl std::hash::Hash for Guarded {
+impl Eq for GuardedAggregate {}
+impl std::hash::Hash for GuardedAggregate {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.name.hash(state);
     }
 }
 
-impl Guarded {
+impl GuardedAggregate {
     fn udaf(
         name: String,
         inner: Arc<AggregateUDF>,
@@ -99,7 +99,7 @@ impl Guarded {
     }
 }
 
-impl AggregateUDFImpl for Guarded {
+impl AggregateUDFImpl for GuardedAggregate {
     fn name(&self) -> &str {
         &self.name
     }

@@ -1,4 +1,4 @@
-//! Mathematical functions whose answer, outside of their domain, is NULL here and an error in DataFusion.
+//! Mathematical functions whose result, outside of their domain, is NULL here and an error in DataFusion.
 
 use std::sync::Arc;
 

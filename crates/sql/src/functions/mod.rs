@@ -62,7 +62,7 @@ pub(crate) fn by_name(name: &str) -> Option<Arc<ScalarUDF>> {
     BY_NAME.get(name).cloned()
 }
 
-/// The names under which a function of the `scisql` family answers: `scisql_x`, `x`, and for geometry `qserv_x`.
+/// The names of a function of the `scisql` family: `scisql_x`, `x`, and for geometry `qserv_x`.
 fn aliases(plain: &str, prefixes: &[&str]) -> Vec<String> {
     std::iter::once(plain.to_owned())
         .chain(prefixes.iter().map(|prefix| format!("{prefix}{plain}")))

@@ -1,4 +1,4 @@
-//! Statements about the connection itself: they ask for no rows, and the engine never sees them.
+//! Statements about the connection itself: they request no rows, and the engine never sees them.
 
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
@@ -34,7 +34,7 @@ pub enum Assignment {
         /// Its name as typed.
         name: String,
         /// What it is to be.
-        value: Given,
+        value: AssignedValue,
     },
     /// `SET NAMES`: how the client writes and reads text.
     Names {
@@ -56,7 +56,7 @@ pub enum Scope {
 
 /// What a variable is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Given {
+pub enum AssignedValue {
     /// What it is usually.
     Default,
     /// NULL.
@@ -72,10 +72,10 @@ pub enum Given {
 /// What a statement says about the connection; `None` for one that is not about it.
 ///
 /// # Errors
-/// It cannot be read, or asks for what is not to be had.
+/// It cannot be read, or requests what is not to be had.
 pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
     let first = first_word(text).to_ascii_lowercase();
-    let read: fn(&mut Words<'_>) -> Result<Option<Command>, SqlError> = match first.as_str() {
+    let read: fn(&mut TokenReader<'_>) -> Result<Option<Command>, SqlError> = match first.as_str() {
         "use" => |words| words.read_use().map(Some),
         "set" => |words| words.read_set().map(Some),
         "kill" => |words| words.read_kill().map(Some),
@@ -93,19 +93,19 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
         },
         _ => return Ok(None),
     };
-    let mut words = Words::of(text)?;
+    let mut words = TokenReader::of(text)?;
     words.at = 1;
     read(&mut words)
 }
 
 /// The words and signs of a statement.
-struct Words<'a> {
+struct TokenReader<'a> {
     text: &'a str,
     tokens: Vec<TokenWithSpan>,
     at: usize,
 }
 
-impl<'a> Words<'a> {
+impl<'a> TokenReader<'a> {
     fn of(text: &'a str) -> Result<Self, SqlError> {
         let tokens = Dialect::MySql.tokenizer(text).tokenize_with_location();
         let mut tokens = tokens.map_err(|error| {
@@ -308,7 +308,7 @@ impl<'a> Words<'a> {
                 assignments.push(Assignment::Variable {
                     scope,
                     name: name.to_owned(),
-                    value: Given::Text(value),
+                    value: AssignedValue::Text(value),
                 });
             }
             if !self.sign(&Token::Comma) {
@@ -339,7 +339,7 @@ impl<'a> Words<'a> {
     }
 
     /// What stands up to the next comma that is in no parentheses.
-    fn value(&mut self) -> Result<Given, SqlError> {
+    fn value(&mut self) -> Result<AssignedValue, SqlError> {
         let start = self.at;
         let mut depth = 0_usize;
         while let Some(token) = self.peek() {
@@ -358,22 +358,24 @@ impl<'a> Words<'a> {
         let typed = self.between(first.span.start, last.span.end);
         Ok(match (&first.token, tokens.len()) {
             (Token::SingleQuotedString(text) | Token::DoubleQuotedString(text), 1) => {
-                Given::Text(text.clone())
+                AssignedValue::Text(text.clone())
             }
             (Token::Number(digits, _), 1) => match digits.parse() {
-                Ok(number) => Given::Number(number),
-                Err(_) => Given::Text(digits.clone()),
+                Ok(number) => AssignedValue::Number(number),
+                Err(_) => AssignedValue::Text(digits.clone()),
             },
-            (Token::Minus, 2) => Given::Text(typed.to_owned()),
-            (Token::Word(word), 1) if word.quote_style.is_some() => Given::Text(word.value.clone()),
+            (Token::Minus, 2) => AssignedValue::Text(typed.to_owned()),
+            (Token::Word(word), 1) if word.quote_style.is_some() => {
+                AssignedValue::Text(word.value.clone())
+            }
             (Token::Word(word), 1) if !word.value.starts_with('@') => {
                 match word.value.to_ascii_lowercase().as_str() {
-                    "default" => Given::Default,
-                    "null" => Given::Null,
-                    _ => Given::Text(word.value.clone()),
+                    "default" => AssignedValue::Default,
+                    "null" => AssignedValue::Null,
+                    _ => AssignedValue::Text(word.value.clone()),
                 }
             }
-            _ => Given::Expression(typed.to_owned()),
+            _ => AssignedValue::Expression(typed.to_owned()),
         })
     }
 
@@ -391,7 +393,7 @@ mod tests {
         command(text).unwrap().unwrap()
     }
 
-    fn set(name: &str, value: Given) -> Assignment {
+    fn set(name: &str, value: AssignedValue) -> Assignment {
         Assignment::Variable {
             scope: Scope::Session,
             name: name.to_owned(),
@@ -399,8 +401,8 @@ mod tests {
         }
     }
 
-    fn text(text: &str) -> Given {
-        Given::Text(text.to_owned())
+    fn text(text: &str) -> AssignedValue {
+        AssignedValue::Text(text.to_owned())
     }
 
     #[test]
@@ -417,12 +419,12 @@ mod tests {
                 set("autocommit", text("OFF")),
                 set(
                     "sql_mode",
-                    Given::Expression("CONCAT(@@sql_mode, ',X')".to_owned())
+                    AssignedValue::Expression("CONCAT(@@sql_mode, ',X')".to_owned())
                 ),
-                set("wait_timeout", Given::Number(10)),
-                set("character_set_results", Given::Null),
+                set("wait_timeout", AssignedValue::Number(10)),
+                set("character_set_results", AssignedValue::Null),
                 set("time_zone", text("+00:00")),
-                set("max_join_size", Given::Default),
+                set("max_join_size", AssignedValue::Default),
             ])
         );
     }

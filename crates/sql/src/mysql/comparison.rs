@@ -103,7 +103,7 @@ fn is_zero(expr: &Expr) -> bool {
 
 /// What values of several kinds are made, one of which is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Meeting {
+pub(crate) enum ComparisonKind {
     /// As they are: the engine finds a type that holds them all.
     AsTheyAre,
     /// Truths are integers, numbers as they are.
@@ -114,7 +114,7 @@ pub(crate) enum Meeting {
     Times,
 }
 
-impl Meeting {
+impl ComparisonKind {
     /// Where one is given as the result: COALESCE, IF, CASE.
     pub(crate) fn of_results(kinds: impl Iterator<Item = Kind> + Clone) -> Self {
         let mut kinds = kinds.filter(|kind| *kind != Kind::Null);

@@ -29,7 +29,7 @@ pub(crate) struct MySqlGrammar;
 const MYSQL: MySqlDialect = MySqlDialect {};
 
 impl Dialect for MySqlGrammar {
-    /// The parser asks in places whether it reads MySQL.
+    /// The parser checks in some places whether the dialect is MySQL.
     fn dialect(&self) -> TypeId {
         TypeId::of::<MySqlDialect>()
     }

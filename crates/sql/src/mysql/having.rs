@@ -182,7 +182,7 @@ impl Items<'_> {
         }
         let typed = typed(self.sql, &name.value);
         let sentence = format!(
-            "HAVING cannot ask for {typed}, which is not known row by row: ask SELECT * FROM (SELECT ...) t WHERE {typed} ... instead"
+            "HAVING cannot refer to {typed}, which has no value for each row: write SELECT * FROM (SELECT ...) t WHERE {typed} ... instead"
         );
         let error = SqlError::about(self.sql, &name.value, sentence);
         Err(error.with_code(ErrorCode::NOT_SUPPORTED))

@@ -24,7 +24,7 @@ mod show;
 mod templates;
 mod truth;
 
-pub use command::{Assignment, Command, Given, Scope, command};
+pub use command::{AssignedValue, Assignment, Command, Scope, command};
 pub(crate) use grammar::MySqlGrammar;
 pub(crate) use having::AGGREGATES;
 pub use keywords::keywords;
@@ -32,5 +32,5 @@ pub use operators::Operators;
 pub use pieces::{executed, first_word, placeholders, received, split_statements};
 pub(crate) use rewrite::rewrite;
 pub(crate) use select::{name_repeated_by, name_results, with_equal_constants};
-pub use show::{Listed, Listing, Standing, TableName};
-pub(crate) use show::{described, read_listing};
+pub use show::{ShowKind, ShowStatement, StaticList, TableName};
+pub(crate) use show::{described, read_show};

@@ -126,7 +126,7 @@ pub fn split_statements(text: &str) -> Vec<&str> {
     statements
 }
 
-/// Where the placeholders of a statement stand, in bytes: each is one question mark.
+/// Where the placeholders of a statement stand, in bytes: each is one query mark.
 pub fn placeholders(text: &str) -> Vec<usize> {
     let plain = stretches(text).filter(|(kind, _)| *kind == Kind::Plain);
     let marks = plain.flat_map(|(_, at)| {
@@ -360,7 +360,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_taken_or_refused(
+        fn any_bytes_are_taken_or_rejected(
             bytes in proptest::collection::vec(proptest::sample::select(&b"_binary '\"\\\xff\xc3\xa9-#/*x"[..]), 0..60)
         ) {
             match (received(&bytes), std::str::from_utf8(&bytes)) {

@@ -24,7 +24,7 @@ use super::having::having_as_where;
 use super::row_values;
 use super::select;
 use super::templates::{engine_name, expansion, number_of_arguments};
-use super::truth::{is_comparison, make_number, make_truth, settle};
+use super::truth::{is_comparison, make_number, make_truth, normalise_truth};
 use crate::{ErrorCode, SqlError};
 
 /// Rewrites a statement in place. Its names are folded.
@@ -32,17 +32,17 @@ pub(crate) fn rewrite(sql: &str, statement: &mut Statement) -> Result<(), SqlErr
     if let Statement::Query(query) = statement {
         select::name_results(&mut query.body);
     }
-    match statement.visit(&mut Rewriting { sql }) {
+    match statement.visit(&mut Rewriter { sql }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
 }
 
-struct Rewriting<'a> {
+struct Rewriter<'a> {
     sql: &'a str,
 }
 
-impl VisitorMut for Rewriting<'_> {
+impl VisitorMut for Rewriter<'_> {
     type Break = SqlError;
 
     /// Downwards: calls and special forms are expanded, so that their expansions are visited too.
@@ -59,7 +59,7 @@ impl VisitorMut for Rewriting<'_> {
 
     /// Upwards: what an expression needs its parts to be.
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        settle(expr);
+        normalise_truth(expr);
         ControlFlow::Continue(())
     }
 
@@ -100,7 +100,7 @@ impl VisitorMut for Rewriting<'_> {
     }
 
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
-        // Tables cannot change: FOR UPDATE and LOCK IN SHARE MODE ask for what is so anyway.
+        // Tables cannot change: FOR UPDATE and LOCK IN SHARE MODE request what is so anyway.
         query.locks.clear();
         ControlFlow::Continue(())
     }
@@ -158,7 +158,7 @@ fn constraint(join: &mut Join) -> Option<&mut JoinConstraint> {
     }
 }
 
-impl Rewriting<'_> {
+impl Rewriter<'_> {
     fn expand(&self, expr: Expr) -> Result<Expr, SqlError> {
         Ok(match expr {
             Expr::Function(function) => self.expand_function(function)?,

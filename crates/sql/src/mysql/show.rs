@@ -1,4 +1,4 @@
-//! What a SHOW or DESCRIBE asks for. What there is, who holds the catalog says.
+//! What a SHOW or DESCRIBE requests. What there is, who holds the catalog says.
 
 use std::ops::ControlFlow;
 
@@ -8,28 +8,28 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-/// A list of what there is.
+/// A SHOW or DESCRIBE statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listing {
+pub struct ShowStatement {
     /// Of what.
-    pub of: Listed,
+    pub of: ShowKind,
     /// The condition on its rows, as it is typed: `LIKE 'O%'` on the first column, or `WHERE ...`.
     pub condition: Option<String>,
 }
 
-/// What is listed. Names are folded.
+/// What a SHOW statement lists. Names are folded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listed {
+pub enum ShowKind {
     /// The databases.
     Databases,
-    /// The tables of a database; of the default one if none is named. With their kinds if the list is full.
+    /// The tables of a database, by default of the default one; with their kinds if the list is full.
     Tables {
         /// The database.
         database: Option<String>,
-        /// Whether their kinds are asked for.
+        /// Whether their kinds are requested.
         full: bool,
     },
-    /// The tables of a database with what is known of them.
+    /// The tables of a database with their properties.
     TableStatus {
         /// The database; the default one if none is named.
         database: Option<String>,
@@ -38,66 +38,66 @@ pub enum Listed {
     Columns {
         /// The table.
         table: TableName,
-        /// Whether their collations and comments are asked for.
+        /// Whether their collations and comments are requested.
         full: bool,
     },
     /// The keys of a table.
     Keys(TableName),
-    /// How a table would be made.
+    /// The CREATE TABLE statement of a table.
     Create(TableName),
-    /// How a database would be made.
+    /// The CREATE DATABASE statement of a database.
     CreateDatabase(String),
     /// The system variables.
     Variables {
-        /// As they are for all connections.
+        /// The global values.
         global: bool,
     },
-    /// What a server counts.
+    /// The server's status variables.
     Status,
-    /// The connections and what they do.
+    /// The process list.
     Processes {
-        /// With whole statements.
+        /// With complete statements.
         full: bool,
     },
-    /// What whoever asks may do.
+    /// The privileges of the user.
     Grants,
-    /// What was odd about the last statement: those from a place on, at most so many.
+    /// The warnings of the last statement: from an offset on, at most so many.
     Warnings {
-        /// The place, from 0.
+        /// The offset, from 0.
         from: usize,
-        /// How many; all where nothing is said.
+        /// The maximum number; `None` for all.
         most: Option<usize>,
     },
-    /// How much was odd about it.
+    /// The number of warnings.
     WarningCount,
     /// What is the same always.
-    Standing(Standing),
+    StaticList(StaticList),
 }
 
-/// Lists that are the same always, most of them of what Meridian does not have.
+/// Lists that never change, most of them of features that Meridian does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum StaticList {
     /// Ways in which text is written as bytes.
     CharacterSets,
-    /// Ways to compare text.
+    /// Collations.
     Collations,
-    /// Where tables are kept.
+    /// Storage engines.
     Engines,
     /// Events.
     Events,
-    /// Tables that are open.
+    /// Open tables.
     OpenTables,
-    /// Parts that can be added.
+    /// Plugins.
     Plugins,
-    /// What one may be allowed to do.
+    /// Privileges.
     Privileges,
     /// Stored procedures and functions.
     Routines,
     /// Triggers.
     Triggers,
-    /// What was wrong with the last statement: it has been said already.
+    /// The errors of the last statement, which were reported already.
     Errors,
-    /// How much was wrong with it.
+    /// Their number.
     ErrorCount,
 }
 
@@ -111,7 +111,7 @@ pub struct TableName {
 }
 
 /// Reads a SHOW. For any other statement `None`, and the parser stays where it is.
-pub(crate) fn read_listing(parser: &mut Parser<'_>) -> Result<Option<Listing>, ParserError> {
+pub(crate) fn read_show(parser: &mut Parser<'_>) -> Result<Option<ShowStatement>, ParserError> {
     if !word(parser, "show") {
         return Ok(None);
     }
@@ -123,130 +123,130 @@ pub(crate) fn read_listing(parser: &mut Parser<'_>) -> Result<Option<Listing>, P
     let filter = parser.parse_show_statement_filter()?;
     let condition = filter.map(|filter| condition(filter, first_column));
     let of = match of {
-        Listed::Warnings { .. } => {
+        ShowKind::Warnings { .. } => {
             let (from, most) = limit(parser)?;
-            Listed::Warnings { from, most }
+            ShowKind::Warnings { from, most }
         }
-        Listed::Standing(Standing::Errors) => {
-            // There are none, whichever are asked for.
+        ShowKind::StaticList(StaticList::Errors) => {
+            // There are none, whichever are requested.
             limit(parser)?;
             of
         }
         of => of,
     };
-    Ok(Some(Listing { of, condition }))
+    Ok(Some(ShowStatement { of, condition }))
 }
 
-/// The list that is asked for, and the column to which a LIKE belongs.
+/// The list that is requested, and the column to which a LIKE belongs.
 fn listed(
     parser: &mut Parser<'_>,
     full: bool,
     global: bool,
-) -> Result<(Listed, &'static str), ParserError> {
+) -> Result<(ShowKind, &'static str), ParserError> {
     if word(parser, "table") {
         return match word(parser, "status") {
             true => {
                 let database = database(parser)?;
-                Ok((Listed::TableStatus { database }, "name"))
+                Ok((ShowKind::TableStatus { database }, "name"))
             }
             false => parser.expected_ref("STATUS", parser.peek_token_ref()),
         };
     }
     if word(parser, "databases") || word(parser, "schemas") {
-        return Ok((Listed::Databases, "database"));
+        return Ok((ShowKind::Databases, "database"));
     }
     if word(parser, "tables") {
         let database = database(parser)?;
-        return Ok((Listed::Tables { database, full }, "tables"));
+        return Ok((ShowKind::Tables { database, full }, "tables"));
     }
     if word(parser, "columns") || word(parser, "fields") {
         let table = table(parser)?;
-        return Ok((Listed::Columns { table, full }, "field"));
+        return Ok((ShowKind::Columns { table, full }, "field"));
     }
     if word(parser, "index") || word(parser, "indexes") || word(parser, "keys") {
-        return Ok((Listed::Keys(table(parser)?), "key_name"));
+        return Ok((ShowKind::Keys(table(parser)?), "key_name"));
     }
     if word(parser, "create") {
         return Ok((created(parser)?, ""));
     }
     if word(parser, "variables") {
-        return Ok((Listed::Variables { global }, "variable_name"));
+        return Ok((ShowKind::Variables { global }, "variable_name"));
     }
     if word(parser, "status") {
-        return Ok((Listed::Status, "variable_name"));
+        return Ok((ShowKind::Status, "variable_name"));
     }
     if word(parser, "processlist") {
-        return Ok((Listed::Processes { full }, "user"));
+        return Ok((ShowKind::Processes { full }, "user"));
     }
     if word(parser, "grants") {
         if word(parser, "for") {
-            // There are no users yet: what one may, all may.
+            // There are no users yet: everybody has the same privileges.
             while !matches!(parser.peek_token_ref().token, Token::EOF | Token::SemiColon) {
                 parser.advance_token();
             }
         }
-        return Ok((Listed::Grants, ""));
+        return Ok((ShowKind::Grants, ""));
     }
     if word(parser, "warnings") {
         let (from, most) = (0, None);
-        return Ok((Listed::Warnings { from, most }, "message"));
+        return Ok((ShowKind::Warnings { from, most }, "message"));
     }
     if word(parser, "count") {
         return Ok((counted(parser)?, ""));
     }
-    let (standing, first_column) = standing(parser)?;
-    Ok((Listed::Standing(standing), first_column))
+    let (static_lists, first_column) = static_lists(parser)?;
+    Ok((ShowKind::StaticList(static_lists), first_column))
 }
 
 /// `COUNT(*) WARNINGS`, or of errors.
-fn counted(parser: &mut Parser<'_>) -> Result<Listed, ParserError> {
+fn counted(parser: &mut Parser<'_>) -> Result<ShowKind, ParserError> {
     for token in [Token::LParen, Token::Mul, Token::RParen] {
         parser.expect_token(&token)?;
     }
     if word(parser, "warnings") {
-        Ok(Listed::WarningCount)
+        Ok(ShowKind::WarningCount)
     } else if word(parser, "errors") {
-        Ok(Listed::Standing(Standing::ErrorCount))
+        Ok(ShowKind::StaticList(StaticList::ErrorCount))
     } else {
         parser.expected_ref("WARNINGS or ERRORS", parser.peek_token_ref())
     }
 }
 
-fn created(parser: &mut Parser<'_>) -> Result<Listed, ParserError> {
+fn created(parser: &mut Parser<'_>) -> Result<ShowKind, ParserError> {
     if word(parser, "table") || word(parser, "view") {
-        return Ok(Listed::Create(named(parser)?));
+        return Ok(ShowKind::Create(named(parser)?));
     }
     if !word(parser, "database") && !word(parser, "schema") {
         return parser.expected_ref("TABLE or DATABASE", parser.peek_token_ref());
     }
     let _ = word(parser, "if") && word(parser, "not") && word(parser, "exists");
-    Ok(Listed::CreateDatabase(parser.parse_identifier()?.value))
+    Ok(ShowKind::CreateDatabase(parser.parse_identifier()?.value))
 }
 
-fn standing(parser: &mut Parser<'_>) -> Result<(Standing, &'static str), ParserError> {
+fn static_lists(parser: &mut Parser<'_>) -> Result<(StaticList, &'static str), ParserError> {
     let found = if word(parser, "charset") || (word(parser, "character") && word(parser, "set")) {
-        (Standing::CharacterSets, "charset")
+        (StaticList::CharacterSets, "charset")
     } else if word(parser, "collation") {
-        (Standing::Collations, "collation")
+        (StaticList::Collations, "collation")
     } else if word(parser, "engines") {
-        (Standing::Engines, "engine")
+        (StaticList::Engines, "engine")
     } else if word(parser, "events") {
         database(parser)?;
-        (Standing::Events, "name")
+        (StaticList::Events, "name")
     } else if word(parser, "open") && word(parser, "tables") {
         database(parser)?;
-        (Standing::OpenTables, "table")
+        (StaticList::OpenTables, "table")
     } else if word(parser, "plugins") {
-        (Standing::Plugins, "name")
+        (StaticList::Plugins, "name")
     } else if word(parser, "privileges") {
-        (Standing::Privileges, "privilege")
+        (StaticList::Privileges, "privilege")
     } else if (word(parser, "procedure") || word(parser, "function")) && word(parser, "status") {
-        (Standing::Routines, "name")
+        (StaticList::Routines, "name")
     } else if word(parser, "triggers") {
         database(parser)?;
-        (Standing::Triggers, "table")
+        (StaticList::Triggers, "table")
     } else if word(parser, "errors") {
-        (Standing::Errors, "message")
+        (StaticList::Errors, "message")
     } else {
         let lists = "what to list: DATABASES, TABLES, COLUMNS, INDEX, CREATE TABLE, TABLE STATUS, VARIABLES, STATUS, \
                      PROCESSLIST, WARNINGS, ENGINES, COLLATION or CHARACTER SET";
@@ -312,16 +312,16 @@ fn limit(parser: &mut Parser<'_>) -> Result<(usize, Option<usize>), ParserError>
     Ok((first, Some(number(parser)?)))
 }
 
-/// The list that a DESCRIBE asks for; `None` for other statements.
-pub(crate) fn described(statement: &Statement) -> Option<Listing> {
+/// The list that a DESCRIBE requests; `None` for other statements.
+pub(crate) fn described(statement: &Statement) -> Option<ShowStatement> {
     let Statement::ExplainTable {
         table_name: name, ..
     } = statement
     else {
         return None;
     };
-    Some(Listing {
-        of: Listed::Columns {
+    Some(ShowStatement {
+        of: ShowKind::Columns {
             table: table_name(name)?,
             full: false,
         },
@@ -383,9 +383,9 @@ mod tests {
     use super::*;
     use crate::Dialect;
 
-    fn read(text: &str) -> Result<Option<Listing>, ParserError> {
+    fn read(text: &str) -> Result<Option<ShowStatement>, ParserError> {
         let mut parser = Parser::new(Dialect::MySql.grammar()).try_with_sql(text)?;
-        let listing = read_listing(&mut parser)?;
+        let listing = read_show(&mut parser)?;
         assert!(
             listing.is_none() || parser.peek_token_ref().token == Token::EOF,
             "{text}"
@@ -393,7 +393,7 @@ mod tests {
         Ok(listing)
     }
 
-    fn of(text: &str) -> Listed {
+    fn of(text: &str) -> ShowKind {
         read(text).unwrap().unwrap().of
     }
 
@@ -410,75 +410,81 @@ mod tests {
         for (text, listed) in [
             (
                 "show tables",
-                Listed::Tables {
+                ShowKind::Tables {
                     database: None,
                     full: false,
                 },
             ),
             (
                 "show full tables in sky",
-                Listed::Tables {
+                ShowKind::Tables {
                     database: Some("sky".to_owned()),
                     full: true,
                 },
             ),
             (
                 "show extended full columns from star from sky",
-                Listed::Columns {
+                ShowKind::Columns {
                     table: star(),
                     full: true,
                 },
             ),
             (
                 "show fields in `sky`.`star`",
-                Listed::Columns {
+                ShowKind::Columns {
                     table: star(),
                     full: false,
                 },
             ),
-            ("show keys from star in sky", Listed::Keys(star())),
-            ("show create table sky.star", Listed::Create(star())),
+            ("show keys from star in sky", ShowKind::Keys(star())),
+            ("show create table sky.star", ShowKind::Create(star())),
             (
                 "show create schema if not exists sky",
-                Listed::CreateDatabase("sky".to_owned()),
+                ShowKind::CreateDatabase("sky".to_owned()),
             ),
             (
                 "show table status from sky",
-                Listed::TableStatus {
+                ShowKind::TableStatus {
                     database: Some("sky".to_owned()),
                 },
             ),
             (
                 "show session variables",
-                Listed::Variables { global: false },
+                ShowKind::Variables { global: false },
             ),
-            ("show global variables", Listed::Variables { global: true }),
-            ("show full processlist", Listed::Processes { full: true }),
-            ("show grants for 'a'@'%'", Listed::Grants),
+            (
+                "show global variables",
+                ShowKind::Variables { global: true },
+            ),
+            ("show full processlist", ShowKind::Processes { full: true }),
+            ("show grants for 'a'@'%'", ShowKind::Grants),
             (
                 "show warnings limit 10, 5",
-                Listed::Warnings {
+                ShowKind::Warnings {
                     from: 10,
                     most: Some(5),
                 },
             ),
             (
                 "show warnings limit 3",
-                Listed::Warnings {
+                ShowKind::Warnings {
                     from: 0,
                     most: Some(3),
                 },
             ),
-            ("show count(*) warnings", Listed::WarningCount),
-            ("show errors", Listed::Standing(Standing::Errors)),
-            ("show storage engines", Listed::Standing(Standing::Engines)),
+            ("show count(*) warnings", ShowKind::WarningCount),
+            ("show errors", ShowKind::StaticList(StaticList::Errors)),
+            (
+                "show storage engines",
+                ShowKind::StaticList(StaticList::Engines),
+            ),
             (
                 "show character set",
-                Listed::Standing(Standing::CharacterSets),
+                ShowKind::StaticList(StaticList::CharacterSets),
             ),
             (
                 "show procedure status",
-                Listed::Standing(Standing::Routines),
+                ShowKind::StaticList(StaticList::Routines),
             ),
         ] {
             assert_eq!(of(text), listed, "{text}");

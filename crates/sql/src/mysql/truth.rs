@@ -8,7 +8,7 @@ use super::build::{call, each_argument, is_number, negated, number, plain_cast, 
 use super::forms::long_constant;
 
 /// What the parts of an expression have to be.
-pub(super) fn settle(expr: &mut Expr) {
+pub(super) fn normalise_truth(expr: &mut Expr) {
     match expr {
         Expr::UnaryOp {
             op: op @ (UnaryOperator::Not | UnaryOperator::BangNot),

@@ -40,8 +40,10 @@ fn check(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     Ok(match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             match checked_operator(op, &left, &right, schema) {
-                Some(Way::Widened) => Transformed::yes(binary(widened(*left), op, widened(*right))),
-                Some(Way::By(function)) => {
+                Some(OverflowCheck::Widened) => {
+                    Transformed::yes(binary(widened(*left), op, widened(*right)))
+                }
+                Some(OverflowCheck::By(function)) => {
                     Transformed::yes(mysql::call(function, vec![*left, *right]))
                 }
                 None => Transformed::no(binary(*left, op, *right)),
@@ -64,7 +66,7 @@ fn check(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 }
 
 /// How an operator is kept from wrapping.
-enum Way {
+enum OverflowCheck {
     /// Its result fits into 64 bits whatever the operands are.
     Widened,
     /// By a function that checks.
@@ -73,7 +75,12 @@ enum Way {
 
 /// How an operator of two integers is kept from wrapping; `None` where it is none or does not wrap: signed and unsigned integers
 /// of 64 bits meet as decimals.
-fn checked_operator(op: Operator, left: &Expr, right: &Expr, schema: &DFSchema) -> Option<Way> {
+fn checked_operator(
+    op: Operator,
+    left: &Expr,
+    right: &Expr,
+    schema: &DFSchema,
+) -> Option<OverflowCheck> {
     let function = match op {
         Operator::Plus => "mysql_add",
         Operator::Minus => "mysql_subtract",
@@ -87,10 +94,10 @@ fn checked_operator(op: Operator, left: &Expr, right: &Expr, schema: &DFSchema) 
         Size::Signed | Size::Unsigned => false,
     };
     match sizes {
-        (left, right) if fits(left) && fits(right) => Some(Way::Widened),
-        (Size::Unsigned, Size::Unsigned) => Some(Way::By(function)),
+        (left, right) if fits(left) && fits(right) => Some(OverflowCheck::Widened),
+        (Size::Unsigned, Size::Unsigned) => Some(OverflowCheck::By(function)),
         (Size::Unsigned, _) | (_, Size::Unsigned) => None,
-        _ => Some(Way::By(function)),
+        _ => Some(OverflowCheck::By(function)),
     }
 }
 

@@ -24,7 +24,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use super::rewrite_expressions;
 use crate::functions::mysql::choice;
-use crate::mysql::comparison::{Meeting, comparable, compared};
+use crate::mysql::comparison::{ComparisonKind, comparable, compared};
 use crate::mysql::operand::{Kind, Operand};
 
 /// Makes values that meet comparable. Runs before all other rules, and in MySQL's dialect alone.
@@ -228,13 +228,13 @@ fn results(case: Transformed<Case>, schema: &DFSchema) -> Transformed<Expr> {
     let mut results: Vec<_> = results.chain(case.else_expr.as_mut()).collect();
     let types = types(results.iter().map(|result| &***result), schema);
     let met = types.is_some_and(|types| {
-        let meeting = Meeting::of_results(types.iter().map(Kind::of_type));
+        let meeting = ComparisonKind::of_results(types.iter().map(Kind::of_type));
         for result in &mut results {
             if let Some(operand) = Operand::of((***result).clone(), schema) {
                 ***result = meeting.meet(operand);
             }
         }
-        meeting != Meeting::AsTheyAre
+        meeting != ComparisonKind::AsTheyAre
     });
     Transformed::new_transformed(Expr::Case(case), transformed || met)
 }
@@ -243,7 +243,7 @@ fn results(case: Transformed<Case>, schema: &DFSchema) -> Transformed<Expr> {
 fn chosen(mut function: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> {
     let meeting = types(function.args.iter(), schema)
         .and_then(|types| choice::meeting(&function.func, &types));
-    let Some(meeting) = meeting.filter(|it| *it != Meeting::AsTheyAre) else {
+    let Some(meeting) = meeting.filter(|it| *it != ComparisonKind::AsTheyAre) else {
         return Transformed::no(Expr::ScalarFunction(function));
     };
     for arg in &mut function.args {
@@ -257,16 +257,16 @@ fn chosen(mut function: ScalarFunction, schema: &DFSchema) -> Transformed<Expr> 
 /// A UNION whose inputs have columns of the same types.
 fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
     let width = union.schema.fields().len();
-    let meetings: Vec<Meeting> = (0..width)
+    let meetings: Vec<ComparisonKind> = (0..width)
         .map(|at| {
             let fields = union
                 .inputs
                 .iter()
                 .filter_map(|it| it.schema().fields().get(at));
-            Meeting::of_results(fields.map(|field| Kind::of_type(field.data_type())))
+            ComparisonKind::of_results(fields.map(|field| Kind::of_type(field.data_type())))
         })
         .collect();
-    if meetings.iter().all(|it| *it == Meeting::AsTheyAre) {
+    if meetings.iter().all(|it| *it == ComparisonKind::AsTheyAre) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
     }
     let inputs = union.inputs.into_iter().map(|input| {

@@ -79,11 +79,11 @@ impl Conditions<'_> {
                     parts.push(left.data.or(right.data));
                 }
                 part => match self.recognised(part) {
-                    Some(Recognised::Same(same)) => {
+                    Some(GeometryCondition::Same(same)) => {
                         changed = true;
                         parts.push(same);
                     }
-                    Some(Recognised::Within(wider)) if !given.contains(&wider) => {
+                    Some(GeometryCondition::Within(wider)) if !given.contains(&wider) => {
                         changed = true;
                         parts.extend([wider, part.clone()]);
                     }
@@ -95,32 +95,32 @@ impl Conditions<'_> {
         Transformed::new_transformed(all, changed)
     }
 
-    fn recognised(&self, condition: &Expr) -> Option<Recognised> {
+    fn recognised(&self, condition: &Expr) -> Option<GeometryCondition> {
         if let Some(separation) = self.separation_of_columns(condition) {
-            return Some(Recognised::Same(separation));
+            return Some(GeometryCondition::Same(separation));
         }
         let (function, first, second) = holding(condition)?;
         let contains = function == "adql_contains";
         if let (Some(point), Some([ra, dec, radius])) =
             (self.point(first), parts::of_circle(second))
         {
-            return Some(Recognised::Same(within(point, [ra, dec], radius)));
+            return Some(GeometryCondition::Same(within(point, [ra, dec], radius)));
         }
         if !contains
             && let (Some([ra, dec, radius]), Some(point)) =
                 (parts::of_circle(first), self.point(second))
         {
-            return Some(Recognised::Same(within(point, [ra, dec], radius)));
+            return Some(GeometryCondition::Same(within(point, [ra, dec], radius)));
         }
         // Two shapes, of which one may be constant: where the other one's middle can be.
         match (Place::of(first), Place::of(second)) {
             (Some(a), Some(b)) if !contains && a.radius_is_exact && b.radius_is_exact => Some(
-                Recognised::Same(within(a.centre, b.centre, lit(a.radius + b.radius))),
+                GeometryCondition::Same(within(a.centre, b.centre, lit(a.radius + b.radius))),
             ),
             (Some(a), Some(b)) => {
                 let bounding = within(a.centre, b.centre, lit(a.radius + b.radius + ROUNDING));
                 (!is_constant(first) || !is_constant(second))
-                    .then_some(Recognised::Within(bounding))
+                    .then_some(GeometryCondition::Within(bounding))
             }
             _ => None,
         }
@@ -164,7 +164,7 @@ impl Conditions<'_> {
 const ROUNDING: f64 = 1e-6 / 3600.0;
 
 /// What stands for a condition, or for part of it.
-enum Recognised {
+enum GeometryCondition {
     Same(Expr),
     Within(Expr),
 }

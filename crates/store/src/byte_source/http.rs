@@ -1,6 +1,6 @@
 //! A file at a peer, read by HTTP ranges (RFC 9110, section 14).
 //!
-//! An answer counts only if it is the range that was asked for of a file of the length that is known: status 206 and that very
+//! An answer counts only if it is the range that was requested of a file of the length that is known: status 206 and that very
 //! `Content-Range`. Anything else, a redirect too, is an error that says what came.
 //!
 //! A connection is kept after a read and used for the next one in the same runtime, by whichever file of the peer it is. No task
@@ -376,7 +376,7 @@ impl HttpFile {
         })
     }
 
-    /// A file whose length the peer is asked for; it has at least one byte.
+    /// A file whose length the peer is requested; it has at least one byte.
     ///
     /// # Errors
     /// [`StoreError::Missing`]; [`StoreError::Io`] with whatever else the peer answers.

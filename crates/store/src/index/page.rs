@@ -337,7 +337,7 @@ fn ascends(last: Option<i64>, next: i64) -> Result<(), String> {
     }
 }
 
-/// A data page that was read: its keys unpacked, the rest unpacked when asked for.
+/// A data page that was read: its keys unpacked, the rest unpacked when requested.
 pub(super) struct DataView {
     pub keys: Vec<i64>,
     page: Box<PageBuffer>,
@@ -373,7 +373,7 @@ fn bits(page: &PageBuffer, from: usize, width: usize) -> u64 {
         return 0;
     }
     let word = u128::from_le_bytes(at(page, from / 8)) >> (from % 8);
-    // At most 64 bits are asked for: the cast drops only what the mask would.
+    // At most 64 bits are requested: the cast drops only what the mask would.
     #[expect(clippy::cast_possible_truncation)]
     let word = word as u64;
     word & (u64::MAX >> (64 - width))

@@ -10,7 +10,7 @@ use super::page::{
 };
 use super::tree::Tree;
 use super::{IndexEntry, Record, index_path};
-use crate::decoded_blocks::{IndexSegments, Known, SEGMENT_BYTES};
+use crate::decoded_blocks::{CacheLookup, IndexSegments, SEGMENT_BYTES};
 use crate::{DecodedBlocks, StoreError};
 
 /// How many fence pages are kept in memory: a megabyte. They lead to 130,000 data pages, some hundred
@@ -57,8 +57,8 @@ impl DirectorIndex {
         Self::open_with(dir, RESIDENT_PAGES, None)
     }
 
-    /// The same; of an index that is asked for single keys again and again the pages are kept within the budget of decoded blocks.
-    /// So nobody who asks for one object waits for a disk, whatever else the machine wants its page cache for.
+    /// The same; of an index that is requested single keys again and again the pages are kept within the budget of decoded blocks.
+    /// So nobody who requests one object waits for a disk, whatever else the machine wants its page cache for.
     ///
     /// # Errors
     ///
@@ -318,22 +318,22 @@ impl Inner {
         let kept = self.kept.as_ref()?;
         let (segment, at) = (place / SEGMENT, (place % SEGMENT) as usize * PAGE);
         let bytes = match kept.look(u32::try_from(segment).ok()?) {
-            Known::Rows(bytes) => bytes,
-            Known::ToKeep(segment) => match self.read_segment(segment) {
+            CacheLookup::Rows(bytes) => bytes,
+            CacheLookup::ToKeep(segment) => match self.read_segment(segment) {
                 Some(bytes) => kept.keep(segment, bytes),
                 None => {
                     kept.put_off(segment);
                     return None;
                 }
             },
-            Known::No => return None,
+            CacheLookup::No => return None,
         };
         let mut page = blank();
         page[..PAGE].copy_from_slice(bytes.values().get(at..at + PAGE)?);
         Some(page)
     }
 
-    /// The pages of a segment; `None` if one of them cannot be read or is not sound, which whoever asks for it alone is told.
+    /// The pages of a segment; `None` if one of them cannot be read or is not sound, which whoever requests it alone is told.
     fn read_segment(&self, segment: u32) -> Option<Vec<u8>> {
         let first = u64::from(segment) * SEGMENT;
         // The last page, which is none of the tree, may go with them: its checksum is like theirs.
@@ -374,7 +374,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// For one key, of many that are asked for one by one.
+    /// For one key, of many that are requested one by one.
     fn of_one_key(inner: &'a Inner) -> Self {
         Self {
             at_hand: true,

@@ -201,7 +201,7 @@ fn fences_on_disk_are_searched() {
     }
 }
 
-/// Pages are read once for all who ask for single keys, and each index has its own.
+/// Pages are read once for all who request single keys, and each index has its own.
 #[test]
 fn kept_pages_need_no_disk() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -290,7 +290,7 @@ fn a_damaged_page_hides_no_other() {
 }
 
 #[test]
-fn keys_out_of_order_are_refused() {
+fn keys_out_of_order_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = IndexWriter::create(dir.path()).unwrap();
     writer.push(7, location(1, 2), false).unwrap();
@@ -311,7 +311,7 @@ fn an_index_may_be_empty() {
 }
 
 #[test]
-fn a_negative_sub_chunk_is_refused() {
+fn a_negative_sub_chunk_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = IndexWriter::create(dir.path()).unwrap();
     let error = writer.push(1, location(3, -1), false).unwrap_err();

@@ -15,26 +15,26 @@ use sky::Angle;
 use sky::neighbours::NeighbourIndex;
 
 use crate::error::external;
-use crate::exec::neighbour_join::near::Places;
+use crate::exec::neighbour_join::separation_condition::RowPositions;
 
 /// Bytes that an index takes for each row, with what building it takes for a while.
 const INDEX_BYTES_PER_ROW: usize = 62;
 
 /// Rows and the index of their positions.
-pub(super) struct Indexed {
+pub(super) struct IndexedRows {
     pub rows: RecordBatch,
     pub index: NeighbourIndex,
     /// What they take of the query's memory.
     _memory: Option<MemoryReservation>,
 }
 
-impl fmt::Debug for Indexed {
+impl fmt::Debug for IndexedRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Indexed({} rows)", self.rows.num_rows())
     }
 }
 
-impl Indexed {
+impl IndexedRows {
     /// The rows of a stream, `sorted` by their values if wanted, so that their order does not depend on that in which they
     /// came. The index is best for about `radius`.
     pub async fn gather(
@@ -54,7 +54,7 @@ impl Indexed {
         if sorted {
             rows = by_values(&rows)?;
         }
-        let places = Places::of(position, &rows)?;
+        let places = RowPositions::of(position, &rows)?;
         let indexed = Self::of(rows, &places, radius)?;
         Ok(Self {
             _memory: Some(memory),
@@ -63,7 +63,7 @@ impl Indexed {
     }
 
     /// Rows whose memory somebody else answers for.
-    pub fn of(rows: RecordBatch, places: &Places, radius: Angle) -> Result<Self> {
+    pub fn of(rows: RecordBatch, places: &RowPositions, radius: Angle) -> Result<Self> {
         Ok(Self {
             index: NeighbourIndex::build(places.positions(), radius).map_err(external)?,
             rows,

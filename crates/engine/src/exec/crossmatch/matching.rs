@@ -13,15 +13,15 @@ use sky::Angle;
 use sky::neighbours::{Bound, PairBuffer, Radii, Radius, Search};
 use sql::interrupt::check;
 
-use super::indexed::Indexed;
-use super::{MatchColumn, MatchRule, Unmatched, Wanted};
-use crate::exec::neighbour_join::near::Places;
+use super::indexed::IndexedRows;
+use super::{MatchColumn, MatchRule, MatchSelection, Unmatched};
+use crate::exec::neighbour_join::separation_condition::RowPositions;
 
 /// Arcseconds in a degree.
 const ARCSEC: f64 = 3600.0;
 /// Pairs that are looked for at a time.
 const PAIRS_AT_A_TIME: usize = 8192;
-/// Rows whose nearest are looked for before it is seen whether anybody still waits for them.
+/// Rows whose nearest are searched between two checks whether the result is still needed.
 const ROWS_BETWEEN_CHECKS: usize = 1024;
 
 /// Pairs: row numbers of both sides, and separations in degrees. Those of one probe row stand together.
@@ -34,7 +34,7 @@ pub(super) struct Pairs {
 
 impl Pairs {
     /// Those of which no row of an index is nearer to the build end, whose places are given, than the probe end is.
-    pub fn without_nearer(self, rivals: &Indexed, ends: &Places) -> Self {
+    pub fn without_nearer(self, rivals: &IndexedRows, ends: &RowPositions) -> Self {
         let radii = Radii::of_rows(&self.separations, None, Bound::Below);
         let search = Search::new(&rivals.index, ends.positions(), radii);
         let mut nearer = Vec::new();
@@ -72,33 +72,36 @@ pub(super) struct Matcher {
 }
 
 impl Matcher {
-    pub fn probe_places(&self, batch: &RecordBatch) -> Result<Places> {
-        Places::of(&self.probe, batch)
+    pub fn probe_places(&self, batch: &RecordBatch) -> Result<RowPositions> {
+        RowPositions::of(&self.probe, batch)
     }
 
     /// The index of the probe rows themselves.
-    pub fn index_of_probe(&self, batch: &RecordBatch) -> Result<Indexed> {
+    pub fn index_of_probe(&self, batch: &RecordBatch) -> Result<IndexedRows> {
         let places = self.probe_places(batch)?;
-        Indexed::of(batch.clone(), &places, self.rule.radius)
+        IndexedRows::of(batch.clone(), &places, self.rule.radius)
     }
 
     /// The places of the build ends of pairs.
-    pub fn build_places(&self, pairs: &Pairs, build: &Indexed) -> Result<Places> {
+    pub fn build_places(&self, pairs: &Pairs, build: &IndexedRows) -> Result<RowPositions> {
         let ends = UInt32Array::from(pairs.build.clone());
-        let [ra, dec] = Places::of(&self.build, &build.rows)?.columns();
+        let [ra, dec] = RowPositions::of(&self.build, &build.rows)?.columns();
         let of_pairs =
             |column: &Float64Array| -> Result<ArrayRef> { Ok(take(column, &ends, None)?) };
-        Ok(Places::from_columns(&of_pairs(&ra)?, &of_pairs(&dec)?))
+        Ok(RowPositions::from_columns(
+            &of_pairs(&ra)?,
+            &of_pairs(&dec)?,
+        ))
     }
 
     /// Each probe row's nearest: as many as are wanted, or all that are nearest where pairs are to be mutual.
-    pub fn candidates(&self, probe: &Places, build: &Indexed) -> Result<Pairs> {
+    pub fn candidates(&self, probe: &RowPositions, build: &IndexedRows) -> Result<Pairs> {
         let radii = Radii::common(Radius::at_most(self.rule.radius));
         let search = Search::new(&build.index, probe.positions(), radii);
         let mut pairs = Pairs::default();
         let most = match self.rule.wanted {
-            Wanted::Nearest(most) => most,
-            Wanted::Mutual => 1,
+            MatchSelection::Nearest(most) => most,
+            MatchSelection::Mutual => 1,
         };
         let all = rows(probe.len());
         for from in all.clone().step_by(ROWS_BETWEEN_CHECKS) {
@@ -111,8 +114,8 @@ impl Matcher {
             });
         }
         match self.rule.wanted {
-            Wanted::Nearest(_) => Ok(pairs),
-            Wanted::Mutual => with_equally_near(&pairs, probe, build),
+            MatchSelection::Nearest(_) => Ok(pairs),
+            MatchSelection::Mutual => with_equally_near(&pairs, probe, build),
         }
     }
 
@@ -121,7 +124,7 @@ impl Matcher {
         &self,
         pairs: Pairs,
         probe: &RecordBatch,
-        build: &Indexed,
+        build: &IndexedRows,
     ) -> impl Iterator<Item = Result<RecordBatch>> {
         let alone = self.alone(&pairs, probe.num_rows());
         let pairs = match self.rule.unmatched {
@@ -158,7 +161,7 @@ impl Matcher {
         pairs: &Pairs,
         at: std::ops::Range<usize>,
         probe: &RecordBatch,
-        build: &Indexed,
+        build: &IndexedRows,
     ) -> Result<RecordBatch> {
         let probe_rows = UInt32Array::from(pairs.probe[at.clone()].to_vec());
         let build_rows = UInt32Array::from(pairs.build[at.clone()].to_vec());
@@ -176,7 +179,12 @@ impl Matcher {
         self.batch(columns, at.len())
     }
 
-    fn unpaired(&self, rows: &[u32], probe: &RecordBatch, build: &Indexed) -> Result<RecordBatch> {
+    fn unpaired(
+        &self,
+        rows: &[u32],
+        probe: &RecordBatch,
+        build: &IndexedRows,
+    ) -> Result<RecordBatch> {
         let probe_rows = UInt32Array::from(rows.to_vec());
         let column = |(column, field): (&MatchColumn, &Arc<arrow::datatypes::Field>)| {
             Ok(match column {
@@ -202,7 +210,7 @@ impl Matcher {
 }
 
 /// Pairs of probe rows with their nearest, and with all that are exactly as near.
-fn with_equally_near(nearest: &Pairs, probe: &Places, build: &Indexed) -> Result<Pairs> {
+fn with_equally_near(nearest: &Pairs, probe: &RowPositions, build: &IndexedRows) -> Result<Pairs> {
     // Nothing is within a radius below 0.
     let mut radii = vec![-1.0; probe.len()];
     for (row, separation) in nearest.probe.iter().zip(&nearest.separations) {
@@ -227,6 +235,6 @@ fn with_equally_near(nearest: &Pairs, probe: &Places, build: &Indexed) -> Result
 }
 
 fn rows(count: usize) -> std::ops::Range<u32> {
-    // Rows that are gathered in memory and indexed: fewer than 2^32, or the index would have refused them.
+    // Rows that are gathered in memory and indexed: fewer than 2^32, or the index would have rejected them.
     0..u32::try_from(count).unwrap_or(u32::MAX)
 }

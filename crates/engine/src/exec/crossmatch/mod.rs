@@ -33,11 +33,11 @@ use sql::interrupt::carried;
 use tokio::sync::OnceCell;
 use tokio::sync::mpsc::Sender;
 
-use self::indexed::Indexed;
+use self::indexed::IndexedRows;
 use self::matching::Matcher;
 use super::piece_scan::{bind_near, reads_near};
-use crate::interruptible::give_way;
-use crate::vicinity::Vicinity;
+use crate::interruptible::yield_if_due;
+use crate::search_cover::SearchCover;
 
 /// Batches that a crossmatch may be ahead of its reader.
 const BATCHES_AHEAD: usize = 2;
@@ -48,7 +48,7 @@ pub const SEPARATION_COLUMN: &str = "separation";
 
 /// Which of the pairs within the radius are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Wanted {
+pub enum MatchSelection {
     /// Each probe row's so many nearest, of equally near ones those that are read first.
     Nearest(usize),
     /// Those of which neither end has a nearer partner; all of them where several are equally near.
@@ -72,7 +72,7 @@ pub struct MatchRule {
     /// The largest separation of a pair; it is itself near enough.
     pub radius: Angle,
     /// Which pairs.
-    pub wanted: Wanted,
+    pub wanted: MatchSelection,
     /// And which rows without one.
     pub unmatched: Unmatched,
 }
@@ -80,9 +80,9 @@ pub struct MatchRule {
 impl fmt::Display for MatchRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.wanted {
-            Wanted::Nearest(1) => f.write_str("nearest")?,
-            Wanted::Nearest(most) => write!(f, "nearest {most}")?,
-            Wanted::Mutual => f.write_str("each other's nearest")?,
+            MatchSelection::Nearest(1) => f.write_str("nearest")?,
+            MatchSelection::Nearest(most) => write!(f, "nearest {most}")?,
+            MatchSelection::Mutual => f.write_str("each other's nearest")?,
         }
         write!(f, " within {}", self.radius.degrees())?;
         match self.unmatched {
@@ -126,7 +126,7 @@ pub enum MatchColumn {
 /// Rivals are all rows of the probe side's table: a piece has only some of them, and conditions that hold for the probe rows do
 /// not hold for them. Without an input of rivals the probe rows are their own, and are all gathered first.
 ///
-/// Where the build side or the rivals are read around something ([`RowsOf::Near`](super::RowsOf::Near)), they are read once the rows
+/// Where the build side or the rivals are read around something ([`RowsOf::Neighbourhood`](super::RowsOf::Neighbourhood)), they are read once the rows
 /// around which are there. Probe rows that come from anywhere ([`Self::spread`]) are taken by cells of the sky for that.
 ///
 /// Invariant: it gives what a loop over all pairs would that chooses by the separation function.
@@ -139,14 +139,14 @@ pub struct CrossmatchExec {
     columns: Vec<MatchColumn>,
     spread: bool,
     /// The build side and the rivals, where they are gathered once for all probe rows.
-    gathered: Arc<Gathered>,
+    gathered: Arc<GatheredRows>,
     properties: Arc<PlanProperties>,
 }
 
 #[derive(Debug, Default)]
-struct Gathered {
-    build: OnceCell<Arc<Indexed>>,
-    rivals: OnceCell<Arc<Indexed>>,
+struct GatheredRows {
+    build: OnceCell<Arc<IndexedRows>>,
+    rivals: OnceCell<Arc<IndexedRows>>,
 }
 
 impl CrossmatchExec {
@@ -241,11 +241,11 @@ impl CrossmatchExec {
 
     /// Whether all probe rows are needed to tell which pairs are wanted.
     pub(crate) fn probes_are_rivals(&self) -> bool {
-        self.rule.wanted == Wanted::Mutual && self.rivals.is_none()
+        self.rule.wanted == MatchSelection::Mutual && self.rivals.is_none()
     }
 
-    fn work(&self, context: Arc<TaskContext>, output: Output) -> Work {
-        Work {
+    fn work(&self, context: Arc<TaskContext>, output: Output) -> MatchTask {
+        MatchTask {
             matcher: Matcher {
                 rule: self.rule,
                 probe: self.probe.position.clone(),
@@ -254,8 +254,11 @@ impl CrossmatchExec {
                 schema: self.schema(),
                 batch_size: context.session_config().batch_size(),
             },
-            build: Other::of(&self.build, self.spread),
-            rivals: self.rivals.as_ref().map(|rivals| Other::of(rivals, false)),
+            build: IndexedInput::of(&self.build, self.spread),
+            rivals: self
+                .rivals
+                .as_ref()
+                .map(|rivals| IndexedInput::of(rivals, false)),
             spread: self.spread,
             gathered: Arc::clone(&self.gathered),
             context,
@@ -268,7 +271,7 @@ impl CrossmatchExec {
 type Output = Sender<Result<RecordBatch>>;
 
 /// An input that is indexed.
-struct Other {
+struct IndexedInput {
     plan: Arc<dyn ExecutionPlan>,
     position: [Arc<dyn PhysicalExpr>; 2],
     /// Whether it is read around something.
@@ -277,7 +280,7 @@ struct Other {
     sorted: bool,
 }
 
-impl Other {
+impl IndexedInput {
     fn of(side: &MatchSide, sorted: bool) -> Self {
         Self {
             near: reads_near(&side.plan),
@@ -292,10 +295,10 @@ impl Other {
         plan: &Arc<dyn ExecutionPlan>,
         radius: Angle,
         context: &Arc<TaskContext>,
-    ) -> Result<Arc<Indexed>> {
+    ) -> Result<Arc<IndexedRows>> {
         let memory = MemoryConsumer::new("Crossmatch").register(context.memory_pool());
         let rows = plan.execute(0, Arc::clone(context))?;
-        let indexed = Indexed::gather(rows, &self.position, radius, self.sorted, memory);
+        let indexed = IndexedRows::gather(rows, &self.position, radius, self.sorted, memory);
         Ok(Arc::new(indexed.await?))
     }
 
@@ -304,13 +307,13 @@ impl Other {
         &self,
         places: impl Iterator<Item = (f64, f64)>,
         radius: Angle,
-        once: &OnceCell<Arc<Indexed>>,
+        once: &OnceCell<Arc<IndexedRows>>,
         context: &Arc<TaskContext>,
-    ) -> Result<Arc<Indexed>> {
+    ) -> Result<Arc<IndexedRows>> {
         if self.near {
-            let vicinity = Arc::new(Vicinity::of(places, radius));
+            let search_cover = Arc::new(SearchCover::of(places, radius));
             return self
-                .gather(&bind_near(&self.plan, &vicinity)?, radius, context)
+                .gather(&bind_near(&self.plan, &search_cover)?, radius, context)
                 .await;
         }
         let gather = || self.gather(&self.plan, radius, context);
@@ -319,24 +322,25 @@ impl Other {
 }
 
 /// The work of a crossmatch for one partition of probe rows.
-struct Work {
+struct MatchTask {
     matcher: Matcher,
-    build: Other,
-    rivals: Option<Other>,
+    build: IndexedInput,
+    rivals: Option<IndexedInput>,
     spread: bool,
-    gathered: Arc<Gathered>,
+    gathered: Arc<GatheredRows>,
     context: Arc<TaskContext>,
     output: Output,
 }
 
-impl Work {
+impl MatchTask {
     /// Whether something is read around the probe rows.
     fn reads_around(&self) -> bool {
         self.build.near || self.rivals.as_ref().is_some_and(|rivals| rivals.near)
     }
 
     async fn run(self, mut probe: SendableRecordBatchStream) -> Result<()> {
-        let own_rivals = self.matcher.rule.wanted == Wanted::Mutual && self.rivals.is_none();
+        let own_rivals =
+            self.matcher.rule.wanted == MatchSelection::Mutual && self.rivals.is_none();
         let most = match (own_rivals, self.reads_around(), self.spread) {
             (true, ..) => usize::MAX,
             // The rows of a piece.
@@ -373,7 +377,7 @@ impl Work {
     }
 
     /// Matches rows that are there, all at once or cell by cell. Gives `false` when nobody wants more results.
-    async fn match_rows(&self, batch: &RecordBatch, own: Option<&Indexed>) -> Result<bool> {
+    async fn match_rows(&self, batch: &RecordBatch, own: Option<&IndexedRows>) -> Result<bool> {
         if !(self.spread && self.reads_around()) {
             return self.match_together(batch, own).await;
         }
@@ -387,7 +391,7 @@ impl Work {
         Ok(true)
     }
 
-    async fn match_together(&self, batch: &RecordBatch, own: Option<&Indexed>) -> Result<bool> {
+    async fn match_together(&self, batch: &RecordBatch, own: Option<&IndexedRows>) -> Result<bool> {
         let radius = self.matcher.rule.radius;
         let places = self.matcher.probe_places(batch)?;
         let build = self
@@ -395,7 +399,7 @@ impl Work {
             .around(places.known(), radius, &self.gathered.build, &self.context);
         let build = build.await?;
         let mut pairs = self.matcher.candidates(&places, &build)?;
-        if self.matcher.rule.wanted == Wanted::Mutual {
+        if self.matcher.rule.wanted == MatchSelection::Mutual {
             let ends = self.matcher.build_places(&pairs, &build)?;
             let mutual = match (own, &self.rivals) {
                 (Some(own), _) => pairs.without_nearer(own, &ends),
@@ -416,7 +420,7 @@ impl Work {
             }
         }
         // What gives nothing is not waited for by anybody: other tasks shall have their turn all the same.
-        give_way().await?;
+        yield_if_due().await?;
         Ok(!self.output.is_closed())
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow::array::UInt32Array;
 use sky::Angle;
 
-use crate::exec::neighbour_join::near::Places;
+use crate::exec::neighbour_join::separation_condition::RowPositions;
 
 /// The least height and width of a cell, degrees: some usual chunks, so that few are read for several cells.
 const CELL_DEGREES: f64 = 10.0;
@@ -13,7 +13,7 @@ const CELL_DEGREES: f64 = 10.0;
 const RADII_OF_A_CELL: f64 = 2.0;
 
 /// The rows of each cell, by their numbers, which keep their order; those without a position are a cell of their own.
-pub(super) fn cells(places: &Places, radius: Angle) -> impl Iterator<Item = UInt32Array> {
+pub(super) fn cells(places: &RowPositions, radius: Angle) -> impl Iterator<Item = UInt32Array> {
     let size = CELL_DEGREES.max(radius.degrees() * RADII_OF_A_CELL);
     // A number that is no position goes to whatever cell: NaN to the first one, and large ones to the last.
     let number = |degrees: f64| (degrees / size).floor() as i32;

@@ -1,29 +1,29 @@
-//! The columns that a neighbour join gives.
+//! The output columns of a neighbour join.
 
 use datafusion::common::JoinSide;
 use datafusion::physical_plan::joins::utils::ColumnIndex;
 
-/// A column of what a neighbour join gives.
+/// An output column of a neighbour join.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum JoinedColumn {
-    /// A column of the left or the right input, by its number there.
+    /// A column of the left or the right input, by its index there.
     OfSide(JoinSide, usize),
-    /// The separation of a pair, degrees: to the last bit what the function gives. NULL beside a row without a partner.
+    /// The separation of a pair in degrees, equal to the function's value to the last bit. NULL for a row without a partner.
     Separation,
-    /// What an expression of one input's columns says of the row: by its number among the join's row expressions. It is computed once
-    /// for a row rather than for each of its pairs.
+    /// An expression over one input's columns, by its index among the join's row expressions. It is computed once for a row rather than for
+    /// each of its pairs.
     OfRow(usize),
     /// Something about all partners of a probe row. A join that gives one of these gives one row for each probe row rather than for
     /// each pair, and no columns of the build side.
-    OfPartners(OfPartners),
+    OfPartners(PartnerAggregate),
 }
 
-/// What can be known of a probe row's partners without making pairs of them.
+/// An aggregate over a probe row's partners that needs no pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OfPartners {
+pub enum PartnerAggregate {
     /// How many there are.
     Count,
-    /// How many rows the join makes of the probe row: in an outer join one, where there is no partner.
+    /// The number of rows that the join outputs for the probe row: one in an outer join without a partner.
     Rows,
     /// The sum of the separations, degrees; NULL without a partner.
     SumOfSeparations,

@@ -1,4 +1,4 @@
-//! The work of a neighbour join: the partners of probe rows, batch by batch, and what is made of the pairs.
+//! The execution of a neighbour join: it finds the partners of probe rows batch by batch, and outputs pairs or rows.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,25 +19,25 @@ use sky::neighbours::{NeighbourIndex, PairBuffer, Search};
 use tokio::sync::mpsc::Sender;
 
 use super::columns::JoinedColumn;
-use super::near::{Near, Places, RadiiOfRows};
 use super::row_exprs::{ReadyExpr, RowValues};
-use super::turns::Turns;
+use super::separation_condition::{RowPositions, RowRadii, SeparationCondition};
+use super::time_slices::TimeSlices;
 use crate::error::external;
-use crate::interruptible::give_way;
+use crate::interruptible::yield_if_due;
 
-/// Bytes that an index takes for each row, with what building it takes for a while.
+/// Bytes of an index for each row, including those for building it.
 const INDEX_BYTES_PER_ROW: usize = 62;
 
-/// Where results go.
+/// The channel for the output.
 pub(super) type Output = Sender<Result<RecordBatch>>;
 
-/// The rows that partners are looked for among, and their index.
+/// The rows of the build side, and their index.
 pub(super) struct BuildSide {
     rows: RecordBatch,
     index: NeighbourIndex,
     /// Of the join's row expressions.
     values: Vec<RowValues>,
-    /// What they take of the query's memory.
+    /// Their reservation in the query's memory.
     memory: MemoryReservation,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Debug for BuildSide {
 }
 
 impl BuildSide {
-    /// Gathers the rows of a stream. The index is best for about `radius`.
+    /// Gathers the rows of a stream. The index is optimised for `radius`.
     pub async fn gather(
         mut rows: SendableRecordBatchStream,
         joining: &Joining,
@@ -63,7 +63,7 @@ impl BuildSide {
             batches.push(batch);
         }
         let rows = concat_batches(&rows.schema(), &batches)?;
-        let places = Places::of(&joining.near.build, &rows)?;
+        let places = RowPositions::of(&joining.near.build, &rows)?;
         let index = NeighbourIndex::build(places.positions(), radius).map_err(external)?;
         Ok(Self {
             rows,
@@ -79,35 +79,35 @@ impl BuildSide {
     }
 }
 
-/// What a join makes of the pairs.
+/// What a join outputs for the pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gives {
+pub(super) enum JoinOutput {
     /// Each pair.
     Pairs,
     /// Each pair, and probe rows without a partner beside NULLs.
-    PairsAndLonely,
+    PairsAndUnmatched,
     /// Probe rows with a partner.
     Matched,
     /// Probe rows without.
-    Lonely,
+    Unmatched,
 }
 
-/// How a neighbour join is done, without its inputs.
+/// A neighbour join without its inputs.
 #[derive(Debug)]
 pub(super) struct Joining {
-    pub near: Near,
+    pub near: SeparationCondition,
     pub probe: JoinSide,
     pub filter: Option<JoinFilter>,
-    pub gives: Gives,
+    pub output: JoinOutput,
     pub row_exprs: Vec<ReadyExpr>,
-    /// The columns that it gives.
+    /// The output columns.
     pub columns: Vec<JoinedColumn>,
     pub schema: SchemaRef,
-    /// Pairs that are looked at together.
+    /// The number of pairs that are tested together.
     pub batch_size: usize,
 }
 
-/// Probe rows that are joined together.
+/// The probe rows of one batch.
 struct ProbeRows<'a> {
     rows: &'a RecordBatch,
     /// Of the join's row expressions.
@@ -118,22 +118,22 @@ struct ProbeRows<'a> {
 struct Pairs {
     probe: UInt32Array,
     build: UInt32Array,
-    /// In degrees, where anybody asks for them.
+    /// In degrees, where anybody requests them.
     separations: Option<Float64Array>,
-    /// How many there are. Where nobody asks for more than that, the row numbers are those of all pairs that were looked at.
+    /// How many there are. Where nobody requests more than that, the row numbers are those of all pairs that were looked at.
     count: usize,
 }
 
 impl Joining {
-    /// Joins the rows of a batch. Gives `false` when nobody wants more results.
+    /// Joins the rows of a batch. Returns `false` when the receiver was dropped.
     pub async fn join(
         &self,
         batch: &RecordBatch,
         build: &BuildSide,
         output: &Output,
     ) -> Result<bool> {
-        let places = Places::of(&self.near.probe, batch)?;
-        let radii = RadiiOfRows::of(&self.near, batch)?;
+        let places = RowPositions::of(&self.near.probe, batch)?;
+        let radii = RowRadii::of(&self.near, batch)?;
         let largest = radii.largest().degrees();
         let radii = radii.radii(self.near.bound);
         let search = Search::new(&build.index, places.positions(), radii);
@@ -142,15 +142,15 @@ impl Joining {
                 .join_partners(batch, build, &search, largest, output)
                 .await;
         }
-        match (self.gives, &self.filter) {
-            (Gives::Matched | Gives::Lonely, None) => {
+        match (self.output, &self.filter) {
+            (JoinOutput::Matched | JoinOutput::Unmatched, None) => {
                 self.join_any(batch, build, &search, output).await
             }
             _ => self.join_pairs(batch, build, &search, output).await,
         }
     }
 
-    /// Asks of each row only whether it has a partner.
+    /// Determines for each row only whether it has a partner.
     async fn join_any(
         &self,
         batch: &RecordBatch,
@@ -159,13 +159,13 @@ impl Joining {
         output: &Output,
     ) -> Result<bool> {
         let mut any = Vec::new();
-        for turn in Turns::of(rows_of(batch).end) {
+        for turn in TimeSlices::of(rows_of(batch).end) {
             let rows = batch.slice(turn.start as usize, turn.len());
             search.any(turn, &mut any);
             if !self.send_rest(&rows, build, &any, output).await? {
                 return Ok(false);
             }
-            give_way().await?;
+            yield_if_due().await?;
         }
         Ok(true)
     }
@@ -177,7 +177,10 @@ impl Joining {
         search: &Search<'_>,
         output: &Output,
     ) -> Result<bool> {
-        let gives_pairs = matches!(self.gives, Gives::Pairs | Gives::PairsAndLonely);
+        let gives_pairs = matches!(
+            self.output,
+            JoinOutput::Pairs | JoinOutput::PairsAndUnmatched
+        );
         let probe = ProbeRows {
             rows: batch,
             values: RowValues::of_each(&self.row_exprs),
@@ -192,7 +195,7 @@ impl Joining {
         loop {
             let more = cursor.fill(&mut buffer);
             let pairs = self.kept(&buffer, &probe, build)?;
-            if self.gives != Gives::Pairs {
+            if self.output != JoinOutput::Pairs {
                 for row in pairs.probe.values() {
                     matched[*row as usize] = true;
                 }
@@ -207,12 +210,12 @@ impl Joining {
                 return Ok(false);
             }
             // What is filtered out is not waited for by anybody: other tasks shall have their turn all the same.
-            give_way().await?;
+            yield_if_due().await?;
             if !more {
                 break;
             }
         }
-        if self.gives == Gives::Pairs {
+        if self.output == JoinOutput::Pairs {
             return Ok(true);
         }
         self.send_rest(batch, build, &matched, output).await
@@ -224,7 +227,7 @@ impl Joining {
         columns.any(|column| column == JoinedColumn::Separation)
     }
 
-    /// The pairs of a buffer for which the rest of the condition is true.
+    /// The pairs of a buffer that pass the residual condition.
     fn kept(&self, buffer: &PairBuffer, probe: &ProbeRows<'_>, build: &BuildSide) -> Result<Pairs> {
         let pairs = Pairs {
             probe: UInt32Array::from(buffer.left().to_vec()),
@@ -259,7 +262,7 @@ impl Joining {
             _ => prep_null_mask_filter(keep),
         };
         let count = keep.true_count();
-        if self.gives == Gives::Pairs && self.columns.is_empty() {
+        if self.output == JoinOutput::Pairs && self.columns.is_empty() {
             return Ok(Pairs { count, ..pairs });
         }
         let rows_kept = |rows: &UInt32Array| -> Result<UInt32Array> {
@@ -318,7 +321,7 @@ impl Joining {
         columns.iter().map(column).collect()
     }
 
-    /// Sends the probe rows that are given for themselves.
+    /// Sends the probe rows that are output without a partner.
     async fn send_rest(
         &self,
         batch: &RecordBatch,
@@ -326,7 +329,7 @@ impl Joining {
         matched: &[bool],
         output: &Output,
     ) -> Result<bool> {
-        let wanted = self.gives == Gives::Matched;
+        let wanted = self.output == JoinOutput::Matched;
         let keep: BooleanArray = matched
             .iter()
             .map(|matched| Some(*matched == wanted))

@@ -2,10 +2,10 @@
 
 mod columns;
 mod joining;
-pub(in crate::exec) mod near;
 mod partners;
 mod row_exprs;
-mod turns;
+pub(in crate::exec) mod separation_condition;
+mod time_slices;
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,15 +34,15 @@ use sky::Angle;
 use sql::interrupt::carried;
 use tokio::sync::OnceCell;
 
-use self::joining::{BuildSide, Gives, Joining, Output};
-use self::near::{Places, RadiiOfRows};
+use self::joining::{BuildSide, JoinOutput, Joining, Output};
 use self::row_exprs::ReadyExpr;
+use self::separation_condition::{RowPositions, RowRadii};
 use super::piece_scan::{bind_near, reads_near};
-use crate::vicinity::Vicinity;
+use crate::search_cover::SearchCover;
 
-pub use self::columns::{JoinedColumn, OfPartners};
-pub use self::near::Near;
+pub use self::columns::{JoinedColumn, PartnerAggregate};
 pub use self::row_exprs::RowExpr;
+pub use self::separation_condition::SeparationCondition;
 
 /// Batches that a join may be ahead of its reader.
 const BATCHES_AHEAD: usize = 2;
@@ -58,7 +58,7 @@ const USUAL_RADIUS: Angle = Angle::from_arcsec(5.0);
 /// ```
 ///
 /// The build side is held in memory, the probe side is not; so are pairs only a batch at a time, however many there are. Where
-/// the build side's scan reads what is near ([`RowsOf::Near`](super::RowsOf::Near)), the probe rows of the piece are gathered
+/// the build side's scan reads what is near ([`RowsOf::Neighbourhood`](super::RowsOf::Neighbourhood)), the probe rows of the piece are gathered
 /// first, and it reads around them.
 ///
 /// Invariant: it gives what a loop over all pairs would that tests the condition with the separation function.
@@ -66,7 +66,7 @@ const USUAL_RADIUS: Angle = Angle::from_arcsec(5.0);
 pub struct NeighbourJoinExec {
     left: Arc<dyn ExecutionPlan>,
     right: Arc<dyn ExecutionPlan>,
-    near: Near,
+    near: SeparationCondition,
     /// Which input is the probe side: the one whose rows are kept, if one's are.
     probe: JoinSide,
     filter: Option<JoinFilter>,
@@ -89,7 +89,7 @@ impl NeighbourJoinExec {
     pub fn try_new(
         left: Arc<dyn ExecutionPlan>,
         right: Arc<dyn ExecutionPlan>,
-        near: Near,
+        near: SeparationCondition,
         probe: JoinSide,
         filter: Option<JoinFilter>,
         join_type: JoinType,
@@ -115,7 +115,7 @@ impl NeighbourJoinExec {
 
     /// Whether a join of this type can be done by taking one row of this side after another.
     pub fn can_probe(join_type: JoinType, side: JoinSide) -> bool {
-        gives(join_type).is_some_and(|(_, sides)| sides.contains(&side))
+        join_output(join_type).is_some_and(|(_, sides)| sides.contains(&side))
     }
 
     /// The same join, giving these of its columns under the names of `schema`.
@@ -181,7 +181,7 @@ impl NeighbourJoinExec {
     }
 
     /// The condition.
-    pub fn near(&self) -> &Near {
+    pub fn near(&self) -> &SeparationCondition {
         &self.near
     }
 
@@ -230,7 +230,7 @@ impl NeighbourJoinExec {
     }
 
     fn joining(&self, context: &TaskContext) -> Result<Joining> {
-        let Some((gives, _)) = gives(self.join_type) else {
+        let Some((output, _)) = join_output(self.join_type) else {
             return internal_err!("a {} join by nearness", self.join_type);
         };
         let ready = |expr: &RowExpr| ReadyExpr::of(expr, &self.input(expr.side).schema());
@@ -238,7 +238,7 @@ impl NeighbourJoinExec {
             near: self.near.clone(),
             probe: self.probe,
             filter: self.filter.clone(),
-            gives,
+            output,
             row_exprs: self.row_exprs.iter().map(ready).collect::<Result<_>>()?,
             columns: self.columns.clone(),
             schema: self.schema(),
@@ -248,17 +248,17 @@ impl NeighbourJoinExec {
 }
 
 /// What a kind of join gives, and by which sides it can be probed.
-fn gives(join_type: JoinType) -> Option<(Gives, &'static [JoinSide])> {
+fn join_output(join_type: JoinType) -> Option<(JoinOutput, &'static [JoinSide])> {
     const LEFT: &[JoinSide] = &[JoinSide::Left];
     const RIGHT: &[JoinSide] = &[JoinSide::Right];
     Some(match join_type {
-        JoinType::Inner => (Gives::Pairs, &[JoinSide::Left, JoinSide::Right]),
-        JoinType::Left => (Gives::PairsAndLonely, LEFT),
-        JoinType::Right => (Gives::PairsAndLonely, RIGHT),
-        JoinType::LeftSemi => (Gives::Matched, LEFT),
-        JoinType::RightSemi => (Gives::Matched, RIGHT),
-        JoinType::LeftAnti => (Gives::Lonely, LEFT),
-        JoinType::RightAnti => (Gives::Lonely, RIGHT),
+        JoinType::Inner => (JoinOutput::Pairs, &[JoinSide::Left, JoinSide::Right]),
+        JoinType::Left => (JoinOutput::PairsAndUnmatched, LEFT),
+        JoinType::Right => (JoinOutput::PairsAndUnmatched, RIGHT),
+        JoinType::LeftSemi => (JoinOutput::Matched, LEFT),
+        JoinType::RightSemi => (JoinOutput::Matched, RIGHT),
+        JoinType::LeftAnti => (JoinOutput::Unmatched, LEFT),
+        JoinType::RightAnti => (JoinOutput::Unmatched, RIGHT),
         _ => return None,
     })
 }
@@ -294,7 +294,7 @@ async fn stream_probe(
             let radius = match joining.near.radius.downcast_ref::<Literal>() {
                 Some(_) => {
                     let none = RecordBatch::new_empty(Arc::clone(&schema));
-                    RadiiOfRows::of(&joining.near, &none)?.largest()
+                    RowRadii::of(&joining.near, &none)?.largest()
                 }
                 None => USUAL_RADIUS,
             };
@@ -333,12 +333,12 @@ async fn read_around_probe(
     let mut radius = Angle::ZERO;
     let mut places = Vec::with_capacity(batches.len());
     for batch in &batches {
-        radius = radius.max(RadiiOfRows::of(&joining.near, batch)?.largest());
-        places.push(Places::of(&joining.near.probe, batch)?);
+        radius = radius.max(RowRadii::of(&joining.near, batch)?.largest());
+        places.push(RowPositions::of(&joining.near.probe, batch)?);
     }
-    let vicinity = Vicinity::of(places.iter().flat_map(Places::known), radius);
+    let search_cover = SearchCover::of(places.iter().flat_map(RowPositions::known), radius);
     drop(places);
-    let rows = bind_near(&build, &Arc::new(vicinity))?.execute(0, Arc::clone(&context))?;
+    let rows = bind_near(&build, &Arc::new(search_cover))?.execute(0, Arc::clone(&context))?;
     let memory_of_build = MemoryConsumer::new("NeighbourJoin").register(context.memory_pool());
     let side = BuildSide::gather(rows, &joining, radius, memory_of_build).await?;
     for batch in &batches {

@@ -1,4 +1,4 @@
-//! What a neighbour join gives of the partners of each probe row, without making pairs.
+//! Aggregates over the partners of each probe row, without pairs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use arrow::compute::{cast, filter};
 use datafusion::common::{JoinSide, Result, internal_datafusion_err};
 use sky::neighbours::{PairBuffer, Search};
 
-use super::columns::{JoinedColumn, OfPartners};
-use super::joining::{BuildSide, Gives, Joining, Output, record_batch};
-use super::turns::Turns;
-use crate::interruptible::give_way;
+use super::columns::{JoinedColumn, PartnerAggregate};
+use super::joining::{BuildSide, JoinOutput, Joining, Output, record_batch};
+use super::time_slices::TimeSlices;
+use crate::interruptible::yield_if_due;
 
 /// From this radius on, separations are added up as squared chords give them: each is within 6e-10 arcseconds of the truth, which
 /// is the 10¹¹th part of what they are about. Separations within smaller ones are computed with all digits, as there are few.
@@ -20,7 +20,7 @@ const CHORDS_ADD_UP_FROM_DEGREES: f64 = 1.0 / 60.0;
 /// Pairs whose separations are computed together.
 const AT_A_TIME: usize = 1_024;
 
-/// What is known of some probe rows' partners; empty where nobody asks for it.
+/// What is known of some probe rows' partners; empty where nobody requests it.
 #[derive(Default)]
 struct Summaries {
     counts: Vec<u64>,
@@ -29,14 +29,14 @@ struct Summaries {
 }
 
 impl Joining {
-    /// Whether it gives rows for probe rows rather than for pairs.
+    /// Whether the output has a row for each probe row rather than for each pair.
     pub(super) fn gives_partners(&self) -> bool {
         self.columns
             .iter()
             .any(|column| matches!(column, JoinedColumn::OfPartners(_)))
     }
 
-    /// Gives one row for each probe row that makes any. Gives `false` when nobody wants more.
+    /// Sends one row for each probe row that has output. Returns `false` when the receiver was dropped.
     pub(super) async fn join_partners(
         &self,
         batch: &RecordBatch,
@@ -45,7 +45,7 @@ impl Joining {
         largest_radius: f64,
         output: &Output,
     ) -> Result<bool> {
-        for turn in Turns::of(super::joining::rows_of(batch).end) {
+        for turn in TimeSlices::of(super::joining::rows_of(batch).end) {
             if output.is_closed() {
                 return Ok(false);
             }
@@ -55,19 +55,19 @@ impl Joining {
             if given.num_rows() > 0 && output.send(Ok(given)).await.is_err() {
                 return Ok(false);
             }
-            give_way().await?;
+            yield_if_due().await?;
         }
         Ok(true)
     }
 
-    fn asks_for(&self, wanted: OfPartners) -> bool {
+    fn asks_for(&self, wanted: PartnerAggregate) -> bool {
         self.columns.contains(&JoinedColumn::OfPartners(wanted))
     }
 
     fn summarise(&self, search: &Search<'_>, rows: Range<u32>, largest_radius: f64) -> Summaries {
         let mut found = Summaries::default();
         search.counts(rows.clone(), &mut found.counts);
-        if self.asks_for(OfPartners::SumOfSeparations) {
+        if self.asks_for(PartnerAggregate::SumOfSeparations) {
             found.sums = vec![0.0; rows.len()];
             if largest_radius >= CHORDS_ADD_UP_FROM_DEGREES {
                 search.for_each_run(rows.clone(), |partners| {
@@ -78,7 +78,7 @@ impl Joining {
                 add_up(search, rows.clone(), &mut found.sums);
             }
         }
-        if self.asks_for(OfPartners::LeastSeparation) {
+        if self.asks_for(PartnerAggregate::LeastSeparation) {
             let mut nearest = Vec::new();
             search.nearest(rows, &mut nearest);
             let degrees = nearest
@@ -96,8 +96,8 @@ impl Joining {
         summaries: &Summaries,
     ) -> Result<RecordBatch> {
         let has_partner = BooleanArray::from_iter(summaries.counts.iter().map(|n| Some(*n > 0)));
-        let keep = match self.gives {
-            Gives::PairsAndLonely => None,
+        let keep = match self.output {
+            JoinOutput::PairsAndUnmatched => None,
             _ => Some(&has_partner),
         };
         let columns = (self.columns.iter().zip(self.schema.fields())).map(|(column, field)| {
@@ -116,14 +116,14 @@ impl Joining {
         record_batch(&self.schema, columns, count)
     }
 
-    /// A column of a probe row by itself; all columns of the other side are NULL.
+    /// A column of a probe row without partners; all columns of the other side are NULL.
     pub(super) fn of_probe_row(
         &self,
         column: JoinedColumn,
         rows: &RecordBatch,
         build: &BuildSide,
     ) -> Result<ArrayRef> {
-        let lonely = |data_type| new_null_array(data_type, rows.num_rows());
+        let unmatched = |data_type| new_null_array(data_type, rows.num_rows());
         Ok(match column {
             JoinedColumn::OfSide(side, at) if side == self.probe => Arc::clone(rows.column(at)),
             JoinedColumn::OfRow(at) if self.row_exprs[at].side == self.probe => {
@@ -135,29 +135,31 @@ impl Joining {
                     "{column:?} is no column of a side"
                 ));
             }
-            JoinedColumn::OfSide(_, at) => lonely(build.column_type(at)),
-            JoinedColumn::Separation => lonely(&arrow::datatypes::DataType::Float64),
+            JoinedColumn::OfSide(_, at) => unmatched(build.column_type(at)),
+            JoinedColumn::Separation => unmatched(&arrow::datatypes::DataType::Float64),
         })
     }
 }
 
 impl Summaries {
-    fn column(&self, what: OfPartners, has_partner: &BooleanArray) -> Result<ArrayRef> {
+    fn column(&self, what: PartnerAggregate, has_partner: &BooleanArray) -> Result<ArrayRef> {
         let known = || Some(NullBuffer::new(has_partner.values().clone()));
         let whole = |numbers: Vec<i64>| Arc::new(Int64Array::from(numbers)) as ArrayRef;
         let degrees = |values: &[f64]| {
             Arc::new(Float64Array::new(values.to_vec().into(), known())) as ArrayRef
         };
         Ok(match what {
-            OfPartners::Count => whole(self.counts.iter().map(|n| *n as i64).collect()),
-            OfPartners::Rows => whole(self.counts.iter().map(|n| (*n).max(1) as i64).collect()),
-            OfPartners::SumOfSeparations => degrees(&self.sums),
-            OfPartners::LeastSeparation => degrees(&self.least),
+            PartnerAggregate::Count => whole(self.counts.iter().map(|n| *n as i64).collect()),
+            PartnerAggregate::Rows => {
+                whole(self.counts.iter().map(|n| (*n).max(1) as i64).collect())
+            }
+            PartnerAggregate::SumOfSeparations => degrees(&self.sums),
+            PartnerAggregate::LeastSeparation => degrees(&self.least),
         })
     }
 }
 
-/// Adds to `sums` the separations of the rows' partners, each with all digits.
+/// Adds to `sums` the separations of the rows' partners, each computed exactly.
 fn add_up(search: &Search<'_>, rows: Range<u32>, sums: &mut [f64]) {
     let mut cursor = search.pairs(rows.clone());
     let mut buffer = PairBuffer::with_separations(AT_A_TIME);

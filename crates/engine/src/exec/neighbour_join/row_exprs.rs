@@ -1,4 +1,4 @@
-//! What expressions of one side's columns say of its rows, computed once for a row however many partners it has.
+//! Expressions over the rows of one side, which are computed once for a row however many partners it has.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -95,14 +95,14 @@ impl ReadyExpr {
     }
 }
 
-/// What an expression says of the rows of a side that are given together.
+/// The values of an expression for the rows of a batch.
 ///
-/// Few pairs need it of few rows, many pairs of each row many times. So it is computed for the pairs, until that was done for as
-/// many as there are rows, and then once for all rows: never twice the work of the better way.
+/// Either few pairs need it, or many pairs need it of each row many times. So it is computed for the pairs, until that was done for as
+/// many as there are rows, and then once for all rows: at most twice the work of the better alternative.
 #[derive(Debug, Default)]
 pub(super) struct RowValues {
     asked: AtomicUsize,
-    /// `None` inside where they cannot be had: it fails for some row, which may have no partner, or there is no memory to keep them.
+    /// `None` inside if they cannot be computed: the expression fails for some row, which may have no partner, or memory is short.
     all: OnceLock<Option<ArrayRef>>,
 }
 

@@ -227,7 +227,7 @@ impl Head {
             return Ok(FieldMap::in_order(columns.len()));
         }
         if !self.is_header {
-            // Rows of another length are refused one by one; a first line of another length is the file's fault.
+            // Rows of another length are rejected one by one; a first line of another length is the file's fault.
             let (have, want) = (self.names.len(), columns.len());
             let by = describe_byte(dialect.delimiter);
             let reason = format!(

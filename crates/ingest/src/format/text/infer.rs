@@ -1,7 +1,7 @@
 //! Column types of a text file that no schema declares: the narrowest type that all values of the sample have.
 //!
 //! A few values that are no numbers among very many that are do not make a text of a column: they are faults of the data,
-//! or stand for NULL. The column keeps its type then, and the rows that have them are refused when they are read, with
+//! or stand for NULL. The column keeps its type then, and the rows that have them are rejected when they are read, with
 //! their places. Where there are more of them the column is a text, and whoever loads is told which value decided it.
 
 use std::path::Path;
@@ -14,9 +14,9 @@ use super::dialect::{Dialect, Head};
 use super::record::{Fields, RecordEnd};
 use super::{number, time};
 use crate::error::IngestError;
-use crate::verdict::excerpt;
+use crate::row_errors::excerpt;
 
-/// How much of a file (decompressed) is looked at. A later value of another type is refused with its line, and the
+/// How much of a file (decompressed) is looked at. A later value of another type is rejected with its line, and the
 /// way out is a schema.
 const SAMPLE: usize = 64 << 20;
 
@@ -59,7 +59,7 @@ struct Guess {
 }
 
 /// What a column is taken for.
-struct Verdict {
+struct InferredType {
     ty: ColumnType,
     odd: Option<OddValues>,
 }
@@ -90,9 +90,9 @@ impl Guess {
         best.map_or((ColumnType::Text, &self.fits[0]), |(ty, fit)| (*ty, fit))
     }
 
-    fn verdict(&self, column: &str) -> Verdict {
+    fn inferred_type(&self, column: &str) -> InferredType {
         let (best, fit) = self.best();
-        let text = Verdict {
+        let text = InferredType {
             ty: ColumnType::Text,
             odd: None,
         };
@@ -100,7 +100,7 @@ impl Guess {
             return text;
         }
         let Some((line, value)) = fit.first.clone() else {
-            return Verdict {
+            return InferredType {
                 ty: best,
                 odd: None,
             };
@@ -111,7 +111,7 @@ impl Guess {
             return text;
         }
         let ty = if few { best } else { ColumnType::Text };
-        Verdict {
+        InferredType {
             ty,
             odd: Some(OddValues {
                 column: column.to_owned(),
@@ -198,15 +198,15 @@ pub(super) fn columns(
         look_at_block(&block, dialect, &mut guesses);
     }
     if !head.is_header && head.is_guessed {
-        refuse_hidden_header(path, &guesses)?;
+        reject_hidden_header(path, &guesses)?;
     }
     let mut found = FileColumns::default();
     for (name, guess) in head.names.iter().zip(&guesses) {
-        let verdict = guess.verdict(name);
-        found.odd.extend(verdict.odd);
+        let inferred_type = guess.inferred_type(name);
+        found.odd.extend(inferred_type.odd);
         found.columns.push(Column {
             name: name.clone(),
-            ty: verdict.ty,
+            ty: inferred_type.ty,
             nullable: true,
             declared: None,
         });
@@ -214,9 +214,9 @@ pub(super) fn columns(
     Ok(found)
 }
 
-/// Refuses a file whose first line was taken for a row although it reads like column names: a field of it is empty or a
+/// Rejects a file whose first line was taken for a row although it reads like column names: a field of it is empty or a
 /// number, but in most columns it alone is not what all other lines are.
-fn refuse_hidden_header(path: &Path, guesses: &[Guess]) -> Result<(), IngestError> {
+fn reject_hidden_header(path: &Path, guesses: &[Guess]) -> Result<(), IngestError> {
     let odd: Vec<bool> = guesses
         .iter()
         .filter_map(Guess::first_line_is_odd)
@@ -250,7 +250,7 @@ fn look_at_block(block: &Block, dialect: &Dialect, guesses: &mut [Guess]) {
             RecordEnd::Whole(end) => end,
             RecordEnd::BytesEnded => bytes.len(),
         };
-        // A record of another length will be refused when it is read.
+        // A record of another length will be rejected when it is read.
         if fields.width() != guesses.len() || fields.broken_quotes {
             continue;
         }
@@ -280,7 +280,7 @@ mod tests {
         let numbers = vec!["1.5"; 5000];
         let with = |odd: usize, of: usize| {
             let values = numbers[..of].iter().copied();
-            guess(values.chain(std::iter::repeat_n("N/A", odd))).verdict("flux")
+            guess(values.chain(std::iter::repeat_n("N/A", odd))).inferred_type("flux")
         };
         for (odd, of, ty, told) in [
             (0, 5000, ColumnType::Float64, None),
@@ -292,14 +292,14 @@ mod tests {
             (1, 8, ColumnType::Text, None),
             (5000, 1, ColumnType::Text, None),
         ] {
-            let verdict = with(odd, of);
-            assert_eq!(verdict.ty, ty, "{odd} of {of}");
+            let inferred_type = with(odd, of);
+            assert_eq!(inferred_type.ty, ty, "{odd} of {of}");
             assert_eq!(
-                verdict.odd.as_ref().map(|odd| odd.kept),
+                inferred_type.odd.as_ref().map(|odd| odd.kept),
                 told,
                 "{odd} of {of}"
             );
-            if let Some(found) = verdict.odd {
+            if let Some(found) = inferred_type.odd {
                 assert_eq!((found.line, found.odd), (of as u64 + 1, odd as u64));
                 assert_eq!(found.value, "\"N/A\"");
             }
@@ -322,8 +322,8 @@ mod tests {
         }
         let keys = (0..200).map(|n| (9_007_199_254_740_993_i64 + n).to_string());
         let keys: Vec<String> = keys.chain(["1.5".to_owned()]).collect();
-        let verdict = guess(keys.iter().map(String::as_str)).verdict("id");
-        assert_eq!(verdict.ty, ColumnType::Int64);
-        assert_eq!(verdict.odd.map(|odd| odd.line), Some(201));
+        let inferred_type = guess(keys.iter().map(String::as_str)).inferred_type("id");
+        assert_eq!(inferred_type.ty, ColumnType::Int64);
+        assert_eq!(inferred_type.odd.map(|odd| odd.line), Some(201));
     }
 }

@@ -1,7 +1,7 @@
 //! Numbers as they are written in text. Blanks around them are ignored; an empty field is NULL.
 
 use super::values::Parsed;
-use crate::verdict::ValueFault::{NotOfType, OutOfRange};
+use crate::row_errors::ValueFault::{NotOfType, OutOfRange};
 
 #[inline]
 fn trimmed(text: &[u8]) -> &[u8] {
@@ -60,7 +60,7 @@ fn not_finite<T>(text: &[u8], is_nan: bool, value: T) -> Parsed<T> {
 /// The sign and the digits of an integer; a fraction of zeros (`7.0`, as programs write that turned integers with
 /// gaps into floats) is dropped.
 #[inline]
-fn sign_and_digits(text: &[u8]) -> Result<Option<(bool, &[u8])>, crate::verdict::ValueFault> {
+fn sign_and_digits(text: &[u8]) -> Result<Option<(bool, &[u8])>, crate::row_errors::ValueFault> {
     let text = trimmed(text);
     let (negative, digits) = match text {
         [] => return Ok(None),

@@ -10,9 +10,9 @@ use super::dialect::Dialect;
 use super::record::{Fields, RecordEnd};
 use super::values::{Cells, parse_column};
 use crate::error::IngestError;
-use crate::refusal::RowId;
+use crate::rejected_rows::RowId;
 use crate::row_batch::RowBatch;
-use crate::verdict::{Verdicts, excerpt};
+use crate::row_errors::{RowErrors, excerpt};
 
 /// Fields split before they are parsed: their places should stay in the processor's cache.
 const FIELDS_PER_BATCH: usize = 1 << 16;
@@ -100,9 +100,9 @@ impl TextPart {
     }
 
     fn record_is_whole(&self, row: RowId, width: usize, record: std::ops::Range<usize>) -> bool {
-        let refusals = &self.context.refusals;
+        let rejected_rows = &self.context.rejected_rows;
         if self.fields.broken_quotes {
-            refusals.refuse(
+            rejected_rows.reject(
                 row,
                 "a quote that is not closed, or text behind one".to_owned(),
                 || {
@@ -114,7 +114,7 @@ impl TextPart {
         }
         if width != self.map.width {
             let class = "wrong number of fields".to_owned();
-            refusals.refuse(row, class, || {
+            rejected_rows.reject(row, class, || {
                 format!("{width} fields where {} are expected", self.map.width)
             });
             return false;
@@ -123,7 +123,7 @@ impl TextPart {
     }
 
     fn parse(&self, rows: Vec<u64>) -> Result<RowBatch, IngestError> {
-        let mut verdicts = Verdicts::new(&self.context, &rows);
+        let mut row_errors = RowErrors::new(&self.context, &rows);
         let mut arrays = Vec::with_capacity(self.map.fields.len());
         for (column, field) in self.context.columns.iter().zip(self.map.fields.iter()) {
             let cells = Cells {
@@ -133,9 +133,14 @@ impl TextPart {
                 field: *field,
                 rows: rows.len(),
             };
-            arrays.push(parse_column(column, &cells, &mut verdicts, &self.context)?);
+            arrays.push(parse_column(
+                column,
+                &cells,
+                &mut row_errors,
+                &self.context,
+            )?);
         }
-        let keep = verdicts.into_keep();
+        let keep = row_errors.into_keep();
         let columns = RecordBatch::try_new(self.context.schema.clone(), arrays)?;
         RowBatch { columns, rows }.filter(&keep)
     }

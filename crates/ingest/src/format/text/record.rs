@@ -51,7 +51,7 @@ impl Fields {
         self.fields.len()
     }
 
-    /// Drops all fields from number `width` on: those of a refused record.
+    /// Drops all fields from number `width` on: those of a rejected record.
     pub(super) fn truncate(&mut self, width: usize) {
         self.fields.truncate(width);
     }

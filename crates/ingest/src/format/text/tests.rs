@@ -1,4 +1,4 @@
-//! Text files through the reader: dialects, blocks of any size, what is refused.
+//! Text files through the reader: dialects, blocks of any size, what is rejected.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::progress::Progress;
-use crate::refusal::{RefusalSummary, Refusals, RowId};
+use crate::rejected_rows::{RejectedRows, RejectionSummary, RowId};
 
 fn column(name: &str, ty: ColumnType) -> Column {
     Column {
@@ -39,18 +39,18 @@ fn open(
 /// A record: its line, and its text fields.
 type Record = (u64, Vec<Option<String>>);
 
-/// All records as text, read in blocks of about `block` bytes, and what was refused.
+/// All records as text, read in blocks of about `block` bytes, and what was rejected.
 fn read(
     path: &Path,
     layout: &TextLayout,
     columns: &[Column],
     block: usize,
-) -> Result<(Vec<Record>, Vec<RefusalSummary>), IngestError> {
+) -> Result<(Vec<Record>, Vec<RejectionSummary>), IngestError> {
     let file = open(path, layout, Some(columns))?;
-    let refusals = Refusals::new(vec![path.to_path_buf()], u64::MAX);
+    let rejected_rows = RejectedRows::new(vec![path.to_path_buf()], u64::MAX);
     let context = Arc::new(ReadContext::new(
         columns.to_vec(),
-        refusals,
+        rejected_rows,
         Arc::new(Progress::default()),
     ));
     let map = file.head.map_columns(path, &file.dialect, columns)?;
@@ -73,7 +73,7 @@ fn read(
             }
         }
     }
-    Ok((records, context.refusals.summary()))
+    Ok((records, context.rejected_rows.summary()))
 }
 
 fn text_of(array: &arrow::array::ArrayRef, row: usize) -> Option<String> {
@@ -97,14 +97,14 @@ fn some(fields: &[&str]) -> Vec<Option<String>> {
 fn quotes_line_ends_and_blank_lines() {
     let content = b"a,b\r\n\"x, \"\"y\"\"\",1\r\n\r\n\"two\nlines\",2\r\nplain,\"\"\r\n";
     let (_dir, path) = file("t.csv", content);
-    let (records, refused) = read(&path, &TextLayout::default(), &texts(&["a", "b"]), 4).unwrap();
+    let (records, rejected) = read(&path, &TextLayout::default(), &texts(&["a", "b"]), 4).unwrap();
     let expected: Vec<Record> = vec![
         (2, some(&["x, \"y\"", "1"])),
         (4, some(&["two\nlines", "2"])),
         (6, some(&["plain", ""])),
     ];
     assert_eq!(records, expected);
-    assert!(refused.is_empty());
+    assert!(rejected.is_empty());
 }
 
 #[test]
@@ -131,8 +131,8 @@ fn bytes_that_are_not_utf8_are_latin1_in_text_and_themselves_in_binary() {
         ..TextLayout::default()
     };
     let file = open(&path, &layout, Some(&columns)).unwrap();
-    let refusals = Refusals::new(Vec::new(), 0);
-    let context = Arc::new(ReadContext::new(columns, refusals, Arc::default()));
+    let rejected_rows = RejectedRows::new(Vec::new(), 0);
+    let context = Arc::new(ReadContext::new(columns, rejected_rows, Arc::default()));
     let mut source = file.open(0, &context).unwrap();
     let batch = source
         .next_part()
@@ -155,17 +155,17 @@ fn bytes_that_are_not_utf8_are_latin1_in_text_and_themselves_in_binary() {
 }
 
 #[test]
-fn refused_rows_have_their_line_and_reason() {
+fn rejected_rows_have_their_line_and_reason() {
     let content = b"id,x\n1,1.5\n2,abc\n3\n99999999999999999999,2\n5,nan\n6,1e999\n7,8,9\n";
     let (_dir, path) = file("t.csv", content);
     let columns = vec![
         column("id", ColumnType::Int64),
         column("x", ColumnType::Float64),
     ];
-    let (records, refused) = read(&path, &TextLayout::default(), &columns, 1 << 20).unwrap();
+    let (records, rejected) = read(&path, &TextLayout::default(), &columns, 1 << 20).unwrap();
     assert_eq!(records.iter().map(|r| r.0).collect::<Vec<_>>(), [2, 6]);
     assert_eq!(records[1].1[1], None, "NaN is NULL");
-    let mut lines: Vec<(u64, String)> = refused
+    let mut lines: Vec<(u64, String)> = rejected
         .iter()
         .flat_map(|r| r.examples.iter().map(|e| (e.line, e.reason.clone())))
         .collect();
@@ -278,7 +278,7 @@ fn gzip_members_in_a_row_are_one_file_and_a_cut_is_noticed() {
     let opened = open(&path, &TextLayout::default(), Some(&columns)).unwrap();
     let context = Arc::new(ReadContext::new(
         columns.clone(),
-        Refusals::new(Vec::new(), 0),
+        RejectedRows::new(Vec::new(), 0),
         Arc::default(),
     ));
     let mut source = opened.open(0, &context).unwrap();
@@ -319,8 +319,8 @@ fn sampling_survives_landing_inside_quotes() {
         column("text", ColumnType::Text),
     ];
     let opened = open(&path, &TextLayout::default(), Some(&columns)).unwrap();
-    let refusals = Refusals::new(Vec::new(), u64::MAX);
-    let context = Arc::new(ReadContext::new(columns, refusals, Arc::default()));
+    let rejected_rows = RejectedRows::new(Vec::new(), u64::MAX);
+    let context = Arc::new(ReadContext::new(columns, rejected_rows, Arc::default()));
     let sampled: usize = opened
         .sample(&context)
         .unwrap()
@@ -375,8 +375,8 @@ proptest! {
                 continue;
             }
             let (_dir, path) = file(name, content.as_bytes());
-            let (records, refused) = read(&path, &layout, &columns, block).unwrap();
-            prop_assert!(refused.is_empty(), "{:?}", refused);
+            let (records, rejected) = read(&path, &layout, &columns, block).unwrap();
+            prop_assert!(rejected.is_empty(), "{:?}", rejected);
             let mut line = 1;
             for ((at, _), text) in records.iter().zip(record_texts(&rows, name)) {
                 prop_assert_eq!(*at, line);

@@ -2,7 +2,7 @@
 
 use super::values::Parsed;
 use crate::normalise::TIMES;
-use crate::verdict::ValueFault::{self, NotOfType, OutOfRange};
+use crate::row_errors::ValueFault::{self, NotOfType, OutOfRange};
 
 const MICROS: i64 = 1_000_000;
 const DAY: i64 = 86_400;

@@ -18,7 +18,7 @@ use super::record::Fields;
 use super::{number, time};
 use crate::error::IngestError;
 use crate::row_batch::travel_type;
-use crate::verdict::{ValueFault, Verdicts};
+use crate::row_errors::{RowErrors, ValueFault};
 
 /// The fields of one column.
 pub(super) struct Cells<'a> {
@@ -43,48 +43,52 @@ impl<'a> Cells<'a> {
 /// A parsed value, `None` for NULL (an empty field, a NaN, MySQL's zero date).
 pub(super) type Parsed<T> = Result<Option<T>, ValueFault>;
 
-/// Makes a column; rows whose value does not fit are refused and hold NULL or zero in it.
+/// Makes a column; rows whose value does not fit are rejected and hold NULL or zero in it.
 pub(super) fn parse_column(
     column: &Column,
     cells: &Cells<'_>,
-    verdicts: &mut Verdicts<'_>,
+    row_errors: &mut RowErrors<'_>,
     context: &ReadContext,
 ) -> Result<ArrayRef, IngestError> {
     if cells.field.is_none() {
         return Ok(new_null_array(&travel_type(column.ty), cells.rows));
     }
     Ok(match column.ty {
-        ColumnType::Boolean => booleans(column, cells, verdicts),
-        ColumnType::Int8 => integers::<Int8Type>(column, cells, verdicts),
-        ColumnType::Int16 => integers::<Int16Type>(column, cells, verdicts),
-        ColumnType::Int32 => integers::<Int32Type>(column, cells, verdicts),
-        ColumnType::Int64 => integers::<Int64Type>(column, cells, verdicts),
-        ColumnType::UInt8 => integers::<UInt8Type>(column, cells, verdicts),
-        ColumnType::UInt16 => integers::<UInt16Type>(column, cells, verdicts),
-        ColumnType::UInt32 => integers::<UInt32Type>(column, cells, verdicts),
-        ColumnType::UInt64 => primitives::<UInt64Type>(column, cells, verdicts, number::unsigned),
-        ColumnType::Float32 => primitives::<Float32Type>(column, cells, verdicts, number::float32),
-        ColumnType::Float64 => primitives::<Float64Type>(column, cells, verdicts, number::float64),
-        ColumnType::Date => primitives::<Date32Type>(column, cells, verdicts, time::date),
+        ColumnType::Boolean => booleans(column, cells, row_errors),
+        ColumnType::Int8 => integers::<Int8Type>(column, cells, row_errors),
+        ColumnType::Int16 => integers::<Int16Type>(column, cells, row_errors),
+        ColumnType::Int32 => integers::<Int32Type>(column, cells, row_errors),
+        ColumnType::Int64 => integers::<Int64Type>(column, cells, row_errors),
+        ColumnType::UInt8 => integers::<UInt8Type>(column, cells, row_errors),
+        ColumnType::UInt16 => integers::<UInt16Type>(column, cells, row_errors),
+        ColumnType::UInt32 => integers::<UInt32Type>(column, cells, row_errors),
+        ColumnType::UInt64 => primitives::<UInt64Type>(column, cells, row_errors, number::unsigned),
+        ColumnType::Float32 => {
+            primitives::<Float32Type>(column, cells, row_errors, number::float32)
+        }
+        ColumnType::Float64 => {
+            primitives::<Float64Type>(column, cells, row_errors, number::float64)
+        }
+        ColumnType::Date => primitives::<Date32Type>(column, cells, row_errors, time::date),
         ColumnType::Timestamp => {
-            primitives::<TimestampMicrosecondType>(column, cells, verdicts, time::timestamp)
+            primitives::<TimestampMicrosecondType>(column, cells, row_errors, time::timestamp)
         }
         ColumnType::Decimal { precision, scale } => {
             let parse = |text: &[u8]| number::decimal(text, precision, scale);
-            let array = primitives_of::<Decimal128Type>(column, cells, verdicts, parse);
+            let array = primitives_of::<Decimal128Type>(column, cells, row_errors, parse);
             Arc::new(array.with_precision_and_scale(precision, scale as i8)?)
         }
-        ColumnType::Binary => Arc::new(bytes(column, cells, verdicts)),
-        ColumnType::Text => Arc::new(text(column, cells, verdicts, context)?),
+        ColumnType::Binary => Arc::new(bytes(column, cells, row_errors)),
+        ColumnType::Text => Arc::new(text(column, cells, row_errors, context)?),
     })
 }
 
-fn integers<T>(column: &Column, cells: &Cells<'_>, verdicts: &mut Verdicts<'_>) -> ArrayRef
+fn integers<T>(column: &Column, cells: &Cells<'_>, row_errors: &mut RowErrors<'_>) -> ArrayRef
 where
     T: ArrowPrimitiveType,
     T::Native: TryFrom<i64>,
 {
-    primitives::<T>(column, cells, verdicts, |text| {
+    primitives::<T>(column, cells, row_errors, |text| {
         match number::signed(text)? {
             None => Ok(None),
             Some(value) => T::Native::try_from(value)
@@ -97,16 +101,16 @@ where
 fn primitives<T: ArrowPrimitiveType>(
     column: &Column,
     cells: &Cells<'_>,
-    verdicts: &mut Verdicts<'_>,
+    row_errors: &mut RowErrors<'_>,
     parse: impl Fn(&[u8]) -> Parsed<T::Native>,
 ) -> ArrayRef {
-    Arc::new(primitives_of::<T>(column, cells, verdicts, parse))
+    Arc::new(primitives_of::<T>(column, cells, row_errors, parse))
 }
 
 fn primitives_of<T: ArrowPrimitiveType>(
     column: &Column,
     cells: &Cells<'_>,
-    verdicts: &mut Verdicts<'_>,
+    row_errors: &mut RowErrors<'_>,
     parse: impl Fn(&[u8]) -> Parsed<T::Native>,
 ) -> PrimitiveArray<T> {
     let mut values: Vec<T::Native> = Vec::with_capacity(cells.rows);
@@ -120,8 +124,8 @@ fn primitives_of<T: ArrowPrimitiveType>(
                 continue;
             }
             Ok(None) if column.nullable => {}
-            Ok(None) => verdicts.refuse_null(row, column),
-            Err(fault) => verdicts.refuse_value(row, column, cell.unwrap_or_default(), fault),
+            Ok(None) => row_errors.reject_null(row, column),
+            Err(fault) => row_errors.reject_value(row, column, cell.unwrap_or_default(), fault),
         }
         values.push(T::Native::default());
         nulls.append_null();
@@ -129,7 +133,7 @@ fn primitives_of<T: ArrowPrimitiveType>(
     PrimitiveArray::new(values.into(), nulls.finish())
 }
 
-fn booleans(column: &Column, cells: &Cells<'_>, verdicts: &mut Verdicts<'_>) -> ArrayRef {
+fn booleans(column: &Column, cells: &Cells<'_>, row_errors: &mut RowErrors<'_>) -> ArrayRef {
     let mut values = BooleanBuilder::with_capacity(cells.rows);
     for row in 0..cells.rows {
         let cell = cells.get(row);
@@ -139,15 +143,15 @@ fn booleans(column: &Column, cells: &Cells<'_>, verdicts: &mut Verdicts<'_>) -> 
                 continue;
             }
             Ok(None) if column.nullable => {}
-            Ok(None) => verdicts.refuse_null(row, column),
-            Err(fault) => verdicts.refuse_value(row, column, cell.unwrap_or_default(), fault),
+            Ok(None) => row_errors.reject_null(row, column),
+            Err(fault) => row_errors.reject_value(row, column, cell.unwrap_or_default(), fault),
         }
         values.append_null();
     }
     Arc::new(values.finish())
 }
 
-fn bytes(column: &Column, cells: &Cells<'_>, verdicts: &mut Verdicts<'_>) -> BinaryArray {
+fn bytes(column: &Column, cells: &Cells<'_>, row_errors: &mut RowErrors<'_>) -> BinaryArray {
     let mut ends: Vec<i32> = Vec::with_capacity(cells.rows + 1);
     let mut values: Vec<u8> = Vec::new();
     let mut nulls = NullBufferBuilder::new(cells.rows);
@@ -160,7 +164,7 @@ fn bytes(column: &Column, cells: &Cells<'_>, verdicts: &mut Verdicts<'_>) -> Bin
             }
             None => {
                 if !column.nullable {
-                    verdicts.refuse_null(row, column);
+                    row_errors.reject_null(row, column);
                 }
                 nulls.append_null();
             }
@@ -175,10 +179,10 @@ fn bytes(column: &Column, cells: &Cells<'_>, verdicts: &mut Verdicts<'_>) -> Bin
 fn text(
     column: &Column,
     cells: &Cells<'_>,
-    verdicts: &mut Verdicts<'_>,
+    row_errors: &mut RowErrors<'_>,
     context: &ReadContext,
 ) -> Result<StringArray, IngestError> {
-    let raw = bytes(column, cells, verdicts);
+    let raw = bytes(column, cells, row_errors);
     // Checks all values at once; single ones are looked at only if that fails.
     match StringArray::try_from_binary(raw.clone()) {
         Ok(text) => Ok(text),

@@ -33,7 +33,7 @@ use super::{Names, Part, ReadContext, Source, TableFile};
 use crate::budget::DecodeBudget;
 use crate::error::IngestError;
 use crate::normalise;
-use crate::refusal::RowId;
+use crate::rejected_rows::RowId;
 use crate::row_batch::RowBatch;
 
 const ROWS_PER_BATCH: usize = 8192;

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   few rows to look at:  position ──► sub-chunks ──► rows ──► bytes, on the thread of the network: some tens of microseconds
-//!   many:                 the same in the workshop, part by part as the client takes them
+//!   many:                 the same in the query runtime, part by part as the client takes them
 //! ```
 
-mod answer;
-mod list;
-mod many;
+mod multicone;
 mod parameters;
-mod served;
+mod position_list;
+mod response;
+mod served_table;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
-use self::answer::{CONE_MEDIA_TYPE_HEADER, small, streamed};
 use self::parameters::ConeParameters;
+use self::response::{CONE_MEDIA_TYPE_HEADER, small, streamed};
 use super::problem::{self, Problem};
 use super::{ClientAddress, HttpState};
 use crate::formats::{Format, error_document, metadata_document};
-use crate::metrics::{Begun, Door, Ending, Kind};
-pub(crate) use list::ListRoom;
-pub(crate) use many::search_many;
-pub(crate) use served::{Chosen, Served};
+use crate::metrics::{Protocol, QueryOutcome, QueryTimer, StatementKind};
+pub(crate) use multicone::multicone_search;
+pub(crate) use position_list::ListRoom;
+pub(crate) use served_table::{ColumnSelection, ServedTable};
 
-/// A cone whose chunks' sub-chunks have no more rows than this is answered at once.
+/// A cone whose chunks' sub-chunks have no more rows than this is executed on the network thread.
 const FEW_ROWS: u64 = 20_000;
-/// And that lies in no more chunks than this.
+/// Provided that it lies in no more chunks than this.
 const FEW_CHUNKS: usize = 4;
 
 /// `GET /scs/{database}/{table}`.
@@ -42,33 +42,33 @@ pub(crate) async fn search(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response<Body> {
-    let counted = begin(&state, Kind::Cone);
+    let timer = begin(&state, StatementKind::Cone);
     let parameters = match ConeParameters::read(query.as_deref().unwrap_or_default()) {
         Ok(parameters) => parameters,
         Err((format, problem)) => {
-            counted.end_now(problem.ending());
-            return refused(format, &problem);
+            timer.end_now(problem.ending());
+            return error_response(format, &problem);
         }
     };
     let format = parameters.format;
-    let mut counted = Some(counted);
+    let mut timer = Some(timer);
     let names = [database.as_str(), table.as_str()];
-    let answered = answered(&state, address, names, &parameters, &headers, &mut counted).await;
-    account(counted, &answered);
-    answered.unwrap_or_else(|problem| refused(format, &problem))
+    let answered = answered(&state, address, names, &parameters, &headers, &mut timer).await;
+    record_outcome(timer, &answered);
+    answered.unwrap_or_else(|problem| error_response(format, &problem))
 }
 
 /// A request begins that is counted.
-fn begin(state: &HttpState, kind: Kind) -> Begun {
+fn begin(state: &HttpState, kind: StatementKind) -> QueryTimer {
     let metrics = &state.shared.metrics;
-    metrics.begin(Door::Http, kind, Instant::now())
+    metrics.begin(Protocol::Http, kind, Instant::now())
 }
 
-/// Counts a request, unless its answer is still being made: then whoever makes it does.
-fn account(counted: Option<Begun>, answered: &Result<Response<Body>, Problem>) {
-    if let Some(counted) = counted {
+/// Counts a request, unless its response is still being made: then whoever makes it does.
+fn record_outcome(timer: Option<QueryTimer>, answered: &Result<Response<Body>, Problem>) {
+    if let Some(timer) = timer {
         let problem = answered.as_ref().err();
-        counted.end_now(problem.map_or(Ending::Answered, Problem::ending));
+        timer.end_now(problem.map_or(QueryOutcome::Succeeded, Problem::ending));
     }
 }
 
@@ -78,7 +78,7 @@ async fn answered(
     [database, table]: [&str; 2],
     parameters: &ConeParameters,
     headers: &HeaderMap,
-    counted: &mut Option<Begun>,
+    timer: &mut Option<QueryTimer>,
 ) -> Result<Response<Body>, Problem> {
     let served = state.served(database, table, parameters.verbosity).await?;
     let tag = tag(&served, parameters);
@@ -97,40 +97,44 @@ async fn answered(
     let mut response = if few {
         small(state, &served, search, parameters).await?
     } else {
-        let counted = counted.take();
-        streamed(state, address, served, search, parameters, counted).await?
+        let timer = timer.take();
+        streamed(state, address, served, search, parameters, timer).await?
     };
     tagged(&mut response, tag);
     Ok(response)
 }
 
-/// The columns without rows, which SR=0 asks for.
-fn only_metadata(served: &Served, parameters: &ConeParameters, tag: HeaderValue) -> Response<Body> {
+/// The columns without rows, which SR=0 requests.
+fn only_metadata(
+    served: &ServedTable,
+    parameters: &ConeParameters,
+    tag: HeaderValue,
+) -> Response<Body> {
     let mut out = Vec::new();
     if parameters.format.is_votable() {
         out = metadata_document(served.name(), served.described());
     } else {
         let mut writer = served.writer(parameters.format);
         writer.begin(&mut out);
-        writer.end(crate::formats::Ending::Whole, &mut out);
+        writer.end(crate::formats::TableEnd::Whole, &mut out);
     }
-    let mut response = answer::whole(parameters.format, out);
+    let mut response = response::whole(parameters.format, out);
     tagged(&mut response, tag);
     response
 }
 
-/// What an answer is known by. The rows of a part never change, so this follows from the question and the parts.
-fn tag(served: &Served, parameters: &ConeParameters) -> HeaderValue {
+/// What a response is known by. The rows of a part never change, so this follows from the query and the parts.
+fn tag(served: &ServedTable, parameters: &ConeParameters) -> HeaderValue {
     let mut hasher = DefaultHasher::new();
-    let parts = served.cones.table().table.part_numbers();
-    (parts, &served.chosen.columns).hash(&mut hasher);
+    let results = served.cones.table().table.part_numbers();
+    (results, &served.chosen.columns).hash(&mut hasher);
     parameters.hash(&mut hasher);
     let tag = format!("W/\"{:016x}\"", hasher.finish());
-    // Digits are always a header's value.
+    // Hexadecimal digits are always a valid header value.
     HeaderValue::from_str(&tag).unwrap_or(HeaderValue::from_static("W/\"\""))
 }
 
-/// Whether the client has the answer already.
+/// Whether the client has the response already.
 fn is_known(headers: &HeaderMap, tag: &HeaderValue) -> bool {
     let known = headers.get_all(header::IF_NONE_MATCH).iter();
     let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
@@ -142,13 +146,13 @@ fn is_known(headers: &HeaderMap, tag: &HeaderValue) -> bool {
 fn tagged(response: &mut Response<Body>, tag: HeaderValue) {
     let headers = response.headers_mut();
     headers.insert(header::ETAG, tag);
-    // May be kept, but a table may be loaded anew at any time.
+    // The client may cache it but must revalidate, because the table may be loaded again at any time.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
 }
 
-/// A problem in the form that the client reads. Simple Cone Search wants what is wrong with a request in a VOTable, as an answer
+/// A problem in the form that the client reads. Simple Cone Search wants what is wrong with a request in a VOTable, as a response
 /// like others: its clients show no more than the status of one that is not.
-pub(super) fn refused(format: Format, problem: &Problem) -> Response<Body> {
+pub(super) fn error_response(format: Format, problem: &Problem) -> Response<Body> {
     if !format.is_votable() {
         return problem::text(problem.status, &problem.sentence);
     }

@@ -1,4 +1,4 @@
-//! What is asked: RA, DEC, SR, VERB, MAXREC and RESPONSEFORMAT of a query string.
+//! The parameters of a cone search: RA, DEC, SR, VERB, MAXREC and RESPONSEFORMAT of a query string.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -12,9 +12,9 @@ use crate::formats::Format;
 use crate::http::problem::Problem;
 
 /// What VERB is where nobody says.
-const USUAL_VERBOSITY: u8 = 2;
+const DEFAULT_VERBOSITY: u8 = 2;
 
-/// A cone that is asked for.
+/// A cone that is requested.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ConeParameters {
     /// `None` where only the columns are wanted.
@@ -47,12 +47,12 @@ impl fmt::Display for ConeParameters {
 }
 
 impl ConeParameters {
-    /// Reads a query string. Parameters that are not known are nobody's concern.
+    /// Reads a query string. Unknown parameters are ignored.
     ///
     /// # Errors
     /// What is wrong, and in which format to say so.
     pub(crate) fn read(query: &str) -> Result<Self, (Format, Problem)> {
-        let given = Given::read(query).map_err(|problem| (Format::Binary2, problem))?;
+        let given = RequestParameters::read(query).map_err(|problem| (Format::Binary2, problem))?;
         let format = given
             .format()
             .map_err(|problem| (Format::Binary2, problem))?;
@@ -62,9 +62,9 @@ impl ConeParameters {
 
 /// The parameters of a request, by their names in upper case.
 #[derive(Debug)]
-pub(crate) struct Given(Vec<(String, String)>);
+pub(crate) struct RequestParameters(Vec<(String, String)>);
 
-impl Given {
+impl RequestParameters {
     pub(crate) fn read(query: &str) -> Result<Self, Problem> {
         let wrong = || {
             Problem::bad("the parameters cannot be read: write them as in RA=10.5&DEC=-3&SR=0.01")
@@ -130,7 +130,7 @@ impl Given {
         value.parse().map(Some).map_err(|_| wrong())
     }
 
-    /// The format in which the answer is wanted.
+    /// The format in which the response is wanted.
     pub(crate) fn format(&self) -> Result<Format, Problem> {
         let Some(name) = self.value("RESPONSEFORMAT")? else {
             return Ok(Format::Binary2);
@@ -145,7 +145,7 @@ impl Given {
     /// How much of each row is wanted, from 1 to 3.
     pub(crate) fn verbosity(&self) -> Result<u8, Problem> {
         match self.value("VERB")? {
-            None => Ok(USUAL_VERBOSITY),
+            None => Ok(DEFAULT_VERBOSITY),
             Some("1") => Ok(1),
             Some("2") => Ok(2),
             Some("3") => Ok(3),

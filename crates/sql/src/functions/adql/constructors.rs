@@ -11,7 +11,7 @@ use sky::{Shape, SkyError, shape::box_corners};
 
 use super::geometry_function::{Arguments, GeometryFunction, as_it_is};
 use super::parts::{self, call};
-use super::value::{Built, Geometries, Kind};
+use super::value::{Geometries, GeometryBuilder, Kind};
 
 pub(super) static FUNCTIONS: [GeometryFunction; 4] = [
     GeometryFunction {
@@ -152,7 +152,7 @@ fn built(
         .iter()
         .map(Input::of)
         .collect::<Result<Vec<_>>>()?;
-    let mut result = Built::new(kind);
+    let mut result = GeometryBuilder::new(kind);
     let mut numbers = Vec::new();
     for row in 0..arguments.rows {
         numbers.clear();

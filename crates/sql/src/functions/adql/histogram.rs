@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
 
-/// The most bins there may be: more are asked for by mistake.
+/// The most bins there may be: more are requested by mistake.
 const MOST_BINS: usize = 1_000_000;
 
 /// The aggregate.

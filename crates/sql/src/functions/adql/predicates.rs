@@ -1,7 +1,7 @@
 //! How two geometries lie to each other, and what can be measured of one.
 //!
 //! A point is in a circle if their separation, to the last bit what `scisql_angSep` gives, is at most the radius: so `CONTAINS`
-//! and `DISTANCE` say the same of two tables' rows, whichever way a question is asked. A geometry that is unknown contains
+//! and `DISTANCE` say the same of two tables' rows, whichever way a query is asked. A geometry that is unknown contains
 //! nothing and is nowhere.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use sky::Shape;
 use super::constructors::unfit;
 use super::geometry_function::{Arguments, GeometryFunction, as_it_is};
 use super::parts::{self, call};
-use super::value::{Built, Geometries, Kind};
+use super::value::{Geometries, GeometryBuilder, Kind};
 use crate::functions::{RegionShape, SEPARATION};
 
 pub(super) static FUNCTIONS: [GeometryFunction; 8] = [
@@ -93,7 +93,7 @@ pub(super) static FUNCTIONS: [GeometryFunction; 8] = [
         nullable: true,
         of: |arguments| {
             let shapes = Geometries::of(&arguments.columns[0])?;
-            let mut result = Built::new(Kind::Point);
+            let mut result = GeometryBuilder::new(Kind::Point);
             for row in 0..arguments.rows {
                 match shapes.kind() {
                     // As it was given.

@@ -13,7 +13,7 @@ use sky::{LonLat, SkyError};
 
 use super::constructors::{is_number, unfit};
 use super::geometry_function::{Arguments, GeometryFunction, as_it_is};
-use super::value::{Built, Geometries, Kind};
+use super::value::{Geometries, GeometryBuilder, Kind};
 
 pub(super) static FUNCTIONS: [GeometryFunction; 4] = [
     GeometryFunction {
@@ -160,7 +160,7 @@ fn number(column: &ArrayRef, row: usize) -> Option<f64> {
 
 fn healpix_center(arguments: &Arguments) -> Result<ArrayRef> {
     let [orders, cells] = [0, 1].map(|at| arguments.columns[at].as_primitive::<Int64Type>());
-    let mut centres = Built::new(Kind::Point);
+    let mut centres = GeometryBuilder::new(Kind::Point);
     for row in 0..arguments.rows {
         if orders.is_null(row) || cells.is_null(row) {
             centres.push(None);
@@ -184,7 +184,7 @@ fn healpix_center(arguments: &Arguments) -> Result<ArrayRef> {
 
 /// Position and epochs have to be known; what of the motion is not known is 0.
 fn epoch_prop_pos(arguments: &Arguments) -> Result<ArrayRef> {
-    let mut places = Built::new(Kind::Point);
+    let mut places = GeometryBuilder::new(Kind::Point);
     for row in 0..arguments.rows {
         let given = |at: usize| number(&arguments.columns[at], row);
         let (Some(ra), Some(dec), Some(from), Some(to)) = (given(0), given(1), given(6), given(7))
@@ -212,7 +212,7 @@ fn epoch_prop_pos(arguments: &Arguments) -> Result<ArrayRef> {
 fn geom_transform(arguments: &Arguments) -> Result<ArrayRef> {
     let geometries = Geometries::of(&arguments.columns[2])?;
     let names = [0, 1].map(|at| arguments.columns[at].as_string::<i32>());
-    let mut result = Built::new(geometries.kind());
+    let mut result = GeometryBuilder::new(geometries.kind());
     for row in 0..arguments.rows {
         let Some(numbers) = geometries.numbers(row) else {
             result.push(None);

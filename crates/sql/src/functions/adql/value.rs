@@ -116,14 +116,14 @@ impl Geometries {
 }
 
 /// A column of geometries of one kind.
-pub(crate) struct Built {
+pub(crate) struct GeometryBuilder {
     kind: Kind,
     numbers: Vec<f64>,
     ends: Vec<usize>,
     known: Vec<bool>,
 }
 
-impl Built {
+impl GeometryBuilder {
     pub(crate) fn new(kind: Kind) -> Self {
         Self {
             kind,

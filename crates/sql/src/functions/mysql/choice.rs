@@ -11,7 +11,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use crate::mysql::comparison::Meeting;
+use crate::mysql::comparison::ComparisonKind;
 use crate::mysql::operand::Kind;
 
 /// The functions by their names.
@@ -33,7 +33,7 @@ pub(super) fn all() -> [(&'static str, Arc<ScalarUDF>); 3] {
 }
 
 /// How the arguments of a function of these meet; `None` for other functions.
-pub(crate) fn meeting(function: &ScalarUDF, types: &[DataType]) -> Option<Meeting> {
+pub(crate) fn meeting(function: &ScalarUDF, types: &[DataType]) -> Option<ComparisonKind> {
     let choice = function.inner().downcast_ref::<Choice>()?;
     Some(choice.meeting(types))
 }
@@ -61,11 +61,11 @@ impl std::hash::Hash for Choice {
 }
 
 impl Choice {
-    fn meeting(&self, types: &[DataType]) -> Meeting {
+    fn meeting(&self, types: &[DataType]) -> ComparisonKind {
         let kinds = types.iter().map(Kind::of_type);
         match self.ranks {
-            true => Meeting::of_ranked(kinds),
-            false => Meeting::of_results(kinds),
+            true => ComparisonKind::of_ranked(kinds),
+            false => ComparisonKind::of_results(kinds),
         }
     }
 }

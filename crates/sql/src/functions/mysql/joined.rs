@@ -23,17 +23,17 @@ use crate::interrupt::check_now_and_then;
 pub(super) const JOINED: &str = "mysql_joined";
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Joined {
+struct JoinedText {
     signature: Signature,
 }
 
 pub(super) fn joined() -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::new_from_impl(Joined {
+    Arc::new(ScalarUDF::new_from_impl(JoinedText {
         signature: Signature::any(3, Volatility::Immutable),
     }))
 }
 
-impl ScalarUDFImpl for Joined {
+impl ScalarUDFImpl for JoinedText {
     fn name(&self) -> &str {
         JOINED
     }

@@ -143,7 +143,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new("mysql_field", SOME, Gives::Integer, field).seeing_nulls(),
 ];
 
-/// An integer, unless it is beyond both signed and unsigned 64 bits. What the column's type cannot hold is refused later.
+/// An integer, unless it is beyond both signed and unsigned 64 bits. What the column's type cannot hold is rejected later.
 fn within(operator: &str, operands: &[Value], result: i128) -> Result<Value, String> {
     let fits = (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&result);
     let sentence = || {

@@ -186,7 +186,7 @@ impl RowFunction {
 /// and statements call them within each other.
 pub(in crate::functions) const LONGEST_VALUE: usize = 16 << 20;
 
-/// What somebody is told whose function would make a longer text.
+/// The error of a function whose text would be longer.
 pub(in crate::functions) fn too_long(function: &str) -> String {
     format!(
         "{function} would make a text that is longer than a value may be, which is {} MiB",

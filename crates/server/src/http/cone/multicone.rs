@@ -12,25 +12,25 @@ use futures::{StreamExt, TryStreamExt};
 use prometheus::IntCounter;
 use sql::{Connection, ErrorCode, SqlError};
 
-use super::answer::{Wanted, from_parts, write};
-use super::list::List;
-use super::parameters::Given;
-use super::served::Served;
-use super::{account, begin, refused};
-use crate::Refusal;
-use crate::doors::Peer;
+use super::parameters::RequestParameters;
+use super::position_list::PositionList;
+use super::response::{LimitedBatches, streaming_response, write};
+use super::served_table::ServedTable;
+use super::{begin, error_response, record_outcome};
+use crate::ClientError;
 use crate::formats::{Format, Role, TableColumn, TableWriter};
 use crate::http::problem::Problem;
 use crate::http::{ClientAddress, HttpState};
-use crate::metrics::{Begun, Door, Ending, Kind};
+use crate::listener::Peer;
+use crate::metrics::{Protocol, QueryOutcome, QueryTimer, StatementKind};
+use crate::query_runtime::ResultSender;
 use crate::sessions::Sessions;
-use crate::workshop::Giver;
 
 const ARCSEC_PER_DEGREE: f64 = 3600.0;
-/// What stands behind a name of the table's that the list has too.
+/// The suffix of a table's column whose name the list has too.
 const SUFFIX: &str = "_2";
 /// What `crossmatch()` says of its arguments, and how somebody knows it who has sent a list.
-const OWN_WORDS: [(&str, &str); 3] = [
+const MESSAGE_TRANSLATIONS: [(&str, &str); 3] = [
     ("crossmatch: ", ""),
     ("the left side", "the list"),
     (
@@ -40,53 +40,53 @@ const OWN_WORDS: [(&str, &str); 3] = [
 ];
 
 /// `POST /scs/{database}/{table}`.
-pub(crate) async fn search_many(
+pub(crate) async fn multicone_search(
     State(state): State<Arc<HttpState>>,
     Extension(address): Extension<ClientAddress>,
     Path((database, table)): Path<(String, String)>,
     RawQuery(query): RawQuery,
     body: Body,
 ) -> Response<Body> {
-    let counted = begin(&state, Kind::Multicone);
-    let given = Given::read(query.as_deref().unwrap_or_default());
+    let counted = begin(&state, StatementKind::Multicone);
+    let given = RequestParameters::read(query.as_deref().unwrap_or_default());
     let format = given
         .as_ref()
         .map_err(Problem::clone)
-        .and_then(Given::format);
+        .and_then(RequestParameters::format);
     let (given, format) = match (given, format) {
         (Ok(given), Ok(format)) => (given, format),
         (Err(problem), _) | (_, Err(problem)) => {
             counted.end_now(problem.ending());
-            return refused(Format::Binary2, &problem);
+            return error_response(Format::Binary2, &problem);
         }
     };
     let mut counted = Some(counted);
     let answered = async {
         let served = state.served(&database, &table, given.verbosity()?).await?;
-        let wish = Wish::read(&given)?;
-        let list = List::receive(body, &state.lists).await?;
+        let params = MulticoneParams::read(&given)?;
+        let list = PositionList::receive(body, &state.lists).await?;
         let counted = counted.take();
-        answer(&state, address, served, wish, (list, format), counted).await
+        respond(&state, address, served, params, (list, format), counted).await
     };
     let answered = answered.await;
-    account(counted, &answered);
-    answered.unwrap_or_else(|problem| refused(format, &problem))
+    record_outcome(counted, &answered);
+    answered.unwrap_or_else(|problem| error_response(format, &problem))
 }
 
-/// What is wanted of the pairs.
+/// The parameters of a request.
 #[derive(Debug)]
-struct Wish {
+struct MulticoneParams {
     /// Arcseconds.
     radius: f64,
     find: &'static str,
     join: &'static str,
-    /// The list's columns of right ascension and declination, where they are named.
+    /// The list's columns of right ascension and declination, if the request names them.
     position: Option<[String; 2]>,
     max_rows: Option<u64>,
 }
 
-impl Wish {
-    fn read(given: &Given) -> Result<Self, Problem> {
+impl MulticoneParams {
+    fn read(given: &RequestParameters) -> Result<Self, Problem> {
         let radius = given.number("SR")?.ok_or_else(|| {
             Problem::bad("SR is missing: the radius in degrees around each position of the list, as in ?SR=0.001")
         })?;
@@ -115,7 +115,11 @@ impl Wish {
 }
 
 /// Which of some words a parameter is; the first where it is not given.
-fn one_of(given: &Given, name: &str, words: &[&'static str]) -> Result<&'static str, Problem> {
+fn one_of(
+    given: &RequestParameters,
+    name: &str,
+    words: &[&'static str],
+) -> Result<&'static str, Problem> {
     let Some(value) = given.value(name)? else {
         return Ok(words[0]);
     };
@@ -129,13 +133,13 @@ fn one_of(given: &Given, name: &str, words: &[&'static str]) -> Result<&'static 
 }
 
 /// What is wrong, to somebody who has sent a list and knows neither the statement nor where the list lies.
-fn to_sender(error: EngineError, path: &str) -> EngineError {
+fn rewrite_for_client(error: EngineError, path: &str) -> EngineError {
     let (sentence, code) = match &error {
         EngineError::Sql(error) => (error.sentence().to_owned(), error.code()),
         error => (error.to_string(), error.code()),
     };
     if let Some(rest) = sentence.strip_prefix(path) {
-        // What cannot be read in it is the sender's to mend.
+        // What cannot be parsed in the list is the client's error.
         let code = match code {
             ErrorCode::PACKET_TOO_LARGE | ErrorCode::OUT_OF_RESOURCES => code,
             _ => ErrorCode::WRONG_VALUE,
@@ -144,7 +148,7 @@ fn to_sender(error: EngineError, path: &str) -> EngineError {
         return SqlError::new(sentence).with_code(code).into();
     }
     let mut own = sentence.clone();
-    for (theirs, ours) in OWN_WORDS {
+    for (theirs, ours) in MESSAGE_TRANSLATIONS {
         own = own.replace(theirs, ours);
     }
     if own == sentence {
@@ -158,14 +162,14 @@ fn quoted(name: &str) -> String {
 }
 
 /// The statement that matches the list.
-fn statement(served: &Served, wish: &Wish, list: &List) -> String {
+fn statement(served: &ServedTable, params: &MulticoneParams, list: &PositionList) -> String {
     let spec = served.cones.table().spec();
     let columns: Vec<String> = served
         .described()
         .iter()
         .map(|column| quoted(&column.name))
         .collect();
-    let position = wish
+    let position = params
         .position
         .as_ref()
         .map(|[ra, dec]| format!(", left_ra => {}, left_dec => {}", quoted(ra), quoted(dec)));
@@ -175,83 +179,87 @@ fn statement(served: &Served, wish: &Wish, list: &List) -> String {
         columns.join(", "),
         quoted(&spec.database),
         quoted(&spec.name),
-        wish.radius,
-        wish.find,
-        wish.join,
+        params.radius,
+        params.find,
+        params.join,
         position.unwrap_or_default(),
     )
 }
 
-async fn answer(
+async fn respond(
     state: &Arc<HttpState>,
     address: ClientAddress,
-    served: Served,
-    wish: Wish,
-    (list, format): (List, Format),
-    counted: Option<Begun>,
+    served: ServedTable,
+    params: MulticoneParams,
+    (list, format): (PositionList, Format),
+    counted: Option<QueryTimer>,
 ) -> Result<Response<Body>, Problem> {
     let shared = &state.shared;
-    let text = statement(&served, &wish, &list);
-    let ends_decoding = list.ends_decoding();
+    let text = statement(&served, &params, &list);
+    let decoding_guard = list.decoding_guard();
     let database = served.cones.table().spec().database.clone();
-    let work = shared.list(Peer::Address(address.0), &database, "Multicone", &text);
+    let work = shared.track(Peer::Address(address.0), &database, "Multicone", &text);
     let sessions = Arc::clone(&shared.sessions);
     let state = Arc::clone(state);
-    let rows = shared.metrics.rows(Door::Http);
-    let parts = shared.workshop.start(move |giver| async move {
-        let pairs = Pairs {
+    let rows = shared.metrics.rows(Protocol::Http);
+    let results = shared.query_runtime.spawn(move |sender| async move {
+        let pairs = MulticoneQuery {
             state,
             served,
             list,
             text,
             database,
-            max_rows: wish.max_rows,
+            max_rows: params.max_rows,
             format,
             rows,
         };
-        let outcome = work.during(pairs.write(&sessions, &giver)).await;
+        let outcome = work.run(pairs.write(&sessions, &sender)).await;
         if let Some(counted) = counted {
-            counted.end_now(Ending::of_work(&outcome));
+            counted.end_now(QueryOutcome::of_work(&outcome));
         }
         outcome
     });
-    from_parts(format, parts, ends_decoding).await
+    streaming_response(format, results, decoding_guard).await
 }
 
 /// The pairs of a list and a table.
-struct Pairs {
+struct MulticoneQuery {
     state: Arc<HttpState>,
-    served: Served,
-    list: List,
+    served: ServedTable,
+    list: PositionList,
     text: String,
     database: String,
     max_rows: Option<u64>,
     format: Format,
-    /// Where the rows are counted.
+    /// The counter of its rows.
     rows: IntCounter,
 }
 
-impl Pairs {
-    async fn write(&self, sessions: &Sessions, giver: &Giver<Bytes>) -> Result<(), Refusal> {
+impl MulticoneQuery {
+    async fn write(
+        &self,
+        sessions: &Sessions,
+        sender: &ResultSender<Bytes>,
+    ) -> Result<(), ClientError> {
         let session = sessions.reading_files(&self.database).await?;
         let connection = Connection::alone(Some(self.database.clone()));
         let path = self.list.path();
-        // Statements may name it for as long as this is held.
+        // Statements may name the list while this is held.
         let opened = self.state.lists.open(&self.list).await;
-        let _received = opened.map_err(|error| to_sender(error, &path))?;
-        let answer = session.ask_for(&self.text, &connection).await;
-        let answer = answer.map_err(|error| to_sender(error, &path))?;
-        let columns = described(&self.served, &answer.schema);
-        let batches = answer.batches;
-        let batches = batches.map_err(move |error| to_sender(error, &path));
-        let mut wanted = Wanted::new(batches.boxed(), self.max_rows, self.rows.clone());
+        let _received = opened.map_err(|error| rewrite_for_client(error, &path))?;
+        let result = session.execute_for(&self.text, &connection).await;
+        let result = result.map_err(|error| rewrite_for_client(error, &path))?;
+        let columns = described(&self.served, &result.schema);
+        let batches = result.batches;
+        let batches = batches.map_err(move |error| rewrite_for_client(error, &path));
+        let mut wanted = LimitedBatches::new(batches.boxed(), self.max_rows, self.rows.clone());
         let writer = TableWriter::new(self.format, "crossmatch", &columns);
-        write(writer, &mut wanted, giver).await
+        write(writer, &mut wanted, sender).await
     }
 }
 
 /// The list's columns, the table's and the separation.
-fn described(served: &Served, schema: &Schema) -> Vec<TableColumn> {
+fn described(served: &ServedTable, schema: &Schema) -> Vec<TableColumn> {
     let own = |role: Role| {
         let of_role = served
             .described()
@@ -260,7 +268,7 @@ fn described(served: &Served, schema: &Schema) -> Vec<TableColumn> {
         of_role.map(|column| fold_name(&column.name))
     };
     let (ra, dec) = (own(Role::RightAscension), own(Role::Declination));
-    // The table's columns stand behind those of the list.
+    // The table's columns follow those of the list.
     let first = schema
         .fields()
         .len()
@@ -292,11 +300,11 @@ mod tests {
 
     #[test]
     fn wishes_are_checked() {
-        let read = |query: &str| Wish::read(&Given::read(query).unwrap());
-        let wish = read("SR=0.001&FIND=best1&JOIN=ALL1&RA=a&DEC=b").unwrap();
-        assert!((wish.radius - 3.6).abs() < 1e-12);
-        assert_eq!((wish.find, wish.join), ("best1", "all1"));
-        assert_eq!(wish.position, Some(["a".to_owned(), "b".to_owned()]));
+        let read = |query: &str| MulticoneParams::read(&RequestParameters::read(query).unwrap());
+        let params = read("SR=0.001&FIND=best1&JOIN=ALL1&RA=a&DEC=b").unwrap();
+        assert!((params.radius - 3.6).abs() < 1e-12);
+        assert_eq!((params.find, params.join), ("best1", "all1"));
+        assert_eq!(params.position, Some(["a".to_owned(), "b".to_owned()]));
         for (query, sentence) in [
             ("", "SR is missing"),
             ("SR=200", "SR is 200"),

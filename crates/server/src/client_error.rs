@@ -1,21 +1,21 @@
-//! Why a client does not get what it asked for.
+//! Why a client does not get what it requested.
 
 use std::fmt;
 
 use engine::EngineError;
 use sql::{ErrorCode, SqlError};
 
-/// A sentence for whoever asked, with MySQL's number and state for their program.
+/// A message for the user, with MySQL's error number and SQL state for their program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ClientError {
     /// The number and the state.
     pub code: ErrorCode,
-    /// What is wrong, and what to do.
+    /// The message: what is wrong and what to do.
     pub sentence: String,
 }
 
-impl Refusal {
-    /// A refusal.
+impl ClientError {
+    /// A rejection.
     pub fn new(code: ErrorCode, sentence: impl Into<String>) -> Self {
         Self {
             code,
@@ -23,26 +23,26 @@ impl Refusal {
         }
     }
 
-    /// A packet that cannot be read.
+    /// The error for a packet that cannot be parsed.
     pub(crate) fn malformed(what: &str) -> Self {
         let sentence = format!("the packet cannot be read: {what}");
         Self::new(ErrorCode::MALFORMED_PACKET, sentence)
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code, self.sentence)
     }
 }
 
-impl From<SqlError> for Refusal {
+impl From<SqlError> for ClientError {
     fn from(error: SqlError) -> Self {
         Self::new(error.code(), error.to_string())
     }
 }
 
-impl From<EngineError> for Refusal {
+impl From<EngineError> for ClientError {
     fn from(error: EngineError) -> Self {
         Self::new(error.code(), error.to_string())
     }

@@ -1,19 +1,19 @@
-//! What SHOW and DESCRIBE answer: the catalog's databases, tables and columns as rows, in MySQL's form, and what a server knows of
-//! itself.
+//! The rows of SHOW and DESCRIBE: databases, tables and columns of the catalog in MySQL's form, and the server's variables, status and
+//! processes.
 //!
-//! The rows are put into the text of a question, so that everything after is as for any other.
+//! The rows are put into the text of a query, so that everything after is as for any other.
 
-mod standing;
+mod static_lists;
 mod tables;
 
 use sql::Connection;
-use sql::connection::Process;
-use sql::mysql::{Listed, Listing};
+use sql::connection::ProcessInfo;
+use sql::mysql::{ShowKind, ShowStatement};
 
 use crate::{Archive, EngineError};
 pub(crate) use tables::{declared_type, key_mark};
 
-/// Rows under headings. Columns whose headings end in `#` are of numbers.
+/// Rows under headings. Columns whose headings end in `#` are numeric.
 struct Rows {
     headings: Vec<String>,
     rows: Vec<Row>,
@@ -38,42 +38,44 @@ fn some(text: impl Into<String>) -> Option<String> {
     Some(text.into())
 }
 
-/// A question in ADQL's dialect whose answer is what is listed. `default` is the database of names that name none.
-pub(crate) async fn question(
+/// A query in ADQL's dialect whose result is what is listed. `default` is the database of names that name none.
+pub(crate) async fn query(
     archive: &Archive,
     default: &str,
-    listing: &Listing,
+    statement: &ShowStatement,
     connection: &Connection,
 ) -> Result<String, EngineError> {
     let database = |named: &Option<String>| named.clone().unwrap_or_else(|| default.to_owned());
-    let rows = match &listing.of {
-        Listed::Databases => tables::databases(archive).await?,
-        Listed::Tables {
+    let rows = match &statement.of {
+        ShowKind::Databases => tables::databases(archive).await?,
+        ShowKind::Tables {
             database: named,
             full,
         } => tables::tables(archive, &database(named), *full).await?,
-        Listed::TableStatus { database: named } => {
+        ShowKind::TableStatus { database: named } => {
             tables::status(archive, &database(named)).await?
         }
-        Listed::Columns { table, full } => tables::columns(archive, default, table, *full).await?,
-        Listed::Keys(name) => tables::keys(&tables::table(archive, default, name).await?),
-        Listed::Create(name) => tables::create(&tables::table(archive, default, name).await?),
-        Listed::CreateDatabase(name) => tables::create_database(archive, name).await?,
-        Listed::Variables { global } => named_values(connection.all_variables(*global)),
-        Listed::Status => named_values(connection.surroundings.status()),
-        Listed::Processes { full } => processes(connection.surroundings.processes(), *full),
-        Listed::Grants => grants(connection),
-        Listed::Warnings { from, most } => warnings(connection, *from, *most),
-        Listed::WarningCount => {
+        ShowKind::Columns { table, full } => {
+            tables::columns(archive, default, table, *full).await?
+        }
+        ShowKind::Keys(name) => tables::keys(&tables::table(archive, default, name).await?),
+        ShowKind::Create(name) => tables::create(&tables::table(archive, default, name).await?),
+        ShowKind::CreateDatabase(name) => tables::create_database(archive, name).await?,
+        ShowKind::Variables { global } => named_values(connection.all_variables(*global)),
+        ShowKind::Status => named_values(connection.server_info.status()),
+        ShowKind::Processes { full } => processes(connection.server_info.processes(), *full),
+        ShowKind::Grants => grants(connection),
+        ShowKind::Warnings { from, most } => warnings(connection, *from, *most),
+        ShowKind::WarningCount => {
             let count = connection.warnings.len().to_string();
             Rows::new(&["@@session.warning_count#"], vec![vec![Some(count)]])
         }
-        Listed::Standing(standing) => standing::rows(*standing),
+        ShowKind::StaticList(list) => static_lists::rows(*list),
     };
-    Ok(text(&rows, listing.condition.as_deref()))
+    Ok(text(&rows, statement.condition.as_deref()))
 }
 
-/// What was odd about the last statement.
+/// The warnings of the last statement.
 fn warnings(connection: &Connection, from: usize, most: Option<usize>) -> Rows {
     let warnings = connection.warnings.iter().skip(from);
     let rows = warnings.take(most.unwrap_or(usize::MAX)).map(|warning| {
@@ -93,14 +95,14 @@ fn named_values(values: Vec<(&'static str, String)>) -> Rows {
     Rows::new(&["Variable_name", "Value"], rows.collect())
 }
 
-/// Characters of a statement that a short list shows.
+/// Characters of a statement in SHOW PROCESSLIST without FULL.
 const SHORT_STATEMENT: usize = 100;
 
-fn processes(processes: Vec<Process>, full: bool) -> Rows {
+fn processes(processes: Vec<ProcessInfo>, full: bool) -> Rows {
     let headings = [
         "Id#", "User", "Host", "db", "Command", "Time#", "State", "Info",
     ];
-    let row = |process: Process| {
+    let row = |process: ProcessInfo| {
         let statement = process.statement.map(|statement| match full {
             true => statement,
             false => statement.chars().take(SHORT_STATEMENT).collect(),
@@ -129,7 +131,7 @@ fn grants(connection: &Connection) -> Rows {
     }
 }
 
-/// The text of the question. The first column is `tables` to conditions on a list of tables, whatever its heading.
+/// The text of the query. The first column is `tables` to conditions on a list of tables, whatever its heading.
 fn text(rows: &Rows, condition: Option<&str>) -> String {
     let headings = rows.headings.iter();
     let headings: Vec<(&str, bool)> = headings
@@ -153,7 +155,7 @@ fn text(rows: &Rows, condition: Option<&str>) -> String {
         format!("({})", literals.join(", "))
     };
     let values: Vec<String> = rows.rows.iter().map(literals).collect();
-    // A list of nothing has its columns all the same.
+    // An empty list still has columns.
     let (values, never) = if values.is_empty() {
         (literals(&vec![None; names.len()]), " AND 1 = 0")
     } else {

@@ -1,52 +1,52 @@
-//! The packets that end an answer: done, refused, no more rows.
+//! The packets that end a result: done, rejected, no more rows.
 
 use super::capabilities::Capabilities;
 use super::wire::put_length;
-use crate::Refusal;
+use crate::ClientError;
 
-/// Every statement stands for itself.
+/// The status flag of autocommit, which is on.
 const AUTOCOMMIT: u16 = 0x0002;
-/// The answer of another statement follows.
+/// The result of another statement follows.
 const MORE_RESULTS: u16 = 0x0008;
 
 const OK: u8 = 0x00;
 const EOF: u8 = 0xfe;
 const ERR: u8 = 0xff;
 
-/// Bytes of a message that clients have room for.
+/// Bytes of a message that clients can receive.
 const LONGEST_MESSAGE: usize = 511;
 
-/// The state of the connection that ends each answer.
+/// The state of the connection that ends each result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Status(u16);
 
 impl Status {
-    /// Of a connection that has set `autocommit`, or has not.
+    /// The flags of a connection with or without `autocommit`.
     pub(crate) fn of(autocommit: bool) -> Self {
         Self(if autocommit { AUTOCOMMIT } else { 0 })
     }
 
-    /// The same where the answer of another statement follows, or does not.
+    /// The same where the result of another statement follows, or does not.
     pub(crate) fn followed(self, more: bool) -> Self {
         Self(if more { self.0 | MORE_RESULTS } else { self.0 })
     }
 }
 
-/// A statement without rows has been done.
+/// Appends an OK packet.
 pub(crate) fn ok(bytes: &mut Vec<u8>, status: Status) {
     put_ok(bytes, OK, status, 0);
 }
 
 fn put_ok(bytes: &mut Vec<u8>, header: u8, status: Status, warnings: u16) {
     bytes.push(header);
-    // Rows that were changed, and the key of a new one.
+    // Affected rows, and the last inserted key.
     put_length(bytes, 0);
     put_length(bytes, 0);
     bytes.extend_from_slice(&status.0.to_le_bytes());
     bytes.extend_from_slice(&warnings.to_le_bytes());
 }
 
-/// The end of the rows of a statement with so many warnings.
+/// Appends the packet that ends rows, with the number of warnings.
 pub(crate) fn end_of_rows(
     bytes: &mut Vec<u8>,
     capabilities: Capabilities,
@@ -59,7 +59,7 @@ pub(crate) fn end_of_rows(
     }
 }
 
-/// The end of a list, as all clients know it.
+/// Appends an EOF packet, which ends a list.
 pub(crate) fn eof(bytes: &mut Vec<u8>, status: Status) {
     put_eof(bytes, status, 0);
 }
@@ -70,13 +70,13 @@ fn put_eof(bytes: &mut Vec<u8>, status: Status, warnings: u16) {
     bytes.extend_from_slice(&status.0.to_le_bytes());
 }
 
-/// A refusal; a long sentence is cut to what clients have room for.
-pub(crate) fn refused(bytes: &mut Vec<u8>, refusal: &Refusal) {
+/// A rejection; a long sentence is cut to what clients have room for.
+pub(crate) fn err(bytes: &mut Vec<u8>, error: &ClientError) {
     bytes.push(ERR);
-    bytes.extend_from_slice(&refusal.code.number.to_le_bytes());
+    bytes.extend_from_slice(&error.code.number.to_le_bytes());
     bytes.push(b'#');
-    bytes.extend_from_slice(refusal.code.state.as_bytes());
-    let sentence = &refusal.sentence;
+    bytes.extend_from_slice(error.code.state.as_bytes());
+    let sentence = &error.sentence;
     let end = sentence.floor_char_boundary(LONGEST_MESSAGE);
     bytes.extend_from_slice(&sentence.as_bytes()[..end]);
 }
@@ -112,14 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn refusals_have_number_state_and_sentence() {
-        let refusal = Refusal::new(ErrorCode::NO_TABLE, "there is no table");
+    fn rejections_have_number_state_and_sentence() {
+        let error = ClientError::new(ErrorCode::NO_TABLE, "there is no table");
         assert_eq!(
-            written(|bytes| refused(bytes, &refusal)),
+            written(|bytes| err(bytes, &error)),
             b"\xff\x7a\x04#42S02there is no table"
         );
-        let long = Refusal::new(ErrorCode::OTHER, "é".repeat(1000));
-        let bytes = written(|bytes| refused(bytes, &long));
+        let long = ClientError::new(ErrorCode::OTHER, "é".repeat(1000));
+        let bytes = written(|bytes| err(bytes, &long));
         assert_eq!(bytes.len(), 9 + 510);
         assert!(std::str::from_utf8(&bytes[9..]).is_ok());
     }

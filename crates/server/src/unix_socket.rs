@@ -1,8 +1,8 @@
-//! The two ways of a connection by a file of the system (a Unix-domain stream), of which the one out is not watched for room.
+//! The two halves of a Unix-domain stream, of which the write half waits for writability only after a write would block.
 //!
-//! Linux tells whoever watches such a stream for room each time that the other side has read something: a server that waits for
-//! the next command would be woken twice for each answer, by a client that could go on meanwhile. So bytes are written at once,
-//! and room is waited for only where there is none. (Over TCP the system tells of room only those for whom there was none.)
+//! Linux wakes a process that waits for a Unix-domain stream's writability each time that the other side has read something: a server
+//! that waits for the next command would be woken twice for each result, and delay a client that could go on. So bytes are written at
+//! once, and the stream is watched for writability only while its buffer is full. (TCP wakes only those whose write would have blocked.)
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -14,17 +14,17 @@ use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// Splits a connection into its two ways.
+/// Splits a connection into its two halves.
 ///
 /// # Errors
 /// The system cannot watch it.
-pub(crate) fn split(stream: tokio::net::UnixStream) -> io::Result<(Incoming, Outgoing)> {
+pub(crate) fn split(stream: tokio::net::UnixStream) -> io::Result<(ReadHalf, WriteHalf)> {
     let stream = Arc::new(watched(stream.into_std()?, Interest::READABLE)?);
-    let outgoing = Outgoing {
+    let outgoing = WriteHalf {
         stream: Arc::clone(&stream),
         room: None,
     };
-    Ok((Incoming(stream), outgoing))
+    Ok((ReadHalf(stream), outgoing))
 }
 
 #[expect(
@@ -35,19 +35,19 @@ fn watched(stream: UnixStream, interest: Interest) -> io::Result<AsyncFd<UnixStr
     AsyncFd::with_interest(stream, interest)
 }
 
-/// What comes from the other side.
+/// The read half.
 #[derive(Debug)]
-pub(crate) struct Incoming(Arc<AsyncFd<UnixStream>>);
+pub(crate) struct ReadHalf(Arc<AsyncFd<UnixStream>>);
 
-/// What goes to the other side. Dropping it tells that side that nothing comes any more.
+/// The write half. Dropping it shuts down the stream for writing.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct WriteHalf {
     stream: Arc<AsyncFd<UnixStream>>,
-    /// Watches for room while there is none.
+    /// Watches for writability while the buffer is full.
     room: Option<AsyncFd<UnixStream>>,
 }
 
-impl AsyncRead for Incoming {
+impl AsyncRead for ReadHalf {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -61,7 +61,7 @@ impl AsyncRead for Incoming {
             };
             let read = read?;
             if read > 0 && read < free.len() {
-                // Nothing is left, and the system tells when there is more: no need to ask it in vain.
+                // Nothing is left, and the reactor tells when more arrives: another read would be in vain.
                 ready.clear_ready();
             }
             into.advance(read);
@@ -70,7 +70,7 @@ impl AsyncRead for Incoming {
     }
 }
 
-impl AsyncWrite for Outgoing {
+impl AsyncWrite for WriteHalf {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -96,7 +96,7 @@ impl AsyncWrite for Outgoing {
         }
     }
 
-    /// Nothing is held back.
+    /// There is no buffer.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -106,9 +106,9 @@ impl AsyncWrite for Outgoing {
     }
 }
 
-impl Drop for Outgoing {
+impl Drop for WriteHalf {
     fn drop(&mut self) {
-        // The other side may have gone first.
+        // The other side may have closed the stream first.
         let _ = self.stream.get_ref().shutdown(Shutdown::Write);
     }
 }
@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    fn connected() -> (tokio::net::UnixStream, Incoming, Outgoing) {
+    fn connected() -> (tokio::net::UnixStream, ReadHalf, WriteHalf) {
         let (client, server) = tokio::net::UnixStream::pair().unwrap();
         let (incoming, outgoing) = split(server).unwrap();
         (client, incoming, outgoing)
@@ -133,34 +133,35 @@ mod tests {
         let (mut client, mut incoming, mut outgoing) = connected();
         for word in [&b"one"[..], b"two"] {
             client.write_all(word).await.unwrap();
-            let mut heard = [0; 3];
-            incoming.read_exact(&mut heard).await.unwrap();
-            assert_eq!(heard, word);
+            let mut received = [0; 3];
+            incoming.read_exact(&mut received).await.unwrap();
+            assert_eq!(received, word);
             outgoing.write_all(word).await.unwrap();
-            client.read_exact(&mut heard).await.unwrap();
-            assert_eq!(heard, word);
+            client.read_exact(&mut received).await.unwrap();
+            assert_eq!(received, word);
         }
     }
 
     #[tokio::test]
     async fn what_comes_after_a_short_read_is_heard() {
         let (mut client, mut incoming, _outgoing) = connected();
-        let mut heard = [0; 100];
+        let mut received = [0; 100];
         for _ in 0..3 {
             client.write_all(b"one").await.unwrap();
-            assert_eq!(incoming.read(&mut heard).await.unwrap(), 3);
+            assert_eq!(incoming.read(&mut received).await.unwrap(), 3);
             // Not there yet when it is read for, and there when it is.
-            let (read, sent) = tokio::join!(incoming.read(&mut heard), client.write_all(b"later"));
+            let (read, sent) =
+                tokio::join!(incoming.read(&mut received), client.write_all(b"later"));
             sent.unwrap();
             assert_eq!(read.unwrap(), 5);
         }
-        // Said and gone before anything is read.
+        // The client sends and closes before anything is read.
         client.write_all(b"last").await.unwrap();
         drop(client);
         tokio::task::yield_now().await;
         let read = timeout(Duration::from_secs(10), async {
-            let last = incoming.read(&mut heard).await.unwrap();
-            (last, incoming.read(&mut heard).await.unwrap())
+            let last = incoming.read(&mut received).await.unwrap();
+            (last, incoming.read(&mut received).await.unwrap())
         });
         assert_eq!(read.await.unwrap(), (4, 0));
     }
@@ -176,16 +177,16 @@ mod tests {
             written += more.unwrap();
         }
         assert!(outgoing.room.is_some() && written < sent.len(), "{written}");
-        let (heard, said) = tokio::join!(
+        let (received, sent_all) = tokio::join!(
             async {
-                let mut heard = vec![0; sent.len()];
-                client.read_exact(&mut heard).await.unwrap();
-                heard
+                let mut received = vec![0; sent.len()];
+                client.read_exact(&mut received).await.unwrap();
+                received
             },
             outgoing.write_all(&sent[written..])
         );
-        said.unwrap();
-        assert!(heard == sent);
+        sent_all.unwrap();
+        assert!(received == sent);
         // With room again, it is not watched for.
         outgoing.write_all(b"more").await.unwrap();
         assert!(outgoing.room.is_none());
@@ -200,7 +201,7 @@ mod tests {
         let (client, mut incoming, mut outgoing) = connected();
         drop(client);
         assert_eq!(incoming.read(&mut [0; 8]).await.unwrap(), 0);
-        let refused = outgoing.write_all(b"is anybody there").await.unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::BrokenPipe);
+        let rejected = outgoing.write_all(b"is anybody there").await.unwrap_err();
+        assert_eq!(rejected.kind(), io::ErrorKind::BrokenPipe);
     }
 }

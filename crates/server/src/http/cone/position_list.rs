@@ -1,4 +1,4 @@
-//! Lists of positions that are sent: how they come, where they lie meanwhile, and how much of the machine they may take.
+//! Uploaded lists of positions: how they are received and stored, and how much disk and memory they may take.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,37 +17,37 @@ use tokio::time::timeout;
 
 use crate::http::problem::Problem;
 
-/// The longest list that is taken.
+/// Bytes of the longest list that is accepted.
 const LONGEST_LIST: u64 = 256 << 20;
-/// Bytes of disk for all lists that there are at a time.
+/// Bytes of disk for all lists together.
 const ROOM_ON_DISK: u64 = 1 << 30;
 /// Bytes of decoded rows of one list.
 const MOST_DECODED: u64 = 256 << 20;
-/// Of the memory for statements, the part that the decoded rows of all lists may have, and between how much.
+/// The decoded rows of all lists may take this fraction of the statements' memory, within the limits below.
 const PART_OF_MEMORY: u64 = 4;
 const ROOM_DECODED: std::ops::RangeInclusive<u64> = 32 << 20..=4 << 30;
 /// Bytes of one row of a list.
 const LONGEST_ROW: usize = 8 << 20;
-/// Columns of a list; the table's come beside them.
+/// Columns of a list; the table's columns are added to them.
 const MOST_COLUMNS: usize = 1000;
-/// Lists that are looked at at a time; the others wait.
+/// Lists that are opened concurrently; the others wait.
 const LOOKED_AT: usize = 2;
-/// Bytes by which lists are told apart.
+/// Bytes by which the format of a list is recognised.
 const SNIFFED: usize = 4;
-/// Parts of a list that wait to be written to its file.
+/// Blocks of a list that wait to be written to its file.
 const PARTS_AHEAD: usize = 4;
-/// Bytes of a second, of a list that comes slowly.
+/// Bytes per second that a list has to arrive with.
 const LEAST_RATE: u64 = 1 << 10;
 
-/// The room for lists.
+/// The storage for uploaded lists.
 #[derive(Debug)]
 pub(crate) struct ListRoom {
     on_disk: Arc<BytePool>,
     decoded: Arc<BytePool>,
     files: Arc<ReceivedFiles>,
-    /// Lists that are looked at at a time, which takes a processor.
+    /// Limits how many lists are opened concurrently, which takes a processor.
     looked_at: Semaphore,
-    /// How long nothing may come of a list, and how long it may be slow.
+    /// How long nothing may arrive of a list, and how long it may be slow.
     patience: Duration,
 }
 
@@ -64,18 +64,19 @@ impl ListRoom {
         }
     }
 
-    /// Looks at a list, which statements may name from then on.
+    /// Opens a list, which statements may name from then on.
     ///
     /// # Errors
     /// It cannot be read, or not within its budget.
-    pub(super) async fn open(&self, list: &List) -> Result<ReceivedFile, EngineError> {
+    pub(super) async fn open(&self, list: &PositionList) -> Result<ReceivedFile, EngineError> {
         // It is never closed.
         let _turn = self.looked_at.acquire().await;
         let (files, path) = (Arc::clone(&self.files), list.file.path().to_path_buf());
         let (format, budget) = (list.format, list.budget.clone());
         let opened = spawn_blocking(move || files.open(&path, format, budget)).await;
         opened.unwrap_or_else(|error| {
-            let sentence = format!("the server stumbled over the list: {error}");
+            let sentence =
+                format!("the server panicked while it read the list, which is a bug: {error}");
             Err(SqlError::new(sentence)
                 .with_code(ErrorCode::INTERNAL)
                 .into())
@@ -92,35 +93,35 @@ impl ListRoom {
     }
 }
 
-/// A list of positions that was sent, in a file that goes when this goes.
+/// An uploaded list of positions, whose file is removed when this is dropped.
 #[derive(Debug)]
-pub(super) struct List {
+pub(super) struct PositionList {
     file: NamedTempFile,
     format: FileFormat,
     budget: DecodeBudget,
     _on_disk: Reservation,
 }
 
-/// Ends the decoding of a list when it goes: it is held by whoever sends the answer, and goes with the client.
+/// Ends the decoding of a list when it goes: it is held by whoever sends the response, and goes with the client.
 #[derive(Debug)]
-pub(super) struct EndsDecoding(DecodeBudget);
+pub(super) struct DecodingGuard(DecodeBudget);
 
-impl Drop for EndsDecoding {
+impl Drop for DecodingGuard {
     fn drop(&mut self) {
         self.0.cancel();
     }
 }
 
-impl List {
+impl PositionList {
     /// Takes a list as it comes.
     ///
     /// # Errors
-    /// It does not come to its end, comes too slowly, is too long, or there is no room for it.
+    /// The list is incomplete, too slow or too long, or its storage is full.
     pub(super) async fn receive(body: Body, room: &ListRoom) -> Result<Self, Problem> {
         let mut on_disk = Reservation::of(&room.on_disk);
-        let (parts, writer) = write_file();
+        let (results, writer) = write_file();
         let mut head = Vec::new();
-        let mut pace = Pace::new(room.patience);
+        let mut pace = UploadRate::new(room.patience);
         let mut body = body.into_data_stream();
         while let Some(part) = pace.next(body.next()).await? {
             let part = part.map_err(|_| Problem::bad("the list was not sent to its end"))?;
@@ -128,12 +129,12 @@ impl List {
             on_disk.resize(pace.bytes).map_err(|_| no_room())?;
             let missing = SNIFFED.saturating_sub(head.len()).min(part.len());
             head.extend_from_slice(&part[..missing]);
-            if parts.send(part).await.is_err() {
+            if results.send(part).await.is_err() {
                 // What the writer could not do it says itself.
                 break;
             }
         }
-        drop(parts);
+        drop(results);
         let written = writer.await.map_err(std::io::Error::other);
         let file = written.and_then(|file| file).map_err(not_kept)?;
         if pace.bytes == 0 {
@@ -149,12 +150,12 @@ impl List {
         })
     }
 
-    /// Where it lies meanwhile.
+    /// The path of its file.
     pub(super) fn path(&self) -> String {
         self.file.path().display().to_string()
     }
 
-    /// The list in FROM.
+    /// The list as a table function in FROM.
     pub(super) fn as_table(&self) -> String {
         let path = self.path().replace('\\', "\\\\").replace('\'', "''");
         let function = match self.format {
@@ -165,21 +166,21 @@ impl List {
         format!("{function}('{path}')")
     }
 
-    /// To be held by whoever sends the answer.
-    pub(super) fn ends_decoding(&self) -> EndsDecoding {
-        EndsDecoding(self.budget.clone())
+    /// To be held by whoever sends the response.
+    pub(super) fn decoding_guard(&self) -> DecodingGuard {
+        DecodingGuard(self.budget.clone())
     }
 }
 
-/// Writes a file on a thread that may wait for the disk. Where nobody waits for the file, it goes.
+/// Starts a thread that writes a file and may block on the disk. The file is removed if its receiver is dropped.
 fn write_file() -> (
     mpsc::Sender<Bytes>,
     JoinHandle<std::io::Result<NamedTempFile>>,
 ) {
-    let (sender, mut parts) = mpsc::channel::<Bytes>(PARTS_AHEAD);
+    let (sender, mut results) = mpsc::channel::<Bytes>(PARTS_AHEAD);
     let writer = spawn_blocking(move || {
         let mut file = NamedTempFile::new()?;
-        while let Some(part) = parts.blocking_recv() {
+        while let Some(part) = results.blocking_recv() {
             file.write_all(&part)?;
         }
         file.flush()?;
@@ -189,13 +190,13 @@ fn write_file() -> (
 }
 
 /// How a list comes.
-struct Pace {
+struct UploadRate {
     begun: Instant,
     bytes: u64,
     patience: Duration,
 }
 
-impl Pace {
+impl UploadRate {
     fn new(patience: Duration) -> Self {
         Self {
             begun: Instant::now(),
@@ -204,7 +205,7 @@ impl Pace {
         }
     }
 
-    /// What comes next, if it does in time.
+    /// Awaits the next block, with a timeout.
     async fn next<T>(&self, next: impl Future<Output = T>) -> Result<T, Problem> {
         timeout(self.patience, next).await.map_err(|_| {
             let seconds = self.patience.as_secs_f64();
@@ -215,7 +216,7 @@ impl Pace {
         })
     }
 
-    /// Counts what has come.
+    /// Counts received bytes.
     fn count(&mut self, bytes: usize) -> Result<(), Problem> {
         self.bytes += bytes as u64;
         if self.bytes > LONGEST_LIST {
@@ -251,7 +252,7 @@ fn not_kept(error: std::io::Error) -> Problem {
     Problem::new(StatusCode::INSUFFICIENT_STORAGE, sentence)
 }
 
-/// How a file is written that begins so.
+/// The format of a file that begins with these bytes.
 fn format_of(head: &[u8]) -> FileFormat {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     match text.trim_ascii_start().first() {
@@ -287,7 +288,7 @@ mod tests {
             .chain(futures::stream::pending()),
         );
         let room = room(Duration::from_millis(50));
-        let problem = List::receive(endless, &room).await.unwrap_err();
+        let problem = PositionList::receive(endless, &room).await.unwrap_err();
         assert_eq!(problem.status, StatusCode::REQUEST_TIMEOUT);
         assert_eq!(room.on_disk.used(), 0);
     }
@@ -302,7 +303,7 @@ mod tests {
             ))
         });
         let room = room(Duration::from_millis(500));
-        let problem = List::receive(Body::from_stream(trickle), &room).await;
+        let problem = PositionList::receive(Body::from_stream(trickle), &room).await;
         let problem = problem.unwrap_err();
         assert_eq!(problem.status, StatusCode::REQUEST_TIMEOUT);
         assert!(problem.sentence.contains("slower than"), "{problem:?}");
@@ -311,7 +312,7 @@ mod tests {
     #[tokio::test]
     async fn a_list_takes_room_while_it_is_there() {
         let room = room(Duration::from_secs(5));
-        let list = List::receive(Body::from("ra,dec\n1,2\n"), &room).await;
+        let list = PositionList::receive(Body::from("ra,dec\n1,2\n"), &room).await;
         let list = list.unwrap();
         assert_eq!(room.on_disk.used(), 11);
         assert!(list.as_table().starts_with("read_csv('"));

@@ -1,4 +1,4 @@
-//! When two rows are near each other: the condition of a neighbour join.
+//! The condition of a neighbour join: two positions are within a radius.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use sky::neighbours::{Bound, Positions, Radii, Radius, Validity};
 
 /// `separation(probe, build) < radius`, or `<=`.
 ///
-/// The probe side's rows are taken one after another and their partners looked for among those of the build side.
+/// The join iterates over the rows of the probe side and looks up their partners among those of the build side.
 #[derive(Debug, Clone)]
-pub struct Near {
+pub struct SeparationCondition {
     /// Right ascension and declination of probe rows, degrees, over the columns of that side.
     pub probe: [Arc<dyn PhysicalExpr>; 2],
     /// The same of build rows.
     pub build: [Arc<dyn PhysicalExpr>; 2],
     /// The radius, degrees, over the columns of the probe side.
     pub radius: Arc<dyn PhysicalExpr>,
-    /// Whether the radius itself is near enough.
+    /// Whether a separation equal to the radius passes.
     pub bound: Bound,
 }
 
-impl fmt::Display for Near {
+impl fmt::Display for SeparationCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let less = match self.bound {
             Bound::Below => "<",
@@ -45,14 +45,14 @@ impl fmt::Display for Near {
 }
 
 /// The positions of a batch's rows.
-pub(in crate::exec) struct Places {
+pub(in crate::exec) struct RowPositions {
     ra: Float64Array,
     dec: Float64Array,
-    /// Rows that have both.
+    /// Rows with both coordinates.
     valid: Option<NullBuffer>,
 }
 
-impl Places {
+impl RowPositions {
     pub fn of([ra, dec]: &[Arc<dyn PhysicalExpr>; 2], batch: &RecordBatch) -> Result<Self> {
         let (ra, dec) = (degrees(ra, batch)?, degrees(dec, batch)?);
         let valid = NullBuffer::union(ra.nulls(), dec.nulls());
@@ -67,7 +67,7 @@ impl Places {
         }
     }
 
-    /// The places of rows whose right ascensions and declinations are these columns of doubles.
+    /// The positions of rows with these columns of right ascensions and declinations.
     pub fn from_columns(ra: &ArrayRef, dec: &ArrayRef) -> Self {
         let double = |column: &ArrayRef| column.as_primitive::<Float64Type>().clone();
         let (ra, dec) = (double(ra), double(dec));
@@ -99,14 +99,14 @@ impl Places {
 }
 
 /// The radii of a batch's rows.
-pub(super) enum RadiiOfRows {
+pub(super) enum RowRadii {
     /// The same for all. Nothing is within one that is NaN.
     Common(f64),
     Each(Float64Array),
 }
 
-impl RadiiOfRows {
-    pub fn of(near: &Near, batch: &RecordBatch) -> Result<Self> {
+impl RowRadii {
+    pub fn of(near: &SeparationCondition, batch: &RecordBatch) -> Result<Self> {
         let radius = near.radius.evaluate(batch)?;
         if let ColumnarValue::Scalar(radius) = &radius {
             let radius = match radius.cast_to(&DataType::Float64)? {
@@ -135,7 +135,7 @@ impl RadiiOfRows {
         }
     }
 
-    /// The largest of them; 0 where none is within reach of anything.
+    /// The largest radius; 0 if no radius is valid.
     pub fn largest(&self) -> Angle {
         let largest = match self {
             Self::Common(radius) => *radius,

@@ -1,4 +1,5 @@
-//! What expressions of one side's columns say, which neighbour joins compute once for a row and hand on with its pairs.
+//! Pushes expressions over the columns of one side into neighbour joins, which compute them once for each row and not for each of its
+//! pairs.
 
 use std::sync::Arc;
 
@@ -7,13 +8,13 @@ use datafusion::common::{JoinSide, Result};
 use datafusion::physical_expr::expressions::{CaseExpr, CastExpr, Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
-use super::hand_on::{HandedOn, columns_of, renamed};
+use super::push_exprs_into_join::{PushedExpr, columns_of, renamed};
 use crate::exec::{JoinedColumn, NeighbourJoinExec, RowExpr};
 
-/// An expression that one row of a pair decides, such as a magnitude in a condition on the colours of both.
+/// An expression over the columns of one side, such as a magnitude in a condition on the colours of both.
 pub(super) struct RowExprs;
 
-impl HandedOn for RowExprs {
+impl PushedExpr for RowExprs {
     const NAME: &'static str = "once";
 
     fn column(
@@ -30,7 +31,7 @@ impl HandedOn for RowExprs {
         };
         let input = join.input(side).schema();
         let expr = renamed(expr, |at| {
-            // `side_of` has seen that each of them is of that side.
+            // `side_of` has checked that all of them are columns of that side.
             let at = columns[at].of(side).unwrap_or(at);
             Column::new(input.field(at).name(), at)
         })?;
@@ -44,14 +45,14 @@ impl HandedOn for RowExprs {
         Ok(Some((column, Some(join.with_row_exprs(all)))))
     }
 
-    /// What is only computed for some rows may fail for others.
+    /// An expression that is evaluated for some rows only may fail for others.
     fn may_enter(expr: &Arc<dyn PhysicalExpr>) -> bool {
         let function = expr.downcast_ref::<ScalarFunctionExpr>();
         !expr.is::<CaseExpr>() && !function.is_some_and(|call| call.fun().short_circuits())
     }
 }
 
-/// Whether an expression does more than name a column in one type or another, and is the same whenever it is computed.
+/// Whether an expression does more than cast a column, and is deterministic.
 fn is_worth_it(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     let mut computes = false;
     let mut varies = false;
@@ -63,7 +64,7 @@ fn is_worth_it(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     Ok(computes && !varies)
 }
 
-/// The side that all columns of an expression are of, if there are any.
+/// The side that all columns of an expression belong to, if there is one.
 fn side_of(expr: &Arc<dyn PhysicalExpr>, columns: &[JoinedColumn]) -> Option<JoinSide> {
     let mut found = None;
     for at in columns_of(expr) {

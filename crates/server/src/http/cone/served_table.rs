@@ -1,4 +1,4 @@
-//! A table as cone searches give it: which of its columns, and what these are.
+//! A table as cone searches serve it: the selected columns and their descriptions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use engine::ConeTable;
 use crate::formats::{Format, Role, TableColumn, TableWriter};
 use crate::http::problem::Problem;
 
-/// The verbosity that asks for no more than names and positions.
+/// The verbosity that requests no more than names and positions.
 const LEAST: u8 = 1;
-/// The verbosity that asks for everything.
+/// The verbosity that requests everything.
 const MOST: u8 = 3;
 
-/// The columns of a table that a verbosity asks for.
+/// The columns of a table that a verbosity requests.
 ///
-/// These are kept in mind from request to request, and so hold on to nothing: the files of a load that was replaced must be free to
-/// go.
+/// The server caches these between requests, so they hold no reference to the table: the files of a load that was replaced must be free
+/// to be removed.
 #[derive(Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct ColumnSelection {
     /// Their numbers.
     pub(crate) columns: Vec<usize>,
-    /// What they are.
+    /// Their descriptions.
     pub(crate) described: Vec<TableColumn>,
 }
 
-impl Chosen {
+impl ColumnSelection {
     /// `named` are the columns that the archive's operator has named for this table.
     ///
     /// # Errors
-    /// The operator named a column that the table has not.
+    /// The operator configured a column that the table does not have.
     pub(crate) fn new(
         cones: &ConeTable,
         named: Option<&[String]>,
@@ -68,31 +68,31 @@ impl Chosen {
     }
 }
 
-/// A table for the time of one request, with the columns that are given of it.
+/// A table with the selected columns, for the duration of one request.
 #[derive(Debug, Clone)]
-pub(crate) struct Served {
+pub(crate) struct ServedTable {
     pub(crate) cones: ConeTable,
-    pub(crate) chosen: Arc<Chosen>,
+    pub(crate) chosen: Arc<ColumnSelection>,
 }
 
-impl Served {
+impl ServedTable {
     /// The table's name.
     pub(crate) fn name(&self) -> &str {
         &self.cones.table().spec().name
     }
 
-    /// The columns that are given.
+    /// The selected columns.
     pub(crate) fn described(&self) -> &[TableColumn] {
         &self.chosen.described
     }
 
-    /// Writes rows of it.
+    /// A writer for its rows.
     pub(crate) fn writer(&self, format: Format) -> TableWriter<'_> {
         TableWriter::new(format, self.name(), self.described())
     }
 }
 
-/// The column that names a row: the table's own key, else its director's.
+/// The column that identifies a row: the table's own key, or its director's.
 pub(super) fn identifier(spec: &TableSpec) -> Option<&str> {
     let directors = match spec.kind {
         TableKind::Child => spec.directors.first(),
@@ -112,7 +112,7 @@ fn unknown(spec: &TableSpec, name: &str) -> Problem {
     Problem::new(
         axum::http::StatusCode::INTERNAL_SERVER_ERROR,
         format!(
-            "the server's configuration names a column {name} of {}.{}, which there is not",
+            "the server's configuration names a column {name} of {}.{}, which does not exist",
             spec.database, spec.name
         ),
     )

@@ -1,4 +1,4 @@
-//! Rows that cannot be loaded: counted by reason, the first of each kept as examples with file and line.
+//! The rejected rows of a load: counted by reason, with the first of each as examples with file and line.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::error::IngestError;
 
-/// Where a row was read: the file's number in the request and the line (text) or row (Parquet), from 1.
+/// Identifies a row of the input: the file's index in the request and the line (text) or row (Parquet), from 1.
 ///
-/// Ordered as the input is: first by file, then by line. 24 bits hold the file, 40 the line.
+/// Ordered like the input: first by file, then by line. 24 bits hold the file, 40 the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RowId(pub u64);
 
@@ -29,52 +29,52 @@ impl RowId {
     }
 }
 
-/// A refused row, for the report.
+/// A rejected row, for the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RefusedRow {
+pub struct RejectedRow {
     /// The file it was read from.
     pub file: PathBuf,
     /// Its line in a text file (that of its first byte), or its row in another; from 1.
     pub line: u64,
-    /// Why it was refused.
+    /// Why it was rejected.
     pub reason: String,
 }
 
-impl std::fmt::Display for RefusedRow {
+impl std::fmt::Display for RejectedRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}: {}", self.file.display(), self.line, self.reason)
     }
 }
 
-/// One kind of refusal: what is wrong and in which column.
+/// One kind of rejection: what is wrong and in which column.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Reason {
-    /// A short text without the row's own values, by which refusals are counted.
+    /// A short text without the row's own values, by which rejections are counted.
     pub class: String,
 }
 
 /// Examples kept for each reason.
 const EXAMPLES: usize = 3;
-/// Examples told when a load fails.
+/// Examples in the error message of a load.
 const EXAMPLES_IN_A_SENTENCE: usize = 2;
 
 #[derive(Debug, Default)]
 struct Tally {
     count: u64,
-    /// The earliest rows, so that the report does not depend on which thread was first.
+    /// The earliest rows, so that the report does not depend on the order of the threads.
     first: BTreeMap<RowId, String>,
 }
 
-/// What all threads of a load refused.
+/// What all threads of a load rejected.
 #[derive(Debug)]
-pub(crate) struct Refusals {
+pub(crate) struct RejectedRows {
     files: Vec<PathBuf>,
     allowed: u64,
     total: AtomicU64,
     tallies: Mutex<BTreeMap<Reason, Tally>>,
 }
 
-impl Refusals {
+impl RejectedRows {
     pub(crate) fn new(files: Vec<PathBuf>, allowed: u64) -> Self {
         Self {
             files,
@@ -84,8 +84,8 @@ impl Refusals {
         }
     }
 
-    /// Notes one refused row. `class` names the kind, `detail` is the sentence for this row.
-    pub(crate) fn refuse(&self, row: RowId, class: String, detail: impl FnOnce() -> String) {
+    /// Notes one rejected row. `class` names the kind, `detail` is the sentence for this row.
+    pub(crate) fn reject(&self, row: RowId, class: String, detail: impl FnOnce() -> String) {
         self.total.fetch_add(1, Relaxed);
         let mut tallies = self.lock();
         let tally = tallies.entry(Reason { class }).or_default();
@@ -103,7 +103,7 @@ impl Refusals {
         }
     }
 
-    /// What the rows were read from, in a few words.
+    /// The inputs of the load, in a few words.
     pub(crate) fn inputs(&self) -> String {
         match self.files.as_slice() {
             [] => "the input".to_owned(),
@@ -115,25 +115,25 @@ impl Refusals {
         }
     }
 
-    /// How many rows were refused so far.
+    /// How many rows were rejected so far.
     pub(crate) fn count(&self) -> u64 {
         self.total.load(Relaxed)
     }
 
-    /// Fails once more rows were refused than the request allows.
+    /// Fails once more rows were rejected than the request allows.
     pub(crate) fn check(&self) -> Result<(), IngestError> {
         let count = self.count();
         if count <= self.allowed {
             return Ok(());
         }
-        Err(IngestError::TooManyRefused {
+        Err(IngestError::TooManyRejected {
             count,
             allowed: self.allowed,
             examples: self.first_examples(),
         })
     }
 
-    /// The first refused row, with file and line.
+    /// The first rejected row, with file and line.
     pub(crate) fn first_example(&self) -> String {
         let examples = self.examples();
         let first = examples.into_iter().next();
@@ -161,9 +161,9 @@ impl Refusals {
     }
 
     /// Counts and examples by reason, the most frequent first.
-    pub(crate) fn summary(&self) -> Vec<RefusalSummary> {
-        let mut all: Vec<RefusalSummary> = (self.lock().iter())
-            .map(|(reason, tally)| RefusalSummary {
+    pub(crate) fn summary(&self) -> Vec<RejectionSummary> {
+        let mut all: Vec<RejectionSummary> = (self.lock().iter())
+            .map(|(reason, tally)| RejectionSummary {
                 reason: reason.class.clone(),
                 rows: tally.count,
                 examples: (tally.first.iter())
@@ -181,8 +181,8 @@ impl Refusals {
         format!("{}:{}", file.unwrap_or_default(), row.line())
     }
 
-    fn describe(&self, row: RowId, reason: String) -> RefusedRow {
-        RefusedRow {
+    fn describe(&self, row: RowId, reason: String) -> RejectedRow {
+        RejectedRow {
             file: self.files.get(row.file()).cloned().unwrap_or_default(),
             line: row.line(),
             reason,
@@ -190,22 +190,22 @@ impl Refusals {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Reason, Tally>> {
-        // A poisoned tally is still a tally: only counts are in it.
+        // Only counts are behind the lock: a panic in another thread leaves them usable.
         self.tallies
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-/// The rows refused for one reason.
+/// The rows rejected for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RefusalSummary {
+pub struct RejectionSummary {
     /// The reason, without any row's own values.
     pub reason: String,
     /// How many rows.
     pub rows: u64,
     /// The first of them in the order of the input.
-    pub examples: Vec<RefusedRow>,
+    pub examples: Vec<RejectedRow>,
 }
 
 #[cfg(test)]
@@ -214,18 +214,18 @@ mod tests {
 
     #[test]
     fn examples_are_the_first_rows_whatever_the_order_of_arrival() {
-        let refusals = Refusals::new(vec!["a.csv".into(), "b.csv".into()], 3);
+        let rejected_rows = RejectedRows::new(vec!["a.csv".into(), "b.csv".into()], 3);
         for line in [9, 4, 7, 2, 8] {
-            refusals.refuse(RowId::new(1, line), "bad".into(), || format!("bad {line}"));
+            rejected_rows.reject(RowId::new(1, line), "bad".into(), || format!("bad {line}"));
         }
-        refusals.refuse(RowId::new(0, 100), "worse".into(), || "worse".into());
-        let summary = refusals.summary();
+        rejected_rows.reject(RowId::new(0, 100), "worse".into(), || "worse".into());
+        let summary = rejected_rows.summary();
         assert_eq!(summary[0].rows, 5);
         let lines: Vec<u64> = summary[0].examples.iter().map(|e| e.line).collect();
         assert_eq!(lines, [2, 4, 7]);
-        assert!(refusals.check().is_err());
+        assert!(rejected_rows.check().is_err());
         assert!(
-            refusals
+            rejected_rows
                 .first_examples()
                 .starts_with("First: a.csv:100: worse; b.csv:2: bad 2")
         );

@@ -1,53 +1,53 @@
-//! What runs now: the connections, and the statements that they wait for. Each can be ended by its number.
+//! The process list: the connections and the statements that they execute. KILL ends either by its number.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use sql::connection::Process;
+use sql::connection::ProcessInfo;
 use sql::{ErrorCode, Interrupt};
 use tokio_util::sync::CancellationToken;
 
-use crate::Refusal;
-use crate::doors::Peer;
+use crate::ClientError;
+use crate::listener::Peer;
 
-/// Bytes of a statement that are kept to be shown.
+/// Bytes of a statement's text that the list keeps.
 const SHOWN: usize = 64 << 10;
 
-/// All connections.
+/// The list of all connections.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct ProcessList {
     begun: Instant,
-    connections: Mutex<BTreeMap<u32, Arc<Line>>>,
+    connections: Mutex<BTreeMap<u32, Arc<Process>>>,
     last_connection: AtomicU32,
     last_statement: AtomicU64,
     most_at_once: AtomicUsize,
 }
 
-/// A connection's line in the list.
+/// A connection in the list.
 #[derive(Debug)]
-struct Line {
+struct Process {
     peer: Peer,
-    /// Ends the connection.
+    /// Cancelled to end the connection.
     end: CancellationToken,
-    now: Mutex<Now>,
+    now: Mutex<ProcessState>,
 }
 
 #[derive(Debug)]
-struct Now {
+struct ProcessState {
     user: String,
     database: Option<String>,
     command: &'static str,
     since: Instant,
     statement: Option<String>,
-    /// Ends the statement alone.
+    /// Cancelled to stop the statement alone.
     stop: CancellationToken,
-    /// What it computes ends by this, where it computes within the list's sight.
+    /// Interrupts the computation, if it runs on a thread that the list knows.
     interrupt: Option<Arc<Interrupt>>,
 }
 
-impl Running {
+impl ProcessList {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             begun: Instant::now(),
@@ -59,12 +59,12 @@ impl Running {
     }
 
     /// A new connection; it is in the list for as long as it is held.
-    pub(crate) fn enter(self: &Arc<Self>, peer: Peer) -> Entered {
+    pub(crate) fn register(self: &Arc<Self>, peer: Peer) -> ConnectionGuard {
         let id = self.last_connection.fetch_add(1, Relaxed).wrapping_add(1);
-        let line = Arc::new(Line {
+        let process = Arc::new(Process {
             peer,
             end: CancellationToken::new(),
-            now: Mutex::new(Now {
+            now: Mutex::new(ProcessState {
                 user: String::new(),
                 database: None,
                 command: "Connect",
@@ -75,43 +75,43 @@ impl Running {
             }),
         });
         let mut connections = lock(&self.connections);
-        connections.insert(id, Arc::clone(&line));
+        connections.insert(id, Arc::clone(&process));
         self.most_at_once.fetch_max(connections.len(), Relaxed);
-        Entered {
+        ConnectionGuard {
             id,
-            running: Arc::clone(self),
-            line,
+            processes: Arc::clone(self),
+            process,
         }
     }
 
-    /// Ends a connection, or what it waits for alone; says whether there is one of the number.
+    /// Ends a connection, or only its statement; returns whether the connection exists.
     pub(crate) fn kill(&self, id: u64, statement_only: bool) -> bool {
-        let line = u32::try_from(id).ok();
-        let line = line.and_then(|id| lock(&self.connections).get(&id).cloned());
-        let Some(line) = line else {
+        let process = u32::try_from(id).ok();
+        let process = process.and_then(|id| lock(&self.connections).get(&id).cloned());
+        let Some(process) = process else {
             return false;
         };
-        let now = lock(&line.now);
+        let now = lock(&process.now);
         now.stop.cancel();
         if let Some(interrupt) = &now.interrupt {
             interrupt.end();
         }
         drop(now);
         if !statement_only {
-            line.end.cancel();
+            process.end.cancel();
         }
         true
     }
 
     /// The connections and what they do, by their numbers.
-    pub(crate) fn processes(&self) -> Vec<Process> {
-        let lines = lock(&self.connections).clone();
-        let process = |(id, line): (u32, Arc<Line>)| {
-            let now = lock(&line.now);
-            Process {
+    pub(crate) fn processes(&self) -> Vec<ProcessInfo> {
+        let processes = lock(&self.connections).clone();
+        let info = |(id, process): (u32, Arc<Process>)| {
+            let now = lock(&process.now);
+            ProcessInfo {
                 id,
                 user: now.user.clone(),
-                host: line.peer.to_string(),
+                host: process.peer.to_string(),
                 database: now.database.clone(),
                 command: now.command,
                 seconds: now.since.elapsed().as_secs(),
@@ -123,7 +123,7 @@ impl Running {
                 statement: now.statement.clone(),
             }
         };
-        lines.into_iter().map(process).collect()
+        processes.into_iter().map(info).collect()
     }
 
     /// The number of the next statement or request.
@@ -131,9 +131,9 @@ impl Running {
         self.last_statement.fetch_add(1, Relaxed) + 1
     }
 
-    /// What is counted, by MySQL's names.
+    /// The status variables, by MySQL's names.
     pub(crate) fn status(&self) -> Vec<(&'static str, String)> {
-        let (connected, running) = self.at_once();
+        let (connected, processes) = self.count_active();
         let statements = self.last_statement.load(Relaxed);
         vec![
             (
@@ -149,15 +149,15 @@ impl Running {
             ("Ssl_cipher", String::new()),
             ("Ssl_version", String::new()),
             ("Threads_connected", connected.to_string()),
-            ("Threads_running", running.to_string()),
+            ("Threads_running", processes.to_string()),
             ("Uptime", self.begun.elapsed().as_secs().to_string()),
         ]
     }
 
     /// The same in a line.
-    pub(crate) fn in_a_line(&self) -> String {
+    pub(crate) fn status_line(&self) -> String {
         let uptime = self.begun.elapsed();
-        let (connected, _) = self.at_once();
+        let (connected, _) = self.count_active();
         let statements = self.last_statement.load(Relaxed);
         let rate = statements as f64 / uptime.as_secs_f64().max(1.0);
         format!(
@@ -168,42 +168,42 @@ impl Running {
     }
 
     /// How many connections there are, and how many of them wait for a statement.
-    fn at_once(&self) -> (usize, usize) {
+    fn count_active(&self) -> (usize, usize) {
         let connections = lock(&self.connections);
         let busy = connections
             .values()
-            .filter(|line| lock(&line.now).statement.is_some());
+            .filter(|process| lock(&process.now).statement.is_some());
         (connections.len(), busy.count())
     }
 }
 
-/// A connection in the list.
+/// Keeps a connection in the list.
 #[derive(Debug)]
-pub(crate) struct Entered {
+pub(crate) struct ConnectionGuard {
     pub(crate) id: u32,
-    running: Arc<Running>,
-    line: Arc<Line>,
+    processes: Arc<ProcessList>,
+    process: Arc<Process>,
 }
 
-impl Entered {
+impl ConnectionGuard {
     /// Says who is connected and which database is chosen.
-    pub(crate) fn introduce(&self, user: &str, database: Option<&str>) {
-        let mut now = lock(&self.line.now);
+    pub(crate) fn set_identity(&self, user: &str, database: Option<&str>) {
+        let mut now = lock(&self.process.now);
         user.clone_into(&mut now.user);
         now.database = database.map(str::to_owned);
     }
 
-    /// Waits for its next command.
+    /// Notes that the connection waits for its next command.
     pub(crate) fn sleep(&self) {
-        let mut now = lock(&self.line.now);
+        let mut now = lock(&self.process.now);
         (now.command, now.since) = ("Sleep", Instant::now());
     }
 
-    /// A statement begins; it is in the list for as long as it is held.
+    /// Registers a statement, which is listed until the result is dropped.
     pub(crate) fn begin(&self, command: &'static str, text: &str) -> Statement {
-        let number = self.running.next_number();
-        let stop = self.line.end.child_token();
-        let mut now = lock(&self.line.now);
+        let number = self.processes.next_number();
+        let stop = self.process.end.child_token();
+        let mut now = lock(&self.process.now);
         (now.command, now.since) = (command, Instant::now());
         now.statement = Some(text[..text.floor_char_boundary(SHOWN)].to_owned());
         now.stop = stop.clone();
@@ -211,48 +211,51 @@ impl Entered {
             number,
             stop,
             begun: now.since,
-            line: Arc::clone(&self.line),
+            process: Arc::clone(&self.process),
         }
     }
 
-    /// What somebody ends the connection by.
+    /// The token that ends the connection.
     pub(crate) fn end(&self) -> CancellationToken {
-        self.line.end.clone()
+        self.process.end.clone()
     }
 
-    /// Ends when somebody has ended the connection.
+    /// Completes when the connection is killed.
     pub(crate) async fn ended(&self) {
-        self.line.end.cancelled().await;
+        self.process.end.cancelled().await;
     }
 
     pub(crate) fn is_ended(&self) -> bool {
-        self.line.end.is_cancelled()
+        self.process.end.is_cancelled()
     }
 }
 
-impl Drop for Entered {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        lock(&self.running.connections).remove(&self.id);
+        lock(&self.processes.connections).remove(&self.id);
     }
 }
 
-/// A statement that a connection waits for.
+/// A statement that a connection executes.
 #[derive(Debug)]
 pub(crate) struct Statement {
-    /// Its number among all of the server's.
+    /// Its number among all statements of the server.
     pub(crate) number: u64,
     pub(crate) begun: Instant,
     stop: CancellationToken,
-    line: Arc<Line>,
+    process: Arc<Process>,
 }
 
 impl Statement {
-    /// Its text, as far as it is shown.
+    /// Its text, as far as the list keeps it.
     pub(crate) fn text(&self) -> String {
-        lock(&self.line.now).statement.clone().unwrap_or_default()
+        lock(&self.process.now)
+            .statement
+            .clone()
+            .unwrap_or_default()
     }
 
-    /// Ends when somebody has ended the statement or its connection.
+    /// Completes when the statement or its connection is killed.
     pub(crate) async fn stopped(&self) {
         self.stop.cancelled().await;
     }
@@ -260,57 +263,57 @@ impl Statement {
 
 impl Drop for Statement {
     fn drop(&mut self) {
-        let mut now = lock(&self.line.now);
+        let mut now = lock(&self.process.now);
         (now.statement, now.interrupt) = (None, None);
     }
 }
 
-/// Work that no connection of MySQL's waits for, in the list as one that does.
+/// Work of another protocol, listed as a connection with a statement.
 #[derive(Debug)]
-pub(crate) struct Listed {
+pub(crate) struct TrackedTask {
     statement: Statement,
     ended: CancellationToken,
     /// Goes last, as the statement is its.
-    _entered: Entered,
+    _guard: ConnectionGuard,
 }
 
-impl Listed {
+impl TrackedTask {
     pub(crate) fn new(
-        entered: Entered,
+        guard: ConnectionGuard,
         command: &'static str,
         text: &str,
         ended: CancellationToken,
     ) -> Self {
         Self {
-            statement: entered.begin(command, text),
+            statement: guard.begin(command, text),
             ended,
-            _entered: entered,
+            _guard: guard,
         }
     }
 
-    /// Does the work, unless somebody ends it. KILL ends what its thread works on at once.
+    /// Does the work unless it is killed. KILL also interrupts the thread that computes.
     ///
     /// # Errors
     /// Those of the work, and that it was ended.
-    pub(crate) async fn during<T>(
+    pub(crate) async fn run<T>(
         &self,
-        work: impl Future<Output = Result<T, Refusal>>,
-    ) -> Result<T, Refusal> {
-        lock(&self.statement.line.now).interrupt = Interrupt::current();
+        work: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        lock(&self.statement.process.now).interrupt = Interrupt::current();
         tokio::select! {
             biased;
             () = self.statement.stopped() => {
-                Err(Refusal::new(ErrorCode::INTERRUPTED, "it was stopped by KILL"))
+                Err(ClientError::new(ErrorCode::INTERRUPTED, "it was stopped by KILL"))
             }
             () = self.ended.cancelled() => {
-                Err(Refusal::new(ErrorCode::SERVER_ENDS, "the server ends: it was stopped"))
+                Err(ClientError::new(ErrorCode::SERVER_ENDS, "the server ends: it was stopped"))
             }
             done = work => done,
         }
     }
 }
 
-/// A panic elsewhere leaves the lists whole: every change is a single one.
+/// A panic in another thread leaves the list consistent, because every change is a single operation.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -323,28 +326,28 @@ mod tests {
 
     #[test]
     fn statements_and_connections_end_apart() {
-        let running = Running::new();
-        let connection = running.enter(Peer::Address(([127, 0, 0, 1], 5000).into()));
-        connection.introduce("ann", Some("sky"));
+        let processes = ProcessList::new();
+        let connection = processes.register(Peer::Address(([127, 0, 0, 1], 5000).into()));
+        connection.set_identity("ann", Some("sky"));
         let statement = connection.begin("Query", "SELECT 1");
-        let listed = &running.processes()[0];
-        assert_eq!((listed.user.as_str(), listed.command), ("ann", "Query"));
-        assert_eq!(listed.statement.as_deref(), Some("SELECT 1"));
+        let info = &processes.processes()[0];
+        assert_eq!((info.user.as_str(), info.command), ("ann", "Query"));
+        assert_eq!(info.statement.as_deref(), Some("SELECT 1"));
 
-        assert!(running.kill(connection.id.into(), true));
+        assert!(processes.kill(connection.id.into(), true));
         assert!(statement.stopped().now_or_never().is_some());
         assert!(!connection.is_ended());
         drop(statement);
-        assert_eq!(running.processes()[0].statement, None);
+        assert_eq!(processes.processes()[0].statement, None);
 
         let next = connection.begin("Query", "SELECT 2");
         assert!(next.stopped().now_or_never().is_none());
-        assert!(running.kill(connection.id.into(), false));
+        assert!(processes.kill(connection.id.into(), false));
         assert!(next.stopped().now_or_never().is_some());
         assert!(connection.is_ended());
         drop((next, connection));
-        assert!(running.processes().is_empty());
-        assert!(!running.kill(1, false));
-        assert!(!running.kill(u64::MAX, true));
+        assert!(processes.processes().is_empty());
+        assert!(!processes.kill(1, false));
+        assert!(!processes.kill(u64::MAX, true));
     }
 }

@@ -1,4 +1,4 @@
-//! The answers to what a statement asks of its connection, put into its places: `@@sql_mode`, `DATABASE()`, `CONNECTION_ID()`.
+//! Replaces expressions that read the connection by their values: `@@sql_mode`, `DATABASE()`, `CONNECTION_ID()`.
 
 use std::ops::ControlFlow;
 
@@ -10,40 +10,40 @@ use super::{Connection, SERVER_VERSION, VariableValue};
 use crate::mysql::build::{number, plain_arguments, plain_cast};
 use crate::{ErrorCode, SqlError};
 
-/// Answers what a folded statement asks of its connection; says whether it asked anything.
+/// Replaces them in a folded statement; returns whether there were any.
 ///
 /// # Errors
 /// A system variable that there is not, or a variable of the user's own.
-pub(crate) fn answer(
+pub(crate) fn substitute(
     sql: &str,
     statement: &mut Statement,
     connection: &Connection,
 ) -> Result<bool, SqlError> {
-    let mut answering = Answering {
+    let mut values = SessionValues {
         sql,
         connection,
-        asked: false,
+        found: false,
     };
-    match statement.visit(&mut answering) {
-        ControlFlow::Continue(()) => Ok(answering.asked),
+    match statement.visit(&mut values) {
+        ControlFlow::Continue(()) => Ok(values.found),
         ControlFlow::Break(error) => Err(error),
     }
 }
 
-struct Answering<'a> {
+struct SessionValues<'a> {
     sql: &'a str,
     connection: &'a Connection,
-    asked: bool,
+    found: bool,
 }
 
-impl VisitorMut for Answering<'_> {
+impl VisitorMut for SessionValues<'_> {
     type Break = SqlError;
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
-        match self.answered(expr) {
-            Ok(Some(answer)) => {
-                *expr = answer;
-                self.asked = true;
+        match self.value_of(expr) {
+            Ok(Some(value)) => {
+                *expr = value;
+                self.found = true;
                 ControlFlow::Continue(())
             }
             Ok(None) => ControlFlow::Continue(()),
@@ -52,8 +52,8 @@ impl VisitorMut for Answering<'_> {
     }
 }
 
-impl Answering<'_> {
-    fn answered(&self, expr: &Expr) -> Result<Option<Expr>, SqlError> {
+impl SessionValues<'_> {
+    fn value_of(&self, expr: &Expr) -> Result<Option<Expr>, SqlError> {
         match expr {
             Expr::Identifier(name) if name.quote_style.is_none() => {
                 self.word(std::slice::from_ref(name))
@@ -138,7 +138,7 @@ fn text(text: &str) -> Expr {
     Expr::Value(Value::SingleQuotedString(text.to_owned()).into())
 }
 
-/// Text that is not there.
+/// A NULL of text type.
 fn nothing() -> Expr {
     plain_cast(Expr::Value(Value::Null.into()), DataType::Varchar(None))
 }

@@ -1,4 +1,5 @@
-//! What a neighbour join hands on, so that its condition and whoever stands above it need not compute it for each pair.
+//! Pushes expressions into a neighbour join as columns of its output, so that neither its condition nor the operators above it compute
+//! them for each pair.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,19 +19,19 @@ use crate::condition::renumber;
 use crate::exec::{JoinedColumn, NeighbourJoinExec};
 
 /// Something that a join can give as a column.
-pub(super) trait HandedOn {
+pub(super) trait PushedExpr {
     /// The name of its columns.
     const NAME: &'static str;
 
-    /// The column of a join that gives what an expression over these columns of it says, and the join that has it, where this is
-    /// something that it can hand on.
+    /// The column that represents an expression over these columns of a join, and the join with that column, if the join can compute the
+    /// expression.
     fn column(
         expr: &Arc<dyn PhysicalExpr>,
         join: &NeighbourJoinExec,
         columns: &[JoinedColumn],
     ) -> Result<Option<(JoinedColumn, Option<NeighbourJoinExec>)>>;
 
-    /// Whether parts of an expression may be handed on where it cannot itself.
+    /// Whether subexpressions of an expression may be pushed if it cannot be pushed itself.
     fn may_enter(_expr: &Arc<dyn PhysicalExpr>) -> bool {
         true
     }
@@ -38,7 +39,7 @@ pub(super) trait HandedOn {
 
 /// Puts columns of the join in the places of expressions that say the same, in the rest of a neighbour join's condition and in the
 /// projection or aggregate above it.
-pub(super) fn hand_on<What: HandedOn>(
+pub(super) fn push_exprs_into_join<What: PushedExpr>(
     plan: Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|node| {
@@ -67,14 +68,14 @@ fn changed(
 }
 
 /// The rest of a join's condition, such as a lower bound on the separation.
-fn in_condition<What: HandedOn>(
+fn in_condition<What: PushedExpr>(
     join: &NeighbourJoinExec,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(filter) = join.filter() else {
         return Ok(None);
     };
     let columns = filter.column_indices().iter().map(Into::into).collect();
-    let mut replacing = Replacing::new(join, columns, filter.schema());
+    let mut replacing = ExprReplacer::new(join, columns, filter.schema());
     let Some(condition) = replacing.replaced::<What>(filter.expression())? else {
         return Ok(None);
     };
@@ -88,7 +89,7 @@ fn in_condition<What: HandedOn>(
     Ok(Some(Arc::new(replacing.join.with_filter(filter))))
 }
 
-fn in_projection<What: HandedOn>(
+fn in_projection<What: PushedExpr>(
     projection: &ProjectionExec,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(join) = projection.input().downcast_ref::<NeighbourJoinExec>() else {
@@ -96,7 +97,7 @@ fn in_projection<What: HandedOn>(
     };
     let exprs = projection.expr();
     let all: Vec<_> = exprs.iter().map(|projected| &projected.expr).collect();
-    let Some((input, all)) = handed_on::<What>(join, &all)? else {
+    let Some((input, all)) = pushed_into::<What>(join, &all)? else {
         return Ok(None);
     };
     let exprs = all
@@ -107,14 +108,14 @@ fn in_projection<What: HandedOn>(
             alias: projected.alias.clone(),
         });
     let projection = ProjectionExec::try_new(exprs.collect::<Vec<_>>(), Arc::clone(&input))?;
-    // What only chooses and names columns now is for the join itself to do.
+    // A projection that only selects and renames columns becomes part of the join.
     Ok(match input.try_swapping_with_projection(&projection)? {
         Some(join) => Some(join),
         None => Some(Arc::new(projection)),
     })
 }
 
-fn in_aggregate<What: HandedOn>(
+fn in_aggregate<What: PushedExpr>(
     aggregate: &AggregateExec,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let of_rows = matches!(
@@ -140,7 +141,7 @@ fn in_aggregate<What: HandedOn>(
     let all: Vec<_> = (groups.expr().iter().map(|(expr, _)| expr))
         .chain(arguments.iter().flatten())
         .collect();
-    let Some((input, all)) = handed_on::<What>(join, &all)? else {
+    let Some((input, all)) = pushed_into::<What>(join, &all)? else {
         return Ok(None);
     };
     let mut all = all.into_iter();
@@ -171,18 +172,18 @@ fn in_aggregate<What: HandedOn>(
     Ok(Some(Arc::new(aggregate)))
 }
 
-/// A join, and expressions over what it gives.
+/// A join, and expressions over its columns.
 type JoinAndExprs = (Arc<dyn ExecutionPlan>, Vec<Arc<dyn PhysicalExpr>>);
 
 /// Expressions over what a join gives, of which some can be handed on: the join that does so, and them over that. The join gives
 /// what they need.
-fn handed_on<What: HandedOn>(
+fn pushed_into<What: PushedExpr>(
     join: &NeighbourJoinExec,
     exprs: &[&Arc<dyn PhysicalExpr>],
 ) -> Result<Option<JoinAndExprs>> {
     let mut any = false;
     let mut over_all = Vec::with_capacity(exprs.len());
-    let mut replacing = Replacing::new(join, join.columns().to_vec(), &join.schema());
+    let mut replacing = ExprReplacer::new(join, join.columns().to_vec(), &join.schema());
     for expr in exprs {
         let replaced = replacing.replaced::<What>(expr)?;
         any |= replaced.is_some();
@@ -202,10 +203,10 @@ pub(super) fn columns_of(expr: &Arc<dyn PhysicalExpr>) -> Vec<usize> {
     collect_columns(expr).iter().map(Column::index).collect()
 }
 
-/// Numbers of columns, and expressions over these columns alone.
+/// Indexes of columns, and expressions over these columns alone.
 type ColumnsAndExprs = (Vec<usize>, Vec<Arc<dyn PhysicalExpr>>);
 
-/// Which columns expressions name, and the expressions over these alone.
+/// The columns that expressions use, and the expressions over these alone.
 fn only_used(exprs: &[Arc<dyn PhysicalExpr>]) -> Result<ColumnsAndExprs> {
     let mut used: Vec<usize> = exprs.iter().flat_map(columns_of).collect();
     used.sort_unstable();
@@ -216,14 +217,14 @@ fn only_used(exprs: &[Arc<dyn PhysicalExpr>]) -> Result<ColumnsAndExprs> {
 }
 
 /// A join and columns of it, to which are added those that are put in the places of expressions.
-struct Replacing {
+struct ExprReplacer {
     join: NeighbourJoinExec,
     columns: Vec<JoinedColumn>,
     fields: Vec<FieldRef>,
     metadata: HashMap<String, String>,
 }
 
-impl Replacing {
+impl ExprReplacer {
     fn new(join: &NeighbourJoinExec, columns: Vec<JoinedColumn>, schema: &Schema) -> Self {
         Self {
             join: join.with_row_exprs(join.row_exprs().to_vec()),
@@ -234,7 +235,7 @@ impl Replacing {
     }
 
     /// An expression with the join's columns in the places of what the join can hand on. `None`: there is nothing like that in it.
-    fn replaced<What: HandedOn>(
+    fn replaced<What: PushedExpr>(
         &mut self,
         expr: &Arc<dyn PhysicalExpr>,
     ) -> Result<Option<Arc<dyn PhysicalExpr>>> {

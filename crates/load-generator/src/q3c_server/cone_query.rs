@@ -1,19 +1,19 @@
-//! A cone as a request asks for it.
+//! A cone as a request requests it.
 
 use hyper::Uri;
 
 use super::PeerError;
 
-/// What a request asks for. Degrees.
+/// What a request requests. Degrees.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Question {
+pub struct ConeQuery {
     pub ra: f64,
     pub dec: f64,
     pub radius: f64,
     pub is_csv: bool,
 }
 
-impl Question {
+impl ConeQuery {
     /// Reads the parameters of an address, whose names may be in any case; those that are not known are left alone.
     ///
     /// # Errors
@@ -56,13 +56,13 @@ fn degrees(query: &str, name: &str, least: f64, most: f64) -> Result<f64, PeerEr
 mod tests {
     use super::*;
 
-    fn read(query: &str) -> Result<Question, PeerError> {
-        Question::read(&format!("http://h/any/path?{query}").parse().unwrap())
+    fn read(query: &str) -> Result<ConeQuery, PeerError> {
+        ConeQuery::read(&format!("http://h/any/path?{query}").parse().unwrap())
     }
 
     #[test]
     fn cones_are_read() {
-        let cone = Question {
+        let cone = ConeQuery {
             ra: 10.5,
             dec: -5.0,
             radius: 0.01,

@@ -1,4 +1,4 @@
-//! Where somebody is let in: listening at addresses and at a file of the system, and letting in no more than there is room for.
+//! Listeners: they accept connections at TCP addresses and at a Unix-domain socket, within the limits of their connection slots.
 
 use std::fmt;
 use std::fs;
@@ -18,62 +18,62 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::places::{ConnectionLimits, Full, Places};
-use crate::{ServerError, Shared, http, local, metrics, mysql, noted};
+use crate::connection_slots::{ConnectionLimits, ConnectionSlots, LimitReached};
+use crate::{ServerError, Shared, http, log_panic, metrics, mysql, unix_socket};
 
-/// How long nobody is let in where the system has no room for another connection.
+/// How long a listener pauses after the operating system could not accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of a socket's path that Linux has room for, besides the one that ends it (`sun_path`); others have a few less, and say so.
-const LONGEST_PATH: usize = 107;
+const MAX_PATH_BYTES: usize = 107;
 /// Who may connect to the file: its owner and those of its group.
 const SOCKET_MODE: u32 = 0o660;
 
-/// What is spoken behind a door, and where it is.
+/// What a listener listens on, and the protocol spoken there.
 #[derive(Debug)]
-pub(crate) enum Entrance {
+pub(crate) enum Endpoint {
     /// MySQL's protocol, at an address.
-    MySql(Listening),
+    MySql(TcpEndpoint),
     /// The same, at a file.
-    MySqlSocket(Socket),
+    MySqlSocket(UnixEndpoint),
     /// HTTP.
-    Http(Listening, Router),
+    Http(TcpEndpoint, Router),
 }
 
-/// An address that is listened on.
+/// A bound TCP address.
 #[derive(Debug)]
-pub(crate) struct Listening {
+pub(crate) struct TcpEndpoint {
     listener: TcpListener,
     pub(crate) address: SocketAddr,
 }
 
-/// A file by which programs of this machine connect (a Unix-domain socket). It goes when nobody listens any more.
+/// A bound Unix-domain socket, whose file is removed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Socket {
+pub(crate) struct UnixEndpoint {
     listener: UnixListener,
     pub(crate) path: PathBuf,
-    /// The file's device and number: another server may have put its own in its place.
+    /// The device and inode of the file: another server may have replaced it.
     identity: (u64, u64),
 }
 
-impl Drop for Socket {
+impl Drop for UnixEndpoint {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            // Whoever listens here next removes what is left.
+            // If this fails, the next server that listens here removes the file.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Where somebody connects from.
+/// The client's side of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Peer {
     Address(SocketAddr),
-    /// A program of this machine, by a file.
+    /// A program of this machine, connected by the Unix-domain socket.
     Socket,
 }
 
 impl Peer {
-    /// The machine, as MySQL names it.
+    /// The host, as MySQL names it.
     pub(crate) fn host(self) -> String {
         match self {
             Self::Address(address) => address.ip().to_string(),
@@ -83,7 +83,7 @@ impl Peer {
 }
 
 impl Peer {
-    /// Its address, if it has one.
+    /// The IP address, if the client has one.
     pub(crate) fn address(self) -> Option<IpAddr> {
         match self {
             Self::Address(address) => Some(address.ip()),
@@ -102,70 +102,70 @@ impl fmt::Display for Peer {
 }
 
 /// Somebody who has come to a door.
-enum Arrival<'a> {
+enum Accepted<'a> {
     MySql(mysql::Halves, Peer),
     Http(TcpStream, SocketAddr, &'a Router),
 }
 
-impl Entrance {
-    async fn accept(&self) -> io::Result<Arrival<'_>> {
+impl Endpoint {
+    async fn accept(&self) -> io::Result<Accepted<'_>> {
         Ok(match self {
             Self::MySql(listening) => {
                 let (stream, address) = listening.accept().await?;
                 let (read, write) = stream.into_split();
-                Arrival::MySql((Box::new(read), Box::new(write)), Peer::Address(address))
+                Accepted::MySql((Box::new(read), Box::new(write)), Peer::Address(address))
             }
             Self::MySqlSocket(socket) => {
-                let (read, write) = local::split(socket.listener.accept().await?.0)?;
-                Arrival::MySql((Box::new(read), Box::new(write)), Peer::Socket)
+                let (read, write) = unix_socket::split(socket.listener.accept().await?.0)?;
+                Accepted::MySql((Box::new(read), Box::new(write)), Peer::Socket)
             }
             Self::Http(listening, router) => {
                 let (stream, address) = listening.accept().await?;
-                Arrival::Http(stream, address, router)
+                Accepted::Http(stream, address, router)
             }
         })
     }
 }
 
-impl Listening {
+impl TcpEndpoint {
     async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, address) = self.listener.accept().await?;
-        // Answers go as soon as they are there, and clients that vanish without a word are found out; without either it works too.
+        // Small packets are sent without delay, and vanished clients are detected. The connection works without either.
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream).set_keepalive(true);
         Ok((stream, address))
     }
 }
 
-/// An entrance with so many places behind it.
+/// An endpoint with its connection slots.
 #[derive(Debug)]
-pub(crate) struct Door {
-    entrance: Entrance,
-    places: Arc<Places>,
+pub(crate) struct Listener {
+    endpoint: Endpoint,
+    slots: Arc<ConnectionSlots>,
 }
 
-impl Door {
-    pub(crate) fn new(entrance: Entrance, limits: ConnectionLimits) -> Self {
+impl Listener {
+    pub(crate) fn new(endpoint: Endpoint, limits: ConnectionLimits) -> Self {
         Self {
-            entrance,
-            places: Places::new(limits),
+            endpoint,
+            slots: ConnectionSlots::new(limits),
         }
     }
 
-    pub(crate) fn entrance(&self) -> &Entrance {
-        &self.entrance
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     /// By what its connections are counted.
-    fn counted_as(&self) -> metrics::Door {
-        match self.entrance {
-            Entrance::MySql(_) | Entrance::MySqlSocket(_) => metrics::Door::Mysql,
-            Entrance::Http(..) => metrics::Door::Http,
+    fn protocol(&self) -> metrics::Protocol {
+        match self.endpoint {
+            Endpoint::MySql(_) | Endpoint::MySqlSocket(_) => metrics::Protocol::Mysql,
+            Endpoint::Http(..) => metrics::Protocol::Http,
         }
     }
 
     /// Lets in until `stop` is cancelled; gives the connections that there are then.
-    pub(crate) async fn keep_open(
+    pub(crate) async fn accept_loop(
         self,
         shared: Arc<Shared>,
         stop: CancellationToken,
@@ -175,9 +175,9 @@ impl Door {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return connections,
-                Some(left) = connections.join_next(), if !connections.is_empty() => noted(left),
-                accepted = self.entrance.accept() => match accepted {
-                    Ok(arrival) => self.let_in(&shared, &mut connections, arrival),
+                Some(left) = connections.join_next(), if !connections.is_empty() => log_panic(left),
+                accepted = self.endpoint.accept() => match accepted {
+                    Ok(accepted) => self.accept(&shared, &mut connections, accepted),
                     Err(error) => {
                         warn!(%error, "a connection could not be accepted");
                         sleep(PAUSE).await;
@@ -187,23 +187,23 @@ impl Door {
         }
     }
 
-    fn let_in(&self, shared: &Arc<Shared>, connections: &mut JoinSet<()>, arrival: Arrival<'_>) {
-        let place = match self.places.take(arrival.peer()) {
-            Ok(place) => place,
-            Err(full) => return self.turn_away(shared, arrival, full),
+    fn accept(&self, shared: &Arc<Shared>, connections: &mut JoinSet<()>, accepted: Accepted<'_>) {
+        let slot = match self.slots.take(accepted.peer()) {
+            Ok(slot) => slot,
+            Err(full) => return self.reject(shared, accepted, full),
         };
-        let counted = shared.metrics.connected(self.counted_as());
+        let counted = shared.metrics.connected(self.protocol());
         let shared = Arc::clone(shared);
-        match arrival {
-            Arrival::MySql(stream, peer) => {
-                let served = Box::pin(mysql::serve(shared, stream, peer, place));
+        match accepted {
+            Accepted::MySql(stream, peer) => {
+                let served = Box::pin(mysql::serve(shared, stream, peer, slot));
                 connections.spawn(async move {
                     let _counted = counted;
                     served.await;
                 });
             }
-            Arrival::Http(stream, address, router) => {
-                let served = Box::pin(http::serve(shared, router.clone(), stream, address, place));
+            Accepted::Http(stream, address, router) => {
+                let served = Box::pin(http::serve(shared, router.clone(), stream, address, slot));
                 connections.spawn(async move {
                     let _counted = counted;
                     served.await;
@@ -213,26 +213,26 @@ impl Door {
     }
 
     /// Tells somebody that there is no place. Where very many are told already, they find it out by themselves.
-    fn turn_away(&self, shared: &Arc<Shared>, arrival: Arrival<'_>, full: Full) {
-        warn!(address = %arrival.peer(), "turned away: {full}");
-        shared.metrics.turned_away(self.counted_as());
-        let Ok(told) = Arc::clone(&shared.turned_away).try_acquire_owned() else {
+    fn reject(&self, shared: &Arc<Shared>, accepted: Accepted<'_>, full: LimitReached) {
+        warn!(address = %accepted.peer(), "turned away: {full}");
+        shared.metrics.rejected(self.protocol());
+        let Ok(permit) = Arc::clone(&shared.rejected).try_acquire_owned() else {
             return;
         };
-        match arrival {
-            Arrival::MySql(stream, _) => drop(tokio::spawn(async move {
-                mysql::turn_away(stream, full).await;
-                drop(told);
+        match accepted {
+            Accepted::MySql(stream, _) => drop(tokio::spawn(async move {
+                mysql::reject(stream, full).await;
+                drop(permit);
             })),
-            Arrival::Http(stream, ..) => drop(tokio::spawn(async move {
-                http::turn_away(stream, full).await;
-                drop(told);
+            Accepted::Http(stream, ..) => drop(tokio::spawn(async move {
+                http::reject(stream, full).await;
+                drop(permit);
             })),
         }
     }
 }
 
-impl Arrival<'_> {
+impl Accepted<'_> {
     fn peer(&self) -> Peer {
         match self {
             Self::MySql(_, peer) => *peer,
@@ -242,10 +242,10 @@ impl Arrival<'_> {
 }
 
 /// Takes an address of this machine alone; none where none is wanted. `option` is what says where.
-pub(crate) async fn listen(
+pub(crate) async fn bind_tcp(
     wanted: Option<&str>,
     option: &'static str,
-) -> Result<Option<Listening>, ServerError> {
+) -> Result<Option<TcpEndpoint>, ServerError> {
     let Some(wanted) = wanted else {
         return Ok(None);
     };
@@ -253,34 +253,34 @@ pub(crate) async fn listen(
         address: wanted.to_owned(),
     };
     let found = lookup_host(wanted).await.map_err(|_| no_address())?;
-    // A name that stands for several is meant as clients mean it, who try 127.0.0.1 before ::1.
+    // A name that resolves to several addresses means 127.0.0.1 rather than ::1, which clients try in this order.
     let address = found.min_by_key(SocketAddr::is_ipv6);
     let address = address.ok_or_else(no_address)?;
     if !address.ip().is_loopback() {
         return Err(ServerError::NotLoopback { address });
     }
-    let refused = |source: io::Error| match source.kind() {
+    let rejected = |source: io::Error| match source.kind() {
         io::ErrorKind::AddrInUse => ServerError::InUse { address, option },
         _ => ServerError::System {
             what: format!("listen on {address}"),
             source,
         },
     };
-    let listener = TcpListener::bind(address).await.map_err(refused)?;
-    let address = listener.local_addr().map_err(refused)?;
-    Ok(Some(Listening { listener, address }))
+    let listener = TcpListener::bind(address).await.map_err(rejected)?;
+    let address = listener.local_addr().map_err(rejected)?;
+    Ok(Some(TcpEndpoint { listener, address }))
 }
 
 /// Listens at a file, where nobody else does.
-pub(crate) fn listen_at(path: &Path) -> Result<Socket, ServerError> {
-    let refused = |source: io::Error| ServerError::System {
+pub(crate) fn bind_unix(path: &Path) -> Result<UnixEndpoint, ServerError> {
+    let rejected = |source: io::Error| ServerError::System {
         what: format!("listen at {}", path.display()),
         source,
     };
-    if path.as_os_str().len() > LONGEST_PATH {
+    if path.as_os_str().len() > MAX_PATH_BYTES {
         return Err(ServerError::SocketTooLong {
             path: path.to_owned(),
-            most: LONGEST_PATH,
+            most: MAX_PATH_BYTES,
         });
     }
     match fs::symlink_metadata(path) {
@@ -295,16 +295,16 @@ pub(crate) fn listen_at(path: &Path) -> Result<Socket, ServerError> {
             });
         }
         // What a server has left that was killed.
-        Ok(_) => fs::remove_file(path).map_err(refused)?,
+        Ok(_) => fs::remove_file(path).map_err(rejected)?,
         Err(_) => {}
     }
-    let listener = UnixListener::bind(path).map_err(refused)?;
-    let socket = Socket {
+    let listener = UnixListener::bind(path).map_err(rejected)?;
+    let socket = UnixEndpoint {
         listener,
         path: path.to_owned(),
-        identity: identity(path).map_err(refused)?,
+        identity: identity(path).map_err(rejected)?,
     };
-    fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE)).map_err(refused)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE)).map_err(rejected)?;
     Ok(socket)
 }
 
@@ -325,9 +325,9 @@ mod tests {
     async fn a_socket_is_its_owners_and_goes_with_its_server() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("mysql.sock");
-        let socket = listen_at(&path).unwrap();
+        let socket = bind_unix(&path).unwrap();
         assert_eq!(mode(&path), SOCKET_MODE);
-        let taken = listen_at(&path).unwrap_err();
+        let taken = bind_unix(&path).unwrap_err();
         assert!(matches!(taken, ServerError::SocketInUse { .. }), "{taken}");
         drop(socket);
         assert!(!path.exists());
@@ -339,13 +339,13 @@ mod tests {
         let path = directory.path().join("mysql.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        let socket = listen_at(&path).unwrap();
+        let socket = bind_unix(&path).unwrap();
         // Somebody else's file stays.
         fs::remove_file(&path).unwrap();
         fs::write(&path, "").unwrap();
         drop(socket);
         assert!(path.exists());
-        let no_socket = listen_at(&path).unwrap_err();
+        let no_socket = bind_unix(&path).unwrap_err();
         assert!(
             matches!(no_socket, ServerError::NoSocket { .. }),
             "{no_socket}"

@@ -145,7 +145,7 @@ fn no_table(database: &str, name: &TableName) -> EngineError {
 }
 
 /// A column as SHOW COLUMNS tells of it.
-struct Shown {
+struct ColumnRow {
     name: String,
     ty: String,
     nullable: bool,
@@ -160,10 +160,10 @@ pub(super) async fn columns(
     full: bool,
 ) -> Result<Rows, EngineError> {
     let database = name.database.as_deref().unwrap_or(default);
-    let shown: Vec<Shown> = if fold_name(database) == INFORMATION_SCHEMA {
+    let shown: Vec<ColumnRow> = if fold_name(database) == INFORMATION_SCHEMA {
         let columns = information_schema::columns_of(&name.table);
         let columns = columns.ok_or_else(|| no_table(INFORMATION_SCHEMA, name))?;
-        let own = |(name, is_number): (&str, bool)| Shown {
+        let own = |(name, is_number): (&str, bool)| ColumnRow {
             name: name.to_owned(),
             ty: if is_number {
                 "bigint unsigned"
@@ -178,7 +178,7 @@ pub(super) async fn columns(
         columns.map(own).collect()
     } else {
         let table = table(archive, default, name).await?;
-        let of_table = |column: &Column| Shown {
+        let of_table = |column: &Column| ColumnRow {
             name: column.name.clone(),
             ty: declared_type(column),
             nullable: column.nullable,
@@ -190,8 +190,8 @@ pub(super) async fn columns(
     Ok(shown_columns(shown, full))
 }
 
-fn shown_columns(columns: Vec<Shown>, full: bool) -> Rows {
-    let row = |column: Shown| {
+fn shown_columns(columns: Vec<ColumnRow>, full: bool) -> Rows {
+    let row = |column: ColumnRow| {
         let null = some(if column.nullable { "YES" } else { "NO" });
         let (name, ty, key) = (Some(column.name), Some(column.ty), some(column.key));
         if !full {

@@ -1,4 +1,4 @@
-//! The separations that neighbour joins hand on.
+//! Pushes separations into neighbour joins, which compute them anyway.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use sql::functions::SEPARATION;
 
-use super::hand_on::{HandedOn, renamed};
+use super::push_exprs_into_join::{PushedExpr, renamed};
 use crate::exec::{JoinedColumn, NeighbourJoinExec};
 
-/// The separation of a pair, which the join computes anyway where it must be known to the last bit.
+/// The separation of a pair, which the join computes to the last bit.
 pub(super) struct Separations;
 
-impl HandedOn for Separations {
+impl PushedExpr for Separations {
     const NAME: &'static str = "separation";
 
     fn column(
@@ -26,8 +26,8 @@ impl HandedOn for Separations {
     }
 }
 
-/// Whether an expression over these columns of a join computes the separation that the join is about. The order of the two
-/// positions does not matter, to the last bit.
+/// Whether an expression over these columns of a join is the separation of the join's condition. The order of the two positions does not
+/// matter, to the last bit.
 fn is_separation(
     expr: &Arc<dyn PhysicalExpr>,
     join: &NeighbourJoinExec,
@@ -54,7 +54,7 @@ fn is_separation(
     )
 }
 
-/// Whether an expression over these columns is the same as another over those of a side. The names of columns do not count.
+/// Whether an expression over these columns equals another over the columns of a side. Names of columns do not count.
 fn is_same(
     expr: &Arc<dyn PhysicalExpr>,
     columns: &[JoinedColumn],

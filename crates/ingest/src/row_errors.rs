@@ -1,27 +1,27 @@
-//! Judging values while columns are made: which rows of a batch are refused, and why.
+//! Judging values while columns are made: which rows of a batch are rejected, and why.
 
 use catalog::Column;
 
 use crate::format::ReadContext;
-use crate::refusal::RowId;
+use crate::rejected_rows::RowId;
 
-/// What is wrong with one value.
+/// The error of one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValueFault {
-    /// It cannot be read as the column's type.
+    /// It cannot be parsed as the column's type.
     NotOfType,
-    /// It is a number (or a time) that the column's type cannot hold.
+    /// It is a number (or a time) out of the range of the column's type.
     OutOfRange,
 }
 
 /// The rows of one batch and which of them are still good.
-pub(crate) struct Verdicts<'a> {
+pub(crate) struct RowErrors<'a> {
     context: &'a ReadContext,
     rows: &'a [u64],
     keep: Vec<bool>,
 }
 
-impl<'a> Verdicts<'a> {
+impl<'a> RowErrors<'a> {
     pub(crate) fn new(context: &'a ReadContext, rows: &'a [u64]) -> Self {
         Self {
             context,
@@ -30,22 +30,22 @@ impl<'a> Verdicts<'a> {
         }
     }
 
-    /// For each row whether it is kept.
+    /// For each row whether it is accepted.
     pub(crate) fn into_keep(self) -> Vec<bool> {
         self.keep
     }
 
-    /// Refuses a row unless it already was: a row counts once, by what was found first.
-    pub(crate) fn refuse(&mut self, row: usize, class: String, detail: impl FnOnce() -> String) {
+    /// Rejects a row unless it already was: a row counts once, by what was found first.
+    pub(crate) fn reject(&mut self, row: usize, class: String, detail: impl FnOnce() -> String) {
         if std::mem::replace(&mut self.keep[row], false) {
             self.context
-                .refusals
-                .refuse(RowId(self.rows[row]), class, detail);
+                .rejected_rows
+                .reject(RowId(self.rows[row]), class, detail);
         }
     }
 
     #[cold]
-    pub(crate) fn refuse_value(
+    pub(crate) fn reject_value(
         &mut self,
         row: usize,
         column: &Column,
@@ -63,22 +63,22 @@ impl<'a> Verdicts<'a> {
                 "is out of range for",
             ),
         };
-        self.refuse(row, class, || {
+        self.reject(row, class, || {
             format!("column {name:?}: {} {verb} {ty}", excerpt(value))
         });
     }
 
     #[cold]
-    pub(crate) fn refuse_null(&mut self, row: usize, column: &Column) {
+    pub(crate) fn reject_null(&mut self, row: usize, column: &Column) {
         let name = &column.name;
         let class = format!("column {name:?}: NULL or NaN where it is NOT NULL");
-        self.refuse(row, class, || {
+        self.reject(row, class, || {
             format!("column {name:?} is NULL or NaN but declared NOT NULL (--nullable {name} would accept it)")
         });
     }
 }
 
-/// The type as the person declared it, or as the catalog calls it.
+/// The type as the schema declares it, or else as the catalog names it.
 fn type_name(column: &Column) -> String {
     match &column.declared {
         Some(declared) => declared
@@ -90,7 +90,7 @@ fn type_name(column: &Column) -> String {
     }
 }
 
-/// A value in quotes, cut if it is long.
+/// A quoted value, truncated if it is long.
 pub(crate) fn excerpt(value: &[u8]) -> String {
     const LONGEST: usize = 40;
     let text = String::from_utf8_lossy(value);

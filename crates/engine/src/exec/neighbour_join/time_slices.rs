@@ -1,25 +1,25 @@
-//! Work on many rows, taken in turns that are short whatever a row costs.
+//! Iteration over many rows in slices that take a short time whatever a row costs.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// A turn that was shorter is followed by one of twice the rows.
+/// A slice that took less is followed by one of twice the rows.
 const SHORT: Duration = Duration::from_millis(2);
-/// A turn that was longer, by one of half.
+/// A slice that took more is followed by one of half the rows.
 const LONG: Duration = Duration::from_millis(8);
-/// Rows of the first turn.
+/// Rows of the first slice.
 const FIRST: u32 = 64;
 
 /// Gives the numbers of rows in ranges, each of which takes some milliseconds: whoever works on them can see between two of them
 /// whether anybody still waits for the result. A row has no partner or millions, and nobody knows beforehand.
-pub(super) struct Turns {
+pub(super) struct TimeSlices {
     rows: u32,
     next: u32,
     length: u32,
     began: Option<Instant>,
 }
 
-impl Turns {
+impl TimeSlices {
     pub fn of(rows: u32) -> Self {
         Self {
             rows,
@@ -30,7 +30,7 @@ impl Turns {
     }
 }
 
-impl Iterator for Turns {
+impl Iterator for TimeSlices {
     type Item = Range<u32>;
 
     fn next(&mut self) -> Option<Range<u32>> {
@@ -60,18 +60,18 @@ mod tests {
     #[test]
     fn every_row_has_one_turn() {
         for rows in [0, 1, 63, 64, 65, 100_000] {
-            let all: Vec<u32> = Turns::of(rows).flatten().collect();
+            let all: Vec<u32> = TimeSlices::of(rows).flatten().collect();
             assert_eq!(all, (0..rows).collect::<Vec<_>>());
         }
     }
 
     #[test]
     fn turns_grow_while_they_are_short_and_shrink_when_they_are_long() {
-        let mut turns = Turns::of(1_000_000);
-        let first = turns.next().map(|turn| turn.len());
-        let second = turns.next().map(|turn| turn.len());
+        let mut time_slices = TimeSlices::of(1_000_000);
+        let first = time_slices.next().map(|turn| turn.len());
+        let second = time_slices.next().map(|turn| turn.len());
         assert_eq!((first, second), (Some(64), Some(128)));
         std::thread::sleep(2 * LONG);
-        assert_eq!(turns.next().map(|turn| turn.len()), Some(64));
+        assert_eq!(time_slices.next().map(|turn| turn.len()), Some(64));
     }
 }

@@ -1,55 +1,52 @@
-//! What the log says of a statement that has ended: one line, whichever door it came by.
+//! The query log: one line for each statement that has ended, whatever its protocol.
 //!
-//! The numbers of statement and connection are fields of the spans that the line is in.
+//! The spans of the line have the numbers of the statement and of the connection.
 
 use std::time::Duration;
 
 use tracing::{debug, info, warn};
 
-use crate::Refusal;
-use crate::metrics::Ending;
+use crate::ClientError;
+use crate::metrics::QueryOutcome;
 
-/// Bytes of a statement that a line of the log has room for.
+/// Bytes of a statement's text in the log.
 const SHOWN: usize = 2000;
 
 /// A statement that has ended.
 #[derive(Debug)]
-pub(crate) struct Ended<'a> {
-    pub(crate) ending: Ending,
+pub(crate) struct QueryLogEntry<'a> {
+    pub(crate) ending: QueryOutcome,
     pub(crate) took: Duration,
     pub(crate) rows: u64,
     pub(crate) user: &'a str,
     pub(crate) database: Option<&'a str>,
     /// Why it was not answered.
-    pub(crate) refusal: Option<&'a Refusal>,
+    pub(crate) error: Option<&'a ClientError>,
 }
 
-impl Ended<'_> {
+impl QueryLogEntry<'_> {
     /// Writes it down. With its text where that is needed to find out more: where the server could not, or it was slow.
     pub(crate) fn log(&self, slow: Option<Duration>, text: impl FnOnce() -> String) {
         let (user, database, rows) = (self.user, self.database, self.rows);
-        let (outcome, refusal) = (
-            self.ending.label(),
-            self.refusal.map(tracing::field::display),
-        );
+        let (outcome, error) = (self.ending.label(), self.error.map(tracing::field::display));
         let milliseconds = self.took.as_micros() as f64 / 1000.0;
         let is_slow = slow.is_some_and(|slow| self.took >= slow);
-        if self.ending == Ending::Failed {
+        if self.ending == QueryOutcome::Failed {
             let text = shortened(text());
             warn!(
                 user,
-                database, milliseconds, rows, outcome, refusal, text, "a statement failed"
+                database, milliseconds, rows, outcome, error, text, "a statement failed"
             );
         } else if is_slow {
             let text = shortened(text());
             info!(
                 user,
-                database, milliseconds, rows, outcome, refusal, text, "a slow statement"
+                database, milliseconds, rows, outcome, error, text, "a slow statement"
             );
         } else {
             debug!(
                 user,
-                database, milliseconds, rows, outcome, refusal, "a statement ended"
+                database, milliseconds, rows, outcome, error, "a statement ended"
             );
         }
     }

@@ -3,7 +3,7 @@
 //! Requests of an **open** loop are due at times that do not depend on the answers. Whoever is free takes the next one,
 //! waits until it is due and sends it; if all are busy it waits, and that waiting counts: a latency is from when the
 //! request was due. A server that stands still for a second is then slow for all who would have asked in that second, and not for
-//! one request alone ("coordinated omission"). In a **closed** loop each connection asks again as soon as it has its answer, and a
+//! one request alone ("coordinated omission"). In a **closed** loop each connection asks again as soon as it has its response, and a
 //! latency is from sending.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,10 +23,10 @@ pub enum Loop {
     Open {
         /// When requests are due.
         schedule: Schedule,
-        /// How much longer than the schedule answers are waited for.
+        /// How much longer than the schedule responses are waited for.
         drain: Duration,
     },
-    /// As soon as the last answer is there.
+    /// As soon as the last response is there.
     Closed,
 }
 
@@ -113,7 +113,7 @@ impl Run {
         }
     }
 
-    /// One request and its answer. `since` is when its latency begins.
+    /// One request and its response. `since` is when its latency begins.
     fn ask(
         &self,
         connection: &mut Connection,
@@ -128,7 +128,7 @@ impl Run {
         if outcome.is_ok() {
             tally.came();
         }
-        // Of a closed loop those answers count that come while it is measured, whenever they were asked for.
+        // Of a closed loop those answers count that come while it is measured, whenever they were requested.
         let is_counted = match self.order {
             Loop::Open { .. } => is_counted,
             Loop::Closed => done >= self.warm_up && done < self.end(),

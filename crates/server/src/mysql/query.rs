@@ -1,94 +1,96 @@
-//! A question on its way through the workshop: from its text to the packets of its answer.
+//! A query on its way through the query runtime: from its text to the packets of its result.
 
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
-use engine::Answer;
+use engine::QueryResult;
 use futures::StreamExt;
 use sql::{Connection, ErrorCode, SqlError, Warning};
 
-use super::answers::{Status, eof};
 use super::capabilities::Capabilities;
 use super::columns::{ColumnType, define};
-use super::packets::Outgoing;
+use super::packets::PacketBuffer;
+use super::responses::{Status, eof};
 use super::rows::{Form, Rows};
 use super::wire::put_length;
-use crate::Refusal;
+use crate::ClientError;
+use crate::query_runtime::ResultSender;
 use crate::sessions::Sessions;
-use crate::workshop::Giver;
 
 /// Bytes from which on packets are handed over.
-const PART: usize = 256 << 10;
+const BATCH_BYTES: usize = 256 << 10;
 /// Rows that are looked at on the thread of the network, some tens of microseconds to a millisecond.
 const FEW_ROWS: u64 = 20_000;
 
-/// A statement that asks for rows.
+/// A statement that requests rows.
 #[derive(Debug, Clone)]
-pub(crate) struct Question {
+pub(crate) struct Query {
     pub(crate) text: String,
     pub(crate) connection: Arc<Connection>,
     pub(crate) capabilities: Capabilities,
     pub(crate) form: Form,
-    /// The headings that were announced, where they are as many as the columns.
+    /// The headings that the response to PREPARE announced; they apply if they are as many as the columns.
     pub(crate) headings: Option<Vec<String>>,
-    /// The number of the answer's first packet.
+    /// The number of the result's first packet.
     pub(crate) number: u8,
 }
 
-/// Some of an answer's packets.
+/// Some of a result's packets.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct PacketBatch {
     pub(crate) packets: Bytes,
-    /// The number of the packet that comes next.
+    /// The number of the packet that follows.
     pub(crate) number: u8,
-    /// Rows in these.
+    /// The rows in these packets.
     pub(crate) rows: u64,
-    /// What is odd about the statement; with the first part.
+    /// The warnings of the statement, in the first batch.
     pub(crate) warnings: Vec<Warning>,
 }
 
-impl Question {
-    /// The answer, where it is found sooner than the workshop has begun: the statement is known, and few rows have to be looked
-    /// at. `None` where the workshop has to find it.
-    pub(crate) async fn short_answer(
+impl Query {
+    /// The result, where it is found sooner than the query runtime has begun: the statement is known, and few rows have to be looked
+    /// at. `None` where the query runtime has to find it.
+    pub(crate) async fn try_execute_inline(
         &self,
         sessions: &Sessions,
-    ) -> Result<Option<Answer>, Refusal> {
+    ) -> Result<Option<QueryResult>, ClientError> {
         let Some(session) = sessions.made(self.connection.database.as_deref()) else {
             return Ok(None);
         };
-        let answer = session.try_execute_inline(&self.text, &self.connection, FEW_ROWS);
-        Ok(answer.await?)
+        let result = session.try_execute_inline(&self.text, &self.connection, FEW_ROWS);
+        Ok(result.await?)
     }
 
-    /// Answers it, but for the packet that ends the answer.
-    pub(crate) async fn answer(
+    /// Answers it, but for the packet that ends the result.
+    pub(crate) async fn execute(
         self,
         sessions: Arc<Sessions>,
-        giver: Giver<Part>,
-    ) -> Result<(), Refusal> {
+        sender: ResultSender<PacketBatch>,
+    ) -> Result<(), ClientError> {
         let session = sessions.of(self.connection.database.as_deref()).await?;
-        let mut answer = session.ask_for(&self.text, &self.connection).await?;
-        let mut packets = Outgoing::from_number(self.number);
-        self.put_columns(&mut packets, &answer.schema);
-        let mut first = part(&mut packets, 0);
-        first.warnings = std::mem::take(&mut answer.warnings);
-        giver.give(first).await?;
-        while let Some(batch) = answer.batches.next().await {
+        let mut result = session.execute_for(&self.text, &self.connection).await?;
+        let mut packets = PacketBuffer::from_number(self.number);
+        self.put_columns(&mut packets, &result.schema);
+        let mut first = take_batch(&mut packets, 0);
+        first.warnings = std::mem::take(&mut result.warnings);
+        sender.send(first).await?;
+        while let Some(batch) = result.batches.next().await {
             let batch = batch?;
             let mut row = 0;
             while row < batch.num_rows() {
                 let from = row;
                 row = self.put_rows(&mut packets, &batch, from)?;
-                giver.give(part(&mut packets, (row - from) as u64)).await?;
+                sender
+                    .send(take_batch(&mut packets, (row - from) as u64))
+                    .await?;
             }
         }
         Ok(())
     }
 
-    pub(crate) fn put_columns(&self, packets: &mut Outgoing, schema: &SchemaRef) {
+    pub(crate) fn put_columns(&self, packets: &mut PacketBuffer, schema: &SchemaRef) {
         let announced = self.headings.as_ref();
         let announced = announced.filter(|headings| headings.len() == schema.fields().len());
         packets.add(|bytes| put_length(bytes, schema.fields().len() as u64));
@@ -103,19 +105,19 @@ impl Question {
         }
     }
 
-    /// Puts rows from one on until there is enough to hand over; says which comes next.
+    /// Appends rows from `from` on until a batch is full; returns the next row.
     pub(crate) fn put_rows(
         &self,
-        packets: &mut Outgoing,
+        packets: &mut PacketBuffer,
         batch: &RecordBatch,
         from: usize,
-    ) -> Result<usize, Refusal> {
+    ) -> Result<usize, ClientError> {
         let rows = Rows::new(batch, self.form).map_err(|error| {
             let sentence = format!("a column cannot be sent: {error}");
-            Refusal::new(ErrorCode::INTERNAL, sentence)
+            ClientError::new(ErrorCode::INTERNAL, sentence)
         })?;
         let mut row = from;
-        while row < batch.num_rows() && packets.len() < PART {
+        while row < batch.num_rows() && packets.len() < BATCH_BYTES {
             packets.add(|bytes| rows.put(row, bytes));
             row += 1;
         }
@@ -123,8 +125,8 @@ impl Question {
     }
 }
 
-fn part(packets: &mut Outgoing, rows: u64) -> Part {
-    Part {
+fn take_batch(packets: &mut PacketBuffer, rows: u64) -> PacketBatch {
+    PacketBatch {
         packets: packets.take(),
         number: packets.number,
         rows,
@@ -132,13 +134,13 @@ fn part(packets: &mut Outgoing, rows: u64) -> Part {
     }
 }
 
-/// What is known of a statement before its parameters are bound.
+/// The columns of a prepared statement's result.
 #[derive(Debug, Default)]
-pub(crate) struct Described {
+pub(crate) struct ResultColumns {
     pub(crate) columns: Vec<(String, ColumnType)>,
 }
 
-impl From<SchemaRef> for Described {
+impl From<SchemaRef> for ResultColumns {
     fn from(schema: SchemaRef) -> Self {
         let fields = schema.fields().iter();
         let columns = fields.map(|field| (field.name().clone(), ColumnType::of(field)));
@@ -148,50 +150,50 @@ impl From<SchemaRef> for Described {
     }
 }
 
-/// The columns that a statement would give, with NULL or else 1 in the places of its parameters; none where it cannot be planned
-/// without their values.
+/// The columns of a statement's result, planned with NULL, or else 1, for its parameters; none if it cannot be planned without their
+/// values.
 ///
 /// # Errors
-/// A statement that cannot be read; without parameters also one that cannot be planned.
+/// The statement cannot be parsed, or has no parameters and cannot be planned.
 pub(crate) async fn describe(
     sessions: Arc<Sessions>,
     text: String,
-    places: Vec<usize>,
+    offsets: Vec<usize>,
     connection: Arc<Connection>,
-) -> Result<Described, Refusal> {
+) -> Result<ResultColumns, ClientError> {
     let session = sessions.of(connection.database.as_deref()).await?;
     let headings = sql::headings(&text)?;
-    if places.is_empty() {
+    if offsets.is_empty() {
         return Ok(session.describe(&text, &connection, None).await?.into());
     }
     for literal in ["NULL", "1"] {
-        let bound = super::parameters::bind(&text, &places, places.iter().map(|_| literal));
+        let bound = super::parameters::bind(&text, &offsets, offsets.iter().map(|_| literal));
         let described = session.describe(&bound, &connection, headings.clone());
         if let Ok(schema) = described.await {
             return Ok(schema.into());
         }
     }
-    Ok(Described::default())
+    Ok(ResultColumns::default())
 }
 
-/// The value that an expression of a SET has.
+/// The value of an expression in a SET.
 ///
 /// # Errors
-/// It cannot be computed, or is more than one value.
+/// The expression cannot be evaluated, or has more than one value.
 pub(crate) async fn evaluate(
     sessions: Arc<Sessions>,
     expression: String,
     connection: Arc<Connection>,
-) -> Result<Option<String>, Refusal> {
+) -> Result<Option<String>, ClientError> {
     let session = sessions.of(connection.database.as_deref()).await?;
     let text = format!("SELECT {expression}");
-    let mut answer = session.ask_for(&text, &connection).await?;
+    let mut result = session.execute_for(&text, &connection).await?;
     let several = || {
         let sentence = format!("{expression} is not a single value");
-        Refusal::from(SqlError::new(sentence).with_code(ErrorCode::WRONG_VARIABLE_VALUE))
+        ClientError::from(SqlError::new(sentence).with_code(ErrorCode::WRONG_VARIABLE_VALUE))
     };
     let mut value = None;
-    while let Some(batch) = answer.batches.next().await {
+    while let Some(batch) = result.batches.next().await {
         let batch = batch?;
         if batch.num_rows() == 0 {
             continue;

@@ -1,4 +1,4 @@
-//! Where the partners of some rows can be.
+//! A cover of the sky around some positions, in which their partners can be.
 
 use std::collections::HashMap;
 
@@ -6,31 +6,31 @@ use sky::{Angle, ChunkId, Chunker, LonLat, LonLatBox, Region};
 
 use crate::coverage::SubChunkSet;
 
-/// Positions in cells of this many degrees, or of the radius if that is larger, share a box: of the size of small sub-chunks,
-/// so that few rows are read in vain, and large enough that a piece of a chunk makes some dozens.
+/// Positions in cells of this many degrees, or of the radius if that is larger, share a box. It is the size of small sub-chunks, so that
+/// few rows are read in vain, and large enough that a piece of a chunk has only some dozens of boxes.
 const CELL_DEGREES: f64 = 0.25;
 
-/// Everywhere within a radius of some positions: boxes that together hold all of it.
+/// Everything within a radius of some positions, covered by boxes.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Vicinity {
+pub(crate) struct SearchCover {
     /// `None`: anywhere.
     boxes: Option<Vec<LonLatBox>>,
 }
 
-impl Vicinity {
+impl SearchCover {
     /// The vicinity of positions (right ascension and declination in degrees, of any size): everywhere within `radius`.
     pub fn of(positions: impl Iterator<Item = (f64, f64)>, radius: Angle) -> Self {
         let cell = CELL_DEGREES.max(radius.degrees());
         let mut cells: HashMap<Cell, Extent> = HashMap::new();
-        // Rows come sub-chunk by sub-chunk: the next one is mostly in the same cell.
+        // Rows come sub-chunk by sub-chunk: the next one is usually in the same cell.
         let mut current: Option<(Cell, Extent)> = None;
         for (ra, dec) in positions {
             if !ra.is_finite() || !dec.is_finite() {
-                // Near nothing.
+                // An invalid position has no partners.
                 continue;
             }
             let Ok(position) = LonLat::from_degrees(ra, dec) else {
-                // Beyond a pole: the separation means a direction that no box can be told for.
+                // Beyond a pole the separation means a direction for which there is no box.
                 return Self { boxes: None };
             };
             let number = |degrees: f64| (degrees / cell).floor() as i32;
@@ -52,7 +52,7 @@ impl Vicinity {
         }
     }
 
-    /// Whether something in a box can be in it.
+    /// Whether a box can intersect the cover.
     pub fn may_hold(&self, held: &LonLatBox) -> bool {
         match &self.boxes {
             Some(boxes) => boxes.iter().any(|near| near.intersects(held)),
@@ -60,7 +60,7 @@ impl Vicinity {
         }
     }
 
-    /// The sub-chunks that can have positions in it; `None`: all.
+    /// The sub-chunks that intersect the cover; `None`: all.
     pub fn sub_chunks(&self, chunker: &Chunker) -> Option<HashMap<ChunkId, SubChunkSet>> {
         let mut found: HashMap<ChunkId, SubChunkSet> = HashMap::new();
         for near in self.boxes.as_ref()? {
@@ -76,7 +76,7 @@ impl Vicinity {
     }
 }
 
-/// The numbers of a cell, by right ascension and declination.
+/// The indexes of a cell, by right ascension and declination.
 type Cell = (i32, i32);
 
 fn put(cells: &mut HashMap<Cell, Extent>, extent: Option<(Cell, Extent)>) {
@@ -88,7 +88,7 @@ fn put(cells: &mut HashMap<Cell, Extent>, extent: Option<(Cell, Extent)>) {
     }
 }
 
-/// The least and largest coordinates of some positions in a cell, degrees. No cell reaches over right ascension 0.
+/// The bounds of some positions in a cell, degrees. No cell crosses right ascension 0.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     west: f64,
@@ -143,16 +143,16 @@ mod tests {
             turn in 0.0..360.0f64,
             share in 0.0..=1.0f64,
         ) {
-            let vicinity = Vicinity::of(places.iter().copied(), Angle::from_degrees(radius));
+            let search_cover = SearchCover::of(places.iter().copied(), Angle::from_degrees(radius));
             let (ra, dec) = *which.get(&places);
-            // Somewhere at most the radius away.
+            // A position at most the radius away.
             let (ra, dec) = step(ra, dec, turn, radius * share);
             let partner = LonLat::from_degrees(ra, dec).unwrap();
             let chunker = Chunker::new(20, 5).unwrap();
             let place = chunker.locate(partner);
-            let read = vicinity.sub_chunks(&chunker).unwrap();
+            let read = search_cover.sub_chunks(&chunker).unwrap();
             prop_assert!(read.get(&place.chunk).is_some_and(|set| set.contains(place.sub_chunk)));
-            prop_assert!(vicinity.may_hold(&LonLatBox::point(partner)));
+            prop_assert!(search_cover.may_hold(&LonLatBox::point(partner)));
         }
     }
 
@@ -177,9 +177,9 @@ mod tests {
     fn positions_that_are_none_are_near_nothing_and_such_beyond_a_pole_near_anything() {
         let chunker = Chunker::new(20, 5).unwrap();
         let radius = Angle::from_degrees(1.0);
-        let none = Vicinity::of([(f64::NAN, 0.0)].into_iter(), radius);
+        let none = SearchCover::of([(f64::NAN, 0.0)].into_iter(), radius);
         assert_eq!(none.sub_chunks(&chunker), Some(HashMap::new()));
-        let beyond = Vicinity::of([(0.0, 91.0)].into_iter(), radius);
+        let beyond = SearchCover::of([(0.0, 91.0)].into_iter(), radius);
         assert_eq!(beyond.sub_chunks(&chunker), None);
         assert!(beyond.may_hold(&LonLatBox::point(LonLat::from_degrees(0.0, 0.0).unwrap())));
     }

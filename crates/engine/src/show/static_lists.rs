@@ -1,6 +1,6 @@
 //! Lists that are the same always.
 
-use sql::mysql::Standing;
+use sql::mysql::StaticList;
 
 use super::{Rows, some};
 use crate::information_schema::{CHARACTER_SET, COLLATION};
@@ -127,19 +127,19 @@ const EVENTS: List = (
     &[],
 );
 
-pub(super) fn rows(standing: Standing) -> Rows {
-    let (headings, rows) = match standing {
-        Standing::CharacterSets => CHARACTER_SETS,
-        Standing::Collations => COLLATIONS,
-        Standing::Engines => ENGINES,
-        Standing::Errors => ERRORS,
-        Standing::ErrorCount => ERROR_COUNT,
-        Standing::Events => EVENTS,
-        Standing::OpenTables => OPEN_TABLES,
-        Standing::Plugins => PLUGINS,
-        Standing::Privileges => PRIVILEGES,
-        Standing::Routines => ROUTINES,
-        Standing::Triggers => TRIGGERS,
+pub(super) fn rows(list: StaticList) -> Rows {
+    let (headings, rows) = match list {
+        StaticList::CharacterSets => CHARACTER_SETS,
+        StaticList::Collations => COLLATIONS,
+        StaticList::Engines => ENGINES,
+        StaticList::Errors => ERRORS,
+        StaticList::ErrorCount => ERROR_COUNT,
+        StaticList::Events => EVENTS,
+        StaticList::OpenTables => OPEN_TABLES,
+        StaticList::Plugins => PLUGINS,
+        StaticList::Privileges => PRIVILEGES,
+        StaticList::Routines => ROUTINES,
+        StaticList::Triggers => TRIGGERS,
     };
     let rows = rows
         .iter()
