@@ -23,7 +23,7 @@ use store::{ChunkFile, RowCondition, ScanRequest};
 
 use crate::coverage::Coverage;
 use crate::loaded_table::bounds_box;
-use crate::piece::Piece;
+use crate::piece::ChunkSlice;
 use crate::{Archive, EngineError, LoadedTable};
 
 /// A table that cones can be searched in.
@@ -103,17 +103,17 @@ impl ConeTable {
         let schema = self.columns().project(columns);
         let schema = schema.map_err(|error| EngineError::Query(error.to_string()))?;
         let region = Region::Circle(circle);
-        let pieces = match self.table.region_coverage(&region) {
+        let slices = match self.table.region_coverage(&region) {
             Coverage::Only(only) => only
                 .into_iter()
-                .map(|(chunk, sub_chunks)| Piece { chunk, sub_chunks })
+                .map(|(chunk, sub_chunks)| ChunkSlice { chunk, sub_chunks })
                 .collect(),
             Coverage::Everything => self
                 .table
                 .chunks
                 .keys()
                 .copied()
-                .map(Piece::whole)
+                .map(ChunkSlice::whole)
                 .collect(),
         };
         let condition = InCircle {
@@ -124,7 +124,7 @@ impl ConeTable {
         Ok(ConeSearch {
             archive: Arc::clone(&self.archive),
             table: Arc::clone(&self.table),
-            pieces,
+            slices,
             rows: Rows {
                 projection: columns.to_vec(),
                 schema: Arc::new(schema),
@@ -155,11 +155,12 @@ fn column_number(spec: &TableSpec, name: &str) -> Option<usize> {
 pub struct ConeSearch {
     archive: Arc<Archive>,
     table: Arc<LoadedTable>,
-    pieces: Vec<Piece>,
+    /// Where its rows may be, in the order of the chunks.
+    slices: Vec<ChunkSlice>,
     rows: Rows,
 }
 
-/// Which rows are wanted of each piece, and what of them.
+/// Which rows are wanted of each chunk, and what of them.
 #[derive(Debug, Clone)]
 struct Rows {
     projection: Vec<usize>,
@@ -179,12 +180,12 @@ impl ConeSearch {
     /// # Errors
     /// A chunk's file cannot be opened.
     pub async fn looks_at_most(&self, rows: u64, chunks: usize) -> Result<bool, EngineError> {
-        if self.pieces.len() > chunks {
+        if self.slices.len() > chunks {
             return Ok(false);
         }
         let mut looked_at = 0;
-        for piece in &self.pieces {
-            let files = self.open(piece).await?;
+        for slice in &self.slices {
+            let files = self.open(slice).await?;
             let ranges = files.iter().flat_map(|(_, ranges)| ranges);
             looked_at += ranges.map(|range| range.end - range.start).sum::<u64>();
         }
@@ -193,33 +194,33 @@ impl ConeSearch {
 
     /// The rows, in the order of chunks and, within these, of sub-chunks. Dropping the stream ends the search.
     pub fn batches(self) -> BoxStream<'static, Result<RecordBatch, EngineError>> {
-        let pieces = stream::iter(self.pieces.clone());
+        let slices = stream::iter(self.slices.clone());
         let search = Arc::new(self);
-        let of_piece = move |piece: Piece| {
+        let of_slice = move |slice: ChunkSlice| {
             let search = Arc::clone(&search);
             async move {
-                let files = search.open(&piece).await?.into_iter();
+                let files = search.open(&slice).await?.into_iter();
                 let scans = files.map(|(file, ranges)| file.scan(search.request(ranges)));
                 let batches = stream::iter(scans.collect::<Vec<_>>()).flatten();
                 Ok::<_, EngineError>(batches.map_err(EngineError::from))
             }
         };
-        pieces.then(of_piece).try_flatten().boxed()
+        slices.then(of_slice).try_flatten().boxed()
     }
 
-    /// The files of a piece with the rows in each that may be in the circle; those without any are left out.
+    /// The files of a chunk with the rows in each that may be in the circle; those without any are left out.
     async fn open(
         &self,
-        piece: &Piece,
+        slice: &ChunkSlice,
     ) -> Result<Vec<(Arc<ChunkFile>, Vec<Range<u64>>)>, EngineError> {
         let may_hold = |bounds: &LonLatBox| self.rows.region.may_intersect(bounds);
         let ranges = |file: &Arc<ChunkFile>| {
             file.directory().rows_where(|entry| {
                 let own = entry.bounds.and_then(bounds_box);
-                piece.sub_chunks.contains(entry.sub_chunk) && own.as_ref().is_none_or(may_hold)
+                slice.sub_chunks.contains(entry.sub_chunk) && own.as_ref().is_none_or(may_hold)
             })
         };
-        let files = self.table.stored.open(&self.archive, piece.chunk).await?;
+        let files = self.table.stored.open(&self.archive, slice.chunk).await?;
         let with_ranges = files.into_iter().map(|file| (ranges(&file), file));
         let with_rows = with_ranges.filter(|(ranges, _)| !ranges.is_empty());
         Ok(with_rows.map(|(ranges, file)| (file, ranges)).collect())

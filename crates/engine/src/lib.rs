@@ -35,7 +35,7 @@ pub use error::EngineError;
 pub use files::{FileAccess, FileScanExec, ReceivedFile, ReceivedFiles};
 pub use loaded_table::{LoadedTable, StoredTable};
 pub use memory::bound_memory;
-pub use piece::Piece;
+pub use piece::{ChunkSlice, Piece};
 pub use restriction::Restriction;
 pub use session::{
     NO_DATABASE, PreparedQuery, QueryResult, Session, SessionOptions, analyzer_rules,

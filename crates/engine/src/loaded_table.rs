@@ -10,7 +10,7 @@ use store::{ChunkFile, DirectorIndex, LoadDir, StoreError};
 use tokio::sync::OnceCell;
 
 use crate::coverage::{Coverage, SubChunkSet};
-use crate::piece::Piece;
+use crate::piece::ChunkSlice;
 use crate::restriction::{Restriction, Roles};
 use crate::search_cover::SearchCover;
 use crate::{Archive, EngineError};
@@ -117,13 +117,13 @@ impl StoredTable {
         Ok(files)
     }
 
-    /// Pieces that together have all rows whose own positions are in a search cover, in the order of their chunks.
+    /// What together has all rows whose own positions are in a search cover, in the order of the chunks.
     pub(crate) async fn near(
         &self,
         archive: &Archive,
         search_cover: &SearchCover,
-    ) -> Result<Vec<Piece>, EngineError> {
-        let mut pieces: BTreeMap<ChunkId, SubChunkSet> = BTreeMap::new();
+    ) -> Result<Vec<ChunkSlice>, EngineError> {
+        let mut slices: BTreeMap<ChunkId, SubChunkSet> = BTreeMap::new();
         let by_place = match self.kind {
             TableKind::Director => search_cover.sub_chunks(&self.chunker),
             // The rows of others may be anywhere: the bounds of their own positions tell.
@@ -135,17 +135,18 @@ impl StoredTable {
             for chunk in chunks.values().filter(anywhere) {
                 let bounds = chunk.bounds.and_then(bounds_box);
                 if bounds.is_none_or(|bounds| search_cover.may_hold(&bounds)) {
-                    pieces.insert(chunk.chunk, SubChunkSet::All);
+                    slices.insert(chunk.chunk, SubChunkSet::All);
                 }
             }
             for (chunk, sub_chunks) in by_place.iter().flatten() {
                 if chunks.contains_key(chunk) {
-                    pieces.entry(*chunk).or_insert_with(|| sub_chunks.clone());
+                    let slice = slices.entry(*chunk);
+                    slice.or_insert_with(|| sub_chunks.clone());
                 }
             }
         }
-        let piece = |(chunk, sub_chunks)| Piece { chunk, sub_chunks };
-        Ok(pieces.into_iter().map(piece).collect())
+        let slice = |(chunk, sub_chunks)| ChunkSlice { chunk, sub_chunks };
+        Ok(slices.into_iter().map(slice).collect())
     }
 }
 

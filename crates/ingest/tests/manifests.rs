@@ -19,7 +19,9 @@ async fn loaded() -> Sky {
     let sky = Sky::new();
     let rows = stars(600, 21);
     let file = write_parquet(&sky.file("stars"), &common::batch(&rows), 200);
-    load(sky.director("Star", &[file.clone()])).await.unwrap();
+    load(sky.director("Star", std::slice::from_ref(&file)))
+        .await
+        .unwrap();
     let spots: Vec<Row> = (0..2000_usize)
         .map(|n| Row {
             id: n as i64,

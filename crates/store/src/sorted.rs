@@ -135,7 +135,7 @@ impl OpenFile {
         }
     }
 
-    /// The values of a column in all blocks that a range touches, if they are in memory and none is NULL.
+    /// The values of a column in all blocks that a range touches, if they are in memory and none in the range is NULL.
     fn kept_keys(&self, range: &Range<u64>, column: usize) -> Option<Keys> {
         let decoded = self.decoded.as_ref()?;
         let first = range.start / ROWS_PER_BLOCK as u64;
@@ -144,7 +144,7 @@ impl OpenFile {
             return None;
         }
         let kept = blocks.map(|block| decoded.kept(column, block, &DataType::Int64));
-        Keys::of(first * ROWS_PER_BLOCK as u64, kept)
+        Keys::of(range, kept)
     }
 }
 
@@ -156,11 +156,21 @@ struct Keys {
 }
 
 impl Keys {
-    /// `None` where a block is not there, is of another type, or has a NULL.
-    fn of(first_row: u64, blocks: impl Iterator<Item = Option<ArrayRef>>) -> Option<Self> {
-        let keys = blocks.map(|block| {
+    /// Those of the blocks that a range touches; `None` where a block is not there, is of another type, or has a NULL in the range:
+    /// NULLs of other sub-chunks, and of other chunks of the file, do not count.
+    fn of(range: &Range<u64>, blocks: impl Iterator<Item = Option<ArrayRef>>) -> Option<Self> {
+        let first_row = range.start - range.start % ROWS_PER_BLOCK as u64;
+        let keys = (first_row..).step_by(ROWS_PER_BLOCK).zip(blocks);
+        let keys = keys.map(|(start, block)| {
             let keys = block?.as_primitive_opt::<Int64Type>()?.clone();
-            (keys.null_count() == 0).then_some(keys)
+            let end = start + keys.len() as u64;
+            let part = range.start.clamp(start, end)..range.end.clamp(start, end);
+            let known = keys.null_count() == 0
+                || keys
+                    .slice(len(&(start..part.start)), len(&part))
+                    .null_count()
+                    == 0;
+            known.then_some(keys)
         });
         Some(Self {
             blocks: keys.collect::<Option<_>>()?,
@@ -212,16 +222,22 @@ mod tests {
         all.extend(keys);
         let blocks = all.chunks(ROWS_PER_BLOCK);
         let blocks = blocks.map(|keys| Arc::new(Int64Array::from(keys.to_vec())) as ArrayRef);
-        Keys::of(from - from % BLOCK, blocks.map(Some))
+        Keys::of(&(from..from + keys.len() as u64), blocks.map(Some))
     }
 
     #[test]
     fn keys_that_are_not_all_known_are_not_searched() {
         let whole = || Some(Arc::new(Int64Array::from(vec![1, 2])) as ArrayRef);
         let with_null = || Some(Arc::new(Int64Array::from(vec![None, Some(2)])) as ArrayRef);
-        assert!(Keys::of(0, [whole(), whole()].into_iter()).is_some());
-        assert!(Keys::of(0, [whole(), None].into_iter()).is_none());
-        assert!(Keys::of(0, [whole(), with_null()].into_iter()).is_none());
+        let of =
+            |range: Range<u64>, blocks: [Option<ArrayRef>; 1]| Keys::of(&range, blocks.into_iter());
+        assert!(of(0..2, [whole()]).is_some());
+        assert!(of(0..2, [None]).is_none());
+        assert!(of(0..2, [with_null()]).is_none());
+        assert!(of(BLOCK..BLOCK + 1, [with_null()]).is_none());
+        // The NULL is another's.
+        assert!(of(1..2, [with_null()]).is_some());
+        assert!(of(BLOCK + 1..BLOCK + 2, [with_null()]).is_some());
     }
 
     proptest! {

@@ -56,8 +56,8 @@ impl Made {
             for row in 0..*rows {
                 let number = hash(chunk as u64 * 1000 + *sub_chunk as u64 * 77 + row);
                 keys.push((row * 3) as i64);
-                flux.push((number % 5 != 0).then_some((number % 1000) as f64));
-                names.push((number % 7 != 0).then(|| format!("star {}", number % 13)));
+                flux.push((!number.is_multiple_of(5)).then_some((number % 1000) as f64));
+                names.push((!number.is_multiple_of(7)).then(|| format!("star {}", number % 13)));
             }
         }
         let rows = RecordBatch::try_new(

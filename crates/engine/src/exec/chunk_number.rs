@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, Int32Array, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::common::{DataFusionError, Result, Statistics, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
@@ -17,31 +17,35 @@ use datafusion::physical_plan::filter_pushdown::{
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use futures::StreamExt;
+use futures::stream::{self, StreamExt, TryStreamExt};
 use sky::ChunkId;
 
 use super::table_scan::single_partition;
 use crate::loaded_table::chunk_number_field;
 use crate::piece::Piece;
 
-/// Gives the rows of its input with the number of the piece's chunk as one more column.
+/// Gives the rows that its input has for one chunk of the piece after another, with the number of the chunk as one more column.
 ///
 /// ```text
-///   piece (chunk 1234, ...) ───────────────┐
+///   piece (chunk 1234, chunk 1236) ────────┐
 ///   PieceScanExec ──► ra   decl            ▼
 ///                     10.1 -3.2 ──► ra   chunkid decl
 ///                     10.4 -3.3     10.1 1234    -3.2
-///                                   10.4 1234    -3.3
+///                     16.2 -3.1     10.4 1234    -3.3
+///                                   16.2 1236    -3.1
 /// ```
 ///
-/// The files do not hold the number: the piece says it. Invariant: it runs only when bound to a piece
-/// ([`ChunkNumberExec::bound_to`]), the one that the scan below it reads.
+/// The files do not hold the number: the piece says it. As what is below runs for each chunk by itself, it may be an aggregate just
+/// as well as a scan. Invariant: it runs only when bound to a piece ([`ChunkNumberExec::bound_to`]). It then has an input for each
+/// chunk of the piece, which reads that chunk.
 #[derive(Debug)]
 pub struct ChunkNumberExec {
-    input: Arc<dyn ExecutionPlan>,
+    /// One, or one for each of `chunks`.
+    inputs: Vec<Arc<dyn ExecutionPlan>>,
     /// The place of the number among the columns that it gives.
     at: usize,
-    chunk: Option<ChunkId>,
+    /// The chunks of the piece that it is bound to.
+    chunks: Option<Vec<ChunkId>>,
     properties: Arc<PlanProperties>,
 }
 
@@ -61,20 +65,29 @@ impl ChunkNumberExec {
         fields.insert(at, Arc::new(chunk_number_field()));
         Ok(Self {
             properties: single_partition(Arc::new(Schema::new(fields))),
-            input,
+            inputs: vec![input],
             at,
-            chunk: None,
+            chunks: None,
         })
     }
 
-    /// The same over the rows of a particular piece.
-    pub(crate) fn bound_to(&self, piece: &Piece, input: Arc<dyn ExecutionPlan>) -> Self {
-        Self {
-            input,
+    /// The same over the rows of a particular piece; `bind` binds the input to one with a single chunk.
+    pub(crate) fn bound_to(
+        &self,
+        piece: &Piece,
+        bind: impl Fn(&Arc<dyn ExecutionPlan>, &Piece) -> Result<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Self> {
+        let input = self.input()?;
+        let slices = piece.slices().iter();
+        let inputs = slices
+            .clone()
+            .map(|slice| bind(input, &Piece::from(slice.clone())));
+        Ok(Self {
+            inputs: inputs.collect::<Result<_>>()?,
             at: self.at,
-            chunk: Some(piece.chunk),
+            chunks: Some(slices.map(|slice| slice.chunk).collect()),
             properties: Arc::clone(&self.properties),
-        }
+        })
     }
 
     /// The place of the number among the columns.
@@ -82,14 +95,17 @@ impl ChunkNumberExec {
         self.at
     }
 
-    /// The rows that are given the number.
-    pub(crate) fn input(&self) -> &Arc<dyn ExecutionPlan> {
-        &self.input
+    /// The rows that are given the number, before it is bound to a piece.
+    fn input(&self) -> Result<&Arc<dyn ExecutionPlan>> {
+        match (self.inputs.as_slice(), &self.chunks) {
+            ([input], None) => Ok(input),
+            _ => internal_err!("the number of a chunk was bound to a piece twice"),
+        }
     }
 
     /// Whether it is bound to a piece.
     pub(crate) fn is_bound(&self) -> bool {
-        self.chunk.is_some()
+        self.chunks.is_some()
     }
 }
 
@@ -122,15 +138,16 @@ impl ExecutionPlan for ChunkNumberExec {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
+        self.inputs.iter().collect()
     }
 
+    /// The rows of one chunk follow those of another, in whatever order the input has them of each.
     fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
+        vec![false; self.inputs.len()]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
+        vec![false; self.inputs.len()]
     }
 
     fn apply_expressions(
@@ -142,12 +159,19 @@ impl ExecutionPlan for ChunkNumberExec {
 
     fn replace_children(
         self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let fits = children.len() == self.inputs.len();
+        let Some(first) = children.first().filter(|_| fits) else {
+            return internal_err!("the number of a chunk over {} inputs", children.len());
+        };
+        let properties = Self::try_new(Arc::clone(first), self.at)?.properties;
         Ok(Arc::new(Self {
-            chunk: self.chunk,
-            ..Self::try_new(children.swap_remove(0), self.at)?
+            inputs: children,
+            at: self.at,
+            chunks: self.chunks.clone(),
+            properties,
         }))
     }
 
@@ -164,12 +188,19 @@ impl ExecutionPlan for ChunkNumberExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let Some(chunk) = self.chunk else {
+        let Some(chunks) = &self.chunks else {
             return internal_err!("the number of a chunk was asked for without a piece");
         };
         let (at, schema) = (self.at, self.schema());
-        let batches = self.input.execute(partition, context)?;
-        let numbered = batches.map(move |batch| with_number(&batch?, at, chunk, &schema));
+        let of_chunk = move |(chunk, input): (ChunkId, Arc<dyn ExecutionPlan>)| {
+            let batches = input.execute(partition, Arc::clone(&context))?;
+            let schema = Arc::clone(&schema);
+            Ok::<_, DataFusionError>(
+                batches.map(move |batch| with_number(&batch?, at, chunk, &schema)),
+            )
+        };
+        let inputs: Vec<_> = chunks.iter().copied().zip(self.inputs.clone()).collect();
+        let numbered = stream::iter(inputs).map(of_chunk).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(
             self.schema(),
             numbered,
@@ -182,7 +213,7 @@ impl ExecutionPlan for ChunkNumberExec {
         _: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema());
-        if let [input] = inputs {
+        if let ([input], None) = (inputs, &self.chunks) {
             statistics.num_rows = input.num_rows;
         }
         Ok(Arc::new(statistics))

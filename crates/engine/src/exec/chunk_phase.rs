@@ -173,7 +173,7 @@ fn properties(input: &Arc<dyn ExecutionPlan>, schema: SchemaRef) -> Arc<PlanProp
     ))
 }
 
-/// The inner plan for one piece: every scan, and whatever tells its chunk, bound to it, and no state shared with other runs
+/// The inner plan for one piece: every scan, and whatever tells its chunks, bound to it, and no state shared with other runs
 /// of the plan.
 pub(crate) fn bind_to_piece(
     plan: &Arc<dyn ExecutionPlan>,
@@ -183,8 +183,7 @@ pub(crate) fn bind_to_piece(
         return Ok(Arc::new(scan.bound_to(piece)));
     }
     if let Some(number) = plan.downcast_ref::<ChunkNumberExec>() {
-        let input = bind_to_piece(number.input(), piece)?;
-        return Ok(Arc::new(number.bound_to(piece, input)));
+        return Ok(Arc::new(number.bound_to(piece, bind_to_piece)?));
     }
     let children = plan
         .children()

@@ -1,5 +1,6 @@
 //! The operators of Meridian.
 
+mod bind_near;
 mod chunk_number;
 mod chunk_phase;
 mod crossmatch;

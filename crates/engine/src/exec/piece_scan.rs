@@ -14,7 +14,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
-use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
 };
@@ -32,8 +32,9 @@ use super::table_scan::{ScanSource, single_partition};
 use crate::condition::{ScanCondition, equal_to_column, renumber};
 use crate::coverage::SubChunkSet;
 use crate::error::external;
+use crate::interruptible::yield_if_due;
 use crate::loaded_table::{LEFT_SUB_CHUNK, RIGHT_SUB_CHUNK, StoredTable, bounds_box};
-use crate::piece::Piece;
+use crate::piece::{ChunkSlice, Piece};
 use crate::restriction::Restriction;
 use crate::search_cover::SearchCover;
 use crate::{Archive, EngineError};
@@ -58,10 +59,10 @@ const KEPT_VALUES: u64 = 16 << 20;
 /// Sub-chunks up to which a key is looked for in each by itself.
 const MOST_APART: i32 = 4;
 
-/// Reads the rows of one piece from the table's chunk file.
+/// Reads the rows of one piece from the table's chunk files, one chunk after another in the order of the piece.
 ///
 /// ```text
-///   piece (chunk, sub-chunks) ──► directory ──► row ranges ──► zone maps ──► conditions ──► the other columns ──► batches
+///   slice (chunk, sub-chunks) ──► directory ──► row ranges ──► zone maps ──► conditions ──► the other columns ──► batches
 /// ```
 ///
 /// Invariant: it runs only when bound to a piece ([`PieceScanExec::bound_to`]), and then gives each row of the table that
@@ -128,7 +129,7 @@ impl PieceScanExec {
     }
 
     /// The same scan of what is near something.
-    fn around(&self, search_cover: &Arc<SearchCover>) -> Self {
+    pub(super) fn around(&self, search_cover: &Arc<SearchCover>) -> Self {
         Self {
             search_cover: Some(Arc::clone(search_cover)),
             ..self.clone()
@@ -253,45 +254,53 @@ impl PieceScanExec {
     }
 
     async fn read(self) -> Result<BoxStream<'static, Result<RecordBatch>>, EngineError> {
-        if self.rows == RowsOf::Neighbourhood {
-            return self.read_near().await;
-        }
-        let piece = match (&self.piece, self.rows) {
-            (_, RowsOf::Whole) => Piece::whole(catalog::REPLICATED_CHUNK),
-            (Some(piece), _) => piece.clone(),
+        let slices: Arc<[ChunkSlice]> = match (&self.piece, self.rows) {
+            (_, RowsOf::Neighbourhood) => self.near().await?.into(),
+            (_, RowsOf::Whole) => Arc::new([ChunkSlice::whole(catalog::REPLICATED_CHUNK)]),
+            (Some(piece), _) => Arc::clone(piece.slices()),
             (None, _) => {
                 return Err(EngineError::Query(
                     "a piece scan was run without a piece".into(),
                 ));
             }
         };
-        self.read_piece(piece).await
+        match slices.as_ref() {
+            [slice] => self.read_slice(slice).await,
+            _ => Ok(self.read_slices(slices)),
+        }
     }
 
-    /// One chunk after another of those that are near enough.
-    async fn read_near(self) -> Result<BoxStream<'static, Result<RecordBatch>>, EngineError> {
-        let Some(search_cover) = self.search_cover.clone() else {
-            return Err(EngineError::Query(
+    /// What is near enough, one slice of a chunk after another.
+    async fn near(&self) -> Result<Vec<ChunkSlice>, EngineError> {
+        match &self.search_cover {
+            Some(search_cover) => self.stored.near(&self.archive, search_cover).await,
+            None => Err(EngineError::Query(
                 "a scan of what is near was run without knowing what to".into(),
-            ));
-        };
-        let pieces = self.stored.near(&self.archive, &search_cover).await?;
-        let batches = stream::iter(pieces)
-            .then(move |piece| {
-                let scan = self.clone();
-                async move { scan.read_piece(piece).await.map_err(external) }
-            })
-            .try_flatten();
-        Ok(batches.boxed())
+            )),
+        }
     }
 
-    async fn read_piece(
+    /// The rows of one slice after another, each of which is opened when those before it were read.
+    fn read_slices(self, slices: Arc<[ChunkSlice]>) -> BoxStream<'static, Result<RecordBatch>> {
+        let scan = Arc::new(self);
+        let batches = stream::iter(0..slices.len()).then(move |at| {
+            let (scan, slices) = (Arc::clone(&scan), Arc::clone(&slices));
+            async move {
+                // Of many chunks there may be no row for a long time.
+                yield_if_due().await?;
+                scan.read_slice(&slices[at]).await.map_err(external)
+            }
+        });
+        batches.try_flatten().boxed()
+    }
+
+    async fn read_slice(
         &self,
-        piece: Piece,
+        slice: &ChunkSlice,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>, EngineError> {
-        let files = self.stored.open(&self.archive, piece.chunk).await?;
+        let files = self.stored.open(&self.archive, slice.chunk).await?;
         let of_file = |file: Arc<ChunkFile>| {
-            let request = self.request(&file, &piece);
+            let request = self.request(&file, slice);
             file.scan(request).map_err(external).boxed()
         };
         if let [file] = files.as_slice() {
@@ -302,21 +311,21 @@ impl PieceScanExec {
         Ok(stream::iter(batches).flatten().boxed())
     }
 
-    /// How many rows of a piece it looks at.
+    /// How many rows of a slice it looks at.
     ///
     /// # Errors
-    /// The piece's file cannot be opened.
-    pub(crate) async fn rows_looked_at(&self, piece: &Piece) -> Result<u64, EngineError> {
-        let files = self.stored.open(&self.archive, piece.chunk).await?;
+    /// A file of the chunk cannot be opened.
+    pub(crate) async fn rows_looked_at(&self, slice: &ChunkSlice) -> Result<u64, EngineError> {
+        let files = self.stored.open(&self.archive, slice.chunk).await?;
         let rows_of = |file: &Arc<ChunkFile>| {
-            let ranges = self.ranges(file, piece);
+            let ranges = self.ranges(file, slice);
             ranges.map_or(file.num_rows(), |ranges| rows_in(&ranges))
         };
         Ok(files.iter().map(rows_of).sum())
     }
 
-    /// The rows of a piece that it looks at; all of the file if None.
-    fn ranges(&self, file: &ChunkFile, piece: &Piece) -> Option<Vec<Range<u64>>> {
+    /// The rows of a slice that it looks at; all of the file if None.
+    fn ranges(&self, file: &ChunkFile, slice: &ChunkSlice) -> Option<Vec<Range<u64>>> {
         let directory = file.directory();
         let bounds = self.bounds.and_then(bounds_box);
         let near = |entry: &SubChunkRange| {
@@ -328,18 +337,18 @@ impl PieceScanExec {
                     .is_none_or(|search_cover| search_cover.may_hold(&own))
         };
         match self.rows {
-            RowsOf::Whole if piece.sub_chunks == SubChunkSet::All => None,
+            RowsOf::Whole if slice.sub_chunks == SubChunkSet::All => None,
             RowsOf::RightHome => None,
-            _ => Some(match &piece.sub_chunks {
+            _ => Some(match &slice.sub_chunks {
                 SubChunkSet::All => directory.rows_where(near),
                 SubChunkSet::Intervals(intervals) => directory.rows_within(intervals, near),
             }),
         }
     }
 
-    /// The rows of each sub-chunk of a piece by itself, where there are few of them: within each they are sorted.
-    fn rows_apart(&self, file: &ChunkFile, piece: &Piece) -> Option<Vec<Range<u64>>> {
-        let SubChunkSet::Intervals(intervals) = &piece.sub_chunks else {
+    /// The rows of each sub-chunk of a slice by itself, where there are few of them: within each they are sorted.
+    fn rows_apart(&self, file: &ChunkFile, slice: &ChunkSlice) -> Option<Vec<Range<u64>>> {
+        let SubChunkSet::Intervals(intervals) = &slice.sub_chunks else {
             return None;
         };
         let few = intervals
@@ -355,16 +364,16 @@ impl PieceScanExec {
         Some(entries.map(|entry| entry.rows.clone()).collect())
     }
 
-    fn request(&self, file: &ChunkFile, piece: &Piece) -> ScanRequest {
-        let apart = (self.sought).and_then(|sought| Some((sought, self.rows_apart(file, piece)?)));
+    fn request(&self, file: &ChunkFile, slice: &ChunkSlice) -> ScanRequest {
+        let apart = (self.sought).and_then(|sought| Some((sought, self.rows_apart(file, slice)?)));
         let (sorted, ranges) = match apart {
             Some((sought, ranges)) => (Some(sought), Some(ranges)),
-            None => (None, self.ranges(file, piece)),
+            None => (None, self.ranges(file, slice)),
         };
         let many = (ranges.as_ref()).is_none_or(|ranges| rows_in(ranges) >= WORTH_PRUNING as u64);
         ScanRequest {
             projection: self.projection.clone(),
-            filter: self.home_condition(piece),
+            filter: self.home_condition(slice),
             hints: match &self.condition {
                 Some(condition) if many => condition.hints().to_vec(),
                 _ => Vec::new(),
@@ -376,9 +385,10 @@ impl PieceScanExec {
         }
     }
 
-    /// Which pairs of a match table have their home in the piece.
-    fn home_condition(&self, piece: &Piece) -> Option<Expression> {
-        match (self.rows, &piece.sub_chunks) {
+    /// Which pairs of a match table have their home in the slice. A pair with homes in two chunks is in the files of both, and has
+    /// this home in one of them alone.
+    fn home_condition(&self, slice: &ChunkSlice) -> Option<Expression> {
+        match (self.rows, &slice.sub_chunks) {
             // Row ranges have done the rest: pairs with a left home are stored by it.
             (RowsOf::LeftHome, _) => Some(gt_eq(col(LEFT_SUB_CHUNK), lit(0_i32))),
             (RowsOf::RightHome, SubChunkSet::All) => Some(gt_eq(col(RIGHT_SUB_CHUNK), lit(0_i32))),
@@ -414,32 +424,6 @@ fn sought(predicates: &[Arc<dyn PhysicalExpr>], column: usize) -> Option<Sorted>
 
 fn rows_in(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
-}
-
-/// Whether a plan reads what is near the rows of a join's other side.
-pub(super) fn reads_near(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    match plan.downcast_ref::<PieceScanExec>() {
-        Some(scan) => scan.rows == RowsOf::Neighbourhood,
-        None => plan.children().into_iter().any(reads_near),
-    }
-}
-
-/// The same plan, reading what is near something.
-pub(super) fn bind_near(
-    plan: &Arc<dyn ExecutionPlan>,
-    search_cover: &Arc<SearchCover>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    if let Some(scan) = plan.downcast_ref::<PieceScanExec>() {
-        return Ok(Arc::new(scan.around(search_cover)));
-    }
-    let children = plan.children().into_iter();
-    let bound = children
-        .map(|child| bind_near(child, search_cover))
-        .collect::<Result<_>>()?;
-    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
-    Arc::clone(plan)
-        .replace_children(bound, options)?
-        .reset_state()
 }
 
 /// Columns of a projection without the doubles: those that it reads, in order.

@@ -1,4 +1,4 @@
-//! Groups by the number of the chunk, of which a piece has one.
+//! Groups by the number of the chunk, which are aggregated chunk by chunk.
 
 use std::sync::Arc;
 
@@ -16,17 +16,18 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 
 use crate::exec::ChunkNumberExec;
 
-/// Aggregates the rows of a piece without groups where the only group column is the number of the chunk.
+/// Aggregates the rows of each chunk of a piece without groups where the only group column is the number of the chunk.
 ///
 /// ```text
 ///   partial aggregate, groups: chunkid       ChunkNumberExec
 ///     │                                        └─ only if there were rows
 ///     └─ rows of a piece            ──►              └─ partial aggregate, no groups, and count of rows
-///                                                          └─ rows of a piece
+///                                                          └─ rows of a chunk
 /// ```
 ///
-/// A hash table with one entry would be looked into for every row. Applies to the plan that runs for each piece; one that is
-/// anything else is given back as it is.
+/// What stands below the number runs for each chunk of the piece by itself ([`ChunkNumberExec`]).
+/// A hash table with one entry for each chunk would be looked into for every row. Applies to the plan that runs for each piece; one
+/// that is anything else is given back as it is.
 pub(super) fn group_by_chunk(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let Some(aggregate) = plan.downcast_ref::<AggregateExec>() else {
         return Ok(plan);
@@ -41,7 +42,7 @@ pub(super) fn group_by_chunk(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Exe
     let one: Arc<dyn PhysicalExpr> = Arc::new(Literal::new(ScalarValue::Int64(Some(1))));
     let rows = AggregateExprBuilder::new(count_udaf(), vec![one])
         .schema(Arc::clone(&input_schema))
-        .alias("rows of the piece")
+        .alias("rows of the chunk")
         .build()?;
     aggregates.push(Arc::new(rows));
     filters.push(None);

@@ -1,4 +1,7 @@
 //! Which joins can run piece by piece.
+//!
+//! Those of which each row's partners are all in its own sub-chunk. A piece is a union of sub-chunks ([`super::locality`]): it has a
+//! row's partners exactly if the whole tables have them, and whether it has other chunks too changes nothing.
 
 use std::sync::Arc;
 

@@ -1,4 +1,9 @@
 //! Whether a subtree of a plan can run piece by piece.
+//!
+//! What is said here of pieces is known of sub-chunks: rows with the same key of a director are in one sub-chunk of one chunk. Each
+//! sub-chunk is in one piece with all its rows, and a piece is nothing but a union of sub-chunks, of one chunk or of several. So rows
+//! that are in one sub-chunk are in one piece, however pieces are cut or joined, and that is all that is concluded. Nothing may
+//! rest on rows of two chunks being in two pieces.
 
 use std::sync::Arc;
 
@@ -220,7 +225,7 @@ fn key_columns(table: &LoadedTable, projection: &[usize], home: usize) -> Vec<Op
             groups,
         });
     }
-    // The chunk's number is no key, and a chunk may be cut into several pieces: groups by it are whole in none of them.
+    // The chunk's number is no key, and a chunk may be cut into several pieces: groups by it are not known to be whole in one.
     let origin = |at: &usize| origins.get(*at).cloned().flatten();
     projection.iter().map(origin).collect()
 }

@@ -12,6 +12,7 @@ mod bound_top_groups;
 mod checked_rules;
 mod crossmatch_locality;
 mod cut_chunk_phases;
+mod cut_pieces;
 mod engine_rules;
 mod group_by_chunk;
 mod join_locality;

@@ -12,21 +12,20 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use sky::ChunkId;
 
+use super::cut_pieces::{Cutting, ROWS_AROUND_JOINED, TouchedChunk, cut_pieces, touched_chunks};
 use super::group_by_chunk::group_by_chunk;
 use super::locality::{CoverageFormula, Variant};
 use super::optimize_inner::optimize_inner;
 use super::reduce_join_output::reduce_join_output;
 use crate::coverage::{Coverage, SubChunkSet};
 use crate::exec::{ChunkPhaseExec, PhaseSummary, RowsOf, ScanSource, TableScanExec};
-use crate::loaded_table::{ChunkSummary, LoadedTable};
+use crate::loaded_table::LoadedTable;
 use crate::piece::Piece;
 use crate::restriction::Restriction;
 use crate::{Archive, EngineError, FileScanExec};
 
-/// Rows that make a piece worth its overhead, and few enough that the cores end at about the same time.
-const ROWS_OF_A_PIECE: std::ops::RangeInclusive<u64> = 32_768..=524_288;
-/// Pieces for each core that a phase aims for.
-const PIECES_FOR_A_CORE: u64 = 8;
+/// Rows that are looked up in a table of groups in the time in which an aggregate begins and ends.
+const ROWS_OF_AN_AGGREGATE: u64 = 1_024;
 
 /// A phase over the pieces of partitioned tables, by the way that touches the least.
 pub(super) fn chunk_phase(
@@ -38,26 +37,32 @@ pub(super) fn chunk_phase(
     let scans = scans(plan);
     let (variant, chunks) = variants
         .iter()
-        .map(|variant| (variant, touched(&scans, &variant.coverage)))
-        .min_by_key(|(_, chunks)| chunks.values().map(|touched| touched.rows).sum::<u64>())
+        .map(|variant| (variant, touched_chunks(&scans, &variant.coverage)))
+        .min_by_key(|(_, chunks)| chunks.values().map(|chunk| chunk.rows).sum::<u64>())
         .ok_or_else(|| internal_datafusion_err!("a subtree can run piece by piece in no way"))?;
-    let pieces = cut(&scans, &chunks, config.execution.target_partitions);
+    let cutting = Cutting {
+        cores: config.execution.target_partitions,
+        joins: joins_chunks(plan),
+    };
+    let pieces = pieces(&scans, &chunks, cutting)?;
     let summary = summary(&scans, &variant.coverage, &chunks, pieces.len());
     let source = PhaseSource {
         scans: cut_scans(plan, &variant.scans),
         formula: variant.formula.clone(),
-        cores: config.execution.target_partitions,
+        cutting,
         is_choice: variants.len() > 1,
     };
-    build(
-        plan,
-        &variant.scans,
-        pieces,
-        partial,
-        summary,
-        source,
-        config,
-    )
+    let mut inner = piece_scans(plan, &variant.scans)?;
+    if is_worth_an_aggregate(&chunks) {
+        inner = group_by_chunk(inner)?;
+    }
+    build(inner, pieces, partial, summary, source, config)
+}
+
+/// Whether chunks have so many rows that those of each had better be aggregated by themselves than looked up in a table of groups.
+fn is_worth_an_aggregate(chunks: &BTreeMap<ChunkId, TouchedChunk>) -> bool {
+    let rows: u64 = chunks.values().map(|chunk| chunk.rows).sum();
+    rows >= chunks.len() as u64 * ROWS_OF_AN_AGGREGATE
 }
 
 /// A phase over replicated tables alone: one piece reads them whole.
@@ -76,10 +81,14 @@ pub(super) fn replicated_phase(
     let source = PhaseSource {
         scans: Vec::new(),
         formula: CoverageFormula::Scan(0),
-        cores: config.execution.target_partitions,
+        cutting: Cutting {
+            cores: config.execution.target_partitions,
+            joins: false,
+        },
         is_choice: false,
     };
-    build(plan, &rows_of, pieces, false, summary, source, config)
+    let inner = piece_scans(plan, &rows_of)?;
+    build(inner, pieces, false, summary, source, config)
 }
 
 /// Off what the pieces of a phase were read, so that they can be found anew for other values of a statement's parameters.
@@ -88,7 +97,7 @@ pub(crate) struct PhaseSource {
     /// The tables that are cut, from left to right.
     scans: Vec<CutScan>,
     formula: CoverageFormula,
-    cores: usize,
+    cutting: Cutting,
     /// Whether the pieces were found in one of several ways, of which another may be better for other values.
     is_choice: bool,
 }
@@ -128,7 +137,8 @@ impl PhaseSource {
             }));
         }
         let coverage = self.formula.evaluate(&coverages);
-        Ok(cut(&scans, &touched(&scans, &coverage), self.cores))
+        let pieces = pieces(&scans, &touched_chunks(&scans, &coverage), self.cutting);
+        pieces.map_err(|error| EngineError::from_run(&error))
     }
 }
 
@@ -151,15 +161,13 @@ fn cut_scans(plan: &Arc<dyn ExecutionPlan>, rows_of: &[RowsOf]) -> Vec<CutScan> 
 }
 
 fn build(
-    plan: &Arc<dyn ExecutionPlan>,
-    rows_of: &[RowsOf],
+    inner: Arc<dyn ExecutionPlan>,
     pieces: Vec<Piece>,
     ordered: bool,
     summary: PhaseSummary,
     source: PhaseSource,
     config: &ConfigOptions,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let inner = group_by_chunk(piece_scans(plan, rows_of)?)?;
     let inner = reduce_join_output(optimize_inner(inner, config)?)?;
     let batches = [vec![Piece::encode(&pieces)?]];
     let input = MemorySourceConfig::try_new_exec(&batches, Piece::schema(), None)?;
@@ -208,9 +216,30 @@ pub(super) fn uncut_near(
     optimize_inner(piece_scans(plan, &[])?, config)
 }
 
-struct TableScan {
-    table: Arc<LoadedTable>,
+pub(super) struct TableScan {
+    pub table: Arc<LoadedTable>,
     restriction: Restriction,
+}
+
+/// Whether a piece of a phase may have several chunks.
+///
+/// Where a table is read around the rows of a piece, what lies around all chunks of the piece is held in memory at once, and may be
+/// much more than the piece has itself. So chunks are joined only where all such tables together have few rows, and are directors:
+/// where the rows of others are is known by the bounds of each of their sub-chunks, which are compared with the places of all rows of
+/// the piece.
+fn joins_chunks(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let (mut rows, mut directors) = (0_u64, true);
+    // The closure cannot fail.
+    let _ = plan.apply(|node| {
+        if let Some(scan) = node.downcast_ref::<TableScanExec>()
+            && scan.is_near()
+        {
+            rows = rows.saturating_add(scan.table.table.rows());
+            directors &= scan.table.spec().kind == TableKind::Director;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    directors && rows <= ROWS_AROUND_JOINED
 }
 
 /// Puts piece scans in the places of the table scans.
@@ -239,103 +268,19 @@ fn piece_scans(
         .data()
 }
 
-/// A chunk that a phase touches.
-#[derive(Debug, Clone)]
-struct TouchedChunk {
-    sub_chunks: SubChunkSet,
-    /// Rows in it of the table that has most there, as far as they are known to be wanted.
-    rows: u64,
-}
-
-fn touched(scans: &[Arc<TableScan>], coverage: &Coverage) -> BTreeMap<ChunkId, TouchedChunk> {
-    let mut chunks = BTreeMap::new();
-    for scan in scans
-        .iter()
-        .filter(|s| s.table.spec().kind != TableKind::Replicated)
-    {
-        for (chunk, stored, sub_chunks) in stored_parts(&scan.table, coverage) {
-            let touched = chunks.entry(*chunk).or_insert(TouchedChunk {
-                sub_chunks,
-                rows: 0,
-            });
-            let share = share(&scan.table, *chunk, &touched.sub_chunks);
-            touched.rows = touched.rows.max((stored.rows as f64 * share).ceil() as u64);
-        }
-    }
-    chunks
-}
-
-/// The chunks of a table that a coverage touches. Where it names some, only these are looked at: a query about one place
-/// must not take longer because there are many others.
-fn stored_parts<'a>(
-    table: &'a LoadedTable,
-    coverage: &'a Coverage,
-) -> Box<dyn Iterator<Item = (&'a ChunkId, &'a ChunkSummary, SubChunkSet)> + 'a> {
-    match coverage {
-        Coverage::Everything => {
-            let all = table.chunks.iter();
-            Box::new(all.map(|(chunk, stored)| (chunk, stored, SubChunkSet::All)))
-        }
-        Coverage::Only(only) => Box::new(only.iter().filter_map(|(chunk, set)| {
-            let stored = table.chunks.get(chunk)?;
-            Some((chunk, stored, set.clone()))
-        })),
-    }
-}
-
-/// The share of a chunk's sub-chunks that a set holds.
-fn share(table: &LoadedTable, chunk: ChunkId, set: &SubChunkSet) -> f64 {
-    match set {
-        SubChunkSet::All => 1.0,
-        SubChunkSet::Intervals(intervals) => {
-            let all = table.chunker().sub_chunks_of(chunk);
-            let held = all
-                .iter()
-                .filter(|s| intervals.iter().any(|(a, b)| (*a..=*b).contains(&s.0)))
-                .count();
-            held as f64 / all.len().max(1) as f64
-        }
-    }
-}
-
-/// Cuts the chunks that are touched into pieces of about equal numbers of rows.
-fn cut(
+/// The pieces of the chunks that a phase over these tables touches.
+fn pieces(
     scans: &[Arc<TableScan>],
     chunks: &BTreeMap<ChunkId, TouchedChunk>,
-    cores: usize,
-) -> Vec<Piece> {
-    let total: u64 = chunks.values().map(|touched| touched.rows).sum();
-    let wanted = (total / (cores as u64 * PIECES_FOR_A_CORE).max(1))
-        .clamp(*ROWS_OF_A_PIECE.start(), *ROWS_OF_A_PIECE.end());
-    let Some(chunker) = scans
-        .iter()
-        .map(|s| &s.table)
-        .find(|t| t.spec().kind != TableKind::Replicated)
-    else {
-        return Vec::new();
+    cutting: Cutting,
+) -> Result<Vec<Piece>> {
+    let mut tables = scans.iter().map(|scan| &scan.table);
+    let Some(table) = tables.find(|table| table.spec().kind != TableKind::Replicated) else {
+        return Ok(Vec::new());
     };
-    let mut pieces = Vec::with_capacity(chunks.len());
-    for (chunk, touched) in chunks {
-        let cuts = usize::try_from(touched.rows.div_ceil(wanted)).unwrap_or(usize::MAX);
-        if cuts <= 1 {
-            pieces.push(Piece {
-                chunk: *chunk,
-                sub_chunks: touched.sub_chunks.clone(),
-            });
-            continue;
-        }
-        let all = chunker.chunker().sub_chunks_of(*chunk);
-        let held: Vec<_> = all
-            .into_iter()
-            .filter(|s| touched.sub_chunks.contains(*s))
-            .collect();
-        let length = held.len().div_ceil(cuts).max(1);
-        pieces.extend(held.chunks(length).map(|run| Piece {
-            chunk: *chunk,
-            sub_chunks: SubChunkSet::of(run.iter().copied()),
-        }));
-    }
-    pieces
+    cut_pieces(chunks, cutting, |chunk| {
+        table.chunker().sub_chunks_of(chunk)
+    })
 }
 
 fn summary(
@@ -353,7 +298,7 @@ fn summary(
     all.dedup();
     let sub_chunks: usize = chunks
         .values()
-        .map(|touched| match &touched.sub_chunks {
+        .map(|chunk| match &chunk.sub_chunks {
             SubChunkSet::All => 0,
             SubChunkSet::Intervals(intervals) => {
                 intervals.iter().map(|(a, b)| (b - a + 1) as usize).sum()
@@ -362,7 +307,7 @@ fn summary(
         .sum();
     let partial = chunks
         .values()
-        .filter(|touched| touched.sub_chunks != SubChunkSet::All)
+        .filter(|chunk| chunk.sub_chunks != SubChunkSet::All)
         .count();
     let mut text = format!("{} of {}", chunks.len(), counted(all.len(), "chunk"));
     if partial > 0 {
@@ -370,10 +315,7 @@ fn summary(
     }
     text.push_str(&format!(", in {}", counted(pieces, "piece")));
     for scan in scans {
-        let (of_table, read) = (
-            scan.table.stored.parts.len(),
-            scan.table.parts_in(coverage),
-        );
+        let (of_table, read) = (scan.table.stored.parts.len(), scan.table.parts_in(coverage));
         if of_table > 1 {
             let name = &scan.table.spec().name;
             text.push_str(&format!(", {read} of {of_table} parts of {name}"));

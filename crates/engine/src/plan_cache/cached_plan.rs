@@ -66,9 +66,8 @@ impl CachedPlan {
         })
     }
 
-    /// Starts the plan with these values. With a bound on the scanned rows, only if they are in one piece that has no more of them, or in
-    /// none,
-    /// and each takes little time. `None` if the statement has to be planned.
+    /// Starts the plan with these values. With a bound on the scanned rows, only if they come from a single chunk that has no more of
+    /// them, or from none, and each takes little time. `None` if the statement has to be planned.
     pub async fn execute(
         &self,
         values: &[ScalarValue],
@@ -106,9 +105,11 @@ impl CachedPlan {
             return self.start(&binding, Arc::new(plan), context);
         };
         if let Some(most_rows) = most_rows {
-            match only_scan(&inner) {
-                Some(scan) if scan.rows_looked_at(piece).await? <= most_rows => {}
-                _ => return Ok(None),
+            let ([slice], Some(scan)) = (piece.slices().as_ref(), only_scan(&inner)) else {
+                return Ok(None);
+            };
+            if scan.rows_looked_at(slice).await? > most_rows {
+                return Ok(None);
             }
         }
         // On the caller's thread: a piece that reads a row takes less time than starting a task.

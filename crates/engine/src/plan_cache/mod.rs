@@ -94,9 +94,8 @@ impl PlanCache {
         state
     }
 
-    /// The result of a statement whose plan is cached. With a bound on the scanned rows, only if the rows are in one piece that has no
-    /// more of
-    /// them, or in none, and each takes little time.
+    /// The result of a statement whose plan is cached. With a bound on the scanned rows, only if they come from a single chunk that has
+    /// no more of them, or from none, and each takes little time.
     pub async fn execute_cached(
         &self,
         fingerprint: &QueryFingerprint<'_>,

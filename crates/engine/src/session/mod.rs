@@ -307,9 +307,8 @@ impl Session {
         self.execute_from_cache(text, None).await
     }
 
-    /// The same for a statement of a connection, if at most `most_rows` rows of one piece have to be scanned, and numbers computed of
-    /// them: that
-    /// takes less time than starting a task. `None` also if it may take longer.
+    /// The same for a statement of a connection, if at most `most_rows` rows of one chunk have to be scanned, and numbers computed of
+    /// them: that takes less time than starting a task. `None` also if it may take longer.
     ///
     /// # Errors
     /// The location of the rows cannot be looked up.

@@ -304,7 +304,7 @@ impl PolledMetrics {
         let gauge = |name: &str, help: &str| registered(registry, IntGauge::new(name, help)?);
         let pieces = IntCounter::new(
             "meridian_pieces_total",
-            "Chunks, or parts of them, over which statements have run.",
+            "Pieces over which statements have run: chunks, parts of large ones, or several small ones.",
         )?;
         let silence = Gauge::new(
             "meridian_heartbeat_silence_seconds",

@@ -256,16 +256,7 @@ impl<'a> RangeRead<'a> {
 
     /// Whether an answer is that to this read.
     fn check_head(&mut self, response: &Response<Incoming>) -> io::Result<()> {
-        let status = response.status();
-        if status != StatusCode::PARTIAL_CONTENT {
-            let kind = match status {
-                StatusCode::NOT_FOUND => io::ErrorKind::NotFound,
-                StatusCode::RANGE_NOT_SATISFIABLE => io::ErrorKind::UnexpectedEof,
-                _ => io::ErrorKind::Other,
-            };
-            let what = format!("the peer answered {status} to a request for a range of bytes");
-            return Err(io::Error::new(kind, what));
-        }
+        check_status(response.status())?;
         let header = |name: HeaderName| {
             let value = response.headers().get(name);
             value.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -315,6 +306,18 @@ impl<'a> RangeRead<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether a status is that of a range of bytes.
+fn check_status(status: StatusCode) -> io::Result<()> {
+    let kind = match status {
+        StatusCode::PARTIAL_CONTENT => return Ok(()),
+        StatusCode::NOT_FOUND => io::ErrorKind::NotFound,
+        StatusCode::RANGE_NOT_SATISFIABLE => io::ErrorKind::UnexpectedEof,
+        _ => io::ErrorKind::Other,
+    };
+    let what = format!("the peer answered {status} to a request for a range of bytes");
+    Err(io::Error::new(kind, what))
 }
 
 /// `bytes FIRST-LAST/TOTAL`, as a half-open range and the total.

@@ -35,7 +35,7 @@ use tokio::sync::mpsc::Sender;
 
 use self::indexed::IndexedRows;
 use self::matching::Matcher;
-use super::piece_scan::{bind_near, reads_near};
+use super::bind_near::{bind_near, reads_near};
 use crate::interruptible::yield_if_due;
 use crate::search_cover::SearchCover;
 

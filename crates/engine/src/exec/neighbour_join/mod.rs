@@ -37,7 +37,7 @@ use tokio::sync::OnceCell;
 use self::joining::{BuildSide, JoinOutput, Joining, Output};
 use self::row_exprs::ReadyExpr;
 use self::separation_condition::{RowPositions, RowRadii};
-use super::piece_scan::{bind_near, reads_near};
+use super::bind_near::{bind_near, reads_near};
 use crate::search_cover::SearchCover;
 
 pub use self::columns::{JoinedColumn, PartnerAggregate};
