@@ -55,7 +55,7 @@ def as_json(story: str, world: World, statements: list[str], expected: list[Rows
         json.dumps({"sql": text, "expected": plain_rows(rows)}, ensure_ascii=False) for text, rows in zip(statements, expected)
     ]
     return (
-        f'{{"story": {json.dumps(story)},\n "tables": [\n  ' + ",\n  ".join(tables) + '],\n "statements": [\n  ' + ",\n  ".join(asked) + "]}\n"
+        f'{{"story": {json.dumps(story)},\n "parts": {world.parts},\n "tables": [\n  ' + ",\n  ".join(tables) + '],\n "statements": [\n  ' + ",\n  ".join(asked) + "]}\n"
     )
 
 
@@ -73,7 +73,7 @@ def read(path: Path) -> Case:
         tables.append(TableRows(shape, pa.table(arrays, names=[one.name for one in fields])))
     statements = content["statements"]
     expected = [normalised_rows(one["expected"]) for one in statements]
-    return Case(path.stem, content["story"], World(tuple(tables)), [one["sql"] for one in statements], expected)
+    return Case(path.stem, content["story"], World(tuple(tables), content.get("parts", 1)), [one["sql"] for one in statements], expected)
 
 
 def all_cases(directory: Path = CASES) -> list[Case]:

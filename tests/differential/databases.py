@@ -70,9 +70,10 @@ class TableRows:
 
 @dataclass(frozen=True)
 class World:
-    """The tables of some databases."""
+    """The tables of some databases, each loaded in so many parts."""
 
     tables: tuple[TableRows, ...]
+    parts: int = 1
 
     def places(self) -> Places:
         """The position columns of partitioned tables."""
@@ -83,7 +84,7 @@ class World:
         """The same with other rows in one table."""
         tables = list(self.tables)
         tables[at] = replace(tables[at], rows=rows)
-        return World(tuple(tables))
+        return replace(self, tables=tuple(tables))
 
 
 ARROW_TYPES = {
@@ -119,7 +120,7 @@ class WorldMaker:
             *self.deep(objects, other),
             *self.files(objects, keys),
         ]
-        return World(tuple(tables))
+        return World(tuple(tables), rng.choice([1, 1, 2, 4]))
 
     # Columns and keys.
 
@@ -350,9 +351,8 @@ def normalised(rows: pa.Table) -> pa.Table:
     return pa.table(columns, names=rows.column_names)
 
 
-def load_table(meridian: Meridian, directory: Path, table: TableRows, parts: int = 1) -> None:
-    """Loads a table into Meridian, or puts the file where statements find it. `parts` is for tables that are loaded by turns."""
-    assert parts == 1, "tables of several parts cannot be loaded yet"
+def load_part(meridian: Meridian, directory: Path, table: TableRows, append: bool) -> None:
+    """Loads a table into Meridian, or appends to it, or puts the file where statements find it."""
     shape = table.shape
     if shape.is_file and shape.name.endswith(".csv"):
         pa.csv.write_csv(table.rows, directory / shape.name)
@@ -361,6 +361,9 @@ def load_table(meridian: Meridian, directory: Path, table: TableRows, parts: int
     pq.write_table(table.rows, path)
     if shape.is_file:
         return
+    if append:
+        meridian.load(directory / "data", shape.database, shape.name, path, append=True)
+        return
     declared = TableData(shape.name, {one.name: one.declared for one in shape.fields}, table.rows)
     schema = table_files.write_schema(path.with_suffix(".json"), declared)
     options = shape.options if table.rows.num_rows else {**shape.options, "allow_empty": True}
@@ -368,9 +371,12 @@ def load_table(meridian: Meridian, directory: Path, table: TableRows, parts: int
 
 
 def load(meridian: Meridian, directory: Path, world: World) -> Path:
-    """Loads all tables into a new data directory."""
-    for table in world.tables:
-        load_table(meridian, directory, table)
+    """Loads all tables into a new data directory, a part of each by turns: keys of children come before their directors' rows."""
+    for part in range(world.parts):
+        for table in world.tables:
+            rows = table.rows if table.shape.is_file else table.rows.take(list(range(part, table.rows.num_rows, world.parts)))
+            if part == 0 or (rows.num_rows and not table.shape.is_file):
+                load_part(meridian, directory, replace(table, rows=rows), append=part > 0)
     return directory / "data"
 
 

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from differential import cases
@@ -155,7 +155,7 @@ class WorldRun:
 
     def small_world(self, trial: Trial, failure: Failure) -> World:
         """The tables that are needed, with the fewest rows found; all rows if the failure is not to be had again."""
-        needed = World(tuple(self.world.tables[at] for at in tables_of(trial.variants, self.world)))
+        needed = replace(self.world, tables=tuple(self.world.tables[at] for at in tables_of(trial.variants, self.world)))
 
         def fails(world: World) -> bool:
             try:

@@ -27,7 +27,7 @@ pub(super) async fn plan(
     state: &SessionState,
     statement: Statement,
 ) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-    let logical = logical_plan(state, statement).await?;
+    let logical = Box::pin(logical_plan(state, statement)).await?;
     let plan = state.create_physical_plan(&logical).await?;
     Ok((logical, plan))
 }
@@ -52,7 +52,7 @@ pub(super) async fn plan_with_parameters(
         statement: ast,
     };
     let prepare = Statement::Statement(Box::new(prepare));
-    let logical = match logical_plan(state, prepare).await? {
+    let logical = match Box::pin(logical_plan(state, prepare)).await? {
         LogicalPlan::Statement(PlanStatement::Prepare(prepare)) => {
             Arc::unwrap_or_clone(prepare.input)
         }
