@@ -1,4 +1,4 @@
-//! [`Catalog`]: the queries that can be asked of what exists, and the few ways to change it.
+//! [`Catalog`]: the queries on databases and tables, and the few operations that change them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -76,8 +76,8 @@ impl Catalog {
         self.backend.close().await;
     }
 
-    /// The state in which the catalog is now: while it stays the same, so does every answer, whoever may write. Takes a few
-    /// microseconds, where a query takes hundreds. `None` if it cannot be told: then ask.
+    /// The state in which the catalog is now: while it stays the same, so does every result, whichever process may write. Takes a few
+    /// microseconds, where a query takes hundreds. `None` if it is unknown: then query.
     pub fn state(&self) -> Option<CatalogState> {
         self.backend.state()
     }

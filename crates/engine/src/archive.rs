@@ -19,7 +19,7 @@ const USUAL_KEPT_BYTES: u64 = 64 << 20;
 /// How often a table is looked up again if a newer load replaced it meanwhile.
 const LOOKS: usize = 5;
 
-/// A data directory that is asked queries. Shared by all sessions of a process.
+/// A data directory on which queries are executed. All sessions of a process share it.
 pub struct Archive {
     data_dir: PathBuf,
     catalog: Catalog,
@@ -44,7 +44,7 @@ pub struct Usage {
     pub pieces: u64,
 }
 
-/// A table as it was in a state of the catalog.
+/// A table in a state of the catalog.
 struct CachedTable {
     state: Option<CatalogState>,
     table: Arc<LoadedTable>,

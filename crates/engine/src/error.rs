@@ -6,7 +6,7 @@ use ingest::IngestError;
 use sql::{ErrorCode, SqlError};
 use store::StoreError;
 
-/// Why a query could not be answered.
+/// Why a query failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {

@@ -1,7 +1,8 @@
 //! DataFusion extended by Meridian's tables: pruning by sky region and key, joins that stay within a chunk, and plans that
 //! run piece by piece.
 //!
-//! May depend on `sky`, `catalog`, `store`, `sql` and, for files that a query names, `ingest`; knows nothing of servers, users or the network. Invariants: a filter
+//! May depend on `sky`, `catalog`, `store`, `sql` and, for files that a query names, `ingest`; knows nothing of servers, users or the
+//! network. Invariants: a filter
 //! is always evaluated, pruning only spares work; every row of a table is read in exactly one piece; every plan node here
 //! has a codec.
 

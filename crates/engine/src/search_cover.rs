@@ -13,12 +13,12 @@ const CELL_DEGREES: f64 = 0.25;
 /// Everything within a radius of some positions, covered by boxes.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SearchCover {
-    /// `None`: anywhere.
+    /// `None`: the whole sky.
     boxes: Option<Vec<LonLatBox>>,
 }
 
 impl SearchCover {
-    /// The vicinity of positions (right ascension and declination in degrees, of any size): everywhere within `radius`.
+    /// The cover of positions (right ascension and declination in degrees, of any size): everything within `radius`.
     pub fn of(positions: impl Iterator<Item = (f64, f64)>, radius: Angle) -> Self {
         let cell = CELL_DEGREES.max(radius.degrees());
         let mut cells: HashMap<Cell, Extent> = HashMap::new();

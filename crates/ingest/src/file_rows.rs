@@ -1,4 +1,4 @@
-//! The rows of one file, for whoever wants them without loading them: a query that names a file.
+//! The rows of one file without a load, for a query that names the file.
 //!
 //! Values follow the rules of a load (NaN is NULL, -0.0 is 0.0), but a row that does not fit its columns is an error.
 //! Memory is bounded by a part of the file at a time.

@@ -46,10 +46,10 @@ impl std::fmt::Display for RejectedRow {
     }
 }
 
-/// One kind of rejection: what is wrong and in which column.
+/// A reason for rejection: what is wrong and in which column.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Reason {
-    /// A short text without the row's own values, by which rejections are counted.
+    /// A short text without the row's values, by which rejections are counted.
     pub class: String,
 }
 
@@ -65,7 +65,7 @@ struct Tally {
     first: BTreeMap<RowId, String>,
 }
 
-/// What all threads of a load rejected.
+/// The rows that all threads of a load have rejected.
 #[derive(Debug)]
 pub(crate) struct RejectedRows {
     files: Vec<PathBuf>,
@@ -84,7 +84,7 @@ impl RejectedRows {
         }
     }
 
-    /// Notes one rejected row. `class` names the kind, `detail` is the sentence for this row.
+    /// Records a rejected row. `class` is the reason, `detail` the message for this row.
     pub(crate) fn reject(&self, row: RowId, class: String, detail: impl FnOnce() -> String) {
         self.total.fetch_add(1, Relaxed);
         let mut tallies = self.lock();
@@ -115,12 +115,12 @@ impl RejectedRows {
         }
     }
 
-    /// How many rows were rejected so far.
+    /// The number of rejected rows so far.
     pub(crate) fn count(&self) -> u64 {
         self.total.load(Relaxed)
     }
 
-    /// Fails once more rows were rejected than the request allows.
+    /// Fails if more rows were rejected than the request allows.
     pub(crate) fn check(&self) -> Result<(), IngestError> {
         let count = self.count();
         if count <= self.allowed {

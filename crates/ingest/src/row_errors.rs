@@ -1,4 +1,4 @@
-//! Judging values while columns are made: which rows of a batch are rejected, and why.
+//! Collects the errors of a batch's rows while its columns are parsed: which rows are rejected, and why.
 
 use catalog::Column;
 
@@ -14,7 +14,7 @@ pub(crate) enum ValueFault {
     OutOfRange,
 }
 
-/// The rows of one batch and which of them are still good.
+/// The rows of a batch, and which of them are still accepted.
 pub(crate) struct RowErrors<'a> {
     context: &'a ReadContext,
     rows: &'a [u64],
@@ -35,7 +35,7 @@ impl<'a> RowErrors<'a> {
         self.keep
     }
 
-    /// Rejects a row unless it already was: a row counts once, by what was found first.
+    /// Rejects a row, unless it was rejected already: a row is counted once, by its first error.
     pub(crate) fn reject(&mut self, row: usize, class: String, detail: impl FnOnce() -> String) {
         if std::mem::replace(&mut self.keep[row], false) {
             self.context

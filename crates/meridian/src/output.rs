@@ -1,4 +1,4 @@
-//! Forms in which a result is written.
+//! The output formats of a result.
 
 mod delimited;
 mod table;

@@ -18,7 +18,7 @@ use crate::serve;
 /// Exit status after Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
 
-/// Asks queries in SQL and prints the answers.
+/// Executes queries in SQL and prints the results.
 ///
 /// Names are matched without regard to case. Regions: qserv_areaspec_circle(ra, dec, radius),
 /// scisql_s2PtInCircle(ra, dec, ...) = 1, scisql_angSep(ra1, dec1, ra2, dec2) < radius, BETWEEN on the position
@@ -129,7 +129,7 @@ async fn leave_while_reading() {
 
 /// Where the queries come from.
 enum StatementSource {
-    /// All of them at once; taken when they have been asked.
+    /// A text of all statements; `None` after it was executed.
     Whole(Option<String>),
     /// Statement by statement, from standard input.
     Written {
@@ -300,7 +300,7 @@ async fn write_result(args: &SqlArgs, mut result: QueryResult) -> Result<u64, Fa
     Ok(rows)
 }
 
-/// How much and how long is said beside the result, not in it.
+/// The number of rows and the time are printed besides the result, not in it.
 fn report(rows: u64, time: Duration) {
     let plural = if rows == 1 { "" } else { "s" };
     remark(&format!("{rows} row{plural} in {}", readable(time)));

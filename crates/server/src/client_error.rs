@@ -1,4 +1,4 @@
-//! Why a client does not get what it requested.
+//! The error that a client receives.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use sql::{ErrorCode, SqlError};
 /// A message for the user, with MySQL's error number and SQL state for their program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientError {
-    /// The number and the state.
+    /// The error number and the SQL state.
     pub code: ErrorCode,
     /// The message: what is wrong and what to do.
     pub sentence: String,
 }
 
 impl ClientError {
-    /// A rejection.
+    /// An error with this code and message.
     pub fn new(code: ErrorCode, sentence: impl Into<String>) -> Self {
         Self {
             code,

@@ -1,5 +1,5 @@
-//! The places at a listener: as many connections as there may be, of which no address has more than its share. Where there are no
-//! more, the connection that has waited longest without asking anything gives way to the next.
+//! The connection slots of a listener: how many connections may be open, in total and from one address. When no slot is free, a new
+//! connection takes the slot of the connection that has been idle longest.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,15 +11,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::listener::Peer;
 
-/// How many connections there may be.
+/// How many connections a listener accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConnectionLimits {
     pub(crate) all: usize,
-    /// From one address; programs that connect by a file of the system count as one.
+    /// The limit for one address; all clients of the Unix socket count as one address.
     pub(crate) of_an_address: usize,
 }
 
-/// The connections at a listener.
+/// The connections of one listener.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlots {
     limits: ConnectionLimits,
@@ -32,21 +32,21 @@ struct SlotTable {
     slots: HashMap<u64, Arc<SlotState>>,
 }
 
-/// Whether a connection waits to be asked something.
+/// Whether a connection is idle.
 #[derive(Debug)]
 struct SlotState {
     address: Option<IpAddr>,
-    /// Since when, if it does. From a time to come on: where it is busy now and counts as waiting if it is so for long.
+    /// Since when it is idle. A time in the future: the connection is busy now and counts as idle from then on.
     since: Mutex<Option<Instant>>,
     evict: CancellationToken,
 }
 
-/// There is no place.
+/// A limit on connections that was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LimitReached {
-    /// There are as many connections as may be.
+    /// As many connections are open as the listener allows.
     All(usize),
-    /// There are as many from that address.
+    /// As many connections are open from this address as are allowed.
     OfAnAddress(usize),
 }
 
@@ -55,11 +55,11 @@ impl fmt::Display for LimitReached {
         match self {
             Self::All(most) => write!(
                 f,
-                "there are {most} connections already, which is as many as may be"
+                "there are {most} connections already, which is the limit"
             ),
             Self::OfAnAddress(most) => write!(
                 f,
-                "there are {most} connections from this address already, which is as many as may be"
+                "there are {most} connections from this address already, which is the limit"
             ),
         }
     }
@@ -73,10 +73,10 @@ impl ConnectionSlots {
         })
     }
 
-    /// A place for a connection, which waits from now on.
+    /// Takes a slot for a connection, which counts as idle at first.
     ///
     /// # Errors
-    /// There is none, and nobody who could give way.
+    /// No slot is free and no connection is idle.
     pub(crate) fn take(self: &Arc<Self>, peer: Peer) -> Result<ConnectionSlot, LimitReached> {
         let address = peer.address();
         let mut table = lock(&self.table);
@@ -109,7 +109,7 @@ impl ConnectionSlots {
 }
 
 impl SlotTable {
-    /// Ends the connection that has waited longest of some.
+    /// Evicts the connection that has been idle longest among those that `of` selects.
     fn evict_longest_idle(&mut self, of: impl Fn(&SlotState) -> bool) -> bool {
         let now = Instant::now();
         let since = |(number, state): (&u64, &Arc<SlotState>)| {
@@ -126,7 +126,7 @@ impl SlotTable {
     }
 }
 
-/// A connection's place, for as long as it is held.
+/// The slot of a connection, which is released when this is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     number: u64,
@@ -135,22 +135,22 @@ pub(crate) struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// The connection waits from now on: it may give way.
+    /// Marks the connection as idle: it may be evicted.
     pub(crate) fn set_idle(&self) {
         *lock(&self.state.since) = Some(Instant::now());
     }
 
-    /// It is busy, or for another reason does not give way.
+    /// Marks the connection as busy, or as one that must not be evicted for another reason.
     pub(crate) fn set_busy(&self) {
         *lock(&self.state.since) = None;
     }
 
-    /// It may give way if it is still so after a while.
+    /// Marks the connection as idle from a later time on.
     pub(crate) fn set_idle_after(&self, a_while: Duration) {
         *lock(&self.state.since) = Some(Instant::now() + a_while);
     }
 
-    /// Ends when another connection needs the place.
+    /// Completes when another connection needs the slot.
     pub(crate) async fn eviction_requested(&self) {
         self.state.evict.cancelled().await;
     }
@@ -162,7 +162,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// A panic elsewhere leaves what is locked whole: every change is a single one.
+/// A panic in another thread leaves the state consistent, because every change is a single operation.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

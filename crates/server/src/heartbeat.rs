@@ -1,5 +1,5 @@
-//! The sign of life of the threads that work on queries: a task that does nothing, started on them ten times a second by a thread
-//! that does nothing else.
+//! The heartbeat of the threads that execute queries. A watchdog thread starts an empty task on them ten times a second and measures
+//! how long it takes until the task has run.
 //!
 //! ```text
 //!   the task runs                   the threads are healthy
@@ -19,15 +19,15 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use tracing::warn;
 
-/// How often a sign is requested.
+/// How often the watchdog starts the task.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// How long the task may take. The threads yield every 10 ms, and a busy machine takes a while to schedule them.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// After this time without a heartbeat, `/readyz` tells clients to use another server.
 const TOO_LONG: Duration = Duration::from_secs(2);
-/// Sets of threads that may be left behind at once.
+/// How many sets of threads may be abandoned at once.
 const MAX_ABANDONED: usize = 4;
-/// Bytes of a thread's stack: planning a statement that is nested as deep as may be takes a few mebibytes of it.
+/// The stack size of a thread: planning the most deeply nested statement that is allowed takes a few mebibytes.
 const STACK: usize = 32 << 20;
 
 /// The threads that execute queries, and their heartbeat.
@@ -35,7 +35,7 @@ const STACK: usize = 32 << 20;
 pub(crate) struct Heartbeat {
     count: NonZeroUsize,
     threads: Mutex<Arc<WorkerThreads>>,
-    /// When the sign was requested that has come last, or has not come yet.
+    /// When the last task was started.
     pinged_at: Mutex<Instant>,
     abandoned: Mutex<Vec<Weak<WorkerThreads>>>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Heartbeat {
 pub(crate) struct Health {
     /// How long the current task has not run; zero if it has.
     pub(crate) silence: Duration,
-    /// Sets of threads that were left behind and still compute.
+    /// Sets of threads that were abandoned and still compute.
     pub(crate) abandoned: usize,
 }
 
@@ -120,7 +120,7 @@ impl Heartbeat {
         }
     }
 
-    /// Asks for a sign where the last has come; leaves the threads behind where it has not come in time.
+    /// Starts the next task if the last one has run; abandons the threads if it has not run in time.
     fn check(&self, patience: Duration) {
         let threads = Arc::clone(&lock(&self.threads));
         let mut pinged_at = lock(&self.pinged_at);
@@ -132,7 +132,7 @@ impl Heartbeat {
         }
     }
 
-    /// Puts new threads in the place of those that there are, where few are left behind.
+    /// Replaces the threads by new ones, unless too many sets are abandoned already.
     fn abandon(&self) -> bool {
         let mut abandoned = lock(&self.abandoned);
         abandoned.retain(|it| it.strong_count() > 0);
@@ -148,7 +148,7 @@ impl Heartbeat {
         };
         warn!(
             abandoned = abandoned.len() + 1,
-            "computing keeps all threads: others take their place"
+            "long computations occupy all threads: others take their place"
         );
         new.has_responded.store(false, Relaxed);
         new.ping();
@@ -161,7 +161,7 @@ impl Heartbeat {
 /// A set of threads. It ends when its work is done and new work no longer goes to it.
 #[derive(Debug)]
 struct WorkerThreads {
-    /// Taken when they end.
+    /// `None` after it was shut down.
     runtime: Mutex<Option<Runtime>>,
     has_responded: AtomicBool,
 }

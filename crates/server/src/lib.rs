@@ -1,9 +1,9 @@
 //! The server: listeners and connections, the process list, MySQL's protocol, cone searches over HTTP, metrics and the query log.
 //!
-//! May depend on `sql` and `engine`; knows nothing of chunks, files or plans. Invariants: the network has threads of its own, which
-//! do no more than look at a few rows, so that a busy server still lets in, answers pings and obeys KILL; memory for a result is
-//! bounded whatever its size, because rows are made as fast as the client takes them; no byte that a client sends can make
-//! the server panic, and a panic in a query is an error of that query alone.
+//! May depend on `sql` and `engine`; knows nothing of chunks, files or plans. Invariants: the network threads scan a few rows at most, so
+//! that a busy server still accepts connections, answers pings and executes KILL; a result takes bounded memory whatever its size, because
+//! rows are produced as fast as the client reads them; no byte that a client sends can make the server panic, and a panic in a query is an
+//! error of that query alone.
 
 mod client_error;
 mod connection_slots;
@@ -51,12 +51,12 @@ pub use tls::{TlsError, TlsFiles};
 /// How long stopped statements may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// How many clients are told at a time that there is no place.
+/// How many rejected clients are told the reason concurrently.
 const MAX_REJECTIONS: usize = 64;
 
-/// Where clients of MySQL connect unless somebody says otherwise.
+/// The default address for MySQL clients.
 pub const DEFAULT_MYSQL_ADDRESS: &str = "127.0.0.1:4040";
-/// Where clients of HTTP connect unless somebody says otherwise.
+/// The default address for HTTP clients.
 pub const DEFAULT_HTTP_ADDRESS: &str = "127.0.0.1:8080";
 
 /// The configuration of a server: what it serves, where it listens and which resources it may use.
@@ -72,11 +72,11 @@ pub struct Config {
     pub http: Option<String>,
     /// The columns that cone searches return of a table, by the names of database and table; all columns of a table that is not listed.
     pub cone_columns: HashMap<(String, String), Vec<String>>,
-    /// Threads that work on queries.
+    /// The number of threads that execute queries.
     pub threads: NonZeroUsize,
-    /// Bytes of memory for the sorts, groups and joins of all queries together.
+    /// Bytes of memory for all queries together.
     pub memory: usize,
-    /// Bytes of decoded columns that are kept for later queries.
+    /// Bytes of decoded columns that are cached for later queries.
     pub cache: u64,
     /// Concurrent connections at each listener.
     pub max_connections: usize,
@@ -88,7 +88,7 @@ pub struct Config {
     pub http_patience: Duration,
     /// How long statements may run on after the shutdown has begun.
     pub grace: Duration,
-    /// What clients that request TLS are shown; without it there is none.
+    /// The certificate for clients that request TLS; `None`: the server does not offer TLS.
     pub tls: Option<TlsFiles>,
     /// Statements that take longer are logged with their text.
     pub slow: Option<Duration>,
@@ -124,7 +124,7 @@ pub enum ServerError {
     /// The data directory cannot be opened.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// There is no TLS, which was requested.
+    /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The address cannot be resolved.
@@ -181,11 +181,13 @@ pub enum ServerError {
         /// The path.
         path: PathBuf,
     },
-    /// Nobody could connect.
-    #[error("every door is off: there is nothing to serve")]
+    /// No listener is configured.
+    #[error(
+        "every listener is off: give at least one of --mysql, --mysql-socket and --http an address"
+    )]
     NoListener,
-    /// What is counted cannot be shown.
-    #[error("the metrics cannot be set up, which is a mistake of the server's: {0}")]
+    /// The metrics cannot be registered.
+    #[error("the metrics cannot be set up, which is a bug of the server: {0}")]
     Metrics(#[from] prometheus::Error),
     /// An operation of the operating system failed.
     #[error("cannot {what}: {source}")]
@@ -207,9 +209,9 @@ pub(crate) struct Shared {
     pub(crate) query_runtime: QueryRuntime,
     pub(crate) processes: Arc<ProcessList>,
     pub(crate) server_info: Arc<dyn ServerInfo>,
-    /// Where MySQL's clients connect.
+    /// The port for MySQL clients.
     pub(crate) mysql_port: Option<u16>,
-    /// For clients that request it.
+    /// The acceptors for clients that request TLS.
     pub(crate) tls: Option<Tls>,
     pub(crate) metrics: Metrics,
     /// Statements that take longer are logged with their text.
@@ -218,16 +220,16 @@ pub(crate) struct Shared {
     pub(crate) http_patience: Duration,
     /// The memory for packets and prepared statements of MySQL clients.
     pub(crate) packets: Arc<BytePool>,
-    /// Room for telling clients that there is no place.
+    /// Limits how many rejected clients are told the reason concurrently.
     pub(crate) rejected: Arc<Semaphore>,
-    /// No new query is answered.
+    /// Cancelled when the server accepts no new queries.
     pub(crate) closing: CancellationToken,
-    /// No query is answered to its end.
+    /// Cancelled when running queries are stopped.
     pub(crate) ended: CancellationToken,
 }
 
 impl Shared {
-    /// Lists work that is not a statement of a connection of MySQL's among those, so that it is seen and can be ended.
+    /// Adds work that is not a statement of a MySQL connection to the process list, so that it is visible and can be killed.
     pub(crate) fn track(
         &self,
         peer: Peer,
@@ -452,7 +454,7 @@ async fn all(connections: &mut [JoinSet<()>]) {
     }
 }
 
-/// A connection that stumbled has ended alone; whoever keeps the server has to know.
+/// Logs a connection whose task panicked. No other connection is affected.
 pub(crate) fn log_panic(left: Result<(), JoinError>) {
     if let Err(error) = left {
         error!(%error, "a connection made the server panic");

@@ -23,19 +23,19 @@ use crate::{ServerError, Shared, http, log_panic, metrics, mysql, unix_socket};
 
 /// How long a listener pauses after the operating system could not accept a connection.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Bytes of a socket's path that Linux has room for, besides the one that ends it (`sun_path`); others have a few less, and say so.
+/// Bytes of a socket's path on Linux, without the terminating zero (`sun_path`); other systems have a few less and report an error.
 const MAX_PATH_BYTES: usize = 107;
-/// Who may connect to the file: its owner and those of its group.
+/// The socket's permissions: its owner and group may connect.
 const SOCKET_MODE: u32 = 0o660;
 
 /// What a listener listens on, and the protocol spoken there.
 #[derive(Debug)]
 pub(crate) enum Endpoint {
-    /// MySQL's protocol, at an address.
+    /// MySQL's protocol, at a TCP address.
     MySql(TcpEndpoint),
-    /// The same, at a file.
+    /// MySQL's protocol, at a Unix-domain socket.
     MySqlSocket(UnixEndpoint),
-    /// HTTP.
+    /// HTTP, at a TCP address.
     Http(TcpEndpoint, Router),
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for Peer {
     }
 }
 
-/// Somebody who has come to a door.
+/// An accepted connection.
 enum Accepted<'a> {
     MySql(mysql::Halves, Peer),
     Http(TcpStream, SocketAddr, &'a Router),
@@ -156,7 +156,7 @@ impl Listener {
         &self.endpoint
     }
 
-    /// By what its connections are counted.
+    /// The protocol under which the metrics count its connections.
     fn protocol(&self) -> metrics::Protocol {
         match self.endpoint {
             Endpoint::MySql(_) | Endpoint::MySqlSocket(_) => metrics::Protocol::Mysql,
@@ -164,7 +164,7 @@ impl Listener {
         }
     }
 
-    /// Lets in until `stop` is cancelled; gives the connections that there are then.
+    /// Accepts connections until `stop` is cancelled; returns those that are open then.
     pub(crate) async fn accept_loop(
         self,
         shared: Arc<Shared>,
@@ -212,9 +212,9 @@ impl Listener {
         }
     }
 
-    /// Tells somebody that there is no place. Where very many are told already, they find it out by themselves.
+    /// Tells a client that the limit is reached. If many clients are being told already, the connection is closed without a message.
     fn reject(&self, shared: &Arc<Shared>, accepted: Accepted<'_>, full: LimitReached) {
-        warn!(address = %accepted.peer(), "turned away: {full}");
+        warn!(address = %accepted.peer(), "rejected: {full}");
         shared.metrics.rejected(self.protocol());
         let Ok(permit) = Arc::clone(&shared.rejected).try_acquire_owned() else {
             return;
@@ -241,7 +241,7 @@ impl Accepted<'_> {
     }
 }
 
-/// Takes an address of this machine alone; none where none is wanted. `option` is what says where.
+/// Binds a loopback address; `None` if none is configured. `option` is the option that configures it.
 pub(crate) async fn bind_tcp(
     wanted: Option<&str>,
     option: &'static str,
@@ -271,7 +271,7 @@ pub(crate) async fn bind_tcp(
     Ok(Some(TcpEndpoint { listener, address }))
 }
 
-/// Listens at a file, where nobody else does.
+/// Binds a Unix-domain socket, unless another program listens there.
 pub(crate) fn bind_unix(path: &Path) -> Result<UnixEndpoint, ServerError> {
     let rejected = |source: io::Error| ServerError::System {
         what: format!("listen at {}", path.display()),
@@ -294,7 +294,7 @@ pub(crate) fn bind_unix(path: &Path) -> Result<UnixEndpoint, ServerError> {
                 path: path.to_owned(),
             });
         }
-        // What a server has left that was killed.
+        // A server that was killed has left the file.
         Ok(_) => fs::remove_file(path).map_err(rejected)?,
         Err(_) => {}
     }
@@ -340,7 +340,7 @@ mod tests {
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let socket = bind_unix(&path).unwrap();
-        // Somebody else's file stays.
+        // A file of another program is not removed.
         fs::remove_file(&path).unwrap();
         fs::write(&path, "").unwrap();
         drop(socket);

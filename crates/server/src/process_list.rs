@@ -58,7 +58,7 @@ impl ProcessList {
         })
     }
 
-    /// A new connection; it is in the list for as long as it is held.
+    /// Registers a connection, which is listed until the guard is dropped.
     pub(crate) fn register(self: &Arc<Self>, peer: Peer) -> ConnectionGuard {
         let id = self.last_connection.fetch_add(1, Relaxed).wrapping_add(1);
         let process = Arc::new(Process {
@@ -103,7 +103,7 @@ impl ProcessList {
         true
     }
 
-    /// The connections and what they do, by their numbers.
+    /// All connections, by their numbers.
     pub(crate) fn processes(&self) -> Vec<ProcessInfo> {
         let processes = lock(&self.connections).clone();
         let info = |(id, process): (u32, Arc<Process>)| {
@@ -154,7 +154,7 @@ impl ProcessList {
         ]
     }
 
-    /// The same in a line.
+    /// The status as one line, for COM_STATISTICS.
     pub(crate) fn status_line(&self) -> String {
         let uptime = self.begun.elapsed();
         let (connected, _) = self.count_active();
@@ -167,7 +167,7 @@ impl ProcessList {
         )
     }
 
-    /// How many connections there are, and how many of them wait for a statement.
+    /// The number of connections, and of those that execute a statement.
     fn count_active(&self) -> (usize, usize) {
         let connections = lock(&self.connections);
         let busy = connections
@@ -186,7 +186,7 @@ pub(crate) struct ConnectionGuard {
 }
 
 impl ConnectionGuard {
-    /// Says who is connected and which database is chosen.
+    /// Sets the user and the database.
     pub(crate) fn set_identity(&self, user: &str, database: Option<&str>) {
         let mut now = lock(&self.process.now);
         user.clone_into(&mut now.user);
@@ -273,7 +273,7 @@ impl Drop for Statement {
 pub(crate) struct TrackedTask {
     statement: Statement,
     ended: CancellationToken,
-    /// Goes last, as the statement is its.
+    /// Dropped after the statement, which belongs to it.
     _guard: ConnectionGuard,
 }
 
@@ -294,7 +294,7 @@ impl TrackedTask {
     /// Does the work unless it is killed. KILL also interrupts the thread that computes.
     ///
     /// # Errors
-    /// Those of the work, and that it was ended.
+    /// Those of the work, or that it was stopped.
     pub(crate) async fn run<T>(
         &self,
         work: impl Future<Output = Result<T, ClientError>>,
@@ -306,7 +306,7 @@ impl TrackedTask {
                 Err(ClientError::new(ErrorCode::INTERRUPTED, "it was stopped by KILL"))
             }
             () = self.ended.cancelled() => {
-                Err(ClientError::new(ErrorCode::SERVER_ENDS, "the server ends: it was stopped"))
+                Err(ClientError::new(ErrorCode::SERVER_ENDS, "the server shuts down: it was stopped"))
             }
             done = work => done,
         }

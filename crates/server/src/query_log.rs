@@ -20,12 +20,12 @@ pub(crate) struct QueryLogEntry<'a> {
     pub(crate) rows: u64,
     pub(crate) user: &'a str,
     pub(crate) database: Option<&'a str>,
-    /// Why it was not answered.
+    /// The error, if it failed.
     pub(crate) error: Option<&'a ClientError>,
 }
 
 impl QueryLogEntry<'_> {
-    /// Writes it down. With its text where that is needed to find out more: where the server could not, or it was slow.
+    /// Logs the statement; with its text if the server failed to execute it or it was slow.
     pub(crate) fn log(&self, slow: Option<Duration>, text: impl FnOnce() -> String) {
         let (user, database, rows) = (self.user, self.database, self.rows);
         let (outcome, error) = (self.ending.label(), self.error.map(tracing::field::display));

@@ -1,11 +1,11 @@
-//! Where queries are worked on: threads of their own, as many as there are cores, so that none of them keeps the network waiting.
+//! The query runtime: threads for queries, one for each core, so that no query delays the network threads.
 //!
-//! What a query gives comes part by part over a channel that holds few of them: whoever does not take them stops the work for
-//! as long, and whoever drops the channel ends it. A panic in a query is an error of that query alone.
+//! A query sends its result block by block over a bounded channel: a receiver that does not read suspends the query, and dropping the
+//! receiver ends it. A panic in a query is an error of that query alone.
 //!
-//! Work comes by checks every few milliseconds (`sql::interrupt`), but for single steps over what an operator has gathered. Where
-//! such steps keep all threads, the [heartbeat](crate::heartbeat) finds it out: these threads are then left to what they do, end
-//! with it, and others take their place.
+//! Queries check every few milliseconds whether to yield or to end (`sql::interrupt`), except in single steps over what an operator has
+//! gathered. If such steps occupy all threads, the [heartbeat](crate::heartbeat) abandons these threads, which end with their work, and
+//! starts others.
 
 use std::any::Any;
 use std::future::Future;
@@ -21,10 +21,10 @@ use tracing::{Instrument, Span};
 use crate::ClientError;
 use crate::heartbeat::{Health, Heartbeat};
 
-/// Parts that wait to be taken.
+/// The capacity of the channel, in blocks.
 const CHANNEL_CAPACITY: usize = 2;
 
-/// Threads that work on queries.
+/// The threads that execute queries.
 #[derive(Debug)]
 pub(crate) struct QueryRuntime(Arc<Heartbeat>);
 
@@ -33,7 +33,7 @@ impl QueryRuntime {
         Ok(Self(Heartbeat::start(threads)?))
     }
 
-    /// Starts work that gives parts. It ends with the first rejection, and where nobody takes the parts any more.
+    /// Spawns work that sends blocks. It ends with the first error, or when the receiver is dropped.
     pub(crate) fn spawn<P, F>(&self, work: impl FnOnce(ResultSender<P>) -> F) -> ResultReceiver<P>
     where
         P: Send + 'static,
@@ -54,7 +54,7 @@ impl QueryRuntime {
                 Ok(Err(error)) => error,
                 Err(panic) => panicked(&*panic),
             };
-            // Where nobody waits for it, nobody has to know.
+            // The receiver may have been dropped.
             let _ = sender.send(Err(error)).await;
         };
         self.0.spawn(task.instrument(Span::current()));
@@ -64,7 +64,7 @@ impl QueryRuntime {
         }
     }
 
-    /// Starts work that gives one thing.
+    /// Spawns work that returns one value.
     pub(crate) fn compute<T, F>(&self, work: F) -> ResultReceiver<T>
     where
         T: Send + 'static,
@@ -73,7 +73,7 @@ impl QueryRuntime {
         self.spawn(|sender| async move { sender.send(work.await?).await })
     }
 
-    /// Tells whether work is done, whenever it is asked.
+    /// A function that returns the state of the threads.
     pub(crate) fn health(&self) -> impl Fn() -> Health + Send + Sync + use<> {
         let heartbeat = Arc::downgrade(&self.0);
         move || {
@@ -85,12 +85,12 @@ impl QueryRuntime {
 
 impl Drop for QueryRuntime {
     fn drop(&mut self) {
-        // Without waiting for what is still computed.
+        // It does not wait for running computations.
         self.0.end();
     }
 }
 
-/// Work that is done where it is requested: a panic in it is its error, and no more than that.
+/// Runs work on the caller's thread and turns a panic into an error.
 ///
 /// # Errors
 /// Those of the work.
@@ -106,28 +106,30 @@ fn panicked(panic: &(dyn Any + Send)) -> ClientError {
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     tracing::error!(
         panic = text.unwrap_or("unknown"),
-        "a statement made the server stumble"
+        "a statement made the server panic"
     );
-    let sentence = "the server stumbled over this statement, which is a mistake of the server's: its log says more";
+    let sentence = "the server panicked while it executed this statement, which is a bug of the server: its log says more";
     ClientError::new(ErrorCode::INTERNAL, sentence)
 }
 
-/// Where the work puts what it gives.
+/// The sending end of a result.
 #[derive(Debug)]
 pub(crate) struct ResultSender<P>(mpsc::Sender<Result<P, ClientError>>);
 
 impl<P> ResultSender<P> {
-    /// Gives a part, as soon as there is room for it.
+    /// Sends a block, as soon as the channel has room.
     ///
     /// # Errors
-    /// Nobody takes parts any more.
+    /// The receiver was dropped.
     pub(crate) async fn send(&self, part: P) -> Result<(), ClientError> {
         let given = self.0.send(Ok(part)).await;
-        given.map_err(|_| ClientError::new(ErrorCode::INTERRUPTED, "nobody waits for the answer"))
+        given.map_err(|_| {
+            ClientError::new(ErrorCode::INTERRUPTED, "the result's receiver was dropped")
+        })
     }
 }
 
-/// What the work gives. Dropping it ends the work.
+/// The receiving end of a result. Dropping it ends the work.
 #[derive(Debug)]
 pub(crate) struct ResultReceiver<P> {
     receiver: mpsc::Receiver<Result<P, ClientError>>,
@@ -141,12 +143,12 @@ impl<P> Drop for ResultReceiver<P> {
 }
 
 impl<P> ResultReceiver<P> {
-    /// The next part; `None` after the last.
+    /// The next block; `None` after the last.
     pub(crate) async fn next(&mut self) -> Option<Result<P, ClientError>> {
         self.receiver.recv().await
     }
 
-    /// The only part.
+    /// The only block.
     pub(crate) async fn recv_one(&mut self) -> Result<P, ClientError> {
         let ended = || ClientError::new(ErrorCode::SERVER_ENDS, "the server ends");
         self.next().await.unwrap_or_else(|| Err(ended()))
@@ -180,7 +182,7 @@ mod tests {
         assert_eq!(receiver.1.next().await, None);
     }
 
-    /// The query runtime is kept for as long as its parts are.
+    /// The query runtime lives as long as the receiver.
     fn runtime_and_receiver<F>(
         work: impl FnOnce(ResultSender<usize>) -> F,
     ) -> (QueryRuntime, ResultReceiver<usize>)
@@ -212,21 +214,18 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_an_error_of_that_question_alone() {
         let query_runtime = query_runtime();
-        let stumbles = |stumble: bool| async move {
-            assert!(!stumble, "stumbled");
+        let panics = |panics: bool| async move {
+            assert!(!panics, "panicked");
             Ok(7)
         };
         let error = query_runtime
-            .compute(stumbles(true))
+            .compute(panics(true))
             .recv_one()
             .await
             .unwrap_err();
         assert_eq!(error.code, ErrorCode::INTERNAL);
-        assert_eq!(
-            query_runtime.compute(stumbles(false)).recv_one().await,
-            Ok(7)
-        );
-        assert_eq!(run_inline(stumbles(true)).await, Err(error));
-        assert_eq!(run_inline(stumbles(false)).await, Ok(7));
+        assert_eq!(query_runtime.compute(panics(false)).recv_one().await, Ok(7));
+        assert_eq!(run_inline(panics(true)).await, Err(error));
+        assert_eq!(run_inline(panics(false)).await, Ok(7));
     }
 }

@@ -230,7 +230,7 @@ pub(crate) mod tests {
         (TlsConnector::from(Arc::new(config)), name)
     }
 
-    /// What is agreed upon between a client that would speak some protocols and a door.
+    /// The negotiated protocol of a client with these ALPN names.
     async fn agreed(acceptor: TlsAcceptor, alpn: &[&[u8]]) -> Option<Vec<u8>> {
         let (near, far) = tokio::io::duplex(1 << 14);
         let (connector, name) = client(alpn);

@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 /// Splits a connection into its two halves.
 ///
 /// # Errors
-/// The system cannot watch it.
+/// The stream cannot be registered with the reactor.
 pub(crate) fn split(stream: tokio::net::UnixStream) -> io::Result<(ReadHalf, WriteHalf)> {
     let stream = Arc::new(watched(stream.into_std()?, Interest::READABLE)?);
     let outgoing = WriteHalf {
@@ -149,7 +149,7 @@ mod tests {
         for _ in 0..3 {
             client.write_all(b"one").await.unwrap();
             assert_eq!(incoming.read(&mut received).await.unwrap(), 3);
-            // Not there yet when it is read for, and there when it is.
+            // The bytes arrive after the read has begun.
             let (read, sent) =
                 tokio::join!(incoming.read(&mut received), client.write_all(b"later"));
             sent.unwrap();
@@ -187,7 +187,7 @@ mod tests {
         );
         sent_all.unwrap();
         assert!(received == sent);
-        // With room again, it is not watched for.
+        // Writability is no longer watched for.
         outgoing.write_all(b"more").await.unwrap();
         assert!(outgoing.room.is_none());
     }

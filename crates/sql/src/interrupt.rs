@@ -95,7 +95,7 @@ impl Interrupt {
         })
     }
 
-    /// This thread works on the statement for as long as the result is held.
+    /// Makes this thread work on the statement until the result is dropped.
     pub fn enter(self: &Arc<Self>) -> InterruptGuard {
         let is_same = |it: &Arc<Self>| Arc::ptr_eq(it, self);
         if CURRENT.with_borrow(|current| current.as_ref().is_some_and(is_same)) {
@@ -142,7 +142,7 @@ fn work_on(next: Option<Arc<Interrupt>>) -> Option<Arc<Interrupt>> {
 /// Marks a thread as working on a statement.
 #[derive(Debug)]
 pub struct InterruptGuard {
-    /// What it worked on before, where that was not the same.
+    /// The previous statement of the thread, if it was another one.
     left: Option<Option<Arc<Interrupt>>>,
 }
 

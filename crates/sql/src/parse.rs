@@ -37,7 +37,7 @@ pub struct Parsed {
 /// Reads the statements of a text that came by a connection, which are separated by semicolons.
 ///
 /// # Errors
-/// A text that cannot be read, or a statement that is not a query: this door only answers.
+/// The text cannot be parsed, or a statement is not a query.
 pub fn parse(
     dialect: Dialect,
     sql: &str,

@@ -32,7 +32,8 @@ pub trait RowCondition: Debug + Send + Sync {
 
 /// What every wanted row meets, to be shared by the scans of a query.
 ///
-/// Zone maps are asked whether they exclude blocks. That takes time of its own, so a hint that has excluded nothing in the first files is not requested in the others.
+/// Zone maps are asked whether they exclude blocks. That takes time of its own, so a hint that has excluded nothing in the first files is
+/// not requested in the others.
 #[derive(Debug)]
 pub struct Hint {
     pub(crate) expression: Expression,

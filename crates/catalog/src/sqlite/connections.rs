@@ -147,7 +147,7 @@ impl Connections {
         if mode == Mode::Shared || pool.is_closed() || (seen == file_state(&self.path)) {
             return Ok(pool);
         }
-        // Whoever asks meanwhile opens it too; the last one's stays.
+        // A concurrent caller opens it too; the last connection stays.
         let fresh = OpenConnection::new(&self.path).await?;
         let pool = fresh.pool.clone();
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = fresh;

@@ -170,7 +170,7 @@ impl PartialResults {
     }
 }
 
-/// The partial results of a function, where they are known of each probe row.
+/// The partial results of a function, if the join computes them for each probe row.
 fn known(
     function: &AggregateFunctionExpr,
     join: &NeighbourJoinExec,

@@ -1,7 +1,8 @@
 //! Where a neighbour join can run.
 //!
 //! Its probe side's rows are those of a piece, and each is there once. Its build side is read around them: a scan of what is near
-//! ([`RowsOf::Neighbourhood`](crate::exec::RowsOf::Neighbourhood)), which is not tied to the piece, so that pairs across the edges of chunks are
+//! ([`RowsOf::Neighbourhood`](crate::exec::RowsOf::Neighbourhood)), which is not tied to the piece, so that pairs across the edges of
+//! chunks are
 //! found, and every pair comes once, with its probe row.
 
 use std::sync::Arc;

@@ -18,7 +18,7 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use crate::condition::renumber;
 use crate::exec::{JoinedColumn, NeighbourJoinExec};
 
-/// Something that a join can give as a column.
+/// A kind of expression that a neighbour join can compute as a column.
 pub(super) trait PushedExpr {
     /// The name of its columns.
     const NAME: &'static str;
@@ -37,8 +37,7 @@ pub(super) trait PushedExpr {
     }
 }
 
-/// Puts columns of the join in the places of expressions that say the same, in the rest of a neighbour join's condition and in the
-/// projection or aggregate above it.
+/// Replaces expressions by columns of the join, in the residual condition of a neighbour join and in the projection or aggregate above it.
 pub(super) fn push_exprs_into_join<What: PushedExpr>(
     plan: Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
@@ -67,7 +66,7 @@ fn changed(
     })
 }
 
-/// The rest of a join's condition, such as a lower bound on the separation.
+/// The residual condition of a join, such as a lower bound on the separation.
 fn in_condition<What: PushedExpr>(
     join: &NeighbourJoinExec,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
@@ -175,8 +174,8 @@ fn in_aggregate<What: PushedExpr>(
 /// A join, and expressions over its columns.
 type JoinAndExprs = (Arc<dyn ExecutionPlan>, Vec<Arc<dyn PhysicalExpr>>);
 
-/// Expressions over what a join gives, of which some can be handed on: the join that does so, and them over that. The join gives
-/// what they need.
+/// Pushes expressions over a join's columns: returns the join that computes them, with only the columns that are needed, and the
+/// expressions over these. `None` if none of them can be pushed.
 fn pushed_into<What: PushedExpr>(
     join: &NeighbourJoinExec,
     exprs: &[&Arc<dyn PhysicalExpr>],
@@ -216,7 +215,7 @@ fn only_used(exprs: &[Arc<dyn PhysicalExpr>]) -> Result<ColumnsAndExprs> {
     Ok((used, over_used))
 }
 
-/// A join and columns of it, to which are added those that are put in the places of expressions.
+/// A join and its columns, to which those are added that replace expressions.
 struct ExprReplacer {
     join: NeighbourJoinExec,
     columns: Vec<JoinedColumn>,
@@ -234,7 +233,7 @@ impl ExprReplacer {
         }
     }
 
-    /// An expression with the join's columns in the places of what the join can hand on. `None`: there is nothing like that in it.
+    /// An expression in which columns of the join replace what the join can compute; `None` if there is nothing to replace.
     fn replaced<What: PushedExpr>(
         &mut self,
         expr: &Arc<dyn PhysicalExpr>,

@@ -129,7 +129,7 @@ pub(super) struct Binding<'a> {
     archive: &'a Arc<Archive>,
     /// For the results of each scalar subquery in the plan, those of the bound plan.
     results: Vec<(ScalarSubqueryResults, ScalarSubqueryResults)>,
-    /// Whether a value is one that planning may reject.
+    /// Whether planning may reject one of the values.
     needs_planning: bool,
 }
 
@@ -149,7 +149,7 @@ impl<'a> Binding<'a> {
         }
     }
 
-    /// Whether a value that was met, such as a declination of 95 degrees, is one that planning may reject in its own words.
+    /// Whether planning may reject a value that was bound, such as a declination of 95 degrees, with its own message.
     pub fn needs_planning(&self) -> bool {
         self.needs_planning
     }
@@ -327,7 +327,7 @@ fn failed(error: datafusion::common::DataFusionError) -> EngineError {
     EngineError::from_run(&error)
 }
 
-/// Whether a condition has a constant position, radius or region that cannot be, which planning may reject.
+/// Whether a condition has an invalid constant position, radius or region, which planning may reject.
 fn is_beyond_the_sky(filter: &Expr) -> bool {
     let number = |expr: &Expr| match expr {
         Expr::Literal(ScalarValue::Float64(number), _) => *number,

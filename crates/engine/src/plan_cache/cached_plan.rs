@@ -25,7 +25,7 @@ pub(super) struct CachedPlan {
     /// The state of the catalog for which it is valid.
     pub state: CatalogState,
     plan: Arc<dyn ExecutionPlan>,
-    /// What it comes to where it requests the rows of one key alone.
+    /// The look-up that replaces the plan, if the statement only selects the rows of one key.
     key_lookup: Option<KeyLookup>,
     /// Whether each scanned row takes little time.
     is_cheap: bool,
@@ -48,8 +48,7 @@ pub(crate) struct CachedResult {
 }
 
 impl CachedPlan {
-    /// The plan of a statement, for as long as the catalog is in this state; `None` if it cannot be run again, or says more than the
-    /// statement's text.
+    /// The plan of a statement in a state of the catalog; `None` if it cannot be run again, or depends on more than the statement's text.
     pub fn of(prepared: PreparedQuery, state: CatalogState) -> Option<Self> {
         if depends_on_the_moment(&prepared.logical) || !is_bindable(&prepared.plan) {
             return None;

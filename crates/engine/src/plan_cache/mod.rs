@@ -153,7 +153,8 @@ impl PlanCache {
         }
     }
 
-    /// Keeps the plan of a statement that was planned with parameters; of one that could not be, that it is to be planned each time.
+    /// Caches the plan of a statement that was planned with parameters; if that failed, records that it has to be planned at every
+    /// execution.
     pub fn insert(&self, candidate: Candidate, prepared: Option<PreparedQuery>) {
         let plan = prepared.and_then(|prepared| CachedPlan::of(prepared, candidate.state));
         let entry = match plan {

@@ -1,4 +1,4 @@
-//! Somebody who asks: settings, memory, and the way from a query to its result.
+//! A session: its settings and memory, and the execution of queries from their text to their results.
 
 mod planning;
 mod state;
@@ -56,7 +56,7 @@ pub struct SessionOptions {
     pub runtime: Option<Arc<RuntimeEnv>>,
     /// Which files of this machine queries may name.
     pub files: FileAccess,
-    /// The language of the queries.
+    /// The dialect of the queries.
     pub dialect: Dialect,
 }
 
@@ -73,7 +73,7 @@ impl Default for SessionOptions {
     }
 }
 
-/// Asks queries of an archive.
+/// Executes queries on an archive.
 pub struct Session {
     archive: Arc<Archive>,
     context: SessionContext,
@@ -89,9 +89,9 @@ pub struct Session {
     task: OnceLock<Arc<TaskContext>>,
 }
 
-/// The result to one query, as it comes.
+/// The result of a query, as a stream.
 pub struct QueryResult {
-    /// The columns, under the headings that the user is to see.
+    /// The columns, under their headings.
     pub schema: SchemaRef,
     /// The rows. Dropping the stream stops the query.
     pub batches: BoxStream<'static, Result<RecordBatch, EngineError>>,
@@ -104,18 +104,18 @@ pub struct QueryResult {
 /// A statement that is planned and has not started.
 #[derive(Debug)]
 pub struct PreparedQuery {
-    /// What is asked.
+    /// The logical plan.
     pub logical: LogicalPlan,
-    /// The plan that gives the result.
+    /// The physical plan.
     pub plan: Arc<dyn ExecutionPlan>,
-    /// The result's columns, under the headings that the user is to see.
+    /// The columns of the result, under their headings.
     pub schema: SchemaRef,
     /// The warnings of the statement.
     pub warnings: Vec<Warning>,
 }
 
 impl PreparedQuery {
-    /// The result whose rows are `batches`, wherever the plan runs.
+    /// The result with the rows of `batches`, wherever the plan runs.
     pub fn into_result(self, batches: SendableRecordBatchStream) -> QueryResult {
         let mut result = with_headings(self.schema, self.plan, batches);
         result.warnings = self.warnings;
@@ -123,7 +123,7 @@ impl PreparedQuery {
     }
 }
 
-/// A result whose columns get the headings of `schema`.
+/// A result whose columns have the headings of `schema`.
 fn with_headings(
     schema: SchemaRef,
     plan: Arc<dyn ExecutionPlan>,
@@ -203,7 +203,7 @@ impl Session {
             if let Some(statement) = &parsed.show {
                 let query =
                     show::query(&self.archive, &self.database, statement, connection).await?;
-                // What a client limits are its own queries.
+                // The row limit of a connection applies to its own queries, not to this one.
                 let alone = Connection::alone(None);
                 let mut queries = sql::parse(Dialect::Adql, &query, &shapes, &alone)?;
                 if let Some(query) = queries.pop() {
@@ -217,7 +217,7 @@ impl Session {
         Ok(statements)
     }
 
-    /// Makes a statement of `text` ready to run, here or elsewhere.
+    /// Plans a statement of `text`, to run here or elsewhere.
     pub async fn prepare(&self, text: &str, parsed: Parsed) -> Result<PreparedQuery, EngineError> {
         let planned = self.planned(&parsed, None).await;
         let (logical, plan) = match planned {
@@ -270,7 +270,7 @@ impl Session {
         planned
     }
 
-    /// Starts a statement of `text`; its rows come as they are requested.
+    /// Starts a statement of `text`; its rows are produced as they are polled.
     pub async fn run(&self, text: &str, parsed: Parsed) -> Result<QueryResult, EngineError> {
         if is_query(&parsed.statement)
             && !parsed.of_connection
@@ -290,7 +290,7 @@ impl Session {
         self.start(prepared)
     }
 
-    /// A statement that is planned with parameters; `None` where it cannot be: as it stands it may still be right.
+    /// Plans a statement with parameters; `None` if that fails: with its values the statement may still be valid.
     async fn prepare_with_parameters(&self, candidate: &Candidate) -> Option<PreparedQuery> {
         let parsed = only(self.parse(&candidate.text).await.ok()?).ok()?;
         if !is_query(&parsed.statement) || parsed.of_connection {
@@ -301,8 +301,7 @@ impl Session {
         prepared.ok()
     }
 
-    /// The result of the only statement of `text`, where its plan is kept: it is neither parsed nor planned. `None` where it has to
-    /// be.
+    /// The result of the only statement of `text` if its plan is cached: it is neither parsed nor planned. Otherwise `None`.
     pub async fn execute_cached(&self, text: &str) -> Result<Option<QueryResult>, EngineError> {
         self.execute_from_cache(text, None).await
     }
@@ -358,7 +357,7 @@ impl Session {
     /// Executes the only statement of `text`.
     ///
     /// # Errors
-    /// Also where there is none or more than one.
+    /// The text has no statement or more than one, or the statement fails.
     pub async fn execute(&self, text: &str) -> Result<QueryResult, EngineError> {
         let alone = Connection::alone(self.declared_database.clone());
         self.execute_for(text, &alone).await
@@ -367,13 +366,13 @@ impl Session {
     /// Executes the only statement of a connection's text.
     ///
     /// # Errors
-    /// Also where there is none or more than one.
+    /// The text has no statement or more than one, or the statement fails.
     pub async fn execute_for(
         &self,
         text: &str,
         connection: &Connection,
     ) -> Result<QueryResult, EngineError> {
-        // A plan that is kept gives all rows.
+        // A cached plan returns all rows.
         if connection.variables.row_limit().is_none()
             && let Some(result) = self.execute_cached(text).await?
         {
@@ -386,7 +385,7 @@ impl Session {
     /// The columns of the result of a text's only statement, with `headings` if given.
     ///
     /// # Errors
-    /// Those that its result would begin with.
+    /// The statement cannot be planned.
     pub async fn describe(
         &self,
         text: &str,
@@ -554,7 +553,7 @@ fn only(mut statements: Vec<Parsed>) -> Result<Parsed, EngineError> {
     Err(SqlError::new(sentence).with_code(code).into())
 }
 
-/// Whether a statement requests rows, not for a plan or for what there is.
+/// Whether a statement returns rows of tables, rather than a plan or a list of objects.
 fn is_query(statement: &Statement) -> bool {
     matches!(statement, Statement::Statement(ast) if matches!(**ast, Ast::Query(_)))
 }

@@ -21,8 +21,8 @@ use crate::plan::{
 };
 use crate::{Archive, EngineError, files};
 
-/// States to plan with that nobody is using. One holds hundreds of functions by their names, so copying it for each query,
-/// as DataFusion does, takes a tenth of the time of a short one.
+/// States for planning that are not in use. A state holds hundreds of functions by their names, so copying it for each query, as
+/// DataFusion does, takes a tenth of the time of a short one.
 #[derive(Default)]
 pub(super) struct Planners(Mutex<Vec<SessionState>>);
 
@@ -156,8 +156,8 @@ pub fn physical_rules() -> Result<PhysicalRules, EngineError> {
     Ok(rules)
 }
 
-/// The memory and the disk that queries use: so many bytes for sorts, groups and joins together, which spill to disk or fail
-/// beyond it; any amount if none is said.
+/// The memory and disk space of queries: at most `memory` bytes for sorts, groups and joins together, which spill to disk or fail beyond
+/// that; no limit without it.
 pub fn runtime(memory: Option<usize>) -> Result<Arc<RuntimeEnv>, EngineError> {
     let mut runtime = RuntimeEnvBuilder::new();
     if let Some(memory) = memory {

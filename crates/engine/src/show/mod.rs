@@ -1,7 +1,7 @@
 //! The rows of SHOW and DESCRIBE: databases, tables and columns of the catalog in MySQL's form, and the server's variables, status and
 //! processes.
 //!
-//! The rows are put into the text of a query, so that everything after is as for any other.
+//! The rows are written into the text of a query, so that everything after that is as for any other query.
 
 mod static_lists;
 mod tables;
@@ -38,7 +38,7 @@ fn some(text: impl Into<String>) -> Option<String> {
     Some(text.into())
 }
 
-/// A query in ADQL's dialect whose result is what is listed. `default` is the database of names that name none.
+/// A query in ADQL's dialect that returns the rows of a SHOW statement. `default` is the default database.
 pub(crate) async fn query(
     archive: &Archive,
     default: &str,
@@ -131,7 +131,7 @@ fn grants(connection: &Connection) -> Rows {
     }
 }
 
-/// The text of the query. The first column is `tables` to conditions on a list of tables, whatever its heading.
+/// The text of the query. Conditions on a list of tables call its first column `tables`, whatever its heading.
 fn text(rows: &Rows, condition: Option<&str>) -> String {
     let headings = rows.headings.iter();
     let headings: Vec<(&str, bool)> = headings

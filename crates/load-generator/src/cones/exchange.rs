@@ -24,10 +24,10 @@ pub enum ExchangeError {
     #[error("the server was silent for too long")]
     Silent,
     /// The server hung up before the response was whole.
-    #[error("the server hung up in the middle of an answer")]
+    #[error("the server hung up in the middle of a response")]
     HungUp,
     /// The response is not HTTP/1.1 as it should be.
-    #[error("the answer is not HTTP/1.1: {0}")]
+    #[error("the response is not HTTP/1.1: {0}")]
     NotHttp(&'static str),
     /// More bytes came than were announced.
     #[error("the response is longer than its Content-Length")]

@@ -73,7 +73,7 @@ pub enum ConesError {
 /// own, and a latency counts from when the request was due, also if it had to wait for a free connection: a server that stands
 /// still is slow for all who would have asked meanwhile. Without --rate each connection asks again once it has its response.
 ///
-/// The same seed asks at the same positions. A response is right if its status is 200 and its body as long as it says.
+/// The same seed gives the same positions. A response is right if its status is 200 and its body as long as it says.
 #[derive(Args)]
 pub struct ConesArguments {
     /// The service, as http://127.0.0.1:8080/scs/sky/Object.

@@ -26,7 +26,7 @@ pub(super) enum Source {
     Environment,
     /// In a line of a file.
     File(Place),
-    /// Nowhere: it is so, and why.
+    /// The default, with a description.
     Default(&'static str),
 }
 
@@ -164,7 +164,7 @@ impl Layers {
     }
 }
 
-/// What an option is where nobody says.
+/// The default of an option.
 fn default_value(row: &Row) -> Option<(&'static str, OptionValue)> {
     let (text, why) = match row.default {
         DefaultValue::Needed => return None,

@@ -11,7 +11,7 @@ use super::layers::Layers;
 use super::logging::Form;
 use crate::failure::Failure;
 
-/// What is logged unless somebody wants more.
+/// The default log level.
 pub(super) const DEFAULT_LOG: &str = "warn,meridian=info,meridian_server=info";
 
 /// An option.
@@ -32,7 +32,7 @@ pub(super) struct Row {
 /// The default value of an option.
 #[derive(Debug)]
 pub(super) enum DefaultValue {
-    /// Somebody has to say.
+    /// The option is required.
     Needed,
     /// A constant.
     Is(&'static str),
@@ -91,11 +91,11 @@ options! {
     data: PathBuf = "data" "DIR", "MERIDIAN_DATA", path, DefaultValue::Needed,
         "The data directory.";
     mysql: Option<String> = "mysql" "ADDR", "MERIDIAN_MYSQL", endpoint, DefaultValue::Is(server::DEFAULT_MYSQL_ADDRESS),
-        "Where clients of MySQL connect; port 0 takes a free one, off closes this door.";
+        "Where MySQL clients connect; port 0 takes a free port, off disables the listener.";
     mysql_socket: Option<PathBuf> = "mysql-socket" "FILE", "MERIDIAN_MYSQL_SOCKET", file, DefaultValue::Is(""),
-        "A socket in the file system by which clients of MySQL on this machine connect, too; its owner and its group may.";
+        "A Unix-domain socket for MySQL clients on this machine; its owner and its group may connect.";
     http: Option<String> = "http" "ADDR", "MERIDIAN_HTTP", endpoint, DefaultValue::Is(server::DEFAULT_HTTP_ADDRESS),
-        "Where clients of HTTP connect, for cone searches; port 0 takes a free one, off closes this door.";
+        "Where HTTP clients connect, for cone searches; port 0 takes a free port, off disables the listener.";
     threads: NonZeroUsize = "threads" "N", "MERIDIAN_THREADS", count, DefaultValue::Machine(cores, "all cores"),
         "Processor cores to use; all by default.";
     memory: u64 = "memory" "SIZE", "MERIDIAN_MEMORY", ingest::parse_size,
@@ -105,25 +105,25 @@ options! {
         DefaultValue::Machine(crate::sql::default_cache, "a third of the machine's memory"),
         "Memory for decoded columns and director indexes, kept for the next statements, for example 2G, or 0 for none; a third of the machine's by default.";
     max_connections: NonZeroUsize = "max-connections" "N", "MERIDIAN_MAX_CONNECTIONS", count, DefaultValue::Is("500"),
-        "Connections at once.";
+        "Concurrent connections at each listener.";
     max_connections_per_address: Option<NonZeroUsize> = "max-connections-per-address" "N", "MERIDIAN_MAX_CONNECTIONS_PER_ADDRESS", count_if_any, DefaultValue::Is(""),
-        "Of these, connections from one address; by default as many as there may be.";
+        "Concurrent connections from one address; by default as many as --max-connections.";
     http_hosts: Vec<String> = "http-hosts" "NAMES", "MERIDIAN_HTTP_HOSTS", names, DefaultValue::Is(""),
-        "Names, separated by commas, by which clients of HTTP ask beside those of this machine, as behind a proxy.";
+        "Host names, separated by commas, under which HTTP clients may address the server besides those of this machine, as behind a proxy.";
     http_timeout: Duration = "http-timeout" "SECONDS", "MERIDIAN_HTTP_TIMEOUT", some_seconds, DefaultValue::Is("15"),
-        "Seconds in which the head of a request over HTTP has to come, and for which its body may pause.";
+        "Seconds in which the head of an HTTP request has to arrive, and for which its body may pause.";
     grace: Duration = "grace" "SECONDS", "MERIDIAN_GRACE", seconds, DefaultValue::Is("30"),
-        "Seconds that statements may go on when the server is to end.";
+        "Seconds for which running statements may continue after the shutdown has begun.";
     slow: Duration = "slow" "SECONDS", "MERIDIAN_SLOW", seconds, DefaultValue::Is("10"),
         "Statements that take longer are logged with their text; 0 for none.";
     tls_cert: Option<PathBuf> = "tls-cert" "FILE", "MERIDIAN_TLS_CERT", file, DefaultValue::Is(""),
-        "The server's certificate in PEM, and behind it those of whoever vouches for it, for clients that ask for TLS.";
+        "The server's certificate in PEM, followed by its issuers', for clients that request TLS.";
     tls_key: Option<PathBuf> = "tls-key" "FILE", "MERIDIAN_TLS_KEY", file, DefaultValue::Is(""),
         "The certificate's private key in PEM, without a password.";
     log: EnvFilter = "log" "LEVEL", "RUST_LOG", filter, DefaultValue::Is(DEFAULT_LOG),
-        "What is logged on standard error: error, warn, info, debug or trace, or more finely as RUST_LOG has it.";
+        "The level of the log on standard error: error, warn, info, debug or trace, or directives as in RUST_LOG.";
     log_format: Form = "log-format" "FORMAT", "MERIDIAN_LOG_FORMAT", Form::read, DefaultValue::Is("text"),
-        "How it is logged: text, or json with an object in each line.";
+        "The format of the log: text, or json with an object in each line.";
 }
 
 fn cores() -> u64 {
@@ -142,7 +142,7 @@ fn file(text: &str) -> Result<Option<PathBuf>, String> {
     Ok((!text.is_empty()).then(|| text.into()))
 }
 
-/// An address whose door is open, or none. Whether it can be had is found out when it is taken.
+/// An address to listen on, or `off`. Whether it can be bound is not checked here.
 fn endpoint(text: &str) -> Result<Option<String>, String> {
     if text.eq_ignore_ascii_case("off") {
         return Ok(None);
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doors_are_addresses_or_off() {
+    fn endpoints_are_addresses_or_off() {
         assert_eq!(endpoint("off"), Ok(None));
         assert_eq!(endpoint("OFF"), Ok(None));
         for address in ["127.0.0.1:0", "localhost:4040", "[::1]:8080"] {
@@ -262,7 +262,7 @@ mod tests {
             );
         }
         let layers = Layers::of(super::super::layers::CommandLineOptions::default(), None).unwrap();
-        // The data directory is the only one that somebody has to give.
+        // The data directory is the only required option.
         let sentence = Settings::read(&layers).unwrap_err().sentence().to_owned();
         assert!(sentence.contains("--data DIR"), "{sentence}");
         for row in ROWS.iter().filter(|row| row.key != "data") {

@@ -83,7 +83,7 @@ impl Format {
 /// How a table ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TableEnd<'a> {
-    /// These are all rows.
+    /// All rows were written.
     Whole,
     /// More rows exist than the client requested.
     Overflow,
@@ -147,7 +147,7 @@ impl<'a> TableWriter<'a> {
         Ok(())
     }
 
-    /// Appends what stands after the rows. Says whether that tells how it ended.
+    /// Appends what follows the rows. Returns whether the output tells how the table ended.
     pub(crate) fn end(&mut self, ending: TableEnd<'_>, out: &mut Vec<u8>) -> bool {
         match self.format {
             Format::Binary2 | Format::TableData => {

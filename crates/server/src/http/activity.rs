@@ -22,7 +22,7 @@ use crate::connection_slots::ConnectionSlot;
 
 /// How long a connection may be idle.
 pub(super) const IDLE: Duration = Duration::from_secs(75);
-/// How long a client may take nothing of a response that waits for it.
+/// How long a client may read nothing of a response.
 const STALLED: Duration = Duration::from_secs(600);
 /// How long a client may read nothing before its connection may be evicted.
 const SLOW_READER: Duration = Duration::from_secs(30);
@@ -33,14 +33,14 @@ const ROUND: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Activity {
     slot: ConnectionSlot,
-    /// How long the head of a request may take to come.
+    /// How long the head of a request may take to arrive.
     patience: Duration,
     now: Mutex<ActivityState>,
 }
 
 #[derive(Debug)]
 struct ActivityState {
-    /// Requests that are answered.
+    /// The requests that run.
     running: usize,
     /// When the last request ended, or the connection was opened.
     since: Instant,
@@ -67,7 +67,7 @@ impl Activity {
         })
     }
 
-    /// A request has come; it runs for as long as what is given is held.
+    /// Registers a request, which runs until the result is dropped.
     pub(super) fn begin(self: &Arc<Self>, version: Version) -> RequestGuard {
         let mut now = self.now();
         now.running += 1;
@@ -86,7 +86,7 @@ impl Activity {
         }
     }
 
-    /// Bytes have come.
+    /// Notes that bytes have arrived.
     fn received(&self) {
         let mut now = self.now();
         if now.running == 0 && now.begun.is_none() {
@@ -134,7 +134,7 @@ impl Activity {
         }
     }
 
-    /// A panic elsewhere leaves it whole: every change is a single one.
+    /// A panic in another thread leaves the state consistent, because every change is a single operation.
     fn now(&self) -> MutexGuard<'_, ActivityState> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -145,7 +145,7 @@ impl Activity {
 pub(super) struct RequestGuard(Arc<Activity>);
 
 impl RequestGuard {
-    /// The response to it, with which it ends.
+    /// Attaches the guard to the response, with which the request ends.
     pub(super) fn until_sent(self, response: Response<Body>) -> Response<Body> {
         response.map(|body| Body::new(GuardedBody { body, _guard: self }))
     }
@@ -157,7 +157,7 @@ impl Drop for RequestGuard {
     }
 }
 
-/// The body of a response.
+/// The body of a response, with the guard of its request.
 struct GuardedBody {
     body: Body,
     _guard: RequestGuard,

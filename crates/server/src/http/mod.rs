@@ -1,7 +1,7 @@
-//! The HTTP endpoint: cone searches, health, metrics, and a page that says what there is.
+//! The HTTP endpoint: cone searches, health, metrics, and an overview page.
 //!
-//! HTTP/1.1 and HTTP/2 (agreed on in TLS, or with prior knowledge), answers compressed for clients that request it, readable by
-//! pages of any origin.
+//! HTTP/1.1 and HTTP/2 (negotiated in TLS, or with prior knowledge); responses are compressed for clients that accept it, and pages of
+//! any origin may read them.
 
 mod activity;
 mod cone;
@@ -46,11 +46,11 @@ pub(crate) use state::HttpState;
 
 /// How often an HTTP/2 client is pinged.
 const ROUND: Duration = Duration::from_secs(75);
-/// The longest that somebody for whom there is no place is told so.
+/// How long the server tries to tell a rejected client why.
 const REJECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The first byte of a connection in TLS (RFC 8446, section 5.1), which no method of HTTP begins with.
+/// The first byte of a TLS connection (RFC 8446, section 5.1), with which no HTTP method begins.
 const TLS_HANDSHAKE: u8 = 0x16;
-/// Bytes from which on a response is worth compressing.
+/// Responses of this many bytes and more are compressed.
 const WORTH_COMPRESSING: u64 = 1024;
 /// Concurrent requests on an HTTP/2 connection.
 const STREAMS: u32 = 64;
@@ -63,7 +63,7 @@ const LONGEST_HEAD: usize = 64 << 10;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientAddress(pub(crate) SocketAddr);
 
-/// What is answered where, to those who ask by one of the names.
+/// The routes, which are served under the allowed host names alone.
 pub(crate) fn router(state: Arc<HttpState>, names: AllowedHosts) -> Router {
     let cors = CorsLayer::new()
         .allow_origin(Any)
@@ -113,13 +113,13 @@ pub(crate) async fn serve(
     }
 }
 
-/// How a connection goes on.
+/// A connection after the negotiation of TLS.
 enum Negotiated {
     Clear(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Finds out whether a client begins with TLS, and agrees upon it; `None` where that comes to nothing in time.
+/// Peeks whether the client begins with TLS and performs the handshake; `None` if that fails or takes too long.
 async fn negotiate(
     stream: TcpStream,
     tls: &Tls,
@@ -201,7 +201,7 @@ async fn serve_stream<S>(
     }
 }
 
-/// Answers a request, and writes it down for whoever wants to know of each.
+/// Handles a request, and logs it at the debug level.
 async fn log_request(
     router: Router,
     request: hyper::Request<Incoming>,
@@ -223,7 +223,7 @@ async fn log_request(
     response
 }
 
-/// Tells a client that there are too many. The response is the same whatever it asks.
+/// Tells a client that the connection limit is reached. The response does not depend on the request.
 pub(crate) async fn reject<S>(stream: S, full: LimitReached)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -246,7 +246,7 @@ where
         .timer(TokioTimer::new())
         .header_read_timeout(REJECT_TIMEOUT)
         .keep_alive(false);
-    // Whoever does not wait for the response need not have it.
+    // The client may hang up without reading the response.
     let answered = builder.serve_connection(TokioIo::new(stream), busy);
     let _ = timeout(REJECT_TIMEOUT, answered).await;
 }

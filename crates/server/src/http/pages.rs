@@ -23,7 +23,7 @@ pub(super) async fn is_alive() -> &'static str {
     "ok\n"
 }
 
-/// `GET /readyz`: queries are answered now.
+/// `GET /readyz`: the server can execute queries now.
 pub(super) async fn is_ready(State(state): State<Arc<HttpState>>) -> Response<Body> {
     let unavailable = |sentence: &str| problem::text(StatusCode::SERVICE_UNAVAILABLE, sentence);
     if state.shared.closing.is_cancelled() {

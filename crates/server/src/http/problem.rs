@@ -36,7 +36,7 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, sentence)
     }
 
-    /// What the request comes to.
+    /// The outcome of the request for the metrics.
     pub(crate) fn ending(&self) -> QueryOutcome {
         match self.status {
             StatusCode::SERVICE_UNAVAILABLE => QueryOutcome::Stopped,

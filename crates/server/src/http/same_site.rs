@@ -1,6 +1,6 @@
-//! Who may ask by way of a browser. A page that somebody has open can send requests to this machine: what it sends without being
-//! requested permission (a POST of a form) is told by its `Origin`, and a name of its own that it lets lead to this machine (DNS
-//! rebinding) by the `Host`.
+//! Protects the service from requests that web pages make a browser send. A page can send a POST of a form without permission, which the
+//! server recognises by its `Origin`; and it can let a name of its own resolve to this machine (DNS rebinding), which the server
+//! recognises by the `Host`.
 //!
 //! Sources: *Fetch Standard*, "Origin header"; W3C *Fetch Metadata Request Headers*.
 
@@ -67,10 +67,10 @@ impl AllowedHosts {
             .or_else(|| authority.filter(|host| !self.has(host)))
         {
             return rejected(format!(
-                "the service is not called {host:?}: ask by the address at which it listens, or give the name with --http-hosts"
+                "the service is not called {host:?}: use the address at which it listens, or give the name with --http-hosts"
             ));
         }
-        // These change nothing and may be asked by any page, which reads the response by CORS.
+        // GET changes nothing, and any page may send it and read the response by CORS.
         if [Method::GET, Method::HEAD, Method::OPTIONS].contains(method) {
             return Ok(());
         }

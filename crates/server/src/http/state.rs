@@ -10,7 +10,7 @@ use super::cone::{ColumnSelection, ListRoom, ServedTable};
 use super::problem::Problem;
 use crate::Shared;
 
-/// The columns that are given of a table unless somebody requests more or fewer, by folded names of database and table.
+/// The columns that cone searches return by default, by the folded names of database and table.
 pub(crate) type ConfiguredColumns = HashMap<(String, String), Vec<String>>;
 
 /// The state that all requests share.
@@ -20,7 +20,7 @@ pub(crate) struct HttpState {
     pub(crate) archive: Arc<Archive>,
     pub(crate) configured_columns: ConfiguredColumns,
     pub(crate) lists: ListRoom,
-    /// The columns that are given of tables, by their load and the verbosity.
+    /// The selected columns of tables, by load and verbosity.
     chosen: Mutex<HashMap<(LoadId, u8), Arc<ColumnSelection>>>,
 }
 
@@ -40,7 +40,7 @@ impl HttpState {
         }
     }
 
-    /// A table that cones are searched in, with the columns that a verbosity requests.
+    /// A table with positions, with the columns that a verbosity selects.
     pub(crate) async fn served(
         &self,
         database: &str,
@@ -73,7 +73,7 @@ impl HttpState {
         let named = self.configured_columns.get(&names).map(Vec::as_slice);
         let chosen = Arc::new(ColumnSelection::new(cones, named, verbosity)?);
         let mut known = self.known();
-        // Tables that were replaced are not requested again.
+        // Entries of tables that were replaced are never used again.
         if known.len() >= MOST_KNOWN {
             known.clear();
         }

@@ -29,7 +29,7 @@ macro_rules! labels {
 }
 
 labels! {
-    /// How somebody came in.
+    /// The protocol of a connection.
     Protocol {
         /// MySQL's protocol.
         Mysql = "mysql",
@@ -39,9 +39,9 @@ labels! {
 }
 
 labels! {
-    /// What is asked.
+    /// The kind of a statement or request.
     StatementKind {
-        /// For rows, in SQL.
+        /// A query in SQL.
         Select = "select",
         /// SHOW.
         Show = "show",
@@ -61,28 +61,28 @@ labels! {
         Cone = "cone",
         /// A cone search around many positions.
         Multicone = "multicone",
-        /// Anything else; most of it is rejected.
+        /// Any other statement; most of them are rejected.
         Other = "other",
     }
 }
 
 labels! {
-    /// What a statement comes to.
+    /// The outcome of a statement.
     QueryOutcome {
-        /// It was answered or done.
+        /// It succeeded.
         Succeeded = "ok",
-        /// It has a mistake in it, or requests what is not to be had.
+        /// The statement is wrong, or what it requests does not exist.
         Rejected = "rejected",
-        /// By KILL, by its time limit, or because the server ended.
+        /// KILL, the time limit or the server's shutdown stopped it.
         Stopped = "stopped",
-        /// Whoever asked had hung up or did not read on.
+        /// The client hung up or did not read on.
         Disconnected = "disconnected",
-        /// Nothing is wrong with it, and yet the server could not.
+        /// The server failed to execute a correct statement.
         Failed = "failed",
     }
 }
 
-/// First words of statements, the most frequent first, and what they ask. One that begins with a parenthesis has none.
+/// First words of statements, the most frequent first, and their kinds. A statement that begins with a parenthesis has no first word.
 const WORDS: [(&str, StatementKind); 20] = [
     ("select", StatementKind::Select),
     ("set", StatementKind::Set),
@@ -107,7 +107,7 @@ const WORDS: [(&str, StatementKind); 20] = [
 ];
 
 impl StatementKind {
-    /// What a statement asks, by its first word: whether it can be read at all is found out later.
+    /// The kind of a statement, by its first word. Whether the statement can be parsed turns out later.
     pub fn of(statement: &str) -> Self {
         let first = first_word(statement);
         let known = WORDS
@@ -118,12 +118,12 @@ impl StatementKind {
 }
 
 impl QueryOutcome {
-    /// What work comes to.
+    /// The outcome of work.
     pub fn of_work<T>(done: &Result<T, ClientError>) -> Self {
         done.as_ref().err().map_or(Self::Succeeded, Self::of)
     }
 
-    /// What a statement comes to that is answered with a rejection.
+    /// The outcome of a statement that ended with an error.
     pub fn of(error: &ClientError) -> Self {
         match error.code {
             ErrorCode::INTERRUPTED | ErrorCode::TIME_LIMIT | ErrorCode::SERVER_ENDS => {

@@ -1,7 +1,7 @@
 //! The server's metrics, for Prometheus: statements, connections, rows, bytes, memory.
 //!
-//! Counting a statement costs some atomic additions: what it is counted under is looked up the first time only. What others keep
-//! count of anyway, as the cache does of its bytes and the system of the process, is requested when somebody looks.
+//! Counting a statement costs some atomic additions, because its labels are looked up only once. What other parts of the program count
+//! anyway, such as the cache's bytes and the process's memory, is polled when the metrics are read.
 
 mod labels;
 mod process;
@@ -39,7 +39,7 @@ struct Registered {
     seconds: HistogramVec,
     running: IntGauge,
     protocols: [ProtocolMetrics; Protocol::ALL.len()],
-    /// Held while somebody looks.
+    /// Locked while the metrics are read.
     polled: Mutex<PolledMetrics>,
 }
 
@@ -61,7 +61,7 @@ struct KindMetrics {
     seconds: Histogram,
 }
 
-/// What is requested when somebody looks.
+/// The metrics that are polled when somebody reads them.
 struct PolledMetrics {
     usage: Box<dyn Fn() -> Usage + Send + Sync>,
     health: Box<dyn Fn() -> Health + Send + Sync>,
@@ -124,7 +124,7 @@ impl Metrics {
         })))
     }
 
-    /// Somebody is let in; they are counted among the connections for as long as this is held.
+    /// Counts an accepted connection, which is open until the result is dropped.
     pub fn connected(&self, protocol: Protocol) -> ConnectionCount {
         let at = self.at(protocol);
         at.connected.inc();
@@ -132,13 +132,13 @@ impl Metrics {
         ConnectionCount(at.connections.clone())
     }
 
-    /// Somebody is not let in, for want of room.
+    /// Counts a connection that was rejected because a limit was reached.
     pub fn rejected(&self, protocol: Protocol) {
         self.at(protocol).rejected.inc();
     }
 
-    /// A statement has begun; it is counted as running for as long as this is held. Looking at the clock takes as long as all
-    /// the rest, so that whoever has looked anyway says when.
+    /// Counts a statement that has begun, and that runs until the result is dropped. The caller gives the time, because reading the clock
+    /// takes as long as everything else here.
     pub fn begin(&self, protocol: Protocol, kind: StatementKind, at: Instant) -> QueryTimer {
         self.0.running.inc();
         QueryTimer {
@@ -150,12 +150,12 @@ impl Metrics {
         }
     }
 
-    /// Counts the rows that go out.
+    /// The counter of sent rows.
     pub fn rows(&self, protocol: Protocol) -> IntCounter {
         self.at(protocol).rows.clone()
     }
 
-    /// Counts the bytes that go out.
+    /// The counter of sent bytes.
     pub fn bytes(&self, protocol: Protocol) -> IntCounter {
         self.at(protocol).bytes.clone()
     }
@@ -218,13 +218,13 @@ pub struct QueryTimer {
 }
 
 impl QueryTimer {
-    /// It has ended now.
+    /// Ends it now.
     pub fn end_now(self, ending: QueryOutcome) {
         let took = self.at.elapsed();
         self.end(ending, took);
     }
 
-    /// It has ended, after this long.
+    /// Ends it after this duration.
     pub fn end(mut self, ending: QueryOutcome, took: Duration) {
         self.ended = Some((ending, took));
     }
@@ -246,7 +246,7 @@ impl Drop for QueryTimer {
     }
 }
 
-/// What is counted at each door, before it is known at which.
+/// The families of the metrics that have the label `protocol`.
 struct ProtocolFamilies {
     connections: IntGaugeVec,
     connected: IntCounterVec,
@@ -272,7 +272,7 @@ impl ProtocolFamilies {
             )?,
             rejected: counter(
                 "meridian_connections_rejected_total",
-                "Connections that were not let in, for want of room.",
+                "Connections that were rejected because a limit was reached.",
             )?,
             rows: counter("meridian_rows_total", "Rows of answers.")?,
             bytes: counter(
@@ -316,7 +316,7 @@ impl PolledMetrics {
             silence: registered(registry, silence)?,
             abandoned: gauge(
                 "meridian_abandoned_thread_sets",
-                "Sets of threads that long computations keep, and in whose place others answer statements.",
+                "Sets of threads that long computations occupy and that others have replaced.",
             )?,
             pieces: registered(registry, pieces)?,
             open_files: gauge("meridian_open_files", "Chunk files that are open.")?,
@@ -395,7 +395,7 @@ mod tests {
             queries(r#"kind="cone",outcome="disconnected",protocol="http""#),
             "1"
         );
-        // What has not happened yet is there, so that its first time is seen as a change.
+        // A counter exists before its first event, so that the first event shows as an increase.
         assert_eq!(
             queries(r#"kind="select",outcome="failed",protocol="mysql""#),
             "0"

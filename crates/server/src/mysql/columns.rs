@@ -177,7 +177,7 @@ fn fractional(length: u32, decimals: u8) -> u32 {
 /// Appends the definition of a column.
 pub(crate) fn define(bytes: &mut Vec<u8>, heading: &str, column: ColumnType) {
     put_bytes(bytes, b"def");
-    // Its database, its table under two names, its heading, and its own name, which a result does not tell.
+    // The database, the table and its alias, the heading, and the column's own name, which a result does not tell.
     for name in ["", "", "", heading, ""] {
         put_bytes(bytes, name.as_bytes());
     }
@@ -191,7 +191,7 @@ pub(crate) fn define(bytes: &mut Vec<u8>, heading: &str, column: ColumnType) {
     bytes.extend_from_slice(&[0; 2]);
 }
 
-/// Appends the definition of a table's column, as an old command requests it: with its default, which is NULL.
+/// Appends the definition of a table's column for COM_FIELD_LIST: with its default, which is NULL.
 pub(crate) fn define_with_default(bytes: &mut Vec<u8>, name: &str, column: ColumnType) {
     define(bytes, name, column);
     put_null(bytes);

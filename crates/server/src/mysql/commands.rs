@@ -13,7 +13,7 @@ use super::watch::{Interruption, Watch};
 use crate::ClientError;
 
 impl Client {
-    /// Does what a statement says about the connection.
+    /// Executes a statement about the connection.
     pub(crate) async fn execute_command(
         &mut self,
         command: Command,
@@ -33,7 +33,7 @@ impl Client {
         Ok(())
     }
 
-    /// Chooses a database.
+    /// Makes a database the connection's default.
     pub(crate) async fn use_database(&mut self, database: &str) -> Result<(), ClientError> {
         let session = match self.shared.sessions.made(Some(database)) {
             Some(session) => session,
@@ -46,14 +46,14 @@ impl Client {
         Ok(())
     }
 
-    /// A database that nobody has chosen before.
+    /// Opens a session of a database that has none yet.
     async fn open(&mut self, database: String) -> Result<Arc<Session>, ClientError> {
         let sessions = Arc::clone(&self.shared.sessions);
         let opened = async move { Ok(sessions.of(Some(&database)).await?) };
         self.shared.query_runtime.compute(opened).recv_one().await
     }
 
-    /// Ends a connection, or its statement.
+    /// Kills a connection, or only its statement.
     pub(crate) fn kill(&self, id: u64, statement_only: bool) -> Result<(), ClientError> {
         if self.shared.processes.kill(id, statement_only) {
             tracing::debug!(id, statement_only, "killed");
@@ -85,7 +85,7 @@ impl Client {
                         );
                         return Err(ClientError::new(ErrorCode::ACCESS_DENIED, sentence).into());
                     }
-                    // Later settings of a statement see the earlier ones.
+                    // Later assignments of a statement see the earlier ones.
                     let value = self.evaluate_assignment(value, &changed, watch).await?;
                     let set = changed.variables.set(&name, value);
                     set.map_err(ClientError::from)?;
@@ -96,7 +96,7 @@ impl Client {
         Ok(())
     }
 
-    /// The value that a variable is to have; none for its usual one.
+    /// The value that is assigned to a variable; `None` for its default.
     async fn evaluate_assignment(
         &mut self,
         value: AssignedValue,

@@ -29,13 +29,13 @@ use crate::process_list::ConnectionGuard;
 use crate::tls::Tls;
 use crate::{ClientError, Shared};
 
-/// The longest that the first words may take.
+/// How long the handshake may take.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of a packet from somebody who is not let in yet.
+/// Bytes of a packet before the client is authenticated.
 const MAX_HANDSHAKE_PACKET: usize = 16 << 10;
-/// Bytes of a packet from everybody else (`max_allowed_packet`).
+/// Bytes of a packet after that (`max_allowed_packet`).
 pub(crate) const LONGEST_COMMAND: usize = 64 << 20;
-/// The longest that the last words may take.
+/// How long the server tries to send the error that closes a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The numbers of the commands in the protocol.
@@ -66,7 +66,7 @@ pub(crate) struct Client {
     pub(super) guard: ConnectionGuard,
     pub(super) incoming: PacketReader,
     pub(super) sending: PacketWriter,
-    /// Packets of the present result that are not sent yet.
+    /// Packets of the current result that have not been sent.
     pub(super) outgoing: PacketBuffer,
     pub(super) capabilities: Capabilities,
     pub(super) connection: Arc<Connection>,
@@ -77,10 +77,10 @@ pub(crate) struct Client {
 #[derive(Debug)]
 pub(super) struct Disconnected;
 
-/// What a command comes to: done, rejected, or the end of the connection.
+/// The result of a command: success, an error for the client, or the end of the connection.
 pub(super) type CommandResult = Result<Result<(), ClientError>, Disconnected>;
 
-/// Serves a client until it leaves.
+/// Serves a client until it disconnects.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: Halves, peer: Peer, slot: ConnectionSlot) {
     let guard = shared.processes.register(peer);
     let span = info_span!("connection", id = guard.id);
@@ -91,29 +91,29 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: Halves, peer: Peer, slot:
             () = shared.closing.cancelled() => return,
             () = end.cancelled() => return,
             () = slot.eviction_requested() => {
-                debug!(address = %peer, "gave way to others before it introduced itself");
+                debug!(address = %peer, "evicted before the handshake was complete");
                 return;
             }
             handshake = timeout(HANDSHAKE_TIMEOUT, client.handshake()) => handshake,
         };
         match handshake {
             Ok(Ok(Ok(()))) => {
-                // It has a state that it would miss.
+                // The connection has a state that the client would lose.
                 slot.set_busy();
                 debug!(user = client.connection.user, address = %peer, "connected");
                 client.command_loop().await;
                 debug!("left");
             }
             Ok(Ok(Err(error))) => client.close_with_error(&error).await,
-            Ok(Err(Disconnected)) => debug!(address = %peer, "left without introducing itself"),
-            Err(_) => debug!(address = %peer, "did not introduce itself in time"),
+            Ok(Err(Disconnected)) => debug!(address = %peer, "disconnected during the handshake"),
+            Err(_) => debug!(address = %peer, "the handshake timed out"),
         }
     }
     .instrument(span)
     .await;
 }
 
-/// Tells somebody for whom there is no room.
+/// Tells a client that the connection limit is reached.
 pub(crate) async fn reject((_, write): Halves, full: LimitReached) {
     let sentence = format!("Too many connections: {full}");
     let error = ClientError::new(ErrorCode::TOO_MANY_CONNECTIONS, sentence);
@@ -121,7 +121,7 @@ pub(crate) async fn reject((_, write): Halves, full: LimitReached) {
     outgoing.add(|bytes| err(bytes, &error));
     let mut sending = PacketWriter::new(write);
     sending.put(outgoing.take());
-    // Whoever does not listen is not told.
+    // The client may not read it.
     let _ = timeout(CLOSE_TIMEOUT, sending.flush()).await;
 }
 
@@ -152,10 +152,10 @@ impl Client {
         }
     }
 
-    /// Greets the client and hears who it is.
+    /// Performs the handshake.
     async fn handshake(&mut self) -> CommandResult {
         let Ok(scramble) = Scramble::random() else {
-            let sentence = "the system has no random numbers";
+            let sentence = "the operating system has no random numbers";
             return Ok(Err(ClientError::new(ErrorCode::HANDSHAKE, sentence)));
         };
         let id = self.connection.id;
@@ -186,7 +186,7 @@ impl Client {
         }
     }
 
-    /// Lets in whoever has introduced itself.
+    /// Authenticates the client and selects its database.
     async fn finish_handshake(
         &mut self,
         handshake_response: HandshakeResponse,
@@ -210,7 +210,7 @@ impl Client {
         Ok(Ok(()))
     }
 
-    /// Says whatever a client wants to hear before it believes that it has proved who it is.
+    /// Completes the exchange that the client's authentication plugin expects. No password is checked, because there are no users yet.
     async fn authenticate(
         &mut self,
         step: AuthenticationStep,
@@ -236,7 +236,7 @@ impl Client {
         Ok(Ok(()))
     }
 
-    /// Sends what waits to be sent, and hears the packet that answers it.
+    /// Sends the buffered packets and reads the client's next packet.
     async fn read_packet(&mut self) -> Result<Result<Bytes, ClientError>, Disconnected> {
         self.send_all().await?;
         self.incoming.number = self.outgoing.number;
@@ -259,7 +259,7 @@ impl Client {
         self.sending.flush().await.map_err(|_| Disconnected)
     }
 
-    /// Answers command after command.
+    /// Reads and executes commands until the connection ends.
     async fn command_loop(&mut self) {
         loop {
             self.guard.sleep();
@@ -284,7 +284,7 @@ impl Client {
                 Err(PacketError::Disconnected) => return,
                 Err(rejected @ (PacketError::TooLong | PacketError::NoRoom)) => {
                     self.close_with_error(&rejected.into()).await;
-                    // It hears that only when it has said what it has to say. Whoever never ends is not waited for.
+                    // The client reads the error only after it has sent its packet. The server waits only for so long.
                     let _ = timeout(CLOSE_TIMEOUT, self.incoming.ignore()).await;
                     return;
                 }
@@ -304,7 +304,7 @@ impl Client {
         }
     }
 
-    /// Sends what waits; a client that does not read for long is left.
+    /// Sends the buffered packets; a client that does not read for `net_write_timeout` is disconnected.
     pub(super) async fn flush(&mut self) -> Result<(), Disconnected> {
         let patience = Duration::from_secs(self.connection.variables.write_seconds());
         self.sending.put(self.outgoing.take());
@@ -321,7 +321,7 @@ impl Client {
         }
     }
 
-    /// The same of a connection that ends.
+    /// Sends the buffered packets of a connection that ends.
     async fn flush_before_close(&mut self) -> Result<(), Disconnected> {
         self.sending.put(self.outgoing.take());
         match timeout(CLOSE_TIMEOUT, self.sending.flush()).await {
@@ -330,16 +330,16 @@ impl Client {
         }
     }
 
-    /// Says why the connection ends.
+    /// Sends the error for which the connection is closed.
     async fn close_with_error(&mut self, error: &ClientError) {
         debug!(%error, "the connection ends");
         self.outgoing.add(|bytes| err(bytes, error));
         self.sending.put(self.outgoing.take());
-        // Whoever does not listen is not told.
+        // The client may not read it.
         let _ = timeout(CLOSE_TIMEOUT, self.sending.close()).await;
     }
 
-    /// Answers a command.
+    /// Executes a command.
     async fn dispatch(&mut self, packet: &[u8]) -> CommandResult {
         let Some((command, rest)) = packet.split_first() else {
             return Ok(Err(ClientError::malformed("it is empty")));
@@ -382,7 +382,7 @@ impl Client {
         Ok(done)
     }
 
-    /// Does what a command says whose result is that it is done.
+    /// Executes a command whose only response is an OK packet.
     async fn execute_simple_command(
         &mut self,
         command: u8,
@@ -421,15 +421,16 @@ impl Client {
                 Ok(())
             }
             commands::FETCH => {
-                let sentence = "no rows wait to be fetched: prepared statements are answered with all of them at once";
+                let sentence =
+                    "there is no cursor: the server sends all rows of a prepared statement at once";
                 Err(ClientError::new(ErrorCode::NO_CURSOR, sentence))
             }
             commands::SHUTDOWN => {
-                let sentence = "the server is ended by whoever started it, with Ctrl-C or SIGTERM";
+                let sentence = "a client cannot shut down the server: send it SIGTERM";
                 Err(ClientError::new(ErrorCode::ACCESS_DENIED, sentence))
             }
             other => {
-                let sentence = format!("command {other} of the protocol is not known here");
+                let sentence = format!("command {other} of the protocol is not supported");
                 Err(ClientError::new(ErrorCode::UNKNOWN_COMMAND, sentence))
             }
         }
@@ -444,7 +445,7 @@ impl Client {
         self.prepared = PreparedStatements::new(Reservation::of(&self.shared.packets));
     }
 
-    /// Lets the client be somebody else. Where that fails it is neither, and has to connect anew.
+    /// Authenticates the client anew as another user (COM_CHANGE_USER). If that fails, the connection is closed.
     async fn change_user(&mut self, packet: &[u8]) -> CommandResult {
         let handshake_response = match HandshakeResponse::changed(packet, self.capabilities) {
             Ok(handshake_response) => handshake_response,
@@ -469,7 +470,7 @@ impl Client {
         }
     }
 
-    /// The columns of a table, as an old command requests them.
+    /// The columns of a table, for COM_FIELD_LIST.
     async fn list_fields(&mut self, table: &[u8]) -> CommandResult {
         let described = match text(table) {
             Ok(table) => {
@@ -506,12 +507,14 @@ impl From<PacketError> for ClientError {
                 Self::new(ErrorCode::OUT_OF_RESOURCES, sentence)
             }
             PacketError::OutOfOrder | PacketError::Disconnected => {
-                let sentence =
-                    "a packet's number is not the next: the two sides have lost each other";
+                let sentence = "a packet's number is out of sequence";
                 Self::new(ErrorCode::OUT_OF_ORDER, sentence)
             }
             PacketError::Idle(idle) => {
-                let sentence = format!("nothing was asked for {} s (wait_timeout)", idle.as_secs());
+                let sentence = format!(
+                    "the connection was idle for {} s (wait_timeout)",
+                    idle.as_secs()
+                );
                 Self::new(ErrorCode::IDLE, sentence)
             }
             PacketError::Stalled(patience) => {
@@ -525,18 +528,18 @@ impl From<PacketError> for ClientError {
     }
 }
 
-/// The next command, which has to begin within some time.
+/// Reads the next command, which has to begin within `idle`.
 async fn command(incoming: &mut PacketReader, idle: Duration) -> Result<Bytes, PacketError> {
     incoming.wait(idle).await?;
     incoming.next(LONGEST_COMMAND).await
 }
 
-/// A name that a client sent.
+/// A name that the client sent.
 fn text(bytes: &[u8]) -> Result<&str, ClientError> {
     std::str::from_utf8(bytes).map_err(not_utf8)
 }
 
-/// What a client is told whose text is none.
+/// The error for a text that is not UTF-8.
 pub(super) fn not_utf8(error: Utf8Error) -> ClientError {
     let sentence = format!(
         "the text is not UTF-8 (at byte {}): set the connection's character set to utf8mb4, and write bytes that are no text as \

@@ -1,4 +1,4 @@
-//! From clear text to TLS, for a client that requests it.
+//! The switch of a connection from clear text to TLS.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::connection::{Client, Disconnected};
 use super::packets::{PacketReader, PacketWriter};
 
 impl Client {
-    /// Goes on in TLS. Nothing may wait to be sent.
+    /// Performs the TLS handshake. No packet may be buffered.
     pub(super) async fn encrypt(&mut self, acceptor: &TlsAcceptor) -> Result<(), Disconnected> {
         let incoming = {
             let nothing = PacketReader::new(empty(), Reservation::of(&self.shared.packets));

@@ -39,7 +39,7 @@ impl Scramble {
     }
 }
 
-/// The server's greeting, in which it says what it can do.
+/// Appends the server's greeting with its capabilities.
 pub(crate) fn put_handshake(bytes: &mut Vec<u8>, connection: u32, scramble: &Scramble, tls: bool) {
     let (first, rest) = scramble.0.split_at(8);
     let ours = Capabilities::OURS.with(Capabilities::TLS, tls);
@@ -60,7 +60,7 @@ pub(crate) fn put_handshake(bytes: &mut Vec<u8>, connection: u32, scramble: &Scr
     put_terminated(bytes, NATIVE_PASSWORD);
 }
 
-/// Whether a client's answer to the greeting is that it wants TLS first. Who it is it says in TLS, in another packet.
+/// Whether a packet is an SSL request. The client then sends its handshake response in TLS.
 pub(crate) fn is_ssl_request(packet: &[u8]) -> bool {
     let low = Reader::new(packet).u16().unwrap_or_default();
     Capabilities(low.into()).has(Capabilities::TLS)
@@ -69,7 +69,7 @@ pub(crate) fn is_ssl_request(packet: &[u8]) -> bool {
 /// The client's response to the greeting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HandshakeResponse {
-    /// What both sides can do.
+    /// The capabilities of both sides.
     pub(crate) capabilities: Capabilities,
     pub(crate) user: String,
     pub(crate) database: Option<String>,
@@ -81,14 +81,14 @@ pub(crate) struct HandshakeResponse {
 pub(crate) enum AuthenticationStep {
     /// Nothing.
     Finished,
-    /// That what it sent is right.
+    /// The confirmation that its response is right.
     Confirm,
-    /// That it should prove itself in a way of this name.
+    /// The request to use the plugin of this name.
     SwitchPlugin(&'static str),
 }
 
 impl HandshakeResponse {
-    /// Reads a client's answer to the greeting.
+    /// Parses the client's response to the greeting.
     pub(crate) fn read(packet: &[u8]) -> Result<Self, ClientError> {
         let mut reader = Reader::new(packet);
         let low = reader.u16().map_err(|_| handshake_error())?;
@@ -130,7 +130,7 @@ impl HandshakeResponse {
         })
     }
 
-    /// Reads a client's wish to be somebody else (COM_CHANGE_USER, without its first byte).
+    /// Parses COM_CHANGE_USER, without its first byte.
     pub(crate) fn changed(packet: &[u8], capabilities: Capabilities) -> Result<Self, ClientError> {
         let read = |reader: &mut Reader<'_>| {
             let user = user(reader.terminated());
@@ -165,8 +165,8 @@ impl AuthenticationStep {
         match plugin {
             b"" => Self::Finished,
             named if named == NATIVE_PASSWORD.as_bytes() => Self::Finished,
-            // Either there is no password, or the client does not know our way (MySQL's from version 9 on) and waits to be asked in
-            // its own.
+            // Either there is no password, or the client does not know the native plugin (MySQL's from version 9 on) and waits for a
+            // request of its own plugin.
             named if named == CACHING_SHA2.as_bytes() && !has_password(response) => {
                 Self::SwitchPlugin(CACHING_SHA2)
             }
@@ -181,7 +181,7 @@ pub(crate) fn has_password(response: &[u8]) -> bool {
     !matches!(response, [] | [0])
 }
 
-/// What somebody is told whose first words are none of the protocol's.
+/// The error for a first packet that cannot be parsed.
 pub(crate) fn handshake_error() -> ClientError {
     let sentence = "the client's first packet cannot be read: is it a client of MySQL?";
     ClientError::new(sql::ErrorCode::HANDSHAKE, sentence)
@@ -196,19 +196,19 @@ fn name(bytes: &[u8]) -> Option<String> {
     (!bytes.is_empty()).then(|| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// What a client is told that requests TLS where there is none.
+/// The error for a client that requests TLS from a server without a certificate.
 pub(crate) fn tls_not_offered() -> ClientError {
     let sentence = "TLS is not offered here: connect without it, as with --skip-ssl, or give the server a certificate with --tls-cert and \
                     --tls-key";
     ClientError::new(sql::ErrorCode::HANDSHAKE, sentence)
 }
 
-/// Says that what the client sent proves it.
+/// Appends the confirmation of `caching_sha2_password` that the password is right.
 pub(crate) fn put_auth_confirmed(bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&[0x01, 0x03]);
 }
 
-/// Asks the client to prove itself in a way.
+/// Appends a request to switch to an authentication plugin.
 pub(crate) fn put_auth_switch_request(bytes: &mut Vec<u8>, way: &str, scramble: &Scramble) {
     bytes.push(0xfe);
     put_terminated(bytes, way);
@@ -292,7 +292,7 @@ mod tests {
         assert!(is_ssl_request(&response(USUAL | Capabilities::TLS.0, b"")));
         assert!(!is_ssl_request(&response(USUAL, b"ann\0\0sky\0")));
         assert!(!is_ssl_request(b""));
-        // In TLS it says once more that it wants TLS.
+        // The client requests TLS once more in the encrypted response.
         let packet = response(USUAL | Capabilities::TLS.0, b"ann\0\0sky\0");
         let handshake_response = HandshakeResponse::read(&packet).unwrap();
         assert_eq!(handshake_response.user, "ann");

@@ -1,8 +1,10 @@
 //! MySQL's protocol: packets, handshake, commands, prepared statements and result sets.
 //!
-//! A layer of our own. It trusts no byte that a client sends: lengths are checked against what has come, and memory is taken for
-//! what is there, not for what is announced. Nothing in it waits for a processor: queries are worked on elsewhere and come
-//! back as packets.
+//! The implementation is our own: the existing server library cannot announce several statements, nor further results to clients that
+//! do without EOF packets, and gives every column one length and character set. It trusts no byte that a client sends: lengths are
+//! checked against the bytes that have arrived, and memory is allocated for what has arrived, not for what is announced. It does no long
+//! computation: queries run on the query runtime and come back as packets, over a bounded channel that stops a query while the client
+//! does not read.
 //!
 //! Source: *MySQL Source Code Documentation*, "Client/Server Protocol".
 

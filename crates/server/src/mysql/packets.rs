@@ -16,9 +16,9 @@ use tokio::time::timeout;
 /// The length of a packet that another packet continues.
 const LONGEST_PACKET: usize = 0xff_ffff;
 const HEADER: usize = 4;
-/// Bytes that are read at once at least, which most commands do not have.
+/// The minimum size of a read, which holds most commands.
 const READ_CHUNK: usize = 2 << 10;
-/// Bytes that are read ahead of a command's end while a statement runs.
+/// Bytes that are read ahead while a statement runs.
 const READ_AHEAD: usize = 64 << 10;
 /// Bytes of packets that every connection may hold; more are taken from the pool that all connections share.
 const OWN_ROOM: usize = 16 << 10;
@@ -36,7 +36,7 @@ pub(crate) struct PacketBuffer {
 }
 
 impl PacketBuffer {
-    /// Packets of which the first has a number.
+    /// A buffer whose first packet has this number.
     pub(crate) fn from_number(number: u8) -> Self {
         Self {
             bytes: Vec::new(),
@@ -103,9 +103,9 @@ impl PacketBuffer {
 /// Why no packet could be read.
 #[derive(Debug)]
 pub(crate) enum PacketError {
-    /// The client has gone, or the network is broken.
+    /// The client has disconnected, or the network failed.
     Disconnected,
-    /// It is longer than it may be.
+    /// The packet is longer than allowed.
     TooLong,
     /// The pool of all connections has no memory for it.
     NoRoom,
@@ -125,7 +125,7 @@ pub(crate) type Sink = Box<dyn AsyncWrite + Send + Unpin>;
 /// Both halves of a connection.
 pub(crate) type Halves = (Source, Sink);
 
-/// The client's packets.
+/// Reads the client's packets.
 pub(crate) struct PacketReader {
     stream: Source,
     bytes: BytesMut,
@@ -156,9 +156,9 @@ impl PacketReader {
         (self.bytes.freeze(), self.stream, self.room)
     }
 
-    /// Ends when something has come, if it does within a time.
+    /// Waits until bytes have arrived, with a timeout.
     pub(crate) async fn wait(&mut self, idle: Duration) -> Result<(), PacketError> {
-        // The command before it is done.
+        // The previous command is done.
         self.whole = 0;
         if !self.bytes.is_empty() {
             return self.hold(self.bytes.capacity());
@@ -172,7 +172,7 @@ impl PacketReader {
         }
     }
 
-    /// The next payload, of at most so many bytes. Memory is taken as bytes come, whatever length a packet claims.
+    /// Reads the next payload of at most `longest` bytes. Memory is allocated as bytes arrive, whatever length a packet claims.
     pub(crate) async fn next(&mut self, longest: usize) -> Result<Bytes, PacketError> {
         let mut payload = BytesMut::new();
         let begun = Instant::now();
@@ -223,14 +223,14 @@ impl PacketReader {
         Ok(())
     }
 
-    /// Counts the bytes that are held from now on.
+    /// Sets how many bytes the connection holds.
     fn hold(&mut self, bytes: usize) -> Result<(), PacketError> {
         let beyond = bytes.saturating_sub(OWN_ROOM);
         let held = self.room.resize(beyond as u64);
         held.map_err(|_| PacketError::NoRoom)
     }
 
-    /// Makes room for the next bytes of so many: twice as much as before, as long as the packet needs it.
+    /// Makes room for more bytes of a packet: doubles the buffer, up to the size that the packet needs.
     fn make_room(&mut self, wanted: usize) -> Result<(), PacketError> {
         let length = self.bytes.len();
         if self.bytes.capacity() > length {
@@ -276,7 +276,7 @@ impl PacketReader {
     }
 }
 
-/// The way to the client. What waits stays to be sent, in order and whole, whatever interrupts the sending.
+/// Writes packets to the client. Cancelling a write loses nothing: what was not sent stays queued, in order.
 pub(crate) struct PacketWriter {
     stream: Sink,
     waiting: VecDeque<Bytes>,
@@ -346,7 +346,7 @@ mod tests {
 
     use super::*;
 
-    /// A client's end, and the server's.
+    /// The two ends of a connection.
     async fn connected() -> (TcpStream, PacketReader, PacketWriter) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap());

@@ -62,7 +62,7 @@ impl Parameters {
         self.ahead_bytes = 0;
     }
 
-    /// The values as literals of SQL. What was sent ahead is used up.
+    /// The values as SQL literals. Consumes the long-data values.
     pub(crate) fn read(&mut self, reader: &mut Reader<'_>) -> Result<Vec<String>, ClientError> {
         let ahead = std::mem::take(&mut self.ahead);
         self.ahead_bytes = 0;
@@ -235,7 +235,7 @@ fn wrong_time() -> ClientError {
     )
 }
 
-/// A date, or a date and a time. The zero date, which is none, is NULL.
+/// A date, or a date and a time. The zero date, which is invalid, is NULL.
 fn moment(reader: &mut Reader<'_>, date_only: bool) -> Result<String, ClientError> {
     let bytes = reader.sized().map_err(in_values)?;
     let mut parts = Reader::new(bytes);
@@ -277,7 +277,7 @@ fn moment(reader: &mut Reader<'_>, date_only: bool) -> Result<String, ClientErro
     }
 }
 
-/// A time of day, or a span of time: text, as Meridian has no type for it.
+/// A time of day or an interval: as text, because Meridian has no type for it.
 fn time(reader: &mut Reader<'_>) -> Result<String, ClientError> {
     let bytes = reader.sized().map_err(in_values)?;
     let mut parts = Reader::new(bytes);

@@ -24,17 +24,17 @@ const MOST_AHEAD: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct PreparedStatement {
     pub(crate) text: String,
-    /// Where its placeholders stand.
+    /// The byte offsets of its placeholders.
     offsets: Vec<usize>,
     parameters: Parameters,
     /// The headings that the response to PREPARE announced.
     pub(crate) headings: Option<Vec<String>>,
-    /// What was wrong with a value that was sent ahead, of which the client hears when it asks.
+    /// The error of a long-data value, which the client receives when it executes the statement.
     ahead_rejected: Option<ClientError>,
 }
 
 impl PreparedStatement {
-    /// Bytes of memory that it takes, without values that are sent ahead. A short text may have many parameters or headings.
+    /// Bytes of memory, without long-data values. A short text may have many parameters or headings.
     fn bytes(&self) -> usize {
         let parameters = self.offsets.len() * (size_of::<usize>() + size_of::<ParameterType>());
         let headings = self.headings.iter().flatten();
@@ -45,7 +45,7 @@ impl PreparedStatement {
     /// The text with the values in the places of its placeholders.
     ///
     /// # Errors
-    /// They are not there, or no values.
+    /// The values are missing or malformed.
     pub(crate) fn bound(&mut self, reader: &mut Reader<'_>) -> Result<String, ClientError> {
         if let Some(error) = self.ahead_rejected.take() {
             self.parameters.forget_ahead();
@@ -76,7 +76,7 @@ impl PreparedStatement {
 pub(crate) struct PreparedStatements {
     last: u32,
     kept: HashMap<u32, PreparedStatement>,
-    /// Bytes of memory that these take.
+    /// Bytes of memory of these.
     bytes: usize,
     /// Their share, with the long-data values, of the memory of all connections.
     room: Reservation,
@@ -100,7 +100,7 @@ impl PreparedStatements {
         ahead.sum()
     }
 
-    /// Gives back the room of values that were used up.
+    /// Releases the memory of long-data values that were consumed.
     pub(crate) fn release_unused(&mut self) {
         if self.has_ahead {
             let ahead = self.bytes_ahead();
@@ -162,7 +162,7 @@ impl PreparedStatements {
         }
     }
 
-    /// Keeps a piece of a value that is sent ahead. There is no result to it: what is wrong is said when the statement is asked.
+    /// Appends a chunk of a long-data value. The command has no response: an error is reported when the statement is executed.
     pub(crate) fn add_ahead(&mut self, number: u32, parameter: u16, piece: &[u8]) {
         let all = self.bytes_ahead();
         let held = self.room.bytes() + piece.len() as u64;
@@ -173,11 +173,10 @@ impl PreparedStatements {
             let sentence = format!("there is no parameter {parameter} in the prepared statement");
             Some(ClientError::new(ErrorCode::WRONG_PARAMETERS, sentence))
         } else if all + piece.len() > MOST_AHEAD {
-            let sentence =
-                format!("values that are sent ahead may have {MOST_AHEAD} bytes together");
+            let sentence = format!("long-data values may have {MOST_AHEAD} bytes together");
             Some(ClientError::new(ErrorCode::PACKET_TOO_LARGE, sentence))
         } else if self.room.resize(held).is_err() {
-            let sentence = "the server has no room for this value now, as the packets of other connections take it all";
+            let sentence = "the server has no memory for this value now: the packets of other connections take it all";
             Some(ClientError::new(ErrorCode::OUT_OF_RESOURCES, sentence))
         } else {
             prepared.parameters.add_ahead(parameter, piece);
@@ -191,7 +190,7 @@ impl PreparedStatements {
     }
 }
 
-/// Puts the result to PREPARE: the statement's number, and what its parameters and its columns are.
+/// Appends the response to PREPARE: the statement's number, and its parameters and columns.
 pub(crate) fn put_prepared(
     packets: &mut PacketBuffer,
     (capabilities, status): (Capabilities, Status),

@@ -1,4 +1,4 @@
-//! A query on its way through the query runtime: from its text to the packets of its result.
+//! The execution of a query: from its text to the packets of its result.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use crate::ClientError;
 use crate::query_runtime::ResultSender;
 use crate::sessions::Sessions;
 
-/// Bytes from which on packets are handed over.
+/// Bytes of a batch of packets.
 const BATCH_BYTES: usize = 256 << 10;
-/// Rows that are looked at on the thread of the network, some tens of microseconds to a millisecond.
+/// A query that scans no more rows than this may run on the network thread, for at most about a millisecond.
 const FEW_ROWS: u64 = 20_000;
 
-/// A statement that requests rows.
+/// A statement that returns rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Query {
     pub(crate) text: String,
@@ -37,7 +37,7 @@ pub(crate) struct Query {
     pub(crate) number: u8,
 }
 
-/// Some of a result's packets.
+/// Some packets of a result.
 #[derive(Debug)]
 pub(crate) struct PacketBatch {
     pub(crate) packets: Bytes,
@@ -50,8 +50,8 @@ pub(crate) struct PacketBatch {
 }
 
 impl Query {
-    /// The result, where it is found sooner than the query runtime has begun: the statement is known, and few rows have to be looked
-    /// at. `None` where the query runtime has to find it.
+    /// Executes the query on this thread, if its plan is cached and it scans few rows: that is faster than handing it over to the query
+    /// runtime. `None` if the query runtime has to execute it.
     pub(crate) async fn try_execute_inline(
         &self,
         sessions: &Sessions,
@@ -63,7 +63,7 @@ impl Query {
         Ok(result.await?)
     }
 
-    /// Answers it, but for the packet that ends the result.
+    /// Executes the query and sends its packets, but for the one that ends the result.
     pub(crate) async fn execute(
         self,
         sessions: Arc<Sessions>,

@@ -1,4 +1,4 @@
-//! The packets that end a result: done, rejected, no more rows.
+//! The packets that end a result: OK, ERR and EOF.
 
 use super::capabilities::Capabilities;
 use super::wire::put_length;
@@ -6,7 +6,7 @@ use crate::ClientError;
 
 /// The status flag of autocommit, which is on.
 const AUTOCOMMIT: u16 = 0x0002;
-/// The result of another statement follows.
+/// The status flag of a result that another result follows.
 const MORE_RESULTS: u16 = 0x0008;
 
 const OK: u8 = 0x00;
@@ -16,7 +16,7 @@ const ERR: u8 = 0xff;
 /// Bytes of a message that clients can receive.
 const LONGEST_MESSAGE: usize = 511;
 
-/// The state of the connection that ends each result.
+/// The status flags of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Status(u16);
 
@@ -26,7 +26,7 @@ impl Status {
         Self(if autocommit { AUTOCOMMIT } else { 0 })
     }
 
-    /// The same where the result of another statement follows, or does not.
+    /// The same if the result of another statement follows.
     pub(crate) fn followed(self, more: bool) -> Self {
         Self(if more { self.0 | MORE_RESULTS } else { self.0 })
     }
@@ -70,7 +70,7 @@ fn put_eof(bytes: &mut Vec<u8>, status: Status, warnings: u16) {
     bytes.extend_from_slice(&status.0.to_le_bytes());
 }
 
-/// A rejection; a long sentence is cut to what clients have room for.
+/// Appends an ERR packet; a long message is cut to what clients can receive.
 pub(crate) fn err(bytes: &mut Vec<u8>, error: &ClientError) {
     bytes.push(ERR);
     bytes.extend_from_slice(&error.code.number.to_le_bytes());

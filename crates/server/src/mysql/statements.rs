@@ -35,16 +35,16 @@ const LONG: usize = 256 << 10;
 /// Placeholders that a statement may have.
 const MOST_PARAMETERS: usize = u16::MAX as usize;
 
-/// What a statement comes to.
+/// The result of a statement.
 enum StatementResult {
-    /// It has been done and has no rows.
+    /// It returned no rows.
     Done,
     /// It returned this many rows.
     Rows(u64),
 }
 
 impl Client {
-    /// Answers the statements of a text.
+    /// Executes the statements of a text.
     pub(super) async fn execute_query(&mut self, packet: &[u8]) -> CommandResult {
         let statements = match aside(packet.len(), || statements(packet)) {
             Ok(statements) => statements,
@@ -63,7 +63,7 @@ impl Client {
         Ok(Ok(()))
     }
 
-    /// Answers a statement; `prepared` are the headings that were announced for a prepared one.
+    /// Executes a statement; `prepared` are the headings that were announced for a prepared statement.
     async fn execute_statement(
         &mut self,
         command: &'static str,
@@ -103,7 +103,7 @@ impl Client {
         metrics.begin(Protocol::Mysql, kind, statement.begun)
     }
 
-    /// Counts a statement that has ended, and writes it down.
+    /// Counts and logs a statement that has ended.
     fn record_end(
         &self,
         timer: QueryTimer,
@@ -129,7 +129,7 @@ impl Client {
         ended.log(self.shared.slow, || statement.text());
     }
 
-    /// Puts the packet that ends a result.
+    /// Appends the packet that ends the result.
     fn put_end(&mut self, outcome: StatementResult, more: bool) {
         let capabilities = self.capabilities;
         let status = self.status().followed(more);
@@ -187,7 +187,7 @@ impl Client {
             .map(StatementResult::Rows)
     }
 
-    /// Sends a result that is made as it is sent. Gives the number of rows.
+    /// Sends a result that this thread produces. Returns the number of rows.
     async fn send_result(
         &mut self,
         query: &Query,
@@ -215,7 +215,7 @@ impl Client {
         Ok(rows)
     }
 
-    /// Sends the results of a result as they come; small ones together. Gives the number of rows.
+    /// Sends the batches of a result as the query runtime produces them; small ones together. Returns the number of rows.
     async fn forward_results(
         &mut self,
         mut results: ResultReceiver<PacketBatch>,
@@ -253,7 +253,7 @@ impl Client {
         }
     }
 
-    /// Keeps what is odd about a statement until another one is asked.
+    /// Keeps the warnings of a statement until the next one.
     fn set_warnings(&mut self, warnings: Vec<Warning>) {
         if !warnings.is_empty() {
             Arc::make_mut(&mut self.connection).warnings = warnings;
@@ -340,7 +340,7 @@ impl Client {
         }
     }
 
-    /// Answers a prepared statement.
+    /// Executes a prepared statement.
     pub(super) async fn execute_prepared(&mut self, reader: &mut Reader<'_>) -> CommandResult {
         let bound = reader
             .u32()
@@ -364,7 +364,7 @@ impl Client {
     }
 }
 
-/// Whether a statement asks what was odd about the one before it: SHOW WARNINGS, SHOW COUNT(*) WARNINGS, `@@warning_count`.
+/// Whether a statement reads the warnings of the previous one: SHOW WARNINGS, SHOW COUNT(*) WARNINGS, `@@warning_count`.
 fn reads_warnings(text: &str) -> bool {
     const LONGEST: usize = 200;
     if text.len() > LONGEST {
@@ -376,7 +376,7 @@ fn reads_warnings(text: &str) -> bool {
     shows || text.contains("@@warning_count") || text.contains("@@session.warning_count")
 }
 
-/// The statements of a text that a client sent, of which there is at least one.
+/// The statements of a text that a client sent; at least one.
 fn statements(packet: &[u8]) -> Result<Vec<String>, ClientError> {
     let text = received(packet).map_err(not_utf8)?;
     let text = executed(&text);
@@ -391,7 +391,7 @@ fn statements(packet: &[u8]) -> Result<Vec<String>, ClientError> {
     Ok(statements)
 }
 
-/// The same where there may be no other.
+/// The statement of a text that must contain only one.
 fn only_statement(packet: &[u8]) -> Result<String, ClientError> {
     let mut statements = statements(packet)?;
     match (statements.pop(), statements.is_empty()) {
@@ -413,6 +413,6 @@ fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
 }
 
 fn several() -> ClientError {
-    let sentence = "one statement at a time, please: there are several in the text, which the client has not announced";
+    let sentence = "send one statement at a time: the text contains several, and the client has not enabled multiple statements";
     ClientError::new(ErrorCode::SYNTAX, sentence)
 }

@@ -13,9 +13,9 @@ use crate::{ClientError, Shared};
 /// Why a statement was interrupted.
 #[derive(Debug)]
 pub(crate) enum Interruption {
-    /// The client is told.
+    /// The client receives an error.
     Error(ClientError),
-    /// There is nobody to be told.
+    /// The client has disconnected.
     Disconnected,
 }
 

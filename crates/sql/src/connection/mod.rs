@@ -29,11 +29,11 @@ pub struct Connection {
     pub variables: Variables,
     /// Rows of the last result.
     pub found_rows: u64,
-    /// Rows that the last statement changed: -1 after a result of rows.
+    /// Rows that the last statement changed: -1 after a result with rows.
     pub row_count: i64,
     /// The warnings of the last statement.
     pub warnings: Vec<Warning>,
-    /// What there is besides.
+    /// The server's information.
     pub server_info: Arc<dyn ServerInfo>,
 }
 
@@ -59,15 +59,15 @@ impl Connection {
     }
 }
 
-/// What a server knows beside its data, where there is one.
+/// Information about a server, for statements.
 pub trait ServerInfo: fmt::Debug + Send + Sync {
-    /// The value of a system variable that the server decides; `None` for all others.
+    /// The value of a system variable that the server determines; `None` for all others.
     fn variable(&self, name: &str) -> Option<VariableValue>;
 
     /// The names and values of SHOW STATUS.
     fn status(&self) -> Vec<(&'static str, String)>;
 
-    /// What SHOW PROCESSLIST lists: the connections and what they do.
+    /// The connections of SHOW PROCESSLIST.
     fn processes(&self) -> Vec<ProcessInfo>;
 }
 

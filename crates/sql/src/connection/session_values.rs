@@ -13,7 +13,7 @@ use crate::{ErrorCode, SqlError};
 /// Replaces them in a folded statement; returns whether there were any.
 ///
 /// # Errors
-/// A system variable that there is not, or a variable of the user's own.
+/// An unknown system variable, or a user variable.
 pub(crate) fn substitute(
     sql: &str,
     statement: &mut Statement,

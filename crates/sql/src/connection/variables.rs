@@ -1,7 +1,7 @@
 //! System variables: MySQL's names for settings, what they are here, and which of them a connection may change.
 //!
-//! Clients set many of them without asking. What changes nothing about a result is taken and remembered; what would change one and
-//! is not built is rejected, so that nobody gets another answer than was requested.
+//! Clients set many of them by themselves. A setting that changes no result is stored; one that would change a result and is not
+//! implemented is rejected, so that no client gets another result than it expects.
 //!
 //! Names and usual values: *MySQL 8.0 Reference Manual*, 5.1.8 "Server System Variables"; `tx_*` as older clients call them.
 
@@ -50,7 +50,7 @@ enum Rule {
     Number,
     /// Any text.
     Text,
-    /// The usual value alone: anything else would change answers.
+    /// The default value alone: any other would change results.
     DefaultValue,
     /// Names of UTF-8, and `binary`.
     CharacterSet,

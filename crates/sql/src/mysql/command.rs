@@ -72,7 +72,7 @@ pub enum AssignedValue {
 /// What a statement says about the connection; `None` for one that is not about it.
 ///
 /// # Errors
-/// It cannot be read, or requests what is not to be had.
+/// It cannot be read, or names a variable or value that does not exist.
 pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
     let first = first_word(text).to_ascii_lowercase();
     let read: fn(&mut TokenReader<'_>) -> Result<Option<Command>, SqlError> = match first.as_str() {

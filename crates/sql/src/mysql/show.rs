@@ -1,4 +1,4 @@
-//! What a SHOW or DESCRIBE requests. What there is, who holds the catalog says.
+//! Parses SHOW and DESCRIBE. The owner of the catalog produces their rows.
 
 use std::ops::ControlFlow;
 
@@ -11,9 +11,9 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 /// A SHOW or DESCRIBE statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShowStatement {
-    /// Of what.
+    /// What it lists.
     pub of: ShowKind,
-    /// The condition on its rows, as it is typed: `LIKE 'O%'` on the first column, or `WHERE ...`.
+    /// The condition on its rows, as typed: `LIKE 'O%'` on the first column, or `WHERE ...`.
     pub condition: Option<String>,
 }
 
@@ -26,7 +26,7 @@ pub enum ShowKind {
     Tables {
         /// The database.
         database: Option<String>,
-        /// Whether their kinds are requested.
+        /// Whether their kinds are listed.
         full: bool,
     },
     /// The tables of a database with their properties.
@@ -38,7 +38,7 @@ pub enum ShowKind {
     Columns {
         /// The table.
         table: TableName,
-        /// Whether their collations and comments are requested.
+        /// Whether their collations and comments are listed.
         full: bool,
     },
     /// The keys of a table.
@@ -70,14 +70,14 @@ pub enum ShowKind {
     },
     /// The number of warnings.
     WarningCount,
-    /// What is the same always.
+    /// A list that never changes.
     StaticList(StaticList),
 }
 
 /// Lists that never change, most of them of features that Meridian does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StaticList {
-    /// Ways in which text is written as bytes.
+    /// Character sets.
     CharacterSets,
     /// Collations.
     Collations,
@@ -110,7 +110,7 @@ pub struct TableName {
     pub table: String,
 }
 
-/// Reads a SHOW. For any other statement `None`, and the parser stays where it is.
+/// Parses a SHOW. For any other statement `None`, and the parser does not advance.
 pub(crate) fn read_show(parser: &mut Parser<'_>) -> Result<Option<ShowStatement>, ParserError> {
     if !word(parser, "show") {
         return Ok(None);
@@ -137,7 +137,7 @@ pub(crate) fn read_show(parser: &mut Parser<'_>) -> Result<Option<ShowStatement>
     Ok(Some(ShowStatement { of, condition }))
 }
 
-/// The list that is requested, and the column to which a LIKE belongs.
+/// The list that is requested, and the column to which a LIKE applies.
 fn listed(
     parser: &mut Parser<'_>,
     full: bool,

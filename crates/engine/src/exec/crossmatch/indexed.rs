@@ -62,7 +62,7 @@ impl IndexedRows {
         })
     }
 
-    /// Rows whose memory somebody else answers for.
+    /// Rows whose memory another owner has reserved.
     pub fn of(rows: RecordBatch, places: &RowPositions, radius: Angle) -> Result<Self> {
         Ok(Self {
             index: NeighbourIndex::build(places.positions(), radius).map_err(external)?,

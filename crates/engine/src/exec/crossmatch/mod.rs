@@ -126,7 +126,8 @@ pub enum MatchColumn {
 /// Rivals are all rows of the probe side's table: a piece has only some of them, and conditions that hold for the probe rows do
 /// not hold for them. Without an input of rivals the probe rows are their own, and are all gathered first.
 ///
-/// Where the build side or the rivals are read around something ([`RowsOf::Neighbourhood`](super::RowsOf::Neighbourhood)), they are read once the rows
+/// Where the build side or the rivals are read around something ([`RowsOf::Neighbourhood`](super::RowsOf::Neighbourhood)), they are read
+/// once the rows
 /// around which are there. Probe rows that come from anywhere ([`Self::spread`]) are taken by cells of the sky for that.
 ///
 /// Invariant: it gives what a loop over all pairs would that chooses by the separation function.
@@ -376,7 +377,7 @@ impl MatchTask {
         }
     }
 
-    /// Matches rows that are there, all at once or cell by cell. Gives `false` when nobody wants more results.
+    /// Matches rows that are there, all at once or cell by cell. Returns `false` when the receiver was dropped.
     async fn match_rows(&self, batch: &RecordBatch, own: Option<&IndexedRows>) -> Result<bool> {
         if !(self.spread && self.reads_around()) {
             return self.match_together(batch, own).await;
@@ -419,7 +420,7 @@ impl MatchTask {
                 return Ok(false);
             }
         }
-        // What gives nothing is not waited for by anybody: other tasks shall have their turn all the same.
+        // A loop that sends nothing has to yield by itself.
         yield_if_due().await?;
         Ok(!self.output.is_closed())
     }

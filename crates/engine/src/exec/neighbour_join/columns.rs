@@ -13,15 +13,16 @@ pub enum JoinedColumn {
     /// An expression over one input's columns, by its index among the join's row expressions. It is computed once for a row rather than for
     /// each of its pairs.
     OfRow(usize),
-    /// Something about all partners of a probe row. A join that gives one of these gives one row for each probe row rather than for
-    /// each pair, and no columns of the build side.
+    /// An aggregate over all partners of a probe row. A join with one of these outputs one row for each probe row rather than for each
+    /// pair, and
+    /// no columns of the build side.
     OfPartners(PartnerAggregate),
 }
 
 /// An aggregate over a probe row's partners that needs no pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartnerAggregate {
-    /// How many there are.
+    /// The number of partners.
     Count,
     /// The number of rows that the join outputs for the probe row: one in an outer join without a partner.
     Rows,

@@ -84,11 +84,11 @@ impl BuildSide {
 pub(super) enum JoinOutput {
     /// Each pair.
     Pairs,
-    /// Each pair, and probe rows without a partner beside NULLs.
+    /// Each pair, and unmatched probe rows with NULLs.
     PairsAndUnmatched,
     /// Probe rows with a partner.
     Matched,
-    /// Probe rows without.
+    /// Probe rows without a partner.
     Unmatched,
 }
 
@@ -118,9 +118,9 @@ struct ProbeRows<'a> {
 struct Pairs {
     probe: UInt32Array,
     build: UInt32Array,
-    /// In degrees, where anybody requests them.
+    /// In degrees, if the output or the condition needs them.
     separations: Option<Float64Array>,
-    /// How many there are. Where nobody requests more than that, the row numbers are those of all pairs that were looked at.
+    /// The number of pairs. If only this is needed, the row numbers are those of all tested pairs.
     count: usize,
 }
 
@@ -209,7 +209,7 @@ impl Joining {
             if output.is_closed() {
                 return Ok(false);
             }
-            // What is filtered out is not waited for by anybody: other tasks shall have their turn all the same.
+            // A loop whose pairs are all rejected never sends: it has to yield by itself.
             yield_if_due().await?;
             if !more {
                 break;

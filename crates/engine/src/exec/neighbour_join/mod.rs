@@ -58,7 +58,8 @@ const USUAL_RADIUS: Angle = Angle::from_arcsec(5.0);
 /// ```
 ///
 /// The build side is held in memory, the probe side is not; so are pairs only a batch at a time, however many there are. Where
-/// the build side's scan reads what is near ([`RowsOf::Neighbourhood`](super::RowsOf::Neighbourhood)), the probe rows of the piece are gathered
+/// the build side's scan reads what is near ([`RowsOf::Neighbourhood`](super::RowsOf::Neighbourhood)), the probe rows of the piece are
+/// gathered
 /// first, and it reads around them.
 ///
 /// Invariant: it gives what a loop over all pairs would that tests the condition with the separation function.

@@ -20,7 +20,7 @@ const CHORDS_ADD_UP_FROM_DEGREES: f64 = 1.0 / 60.0;
 /// Pairs whose separations are computed together.
 const AT_A_TIME: usize = 1_024;
 
-/// What is known of some probe rows' partners; empty where nobody requests it.
+/// The aggregates of some probe rows; a vector is empty if no column needs it.
 #[derive(Default)]
 struct Summaries {
     counts: Vec<u64>,

@@ -100,7 +100,7 @@ impl RowPositions {
 
 /// The radii of a batch's rows.
 pub(super) enum RowRadii {
-    /// The same for all. Nothing is within one that is NaN.
+    /// The same radius for all. No separation is within NaN.
     Common(f64),
     Each(Float64Array),
 }

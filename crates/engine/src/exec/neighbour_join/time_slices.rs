@@ -10,8 +10,8 @@ const LONG: Duration = Duration::from_millis(8);
 /// Rows of the first slice.
 const FIRST: u32 = 64;
 
-/// Gives the numbers of rows in ranges, each of which takes some milliseconds: whoever works on them can see between two of them
-/// whether anybody still waits for the result. A row has no partner or millions, and nobody knows beforehand.
+/// Yields ranges of rows that take some milliseconds each, so that the caller can check between two of them whether the result is still
+/// needed. A row may have no partner or millions, which is not known beforehand.
 pub(super) struct TimeSlices {
     rows: u32,
     next: u32,

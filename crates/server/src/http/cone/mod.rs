@@ -1,8 +1,8 @@
 //! Simple Cone Search 1.03, `GET /scs/{database}/{table}?RA=&DEC=&SR=`, and lists of cones by POST.
 //!
 //! ```text
-//!   few rows to look at:  position ──► sub-chunks ──► rows ──► bytes, on the thread of the network: some tens of microseconds
-//!   many:                 the same in the query runtime, part by part as the client takes them
+//!   few rows to scan:  position ──► sub-chunks ──► rows ──► bytes, on the network thread: some tens of microseconds
+//!   many:              the same on the query runtime, block by block as the client reads
 //! ```
 
 mod multicone;
@@ -58,13 +58,13 @@ pub(crate) async fn search(
     answered.unwrap_or_else(|problem| error_response(format, &problem))
 }
 
-/// A request begins that is counted.
+/// Starts the timer of a request for the metrics.
 fn begin(state: &HttpState, kind: StatementKind) -> QueryTimer {
     let metrics = &state.shared.metrics;
     metrics.begin(Protocol::Http, kind, Instant::now())
 }
 
-/// Counts a request, unless its response is still being made: then whoever makes it does.
+/// Counts a request, unless its response is still being produced: then the producer counts it.
 fn record_outcome(timer: Option<QueryTimer>, answered: &Result<Response<Body>, Problem>) {
     if let Some(timer) = timer {
         let problem = answered.as_ref().err();
@@ -150,8 +150,8 @@ fn tagged(response: &mut Response<Body>, tag: HeaderValue) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
 }
 
-/// A problem in the form that the client reads. Simple Cone Search wants what is wrong with a request in a VOTable, as a response
-/// like others: its clients show no more than the status of one that is not.
+/// A problem in the response format. Simple Cone Search wants errors in a VOTable with status 200: its clients show only the
+/// status of any other response.
 pub(super) fn error_response(format: Format, problem: &Problem) -> Response<Body> {
     if !format.is_votable() {
         return problem::text(problem.status, &problem.sentence);

@@ -29,7 +29,7 @@ use crate::sessions::Sessions;
 const ARCSEC_PER_DEGREE: f64 = 3600.0;
 /// The suffix of a table's column whose name the list has too.
 const SUFFIX: &str = "_2";
-/// What `crossmatch()` says of its arguments, and how somebody knows it who has sent a list.
+/// Phrases of `crossmatch()`'s messages, and their replacements for a client that has sent a list.
 const MESSAGE_TRANSLATIONS: [(&str, &str); 3] = [
     ("crossmatch: ", ""),
     ("the left side", "the list"),
@@ -76,7 +76,7 @@ pub(crate) async fn multicone_search(
 /// The parameters of a request.
 #[derive(Debug)]
 struct MulticoneParams {
-    /// Arcseconds.
+    /// In arcseconds.
     radius: f64,
     find: &'static str,
     join: &'static str,
@@ -114,7 +114,7 @@ impl MulticoneParams {
     }
 }
 
-/// Which of some words a parameter is; the first where it is not given.
+/// The value of a parameter that must be one of some words; the first of them if it is absent.
 fn one_of(
     given: &RequestParameters,
     name: &str,
@@ -132,7 +132,7 @@ fn one_of(
     })
 }
 
-/// What is wrong, to somebody who has sent a list and knows neither the statement nor where the list lies.
+/// Rewrites an error for a client that has sent a list and knows neither the statement nor the path of the file.
 fn rewrite_for_client(error: EngineError, path: &str) -> EngineError {
     let (sentence, code) = match &error {
         EngineError::Sql(error) => (error.sentence().to_owned(), error.code()),
@@ -222,7 +222,7 @@ async fn respond(
     streaming_response(format, results, decoding_guard).await
 }
 
-/// The pairs of a list and a table.
+/// The query that matches a list with a table.
 struct MulticoneQuery {
     state: Arc<HttpState>,
     served: ServedTable,
@@ -258,7 +258,7 @@ impl MulticoneQuery {
     }
 }
 
-/// The list's columns, the table's and the separation.
+/// The columns of the result: the list's, the table's and the separation.
 fn described(served: &ServedTable, schema: &Schema) -> Vec<TableColumn> {
     let own = |role: Role| {
         let of_role = served

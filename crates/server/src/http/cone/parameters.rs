@@ -11,7 +11,7 @@ use sky::{Angle, Circle, LonLat};
 use crate::formats::Format;
 use crate::http::problem::Problem;
 
-/// What VERB is where nobody says.
+/// The default of VERB.
 const DEFAULT_VERBOSITY: u8 = 2;
 
 /// A cone that is requested.

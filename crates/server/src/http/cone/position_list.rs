@@ -67,9 +67,9 @@ impl ListRoom {
     /// Opens a list, which statements may name from then on.
     ///
     /// # Errors
-    /// It cannot be read, or not within its budget.
+    /// The list cannot be read, or not within its budget.
     pub(super) async fn open(&self, list: &PositionList) -> Result<ReceivedFile, EngineError> {
-        // It is never closed.
+        // The semaphore is never closed.
         let _turn = self.looked_at.acquire().await;
         let (files, path) = (Arc::clone(&self.files), list.file.path().to_path_buf());
         let (format, budget) = (list.format, list.budget.clone());
@@ -102,7 +102,7 @@ pub(super) struct PositionList {
     _on_disk: Reservation,
 }
 
-/// Ends the decoding of a list when it goes: it is held by whoever sends the response, and goes with the client.
+/// Cancels the decoding of a list when it is dropped. The response holds it, so that decoding ends when the client leaves.
 #[derive(Debug)]
 pub(super) struct DecodingGuard(DecodeBudget);
 
@@ -113,7 +113,7 @@ impl Drop for DecodingGuard {
 }
 
 impl PositionList {
-    /// Takes a list as it comes.
+    /// Receives a list.
     ///
     /// # Errors
     /// The list is incomplete, too slow or too long, or its storage is full.
@@ -130,7 +130,7 @@ impl PositionList {
             let missing = SNIFFED.saturating_sub(head.len()).min(part.len());
             head.extend_from_slice(&part[..missing]);
             if results.send(part).await.is_err() {
-                // What the writer could not do it says itself.
+                // The writer reports its own error.
                 break;
             }
         }
@@ -166,7 +166,7 @@ impl PositionList {
         format!("{function}('{path}')")
     }
 
-    /// To be held by whoever sends the response.
+    /// The guard that the response has to hold.
     pub(super) fn decoding_guard(&self) -> DecodingGuard {
         DecodingGuard(self.budget.clone())
     }
@@ -189,7 +189,7 @@ fn write_file() -> (
     (sender, writer)
 }
 
-/// How a list comes.
+/// The rate at which a list arrives.
 struct UploadRate {
     begun: Instant,
     bytes: u64,

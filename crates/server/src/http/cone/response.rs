@@ -1,4 +1,4 @@
-//! The response to a cone search: at once where it is small, else as a stream.
+//! The response to a cone search: a small one is built at once, a large one is streamed.
 
 use std::sync::Arc;
 
@@ -20,20 +20,20 @@ use crate::listener::Peer;
 use crate::metrics::{self, Protocol, QueryTimer};
 use crate::query_runtime::{ResultReceiver, ResultSender};
 
-/// Simple Cone Search's responses that are VOTables.
+/// The media type of Simple Cone Search's VOTables.
 pub(super) const CONE_MEDIA_TYPE_HEADER: &str = "application/x-votable+xml";
-/// Bytes from which on a part of a response is handed over.
+/// Bytes from which on a block of the response is sent.
 const BLOCK_BYTES: usize = 256 << 10;
-/// Bytes that a small response has room for from the beginning.
+/// The initial capacity of a small response.
 const SMALL: usize = 16 << 10;
 
-/// Rows, of which there are no more than were wanted.
+/// Batches cut off at the number of rows that the client requested.
 pub(super) struct LimitedBatches {
     batches: BoxStream<'static, Result<RecordBatch, EngineError>>,
     left: Option<u64>,
     /// Whether more rows exist.
     pub(super) overflow: bool,
-    /// Where they are counted.
+    /// The counter of the rows.
     timer: IntCounter,
 }
 
@@ -89,7 +89,7 @@ impl LimitedBatches {
     }
 }
 
-/// A response that is there.
+/// A complete response.
 pub(super) fn whole(format: Format, bytes: Vec<u8>) -> Response<Body> {
     of_type(format, Body::from(bytes))
 }
@@ -103,7 +103,7 @@ fn of_type(format: Format, body: Body) -> Response<Body> {
     response
 }
 
-/// All of a response that is small.
+/// Builds a small response.
 pub(super) async fn small(
     state: &HttpState,
     served: &ServedTable,
@@ -122,7 +122,7 @@ pub(super) async fn small(
     Ok(whole(parameters.format, out))
 }
 
-/// A response that is made in the query runtime while it is sent.
+/// Builds a response that the query runtime produces while it is sent.
 pub(super) async fn streamed(
     state: &Arc<HttpState>,
     address: ClientAddress,
@@ -153,8 +153,8 @@ pub(super) async fn streamed(
     streaming_response(format, results, ()).await
 }
 
-/// Makes a response of parts once the first is there, so that what fails before is told by the response's status. Something is held
-/// until the response is sent or the client has gone.
+/// Builds a streaming response once the first block has arrived, so that an error before it determines the status. `held` is dropped
+/// when the response has been sent or the client has gone.
 pub(super) async fn streaming_response<H: Send + 'static>(
     format: Format,
     mut results: ResultReceiver<Bytes>,
@@ -170,8 +170,8 @@ pub(super) async fn streaming_response<H: Send + 'static>(
     Ok(of_type(format, Body::from_stream(stream)))
 }
 
-/// Writes rows as they come. Whatever fails once rows were given away is said at the end, where the format can say it, and else
-/// breaks the response off, so that nobody takes it for whole.
+/// Writes rows as they arrive. An error after the first block is written at the end where the format can express it, and else breaks
+/// off the response, so that the client does not take it for complete.
 pub(super) async fn write(
     mut writer: TableWriter<'_>,
     wanted: &mut LimitedBatches,

@@ -9,25 +9,25 @@ use engine::ConeTable;
 use crate::formats::{Format, Role, TableColumn, TableWriter};
 use crate::http::problem::Problem;
 
-/// The verbosity that requests no more than names and positions.
+/// The verbosity that selects only names and positions.
 const LEAST: u8 = 1;
-/// The verbosity that requests everything.
+/// The verbosity that selects every column.
 const MOST: u8 = 3;
 
-/// The columns of a table that a verbosity requests.
+/// The columns of a table that a verbosity selects.
 ///
 /// The server caches these between requests, so they hold no reference to the table: the files of a load that was replaced must be free
 /// to be removed.
 #[derive(Debug)]
 pub(crate) struct ColumnSelection {
-    /// Their numbers.
+    /// Their positions in the table.
     pub(crate) columns: Vec<usize>,
     /// Their descriptions.
     pub(crate) described: Vec<TableColumn>,
 }
 
 impl ColumnSelection {
-    /// `named` are the columns that the archive's operator has named for this table.
+    /// `named` are the columns that the operator has configured for this table.
     ///
     /// # Errors
     /// The operator configured a column that the table does not have.
