@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -41,6 +42,13 @@ def count_of(meridian: Meridian, data: Path, table: str = "Star", db: str = "sky
     (row,) = meridian.rows(data, db, f"SELECT count(*) FROM {table}")
     assert isinstance(row[0], int)
     return row[0]
+
+
+def extract_version_0_1_0(directory: Path) -> Path:
+    """A data directory made by a program of 2026-11-24, before tables had parts: a director, a child, pairs and filters."""
+    with tarfile.open(Path(__file__).parent / "fixtures" / "version_0_1_0.tar.gz") as archive:
+        archive.extractall(directory, filter="data")
+    return directory / "data"
 
 
 def chunk_files(data: Path, pattern: str = "chunk_*.mrd") -> list[Path]:

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import tarfile
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,7 @@ from comparison import difference
 from complaints import assert_rejected
 from meridian_cli import Meridian, load_arguments, rows_of
 from serving import serving
-from small_tables import CHILD, DIRECTOR, chunk_files, count_of, write_lines, write_stars
+from small_tables import CHILD, DIRECTOR, chunk_files, count_of, extract_version_0_1_0, write_lines, write_stars
 
 PHASES = ["begun", "read", "partitioned", "index-written", "chunks-written", "overlap-written", "before-publish"]
 STEPS = int(os.environ.get("MERIDIAN_STEPS", "16"))
@@ -253,6 +252,13 @@ def test_a_key_keeps_its_home(meridian: Meridian, stars: Path, tmp_path: Path) -
             capture_output=True, check=True, text=True,
         ).stdout  # fmt: skip
     assert "\n700," in answer
+    # How wide a pair is does not follow from where its ends are kept.
+    beside = write_lines(tmp_path / "beside.csv", ["701,200.5,-40.501,3"])
+    meridian.load(stars, "sky", "Star", beside, append=True)
+    pairs = write_lines(tmp_path / "p.csv", ["700,701,0.001"], header="left_id,right_id,sep")
+    meridian.load(stars, "sky", "Pairs", pairs, kind="match", director="Star,Star", key="left_id,right_id")
+    ends = "SELECT a.ra, b.ra FROM Pairs p JOIN Star a ON p.left_id = a.id JOIN Star b ON p.right_id = b.id"
+    assert meridian.rows(stars, "sky", ends) == [(200.5, 200.5)]
     joined = "SELECT s.spot, t.version FROM Spot s JOIN Star t ON s.id = t.id WHERE t.id = 700"
     assert meridian.rows(stars, "sky", joined) == [(1, 3)]
     meridian.must("check", "--data", stars)
@@ -386,10 +392,8 @@ def test_a_server_lets_go_of_dropped_tables(meridian: Meridian, stars: Path, tmp
 
 
 def test_a_directory_of_version_0_1_0(meridian: Meridian, tmp_path: Path) -> None:
-    """Made by a program of 2026-11-24, before tables had parts: opened in place, without a chunk file being written."""
-    with tarfile.open(Path(__file__).parent / "fixtures" / "version_0_1_0.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    data = tmp_path / "data"
+    """Opened in place, without a chunk file being written, and appended to."""
+    data = extract_version_0_1_0(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in chunk_files(data)}
     assert meridian.rows(data, "sky", "SELECT count(*) FROM Object o JOIN Source s ON o.objectId = s.objectId") == [(3,)]
     assert meridian.rows(data, "sky", "SELECT name FROM Object WHERE objectId = 3") == [("c",)]

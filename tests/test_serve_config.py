@@ -202,7 +202,7 @@ def test_each_statement_has_a_line_for_who_wants_it(meridian: Meridian, data: Pa
         spans = {span["name"]: span for span in line["spans"]}  # type: ignore[attr-defined]
         assert spans["connection"]["id"] == number and spans["statement"]["query"] >= 1
         rejected = [line for line in records(server, "a statement ended") if line["outcome"] == "rejected"]
-        assert "Stars" in str(rejected[0]["rejection"])
+        assert "Stars" in str(rejected[0]["error"])
         assert rejected[0]["spans"][-1]["query"] > spans["statement"]["query"]  # type: ignore[index]
 
 

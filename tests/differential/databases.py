@@ -374,7 +374,7 @@ def load(meridian: Meridian, directory: Path, world: World) -> Path:
     """Loads all tables into a new data directory, a part of each by turns: keys of children come before their directors' rows."""
     for part in range(world.parts):
         for table in world.tables:
-            rows = table.rows if table.shape.is_file else table.rows.take(list(range(part, table.rows.num_rows, world.parts)))
+            rows = table.rows if table.shape.is_file else table.rows.take(pa.array(range(part, table.rows.num_rows, world.parts), pa.int64()))
             if part == 0 or (rows.num_rows and not table.shape.is_file):
                 load_part(meridian, directory, replace(table, rows=rows), append=part > 0)
     return directory / "data"

@@ -57,6 +57,17 @@ def has_subquery_of_same_name(query: Query) -> bool:
     return False
 
 
+def orders_by_a_column_of_an_items_name(query: Query) -> bool:
+    """Whether an expression in ORDER BY names a column of a table that an item of the SELECT is named like."""
+    for _, node in walk(query):
+        if isinstance(node, Select):
+            names = {item.name for item in node.items if isinstance(item, Item)}
+            columns = [one for key in node.order for _, one in walk(key) if isinstance(one, Column)]
+            if any(one.alias is not None and one.name in names for one in columns):
+                return True
+    return False
+
+
 KNOWN = [
     Known(
         r"error (1690|1525): .*(to Nanosecond|to Timestamp\(ns\))",
@@ -80,6 +91,11 @@ KNOWN = [
         r"error 1052: the column c\d+ is in more than one",
         "a correlated subquery that gives its column the name of a column of a table in it",
         has_subquery_of_same_name,
+    ),
+    Known(
+        r"error 1052: the column c\d+ is in more than one",
+        "an expression in ORDER BY of a table's column that an item of the SELECT is named like",
+        orders_by_a_column_of_an_items_name,
     ),
 ]
 

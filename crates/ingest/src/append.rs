@@ -2,6 +2,7 @@
 
 use catalog::{Catalog, CatalogError, Table, fold_name};
 
+use crate::directors::Directors;
 use crate::error::IngestError;
 use crate::request::LoadRequest;
 
@@ -93,5 +94,36 @@ fn differs(table: &str, option: &str, has: &str) -> IngestError {
     let has = if has.is_empty() { "none" } else { has };
     IngestError::Options(format!(
         "{option} does not fit {table}, to which rows are appended: it has {has}; leave the option out"
+    ))
+}
+
+/// Sees that the directors by which rows are appended have placed the rows that the table has, too.
+pub(crate) fn same_placements(table: &Table, directors: &Directors) -> Result<(), IngestError> {
+    for (reference, director) in table.spec.directors.iter().zip(directors.tables()) {
+        // A match table whose pairs are not taken for placed by the director any more has nothing to lose.
+        if reference
+            .placement
+            .is_some_and(|it| it != director.placement)
+        {
+            let (table, director) = (&table.spec.name, &director.spec.name);
+            return Err(IngestError::Options(format!(
+                "{director} was loaded anew after {table}, whose rows are where the former {director} had its own: rows cannot be \
+                 appended to it; load {table} anew (--replace)"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What is said where a part of a director may bring keys that pairs of match tables lacked.
+pub(crate) fn unsettled_note(tables: &[String]) -> Option<String> {
+    let (names, have) = match tables {
+        [] => return None,
+        [only] => (only.clone(), "has"),
+        several => (several.join(", "), "have"),
+    };
+    Some(format!(
+        "{names} {have} pairs with keys that the director did not have when they were loaded: answers stay right, but joins on \
+         these keys are slower until it is loaded anew"
     ))
 }

@@ -1,5 +1,6 @@
 //! The directors that a child or match table hangs on, and the director's other children.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,8 @@ struct Director {
     /// Its parts.
     dirs: Vec<LoadDir>,
     smallest_chunk: Option<ChunkId>,
+    /// Chunks with rows whose positions lie elsewhere.
+    stray_chunks: Arc<HashSet<ChunkId>>,
 }
 
 /// The directors of a table: none, one (child) or two (match). Of a director that gets one more part: what it has already.
@@ -68,6 +71,7 @@ impl Directors {
             table,
             dirs: vec![dir],
             smallest_chunk,
+            stray_chunks: Arc::default(),
         };
         Self {
             directors: directors.into_iter().map(director).collect(),
@@ -152,6 +156,7 @@ impl Directors {
             key,
             director: keys,
             smallest_chunk: director.smallest_chunk,
+            stray_chunks: Arc::clone(&director.stray_chunks),
         };
         Ok([
             end(keys[0], left_keys, left),
@@ -203,8 +208,14 @@ impl Director {
             }
             match open_parts(request, &table) {
                 Ok(dirs) => {
+                    let mut chunks = Vec::new();
+                    for part in &table.parts {
+                        chunks.extend(catalog.chunks(part.load).await?);
+                    }
+                    let strays = chunks.iter().filter(|chunk| chunk.strays > 0);
                     return Ok(Self {
-                        smallest_chunk: smallest_chunk(catalog, &table).await?,
+                        smallest_chunk: chunks.iter().map(|chunk| chunk.chunk).min(),
+                        stray_chunks: Arc::new(strays.map(|chunk| chunk.chunk).collect()),
                         table,
                         dirs,
                     });
@@ -229,15 +240,6 @@ pub(crate) fn open_parts(
         LoadDir::open(&request.data_dir, &spec.database, &spec.name, part.load)
     };
     table.parts.iter().map(open).collect()
-}
-
-async fn smallest_chunk(catalog: &Catalog, table: &Table) -> Result<Option<ChunkId>, IngestError> {
-    let mut smallest = None;
-    for part in &table.parts {
-        let first = catalog.chunks(part.load).await?.first().map(|it| it.chunk);
-        smallest = [smallest, first].into_iter().flatten().min();
-    }
-    Ok(smallest)
 }
 
 async fn no_such_director(

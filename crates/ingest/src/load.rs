@@ -14,7 +14,7 @@ use catalog::{
 };
 use store::{LoadDir, Removal};
 
-use crate::append::as_the_table_has_it;
+use crate::append::{as_the_table_has_it, same_placements, unsettled_note};
 use crate::directors::{Directors, Family, open_parts, wait_for_lock};
 use crate::error::IngestError;
 use crate::fault;
@@ -169,36 +169,6 @@ async fn check_existing(
 
 /// What is said where files cannot be removed yet.
 pub(crate) const STILL_READ: &str = "queries still read the replaced files; the next load, drop or compaction in this data directory removes them";
-
-/// Sees that the directors by which rows are appended have placed the rows that the table has, too.
-fn same_placements(table: &Table, directors: &Directors) -> Result<(), IngestError> {
-    for (reference, director) in table.spec.directors.iter().zip(directors.tables()) {
-        // A match table whose pairs are not taken for placed by the director any more has nothing to lose.
-        if reference
-            .placement
-            .is_some_and(|it| it != director.placement)
-        {
-            let (table, director) = (&table.spec.name, &director.spec.name);
-            return Err(IngestError::Options(format!(
-                "{director} was loaded anew after {table}, whose rows are where the former {director} had its own: rows cannot be \
-                 appended to it; load {table} anew (--replace)"
-            )));
-        }
-    }
-    Ok(())
-}
-
-fn unsettled_note(tables: &[String]) -> Option<String> {
-    let (names, have) = match tables {
-        [] => return None,
-        [only] => (only.clone(), "has"),
-        several => (several.join(", "), "have"),
-    };
-    Some(format!(
-        "{names} {have} pairs with keys that the director did not have when they were loaded: answers stay right, but joins on \
-         these keys are slower until it is loaded anew"
-    ))
-}
 
 /// A load that has begun.
 pub(crate) struct Transaction {

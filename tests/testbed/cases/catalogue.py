@@ -120,6 +120,9 @@ AGGREGATES = questions(
     "SELECT s.filterId, f.filterName, AVG(s.psfFlux) FROM Source s JOIN Filter f ON s.filterId = f.filterId GROUP BY s.filterId, f.filterName WITH ROLLUP",
     "SELECT flags, COUNT(*) AS n FROM Object GROUP BY flags WITH ROLLUP HAVING n > 80",
     "SELECT flags, COUNT(DISTINCT nObs) FROM Object WHERE objectId < 0 GROUP BY flags WITH ROLLUP",
+    # What is known to be empty before anything is read had a total.
+    "SELECT 1 FROM Object WHERE FALSE GROUP BY flags WITH ROLLUP",
+    "SELECT flags, COUNT(*) AS n FROM Object WHERE FALSE GROUP BY flags WITH ROLLUP HAVING n = 0 OR n > 80",
     "SELECT decl_PS > 0, COUNT(*) FROM Object GROUP BY decl_PS > 0",
     "SELECT YEAR(lastSeen), COUNT(*) FROM Object GROUP BY YEAR(lastSeen)",
     "SELECT ROUND(decl_PS / 10) AS band, COUNT(*), AVG(ra_PS) FROM Object GROUP BY band",

@@ -137,7 +137,7 @@ impl KeyLookup {
                 found.push((file, rows));
             }
         }
-        if found.is_empty() || most_rows.is_some_and(|most| count > most) {
+        if most_rows.is_some_and(|most| count > most) {
             return Ok(None);
         }
         let mut batches = Vec::with_capacity(found.len());
@@ -145,6 +145,7 @@ impl KeyLookup {
             batches.push(file.read_rows(rows, &self.columns, &self.schema).await?);
         }
         match batches.len() {
+            0 => self.computed(RecordBatch::new_empty(Arc::clone(&self.schema))),
             1 => self.computed(batches.swap_remove(0)),
             _ => {
                 let all = concat_batches(&self.schema, &batches);

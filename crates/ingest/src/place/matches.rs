@@ -7,9 +7,10 @@
 //!
 //! A pair whose ends are both known must not be wider than the overlap, or a query could not find it near both. The
 //! ends' positions are not at hand here, only their sub-chunks: a pair is rejected when not even these lie within the
-//! overlap of each other. A narrower pair that is still too wide passes.
+//! overlap of each other. A narrower pair that is still too wide passes, and so does one with an end in a chunk that keeps rows whose
+//! positions lie elsewhere: their places say nothing of how wide a pair is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -49,6 +50,8 @@ pub(crate) struct MatchEnd {
     pub director: Arc<KeyMap>,
     /// The director's smallest chunk.
     pub smallest_chunk: Option<ChunkId>,
+    /// Chunks of the director with rows whose positions lie elsewhere.
+    pub stray_chunks: Arc<HashSet<ChunkId>>,
 }
 
 /// The placement of a match table.
@@ -230,9 +233,15 @@ impl MatchWorker<'_> {
         )?)
     }
 
+    /// Whether the position of a row at this place of one end's director may lie elsewhere.
+    fn may_stray(&self, end: usize, place: u64) -> bool {
+        let strays = &self.placement.ends[end].stray_chunks;
+        strays.contains(&Place(place).chunk())
+    }
+
     /// Whether the sub-chunks of two places may hold positions within the overlap of each other.
     fn within_overlap(&mut self, left: u64, right: u64) -> bool {
-        if left == right {
+        if left == right || self.may_stray(0, left) || self.may_stray(1, right) {
             return true;
         }
         if self.near.len() > REMEMBERED_PAIRS {

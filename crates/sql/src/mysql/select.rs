@@ -5,11 +5,11 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, GroupByWithModifier, Ident, LimitClause, Query, Select, SelectItem, SetExpr,
-    UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions,
+    BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, Ident, LimitClause, Query, Select,
+    SelectItem, SetExpr, UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions,
 };
 
-use super::build::call;
+use super::build::{call, number};
 
 /// Begins the names of columns that are headed by something else.
 const UNNAMED: &str = "__column_";
@@ -202,6 +202,20 @@ pub(super) fn roll_up(select: &mut Select) {
     let group = |group: Expr| vec![item_of_place(items, &group).unwrap_or(group)];
     let sets = std::mem::take(groups).into_iter().map(group).collect();
     groups.push(Expr::Rollup(sets));
+    // Of no rows MySQL gives no total; the standard's empty grouping set gives one.
+    let has_rows = Expr::BinaryOp {
+        left: Box::new(call("count", vec![number("1")])),
+        op: BinaryOperator::Gt,
+        right: Box::new(number("0")),
+    };
+    select.having = Some(match select.having.take() {
+        Some(having) => Expr::BinaryOp {
+            left: Box::new(Expr::Nested(Box::new(having))),
+            op: BinaryOperator::And,
+            right: Box::new(has_rows),
+        },
+        None => has_rows,
+    });
 }
 
 /// What stands in the list at the place that an expression is the number of.
