@@ -74,7 +74,7 @@ def test_two_servers_side_by_side(meridian: Meridian, data: Path, server: Server
     [
         (("--mysql", "0.0.0.0:0"), ("users", "127.0.0.1")),
         (("--mysql", "off", "--http", "0.0.0.0:0"), ("users", "127.0.0.1")),
-        (("--mysql", "off", "--http", "off"), ("nothing to serve",)),
+        (("--mysql", "off", "--http", "off"), ("every listener is off",)),
         (("--mysql", "nonsense"), ("nonsense", "127.0.0.1:4040")),
         (("--log", "meridian=loud"), ("loud",)),
     ],
