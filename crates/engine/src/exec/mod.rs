@@ -4,6 +4,7 @@ mod bind_near;
 mod chunk_number;
 mod chunk_phase;
 mod crossmatch;
+mod execute_fresh;
 mod neighbour_join;
 mod piece_scan;
 mod table_scan;

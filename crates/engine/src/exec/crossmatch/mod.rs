@@ -36,6 +36,7 @@ use tokio::sync::mpsc::Sender;
 use self::indexed::IndexedRows;
 use self::matching::Matcher;
 use super::bind_near::{bind_near, reads_near};
+use super::execute_fresh::execute_fresh;
 use crate::interruptible::yield_if_due;
 use crate::search_cover::SearchCover;
 
@@ -293,12 +294,11 @@ impl IndexedInput {
 
     async fn gather(
         &self,
-        plan: &Arc<dyn ExecutionPlan>,
+        rows: SendableRecordBatchStream,
         radius: Angle,
         context: &Arc<TaskContext>,
     ) -> Result<Arc<IndexedRows>> {
         let memory = MemoryConsumer::new("Crossmatch").register(context.memory_pool());
-        let rows = plan.execute(0, Arc::clone(context))?;
         let indexed = IndexedRows::gather(rows, &self.position, radius, self.sorted, memory);
         Ok(Arc::new(indexed.await?))
     }
@@ -313,11 +313,14 @@ impl IndexedInput {
     ) -> Result<Arc<IndexedRows>> {
         if self.near {
             let search_cover = Arc::new(SearchCover::of(places, radius));
-            return self
-                .gather(&bind_near(&self.plan, &search_cover)?, radius, context)
-                .await;
+            let bound = bind_near(&self.plan, &search_cover)?;
+            let rows = bound.execute(0, Arc::clone(context))?;
+            return self.gather(rows, radius, context).await;
         }
-        let gather = || self.gather(&self.plan, radius, context);
+        let gather = || async {
+            let rows = execute_fresh(&self.plan, context)?;
+            self.gather(rows, radius, context).await
+        };
         once.get_or_try_init(gather).await.cloned()
     }
 }

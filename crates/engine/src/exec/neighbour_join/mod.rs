@@ -38,6 +38,7 @@ use self::joining::{BuildSide, JoinOutput, Joining, Output};
 use self::row_exprs::ReadyExpr;
 use self::separation_condition::{RowPositions, RowRadii};
 use super::bind_near::{bind_near, reads_near};
+use super::execute_fresh::execute_fresh;
 use crate::search_cover::SearchCover;
 
 pub use self::columns::{JoinedColumn, PartnerAggregate};
@@ -299,7 +300,7 @@ async fn stream_probe(
                 }
                 None => USUAL_RADIUS,
             };
-            let rows = build.execute(0, Arc::clone(&context))?;
+            let rows = execute_fresh(&build, &context)?;
             let memory = MemoryConsumer::new("NeighbourJoin").register(context.memory_pool());
             let side = BuildSide::gather(rows, &joining, radius, memory).await?;
             Ok::<_, datafusion::common::DataFusionError>(Arc::new(side))
