@@ -19,8 +19,8 @@ from pymysql.connections import Connection
 import oracle
 from comparison import difference
 from complaints import assert_rejected
-from meridian_cli import Meridian, load_arguments, rows_of
-from serving import serving
+from meridian_cli import Meridian, Outcome, load_arguments, rows_of
+from serving import serving, wait_until
 from small_tables import CHILD, DIRECTOR, chunk_files, count_of, extract_version_0_1_0, write_lines, write_stars
 
 PHASES = ["begun", "read", "partitioned", "index-written", "chunks-written", "overlap-written", "before-publish"]
@@ -228,7 +228,7 @@ def test_a_key_that_the_table_has_is_rejected_row_by_row(meridian: Meridian, sta
     assert_rejected(rejected, "more.csv:2", "the table has the key 499 already")
     assert count_of(meridian, stars) == 500
     outcome = meridian.load(stars, "sky", "Star", more, append=True, max_errors=2)
-    assert "rows rejected  2" in outcome.text and "rows loaded   2" in outcome.text
+    assert "rows rejected 2" in outcome.text and "rows loaded   2" in outcome.text
     assert meridian.rows(stars, "sky", "SELECT id, ra FROM Star WHERE version = 9 ORDER BY id") == [(500, 2.0), (501, 3.0)]
 
 
@@ -332,6 +332,55 @@ def test_appends_to_one_table_queue_up(meridian: Meridian, stars: Path, tmp_path
     meridian.must("check", "--data", stars)
 
 
+class StoppedLoad:
+    """A load that is stopped when it has read its rows, until it is told to go on."""
+
+    def __init__(self, meridian: Meridian, *arguments: object) -> None:
+        self.process = meridian.start(*arguments, env={"MERIDIAN_FAULT": "read:stop"})
+        state = Path(f"/proc/{self.process.pid}/stat")
+        wait_until(lambda: state.read_text().rsplit(")", 1)[1].split()[0] == "T", 30, "is stopped")
+
+    def go_on(self) -> Outcome:
+        """Lets it end."""
+        self.process.send_signal(signal.SIGCONT)
+        stdout, stderr = self.process.communicate(timeout=60)
+        return Outcome(self.process.returncode, stdout, stderr.decode())
+
+
+def test_a_part_that_is_dropped_while_rows_are_placed_by_it(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    """Nobody would know where the rows of its keys are: a look-up by key would find none of them."""
+    meridian.load(stars, "sky", "Star", write_lines(tmp_path / "more.csv", ["600,1,1,9"]), append=True)
+    _, part = part_numbers(meridian, stars, "Star")
+    spots = write_lines(tmp_path / "spots.csv", ["1,600", "2,8"], header="spot,id")
+    pairs = write_lines(tmp_path / "pairs.csv", ["600,600,0"], header="left_id,right_id,sep")
+    child = StoppedLoad(meridian, *load_arguments(stars, "sky", "Spot", spots, **CHILD))
+    match = StoppedLoad(meridian, *load_arguments(stars, "sky", "Pairs", pairs, **OPTIONS["Pairs"]))
+    meridian.must("drop", "part", "--data", stars, "--db", "sky", "--table", "Star", "--part", part)
+    for load in (child, match):
+        assert_rejected(load.go_on(), "sky.Star", "changed meanwhile", "try again")
+    meridian.load(stars, "sky", "Spot", spots, **CHILD)
+    assert meridian.rows(stars, "sky", "SELECT spot FROM Spot WHERE id = 600") == [(1,)]
+    meridian.must("check", "--data", stars)
+
+
+def test_a_part_that_is_appended_while_rows_are_placed(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    """Rows that were orphans when they were read go to the new rows of the director; pairs stay where they are, and it is known."""
+    spots = write_lines(tmp_path / "spots.csv", ["1,600", "2,8"], header="spot,id")
+    pairs = write_lines(tmp_path / "pairs.csv", ["5,600,0"], header="left_id,right_id,sep")
+    child = StoppedLoad(meridian, *load_arguments(stars, "sky", "Spot", spots, **CHILD))
+    match = StoppedLoad(meridian, *load_arguments(stars, "sky", "Pairs", pairs, **OPTIONS["Pairs"]))
+    late = write_lines(tmp_path / "late.csv", ["600,200,-40,9"])
+    meridian.load(stars, "sky", "Star", late, append=True)
+    for load in (child, match):
+        outcome = load.go_on()
+        assert outcome.status == 0, outcome.complaint
+    joined = "SELECT s.spot, t.version FROM Spot s JOIN Star t ON s.id = t.id ORDER BY 1"
+    assert meridian.rows(stars, "sky", joined) == [(1, 9), (2, 1)]
+    assert meridian.rows(stars, "sky", "SELECT t.version FROM Pairs p JOIN Star t ON p.right_id = t.id") == [(9,)]
+    assert meridian.rows(stars, "sky", "SELECT left_id FROM Pairs WHERE right_id = 600") == [(5,)]
+    meridian.must("check", "--data", stars)
+
+
 # Taking things away.
 
 
@@ -369,7 +418,7 @@ def test_a_dropped_table_is_gone_and_its_readers_finish(meridian: Meridian, star
     meridian.load(stars, "sky", "Star", write_stars(tmp_path / "new.csv", 3), **DIRECTOR)
     assert count_of(meridian, stars) == 3 and len(list(stars.glob("tables/*/*"))) == 1
     dropped = meridian.must("drop", "database", "--data", stars, "--db", "SKY")
-    assert "database SKY with 1 tables is dropped" in dropped.text
+    assert "database SKY with 1 table is dropped" in dropped.text
     assert meridian.must("tables", "--data", stars).text.count("\n") == 1
     assert_rejected(meridian.run("drop", "database", "--data", stars, "--db", "sky"), "there is no database sky")
     assert not list(stars.glob("tables/*/*")), "the files are gone"

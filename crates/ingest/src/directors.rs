@@ -288,6 +288,7 @@ impl Family {
             .table(&request.database, &director.table.spec.name)
             .await?;
         if let Some(now) = now.filter(|now| now.placement == director.table.placement) {
+            expect_parts(&director.table, &now)?;
             let known = director.table.part_numbers();
             let mut later = now;
             later.parts.retain(|part| !known.contains(&part.load));
@@ -381,10 +382,28 @@ impl Family {
         for director in &directors.directors {
             let then = &director.table;
             let now = catalog.table(&request.database, &then.spec.name).await?;
+            if let Some(now) = now.as_ref().filter(|now| now.placement == then.placement) {
+                expect_parts(then, now)?;
+            }
             changed.push(now.is_none_or(|now| now.part_numbers() != then.part_numbers()));
         }
         Ok((family, changed))
     }
+}
+
+/// Sees that a director still has the parts by which rows were placed: the keys of one that was dropped meanwhile are unknown now,
+/// and no index says where their rows are.
+fn expect_parts(then: &Table, now: &Table) -> Result<(), IngestError> {
+    let present = now.part_numbers();
+    if then
+        .part_numbers()
+        .iter()
+        .all(|part| present.contains(part))
+    {
+        return Ok(());
+    }
+    let table = format!("{}.{}", then.spec.database, then.spec.name);
+    Err(CatalogError::TableChanged { table }.into())
 }
 
 /// Waits for the load lock of a table, or of something that is named like one.

@@ -157,7 +157,7 @@ impl fmt::Display for LoadReport {
 
 impl LoadReport {
     fn write_rejections(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  rows rejected  {}", grouped(self.rows_rejected))?;
+        writeln!(f, "  rows rejected {}", grouped(self.rows_rejected))?;
         for rejection in &self.rejected_rows {
             writeln!(
                 f,

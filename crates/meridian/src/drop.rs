@@ -111,8 +111,8 @@ async fn question(
         let tables = catalog.tables(db).await?;
         let rows = tables.iter().map(catalog::Table::rows).sum();
         return Ok(format!(
-            "Drop the database {db} of {directory} with {} tables and {} rows?",
-            tables.len(),
+            "Drop the database {db} of {directory} with {} and {} rows?",
+            counted_tables(tables.len()),
             grouped(rows)
         ));
     };
@@ -152,11 +152,21 @@ fn confirmed(question: &str) -> Result<bool, Failure> {
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
+/// "1 table", "2 tables".
+fn counted_tables(number: usize) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} table{plural}")
+}
+
 fn in_words(command: &DropCommand, dropped: &Dropped) -> String {
     let what = match command {
         DropCommand::Part(it) => format!("part {} of {}", it.part, dropped.tables.join(", ")),
         DropCommand::Database(it) => {
-            format!("database {} with {} tables", it.db, dropped.tables.len())
+            format!(
+                "database {} with {}",
+                it.db,
+                counted_tables(dropped.tables.len())
+            )
         }
         DropCommand::Table(_) => dropped.tables.join(", "),
     };
