@@ -180,7 +180,7 @@ impl Archive {
     /// Lets go of tables that were dropped or changed since they were last requested, so that their files can be removed.
     ///
     /// # Errors
-    /// The catalog cannot be read.
+    /// One of them cannot be read from the catalog; the others are let go of all the same.
     pub async fn release_changed_tables(&self) -> Result<(), EngineError> {
         let state = self.catalog.state();
         let known: Vec<(String, String)> = {
@@ -190,10 +190,11 @@ impl Archive {
                 .filter(|(_, it)| state.is_none() || it.state != state);
             changed.map(|(name, _)| name.clone()).collect()
         };
+        let mut outcome = Ok(());
         for (database, table) in known {
-            self.table(&database, &table).await?;
+            outcome = outcome.and(self.table(&database, &table).await.map(drop));
         }
-        Ok(())
+        outcome
     }
 
     async fn load(&self, table: Table) -> Result<Arc<LoadedTable>, EngineError> {

@@ -430,10 +430,15 @@ impl Server {
 /// Lets go of tables that were dropped or changed, so that the files of their former parts can be removed although nobody asks
 /// for these tables any more.
 async fn release_changed_tables(archive: Arc<Archive>, stop: CancellationToken) {
+    let mut last = None;
     while timeout(RELEASE_INTERVAL, stop.cancelled()).await.is_err() {
-        if let Err(error) = archive.release_changed_tables().await {
-            tracing::warn!(%error, "changed tables could not be looked up");
+        let outcome = archive.release_changed_tables().await;
+        let problem = outcome.err().map(|error| error.to_string());
+        // A damaged catalog stays so: it is told of once.
+        if let Some(problem) = problem.as_ref().filter(|_| problem != last) {
+            tracing::warn!(error = problem, "changed tables could not be looked up");
         }
+        last = problem;
     }
 }
 
