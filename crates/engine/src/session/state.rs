@@ -10,7 +10,9 @@ use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sql::Dialect;
 use sql::mysql::Operators;
-use sql::rules::{CheckIntegers, CompareValues, GuardValues, WidenFloats, WriteOutMemberships};
+use sql::rules::{
+    CheckIntegers, CompareValues, GuardValues, OrderComparisons, WidenFloats, WriteOutMemberships,
+};
 
 use super::{CATALOG, NO_DATABASE, SessionOptions};
 use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters};
@@ -124,7 +126,7 @@ type PhysicalRules =
     Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>;
 
 /// DataFusion's analysis with ours: values are made comparable as MySQL compares them, memberships written out, floats widened
-/// and integers checked before types are coerced, values guarded after.
+/// and integers checked before types are coerced, values guarded and the constants of comparisons put on the right after.
 ///
 /// # Errors
 /// This version of DataFusion has no rule that coerces types.
@@ -139,6 +141,7 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
         rules.insert(coercion, Arc::new(CompareValues));
     }
     rules.push(Arc::new(GuardValues));
+    rules.push(Arc::new(OrderComparisons));
     Ok(rules)
 }
 
