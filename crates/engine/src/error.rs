@@ -67,6 +67,7 @@ impl EngineError {
                 // What a scan tells when it cannot begin.
                 None => match cause.downcast_ref() {
                     Some(Self::Store(store)) => Self::Store(store.clone()),
+                    Some(Self::Sql(told)) => Self::Sql(told.clone()),
                     _ if cause.is::<IngestError>() => Self::from_file(cause.as_ref()),
                     _ => {
                         let told = DataFusionError::Execution(cause.to_string());

@@ -3,10 +3,12 @@
 //! Names, order and meaning of the columns are those of MariaDB 10.11 (*MariaDB Server Documentation*, "Information Schema
 //! Tables"); of its tables those that browsers and drivers read are here, those about what Meridian does not have without rows.
 
+mod server;
+
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMicrosecondArray, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
 use catalog::{Column, ColumnType, Database, Table, TableKind};
 use datafusion::catalog::{SchemaProvider, TableProvider};
@@ -15,6 +17,7 @@ use datafusion::datasource::MemTable;
 
 use crate::error::external;
 use crate::show::{declared_type, key_mark};
+use crate::system_tables::SystemTables;
 use crate::{Archive, EngineError};
 
 /// The name of the database of these tables.
@@ -34,6 +37,8 @@ const LONGEST_TEXT: u64 = 4_294_967_295;
 enum Value {
     Text(String),
     Number(u64),
+    /// Microseconds since 1970.
+    Time(i64),
     Null,
 }
 
@@ -41,14 +46,21 @@ impl Value {
     fn number(&self) -> Option<u64> {
         match self {
             Self::Number(number) => Some(*number),
-            Self::Text(_) | Self::Null => None,
+            Self::Text(_) | Self::Time(_) | Self::Null => None,
+        }
+    }
+
+    fn time(&self) -> Option<i64> {
+        match self {
+            Self::Time(time) => Some(*time),
+            Self::Text(_) | Self::Number(_) | Self::Null => None,
         }
     }
 
     fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
-            Self::Number(_) | Self::Null => None,
+            Self::Number(_) | Self::Time(_) | Self::Null => None,
         }
     }
 }
@@ -79,7 +91,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
 
 type Row = Vec<Value>;
 
-/// One of the tables: its columns, in upper case as MySQL shows them; those of numbers end in `#`.
+/// One of the tables: its columns, in upper case as MySQL shows them; those of numbers end in `#`, those of times in `@`.
 struct TableDescription {
     name: &'static str,
     columns: &'static str,
@@ -90,16 +102,24 @@ struct TableDescription {
 struct Contents {
     databases: Vec<Database>,
     tables: Vec<Table>,
+    system: Option<Arc<dyn SystemTables>>,
 }
 
 impl Contents {
-    async fn read(archive: &Archive) -> std::result::Result<Self, EngineError> {
+    async fn read(
+        archive: &Archive,
+        system: Option<Arc<dyn SystemTables>>,
+    ) -> std::result::Result<Self, EngineError> {
         let databases = archive.catalog().databases().await?;
         let mut tables = Vec::new();
         for database in &databases {
             tables.extend(archive.catalog().tables(&database.name).await?);
         }
-        Ok(Self { databases, tables })
+        Ok(Self {
+            databases,
+            tables,
+            system,
+        })
     }
 }
 
@@ -107,7 +127,7 @@ fn none(_: &Contents) -> Vec<Row> {
     Vec::new()
 }
 
-const DESCRIBED: [TableDescription; 18] = [
+const DESCRIBED: [TableDescription; 20] = [
     TableDescription {
         name: "schemata",
         columns: "CATALOG_NAME SCHEMA_NAME DEFAULT_CHARACTER_SET_NAME DEFAULT_COLLATION_NAME SQL_PATH SCHEMA_COMMENT",
@@ -223,6 +243,16 @@ const DESCRIBED: [TableDescription; 18] = [
         name: "partitions",
         columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME PARTITION_NAME PARTITION_METHOD PARTITION_EXPRESSION TABLE_ROWS#",
         rows: none,
+    },
+    TableDescription {
+        name: "processlist",
+        columns: "ID# USER HOST DB COMMAND TIME# STATE INFO",
+        rows: server::processes,
+    },
+    TableDescription {
+        name: "queries",
+        columns: server::QUERY_COLUMNS,
+        rows: server::queries,
     },
     TableDescription {
         name: "user_privileges",
@@ -467,32 +497,37 @@ impl TableDescription {
         DESCRIBED.iter().find(|described| described.name == name)
     }
 
-    /// Declared names, and whether they are numbers.
-    fn columns(&self) -> impl Iterator<Item = (&'static str, bool)> + use<> {
+    /// Declared names and types.
+    fn columns(&self) -> impl Iterator<Item = (&'static str, DataType)> + use<> {
         let names = self.columns.split_whitespace();
-        names.map(|name| (name.trim_end_matches('#'), name.ends_with('#')))
+        names.map(|name| {
+            let ty = match name.chars().last() {
+                Some('#') => DataType::UInt64,
+                Some('@') => DataType::Timestamp(TimeUnit::Microsecond, None),
+                _ => DataType::Utf8,
+            };
+            (name.trim_end_matches(['#', '@']), ty)
+        })
     }
 
     fn schema(&self) -> SchemaRef {
-        let field = |(name, is_number): (&str, bool)| {
-            let ty = if is_number {
-                DataType::UInt64
-            } else {
-                DataType::Utf8
-            };
-            Field::new(name.to_ascii_lowercase(), ty, true)
-        };
-        Arc::new(Schema::new(self.columns().map(field).collect::<Vec<_>>()))
+        let columns = self.columns();
+        let fields = columns.map(|(name, ty)| Field::new(name.to_ascii_lowercase(), ty, true));
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
     }
 
     fn batch(&self, contents: &Contents) -> Result<RecordBatch> {
         let rows = (self.rows)(contents);
-        let column = |(at, (_, is_number)): (usize, (&str, bool))| -> ArrayRef {
+        let column = |(at, (_, ty)): (usize, (&str, DataType))| -> ArrayRef {
             let values = rows.iter().map(|row| &row[at]);
-            if is_number {
-                return Arc::new(values.map(Value::number).collect::<UInt64Array>());
+            match ty {
+                DataType::UInt64 => Arc::new(values.map(Value::number).collect::<UInt64Array>()),
+                DataType::Utf8 => Arc::new(values.map(Value::text).collect::<StringArray>()),
+                _ => {
+                    let times = values.map(Value::time);
+                    Arc::new(times.collect::<TimestampMicrosecondArray>())
+                }
             }
-            Arc::new(values.map(Value::text).collect::<StringArray>())
         };
         let columns = self.columns().enumerate().map(column).collect();
         Ok(RecordBatch::try_new(self.schema(), columns)?)
@@ -503,6 +538,7 @@ impl TableDescription {
 #[derive(Debug)]
 pub(crate) struct InformationSchema {
     pub archive: Arc<Archive>,
+    pub system: Option<Arc<dyn SystemTables>>,
 }
 
 #[async_trait]
@@ -518,7 +554,8 @@ impl SchemaProvider for InformationSchema {
         let Some(described) = TableDescription::find(name) else {
             return Ok(None);
         };
-        let contents = Contents::read(&self.archive).await.map_err(external)?;
+        let contents = Contents::read(&self.archive, self.system.clone());
+        let contents = contents.await.map_err(external)?;
         let batch = described.batch(&contents)?;
         let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
         Ok(Some(Arc::new(table)))
@@ -536,8 +573,8 @@ pub(crate) fn tables() -> impl Iterator<Item = String> {
         .map(|described| described.name.to_ascii_uppercase())
 }
 
-/// The declared names of a table's columns, and whether they are numbers; `None` if there is no such table.
-pub(crate) fn columns_of(table: &str) -> Option<impl Iterator<Item = (&'static str, bool)>> {
+/// The declared names and the types of a table's columns; `None` if there is no such table.
+pub(crate) fn columns_of(table: &str) -> Option<impl Iterator<Item = (&'static str, DataType)>> {
     TableDescription::find(&table.to_ascii_lowercase()).map(TableDescription::columns)
 }
 
@@ -596,6 +633,7 @@ mod tests {
         let contents = Contents {
             databases: vec![database],
             tables: vec![table],
+            system: None,
         };
         for described in &DESCRIBED {
             let width = described.columns().count();

@@ -14,6 +14,7 @@ mod coverage;
 mod crossmatch;
 mod error;
 pub mod exec;
+mod execution;
 mod files;
 mod information_schema;
 mod interruptible;
@@ -27,12 +28,15 @@ mod restriction;
 mod search_cover;
 mod session;
 mod show;
+mod stored_rows;
+mod system_tables;
 
 pub use archive::{Archive, Usage};
 pub use codec::PlanCodec;
 pub use cone::{ConeSearch, ConeTable};
 pub use coverage::{Coverage, SubChunkSet};
 pub use error::EngineError;
+pub use execution::{PhaseJournal, PhaseKey, PieceJournal, PieceRows, PieceWriter, QueryExecution};
 pub use files::{FileAccess, FileScanExec, ReceivedFile, ReceivedFiles};
 pub use loaded_table::{LoadedTable, StoredTable};
 pub use memory::bound_memory;
@@ -42,3 +46,5 @@ pub use session::{
     NO_DATABASE, PreparedQuery, QueryResult, Session, SessionOptions, analyzer_rules,
     physical_rules, runtime,
 };
+pub use stored_rows::{RowStream, StoredRows};
+pub use system_tables::{QueryInfo, QueryState, SystemTables};

@@ -16,20 +16,23 @@ use crate::exec::TableScanExec;
 use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
 use crate::loaded_table::LoadedTable;
 use crate::plan_cache::with_first_values;
+use crate::system_tables::SystemTables;
 
 /// All databases of an archive. Databases and tables are found by looking, so that those that are made meanwhile are there;
 /// what there is, `information_schema` says.
 #[derive(Debug)]
 pub(crate) struct ArchiveCatalog {
     archive: Arc<Archive>,
+    system: Option<Arc<dyn SystemTables>>,
     hidden_columns: bool,
 }
 
 impl ArchiveCatalog {
-    /// The databases of an archive.
-    pub(crate) fn new(archive: Arc<Archive>) -> Self {
+    /// The databases of an archive, and what a server adds to them.
+    pub(crate) fn new(archive: Arc<Archive>, system: Option<Arc<dyn SystemTables>>) -> Self {
         Self {
             archive,
+            system,
             hidden_columns: false,
         }
     }
@@ -38,6 +41,7 @@ impl ArchiveCatalog {
     pub(crate) fn with_hidden_columns(&self) -> Self {
         Self {
             archive: Arc::clone(&self.archive),
+            system: self.system.clone(),
             hidden_columns: true,
         }
     }
@@ -51,7 +55,8 @@ impl CatalogProvider for ArchiveCatalog {
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         let archive = Arc::clone(&self.archive);
         if name == INFORMATION_SCHEMA {
-            return Some(Arc::new(InformationSchema { archive }));
+            let system = self.system.clone();
+            return Some(Arc::new(InformationSchema { archive, system }));
         }
         Some(Arc::new(ArchiveDatabase {
             archive,

@@ -14,6 +14,7 @@ mod listener;
 pub mod metrics;
 mod mysql;
 mod process_list;
+mod queries;
 mod query_log;
 mod query_runtime;
 mod sessions;
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::queries::{QueryError, QueryService};
 use engine::{Archive, ConeTable, EngineError};
 use ingest::BytePool;
 use sql::connection::{ProcessInfo, ServerInfo, VariableValue};
@@ -37,12 +39,14 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
+pub use ::queries::QueryLimits;
 pub use client_error::ClientError;
 use connection_slots::ConnectionLimits;
 use http::{AllowedHosts, HttpState, ListRoom};
 use listener::{Endpoint, Listener, Peer};
 use metrics::Metrics;
 use process_list::{ProcessList, TrackedTask};
+use queries::{Host, ServerTables};
 use query_runtime::QueryRuntime;
 use sessions::Sessions;
 use tls::Tls;
@@ -92,6 +96,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// Statements that take longer are logged with their text.
     pub slow: Option<Duration>,
+    /// The limits of queries that are submitted to run without a connection.
+    pub queries: QueryLimits,
 }
 
 impl Config {
@@ -113,6 +119,7 @@ impl Config {
             grace: Duration::from_secs(30),
             tls: None,
             slow: None,
+            queries: QueryLimits::default(),
         }
     }
 }
@@ -127,6 +134,9 @@ pub enum ServerError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The stored queries cannot be read.
+    #[error(transparent)]
+    Queries(#[from] QueryError),
     /// The address cannot be resolved.
     #[error("{address} is no address to listen on: write it as in 127.0.0.1:4040")]
     NoAddress {
@@ -206,8 +216,9 @@ const RELEASE_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) sessions: Arc<Sessions>,
-    pub(crate) query_runtime: QueryRuntime,
+    pub(crate) query_runtime: Arc<QueryRuntime>,
     pub(crate) processes: Arc<ProcessList>,
+    pub(crate) queries: Arc<QueryService>,
     pub(crate) server_info: Arc<dyn ServerInfo>,
     /// The port for MySQL clients.
     pub(crate) mysql_port: Option<u16>,
@@ -268,14 +279,28 @@ impl Server {
         let http = listener::bind_tcp(config.http.as_deref(), "--http").await?;
         let archive = Archive::open_keeping(&config.data, config.cache).await?;
         engine::bound_memory(&archive, config.memory);
-        let sessions = Sessions::new(Arc::clone(&archive), config.threads, config.memory)?;
+        let processes = ProcessList::new();
+        let tables = ServerTables::new(Arc::clone(&processes));
+        let sessions = Sessions::new(
+            Arc::clone(&archive),
+            config.threads,
+            config.memory,
+            Arc::clone(&tables) as _,
+        )?;
+        let sessions = Arc::new(sessions);
         let query_runtime = QueryRuntime::new(config.threads);
         let query_runtime = query_runtime.map_err(|source| ServerError::System {
             what: format!("start {} threads", config.threads),
             source,
         })?;
+        let query_runtime = Arc::new(query_runtime);
+        let host = Host {
+            sessions: Arc::clone(&sessions),
+            query_runtime: Arc::clone(&query_runtime),
+        };
+        let queries = QueryService::open(&config.data, Arc::new(host), config.queries).await?;
+        tables.list_queries(&queries);
         let counted = Arc::clone(&archive);
-        let processes = ProcessList::new();
         let mysql_port = mysql.as_ref().map(|listening| listening.address.port());
         let server_info = LiveServerInfo {
             processes: Arc::clone(&processes),
@@ -285,8 +310,9 @@ impl Server {
             tls: tls.is_some(),
         };
         let shared = Arc::new(Shared {
-            sessions: Arc::new(sessions),
+            sessions,
             processes,
+            queries,
             server_info: Arc::new(server_info),
             mysql_port,
             tls,
@@ -403,6 +429,9 @@ impl Server {
     /// Serves until `stop` is cancelled. Running statements then have the grace period to finish.
     pub async fn serve(self, stop: CancellationToken) {
         let releasing = tokio::spawn(release_changed_tables(self.archive, stop.clone()));
+        // Submitted queries that run do not delay the end: the next process goes on with them.
+        let queries = Arc::clone(&self.shared.queries);
+        let queries = tokio::spawn(queries.run(stop.clone()));
         let open = self.listeners.into_iter();
         let open =
             open.map(|listener| listener.accept_loop(Arc::clone(&self.shared), stop.clone()));
@@ -423,6 +452,7 @@ impl Server {
             let _ = timeout(LAST_WORDS, all(&mut connections)).await;
         }
         releasing.abort();
+        let _ = timeout(LAST_WORDS, queries).await;
         info!("ended");
     }
 }

@@ -255,6 +255,11 @@ impl Statement {
             .unwrap_or_default()
     }
 
+    /// The token that stops the statement.
+    pub(crate) fn stop_token(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
     /// Completes when the statement or its connection is killed.
     pub(crate) async fn stopped(&self) {
         self.stop.cancelled().await;

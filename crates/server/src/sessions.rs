@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::{
     Archive, EngineError, FileAccess, NO_DATABASE, ReceivedFiles, Session, SessionOptions,
+    SystemTables,
 };
 
 /// The sessions of an archive, created on first use.
@@ -22,17 +23,19 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// `memory` is shared by the sorts, groups and joins of all sessions.
+    /// `memory` is shared by the sorts, groups and joins of all sessions; `system` has the server's tables.
     pub(crate) fn new(
         archive: Arc<Archive>,
         cores: NonZeroUsize,
         memory: usize,
+        system: Arc<dyn SystemTables>,
     ) -> Result<Self, EngineError> {
         let options = SessionOptions {
             cores: Some(cores),
             runtime: Some(engine::runtime(Some(memory))?),
             // A client need not have the right to read this machine's files.
             files: FileAccess::Nothing,
+            system: Some(system),
             ..SessionOptions::default()
         };
         Ok(Self {

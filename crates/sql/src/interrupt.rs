@@ -5,6 +5,7 @@
 //! statement has ended. The interrupt also sums up what the threads allocate, so that the statement that holds the most is known when
 //! memory runs short.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -23,6 +24,8 @@ pub struct Interrupt {
     /// The reason, unless the result is just no longer needed.
     why: OnceLock<String>,
     bytes: heap::Account,
+    /// What an upper layer keeps with the statement.
+    extension: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 thread_local! {
@@ -40,6 +43,7 @@ impl Interrupt {
             ended: AtomicBool::new(false),
             why: OnceLock::new(),
             bytes: heap::Account::default(),
+            extension: OnceLock::new(),
         });
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         if running.len() == running.capacity() {
@@ -79,6 +83,16 @@ impl Interrupt {
     /// Bytes of memory that the work on it has allocated and not freed.
     pub fn bytes(&self) -> i64 {
         self.bytes.load(Relaxed)
+    }
+
+    /// Keeps a value of an upper layer with the statement, for whatever thread works on it. Returns whether there was none before.
+    pub fn set_extension(&self, extension: Arc<dyn Any + Send + Sync>) -> bool {
+        self.extension.set(extension).is_ok()
+    }
+
+    /// The value that was kept, if it is of this type.
+    pub fn extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        Arc::clone(self.extension.get()?).downcast().ok()
     }
 
     /// Succeeds while the statement runs.

@@ -22,6 +22,7 @@ pub mod mysql;
 mod parameters;
 mod parse;
 pub mod rules;
+mod stored_result;
 mod unsupported;
 mod warnings;
 
@@ -37,4 +38,5 @@ pub use headings::Headings;
 pub use interrupt::Interrupt;
 pub use parameters::{Parameter, parameters};
 pub use parse::{Parsed, ends_statement, headings, parse};
+pub use stored_result::RESULT_FUNCTION;
 pub use warnings::{Warning, warnings};

@@ -13,7 +13,7 @@ use crate::limits::{self, DEEPEST_NESTING};
 use crate::mysql::ShowStatement;
 use crate::{
     Connection, Dialect, ErrorCode, Headings, SqlError, adql, common_columns, connection,
-    crossmatch, fold_case, hidden, mysql, unsupported,
+    crossmatch, fold_case, hidden, mysql, stored_result, unsupported,
 };
 
 /// Levels of the parser: each parenthesis takes a few.
@@ -216,6 +216,7 @@ fn rewrite(
     if source.dialect == Dialect::MySql {
         parsed.of_connection |= connection::substitute(source.sql, ast, connection)?;
     }
+    parsed.of_connection |= stored_result::add_user(source.sql, ast, connection)?;
     // Before all others: its sides are tables like others for what follows.
     crossmatch::wrap_sides(source.dialect, source.sql, ast)?;
     // Before the areas, which put subqueries with `*` in the places of tables.

@@ -29,7 +29,10 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::journaled::JournaledRun;
 use super::{ChunkNumberExec, NeighbourJoinExec, PieceScanExec, RowsOf};
+use crate::error::external;
+use crate::execution::{PhaseKey, QueryExecution};
 use crate::interruptible::interruptible;
 use crate::piece::Piece;
 use crate::plan::PhaseSource;
@@ -66,6 +69,8 @@ pub struct ChunkPhaseExec {
     summary: PhaseSummary,
     /// Off what its pieces were read; None in a plan from elsewhere.
     source: Option<Arc<PhaseSource>>,
+    /// By what a journal knows the phase, in a plan whose pieces' results may be kept.
+    journaled: Option<JournaledPhase>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -87,6 +92,7 @@ impl ChunkPhaseExec {
             ordered,
             summary,
             source: None,
+            journaled: None,
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
@@ -99,12 +105,21 @@ impl ChunkPhaseExec {
         }
     }
 
+    /// The same phase, whose pieces' results are kept where the query has a journal.
+    pub(crate) fn journaled_as(&self, journaled: JournaledPhase) -> Self {
+        Self {
+            journaled: Some(journaled),
+            ..self.over(Arc::clone(&self.input))
+        }
+    }
+
     /// The same phase over other pieces.
     fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
         let (inner, summary) = (Arc::clone(&self.inner), self.summary.clone());
         let phase = Self::new(input, inner, self.concurrency, self.ordered, summary);
         Self {
             source: self.source.clone(),
+            journaled: self.journaled,
             ..phase
         }
     }
@@ -162,6 +177,14 @@ impl ChunkPhaseExec {
     pub fn summary(&self) -> &PhaseSummary {
         &self.summary
     }
+}
+
+/// By what a journal knows a phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JournaledPhase {
+    pub key: PhaseKey,
+    /// Whether only the pieces are read that are committed already: for the result so far.
+    pub only_committed: bool,
 }
 
 fn properties(input: &Arc<dyn ExecutionPlan>, schema: SchemaRef) -> Arc<PlanProperties> {
@@ -233,38 +256,72 @@ pub(crate) fn pieces_run() -> u64 {
     RUN.load(Relaxed)
 }
 
-/// Starts pieces, each in a task of its own.
-struct Runner {
+/// Runs the pieces of a phase.
+pub(super) struct PieceRunner {
     inner: Arc<dyn ExecutionPlan>,
-    /// The schema of the results.
-    schema: SchemaRef,
     context: Arc<TaskContext>,
-    turns: Arc<Semaphore>,
     done: Count,
     /// Of the statement that the pieces are part of.
     interrupt: Arc<Interrupt>,
+    /// The query that the statement is, where somebody watches it.
+    execution: Option<Arc<QueryExecution>>,
 }
 
-impl Runner {
+impl PieceRunner {
+    /// The rows of a piece, which are computed as they are polled.
+    pub(super) fn rows(&self, piece: &Piece) -> Result<SendableRecordBatchStream> {
+        let bound = interruptible(bind_to_piece(&self.inner, piece)?, &self.interrupt)?;
+        bound.execute(0, Arc::clone(&self.context))
+    }
+
+    /// Counts a piece that has run to its end.
+    pub(super) fn count_run(&self) {
+        self.count_done();
+        RUN.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a piece whose rows are there.
+    pub(super) fn count_done(&self) {
+        self.done.add(1);
+        if let Some(execution) = &self.execution {
+            execution.piece_is_done();
+        }
+    }
+
+    pub(super) fn interrupt(&self) -> &Arc<Interrupt> {
+        &self.interrupt
+    }
+}
+
+/// Starts pieces, each in a task of its own.
+struct PieceTasks {
+    runner: Arc<PieceRunner>,
+    /// The schema of the results.
+    schema: SchemaRef,
+    turns: Arc<Semaphore>,
+}
+
+impl PieceTasks {
     /// The results of a piece, whose task ends when they are dropped.
     fn start(&self, piece: Piece) -> SendableRecordBatchStream {
         let mut results =
             RecordBatchReceiverStream::builder(Arc::clone(&self.schema), BATCHES_AHEAD);
         let sender = results.tx();
-        let (inner, context) = (Arc::clone(&self.inner), Arc::clone(&self.context));
-        let (turns, done) = (Arc::clone(&self.turns), self.done.clone());
-        let interrupt = Arc::clone(&self.interrupt);
-        results.spawn(self.interrupt.scope(async move {
+        let (runner, turns) = (Arc::clone(&self.runner), Arc::clone(&self.turns));
+        results.spawn(self.runner.interrupt.scope(async move {
             let held = turn(&turns).await?;
-            let bound = interruptible(bind_to_piece(&inner, &piece)?, &interrupt)?;
-            let batches = bound.execute(0, context)?;
-            send_all(batches, sender, turns, held).await?;
-            done.add(1);
-            RUN.fetch_add(1, Relaxed);
+            send_all(runner.rows(&piece)?, sender, turns, held).await?;
+            runner.count_run();
             Ok(())
         }));
         results.build()
     }
+}
+
+async fn decode_all(pieces: SendableRecordBatchStream) -> Result<Vec<Piece>> {
+    let batches: Vec<RecordBatch> = pieces.try_collect().await?;
+    let pieces = batches.iter().map(Piece::decode);
+    Ok(pieces.collect::<Result<Vec<_>>>()?.concat())
 }
 
 async fn turn(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit> {
@@ -304,7 +361,7 @@ async fn send_all(
 
 /// The results of pieces, some of which run at the same time.
 struct Results {
-    runner: Runner,
+    tasks: PieceTasks,
     pieces: VecDeque<Piece>,
     concurrency: usize,
 }
@@ -321,7 +378,7 @@ impl Results {
                     while started.len() < window
                         && let Some(piece) = results.pieces.pop_front()
                     {
-                        started.push_back(results.runner.start(piece));
+                        started.push_back(results.tasks.start(piece));
                     }
                     let first: &mut SendableRecordBatchStream = started.front_mut()?;
                     match first.next().await {
@@ -341,7 +398,7 @@ impl Results {
                 while running.len() < results.concurrency
                     && let Some(piece) = results.pieces.pop_front()
                 {
-                    running.push(results.runner.start(piece));
+                    running.push(results.tasks.start(piece));
                 }
                 if running.is_empty() {
                     return None;
@@ -420,24 +477,42 @@ impl ExecutionPlan for ChunkPhaseExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let pieces = self.input.execute(partition, Arc::clone(&context))?;
-        let runner = Runner {
+        let execution = QueryExecution::current();
+        let runner = PieceRunner {
             inner: for_one_run(&self.inner)?,
-            schema: self.schema(),
             context,
-            turns: Arc::new(Semaphore::new(self.concurrency)),
             done: MetricBuilder::new(&self.metrics).counter("pieces_done", partition),
             interrupt: Interrupt::current_or_new(),
+            execution: execution.clone(),
         };
         let (concurrency, ordered) = (self.concurrency, self.ordered);
+        let (schema, journaled) = (self.schema(), self.journaled);
         let batches = stream::once(async move {
-            let batches: Vec<RecordBatch> = pieces.try_collect().await?;
-            let pieces = batches
-                .iter()
-                .map(Piece::decode)
-                .collect::<Result<Vec<_>>>()?;
+            let pieces = decode_all(pieces).await?;
+            if let Some(execution) = &execution {
+                execution.add_pieces(pieces.len());
+            }
+            let journal = execution.as_ref().and_then(|it| it.journal());
+            if let (Some(phase), Some(journal)) = (journaled, journal) {
+                let journal = journal.open_phase(phase.key, pieces.len());
+                let run = JournaledRun {
+                    runner,
+                    pieces,
+                    journal: journal.map_err(external)?,
+                    concurrency,
+                };
+                return Ok(match phase.only_committed {
+                    true => run.committed_rows().boxed(),
+                    false => run.rows().boxed(),
+                });
+            }
             let results = Results {
-                runner,
-                pieces: pieces.into_iter().flatten().collect(),
+                tasks: PieceTasks {
+                    runner: Arc::new(runner),
+                    schema,
+                    turns: Arc::new(Semaphore::new(concurrency)),
+                },
+                pieces: pieces.into(),
                 concurrency,
             };
             Ok::<_, datafusion::common::DataFusionError>(if ordered {

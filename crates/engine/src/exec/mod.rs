@@ -5,13 +5,14 @@ mod chunk_number;
 mod chunk_phase;
 mod crossmatch;
 mod execute_fresh;
+mod journaled;
 mod neighbour_join;
 mod piece_scan;
 mod table_scan;
 
 pub use chunk_number::ChunkNumberExec;
 pub use chunk_phase::{ChunkPhaseExec, PhaseSummary};
-pub(crate) use chunk_phase::{bind_to_piece, pieces_run};
+pub(crate) use chunk_phase::{JournaledPhase, bind_to_piece, pieces_run};
 pub(crate) use crossmatch::separation_field;
 pub use crossmatch::{
     CrossmatchExec, MatchColumn, MatchRule, MatchSelection, MatchSide, SEPARATION_COLUMN, Unmatched,

@@ -1,5 +1,6 @@
 //! A session: its settings and memory, and the execution of queries from their text to their results.
 
+mod journaled;
 mod planning;
 mod state;
 
@@ -11,6 +12,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use catalog::{TableKind, fold_name};
 use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, TableReference};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -27,11 +29,14 @@ use sql::{
 
 use crate::crossmatch::suffixed;
 use crate::error::log_own_mistake;
+use crate::exec::ChunkPhaseExec;
 use crate::files::{FileAccess, FileTable};
 use crate::information_schema::{self, INFORMATION_SCHEMA};
 use crate::loaded_table::{CHUNK_NUMBER, CHUNK_NUMBER_DECLARED, hidden_columns};
 use crate::plan_cache::{Candidate, PlanCache, QueryFingerprint};
 use crate::provider::ArchiveCatalog;
+use crate::stored_rows::StoredRowsTable;
+use crate::system_tables::SystemTables;
 use crate::{Archive, EngineError, interruptible, show};
 use planning::{plan, plan_with_parameters};
 use state::{DefaultDatabase, Planners};
@@ -58,6 +63,8 @@ pub struct SessionOptions {
     pub files: FileAccess,
     /// The dialect of the queries.
     pub dialect: Dialect,
+    /// What a server adds to the tables.
+    pub system: Option<Arc<dyn SystemTables>>,
 }
 
 impl Default for SessionOptions {
@@ -69,6 +76,7 @@ impl Default for SessionOptions {
             runtime: None,
             files: FileAccess::Nothing,
             dialect: Dialect::default(),
+            system: None,
         }
     }
 }
@@ -115,6 +123,19 @@ pub struct PreparedQuery {
 }
 
 impl PreparedQuery {
+    /// The pieces of each of its phases.
+    pub fn pieces_of_phases(&self) -> Vec<usize> {
+        let mut found = Vec::new();
+        // The closure cannot fail.
+        let _ = self.plan.apply(|node| {
+            if let Some(phase) = node.downcast_ref::<ChunkPhaseExec>() {
+                found.push(phase.pieces().map_or(0, |pieces| pieces.len()));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        found
+    }
+
     /// The result with the rows of `batches`, wherever the plan runs.
     pub fn into_result(self, batches: SendableRecordBatchStream) -> QueryResult {
         let mut result = with_headings(self.schema, self.plan, batches);
@@ -153,7 +174,7 @@ impl Session {
     pub async fn new(archive: Arc<Archive>, options: &SessionOptions) -> Result<Self, EngineError> {
         let database = DefaultDatabase::find(&archive, options.database.as_deref()).await?;
         let context = SessionContext::new_with_state(state::state(options, &database.folded)?);
-        let catalog = ArchiveCatalog::new(Arc::clone(&archive));
+        let catalog = ArchiveCatalog::new(Arc::clone(&archive), options.system.clone());
         let with_hidden = MemoryCatalogProviderList::new();
         with_hidden.register_catalog(CATALOG.to_owned(), Arc::new(catalog.with_hidden_columns()));
         context.register_catalog(CATALOG, Arc::new(catalog));
@@ -349,6 +370,22 @@ impl Session {
         Ok(prepared.into_result(batches))
     }
 
+    /// Starts a statement in this process, whose pieces' results the journal of the query keeps; `only_committed` if the rows shall be
+    /// the result so far: of the pieces that are committed now.
+    ///
+    /// # Errors
+    /// The plan has an operator that cannot be encoded, or cannot start.
+    pub fn start_journaled(
+        &self,
+        prepared: PreparedQuery,
+        only_committed: bool,
+    ) -> Result<QueryResult, EngineError> {
+        let plan = Arc::clone(&prepared.plan);
+        let plan = journaled::with_journal(plan, &self.archive, only_committed)
+            .map_err(|error| EngineError::from_run(&error))?;
+        self.start(PreparedQuery { plan, ..prepared })
+    }
+
     /// The task context of every plan of the session.
     fn task(&self) -> Arc<TaskContext> {
         Arc::clone(self.task.get_or_init(|| self.context.task_ctx()))
@@ -407,6 +444,18 @@ impl Session {
         only(self.parse(text).await?)
     }
 
+    /// Parses the only statement of a connection's text.
+    ///
+    /// # Errors
+    /// The text has no statement or more than one, or cannot be parsed.
+    pub async fn parse_one_for(
+        &self,
+        text: &str,
+        connection: &Connection,
+    ) -> Result<Parsed, EngineError> {
+        only(self.parse_for(text, connection).await?)
+    }
+
     /// The columns of the result under their headings.
     async fn headed(
         &self,
@@ -446,14 +495,17 @@ impl Session {
             if let LogicalPlan::TableScan(scan) = node {
                 tables.push(scan.table_name.clone());
                 let provider = source_as_provider(&scan.source).ok();
-                let file = provider
-                    .as_ref()
-                    .and_then(|it| it.downcast_ref::<FileTable>());
-                for field in file.iter().flat_map(|file| file.declared().fields()) {
+                let shown = provider.as_ref().and_then(|provider| {
+                    let file = provider.downcast_ref::<FileTable>();
+                    let stored = || provider.downcast_ref::<StoredRowsTable>();
+                    file.map(FileTable::declared)
+                        .or_else(|| stored().map(StoredRowsTable::declared))
+                });
+                for field in shown.iter().flat_map(|shown| shown.fields()) {
                     declared.insert(fold_name(field.name()), field.name().clone());
                 }
             }
-            Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
+            Ok(TreeNodeRecursion::Continue)
         });
         for table in tables {
             let database = table.schema().unwrap_or(&self.database).to_owned();

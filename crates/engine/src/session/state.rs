@@ -21,6 +21,7 @@ use crate::memory::MeasuredPool;
 use crate::plan::{
     CutChunkPhases, ReduceJoinOutput, checked, engine_rules, place_of, place_of_rule,
 };
+use crate::stored_rows::{RESULT_FUNCTION, ResultFunction};
 use crate::{Archive, EngineError, files};
 
 /// States for planning that are not in use. A state holds hundreds of functions by their names, so copying it for each query, as
@@ -103,6 +104,10 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
     for (name, function) in files::functions(&options.files) {
         state.register_udtf(name, function);
     }
+    let function = ResultFunction {
+        system: options.system.clone(),
+    };
+    state.register_udtf(RESULT_FUNCTION, Arc::new(function));
     if options.dialect == Dialect::MySql {
         state
             .register_expr_planner(Arc::new(Operators))

@@ -1,5 +1,6 @@
 //! Lists of databases, tables, columns and keys.
 
+use arrow::datatypes::DataType;
 use catalog::{Column, ColumnType, Table, TableKind, fold_name};
 use sql::mysql::TableName;
 use sql::{ErrorCode, SqlError};
@@ -163,17 +164,17 @@ pub(super) async fn columns(
     let shown: Vec<ColumnRow> = if fold_name(database) == INFORMATION_SCHEMA {
         let columns = information_schema::columns_of(&name.table);
         let columns = columns.ok_or_else(|| no_table(INFORMATION_SCHEMA, name))?;
-        let own = |(name, is_number): (&str, bool)| ColumnRow {
+        let own = |(name, ty): (&str, DataType)| ColumnRow {
             name: name.to_owned(),
-            ty: if is_number {
-                "bigint unsigned"
-            } else {
-                "longtext"
+            ty: match ty {
+                DataType::UInt64 => "bigint unsigned",
+                DataType::Timestamp(..) => "datetime(6)",
+                _ => "longtext",
             }
             .to_owned(),
             nullable: true,
             key: "",
-            is_text: !is_number,
+            is_text: ty == DataType::Utf8,
         };
         columns.map(own).collect()
     } else {

@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use server::{Config, Server, TlsFiles};
+use server::{Config, QueryLimits, Server, TlsFiles};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::field::display;
@@ -90,6 +90,12 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
         tls: tls_files(settings.tls_cert, settings.tls_key)?,
         slow: Some(settings.slow).filter(|slow| !slow.is_zero()),
         cone_columns: layers.cone_columns(),
+        queries: QueryLimits {
+            at_once: settings.queries_at_once.get(),
+            result_bytes: settings.max_result,
+            kept: settings.keep_results,
+            ..QueryLimits::default()
+        },
     };
     let (threads, memory, cache) = (config.threads, config.memory, config.cache);
     let server = Server::bind(config).await?;

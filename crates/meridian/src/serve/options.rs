@@ -116,6 +116,12 @@ options! {
         "Seconds for which running statements may continue after the shutdown has begun.";
     slow: Duration = "slow" "SECONDS", "MERIDIAN_SLOW", seconds, DefaultValue::Is("10"),
         "Statements that take longer are logged with their text; 0 for none.";
+    queries_at_once: NonZeroUsize = "queries-at-once" "N", "MERIDIAN_QUERIES_AT_ONCE", count, DefaultValue::Is("8"),
+        "Submitted queries that run at a time; the others wait in their order.";
+    max_result: u64 = "max-result" "SIZE", "MERIDIAN_MAX_RESULT", ingest::parse_size, DefaultValue::Is("6G"),
+        "The most that is stored of one submitted query's result, for example 20G.";
+    keep_results: Duration = "keep-results" "DAYS", "MERIDIAN_KEEP_RESULTS", days, DefaultValue::Is("7"),
+        "Days for which the results of submitted queries are kept.";
     tls_cert: Option<PathBuf> = "tls-cert" "FILE", "MERIDIAN_TLS_CERT", file, DefaultValue::Is(""),
         "The server's certificate in PEM, followed by its issuers', for clients that request TLS.";
     tls_key: Option<PathBuf> = "tls-key" "FILE", "MERIDIAN_TLS_KEY", file, DefaultValue::Is(""),
@@ -203,6 +209,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("{text:?} is not a number of seconds, which is 0 or more"))
 }
 
+fn days(text: &str) -> Result<Duration, String> {
+    const SECONDS_OF_A_DAY: f64 = 86_400.0;
+    let days: Option<f64> = text.parse().ok();
+    days.filter(|days| *days > 0.0)
+        .and_then(|days| Duration::try_from_secs_f64(days * SECONDS_OF_A_DAY).ok())
+        .ok_or_else(|| format!("{text:?} is not a number of days above 0"))
+}
+
 fn filter(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(text).map_err(|error| {
         format!("{text:?} cannot be read ({error}): give error, warn, info, debug or trace")
@@ -238,6 +252,14 @@ mod tests {
         assert_eq!(seconds("0"), Ok(Duration::ZERO));
         for wrong in ["", "-1", "soon", "nan", "inf", "1e300"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn days_are_above_zero() {
+        assert_eq!(days("0.5"), Ok(Duration::from_secs(43_200)));
+        for wrong in ["", "0", "-1", "soon", "nan", "inf", "1e300"] {
+            assert!(days(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -1,11 +1,13 @@
 //! Statements about the connection itself: USE, SET, KILL, and those of transactions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::Session;
+use queries::{Protocol, Submission};
 use sql::connection::{VariableValue, Variables};
 use sql::mysql::{AssignedValue, Assignment, Command, Scope};
-use sql::{Connection, ErrorCode};
+use sql::{Connection, ErrorCode, RESULT_FUNCTION};
 
 use super::connection::Client;
 use super::query::evaluate;
@@ -25,8 +27,14 @@ impl Client {
             Command::Set(assignments) => self.set(assignments, watch).await?,
             Command::Kill { id, statement_only } => {
                 let id = id.unwrap_or(self.connection.id.into());
-                self.kill(id, statement_only)?;
+                match self.shared.queries.has(id) {
+                    true => self.cancel(id).await?,
+                    false => self.kill(id, statement_only)?,
+                }
             }
+            Command::Cancel(id) => self.cancel(id).await?,
+            // It returns a row: `run_statement` executes it.
+            Command::Submit(_) => {}
         }
         let connection = Arc::make_mut(&mut self.connection);
         (connection.found_rows, connection.row_count) = (0, 0);
@@ -62,6 +70,40 @@ impl Client {
         let sentence =
             format!("there is no connection of number {id}; SHOW PROCESSLIST lists them");
         Err(ClientError::new(ErrorCode::NO_CONNECTION, sentence))
+    }
+
+    /// Ends a query.
+    async fn cancel(&mut self, id: u64) -> Result<(), ClientError> {
+        let queries = Arc::clone(&self.shared.queries);
+        queries.cancel(id, &self.connection.user).await?;
+        tracing::debug!(id, "cancelled");
+        Ok(())
+    }
+
+    /// Lets a query run without the connection; returns the statement that tells its number.
+    pub(super) async fn submit(
+        &mut self,
+        statement: String,
+        watch: &Watch<'_>,
+    ) -> Result<String, Interruption> {
+        let variables = &self.connection.variables;
+        let submission = Submission {
+            user: self.connection.user.clone(),
+            database: self.connection.database.clone(),
+            protocol: Protocol::MySql,
+            row_limit: variables.row_limit(),
+            time_limit: variables
+                .milliseconds_of_a_statement()
+                .map(Duration::from_millis),
+            statement,
+        };
+        let queries = Arc::clone(&self.shared.queries);
+        let submitted = async move { queries.submit(submission).await };
+        let id = watch.during(&mut self.incoming, submitted).await?;
+        let id = id.map_err(ClientError::from)?;
+        Ok(format!(
+            "SELECT {id} AS jobId, '{RESULT_FUNCTION}({id})' AS resultLocation"
+        ))
     }
 
     /// Executes SET: all assignments of a statement take effect, or none.

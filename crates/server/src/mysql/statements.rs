@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::QueryResult;
 use futures::{FutureExt, StreamExt};
-use sql::mysql::{executed, first_word, placeholders, received, split_statements};
+use sql::mysql::{Command, executed, first_word, placeholders, received, split_statements};
 use sql::{ErrorCode, Warning};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
@@ -153,10 +153,18 @@ impl Client {
         watch: &Watch<'_>,
     ) -> Result<StatementResult, Interruption> {
         let command = aside(text.len(), || sql::mysql::command(&text));
-        if let Some(command) = command.map_err(ClientError::from)? {
-            self.execute_command(command, watch).await?;
-            return Ok(StatementResult::Done);
-        }
+        let mut is_listed = true;
+        let text = match command.map_err(ClientError::from)? {
+            None => text,
+            Some(Command::Submit(statement)) => {
+                is_listed = false;
+                self.submit(statement, watch).await?
+            }
+            Some(command) => {
+                self.execute_command(command, watch).await?;
+                return Ok(StatementResult::Done);
+            }
+        };
         let form = match prepared {
             Some(_) => Form::Binary,
             None => Form::Text,
@@ -178,13 +186,41 @@ impl Client {
             let rows = self.send_result(&query, result, watch).await?;
             return Ok(StatementResult::Rows(rows));
         }
-        let results = self
-            .shared
-            .query_runtime
-            .spawn(|sender| query.execute(sessions, sender));
-        self.forward_results(results, watch)
+        if !is_listed {
+            let runtime = &self.shared.query_runtime;
+            let results = runtime.spawn(|sender| query.execute(sessions, sender));
+            let rows = self.forward_results(results, watch).await?;
+            return Ok(StatementResult::Rows(rows));
+        }
+        self.run_listed(query, watch)
             .await
             .map(StatementResult::Rows)
+    }
+
+    /// Runs a query on the query runtime, listed among the queries of the server. Returns the number of rows.
+    async fn run_listed(&mut self, query: Query, watch: &Watch<'_>) -> Result<u64, Interruption> {
+        let sessions = Arc::clone(&self.shared.sessions);
+        let (user, database) = (&self.connection.user, self.connection.database.as_deref());
+        let registered = self.shared.queries.registry().begin(
+            user,
+            database,
+            queries::Protocol::MySql,
+            &query.text,
+            watch.statement.stop_token(),
+        );
+        let execution = Arc::clone(registered.execution());
+        let results = self.shared.query_runtime.spawn(|sender| async move {
+            execution.attach();
+            query.execute(sessions, sender).await
+        });
+        let outcome = self.forward_results(results, watch).await;
+        match &outcome {
+            Ok(rows) => registered.end(*rows, None),
+            Err(Interruption::Error(error)) => registered.end(0, Some(&error.clone().into())),
+            // It is aborted.
+            Err(Interruption::Disconnected) => drop(registered),
+        }
+        outcome
     }
 
     /// Sends a result that this thread produces. Returns the number of rows.

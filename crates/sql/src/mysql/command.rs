@@ -13,13 +13,17 @@ pub enum Command {
     Use(String),
     /// Changes settings, one after another.
     Set(Vec<Assignment>),
-    /// Ends what a connection does.
+    /// Ends what a connection does, or a query.
     Kill {
-        /// The connection's number; the own one if there is none.
+        /// The number of the connection or the query; the own connection's if there is none.
         id: Option<u64>,
         /// Whether the connection itself goes on.
         statement_only: bool,
     },
+    /// Lets a query run without the connection: its text.
+    Submit(String),
+    /// Ends a query: its number.
+    Cancel(u64),
     /// Transactions and locks for reading: where nothing changes there is nothing to do.
     Nothing,
 }
@@ -79,6 +83,8 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
         "use" => |words| words.read_use().map(Some),
         "set" => |words| words.read_set().map(Some),
         "kill" => |words| words.read_kill().map(Some),
+        "submit" => |words| words.read_submit().map(Some),
+        "cancel" => |words| words.read_cancel().map(Some),
         "begin" => |words| {
             let _ = words.word("work");
             Ok(words.is_at_end().then_some(Command::Nothing))
@@ -184,16 +190,40 @@ impl<'a> TokenReader<'a> {
             }
             None
         } else {
-            let id = match self.peek() {
-                Some(Token::Number(digits, _)) => digits.parse().ok(),
-                _ => None,
-            };
-            let id: u64 = id.ok_or_else(|| self.expected("the number of a connection"))?;
-            self.at += 1;
-            Some(id)
+            Some(self.number("the number of a connection or a query")?)
         };
         self.end()?;
         Ok(Command::Kill { id, statement_only })
+    }
+
+    /// `SUBMIT statement`.
+    fn read_submit(&mut self) -> Result<Command, SqlError> {
+        let Some(first) = self.tokens.get(self.at) else {
+            let sentence =
+                "a statement is expected after SUBMIT, as in SUBMIT SELECT COUNT(*) FROM Object";
+            return Err(SqlError::new(sentence).with_code(ErrorCode::SYNTAX));
+        };
+        let begin = Places::new(self.text).byte(first.span.start);
+        let statement = self.text[begin..].trim_end().trim_end_matches(';');
+        Ok(Command::Submit(statement.trim_end().to_owned()))
+    }
+
+    /// `CANCEL id`, or `CANCEL QUERY id`.
+    fn read_cancel(&mut self) -> Result<Command, SqlError> {
+        let _ = self.word("query");
+        let id = self.number("the number of a query")?;
+        self.end()?;
+        Ok(Command::Cancel(id))
+    }
+
+    fn number(&mut self, what: &str) -> Result<u64, SqlError> {
+        let number = match self.peek() {
+            Some(Token::Number(digits, _)) => digits.parse().ok(),
+            _ => None,
+        };
+        let number = number.ok_or_else(|| self.expected(what))?;
+        self.at += 1;
+        Ok(number)
     }
 
     fn read_lock(&mut self) -> Result<Option<Command>, SqlError> {

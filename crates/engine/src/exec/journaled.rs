@@ -1,0 +1,183 @@
+//! The run of a phase whose pieces' results are kept in a journal.
+//!
+//! ```text
+//!   pieces that are not committed ──► tasks, as many as may run at once ──► journal ──► rows, in the order of the pieces
+//! ```
+//!
+//! The tasks do not wait for the reader of the rows, and the rows of a piece are read when it is committed, from the journal. So the
+//! rows are the same whether a piece ran now or in a process that was killed, and nothing is gathered in memory.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use arrow::array::RecordBatch;
+use datafusion::common::{Result, exec_datafusion_err};
+use futures::stream::{self, Stream, StreamExt};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+
+use super::chunk_phase::PieceRunner;
+use crate::error::external;
+use crate::execution::{PhaseJournal, PieceRows};
+use crate::piece::Piece;
+
+/// A phase whose pieces' results are kept.
+pub(super) struct JournaledRun {
+    pub runner: PieceRunner,
+    pub pieces: Vec<Piece>,
+    pub journal: Arc<dyn PhaseJournal>,
+    pub concurrency: usize,
+}
+
+impl JournaledRun {
+    /// The rows of all pieces, in their order.
+    pub fn rows(self) -> impl Stream<Item = Result<RecordBatch>> + Send {
+        let committed: HashSet<usize> = (0..self.pieces.len())
+            .filter(|piece| self.journal.is_committed(*piece))
+            .collect();
+        for _ in &committed {
+            self.runner.count_done();
+        }
+        let reader = Reader {
+            journal: Arc::clone(&self.journal),
+            pieces: self.pieces.len(),
+            next: 0,
+            rows: None,
+            committed,
+            tasks: JoinSet::new(),
+            events: None,
+        };
+        stream::unfold((Some(self), reader), |(mut run, mut reader)| async move {
+            if let Some(run) = run.take() {
+                reader.start(run);
+            }
+            let batch = reader.next_batch().await;
+            batch.map(|batch| (batch, (run, reader)))
+        })
+    }
+}
+
+impl JournaledRun {
+    /// The rows of the pieces that are committed now, in their order. Nothing is run.
+    pub fn committed_rows(self) -> impl Stream<Item = Result<RecordBatch>> + Send {
+        let committed: Vec<usize> = (0..self.pieces.len())
+            .filter(|piece| self.journal.is_committed(*piece))
+            .collect();
+        let rows = committed.into_iter().flat_map(move |piece| {
+            self.runner.count_done();
+            self.journal
+                .read(piece)
+                .unwrap_or_else(|error| Box::new(std::iter::once(Err(error))))
+        });
+        stream::iter(rows.map(|batch| batch.map_err(external)))
+    }
+}
+
+/// Reads the committed pieces in their order. Dropping it ends the tasks.
+struct Reader {
+    journal: Arc<dyn PhaseJournal>,
+    pieces: usize,
+    next: usize,
+    /// What is left of the piece before the next.
+    rows: Option<PieceRows>,
+    committed: HashSet<usize>,
+    tasks: JoinSet<()>,
+    events: Option<UnboundedReceiver<Result<usize>>>,
+}
+
+impl Reader {
+    fn start(&mut self, run: JournaledRun) {
+        let (sender, receiver) = unbounded_channel();
+        self.events = Some(receiver);
+        let left: Vec<usize> = (0..self.pieces)
+            .filter(|piece| !self.committed.contains(piece))
+            .collect();
+        let tasks = run.concurrency.min(left.len());
+        let shared = Arc::new(Shared {
+            run,
+            left,
+            handed_out: AtomicUsize::new(0),
+        });
+        for _ in 0..tasks {
+            let task = run_pieces(Arc::clone(&shared), sender.clone());
+            self.tasks.spawn(shared.run.runner.interrupt().scope(task));
+        }
+    }
+
+    async fn next_batch(&mut self) -> Option<Result<RecordBatch>> {
+        loop {
+            if let Some(batch) = self.rows.as_mut().and_then(Iterator::next) {
+                return Some(batch.map_err(external));
+            }
+            if self.next == self.pieces {
+                return None;
+            }
+            if let Err(error) = self.wait_for_next().await {
+                self.next = self.pieces;
+                self.rows = None;
+                return Some(Err(error));
+            }
+            match self.journal.read(self.next) {
+                Ok(rows) => self.rows = Some(rows),
+                Err(error) => return Some(Err(external(error))),
+            }
+            self.next += 1;
+        }
+    }
+
+    async fn wait_for_next(&mut self) -> Result<()> {
+        while !self.committed.contains(&self.next) {
+            let event = match &mut self.events {
+                Some(events) => events.recv().await,
+                None => None,
+            };
+            // A task that panics sends nothing more: the channel ends when the last is gone.
+            let piece = event.ok_or_else(|| {
+                exec_datafusion_err!("a piece of the query ended without a result")
+            })??;
+            self.committed.insert(piece);
+        }
+        self.committed.remove(&self.next);
+        Ok(())
+    }
+}
+
+/// What the tasks of a run share.
+struct Shared {
+    run: JournaledRun,
+    /// The pieces that were not committed when the run began.
+    left: Vec<usize>,
+    /// How many of these have been taken.
+    handed_out: AtomicUsize,
+}
+
+/// Runs pieces until none is left, or one fails.
+async fn run_pieces(shared: Arc<Shared>, sender: UnboundedSender<Result<usize>>) {
+    loop {
+        let at = shared.handed_out.fetch_add(1, Relaxed);
+        let Some(piece) = shared.left.get(at).copied() else {
+            return;
+        };
+        let outcome = run_piece(&shared.run, piece).await;
+        let failed = outcome.is_err();
+        // The reader may have gone.
+        if sender.send(outcome.map(|()| piece)).is_err() || failed {
+            return;
+        }
+    }
+}
+
+async fn run_piece(run: &JournaledRun, piece: usize) -> Result<()> {
+    let mut rows = run.runner.rows(&run.pieces[piece])?;
+    let mut writer = run.journal.begin(piece).map_err(external)?;
+    while let Some(batch) = rows.next().await {
+        let batch = batch?;
+        if batch.num_rows() > 0 {
+            writer.write(&batch).map_err(external)?;
+        }
+    }
+    writer.commit().map_err(external)?;
+    run.runner.count_run();
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! The execution of a query as those see it who watch it: its progress, and the journal that keeps the results of its pieces.
+//!
+//! A [`QueryExecution`] is kept with the statement's [`Interrupt`], so whatever thread works on the statement finds it, and a plan
+//! carries nothing of it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use arrow::array::RecordBatch;
+use sql::Interrupt;
+
+use crate::EngineError;
+
+/// A query that runs.
+#[derive(Debug, Default)]
+pub struct QueryExecution {
+    pieces: AtomicU64,
+    pieces_done: AtomicU64,
+    journal: Option<Arc<dyn PieceJournal>>,
+}
+
+impl QueryExecution {
+    /// A query whose pieces' results nobody keeps.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A query whose pieces' results are kept in a journal: each piece runs once, whatever happens to the process.
+    pub fn journaled(journal: Arc<dyn PieceJournal>) -> Self {
+        Self {
+            journal: Some(journal),
+            ..Self::default()
+        }
+    }
+
+    /// Makes the work of this thread on its present statement the execution of this query. Returns whether it was not yet of another.
+    pub fn attach(self: &Arc<Self>) -> bool {
+        let attached = Arc::clone(self);
+        Interrupt::current().is_some_and(|it| it.set_extension(attached))
+    }
+
+    /// The query on which this thread works.
+    pub fn current() -> Option<Arc<Self>> {
+        Interrupt::current()?.extension()
+    }
+
+    /// Pieces that have run to their end.
+    pub fn pieces_done(&self) -> u64 {
+        self.pieces_done.load(Relaxed)
+    }
+
+    /// Pieces of all phases that have begun.
+    pub fn pieces(&self) -> u64 {
+        self.pieces.load(Relaxed)
+    }
+
+    /// Notes that a phase of so many pieces begins.
+    pub(crate) fn add_pieces(&self, pieces: usize) {
+        self.pieces.fetch_add(pieces as u64, Relaxed);
+    }
+
+    /// Notes that a piece has run to its end.
+    pub(crate) fn piece_is_done(&self) {
+        self.pieces_done.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn journal(&self) -> Option<&Arc<dyn PieceJournal>> {
+        self.journal.as_ref()
+    }
+}
+
+/// Identifies a chunk phase of a query: its place in the plan, and what the phase does on which pieces of which parts.
+///
+/// Equal keys of one query mean equal results, in this process and in a later one: the digest is of the encoded plan of the phase
+/// and of the list of its pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PhaseKey {
+    /// The number of the phase in the plan.
+    pub number: u32,
+    /// The digest of the phase.
+    pub digest: u128,
+}
+
+/// Keeps the results of a query's pieces.
+pub trait PieceJournal: fmt::Debug + Send + Sync {
+    /// The results of a phase of so many pieces.
+    ///
+    /// # Errors
+    /// The journal cannot be read or written.
+    fn open_phase(
+        &self,
+        key: PhaseKey,
+        pieces: usize,
+    ) -> Result<Arc<dyn PhaseJournal>, EngineError>;
+}
+
+/// Keeps the results of a phase's pieces. A piece is *committed* when all of its rows are kept; it is so for ever.
+pub trait PhaseJournal: fmt::Debug + Send + Sync {
+    /// Whether a piece is committed.
+    fn is_committed(&self, piece: usize) -> bool;
+
+    /// Begins to keep the rows of a piece that is not committed.
+    ///
+    /// # Errors
+    /// The journal cannot be written.
+    fn begin(&self, piece: usize) -> Result<Box<dyn PieceWriter>, EngineError>;
+
+    /// The rows of a committed piece.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    fn read(&self, piece: usize) -> Result<PieceRows, EngineError>;
+}
+
+/// The rows of a piece.
+pub type PieceRows = Box<dyn Iterator<Item = Result<RecordBatch, EngineError>> + Send>;
+
+/// Keeps the rows of one piece. Dropping it forgets them.
+pub trait PieceWriter: Send {
+    /// Keeps some rows.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), EngineError>;
+
+    /// Commits the piece.
+    ///
+    /// # Errors
+    /// The rows cannot be written, or the piece is committed already.
+    fn commit(self: Box<Self>) -> Result<(), EngineError>;
+}

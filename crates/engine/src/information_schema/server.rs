@@ -1,0 +1,59 @@
+//! The tables about a server: its connections and its queries.
+
+use super::{Contents, Row, Value};
+use crate::system_tables::QueryInfo;
+
+/// The columns of `QUERIES`, which MySQL has not.
+pub(super) const QUERY_COLUMNS: &str = "ID# USER DB PROTOCOL MODE STATE QUEUE_PLACE# LANE SUBMITTED@ STARTED@ ENDED@ PIECES_DONE# \
+                                        PIECES# ROWS# RESULT_BYTES# SECONDS_LEFT# EXPIRES@ ERROR_CODE# ERROR STATEMENT";
+
+/// The connections.
+pub(super) fn processes(contents: &Contents) -> Vec<Row> {
+    let processes = contents.system.iter().flat_map(|it| it.processes());
+    let row = |process: sql::connection::ProcessInfo| {
+        vec![
+            u64::from(process.id).into(),
+            process.user.into(),
+            process.host.into(),
+            process.database.into(),
+            process.command.into(),
+            process.seconds.into(),
+            process.state.into(),
+            process.statement.into(),
+        ]
+    };
+    processes.map(row).collect()
+}
+
+/// The queries, running and past.
+pub(super) fn queries(contents: &Contents) -> Vec<Row> {
+    let queries = contents.system.iter().flat_map(|it| it.queries());
+    queries.map(query_row).collect()
+}
+
+fn query_row(query: QueryInfo) -> Row {
+    let mode = if query.is_async { "ASYNC" } else { "BLOCKING" };
+    let time = |time: Option<i64>| time.map_or(Value::Null, Value::Time);
+    vec![
+        query.id.into(),
+        query.user.into(),
+        query.database.into(),
+        query.protocol.into(),
+        mode.into(),
+        query.state.name().into(),
+        query.place.into(),
+        query.lane.into(),
+        Value::Time(query.submitted),
+        time(query.started),
+        time(query.ended),
+        query.pieces_done.into(),
+        query.pieces.into(),
+        query.rows.into(),
+        query.result_bytes.into(),
+        query.seconds_left.into(),
+        time(query.expires),
+        query.error_code.map(u64::from).into(),
+        query.error.into(),
+        query.statement.into(),
+    ]
+}

@@ -1,0 +1,121 @@
+//! What a server adds to the tables of the catalog: its connections, its queries, and the stored results of these.
+
+use std::fmt;
+
+use sql::connection::ProcessInfo;
+
+use crate::EngineError;
+use crate::stored_rows::StoredRows;
+
+/// Information of a server that statements read as tables.
+pub trait SystemTables: fmt::Debug + Send + Sync {
+    /// The connections, for `information_schema.PROCESSLIST`.
+    fn processes(&self) -> Vec<ProcessInfo>;
+
+    /// The queries that are known, running and past, for `information_schema.QUERIES`.
+    fn queries(&self) -> Vec<QueryInfo>;
+
+    /// The stored result of a query, for `qserv_result(id)`; or its result so far, for `qserv_result(id, 'partial')`.
+    ///
+    /// # Errors
+    /// There is no such query, it is another user's, or it has no result: the sentence says which.
+    fn result(&self, query: u64, user: &str, partial: bool) -> Result<StoredRows, EngineError>;
+}
+
+/// The state of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum QueryState {
+    /// It waits for its turn.
+    Queued,
+    /// It runs.
+    Executing,
+    /// Its result is complete.
+    Completed,
+    /// It ended with an error.
+    Failed,
+    /// Somebody ended it, or the server did.
+    Aborted,
+}
+
+impl QueryState {
+    /// All states.
+    pub const ALL: [Self; 5] = [
+        Self::Queued,
+        Self::Executing,
+        Self::Completed,
+        Self::Failed,
+        Self::Aborted,
+    ];
+
+    /// The name that users see.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "QUEUED",
+            Self::Executing => "EXECUTING",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Aborted => "ABORTED",
+        }
+    }
+
+    /// The state of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+
+    /// Whether the query does nothing more.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Aborted)
+    }
+}
+
+impl fmt::Display for QueryState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A query in `information_schema.QUERIES`. Times are microseconds since 1970 in UTC.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueryInfo {
+    /// Its number.
+    pub id: u64,
+    /// Who submitted it.
+    pub user: String,
+    /// The default database.
+    pub database: Option<String>,
+    /// How it came: `MYSQL`, `HTTP`.
+    pub protocol: &'static str,
+    /// Whether it was submitted to run without its connection.
+    pub is_async: bool,
+    /// What it does.
+    pub state: QueryState,
+    /// Its place in the queue, from 1 on.
+    pub place: Option<u64>,
+    /// The class and the lane of its scans: `INTERACTIVE`, `FAST` ...
+    pub lane: Option<&'static str>,
+    /// When it was submitted.
+    pub submitted: i64,
+    /// When it began to run.
+    pub started: Option<i64>,
+    /// When it ended.
+    pub ended: Option<i64>,
+    /// Pieces that have run.
+    pub pieces_done: u64,
+    /// Pieces of all its phases, as far as they are known.
+    pub pieces: u64,
+    /// Rows of its result; so far, while it runs.
+    pub rows: u64,
+    /// Bytes of its stored result.
+    pub result_bytes: u64,
+    /// How long it will still take, in seconds, judged by its pieces.
+    pub seconds_left: Option<u64>,
+    /// When its result will be removed.
+    pub expires: Option<i64>,
+    /// MySQL's number of its error.
+    pub error_code: Option<u16>,
+    /// Its error.
+    pub error: Option<String>,
+    /// Its text.
+    pub statement: String,
+}

@@ -1,0 +1,174 @@
+//! The file in which queries are written down: `queries/queries.sqlite` of the data directory.
+//!
+//! A killed process loses nothing that was committed; a machine that loses power may lose the last moments (`synchronous = NORMAL`).
+
+use std::path::Path;
+use std::time::Duration;
+
+use engine::QueryState;
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
+    SqliteSynchronous,
+};
+use sqlx::{Connection, Row};
+
+use crate::QueryError;
+use crate::record::QueryRecord;
+use crate::registry::Protocol;
+
+const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_queries.sql")];
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How many numbers a process reserves at a time.
+const RESERVED: u64 = 1_000_000;
+
+/// The open file.
+#[derive(Debug, Clone)]
+pub(crate) struct Database {
+    pool: SqlitePool,
+}
+
+impl Database {
+    /// Opens the file, or makes it.
+    pub(crate) async fn open(path: &Path) -> Result<Self, QueryError> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .busy_timeout(BUSY_TIMEOUT)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Normal);
+        let pool = SqlitePoolOptions::new()
+            .max_connections(1)
+            .connect_with(options)
+            .await?;
+        let database = Self { pool };
+        database.migrate(path).await?;
+        Ok(database)
+    }
+
+    async fn migrate(&self, path: &Path) -> Result<(), QueryError> {
+        let mut connection = self.pool.acquire().await?;
+        let version: i64 = sqlx::query_scalar("PRAGMA user_version")
+            .fetch_one(&mut *connection)
+            .await?;
+        let known = MIGRATIONS.len() as i64;
+        if version > known {
+            let sentence = format!(
+                "{} is of a newer version of this program, {version} where this one knows {known}: use the newer one",
+                path.display()
+            );
+            return Err(QueryError::new(sql::ErrorCode::STORAGE, sentence));
+        }
+        for (at, step) in MIGRATIONS.iter().enumerate().skip(version.max(0) as usize) {
+            let mut transaction = connection.begin().await?;
+            sqlx::raw_sql(*step).execute(&mut *transaction).await?;
+            let set = format!("PRAGMA user_version = {}", at + 1);
+            sqlx::raw_sql(sqlx::AssertSqlSafe(set))
+                .execute(&mut *transaction)
+                .await?;
+            transaction.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// Reserves numbers, which no process has had or will have.
+    pub(crate) async fn reserve_numbers(&self) -> Result<std::ops::Range<u64>, QueryError> {
+        let next: i64 = sqlx::query_scalar("UPDATE numbers SET next = next + ? RETURNING next")
+            .bind(RESERVED as i64)
+            .fetch_one(&self.pool)
+            .await?;
+        let next = next as u64;
+        Ok(next - RESERVED..next)
+    }
+
+    /// Writes queries down, instead of what was known of them.
+    pub(crate) async fn put(&self, queries: &[QueryRecord]) -> Result<(), QueryError> {
+        let mut transaction = self.pool.begin().await?;
+        for query in queries {
+            sqlx::query(
+                "INSERT OR REPLACE INTO queries (id, user, database, protocol, is_async, state, submitted, started, ended, \
+                 pieces_done, pieces, rows, result_bytes, expires, error_code, error, row_limit, time_limit, statement) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            )
+            .bind(query.id as i64)
+            .bind(&query.user)
+            .bind(&query.database)
+            .bind(query.protocol)
+            .bind(query.is_async)
+            .bind(query.state.name())
+            .bind(query.submitted)
+            .bind(query.started)
+            .bind(query.ended)
+            .bind(query.pieces_done as i64)
+            .bind(query.pieces as i64)
+            .bind(query.rows as i64)
+            .bind(query.result_bytes as i64)
+            .bind(query.expires)
+            .bind(query.error_code.map(i64::from))
+            .bind(&query.error)
+            .bind(query.row_limit.map(|limit| limit as i64))
+            .bind(query.time_limit.map(|limit| limit as i64))
+            .bind(&query.statement)
+            .execute(&mut *transaction)
+            .await?;
+        }
+        transaction.commit().await?;
+        Ok(())
+    }
+
+    /// Forgets queries.
+    pub(crate) async fn remove(&self, ids: &[u64]) -> Result<(), QueryError> {
+        let mut transaction = self.pool.begin().await?;
+        for id in ids {
+            sqlx::query("DELETE FROM queries WHERE id = ?")
+                .bind(*id as i64)
+                .execute(&mut *transaction)
+                .await?;
+        }
+        transaction.commit().await?;
+        Ok(())
+    }
+
+    /// All queries, by their numbers.
+    pub(crate) async fn all(&self) -> Result<Vec<QueryRecord>, QueryError> {
+        let rows = sqlx::query("SELECT * FROM queries ORDER BY id")
+            .fetch_all(&self.pool)
+            .await?;
+        rows.iter().map(record).collect()
+    }
+}
+
+fn record(row: &SqliteRow) -> Result<QueryRecord, QueryError> {
+    let number = |name: &str| -> Result<u64, sqlx::Error> {
+        let value: i64 = row.try_get(name)?;
+        Ok(value.max(0) as u64)
+    };
+    let optional = |name: &str| -> Result<Option<u64>, sqlx::Error> {
+        let value: Option<i64> = row.try_get(name)?;
+        Ok(value.map(|value| value.max(0) as u64))
+    };
+    let state: String = row.try_get("state")?;
+    let protocol: String = row.try_get("protocol")?;
+    let code: Option<i64> = row.try_get("error_code")?;
+    Ok(QueryRecord {
+        id: number("id")?,
+        user: row.try_get("user")?,
+        database: row.try_get("database")?,
+        protocol: Protocol::of_name(&protocol).name(),
+        is_async: row.try_get("is_async")?,
+        // A state of a later version: nothing is known of what it means.
+        state: QueryState::of_name(&state).unwrap_or(QueryState::Aborted),
+        submitted: row.try_get("submitted")?,
+        started: row.try_get("started")?,
+        ended: row.try_get("ended")?,
+        pieces_done: number("pieces_done")?,
+        pieces: number("pieces")?,
+        rows: number("rows")?,
+        result_bytes: number("result_bytes")?,
+        expires: row.try_get("expires")?,
+        error_code: code.and_then(|code| u16::try_from(code).ok()),
+        error: row.try_get("error")?,
+        row_limit: optional("row_limit")?,
+        time_limit: optional("time_limit")?,
+        statement: row.try_get("statement")?,
+    })
+}

@@ -1,0 +1,60 @@
+//! The error of a query service.
+
+use std::fmt;
+
+use engine::EngineError;
+use sql::{ErrorCode, SqlError};
+
+/// A sentence for the user, with MySQL's number and state for their program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueryError {
+    /// The number and the state.
+    pub code: ErrorCode,
+    /// What is wrong and what to do.
+    pub sentence: String,
+}
+
+impl QueryError {
+    /// An error with this code and sentence.
+    pub fn new(code: ErrorCode, sentence: impl Into<String>) -> Self {
+        Self {
+            code,
+            sentence: sentence.into(),
+        }
+    }
+}
+
+impl QueryError {
+    /// Whether somebody ended the query, rather than a mistake in it.
+    pub(crate) fn is_abort(&self) -> bool {
+        [ErrorCode::INTERRUPTED, ErrorCode::SERVER_ENDS].contains(&self.code)
+    }
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence)
+    }
+}
+
+impl std::error::Error for QueryError {}
+
+impl From<EngineError> for QueryError {
+    fn from(error: EngineError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
+impl From<QueryError> for EngineError {
+    fn from(error: QueryError) -> Self {
+        SqlError::new(error.sentence).with_code(error.code).into()
+    }
+}
+
+/// The file of the queries cannot be used.
+impl From<sqlx::Error> for QueryError {
+    fn from(error: sqlx::Error) -> Self {
+        let sentence = format!("the list of queries cannot be read or written: {error}");
+        Self::new(ErrorCode::STORAGE, sentence)
+    }
+}

@@ -1,0 +1,313 @@
+//! The journal of a query: the results of its pieces, in a block file.
+//!
+//! | kind | block | meaning |
+//! |---|---|---|
+//! | 1 | phase | the digest of a phase, and how many pieces it has |
+//! | 2 | rows | rows that one run of a piece gave |
+//! | 3 | commit | that run gave all rows of the piece, so many |
+//!
+//! Invariant: a piece has at most one commit. Rows of a run without a commit are of a process that was killed; they are not read.
+//!
+//! A phase that has another digest than the file says is another phase: the query was planned otherwise, as over a table that has more
+//! parts by now. What the journal has of all phases is of no use then, and is left out.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow::array::RecordBatch;
+use engine::{EngineError, PhaseJournal, PhaseKey, PieceJournal, PieceRows, PieceWriter};
+
+use crate::block_file::{Block, BlockFile, BlockWriter, Tag};
+
+const PHASE: u32 = 1;
+const ROWS: u32 = 2;
+const COMMIT: u32 = 3;
+
+/// The blocks of committed pieces, by phase and piece.
+type Committed = HashMap<(u32, u64), Arc<[Block]>>;
+
+/// The results of a query's pieces.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: Arc<BlockFile>,
+    phases: Mutex<HashMap<u32, (u128, u64)>>,
+    committed: Arc<Mutex<Committed>>,
+    runs: Arc<AtomicU64>,
+}
+
+impl Journal {
+    /// Opens the journal at `path`, or makes it.
+    pub(crate) fn open(path: &Path) -> Result<Self, EngineError> {
+        let (file, blocks) = BlockFile::append_to(path)?;
+        let mut found = Found::default();
+        for block in blocks {
+            found.add(&file, block)?;
+        }
+        Ok(Self {
+            file: Arc::new(file),
+            phases: Mutex::new(found.phases),
+            committed: Arc::new(Mutex::new(found.committed)),
+            runs: Arc::new(AtomicU64::new(found.runs)),
+        })
+    }
+
+    /// Waits until what is committed is on the disk.
+    pub(crate) fn sync(&self) -> Result<(), EngineError> {
+        self.file.sync()
+    }
+}
+
+/// What is found in a journal.
+#[derive(Default)]
+struct Found {
+    phases: HashMap<u32, (u128, u64)>,
+    committed: Committed,
+    /// Rows of runs that are not committed yet.
+    open: HashMap<(u32, u64, u64), Vec<Block>>,
+    /// More than the number of any run.
+    runs: u64,
+}
+
+impl Found {
+    fn add(&mut self, file: &BlockFile, block: Block) -> Result<(), EngineError> {
+        let tag = block.tag;
+        self.runs = self.runs.max(tag.run + 1);
+        match tag.kind {
+            PHASE => {
+                let body = file.read(&block)?;
+                let digest = body.first_chunk().map(|it| u128::from_le_bytes(*it));
+                let known = self.phases.get(&tag.phase);
+                if let Some(digest) = digest
+                    && known != Some(&(digest, tag.rows))
+                {
+                    // The query was planned anew, and began anew.
+                    if known.is_some() {
+                        self.phases.clear();
+                        self.committed.clear();
+                        self.open.clear();
+                    }
+                    self.phases.insert(tag.phase, (digest, tag.rows));
+                }
+            }
+            ROWS => {
+                let run = (tag.phase, tag.piece, tag.run);
+                self.open.entry(run).or_default().push(block);
+            }
+            COMMIT => {
+                let rows = self.open.remove(&(tag.phase, tag.piece, tag.run));
+                let rows = rows.unwrap_or_default();
+                let twice = self
+                    .committed
+                    .insert((tag.phase, tag.piece), rows.into())
+                    .is_some();
+                if twice {
+                    tracing::error!(phase = tag.phase, piece = tag.piece, "a piece ran twice");
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl PieceJournal for Journal {
+    fn open_phase(
+        &self,
+        key: PhaseKey,
+        pieces: usize,
+    ) -> Result<Arc<dyn PhaseJournal>, EngineError> {
+        let wanted = (key.digest, pieces as u64);
+        let mut phases = lock(&self.phases);
+        match phases.get(&key.number) {
+            Some(known) if *known == wanted => {}
+            known => {
+                if known.is_some() {
+                    phases.clear();
+                    lock(&self.committed).clear();
+                }
+                let tag = Tag {
+                    kind: PHASE,
+                    phase: key.number,
+                    piece: 0,
+                    run: 0,
+                    rows: pieces as u64,
+                };
+                self.file.append(tag, &key.digest.to_le_bytes())?;
+                phases.insert(key.number, wanted);
+            }
+        }
+        Ok(Arc::new(JournaledPhase {
+            number: key.number,
+            file: Arc::clone(&self.file),
+            committed: Arc::clone(&self.committed),
+            runs: Arc::clone(&self.runs),
+        }))
+    }
+}
+
+/// The results of a phase's pieces.
+#[derive(Debug)]
+struct JournaledPhase {
+    number: u32,
+    file: Arc<BlockFile>,
+    committed: Arc<Mutex<Committed>>,
+    runs: Arc<AtomicU64>,
+}
+
+impl PhaseJournal for JournaledPhase {
+    fn is_committed(&self, piece: usize) -> bool {
+        lock(&self.committed).contains_key(&(self.number, piece as u64))
+    }
+
+    fn begin(&self, piece: usize) -> Result<Box<dyn PieceWriter>, EngineError> {
+        let tag = Tag {
+            kind: ROWS,
+            phase: self.number,
+            piece: piece as u64,
+            run: self.runs.fetch_add(1, Relaxed),
+            rows: 0,
+        };
+        Ok(Box::new(JournaledPiece {
+            tag,
+            rows: 0,
+            writer: BlockWriter::new(Arc::clone(&self.file), tag),
+            file: Arc::clone(&self.file),
+            committed: Arc::clone(&self.committed),
+        }))
+    }
+
+    fn read(&self, piece: usize) -> Result<PieceRows, EngineError> {
+        let blocks = lock(&self.committed)
+            .get(&(self.number, piece as u64))
+            .cloned();
+        let blocks = blocks.ok_or_else(|| {
+            EngineError::Query("a piece was to be read before it was committed".to_owned())
+        })?;
+        let file = Arc::clone(&self.file);
+        Ok(rows_of_blocks(file, blocks, 0))
+    }
+}
+
+/// The rows of blocks, one block at a time, from the block with this number on.
+pub(crate) fn rows_of_blocks(file: Arc<BlockFile>, blocks: Arc<[Block]>, from: usize) -> PieceRows {
+    let rows = (from..blocks.len()).flat_map(move |at| -> Vec<Result<RecordBatch, EngineError>> {
+        match file.read_rows(&blocks[at]) {
+            Ok(batches) => batches.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        }
+    });
+    Box::new(rows)
+}
+
+/// One run of a piece.
+struct JournaledPiece {
+    tag: Tag,
+    rows: u64,
+    writer: BlockWriter,
+    file: Arc<BlockFile>,
+    committed: Arc<Mutex<Committed>>,
+}
+
+impl PieceWriter for JournaledPiece {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), EngineError> {
+        self.rows += batch.num_rows() as u64;
+        self.writer.write(batch)
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), EngineError> {
+        let blocks = self.writer.finish()?;
+        // Under the lock: of two runs of one piece the first is the one that counts.
+        let mut committed = lock(&self.committed);
+        let place = (self.tag.phase, self.tag.piece);
+        if committed.contains_key(&place) {
+            return Err(EngineError::Query(format!(
+                "piece {} of the query ran twice",
+                self.tag.piece
+            )));
+        }
+        let tag = Tag {
+            kind: COMMIT,
+            rows: self.rows,
+            ..self.tag
+        };
+        self.file.append(tag, &[])?;
+        committed.insert(place, blocks.into());
+        Ok(())
+    }
+}
+
+/// A panic in another thread leaves the maps consistent, because every change is a single operation.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+
+    use super::*;
+
+    fn batch(n: i64) -> RecordBatch {
+        let column = Arc::new(Int64Array::from(vec![n, n + 1])) as _;
+        RecordBatch::try_from_iter([("n", column)]).unwrap()
+    }
+
+    fn key(digest: u128) -> PhaseKey {
+        PhaseKey { number: 0, digest }
+    }
+
+    fn commit(phase: &dyn PhaseJournal, piece: usize, n: i64) -> Result<(), EngineError> {
+        let mut writer = phase.begin(piece)?;
+        writer.write(&batch(n))?;
+        writer.write(&batch(n + 2))?;
+        writer.commit()
+    }
+
+    fn rows(phase: &dyn PhaseJournal, piece: usize) -> Vec<RecordBatch> {
+        let rows = phase.read(piece).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    }
+
+    #[test]
+    fn committed_pieces_are_there_in_the_next_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let journal = Journal::open(&path).unwrap();
+        let phase = journal.open_phase(key(7), 4).unwrap();
+        commit(&*phase, 2, 20).unwrap();
+        commit(&*phase, 0, 0).unwrap();
+        // One that was begun and never committed, and one that gave no rows.
+        let mut dropped = phase.begin(1).unwrap();
+        dropped.write(&batch(99)).unwrap();
+        drop(dropped);
+        phase.begin(3).unwrap().commit().unwrap();
+        assert!(commit(&*phase, 2, 50).is_err(), "committed twice");
+        drop((phase, journal));
+
+        let journal = Journal::open(&path).unwrap();
+        let phase = journal.open_phase(key(7), 4).unwrap();
+        let committed: Vec<bool> = (0..4).map(|piece| phase.is_committed(piece)).collect();
+        assert_eq!(committed, [true, false, true, true]);
+        assert_eq!(rows(&*phase, 2), [batch(20), batch(22)]);
+        assert_eq!(rows(&*phase, 3), []);
+        commit(&*phase, 1, 10).unwrap();
+        assert_eq!(rows(&*phase, 1), [batch(10), batch(12)]);
+    }
+
+    #[test]
+    fn a_query_that_is_planned_otherwise_begins_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        for (digest, pieces) in [(1, 2), (2, 2), (2, 3), (1, 2)] {
+            let journal = Journal::open(&path).unwrap();
+            let phase = journal.open_phase(key(digest), pieces).unwrap();
+            assert!(!phase.is_committed(0), "{digest} {pieces}");
+            commit(&*phase, 0, digest as i64).unwrap();
+        }
+        let journal = Journal::open(&path).unwrap();
+        let phase = journal.open_phase(key(1), 2).unwrap();
+        assert_eq!(rows(&*phase, 0), [batch(1), batch(3)]);
+    }
+}

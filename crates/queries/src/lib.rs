@@ -1,0 +1,19 @@
+//! Queries from their submission to their stored results: the registry of all of them, and the service that runs those which were
+//! submitted to run without a connection.
+//!
+//! May depend on `engine`; knows nothing of protocols. Invariants: a query's number is its own for ever; a piece of a submitted query is
+//! committed once, whatever happens to the process; a result that is visible is complete.
+
+mod block_file;
+mod database;
+mod error;
+mod journal;
+mod partial;
+mod record;
+mod registry;
+mod service;
+mod stored_result;
+
+pub use error::QueryError;
+pub use registry::{Protocol, QueryGuard, QueryRegistry};
+pub use service::{QueryHost, QueryLimits, QueryService, Submission};

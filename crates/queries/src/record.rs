@@ -1,0 +1,81 @@
+//! What is written down of a query.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use engine::{QueryInfo, QueryState};
+
+/// A query as it is written down. Times are microseconds since 1970 in UTC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct QueryRecord {
+    pub id: u64,
+    pub user: String,
+    pub database: Option<String>,
+    pub protocol: &'static str,
+    pub is_async: bool,
+    pub state: QueryState,
+    pub submitted: i64,
+    pub started: Option<i64>,
+    pub ended: Option<i64>,
+    pub pieces_done: u64,
+    pub pieces: u64,
+    pub rows: u64,
+    pub result_bytes: u64,
+    pub expires: Option<i64>,
+    pub error_code: Option<u16>,
+    pub error: Option<String>,
+    /// `sql_select_limit` of the connection.
+    pub row_limit: Option<u64>,
+    /// `max_execution_time` of the connection, in milliseconds.
+    pub time_limit: Option<u64>,
+    pub statement: String,
+}
+
+impl QueryRecord {
+    /// What users see of it.
+    pub(crate) fn info(&self, place: Option<u64>) -> QueryInfo {
+        QueryInfo {
+            id: self.id,
+            user: self.user.clone(),
+            database: self.database.clone(),
+            protocol: self.protocol,
+            is_async: self.is_async,
+            state: self.state,
+            place,
+            lane: None,
+            submitted: self.submitted,
+            started: self.started,
+            ended: self.ended,
+            pieces_done: self.pieces_done,
+            pieces: self.pieces,
+            rows: self.rows,
+            result_bytes: self.result_bytes,
+            seconds_left: self.seconds_left(),
+            expires: self.expires,
+            error_code: self.error_code,
+            error: self.error.clone(),
+            statement: self.statement.clone(),
+        }
+    }
+
+    /// How long the query will still take if its pieces take as long as those before.
+    fn seconds_left(&self) -> Option<u64> {
+        let started = self
+            .started
+            .filter(|_| self.state == QueryState::Executing)?;
+        let (done, left) = (self.pieces_done, self.pieces.checked_sub(self.pieces_done)?);
+        if done == 0 {
+            return None;
+        }
+        let elapsed = (now() - started).max(0) as f64 / 1e6;
+        Some((elapsed * left as f64 / done as f64).ceil() as u64)
+    }
+}
+
+/// Microseconds since 1970.
+pub(crate) fn now() -> i64 {
+    // A clock before 1970 was never set.
+    let elapsed = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,333 @@
+//! The registry: every query that a server knows, running and past.
+//!
+//! A query has a number that no other query of the data directory ever had. Queries that were submitted to run without a connection, and
+//! blocking ones that take longer than a second, are written down; of the others the last thousand are remembered.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use engine::{QueryExecution, QueryInfo, QueryState};
+use tokio_util::sync::CancellationToken;
+
+use crate::QueryError;
+use crate::database::Database;
+use crate::record::{QueryRecord, now};
+
+/// Short blocking queries that are remembered when they have ended.
+const REMEMBERED: usize = 1_000;
+/// Microseconds after which a blocking query is written down.
+const WORTH_WRITING: i64 = 1_000_000;
+/// The first number where nothing can be written down.
+const FIRST_NUMBER: u64 = 1_000_001;
+/// Numbers that should be in reserve.
+const RESERVE: u64 = 100_000;
+/// Bytes of a statement that are kept of a blocking query.
+const LONGEST_TEXT: usize = 64 << 10;
+
+/// How a query came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// MySQL's protocol.
+    MySql,
+    /// HTTP.
+    Http,
+}
+
+impl Protocol {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::MySql => "MYSQL",
+            Self::Http => "HTTP",
+        }
+    }
+
+    pub(crate) fn of_name(name: &str) -> Self {
+        match name {
+            "HTTP" => Self::Http,
+            _ => Self::MySql,
+        }
+    }
+}
+
+/// A query.
+#[derive(Debug)]
+pub(crate) struct Query {
+    pub id: u64,
+    pub is_async: bool,
+    record: Mutex<QueryRecord>,
+    execution: Mutex<Option<Arc<QueryExecution>>>,
+    /// Cancelled to end it.
+    pub cancel: CancellationToken,
+}
+
+impl Query {
+    pub(crate) fn new(record: QueryRecord) -> Self {
+        Self {
+            id: record.id,
+            is_async: record.is_async,
+            record: Mutex::new(record),
+            execution: Mutex::default(),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// What is known of it now.
+    pub(crate) fn record(&self) -> QueryRecord {
+        let mut record = lock(&self.record).clone();
+        if let Some(execution) = &*lock(&self.execution) {
+            record.pieces_done = execution.pieces_done();
+            record.pieces = record.pieces.max(execution.pieces());
+        }
+        record
+    }
+
+    pub(crate) fn state(&self) -> QueryState {
+        lock(&self.record).state
+    }
+
+    /// Changes what is known of it.
+    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut QueryRecord) -> T) -> T {
+        change(&mut lock(&self.record))
+    }
+
+    pub(crate) fn begin_execution(&self, execution: Arc<QueryExecution>) {
+        *lock(&self.execution) = Some(execution);
+    }
+
+    /// Ends it in this state, unless it has ended. Returns whether it had not.
+    pub(crate) fn end(&self, state: QueryState, error: Option<&QueryError>) -> bool {
+        let seen = self.record();
+        self.update(|record| {
+            if record.state.is_final() {
+                return false;
+            }
+            record.state = state;
+            record.ended = Some(now());
+            (record.pieces, record.pieces_done) = (seen.pieces, seen.pieces_done);
+            record.error_code = error.map(|error| error.code.number);
+            record.error = error.map(|error| error.sentence.clone());
+            true
+        })
+    }
+}
+
+/// All queries.
+#[derive(Debug)]
+pub struct QueryRegistry {
+    queries: Mutex<BTreeMap<u64, Arc<Query>>>,
+    /// Ended blocking queries that are not written down.
+    remembered: Mutex<VecDeque<u64>>,
+    /// Reserved ranges of numbers.
+    numbers: Mutex<VecDeque<Range<u64>>>,
+    database: Option<Database>,
+}
+
+impl QueryRegistry {
+    pub(crate) async fn open(database: Option<Database>) -> Result<Self, QueryError> {
+        let mut queries = BTreeMap::new();
+        let mut numbers = VecDeque::new();
+        match &database {
+            Some(database) => {
+                numbers.push_back(database.reserve_numbers().await?);
+                for record in database.all().await? {
+                    queries.insert(record.id, Arc::new(Query::new(record)));
+                }
+            }
+            None => numbers.push_back(FIRST_NUMBER..u64::MAX),
+        }
+        Ok(Self {
+            queries: Mutex::new(queries),
+            remembered: Mutex::default(),
+            numbers: Mutex::new(numbers),
+            database,
+        })
+    }
+
+    /// The next number.
+    pub(crate) fn next_number(&self) -> u64 {
+        let mut numbers = lock(&self.numbers);
+        loop {
+            let Some(range) = numbers.front_mut() else {
+                // Ranges are reserved long before the last one ends, and a process does not live to see the end of all numbers.
+                return u64::MAX >> 1;
+            };
+            match range.next() {
+                Some(number) => return number,
+                None => drop(numbers.pop_front()),
+            }
+        }
+    }
+
+    /// Registers a query of a connection, which is listed as running until the guard is dropped. `stop` is cancelled if somebody ends it.
+    pub fn begin(
+        self: &Arc<Self>,
+        user: &str,
+        database: Option<&str>,
+        protocol: Protocol,
+        statement: &str,
+        stop: CancellationToken,
+    ) -> QueryGuard {
+        let submitted = now();
+        let record = QueryRecord {
+            id: self.next_number(),
+            user: user.to_owned(),
+            database: database.map(str::to_owned),
+            protocol: protocol.name(),
+            is_async: false,
+            state: QueryState::Executing,
+            submitted,
+            started: Some(submitted),
+            ended: None,
+            pieces_done: 0,
+            pieces: 0,
+            rows: 0,
+            result_bytes: 0,
+            expires: None,
+            error_code: None,
+            error: None,
+            row_limit: None,
+            time_limit: None,
+            statement: statement[..statement.floor_char_boundary(LONGEST_TEXT)].to_owned(),
+        };
+        let query = Arc::new(Query {
+            cancel: stop,
+            ..Query::new(record)
+        });
+        let execution = Arc::new(QueryExecution::new());
+        query.begin_execution(Arc::clone(&execution));
+        self.insert(Arc::clone(&query));
+        QueryGuard {
+            query,
+            execution,
+            registry: Arc::clone(self),
+        }
+    }
+
+    pub(crate) fn insert(&self, query: Arc<Query>) {
+        lock(&self.queries).insert(query.id, query);
+    }
+
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<Query>> {
+        lock(&self.queries).get(&id).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Query>> {
+        lock(&self.queries).values().cloned().collect()
+    }
+
+    /// All queries as users see them; `place` gives the place of one that waits.
+    pub(crate) fn infos(&self, place: impl Fn(u64) -> Option<u64>) -> Vec<QueryInfo> {
+        let queries = self.all();
+        let infos = queries
+            .iter()
+            .map(|query| query.record().info(place(query.id)));
+        infos.collect()
+    }
+
+    /// Writes a query down.
+    pub(crate) async fn write(&self, query: &Query) -> Result<(), QueryError> {
+        match &self.database {
+            Some(database) => database.put(&[query.record()]).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets a query.
+    pub(crate) async fn remove(&self, id: u64) -> Result<(), QueryError> {
+        lock(&self.queries).remove(&id);
+        match &self.database {
+            Some(database) => database.remove(&[id]).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes down what has changed of the running queries, and reserves numbers. To be called every second.
+    pub(crate) async fn write_running(&self) -> Result<(), QueryError> {
+        let Some(database) = &self.database else {
+            return Ok(());
+        };
+        let now = now();
+        let is_worth = |record: &QueryRecord| {
+            record.state == QueryState::Executing
+                && (record.is_async || now - record.submitted > WORTH_WRITING)
+        };
+        let records = self.all().into_iter().map(|query| query.record());
+        let records: Vec<QueryRecord> = records.filter(is_worth).collect();
+        if !records.is_empty() {
+            database.put(&records).await?;
+        }
+        let left: u64 = lock(&self.numbers).iter().map(|it| it.end - it.start).sum();
+        if left < RESERVE {
+            let more = database.reserve_numbers().await?;
+            lock(&self.numbers).push_back(more);
+        }
+        Ok(())
+    }
+
+    /// Keeps an ended query of a connection in the list, or no longer.
+    fn remember(&self, query: &Arc<Query>) {
+        let record = query.record();
+        let took = record.ended.unwrap_or_default() - record.submitted;
+        if let Some(database) = self.database.clone().filter(|_| took > WORTH_WRITING)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move {
+                if let Err(error) = database.put(&[record]).await {
+                    tracing::warn!(%error, "a query could not be written down");
+                }
+            });
+            return;
+        }
+        let mut remembered = lock(&self.remembered);
+        remembered.push_back(query.id);
+        if remembered.len() > REMEMBERED
+            && let Some(oldest) = remembered.pop_front()
+        {
+            lock(&self.queries).remove(&oldest);
+        }
+    }
+}
+
+/// A running query of a connection.
+#[derive(Debug)]
+pub struct QueryGuard {
+    query: Arc<Query>,
+    execution: Arc<QueryExecution>,
+    registry: Arc<QueryRegistry>,
+}
+
+impl QueryGuard {
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.query.id
+    }
+
+    /// What those who execute it report to.
+    pub fn execution(&self) -> &Arc<QueryExecution> {
+        &self.execution
+    }
+
+    /// Notes that it has ended, with so many rows or an error.
+    pub fn end(self, rows: u64, error: Option<&QueryError>) {
+        self.query.update(|record| record.rows = rows);
+        let state = match error {
+            None => QueryState::Completed,
+            Some(error) if error.is_abort() => QueryState::Aborted,
+            Some(_) => QueryState::Failed,
+        };
+        self.query.end(state, error);
+    }
+}
+
+impl Drop for QueryGuard {
+    fn drop(&mut self) {
+        self.query.end(QueryState::Aborted, None);
+        self.registry.remember(&self.query);
+    }
+}
+
+/// A panic in another thread leaves the values consistent, because every change is a single operation.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

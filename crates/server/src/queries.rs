@@ -1,0 +1,94 @@
+//! What the query service needs of the server, and what SQL statements see of the server as tables.
+
+use std::sync::{Arc, OnceLock};
+
+use ::queries::{QueryError, QueryHost, QueryService};
+use engine::{EngineError, QueryInfo, Session, StoredRows, SystemTables};
+use futures::future::{BoxFuture, FutureExt};
+use sql::connection::ProcessInfo;
+
+use crate::ClientError;
+use crate::process_list::ProcessList;
+use crate::query_runtime::QueryRuntime;
+use crate::sessions::Sessions;
+
+/// The sessions and the threads on which queries run.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) query_runtime: Arc<QueryRuntime>,
+}
+
+impl QueryHost for Host {
+    fn session(
+        &self,
+        database: Option<String>,
+    ) -> BoxFuture<'static, Result<Arc<Session>, QueryError>> {
+        let sessions = Arc::clone(&self.sessions);
+        async move { Ok(sessions.of(database.as_deref()).await?) }.boxed()
+    }
+
+    fn run(
+        &self,
+        work: BoxFuture<'static, Result<(), QueryError>>,
+    ) -> BoxFuture<'static, Result<(), QueryError>> {
+        let work = async move { work.await.map_err(ClientError::from) };
+        let mut receiver = self.query_runtime.compute(work);
+        async move { receiver.recv_one().await.map_err(QueryError::from) }.boxed()
+    }
+}
+
+/// The connections and queries of the server, for `information_schema` and `qserv_result`.
+#[derive(Debug)]
+pub(crate) struct ServerTables {
+    processes: Arc<ProcessList>,
+    /// Set once the sessions exist, which the service needs.
+    queries: OnceLock<Arc<QueryService>>,
+}
+
+impl ServerTables {
+    pub(crate) fn new(processes: Arc<ProcessList>) -> Arc<Self> {
+        Arc::new(Self {
+            processes,
+            queries: OnceLock::new(),
+        })
+    }
+
+    /// Lists the queries of this service from now on.
+    pub(crate) fn list_queries(&self, queries: &Arc<QueryService>) {
+        // It is set once, when the server starts.
+        let _ = self.queries.set(Arc::clone(queries));
+    }
+}
+
+impl SystemTables for ServerTables {
+    fn processes(&self) -> Vec<ProcessInfo> {
+        self.processes.processes()
+    }
+
+    fn queries(&self) -> Vec<QueryInfo> {
+        self.queries.get().map_or_else(Vec::new, |it| it.infos())
+    }
+
+    fn result(&self, query: u64, user: &str, partial: bool) -> Result<StoredRows, EngineError> {
+        let Some(queries) = self.queries.get() else {
+            return Err(EngineError::Query("the server is starting".to_owned()));
+        };
+        Ok(match partial {
+            true => queries.partial_result(query, user)?,
+            false => queries.result(query, user)?,
+        })
+    }
+}
+
+impl From<QueryError> for ClientError {
+    fn from(error: QueryError) -> Self {
+        Self::new(error.code, error.sentence)
+    }
+}
+
+impl From<ClientError> for QueryError {
+    fn from(error: ClientError) -> Self {
+        Self::new(error.code, error.sentence)
+    }
+}
