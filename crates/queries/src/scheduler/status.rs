@@ -65,6 +65,16 @@ pub struct SchedulerStatus {
     pub memory_bytes: u64,
 }
 
+/// What scheduling itself takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchedulerCost {
+    /// About how many bytes of memory the phases and their pieces take.
+    pub bytes: usize,
+    /// How often a phase was given its place in a lane, which takes a time logarithmic in the number of its pieces and of the
+    /// lane's phases.
+    pub placements: u64,
+}
+
 /// By which rule a query was too slow for its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlowReason {
@@ -127,7 +137,7 @@ pub struct QueryStatus {
     pub pieces: PieceCounts,
     /// The thread time that it has taken, interactive pieces included.
     pub thread_time: Duration,
-    /// If it waits for a thread and has none: how many queries of its lane come before it, plus 1.
+    /// If it waits for a thread and has none: how many queries of its lane, or of the interactive queue, come before it, plus 1.
     pub place_in_queue: Option<usize>,
     /// Its moves to slower lanes, in order.
     pub lane_changes: Vec<LaneChange>,
