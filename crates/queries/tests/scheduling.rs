@@ -10,7 +10,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use queries::scheduler::{
-    Class, LaneScheduler, LaneTable, PhaseDemand, PieceOutcome, SchedulerOptions, SlowReason,
+    Class, Grant, LaneOptions, LaneScheduler, LaneTable, PhaseDemand, PieceOutcome,
+    SchedulerOptions, SlowReason,
 };
 use simulation::{Load, Simulation};
 
@@ -114,6 +115,7 @@ fn a_slow_query_is_moved_out_and_holds_nobody_up() {
         ..Load::scan(10, 2000, ms(20), Duration::from_secs(3))
     });
     let mut simulation = Simulation::new(options(8), loads);
+    simulation.checks = false;
     simulation.run_until(Duration::from_secs(60));
     let beside = simulation.end_of(0..10);
     // The fast lane has 4 of 8 threads for certain beside a medium or slow one.
@@ -148,6 +150,90 @@ fn a_slow_query_is_moved_out_and_holds_nobody_up() {
         .query_status(10, Duration::from_secs(60))
         .unwrap();
     assert_eq!(status.lane.as_deref(), Some("slow"));
+}
+
+/// Starts a piece of a scan in the fast lane.
+fn one_piece_runs(core: &mut LaneScheduler, now: Duration) -> Grant {
+    let class = Class::Scan { rating: 1 };
+    let phase = core.enroll(PhaseDemand {
+        query: 1,
+        class,
+        chunks: vec![0, 1, 2],
+        bytes_per_piece: 1,
+    });
+    core.ask(phase, now);
+    core.start_pieces(now)[0]
+}
+
+#[test]
+fn a_piece_that_does_not_end_is_judged_while_it_runs() {
+    let mut core = LaneScheduler::new(options(4));
+    core.hold_query(1);
+    let grant = one_piece_runs(&mut core, Duration::ZERO);
+    let lane = |core: &LaneScheduler, now| core.query_status(1, now).unwrap().lane;
+    // A query may take the time of eight pieces of 500 ms before it is judged.
+    assert_eq!(core.start_pieces(ms(4000)), []);
+    assert_eq!(lane(&core, ms(4000)).as_deref(), Some("fast"));
+    assert_eq!(core.start_pieces(ms(5001)), []);
+    assert_eq!(lane(&core, ms(5001)).as_deref(), Some("medium"));
+    core.assert_consistent();
+    // What it took in the fast lane does not count in the next: its sixteen seconds begin anew.
+    assert_eq!(core.start_pieces(ms(21_000)), []);
+    assert_eq!(lane(&core, ms(21_000)).as_deref(), Some("medium"));
+    core.finish(grant.turn, PieceOutcome::Done, ms(21_500));
+    assert_eq!(lane(&core, ms(21_500)).as_deref(), Some("slow"));
+    core.close(grant.phase);
+    // Its later phases do not begin in the lane that it was too slow for.
+    one_piece_runs(&mut core, ms(21_500));
+    let status = core.query_status(1, ms(21_500)).unwrap();
+    assert_eq!(
+        (
+            status.lane.as_deref(),
+            status.lane_changes.len(),
+            status.pieces.running
+        ),
+        (Some("slow"), 2, 1)
+    );
+    assert_eq!(status.thread_time, ms(21_500));
+    core.assert_consistent();
+}
+
+#[test]
+fn a_query_that_takes_more_than_its_class_is_moved() {
+    let lanes = [
+        ("short", 1, Duration::from_secs(10)),
+        ("long", 2, Duration::MAX),
+    ];
+    let lanes = lanes.map(|(name, rating_to, total_time)| LaneOptions {
+        name: name.to_owned(),
+        rating_to,
+        weight: 1,
+        mean_piece_time: Duration::MAX,
+        total_time,
+    });
+    let lanes = LaneTable::new(lanes.to_vec()).unwrap();
+    let mut simulation = Simulation::new(
+        SchedulerOptions {
+            lanes,
+            ..options(2)
+        },
+        vec![Load::scan(1, 1000, ms(0), ms(100))],
+    );
+    simulation.run();
+    // Two threads for ten seconds are twenty seconds of thread time.
+    let changes = &simulation.outcomes[0].lane_changes;
+    assert_eq!(changes.len(), 1);
+    assert_eq!(
+        (
+            changes[0].from.as_str(),
+            changes[0].to.as_str(),
+            changes[0].at
+        ),
+        ("short", "long", ms(10_100))
+    );
+    assert!(
+        matches!(changes[0].reason, SlowReason::TotalTime { used, bound } if used > bound && bound == ms(20_000))
+    );
 }
 
 #[test]

@@ -94,7 +94,7 @@ async fn every_piece_goes_to_one_task_and_no_more_run_than_threads_are_there() {
                     most.fetch_max(running.fetch_add(1, Relaxed) + 1, Relaxed);
                     tokio::task::yield_now().await;
                     running.fetch_sub(1, Relaxed);
-                    if turn.piece() % 3 == 0 {
+                    if turn.piece().is_multiple_of(3) {
                         let paused = turn.pause();
                         tokio::task::yield_now().await;
                         turn = paused.resume().await.expect("the phase is not cancelled");

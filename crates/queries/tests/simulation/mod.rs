@@ -1,4 +1,5 @@
 //! A machine with virtual time that runs made-up pieces as the scheduler says, and checks each decision.
+#![allow(clippy::unwrap_used, reason = "a failure is a test's own message")]
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -265,7 +266,7 @@ impl Simulation {
         self.check_wait(self.loads[index].query);
         if self.loads[index]
             .pauses_every
-            .is_some_and(|every| grant.piece % every == 0)
+            .is_some_and(|every| grant.piece.is_multiple_of(every))
         {
             self.turns
                 .insert(grant.turn, (index, grant.piece, time / 2));
