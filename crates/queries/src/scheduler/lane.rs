@@ -185,13 +185,17 @@ impl Lane {
 
     /// The oldest ready chunk with a piece of the phase, or else the oldest one in flight.
     fn opened_key(&self, ranked: &Ranked) -> Option<OpenedKey> {
-        let has_piece = |opened: &&OpenedChunk| ranked.pieces.first_of(opened.chunk).is_some();
-        let ready = self
-            .window
-            .iter()
-            .filter(|opened| opened.ready)
-            .find(has_piece);
-        let found = ready.or_else(|| self.window.iter().find(has_piece))?;
+        let mut found: Option<&OpenedChunk> = None;
+        for opened in &self.window {
+            let is_better = found.is_none() || opened.ready;
+            if is_better && ranked.pieces.first_of(opened.chunk).is_some() {
+                found = Some(opened);
+                if opened.ready {
+                    break;
+                }
+            }
+        }
+        let found = found?;
         Some(OpenedKey {
             running: ranked.running,
             in_flight: !found.ready,
