@@ -11,6 +11,7 @@ mod journal;
 mod partial;
 mod record;
 mod registry;
+pub mod scheduler;
 mod service;
 mod stored_result;
 
