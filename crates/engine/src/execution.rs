@@ -1,4 +1,5 @@
-//! The execution of a query as those see it who watch it: its progress, and the journal that keeps the results of its pieces.
+//! The execution of a query as those see it who watch it: its progress, the scheduler that decides when its pieces run, and the
+//! journal that keeps their results.
 //!
 //! A [`QueryExecution`] is kept with the statement's [`Interrupt`], so whatever thread works on the statement finds it, and a plan
 //! carries nothing of it.
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow::array::RecordBatch;
+use futures::future::BoxFuture;
 use sql::Interrupt;
 
 use crate::EngineError;
@@ -18,19 +20,28 @@ pub struct QueryExecution {
     pieces: AtomicU64,
     pieces_done: AtomicU64,
     journal: Option<Arc<dyn PieceJournal>>,
+    scheduler: Option<Arc<dyn PieceScheduler>>,
 }
 
 impl QueryExecution {
-    /// A query whose pieces' results nobody keeps.
+    /// A query whose pieces run as there are processors, and whose results nobody keeps.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A query whose pieces' results are kept in a journal: each piece runs once, whatever happens to the process.
-    pub fn journaled(journal: Arc<dyn PieceJournal>) -> Self {
+    /// The same query, whose pieces' results are kept in a journal: each piece runs once, whatever happens to the process.
+    pub fn with_journal(self, journal: Arc<dyn PieceJournal>) -> Self {
         Self {
             journal: Some(journal),
-            ..Self::default()
+            ..self
+        }
+    }
+
+    /// The same query, whose pieces run when a scheduler says so.
+    pub fn with_scheduler(self, scheduler: Arc<dyn PieceScheduler>) -> Self {
+        Self {
+            scheduler: Some(scheduler),
+            ..self
         }
     }
 
@@ -63,6 +74,10 @@ impl QueryExecution {
     /// Notes that a piece has run to its end.
     pub(crate) fn piece_is_done(&self) {
         self.pieces_done.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn scheduler(&self) -> Option<&Arc<dyn PieceScheduler>> {
+        self.scheduler.as_ref()
     }
 
     pub(crate) fn journal(&self) -> Option<&Arc<dyn PieceJournal>> {
@@ -129,4 +144,45 @@ pub trait PieceWriter: Send {
     /// # Errors
     /// The rows cannot be written, or the piece is committed already.
     fn commit(self: Box<Self>) -> Result<(), EngineError>;
+}
+
+/// What a phase asks of the scheduler of pieces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PhaseDemand {
+    /// The number of the first chunk of each piece, ascending.
+    pub chunks: Vec<u32>,
+    /// How many chunks all pieces have together.
+    pub num_chunks: usize,
+    /// The largest scan rating of the tables that are read.
+    pub rating: u8,
+}
+
+/// Decides which piece runs next.
+pub trait PieceScheduler: fmt::Debug + Send + Sync {
+    /// Enrolls a phase of the query.
+    fn enroll(&self, demand: PhaseDemand) -> Arc<dyn EnrolledPhase>;
+}
+
+/// A phase whose pieces wait for their turns. Dropping it gives up those that have not begun.
+pub trait EnrolledPhase: Send + Sync {
+    /// Waits for the turn of one of the pieces, whichever the scheduler chooses; `None` when all have been given out.
+    fn next(&self) -> BoxFuture<'_, Option<Box<dyn PieceTurn>>>;
+}
+
+/// The turn of a piece. Dropping it gives the thread back.
+pub trait PieceTurn: Send {
+    /// The number of the piece in the phase.
+    fn piece(&self) -> usize;
+
+    /// Gives the thread back until [`PausedTurn::resume`], because the reader of the rows is behind.
+    fn pause(self: Box<Self>) -> Box<dyn PausedTurn>;
+
+    /// Notes that the piece is done.
+    fn finish(self: Box<Self>);
+}
+
+/// A piece that has begun and has no thread.
+pub trait PausedTurn: Send {
+    /// Waits for the next turn of the piece; `None` if the phase is given up.
+    fn resume(self: Box<Self>) -> BoxFuture<'static, Option<Box<dyn PieceTurn>>>;
 }

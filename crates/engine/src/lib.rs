@@ -36,7 +36,10 @@ pub use codec::PlanCodec;
 pub use cone::{ConeSearch, ConeTable};
 pub use coverage::{Coverage, SubChunkSet};
 pub use error::EngineError;
-pub use execution::{PhaseJournal, PhaseKey, PieceJournal, PieceRows, PieceWriter, QueryExecution};
+pub use execution::{
+    EnrolledPhase, PausedTurn, PhaseDemand, PhaseJournal, PhaseKey, PieceJournal, PieceRows,
+    PieceScheduler, PieceTurn, PieceWriter, QueryExecution,
+};
 pub use files::{FileAccess, FileScanExec, ReceivedFile, ReceivedFiles};
 pub use loaded_table::{LoadedTable, StoredTable};
 pub use memory::bound_memory;

@@ -93,7 +93,7 @@ pub struct QueryInfo {
     /// Its place in the queue, from 1 on.
     pub place: Option<u64>,
     /// The class and the lane of its scans: `INTERACTIVE`, `FAST` ...
-    pub lane: Option<&'static str>,
+    pub lane: Option<String>,
     /// When it was submitted.
     pub submitted: i64,
     /// When it began to run.

@@ -8,6 +8,7 @@ CREATE TABLE queries (
     state         TEXT NOT NULL,
     -- Times are microseconds since 1970 in UTC.
     submitted     INTEGER NOT NULL,
+    lane          TEXT,
     started       INTEGER,
     ended         INTEGER,
     pieces_done   INTEGER NOT NULL DEFAULT 0,

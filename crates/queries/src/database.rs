@@ -85,9 +85,9 @@ impl Database {
         let mut transaction = self.pool.begin().await?;
         for query in queries {
             sqlx::query(
-                "INSERT OR REPLACE INTO queries (id, user, database, protocol, is_async, state, submitted, started, ended, \
+                "INSERT OR REPLACE INTO queries (id, user, database, protocol, is_async, state, lane, submitted, started, ended, \
                  pieces_done, pieces, rows, result_bytes, expires, error_code, error, row_limit, time_limit, statement) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )
             .bind(query.id as i64)
             .bind(&query.user)
@@ -95,6 +95,7 @@ impl Database {
             .bind(query.protocol)
             .bind(query.is_async)
             .bind(query.state.name())
+            .bind(&query.lane)
             .bind(query.submitted)
             .bind(query.started)
             .bind(query.ended)
@@ -157,6 +158,7 @@ fn record(row: &SqliteRow) -> Result<QueryRecord, QueryError> {
         is_async: row.try_get("is_async")?,
         // A state of a later version: nothing is known of what it means.
         state: QueryState::of_name(&state).unwrap_or(QueryState::Aborted),
+        lane: row.try_get("lane")?,
         submitted: row.try_get("submitted")?,
         started: row.try_get("started")?,
         ended: row.try_get("ended")?,

@@ -14,6 +14,7 @@ mod registry;
 pub mod scheduler;
 mod service;
 mod stored_result;
+mod turns;
 
 pub use error::QueryError;
 pub use registry::{Protocol, QueryGuard, QueryRegistry};

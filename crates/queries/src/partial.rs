@@ -13,7 +13,7 @@ pub(crate) fn rows(running: RunningQuery, record: QueryRecord) -> StoredRows {
     let open = move || {
         let (session, record) = (Arc::clone(&running.session), record.clone());
         let journal = Arc::clone(&running.journal);
-        let execution = Arc::new(QueryExecution::journaled(journal));
+        let execution = Arc::new(QueryExecution::new().with_journal(journal));
         let rows = async move {
             let prepared = prepare(&session, &record)
                 .await

@@ -13,6 +13,8 @@ pub(crate) struct QueryRecord {
     pub protocol: &'static str,
     pub is_async: bool,
     pub state: QueryState,
+    /// Where its pieces are scheduled.
+    pub lane: Option<String>,
     pub submitted: i64,
     pub started: Option<i64>,
     pub ended: Option<i64>,
@@ -41,7 +43,7 @@ impl QueryRecord {
             is_async: self.is_async,
             state: self.state,
             place,
-            lane: None,
+            lane: self.lane.clone(),
             submitted: self.submitted,
             started: self.started,
             ended: self.ended,

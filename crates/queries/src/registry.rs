@@ -7,12 +7,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use engine::{QueryExecution, QueryInfo, QueryState};
+use engine::{PieceJournal, QueryExecution, QueryInfo, QueryState};
 use tokio_util::sync::CancellationToken;
 
 use crate::QueryError;
 use crate::database::Database;
 use crate::record::{QueryRecord, now};
+use crate::scheduler::PieceScheduler;
+use crate::turns::QueryTurns;
 
 /// Short blocking queries that are remembered when they have ended.
 const REMEMBERED: usize = 1_000;
@@ -56,7 +58,8 @@ pub(crate) struct Query {
     pub id: u64,
     pub is_async: bool,
     record: Mutex<QueryRecord>,
-    execution: Mutex<Option<Arc<QueryExecution>>>,
+    /// While it runs.
+    running: Mutex<Option<RunningState>>,
     /// Cancelled to end it.
     pub cancel: CancellationToken,
 }
@@ -67,7 +70,7 @@ impl Query {
             id: record.id,
             is_async: record.is_async,
             record: Mutex::new(record),
-            execution: Mutex::default(),
+            running: Mutex::default(),
             cancel: CancellationToken::new(),
         }
     }
@@ -75,9 +78,10 @@ impl Query {
     /// What is known of it now.
     pub(crate) fn record(&self) -> QueryRecord {
         let mut record = lock(&self.record).clone();
-        if let Some(execution) = &*lock(&self.execution) {
-            record.pieces_done = execution.pieces_done();
-            record.pieces = record.pieces.max(execution.pieces());
+        if let Some(running) = &*lock(&self.running) {
+            record.pieces_done = running.execution.pieces_done();
+            record.pieces = record.pieces.max(running.execution.pieces());
+            record.lane = running.lane().or(record.lane);
         }
         record
     }
@@ -91,13 +95,27 @@ impl Query {
         change(&mut lock(&self.record))
     }
 
-    pub(crate) fn begin_execution(&self, execution: Arc<QueryExecution>) {
-        *lock(&self.execution) = Some(execution);
+    /// Notes that it begins to run; returns what those who execute it report to.
+    pub(crate) fn begin_execution(
+        &self,
+        scheduler: &Arc<PieceScheduler>,
+        journal: Option<Arc<dyn PieceJournal>>,
+    ) -> Arc<QueryExecution> {
+        let turns = Arc::new(QueryTurns::new(scheduler, self.id));
+        let execution = QueryExecution::new().with_scheduler(Arc::clone(&turns) as _);
+        let execution = Arc::new(match journal {
+            Some(journal) => execution.with_journal(journal),
+            None => execution,
+        });
+        let begun = Arc::clone(&execution);
+        *lock(&self.running) = Some(RunningState { execution, turns });
+        begun
     }
 
     /// Ends it in this state, unless it has ended. Returns whether it had not.
     pub(crate) fn end(&self, state: QueryState, error: Option<&QueryError>) -> bool {
         let seen = self.record();
+        lock(&self.running).take();
         self.update(|record| {
             if record.state.is_final() {
                 return false;
@@ -105,6 +123,7 @@ impl Query {
             record.state = state;
             record.ended = Some(now());
             (record.pieces, record.pieces_done) = (seen.pieces, seen.pieces_done);
+            record.lane = seen.lane;
             record.error_code = error.map(|error| error.code.number);
             record.error = error.map(|error| error.sentence.clone());
             true
@@ -112,9 +131,31 @@ impl Query {
     }
 }
 
+/// What is known of a query only while it runs.
+#[derive(Debug)]
+struct RunningState {
+    execution: Arc<QueryExecution>,
+    turns: Arc<QueryTurns>,
+}
+
+impl RunningState {
+    /// The lane of its scans; `INTERACTIVE` if it has only pieces that wait for none.
+    fn lane(&self) -> Option<String> {
+        let status = self.turns.status()?;
+        let counts = status.pieces;
+        let any = counts.waiting + counts.running + counts.paused + counts.done + counts.failed > 0;
+        let interactive = || any.then(|| "INTERACTIVE".to_owned());
+        status
+            .lane
+            .map(|lane| lane.to_ascii_uppercase())
+            .or_else(interactive)
+    }
+}
+
 /// All queries.
 #[derive(Debug)]
 pub struct QueryRegistry {
+    scheduler: Arc<PieceScheduler>,
     queries: Mutex<BTreeMap<u64, Arc<Query>>>,
     /// Ended blocking queries that are not written down.
     remembered: Mutex<VecDeque<u64>>,
@@ -124,7 +165,10 @@ pub struct QueryRegistry {
 }
 
 impl QueryRegistry {
-    pub(crate) async fn open(database: Option<Database>) -> Result<Self, QueryError> {
+    pub(crate) async fn open(
+        database: Option<Database>,
+        scheduler: Arc<PieceScheduler>,
+    ) -> Result<Self, QueryError> {
         let mut queries = BTreeMap::new();
         let mut numbers = VecDeque::new();
         match &database {
@@ -137,6 +181,7 @@ impl QueryRegistry {
             None => numbers.push_back(FIRST_NUMBER..u64::MAX),
         }
         Ok(Self {
+            scheduler,
             queries: Mutex::new(queries),
             remembered: Mutex::default(),
             numbers: Mutex::new(numbers),
@@ -176,6 +221,7 @@ impl QueryRegistry {
             protocol: protocol.name(),
             is_async: false,
             state: QueryState::Executing,
+            lane: None,
             submitted,
             started: Some(submitted),
             ended: None,
@@ -194,8 +240,7 @@ impl QueryRegistry {
             cancel: stop,
             ..Query::new(record)
         });
-        let execution = Arc::new(QueryExecution::new());
-        query.begin_execution(Arc::clone(&execution));
+        let execution = query.begin_execution(&self.scheduler, None);
         self.insert(Arc::clone(&query));
         QueryGuard {
             query,

@@ -32,6 +32,7 @@ use crate::database::Database;
 use crate::journal::Journal;
 use crate::record::{QueryRecord, now};
 use crate::registry::{Protocol, Query, QueryRegistry, lock};
+use crate::scheduler::{PieceScheduler, SchedulerOptions, SchedulerStatus};
 use crate::stored_result::{self, ResultSize, ResultWriter};
 
 /// How often running queries are written down.
@@ -102,6 +103,7 @@ pub struct QueryService {
     storage: Result<Storage, QueryError>,
     host: Arc<dyn QueryHost>,
     limits: QueryLimits,
+    scheduler: Arc<PieceScheduler>,
     /// The numbers of those that wait.
     queue: Mutex<VecDeque<u64>>,
     wake: Notify,
@@ -145,7 +147,9 @@ impl QueryService {
         data_dir: &Path,
         host: Arc<dyn QueryHost>,
         limits: QueryLimits,
+        scheduling: SchedulerOptions,
     ) -> Result<Arc<Self>, QueryError> {
+        let scheduler = PieceScheduler::new(scheduling);
         let storage = open_storage(data_dir);
         let database = match &storage {
             Ok(storage) => Some(Database::open(&storage.directory.join("queries.sqlite")).await?),
@@ -155,10 +159,11 @@ impl QueryService {
             }
         };
         let service = Arc::new(Self {
-            registry: Arc::new(QueryRegistry::open(database).await?),
+            registry: Arc::new(QueryRegistry::open(database, Arc::clone(&scheduler)).await?),
             storage,
             host,
             limits,
+            scheduler,
             queue: Mutex::default(),
             wake: Notify::new(),
             running: Mutex::default(),
@@ -170,6 +175,11 @@ impl QueryService {
     /// The registry, for queries of connections.
     pub fn registry(&self) -> &Arc<QueryRegistry> {
         &self.registry
+    }
+
+    /// The lanes and their pieces at this moment.
+    pub fn scheduler_status(&self) -> SchedulerStatus {
+        self.scheduler.status()
     }
 
     /// Puts what a former process left into the queue again.
@@ -212,6 +222,7 @@ impl QueryService {
             protocol: submission.protocol.name(),
             is_async: true,
             state: QueryState::Queued,
+            lane: None,
             submitted: now(),
             started: None,
             ended: None,
@@ -494,11 +505,11 @@ impl QueryService {
             schema: Arc::clone(&prepared.schema),
         };
         lock(&self.running).insert(query.id, running);
-        let execution = Arc::new(QueryExecution::journaled(journal));
         let pieces = prepared.pieces_of_phases().iter().sum::<usize>();
         query.update(|record| record.pieces = pieces as u64);
-        query.begin_execution(Arc::clone(&execution));
-        execution.attach();
+        query
+            .begin_execution(&self.scheduler, Some(journal))
+            .attach();
         let mut result = session.start_journaled(prepared, false)?;
         let mut writer = ResultWriter::create(&path, &result.schema)?;
         while let Some(batch) = result.batches.next().await {

@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::queries::scheduler::{LaneTable, SchedulerOptions};
 use ::queries::{QueryError, QueryService};
 use engine::{Archive, ConeTable, EngineError};
 use ingest::BytePool;
@@ -298,7 +299,14 @@ impl Server {
             sessions: Arc::clone(&sessions),
             query_runtime: Arc::clone(&query_runtime),
         };
-        let queries = QueryService::open(&config.data, Arc::new(host), config.queries).await?;
+        let scheduling = SchedulerOptions {
+            threads: config.threads.get(),
+            interactive_threads: config.threads.get(),
+            memory_bytes: config.memory as u64,
+            lanes: LaneTable::default(),
+        };
+        let queries =
+            QueryService::open(&config.data, Arc::new(host), config.queries, scheduling).await?;
         tables.list_queries(&queries);
         let counted = Arc::clone(&archive);
         let mysql_port = mysql.as_ref().map(|listening| listening.address.port());

@@ -68,7 +68,8 @@ impl PlanCodec {
                 text: message.summary,
             },
         );
-        Ok(Arc::new(phase))
+        let rating = u8::try_from(message.rating).unwrap_or(u8::MAX);
+        Ok(Arc::new(phase.with_rating(rating)))
     }
 
     fn encode_phase(
@@ -80,6 +81,7 @@ impl PlanCodec {
             concurrency: phase.concurrency() as u64,
             ordered: phase.ordered(),
             summary: phase.summary().text.clone(),
+            rating: phase.rating().into(),
             inner: Some(Box::new(
                 converter.execution_plan_to_proto(phase.inner(), self)?,
             )),
@@ -259,6 +261,8 @@ struct ChunkPhaseMessage {
     summary: String,
     #[prost(message, optional, boxed, tag = "4")]
     inner: Option<Box<protobuf::PhysicalPlanNode>>,
+    #[prost(uint32, tag = "5")]
+    rating: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]

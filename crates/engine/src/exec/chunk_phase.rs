@@ -1,6 +1,5 @@
 //! The chunk phase: one plan, run once for each piece.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,7 +8,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::memory::{DataSourceExec, MemorySourceConfig};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::common::{Result, exec_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
@@ -18,29 +17,24 @@ use datafusion::physical_plan::execution_plan::{
 use datafusion::physical_plan::metrics::{
     Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
 };
-use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
     displayable,
 };
-use futures::stream::{self, SelectAll, Stream, StreamExt, TryStreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use sql::Interrupt;
-use tokio::sync::mpsc::Sender;
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::gathered::WaitingRows;
 use super::journaled::JournaledRun;
+use super::run_pieces::PhaseRun;
+use super::unscheduled::UnscheduledPhase;
 use super::{ChunkNumberExec, NeighbourJoinExec, PieceScanExec, RowsOf};
 use crate::error::external;
-use crate::execution::{PhaseKey, QueryExecution};
+use crate::execution::{EnrolledPhase, PhaseDemand, PhaseKey, QueryExecution};
 use crate::interruptible::interruptible;
-use crate::piece::Piece;
+use crate::piece::{ChunkSlice, Piece};
 use crate::plan::PhaseSource;
-
-/// Batches that a piece may be ahead of its reader.
-const BATCHES_AHEAD: usize = 4;
-/// In an ordered phase, pieces that may be under way or waiting to be read, for each one that runs.
-const PIECES_AHEAD: usize = 4;
 
 /// What a chunk phase touches and why, for EXPLAIN.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -67,6 +61,8 @@ pub struct ChunkPhaseExec {
     concurrency: usize,
     ordered: bool,
     summary: PhaseSummary,
+    /// The largest scan rating of the tables that it reads.
+    rating: u8,
     /// Off what its pieces were read; None in a plan from elsewhere.
     source: Option<Arc<PhaseSource>>,
     /// By what a journal knows the phase, in a plan whose pieces' results may be kept.
@@ -91,10 +87,21 @@ impl ChunkPhaseExec {
             concurrency: concurrency.max(1),
             ordered,
             summary,
+            rating: 0,
             source: None,
             journaled: None,
             metrics: ExecutionPlanMetricsSet::new(),
         }
+    }
+
+    /// The same phase, whose scans have this rating.
+    pub(crate) fn with_rating(self, rating: u8) -> Self {
+        Self { rating, ..self }
+    }
+
+    /// The largest scan rating of the tables that it reads.
+    pub(crate) fn rating(&self) -> u8 {
+        self.rating
     }
 
     /// The same phase, of which it is known off what its pieces were read.
@@ -118,6 +125,7 @@ impl ChunkPhaseExec {
         let (inner, summary) = (Arc::clone(&self.inner), self.summary.clone());
         let phase = Self::new(input, inner, self.concurrency, self.ordered, summary);
         Self {
+            rating: self.rating,
             source: self.source.clone(),
             journaled: self.journaled,
             ..phase
@@ -293,122 +301,32 @@ impl PieceRunner {
     }
 }
 
-/// Starts pieces, each in a task of its own.
-struct PieceTasks {
-    runner: Arc<PieceRunner>,
-    /// The schema of the results.
-    schema: SchemaRef,
-    turns: Arc<Semaphore>,
-}
-
-impl PieceTasks {
-    /// The results of a piece, whose task ends when they are dropped.
-    fn start(&self, piece: Piece) -> SendableRecordBatchStream {
-        let mut results =
-            RecordBatchReceiverStream::builder(Arc::clone(&self.schema), BATCHES_AHEAD);
-        let sender = results.tx();
-        let (runner, turns) = (Arc::clone(&self.runner), Arc::clone(&self.turns));
-        results.spawn(self.runner.interrupt.scope(async move {
-            let held = turn(&turns).await?;
-            send_all(runner.rows(&piece)?, sender, turns, held).await?;
-            runner.count_run();
-            Ok(())
-        }));
-        results.build()
-    }
-}
-
 async fn decode_all(pieces: SendableRecordBatchStream) -> Result<Vec<Piece>> {
     let batches: Vec<RecordBatch> = pieces.try_collect().await?;
     let pieces = batches.iter().map(Piece::decode);
     Ok(pieces.collect::<Result<Vec<_>>>()?.concat())
 }
 
-async fn turn(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit> {
-    Arc::clone(turns)
-        .acquire_owned()
-        .await
-        .map_err(|_| exec_datafusion_err!("the query has ended"))
-}
-
-/// Hands a piece's batches on. While its reader is behind, the piece gives up its turn: the reader may be waiting for a
-/// piece that has not had one yet.
-async fn send_all(
-    mut batches: SendableRecordBatchStream,
-    sender: Sender<Result<RecordBatch>>,
-    turns: Arc<Semaphore>,
-    mut held: OwnedSemaphorePermit,
-) -> Result<()> {
-    while let Some(batch) = batches.next().await {
-        let batch = batch?;
-        if batch.num_rows() == 0 {
-            continue;
-        }
-        match sender.try_send(Ok(batch)) {
-            Ok(()) => {}
-            Err(TrySendError::Closed(_)) => return Ok(()),
-            Err(TrySendError::Full(batch)) => {
-                drop(held);
-                if sender.send(batch).await.is_err() {
-                    return Ok(());
-                }
-                held = turn(&turns).await?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The results of pieces, some of which run at the same time.
-struct Results {
-    tasks: PieceTasks,
-    pieces: VecDeque<Piece>,
+/// The turns of pieces: by the scheduler of the query, or else in their order.
+fn enroll(
+    execution: Option<&QueryExecution>,
+    pieces: &[Piece],
+    rating: u8,
     concurrency: usize,
-}
-
-impl Results {
-    /// In the order of the pieces: the first is read to its end while those behind it run ahead.
-    fn in_order(self) -> impl Stream<Item = Result<RecordBatch>> + Send {
-        let window = self.concurrency * PIECES_AHEAD;
-        let started = VecDeque::with_capacity(window);
-        stream::unfold(
-            (self, started),
-            move |(mut results, mut started)| async move {
-                loop {
-                    while started.len() < window
-                        && let Some(piece) = results.pieces.pop_front()
-                    {
-                        started.push_back(results.tasks.start(piece));
-                    }
-                    let first: &mut SendableRecordBatchStream = started.front_mut()?;
-                    match first.next().await {
-                        Some(batch) => return Some((batch, (results, started))),
-                        None => started.pop_front(),
-                    };
-                }
-            },
-        )
-    }
-
-    /// As they come.
-    fn unordered(self) -> impl Stream<Item = Result<RecordBatch>> + Send {
-        let running = SelectAll::new();
-        stream::unfold((self, running), |(mut results, mut running)| async move {
-            loop {
-                while running.len() < results.concurrency
-                    && let Some(piece) = results.pieces.pop_front()
-                {
-                    running.push(results.tasks.start(piece));
-                }
-                if running.is_empty() {
-                    return None;
-                }
-                if let Some(batch) = running.next().await {
-                    return Some((batch, (results, running)));
-                }
-            }
-        })
-    }
+) -> Arc<dyn EnrolledPhase> {
+    let Some(scheduler) = execution.and_then(QueryExecution::scheduler) else {
+        return Arc::new(UnscheduledPhase::new(pieces.len(), concurrency));
+    };
+    let slices = pieces.iter().map(|piece| piece.slices());
+    let first = |slices: &Arc<[ChunkSlice]>| slices.first().map_or(0, |slice| slice.chunk.0);
+    scheduler.enroll(PhaseDemand {
+        chunks: slices
+            .clone()
+            .map(|slices| u32::try_from(first(slices)).unwrap_or(0))
+            .collect(),
+        num_chunks: slices.map(|slices| slices.len()).sum(),
+        rating,
+    })
 }
 
 impl DisplayAs for ChunkPhaseExec {
@@ -486,13 +404,15 @@ impl ExecutionPlan for ChunkPhaseExec {
             execution: execution.clone(),
         };
         let (concurrency, ordered) = (self.concurrency, self.ordered);
-        let (schema, journaled) = (self.schema(), self.journaled);
+        let (rating, journaled) = (self.rating, self.journaled);
+        let waiting = WaitingRows::new(&runner.context, &self.schema());
         let batches = stream::once(async move {
             let pieces = decode_all(pieces).await?;
             if let Some(execution) = &execution {
                 execution.add_pieces(pieces.len());
             }
-            let journal = execution.as_ref().and_then(|it| it.journal());
+            let watched = execution.as_deref();
+            let journal = watched.and_then(QueryExecution::journal);
             if let (Some(phase), Some(journal)) = (journaled, journal) {
                 let journal = journal.open_phase(phase.key, pieces.len());
                 let run = JournaledRun {
@@ -503,22 +423,23 @@ impl ExecutionPlan for ChunkPhaseExec {
                 };
                 return Ok(match phase.only_committed {
                     true => run.committed_rows().boxed(),
-                    false => run.rows().boxed(),
+                    false => {
+                        let enroll = |left: &[Piece]| enroll(watched, left, rating, concurrency);
+                        run.rows(enroll).boxed()
+                    }
                 });
             }
-            let results = Results {
-                tasks: PieceTasks {
-                    runner: Arc::new(runner),
-                    schema,
-                    turns: Arc::new(Semaphore::new(concurrency)),
-                },
-                pieces: pieces.into(),
+            let turns = enroll(watched, &pieces, rating, concurrency);
+            let run = PhaseRun {
+                runner,
+                pieces,
+                turns,
                 concurrency,
             };
             Ok::<_, datafusion::common::DataFusionError>(if ordered {
-                results.in_order().boxed()
+                run.in_order(waiting).boxed()
             } else {
-                results.unordered().boxed()
+                run.unordered().boxed()
             })
         })
         .try_flatten();

@@ -9,17 +9,16 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use arrow::array::RecordBatch;
 use datafusion::common::{Result, exec_datafusion_err};
-use futures::stream::{self, Stream, StreamExt};
+use futures::stream::{self, BoxStream, Stream, StreamExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use super::chunk_phase::PieceRunner;
 use crate::error::external;
-use crate::execution::{PhaseJournal, PieceRows};
+use crate::execution::{EnrolledPhase, PhaseJournal, PieceRows};
 use crate::piece::Piece;
 
 /// A phase whose pieces' results are kept.
@@ -31,30 +30,29 @@ pub(super) struct JournaledRun {
 }
 
 impl JournaledRun {
-    /// The rows of all pieces, in their order.
-    pub fn rows(self) -> impl Stream<Item = Result<RecordBatch>> + Send {
-        let committed: HashSet<usize> = (0..self.pieces.len())
-            .filter(|piece| self.journal.is_committed(*piece))
-            .collect();
+    /// The rows of all pieces, in their order. `enroll` gives the turns of those that are not committed.
+    pub fn rows(
+        self,
+        enroll: impl FnOnce(&[Piece]) -> Arc<dyn EnrolledPhase>,
+    ) -> BoxStream<'static, Result<RecordBatch>> {
+        let (mut committed, mut left) = (HashSet::new(), Vec::new());
+        for piece in 0..self.pieces.len() {
+            match self.journal.is_committed(piece) {
+                true => drop(committed.insert(piece)),
+                false => left.push(piece),
+            }
+        }
         for _ in &committed {
             self.runner.count_done();
         }
-        let reader = Reader {
-            journal: Arc::clone(&self.journal),
-            pieces: self.pieces.len(),
-            next: 0,
-            rows: None,
-            committed,
-            tasks: JoinSet::new(),
-            events: None,
-        };
-        stream::unfold((Some(self), reader), |(mut run, mut reader)| async move {
-            if let Some(run) = run.take() {
-                reader.start(run);
-            }
+        let waiting: Vec<Piece> = left.iter().map(|at| self.pieces[*at].clone()).collect();
+        let turns = enroll(&waiting);
+        let reader = Reader::start(self, committed, left, turns);
+        stream::unfold(reader, |mut reader| async move {
             let batch = reader.next_batch().await;
-            batch.map(|batch| (batch, (run, reader)))
+            batch.map(|batch| (batch, reader))
         })
+        .boxed()
     }
 }
 
@@ -82,26 +80,34 @@ struct Reader {
     /// What is left of the piece before the next.
     rows: Option<PieceRows>,
     committed: HashSet<usize>,
-    tasks: JoinSet<()>,
-    events: Option<UnboundedReceiver<Result<usize>>>,
+    events: UnboundedReceiver<Result<usize>>,
+    _tasks: JoinSet<()>,
 }
 
 impl Reader {
-    fn start(&mut self, run: JournaledRun) {
-        let (sender, receiver) = unbounded_channel();
-        self.events = Some(receiver);
-        let left: Vec<usize> = (0..self.pieces)
-            .filter(|piece| !self.committed.contains(piece))
-            .collect();
-        let tasks = run.concurrency.min(left.len());
-        let shared = Arc::new(Shared {
-            run,
-            left,
-            handed_out: AtomicUsize::new(0),
-        });
-        for _ in 0..tasks {
+    fn start(
+        run: JournaledRun,
+        committed: HashSet<usize>,
+        left: Vec<usize>,
+        turns: Arc<dyn EnrolledPhase>,
+    ) -> Self {
+        let (sender, events) = unbounded_channel();
+        let (journal, pieces) = (Arc::clone(&run.journal), run.pieces.len());
+        let num_tasks = run.concurrency.min(left.len());
+        let shared = Arc::new(Shared { run, left, turns });
+        let mut tasks = JoinSet::new();
+        for _ in 0..num_tasks {
             let task = run_pieces(Arc::clone(&shared), sender.clone());
-            self.tasks.spawn(shared.run.runner.interrupt().scope(task));
+            tasks.spawn(shared.run.runner.interrupt().scope(task));
+        }
+        Self {
+            journal,
+            pieces,
+            next: 0,
+            rows: None,
+            committed,
+            events,
+            _tasks: tasks,
         }
     }
 
@@ -128,10 +134,7 @@ impl Reader {
 
     async fn wait_for_next(&mut self) -> Result<()> {
         while !self.committed.contains(&self.next) {
-            let event = match &mut self.events {
-                Some(events) => events.recv().await,
-                None => None,
-            };
+            let event = self.events.recv().await;
             // A task that panics sends nothing more: the channel ends when the last is gone.
             let piece = event.ok_or_else(|| {
                 exec_datafusion_err!("a piece of the query ended without a result")
@@ -148,19 +151,17 @@ struct Shared {
     run: JournaledRun,
     /// The pieces that were not committed when the run began.
     left: Vec<usize>,
-    /// How many of these have been taken.
-    handed_out: AtomicUsize,
+    /// The turns of these.
+    turns: Arc<dyn EnrolledPhase>,
 }
 
 /// Runs pieces until none is left, or one fails.
 async fn run_pieces(shared: Arc<Shared>, sender: UnboundedSender<Result<usize>>) {
-    loop {
-        let at = shared.handed_out.fetch_add(1, Relaxed);
-        let Some(piece) = shared.left.get(at).copied() else {
-            return;
-        };
+    while let Some(turn) = shared.turns.next().await {
+        let piece = shared.left[turn.piece()];
         let outcome = run_piece(&shared.run, piece).await;
         let failed = outcome.is_err();
+        turn.finish();
         // The reader may have gone.
         if sender.send(outcome.map(|()| piece)).is_err() || failed {
             return;

@@ -5,10 +5,13 @@ mod chunk_number;
 mod chunk_phase;
 mod crossmatch;
 mod execute_fresh;
+mod gathered;
 mod journaled;
 mod neighbour_join;
 mod piece_scan;
+mod run_pieces;
 mod table_scan;
+mod unscheduled;
 
 pub use chunk_number::ChunkNumberExec;
 pub use chunk_phase::{ChunkPhaseExec, PhaseSummary};

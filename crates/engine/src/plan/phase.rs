@@ -56,7 +56,25 @@ pub(super) fn chunk_phase(
     if is_worth_an_aggregate(&chunks) {
         inner = group_by_chunk(inner)?;
     }
-    build(inner, pieces, partial, summary, source, config)
+    let rating = scans.iter().map(|scan| scan_rating(&scan.table)).max();
+    let rating = rating.unwrap_or_default();
+    build(inner, pieces, partial, (summary, rating), source, config)
+}
+
+/// Bytes of a chunk, on average, from which on a table belongs to the next slower lane.
+const BYTES_OF_LANES: [u64; 3] = [256 << 20, 2 << 30, 16 << 30];
+/// Between the ratings of two lanes.
+const RATINGS_OF_A_LANE: u8 = 10;
+
+/// The scan rating of a table: as it was declared, or else by how much a chunk of it has to read.
+fn scan_rating(table: &LoadedTable) -> u8 {
+    let declared = table.spec().scan_rating;
+    if declared > 1 {
+        return declared;
+    }
+    let bytes = table.table.bytes() / (table.chunks.len() as u64).max(1);
+    let lane = BYTES_OF_LANES.iter().filter(|from| bytes >= **from).count();
+    1 + RATINGS_OF_A_LANE * lane as u8
 }
 
 /// Whether chunks have so many rows that those of each had better be aggregated by themselves than looked up in a table of groups.
@@ -88,7 +106,7 @@ pub(super) fn replicated_phase(
         is_choice: false,
     };
     let inner = piece_scans(plan, &rows_of)?;
-    build(inner, pieces, false, summary, source, config)
+    build(inner, pieces, false, (summary, 0), source, config)
 }
 
 /// Off what the pieces of a phase were read, so that they can be found anew for other values of a statement's parameters.
@@ -164,7 +182,7 @@ fn build(
     inner: Arc<dyn ExecutionPlan>,
     pieces: Vec<Piece>,
     ordered: bool,
-    summary: PhaseSummary,
+    (summary, rating): (PhaseSummary, u8),
     source: PhaseSource,
     config: &ConfigOptions,
 ) -> Result<Arc<dyn ExecutionPlan>> {
@@ -173,6 +191,7 @@ fn build(
     let input = MemorySourceConfig::try_new_exec(&batches, Piece::schema(), None)?;
     let concurrency = config.execution.target_partitions;
     let phase = ChunkPhaseExec::new(input, inner, concurrency, ordered, summary);
+    let phase = phase.with_rating(rating);
     Ok(Arc::new(phase.with_source(Arc::new(source))))
 }
 

@@ -3,6 +3,7 @@
 //! It needs no runtime: a task that waits leaves its waker, and whoever frees a thread wakes the task that gets it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -99,6 +100,12 @@ impl State {
         }
         let resuming = self.resuming.values().filter(|(other, _)| *other == phase);
         wakers.extend(resuming.map(|(_, waker)| waker.clone()));
+    }
+}
+
+impl fmt::Debug for PieceScheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.status())
     }
 }
 
