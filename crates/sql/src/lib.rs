@@ -22,6 +22,7 @@ pub mod mysql;
 mod parameters;
 mod parse;
 pub mod rules;
+mod subquery_names;
 mod unsupported;
 mod warnings;
 

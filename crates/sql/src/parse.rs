@@ -13,7 +13,7 @@ use crate::limits::{self, DEEPEST_NESTING};
 use crate::mysql::ShowStatement;
 use crate::{
     Connection, Dialect, ErrorCode, Headings, SqlError, adql, common_columns, connection,
-    crossmatch, fold_case, hidden, mysql, unsupported,
+    crossmatch, fold_case, hidden, mysql, subquery_names, unsupported,
 };
 
 /// Levels of the parser: each parenthesis takes a few.
@@ -225,7 +225,9 @@ fn rewrite(
     match source.dialect {
         Dialect::MySql => mysql::rewrite(source.sql, ast),
         Dialect::Adql => adql::rewrite(source.sql, ast),
-    }
+    }?;
+    subquery_names::name_apart(ast);
+    Ok(())
 }
 
 fn only_queries() -> SqlError {

@@ -10,7 +10,9 @@ use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sql::Dialect;
 use sql::mysql::Operators;
-use sql::rules::{CheckIntegers, CompareValues, GuardValues, WidenFloats, WriteOutMemberships};
+use sql::rules::{
+    CheckIntegers, CompareValues, GuardValues, ProjectSubqueries, WidenFloats, WriteOutMemberships,
+};
 
 use super::{CATALOG, NO_DATABASE, SessionOptions};
 use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters};
@@ -123,7 +125,8 @@ type AnalyzerRules = Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sy
 type PhysicalRules =
     Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>;
 
-/// DataFusion's analysis with ours: values are made comparable as MySQL compares them, memberships written out, floats widened
+/// DataFusion's analysis with ours: subqueries are moved out of aggregates and sort keys, values made
+/// comparable as MySQL compares them, memberships written out, floats widened
 /// and integers checked before types are coerced, values guarded after.
 ///
 /// # Errors
@@ -138,6 +141,7 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
     if dialect == Dialect::MySql {
         rules.insert(coercion, Arc::new(CompareValues));
     }
+    rules.insert(coercion, Arc::new(ProjectSubqueries));
     rules.push(Arc::new(GuardValues));
     Ok(rules)
 }

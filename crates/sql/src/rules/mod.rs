@@ -4,6 +4,7 @@ mod check_integers;
 mod compare_values;
 mod guard_values;
 mod memberships;
+mod project_subqueries;
 mod recognise_geometry;
 mod widen_floats;
 
@@ -19,6 +20,7 @@ pub use check_integers::CheckIntegers;
 pub use compare_values::CompareValues;
 pub use guard_values::GuardValues;
 pub use memberships::WriteOutMemberships;
+pub use project_subqueries::ProjectSubqueries;
 pub use recognise_geometry::RecogniseGeometry;
 pub use widen_floats::WidenFloats;
 
