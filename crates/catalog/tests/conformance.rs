@@ -581,6 +581,33 @@ async fn directors_must_be_there(place: impl Place) {
     );
 }
 
+async fn pairs_may_be_of_children(place: impl Place) {
+    let catalog = place.open().await;
+    let (object, _) = load(&catalog, &director("d", "Object"), &chunks(1, 1))
+        .await
+        .unwrap();
+    let child = dependent("d", "Source", &[("Object", object)]);
+    let (source, _) = load(&catalog, &child, &chunks(1, 1)).await.unwrap();
+    let pairs = dependent("d", "Pairs", &[("Source", source), ("Object", object)]);
+    load(&catalog, &pairs, &chunks(1, 1)).await.unwrap();
+    assert_eq!(shown(&catalog, "d", "Pairs").await.spec, pairs);
+    let of_pairs = dependent("d", "More", &[("Pairs", source), ("Object", object)]);
+    let error = load(&catalog, &of_pairs, &chunks(1, 1)).await.unwrap_err();
+    assert!(
+        error.to_string().contains("Pairs is a match table"),
+        "{error}"
+    );
+    // No child of a child.
+    let grandchild = dependent("d", "Deeper", &[("Source", source)]);
+    let error = load(&catalog, &grandchild, &chunks(1, 1))
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("Source is a child table"),
+        "{error}"
+    );
+}
+
 async fn descriptions_are_checked(place: impl Place) {
     let catalog = place.open().await;
     let rejected = [
@@ -772,6 +799,7 @@ conformance!(
     appended_keys_unsettle_match_tables,
     tables_and_databases_are_dropped,
     directors_must_be_there,
+    pairs_may_be_of_children,
     descriptions_are_checked,
     concurrent_publications_do_not_mix,
     readers_go_on_while_a_table_is_replaced,

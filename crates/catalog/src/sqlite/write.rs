@@ -321,6 +321,7 @@ async fn expect_directors(
                 .await?;
         match kind.as_deref() {
             Some("director") => {}
+            Some("child") if spec.kind == TableKind::Match => {}
             Some(kind) => {
                 return Err(spec.reject(format!("{name} is a {kind} table, not a director")));
             }
