@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pymysql
@@ -21,6 +22,9 @@ import table_files
 from comparison import difference
 from meridian_cli import Meridian
 from serving import serving
+
+
+OVERLAP = 0.01
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,15 @@ SIDES = {
     "replicated": Side("Filter", "filterId", "filterId", is_small=True),
     "groups": Side("(SELECT objectId, min(filterId) AS least FROM Source GROUP BY objectId)", "objectId", "least"),
     "one row": Side("(SELECT max(filterId) AS most FROM Source)", "most", "most", is_small=True),
+}
+
+# The same by the own keys of a child, of which pairs are: of Source with itself, and of Object with Source.
+CHILD_SIDES = {
+    "child": Side("Source", "sourceId", "filterId"),
+    "left ends": Side("SourcePair", "leftId", "filterId"),
+    "right ends": Side("SourcePair", "rightId", "filterId"),
+    "ends beside a director": Side("ObjectSource", "sourceId", "filterId"),
+    "replicated": Side("Filter", "filterId", "filterId", is_small=True),
 }
 
 # `{l}` and `{r}` are the sides' columns, `{on}` their equality, `{left}` and `{right}` what stands in FROM.
@@ -97,7 +110,48 @@ def few_rows() -> dict[str, synthetic.TableData]:
         "RefMatch": belonging("RefMatch", 300),
         "Filter": every("Filter", 1),
     }
-    return {name: replace(tables[name], rows=rows[name]) for name in rows}
+    some = {name: replace(tables[name], rows=rows[name]) for name in rows}
+    return some | pairs_of_sources(some["Object"].rows, some["Source"].rows)
+
+
+Position = tuple[float | None, float | None]
+
+
+def are_near(one: Position, other: Position) -> bool:
+    """Whether two positions are within the overlap of each other, or there are none."""
+    if None in one or None in other:
+        return True
+    ra, dec = np.radians([one, other]).T
+    vectors = np.stack([np.cos(dec) * np.cos(ra), np.cos(dec) * np.sin(ra), np.sin(dec)], axis=1)
+    apart = np.arctan2(np.linalg.norm(np.cross(vectors[0], vectors[1])), vectors[0] @ vectors[1])
+    return bool(np.degrees(apart) < 0.99 * OVERLAP)
+
+
+def pairs_of_sources(objects: pa.Table, sources: pa.Table) -> dict[str, synthetic.TableData]:
+    """Pairs of sources of one object, and of objects with their sources; some twice, some with a key of nobody, some with none."""
+    place: dict[int, Position] = dict(
+        zip(objects["objectId"].to_pylist(), zip(objects["ra_PS"].to_pylist(), objects["decl_PS"].to_pylist()))
+    )
+    by_object: dict[int, list[tuple[int, Position]]] = {}
+    for source, owner, *position in zip(*(sources[name].to_pylist() for name in ("sourceId", "objectId", "ra", "decl"))):
+        by_object.setdefault(owner, []).append((source, (position[0], position[1])))
+    by_object.pop(None, None)
+    all_owned = by_object.values()
+    pairs: list[tuple[int | None, int | None]] = [
+        (a, b) for owned in all_owned for (a, at), (b, there) in zip(owned, owned[1:]) if are_near(at, there)
+    ]
+    beside: list[tuple[int | None, int | None]] = [
+        (owner, owned[-1][0]) for owner, owned in by_object.items() if owner not in place or are_near(place[owner], owned[-1][1])
+    ]
+    odd: list[tuple[int | None, int | None]] = [(5, pairs[7][1]), (pairs[9][0], 6), (None, pairs[11][0]), (pairs[12][1], None), (5, 6), (None, None)]
+    found = {}
+    for name, columns, rows in [("SourcePair", ("leftId", "rightId"), pairs), ("ObjectSource", ("objectId", "sourceId"), beside)]:
+        rows = rows + rows[:20] + odd
+        left, right = zip(*rows)
+        types = {columns[0]: "bigint DEFAULT NULL", columns[1]: "bigint DEFAULT NULL", "filterId": "tinyint DEFAULT NULL"}
+        values = {columns[0]: left, columns[1]: right, "filterId": [at % 8 for at in range(len(rows))]}
+        found[name] = synthetic.table(name, types, values)
+    return found
 
 
 @dataclass
@@ -115,11 +169,13 @@ def sky(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     data = directory / "data"
     place = {"ra": "ra_PS", "dec": "decl_PS"}
     options: dict[str, dict[str, object]] = {
-        "Object": {"kind": "director", "key": "objectId", **place, "stripes": 8, "sub_stripes": 4, "overlap": 0.01},
+        "Object": {"kind": "director", "key": "objectId", **place, "stripes": 8, "sub_stripes": 4, "overlap": OVERLAP},
         "Source": {"kind": "child", "key": "objectId", "director": "Object", "ra": "ra", "dec": "decl"},
         "RefObject": {"kind": "director", "key": "refId", "ra": "ra", "dec": "decl"},
         "RefMatch": {"kind": "match", "director": "RefObject,Object", "key": "refId,objectId"},
         "Filter": {"kind": "replicated"},
+        "SourcePair": {"kind": "match", "director": "Source,Source", "key": "leftId,rightId"},
+        "ObjectSource": {"kind": "match", "director": "Object,Source", "key": "objectId,sourceId"},
     }
     connection = oracle.connect()
     for name, table in few_rows().items():
@@ -132,9 +188,29 @@ def sky(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.mark.parametrize("right", SIDES)
 @pytest.mark.parametrize("left", SIDES)
 def test_joins(left: str, right: str, sky: Sky) -> None:
+    check(sky, SIDES[left], SIDES[right])
+
+
+@pytest.mark.parametrize("right", CHILD_SIDES)
+@pytest.mark.parametrize("left", CHILD_SIDES)
+def test_joins_by_own_keys_of_a_child(left: str, right: str, sky: Sky) -> None:
+    check(sky, CHILD_SIDES[left], CHILD_SIDES[right])
+
+
+def test_pairs_of_a_child_are_joined_with_it_in_the_pieces(sky: Sky) -> None:
+    """A pair is where its child's row is; two rows of a child with one own key need not be together."""
+    for other, in_pieces in [("SourcePair o ON s.sourceId = o.leftId", True), ("Source o ON s.sourceId = o.sourceId", False)]:
+        sky.cursor.execute(f"EXPLAIN SELECT count(*) FROM Source s JOIN {other}")
+        plan = next(text for kind, text in sky.cursor.fetchall() if kind == "physical_plan")
+        joins = [line for line in plan.splitlines() if "HashJoinExec" in line]
+        assert [line.lstrip().startswith("|") for line in joins] == [in_pieces], plan
+
+
+def check(sky: Sky, left: Side, right: Side) -> None:
+    """Asks all forms."""
     wrong = []
     for form in FORMS:
-        asked = statement(form, SIDES[left], SIDES[right])
+        asked = statement(form, left, right)
         expected = sky.duckdb.execute(asked).fetchall()
         try:
             sky.cursor.execute(asked)

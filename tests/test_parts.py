@@ -264,6 +264,29 @@ def test_a_key_keeps_its_home(meridian: Meridian, stars: Path, tmp_path: Path) -
     meridian.must("check", "--data", stars)
 
 
+def test_pairs_of_a_child_stay_right(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    """Rows that are appended to a child may have own keys that others have, elsewhere: a pair of such a key is joined with all of them."""
+    header = "spot,id,flux,ra,dec"
+    spots = write_lines(tmp_path / "spots.csv", ["1,5,0.5,10,10", "2,6,0.25,10.1,10", "3,7,0.75,10.2,10", "4,8,0.75,12,10"], header=header)
+    meridian.load(stars, "sky", "Spot", spots, ra="ra", dec="dec", **CHILD)
+    links = write_lines(tmp_path / "links.csv", ["1,1,1", "2,3,2", "3,9,3", ",2,4"], header="one,other,link")
+    pairs = {"kind": "match", "director": "Spot,Spot", "key": "one,other"}
+    meridian.load(stars, "sky", "Link", links, **pairs)
+    joined = "SELECT l.link, s.flux FROM Link l JOIN Spot s ON l.other = s.spot ORDER BY 1, 2"
+    assert meridian.rows(stars, "sky", joined) == [(1, 0.5), (2, 0.75), (4, 0.25)]
+    assert meridian.rows(stars, "sky", "SELECT count(*) FROM Link") == [(4,)]
+    meridian.must("repartition", "--data", stars, "--db", "sky", "--stripes", "9")
+    assert meridian.rows(stars, "sky", joined) == [(1, 0.5), (2, 0.75), (4, 0.25)]
+    more = write_lines(tmp_path / "more.csv", ["3,90,1.5,200,-50", "9,91,2.5,201,-50"], header=header)
+    outcome = meridian.load(stars, "sky", "Spot", more, append=True)
+    assert "Link has pairs of rows of Spot, which has more rows now" in outcome.text
+    assert meridian.rows(stars, "sky", joined) == [(1, 0.5), (2, 0.75), (2, 1.5), (3, 2.5), (4, 0.25)]
+    wide = write_lines(tmp_path / "wide.csv", ["1,4,5"], header="one,other,link")
+    outcome = meridian.run("load", "--data", stars, "--db", "sky", "--table", "Link", "--append", wide)
+    assert_rejected(outcome, "its ends are 1.96", "the overlap of the database is 0.5")
+    meridian.must("check", "--data", stars)
+
+
 def test_pairs_with_an_unknown_end_stay_right(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
     """The pair lies by its known end; once the other is known too, a join on it no longer takes it for placed by that."""
     pairs = write_lines(tmp_path / "p.csv", ["5,800,0.1", "6,6,0.2", "7,800,0.3"], header="left_id,right_id,sep")

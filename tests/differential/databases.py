@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 import table_files
 from differential import values
-from differential.sky import SKY, Place, random_places
+from differential.sky import SKY, Place, random_places, separation
 from differential.writing import FILES, Places
 from meridian_cli import Meridian
 from oracle import connect
@@ -108,12 +108,14 @@ class WorldMaker:
         keys = self.keys(len(objects), 1)
         references = self.near(objects, rng.randint(FEW, MANY), float(cut["overlap"]))
         reference_keys = self.keys(len(references), 200)
+        source = self.source(objects, keys)
         tables = [
             self.object(objects, keys, cut),
-            self.source(objects, keys),
+            source,
             self.forced(keys),
             self.reference([place for _, place in references], reference_keys),
             self.match([at for at, _ in references], keys, reference_keys),
+            self.source_match(source, float(cut["overlap"])),
             self.filter(),
             self.target(objects, keys),
             self.hollow(),
@@ -195,7 +197,7 @@ class WorldMaker:
             rows.append((number - 20, key, place and place.ra, place and place.dec))
         ids, objects, ras, decs = zip(*rows)
         fields = (
-            Field("sourceId", "key", "bigint NOT NULL", None, True), Field("objectId", "key", "bigint", "object"), Field("ra", "ra", "double"),
+            Field("sourceId", "key", "bigint NOT NULL", "source", True), Field("objectId", "key", "bigint", "object"), Field("ra", "ra", "double"),
             Field("decl", "dec", "double"), Field("filterId", "small", self.integer(), "small"), Field("psf", "tame", self.real()),
             Field("name", "text", "varchar(60)", "name"), Field("seen", "time", "datetime"),
         )  # fmt: skip
@@ -253,6 +255,27 @@ class WorldMaker:
         options = {"kind": "match", "director": "RefObject,Object", "key": "refId,objectId"}
         shape = TableShape("sky", "RefMatch", fields, options)
         return self.table(shape, {"pairId": range(len(pairs)), "refId": left, "objectId": right})
+
+    def source_match(self, source: TableRows, overlap: float) -> TableRows:
+        """Pairs of a child's rows by their own keys, not wider than the overlap; some with an end that is unknown or NULL."""
+        rng, pairs = self.random, []
+        rows = source.rows.sort_by("objectId").to_pylist()
+        place = {row["sourceId"]: row["ra"] is not None and Place(row["ra"], row["decl"]) for row in rows}
+        keys = [row["sourceId"] for row in rows]
+        for one, other in [*zip(keys, keys[1:]), *((rng.choice(keys), rng.choice(keys)) for _ in range(20))]:
+            if place[one] and place[other] and separation(place[one], place[other]) > 0.99 * overlap:
+                continue
+            pairs += [(one, other)] * rng.choice([0, 1, 1, 2])
+            if rng.random() < 0.05:
+                pairs += [(one, rng.choice([9101, None])), (rng.choice([9101, None]), other)]
+        pairs += [(9101, 9102), (None, None)]
+        left, right = zip(*pairs)
+        fields = (
+            Field("linkId", "key", "bigint NOT NULL", None, True), Field("sourceId", "key", "bigint", "source"),
+            Field("otherId", "key", "bigint", "source"), Field("score", "tame", self.real()),
+        )  # fmt: skip
+        options = {"kind": "match", "director": "Source,Source", "key": "sourceId,otherId"}
+        return self.table(TableShape("sky", "SourceMatch", fields, options), {"linkId": range(len(pairs)), "sourceId": left, "otherId": right})
 
     def filter(self) -> TableRows:
         """A small replicated table."""

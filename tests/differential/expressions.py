@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 from differential import values
-from differential.operators import AGGREGATES, ALWAYS_DISTINCT, NEVER_DISTINCT, OPERATORS, WINDOWS
+from differential.operators import AGGREGATES, ALWAYS_DISTINCT, NEAR_FORMS, NEVER_DISTINCT, OPERATORS, WINDOW_FORMS, WINDOWS
 from differential.scope import Named, Scope
 from differential.tree import Aggregate, Apply, Column, Constant, Expr, InList, SortKey, Window
 
@@ -97,7 +97,7 @@ class Expressions:
         """A column and what is known of it, keys more often than others."""
         found = scope.columns(kind)
         if self.chance(0.35):
-            found = [one for one in found if one.field.domain in ("object", "reference", "star")] or found
+            found = [one for one in found if one.field.domain in ("object", "reference", "star", "source")] or found
         return self.random.choice(found) if found else None
 
     def compared(self, kind: str, sign: str, left: Expr, right: Expr) -> Expr:
@@ -218,22 +218,22 @@ class Expressions:
         if len(places := scope.positions()) < 2:
             return None
         (ra1, dec1, _), (ra2, dec2, _) = self.random.sample(places, 2)
-        return Apply("bool", self.random.choice(["near", "near_or_at"]), (ra1, dec1, ra2, dec2, self.constant("radius")))
+        return self.nearness(ra1, dec1, ra2, dec2)
+
+    def nearness(self, ra1: Column, dec1: Column, ra2: Column, dec2: Column) -> Expr:
+        """A condition by which two positions are near each other: within a radius, or within windows of their coordinates."""
+        positions = (ra1, dec1, ra2, dec2)
+        if self.chance(0.35):
+            return Apply("bool", self.random.choice(WINDOW_FORMS), (*positions, self.constant("radius"), self.constant("radius")))
+        return Apply("bool", self.random.choice(NEAR_FORMS), (*positions, self.constant("radius")))
 
     # Aggregates and windows.
-
-    def without_subqueries(self, scope: Scope, kind: str) -> Expr:
-        """An expression without IN and EXISTS: docs/sql.md lists that aggregates and groups have none."""
-        subquery, self.subquery = self.subquery, lambda _: None
-        made = self.value(scope, kind, 2)
-        self.subquery = subquery
-        return made
 
     def aggregate(self, scope: Scope, names: list[str] | None = None) -> Aggregate:
         """An aggregate; only of such names, if they are given."""
         name = self.random.choice(names or list(AGGREGATES))
         operator = AGGREGATES[name]
-        args = tuple(self.without_subqueries(scope, arg) for arg in operator.args)
+        args = tuple(self.value(scope, arg, 2) for arg in operator.args)
         distinct = name in ALWAYS_DISTINCT or (name not in NEVER_DISTINCT and self.chance(0.15))
         return Aggregate(operator.kind, name, args, distinct)
 

@@ -88,7 +88,7 @@ class Grammar:
         alias = self.alias()
         scope = Scope([Entry(alias, shape.fields, shape, rows)])
         source = Table(shape.database, shape.name, alias, shape.database != "sky")
-        keys = [one for one in scope.columns("int") if one.field.domain in ("object", "reference", "star")]
+        keys = [one for one in scope.columns("int") if one.field.domain in ("object", "reference", "star", "source")]
         where: Expr | None = None
         if keys and self.chance(0.7):
             key = self.random.choice(keys)
@@ -315,7 +315,7 @@ class Grammar:
         places, right_places = scope.positions(), right.positions()
         if places and right_places and pairs_of_rows < MOST_PAIRS and self.chance(0.25):
             (ra1, dec1, _), (ra2, dec2, _) = self.random.choice(places), right_places[0]
-            made: Expr = Apply("bool", self.random.choice(["near", "near_or_at"]), (ra1, dec1, ra2, dec2, self.expressions.constant("radius")))
+            made: Expr = self.expressions.nearness(ra1, dec1, ra2, dec2)
         elif found := pairs(scope.columns("any"), right.columns("any")):
             one, two = self.random.choice(found)
             kind = "text" if one.field.kind == "text" else "number" if one.field.kind == "int" else one.field.kind
@@ -390,7 +390,7 @@ class Grammar:
         near = inner.positions() and scope.positions()
         if near and self.chance(0.12) and inner.entries[0].rows * max(entry.rows for entry in scope.entries) < MOST_PAIRS:
             (ra1, dec1, _), (ra2, dec2, _) = self.random.choice(scope.positions()), self.random.choice(inner.positions())
-            conditions.append(Apply("bool", "near", (ra1, dec1, ra2, dec2, self.expressions.constant("radius"))))
+            conditions.append(self.expressions.nearness(ra1, dec1, ra2, dec2))
         elif found and self.chance(0.8):
             one, two = self.random.choice(found)
             kind = "text" if one.field.kind == "text" else "number" if one.field.kind == "int" else one.field.kind

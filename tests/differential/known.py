@@ -9,7 +9,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from differential.tree import Column, Crossmatch, Derived, Exists, InQuery, Item, Join, Node, Quantified, Query, ScalarQuery, Select, Table, walk
+from differential.tree import (
+    Aggregate, Column, Crossmatch, Derived, Exists, InQuery, Item, Join, Node, Quantified, Query, ScalarQuery, Select, SortKey, Table, Window, walk,
+)  # fmt: skip
 from differential.verdict import Failure
 
 
@@ -33,9 +35,25 @@ def has_correlated_membership(query: Query) -> bool:
     return any(isinstance(node, (InQuery, Quantified)) and is_correlated(node.query) for _, node in walk(query))
 
 
-def has_correlated_scalar(query: Query) -> bool:
-    """Whether a scalar subquery names columns of the query around it."""
-    return any(isinstance(node, ScalarQuery) and is_correlated(node.query) for _, node in walk(query))
+def has_correlated_value(query: Query) -> bool:
+    """Whether a subquery whose value is computed, as a scalar or within an item, aggregate or sort key, names columns of the query around it."""
+
+    def asks(node: Node) -> bool:
+        asked = (below for _, below in walk(node) if isinstance(below, (Exists, InQuery, Quantified)))
+        return any(is_correlated(below.query) for below in asked)
+
+    for _, node in walk(query):
+        if isinstance(node, ScalarQuery) and is_correlated(node.query):
+            return True
+        if isinstance(node, (Item, Aggregate, Window, SortKey)) and asks(node):
+            return True
+    return False
+
+
+def orders_by_a_correlated_subquery(query: Query) -> bool:
+    """Whether an ORDER BY asks a subquery that names columns of the query around it."""
+    keys = [key for _, node in walk(query) if isinstance(node, Select) for key in node.order]
+    return any(isinstance(below, Query) and is_correlated(below) for key in keys for _, below in walk(key))
 
 
 def has_subquery_in_on(query: Query) -> bool:
@@ -79,11 +97,11 @@ KNOWN = [
         "IN and EXISTS in the ON of an outer join, and scalar subqueries in ON",
         has_subquery_in_on,
     ),
-    Known(r"error 1105: In/Exist/SetComparison subquery can only be used in", "IN and EXISTS with a subquery in ORDER BY"),
+    Known(r"error 1054: ", "a subquery in ORDER BY that names a column which is not selected", orders_by_a_correlated_subquery),
     Known(
         r"error (1235: .*does not support logical expression ScalarSubquery|1105: Correlated scalar subquery can only be used in)",
-        "a scalar subquery that is correlated by something else than an equality, or within an aggregate",
-        has_correlated_scalar,
+        "a scalar subquery, or EXISTS or IN as a value, that is correlated by something else than an equality",
+        has_correlated_value,
     ),
     Known(r"error 1235: .*Conflicting ordering requirements in aggregate functions", "two GROUP_CONCAT of different orders in one SELECT"),
     Known(r"error 1054: .*columns here: v\b", "ANY and ALL with a correlated subquery", has_correlated_membership),

@@ -38,6 +38,9 @@ def _same(args: str, kind: str, text: str, duckdb: str | None = None, exact: boo
 
 
 _COMPARED = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+# Of two positions and a radius; of two positions and the widths in right ascension and declination.
+NEAR_FORMS = ["near", "near_or_at"]
+WINDOW_FORMS = ["in_windows", "in_windows_by_factor", "in_windows_around", "in_plain_windows"]
 COMPARISONS = {f"{name}_{kind}": sign for kind in ("number", "text", "time", "date") for name, sign in _COMPARED.items()}
 
 OPERATORS: dict[str, Operator] = {
@@ -91,6 +94,31 @@ OPERATORS: dict[str, Operator] = {
     ),
     "near": _same("real real real real real", "bool", "(scisql_angSep({0}, {1}, {2}, {3}) < {4})", "(separation({0}, {1}, {2}, {3}) < {4})"),
     "near_or_at": _same("real real real real real", "bool", "({4} >= scisql_angSep({0}, {1}, {2}, {3}))", "(separation({0}, {1}, {2}, {3}) <= {4})"),
+    # Windows in both coordinates: they bound the separation, and are joined by it.
+    "in_windows": _same(
+        "real real real real real real",
+        "bool",
+        "(ABS({0} - {2}) < {4} / COS(RADIANS({1})) AND ABS({1} - {3}) < {5})",
+        "(ABS({0} - {2}) < {4} / NULLIF(COS(RADIANS({1})), 0) AND ABS({1} - {3}) < {5})",
+    ),
+    "in_windows_by_factor": _same(
+        "real real real real real real",
+        "bool",
+        "({5} >= ABS({3} - {1}) AND COS({3} * PI() / 180) * ABS({0} - {2}) <= {4})",
+        "({5} >= ABS({3} - {1}) AND COS({3} * PI() / 180) * ABS({0} - {2}) <= {4})",
+    ),
+    "in_windows_around": _same(
+        "real real real real real real",
+        "bool",
+        "({0} BETWEEN {2} - {4} / COS(RADIANS({3})) AND {2} + {4} / COS(RADIANS({3})) AND {1} BETWEEN {3} - {5} AND {3} + {5})",
+        "({0} BETWEEN {2} - {4} / NULLIF(COS(RADIANS({3})), 0) AND {2} + {4} / NULLIF(COS(RADIANS({3})), 0) AND {1} BETWEEN {3} - {5} AND {3} + {5})",
+    ),
+    "in_plain_windows": _same(
+        "real real real real real real",
+        "bool",
+        "({0} - {2} BETWEEN - {4} AND {4} AND ABS({1} - {3}) <= {5})",
+        "({0} - {2} BETWEEN - {4} AND {4} AND ABS({1} - {3}) <= {5})",
+    ),
     # Integers.
     "plus": _same("small small", "int", "({0} + {1})"),
     "minus": _same("small small", "int", "({0} - {1})"),

@@ -77,6 +77,7 @@ def replacements(node: Node, path: Path) -> Iterator[Path | Node]:
             yield (("right", None),)
         case With():
             yield (("body", None),)
+            yield from ((("tables", at), ("query", None)) for at in range(len(node.tables)))
         case Select() if isinstance(node.source, Derived):
             yield (("source", None), ("query", None))
         case Derived() if isinstance(node.query, Select) and isinstance(node.query.source, Table) and path[-1][0] in ("left", "right"):

@@ -44,6 +44,14 @@ class Place:
         return Place(wrapped(self.ra + max(-180.0, min(180.0, east))), dec)
 
 
+def separation(one: Place, other: Place) -> float:
+    """The angle between two places, degrees."""
+    half_north, half_east = (math.radians(difference) / 2 for difference in (other.dec - one.dec, other.ra - one.ra))
+    parallels = math.cos(math.radians(one.dec)) * math.cos(math.radians(other.dec))
+    chord = math.sin(half_north) ** 2 + parallels * math.sin(half_east) ** 2
+    return math.degrees(2 * math.asin(min(1.0, math.sqrt(chord))))
+
+
 def wrapped(ra: float) -> float:
     """A right ascension in [0, 360)."""
     ra = math.fmod(ra, 360.0)

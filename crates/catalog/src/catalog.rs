@@ -3,18 +3,20 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::backend::CatalogBackend;
 use crate::clock::utc_now;
 use crate::names::is_usable;
-use crate::sqlite::{CatalogState, SqliteCatalog};
+use crate::sqlite::SqliteCatalog;
+use crate::state::CatalogState;
 use crate::{CatalogError, Chunk, Database, LoadId, NewDatabase, PartContents, Table, TableSpec};
 
 /// What exists in one data directory. Cheap to clone: clones share their connections.
 ///
 /// The rules are here (names, what a table must say of itself); where the rows are kept is the
-/// backend's business. There is one backend, an SQLite file `meridian.sqlite` in the data directory.
+/// backend's business ([`CatalogBackend`]). There is one backend, an SQLite file `meridian.sqlite` in the data directory.
 #[derive(Debug, Clone)]
 pub struct Catalog {
-    backend: SqliteCatalog,
+    backend: Arc<dyn CatalogBackend>,
     data_dir: Arc<Path>,
 }
 
@@ -52,7 +54,7 @@ impl Catalog {
     /// [`CatalogError::NoCatalog`] if there is none, and nothing is created then.
     pub async fn open(data_dir: &Path) -> Result<Self, CatalogError> {
         Ok(Self {
-            backend: SqliteCatalog::open(data_dir).await?,
+            backend: Arc::new(SqliteCatalog::open(data_dir).await?),
             data_dir: data_dir.into(),
         })
     }
@@ -60,7 +62,7 @@ impl Catalog {
     /// Opens the catalog of a data directory; makes the directory and the catalog if need be.
     pub async fn open_or_create(data_dir: &Path) -> Result<Self, CatalogError> {
         Ok(Self {
-            backend: SqliteCatalog::open_or_create(data_dir).await?,
+            backend: Arc::new(SqliteCatalog::open_or_create(data_dir).await?),
             data_dir: data_dir.into(),
         })
     }
@@ -76,8 +78,9 @@ impl Catalog {
         self.backend.close().await;
     }
 
-    /// The state in which the catalog is now: while it stays the same, so does every result, whichever process may write. Takes a few
-    /// microseconds, where a query takes hundreds. `None` if it is unknown: then query.
+    /// The state in which the catalog is now: while it stays the same, so does every result of a query on databases and tables,
+    /// whichever process may write. It changes with every publication, and not with a load that begins or is given up. Takes a
+    /// microsecond, where a query takes hundreds. `None` if it is unknown: then query.
     pub fn state(&self) -> Option<CatalogState> {
         self.backend.state()
     }

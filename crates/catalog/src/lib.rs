@@ -14,6 +14,7 @@
 //! - Whatever is read fits the checksum that was written with it, or it is an error ([`CatalogError::Altered`]).
 
 mod access;
+mod backend;
 mod catalog;
 mod check;
 mod clock;
@@ -23,6 +24,7 @@ mod lock;
 mod names;
 mod process;
 mod sqlite;
+mod state;
 mod table;
 
 pub use access::{make_directories, writable_file};
@@ -31,7 +33,7 @@ pub use column::{Column, ColumnType};
 pub use error::CatalogError;
 pub use lock::{Holder, LoadLock};
 pub use names::{fold_name, path_name};
-pub use sqlite::CatalogState;
+pub use state::CatalogState;
 pub use table::{
     Chunk, Database, DirectorRef, LoadId, NewDatabase, OverlapFile, Part, PartContents, Position,
     REPLICATED_CHUNK, Table, TableKind, TableSpec,

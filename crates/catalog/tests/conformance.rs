@@ -581,6 +581,33 @@ async fn directors_must_be_there(place: impl Place) {
     );
 }
 
+async fn pairs_may_be_of_children(place: impl Place) {
+    let catalog = place.open().await;
+    let (object, _) = load(&catalog, &director("d", "Object"), &chunks(1, 1))
+        .await
+        .unwrap();
+    let child = dependent("d", "Source", &[("Object", object)]);
+    let (source, _) = load(&catalog, &child, &chunks(1, 1)).await.unwrap();
+    let pairs = dependent("d", "Pairs", &[("Source", source), ("Object", object)]);
+    load(&catalog, &pairs, &chunks(1, 1)).await.unwrap();
+    assert_eq!(shown(&catalog, "d", "Pairs").await.spec, pairs);
+    let of_pairs = dependent("d", "More", &[("Pairs", source), ("Object", object)]);
+    let error = load(&catalog, &of_pairs, &chunks(1, 1)).await.unwrap_err();
+    assert!(
+        error.to_string().contains("Pairs is a match table"),
+        "{error}"
+    );
+    // No child of a child.
+    let grandchild = dependent("d", "Deeper", &[("Source", source)]);
+    let error = load(&catalog, &grandchild, &chunks(1, 1))
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("Source is a child table"),
+        "{error}"
+    );
+}
+
 async fn descriptions_are_checked(place: impl Place) {
     let catalog = place.open().await;
     let rejected = [
@@ -639,6 +666,101 @@ async fn descriptions_are_checked(place: impl Place) {
             .unwrap_err();
         assert!(matches!(error, CatalogError::BadDatabase { .. }), "{error}");
     }
+}
+
+/// Readers keep what they have read as long as the state stays: it must change with whatever they could see.
+async fn the_state_changes_with_every_publication_and_with_nothing_else(place: impl Place) {
+    let (catalog, other) = (place.open().await, place.open().await);
+    let mut seen = vec![catalog.state().unwrap()];
+    let mut is_new = async |what: &str| {
+        let state = catalog.state().unwrap();
+        assert_eq!(other.state(), Some(state), "{what}");
+        let known = seen.contains(&state);
+        seen.push(state);
+        !known
+    };
+    let spec = director("d", "Object");
+    let running = other.begin_load("d", "Object").await.unwrap();
+    assert!(!is_new("a load has begun").await);
+    publish(&other, running, &spec, &chunks(3, 1))
+        .await
+        .unwrap();
+    assert!(is_new("published").await);
+    let table = shown(&other, "d", "Object").await;
+    let given_up = other.begin_load("d", "Object").await.unwrap();
+    other.abandon(given_up).await.unwrap();
+    other.forget(given_up).await.unwrap();
+    assert!(!is_new("given up and forgotten").await);
+    let appended = append(&other, &table, &chunks(2, 1), &[]).await.unwrap();
+    assert!(is_new("appended").await);
+    let error = append(&other, &replaced_by(&table, LoadId(99)), &chunks(1, 1), &[]).await;
+    error.unwrap_err();
+    assert!(!is_new("an append was rejected").await);
+    let merged = other.begin_load("d", "Object").await.unwrap();
+    let five = chunks(5, 1);
+    let both = [running, appended];
+    let merging = other.merge_parts(merged, &table, &both, contents(&spec, &five));
+    merging.await.unwrap();
+    assert!(is_new("merged").await);
+    append(&other, &table, &chunks(2, 1), &[]).await.unwrap();
+    assert!(is_new("appended once more").await);
+    other.drop_part("d", "Object", merged).await.unwrap();
+    assert!(is_new("a part was dropped").await);
+    catalog.tables("d").await.unwrap();
+    catalog.verify().await.unwrap();
+    assert!(!is_new("read").await);
+    load(&other, &spec, &chunks(1, 1)).await.unwrap();
+    assert!(is_new("replaced").await);
+    other.drop_table("d", "Object").await.unwrap();
+    assert!(is_new("a table was dropped").await);
+    other.drop_database("d").await.unwrap();
+    assert!(is_new("a database was dropped").await);
+}
+
+/// The table as if another load had placed it.
+fn replaced_by(table: &Table, load: LoadId) -> Table {
+    Table {
+        placement: load,
+        ..table.clone()
+    }
+}
+
+/// What a reader finds after it has seen a state is never older than that state, whoever publishes meanwhile.
+async fn the_state_is_never_ahead_of_what_is_read(place: impl Place) {
+    let reader = place.open().await;
+    load(&reader, &director("d", "t"), &chunks(1, 0))
+        .await
+        .unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        let writer = place.open().await;
+        tasks.spawn(async move {
+            for rows in 1..12 {
+                load(&writer, &director("d", "t"), &chunks(1, rows))
+                    .await
+                    .unwrap();
+            }
+        });
+    }
+    let mut kept = None;
+    let mut looks = 0;
+    while looks < 20 || !tasks.is_empty() {
+        while tasks.try_join_next().is_some() {}
+        looks += 1;
+        let state = reader.state();
+        match &kept {
+            // What was read under this state or before it is what is shown, or was replaced since the state was looked at.
+            Some((of, table)) if state.is_some() && *of == state => {
+                let now = shown(&reader, "d", "t").await;
+                assert!(
+                    now == *table || reader.state() != state,
+                    "kept what was replaced"
+                );
+            }
+            _ => kept = Some((state, shown(&reader, "d", "t").await)),
+        }
+    }
+    assert!(reader.state().is_some());
 }
 
 /// Twenty loads of five tables publish from as many handles at once: every table ends as one of its
@@ -772,8 +894,11 @@ conformance!(
     appended_keys_unsettle_match_tables,
     tables_and_databases_are_dropped,
     directors_must_be_there,
+    pairs_may_be_of_children,
     descriptions_are_checked,
     concurrent_publications_do_not_mix,
+    the_state_changes_with_every_publication_and_with_nothing_else,
+    the_state_is_never_ahead_of_what_is_read,
     readers_go_on_while_a_table_is_replaced,
     a_table_of_many_chunks,
 );

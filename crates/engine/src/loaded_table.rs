@@ -299,6 +299,17 @@ impl LoadedTable {
         }
     }
 
+    /// The column with a child's own keys, folded, and what stands for their places.
+    pub(crate) fn own_key(&self) -> Option<(String, DirectorId)> {
+        let spec = self.spec();
+        let key = spec
+            .key
+            .as_ref()
+            .filter(|_| spec.kind == TableKind::Child)?;
+        let id = self.director_id(&spec.name, self.table.placement);
+        Some((fold_name(key), id))
+    }
+
     fn director_id(&self, table: &str, placement: LoadId) -> DirectorId {
         DirectorId {
             database: self.table.database.id,
@@ -452,7 +463,11 @@ impl LoadedTable {
             .table(&self.table.database.name, &director.table)
             .await?;
         match table {
-            Some(table) if Some(table.table.placement) == director.placement => {
+            // A child has no index of its own keys, which pairs name.
+            Some(table)
+                if table.spec().kind == TableKind::Director
+                    && Some(table.table.placement) == director.placement =>
+            {
                 Ok(Some(lookup(table.indexes(archive).await?, keys)?))
             }
             _ => Ok(None),
@@ -497,7 +512,8 @@ impl LoadedTable {
     }
 }
 
-/// A director with one of its placements: tables placed by the same one have equal keys in the same piece.
+/// A director with one of its placements: tables placed by the same one have equal keys in the same piece. A child stands for a
+/// director where pairs are of its rows, by its own keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct DirectorId {
     /// The database's number.

@@ -1,6 +1,6 @@
 //! What a load that appends rows has to know of the table: what is not said in the request is as the table has it.
 
-use catalog::{Catalog, CatalogError, Table, fold_name};
+use catalog::{Catalog, CatalogError, Table, TableKind, fold_name};
 
 use crate::directors::Directors;
 use crate::error::IngestError;
@@ -115,15 +115,22 @@ pub(crate) fn same_placements(table: &Table, directors: &Directors) -> Result<()
     Ok(())
 }
 
-/// What is said where a part of a director may bring keys that pairs of match tables lacked.
-pub(crate) fn unsettled_note(tables: &[String]) -> Option<String> {
+/// What is said where a part of a director may bring keys that pairs of match tables lacked, or one of a child keys that pairs are of.
+pub(crate) fn unsettled_note(appended_to: &Table, tables: &[String]) -> Option<String> {
     let (names, have) = match tables {
         [] => return None,
         [only] => (only.clone(), "has"),
         several => (several.join(", "), "have"),
     };
-    Some(format!(
-        "{names} {have} pairs with keys that the director did not have when they were loaded: answers stay right, but joins on \
-         these keys are slower until it is loaded anew"
-    ))
+    let of = &appended_to.spec.name;
+    Some(match appended_to.spec.kind {
+        TableKind::Child => format!(
+            "{names} {have} pairs of rows of {of}, which has more rows now: answers stay right, but joins of {of} with these pairs are \
+             slower until they are loaded anew"
+        ),
+        _ => format!(
+            "{names} {have} pairs with keys that the director did not have when they were loaded: answers stay right, but joins on \
+             these keys are slower until it is loaded anew"
+        ),
+    })
 }

@@ -1,37 +1,41 @@
 //! The directors that a child or match table hangs on, and the director's other children.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Catalog, CatalogError, Column, DirectorRef, LoadLock, Table, TableKind, fold_name};
+use catalog::{
+    Catalog, CatalogError, Chunk, Column, DirectorRef, LoadLock, Table, TableKind, fold_name,
+};
 use sky::ChunkId;
 use store::LoadDir;
 
 use crate::error::{IngestError, nearest};
 use crate::key_map::KeyMap;
+use crate::place::PlaceContext;
 use crate::place::child::Parent;
 use crate::place::director::EarlierKeys;
-use crate::place::matches::MatchEnd;
+use crate::place::end_rows::EndRows;
+use crate::place::matches::{EndExtent, MatchEnd};
 use crate::plan::Roles;
 use crate::request::LoadRequest;
 
 /// How often a load looks whether another one has given a lock back.
 const LOCK_WAIT: Duration = Duration::from_millis(100);
 
-/// One director, kept from being removed while it is used.
+/// One director, or the child of one whose rows pairs are of, kept from being removed while it is used.
 #[derive(Debug)]
 struct Director {
     table: Table,
     /// Its parts.
     dirs: Vec<LoadDir>,
-    smallest_chunk: Option<ChunkId>,
-    /// Chunks with rows whose positions lie elsewhere.
-    stray_chunks: Arc<HashSet<ChunkId>>,
+    /// The chunks of all parts, each with the number of its part.
+    chunks: Vec<(usize, Chunk)>,
+    /// Of a child: whether rows with one own key were found in several places.
+    scattered_keys: bool,
 }
 
-/// The directors of a table: none, one (child) or two (match). Of a director that gets one more part: what it has already.
+/// The directors of a table: none, one (child) or two (match, whose ends may be children, too). Of a director that gets one more part: what it has already.
 #[derive(Debug)]
 pub(crate) struct Directors {
     directors: Vec<Director>,
@@ -56,7 +60,7 @@ impl Directors {
         let mut directors = Vec::new();
         if matches!(kind, TableKind::Child | TableKind::Match) {
             for name in &request.directors {
-                directors.push(Director::find(catalog, request, name).await?);
+                directors.push(Director::find(catalog, request, kind, name).await?);
             }
         }
         Ok(Self {
@@ -65,13 +69,13 @@ impl Directors {
         })
     }
 
-    /// Directors that are not published yet: each as it will be, with its directory and its smallest chunk.
-    pub(crate) fn of(directors: Vec<(Table, LoadDir, Option<ChunkId>)>) -> Self {
-        let director = |(table, dir, smallest_chunk)| Director {
+    /// Directors that are not published yet: each as it will be, with its directory and its chunks.
+    pub(crate) fn of(directors: Vec<(Table, LoadDir, Vec<Chunk>)>) -> Self {
+        let director = |(table, dir, chunks): (Table, LoadDir, Vec<Chunk>)| Director {
             table,
             dirs: vec![dir],
-            smallest_chunk,
-            stray_chunks: Arc::default(),
+            chunks: chunks.into_iter().map(|chunk| (0, chunk)).collect(),
+            scattered_keys: false,
         };
         Self {
             directors: directors.into_iter().map(director).collect(),
@@ -131,37 +135,50 @@ impl Directors {
         };
         Ok(Parent {
             director: KeyMap::open(&director.indexes(), memory)?,
-            smallest_chunk: director.smallest_chunk,
+            smallest_chunk: director.smallest_chunk(),
         })
     }
 
-    /// What a match table needs to know of its two directors, whose keys are in these columns.
+    /// What a match table needs to know of its two ends, whose keys are in these columns. Reads the files of a child for its own keys.
     pub(crate) fn ends(
         &mut self,
         keys: [usize; 2],
+        context: &PlaceContext,
         memory: u64,
     ) -> Result<[MatchEnd; 2], IngestError> {
-        let [left, right] = self.directors.as_slice() else {
+        let [left, right] = self.directors.as_mut_slice() else {
             return Err(IngestError::Options(
                 "a match table needs --director LEFT,RIGHT".to_owned(),
             ));
         };
-        let left_keys = Arc::new(KeyMap::open(&left.indexes(), memory / 2)?);
-        let right_keys = if left.table.part_numbers() == right.table.part_numbers() {
-            left_keys.clone()
+        let left_end = left.end(keys[0], context, memory / 2)?;
+        let right_end = if left.table.part_numbers() == right.table.part_numbers() {
+            right.scattered_keys = left.scattered_keys;
+            MatchEnd {
+                key: keys[1],
+                keys: Arc::clone(&left_end.keys),
+                smallest_chunk: left_end.smallest_chunk,
+                extent: left_end.extent.clone(),
+                rows: left_end.rows.clone(),
+            }
         } else {
-            Arc::new(KeyMap::open(&right.indexes(), memory / 2)?)
+            right.end(keys[1], context, memory / 2)?
         };
-        let end = |key, keys, director: &Director| MatchEnd {
-            key,
-            director: keys,
-            smallest_chunk: director.smallest_chunk,
-            stray_chunks: Arc::clone(&director.stray_chunks),
-        };
-        Ok([
-            end(keys[0], left_keys, left),
-            end(keys[1], right_keys, right),
-        ])
+        Ok([left_end, right_end])
+    }
+
+    /// For each director whether the places of its keys may be others than those by which it is joined: of a child that has
+    /// one key in several places.
+    pub(crate) fn scattered_keys(&self) -> Vec<bool> {
+        let directors = self.directors.iter();
+        directors.map(|director| director.scattered_keys).collect()
+    }
+
+    /// For each director whether it is a child, of whose own keys pairs are.
+    pub(crate) fn are_children(&self) -> Vec<bool> {
+        let directors = self.directors.iter();
+        let is_child = |director: &Director| director.table.spec.kind == TableKind::Child;
+        directors.map(is_child).collect()
     }
 
     /// Says so if a director was replaced while it was used.
@@ -188,9 +205,52 @@ impl Director {
         self.dirs.iter().map(LoadDir::index_dir).collect()
     }
 
+    fn smallest_chunk(&self) -> Option<ChunkId> {
+        self.chunks.iter().map(|(_, chunk)| chunk.chunk).min()
+    }
+
+    /// What a match table needs to know of it.
+    fn end(
+        &mut self,
+        key: usize,
+        context: &PlaceContext,
+        memory: u64,
+    ) -> Result<MatchEnd, IngestError> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| IngestError::Internal)?;
+        let rows = EndRows::new(&self.table, &self.chunks, &self.dirs, runtime).map(Arc::new);
+        let (keys, extent) = match (self.table.spec.kind, &rows) {
+            (TableKind::Child, Some(rows)) => {
+                let (keys, in_one_place) = rows.places(context, memory)?;
+                self.scattered_keys = !in_one_place;
+                (keys, EndExtent::Unknown)
+            }
+            _ => {
+                let strays = self.chunks.iter().filter(|(_, chunk)| chunk.strays > 0);
+                let strays = strays.map(|(_, chunk)| chunk.chunk).collect();
+                let keys = KeyMap::open(&self.indexes(), memory)?;
+                (keys, EndExtent::SubChunk(Arc::new(strays)))
+            }
+        };
+        Ok(MatchEnd {
+            key,
+            keys: Arc::new(keys),
+            smallest_chunk: self.smallest_chunk(),
+            extent,
+            rows,
+        })
+    }
+
+    /// The director whose lock guards the places of its keys.
+    fn family_name(&self) -> &String {
+        let spec = &self.table.spec;
+        let own_director = spec.directors.first().map(|director| &director.table);
+        own_director.unwrap_or(&spec.name)
+    }
+
     async fn find(
         catalog: &Catalog,
         request: &LoadRequest,
+        kind: TableKind,
         name: &str,
     ) -> Result<Self, IngestError> {
         let database = &request.database;
@@ -199,25 +259,19 @@ impl Director {
             let Some(table) = catalog.table(database, name).await? else {
                 return Err(no_such_director(catalog, database, name).await?);
             };
-            if table.spec.kind != TableKind::Director {
-                let kind = table.spec.kind;
-                return Err(IngestError::Options(format!(
-                    "{database}.{} is a {kind} table: --director must name a director",
-                    table.spec.name
-                )));
-            }
+            check_kind(&table, kind)?;
             match open_parts(request, &table) {
                 Ok(dirs) => {
                     let mut chunks = Vec::new();
-                    for part in &table.parts {
-                        chunks.extend(catalog.chunks(part.load).await?);
+                    for (number, part) in table.parts.iter().enumerate() {
+                        let of_part = catalog.chunks(part.load).await?.into_iter();
+                        chunks.extend(of_part.map(|chunk| (number, chunk)));
                     }
-                    let strays = chunks.iter().filter(|chunk| chunk.strays > 0);
                     return Ok(Self {
-                        smallest_chunk: chunks.iter().map(|chunk| chunk.chunk).min(),
-                        stray_chunks: Arc::new(strays.map(|chunk| chunk.chunk).collect()),
                         table,
                         dirs,
+                        chunks,
+                        scattered_keys: false,
                     });
                 }
                 Err(store::StoreError::Missing { .. }) => continue,
@@ -228,6 +282,23 @@ impl Director {
             "the director {database}.{name} is being replaced again and again: load this table afterwards"
         )))
     }
+}
+
+/// Sees that a table can place the rows of a child, or the pairs of a match table.
+fn check_kind(table: &Table, placed: TableKind) -> Result<(), IngestError> {
+    let spec = &table.spec;
+    let name = format!("{}.{}", spec.database, spec.name);
+    let sentence = match (spec.kind, placed, &spec.key) {
+        (TableKind::Director, ..) | (TableKind::Child, TableKind::Match, Some(_)) => return Ok(()),
+        (TableKind::Child, TableKind::Match, None) => format!(
+            "{name} has no key of its own, by which pairs could name its rows: load it again with --own-key"
+        ),
+        (kind, TableKind::Match, _) => format!(
+            "{name} is a {kind} table: --director of a match table must name directors, or children of them"
+        ),
+        (kind, ..) => format!("{name} is a {kind} table: --director must name a director"),
+    };
+    Err(IngestError::Options(sentence))
 }
 
 /// The directories of all parts of a table, which keeps them from being removed.
@@ -295,7 +366,27 @@ impl Family {
             family.later_parts = open_parts(request, &later)?;
         }
         family.look(catalog, request, &director.table).await?;
+        if request.append {
+            family.look_for_pairs(catalog, request).await?;
+        }
         Ok(family)
+    }
+
+    /// Match tables with pairs of the child to which rows are appended: these may have own keys that others have already, elsewhere.
+    async fn look_for_pairs(
+        &mut self,
+        catalog: &Catalog,
+        request: &LoadRequest,
+    ) -> Result<(), IngestError> {
+        let child = fold_name(&request.table);
+        for table in catalog.tables(&request.database).await? {
+            let mut references = table.spec.directors.iter();
+            let is_of_child = references.any(|it| fold_name(&it.table) == child);
+            if is_of_child && table.spec.kind == TableKind::Match {
+                self.unsettled.push(table.spec.name);
+            }
+        }
+        Ok(())
     }
 
     /// The same for a part that is appended to a director.
@@ -376,7 +467,7 @@ impl Family {
         request: &LoadRequest,
         directors: &Directors,
     ) -> Result<(Self, Vec<bool>), IngestError> {
-        let names = directors.directors.iter().map(|it| &it.table.spec.name);
+        let names = directors.directors.iter().map(Director::family_name);
         let family = Self::lock(request, names.collect()).await?;
         let mut changed = Vec::new();
         for director in &directors.directors {

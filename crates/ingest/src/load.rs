@@ -314,7 +314,7 @@ impl Transaction {
         load_dir: Arc<LoadDir>,
         progress: &Arc<Progress>,
     ) -> Result<ReadLoad, IngestError> {
-        let spec = self.spec(&plan, &directors);
+        let mut spec = self.spec(&plan, &directors);
         let notes = plan.notes.clone();
         let pipeline = Pipeline::new(
             &self.request,
@@ -328,6 +328,7 @@ impl Transaction {
             Ok((rows, directors))
         })
         .await?;
+        forget_placements(&mut spec, &directors.scattered_keys());
         fault::reached("read")?;
         Ok(ReadLoad {
             spec,
@@ -387,17 +388,17 @@ impl Transaction {
         notes.extend(self.catalog.upgraded_from().map(|version| {
             format!(
                 "the catalog was of version {version} and is brought up to date: {}",
-                if version < 2 {
-                    "its checksums were computed of what it said"
-                } else {
-                    "each table has a list of parts now"
+                match version {
+                    ..2 => "its checksums were computed of what it said",
+                    2 => "each table has a list of parts now",
+                    _ => "its publications are counted now",
                 }
             )
         }));
         notes.extend(written.directors.notes(&self.catalog).await?);
         let settled = self.settle_pairs(&mut written).await?;
         match &self.appended_to {
-            Some(_) => notes.extend(unsettled_note(written.family.unsettled())),
+            Some(table) => notes.extend(unsettled_note(table, written.family.unsettled())),
             None => notes.extend(self.children_left_behind(&written.spec).await?),
         }
         let report = self.report(&written.spec, written.partitioning, &written.outcome, notes);
@@ -466,16 +467,18 @@ impl Transaction {
         let (guard, changed) =
             Family::lock_for_publication(&self.catalog, &self.request, &written.directors).await?;
         let counts = &written.outcome.counts;
-        if counts.unknown_left_keys + counts.unknown_right_keys > 0 && changed.contains(&true) {
+        let unknown = counts.unknown_left_keys + counts.unknown_right_keys > 0;
+        // Any new row of a child may have an own key that another has, elsewhere.
+        let children = written.directors.are_children();
+        let ends = children.iter().zip(&changed);
+        let unsure: Vec<bool> = ends.map(|(child, changed)| *child && *changed).collect();
+        forget_placements(&mut written.spec, &unsure);
+        if unknown && changed.contains(&true) {
             if let Some(table) = &self.appended_to {
                 let table = format!("{}.{}", table.spec.database, table.spec.name);
                 return Err(CatalogError::TableChanged { table }.into());
             }
-            for (reference, changed) in written.spec.directors.iter_mut().zip(changed) {
-                if changed {
-                    reference.placement = None;
-                }
-            }
+            forget_placements(&mut written.spec, &changed);
         }
         Ok(Some(guard))
     }
@@ -496,9 +499,9 @@ impl Transaction {
         report
     }
 
-    /// Children and match tables that were placed by the director that this load replaces.
+    /// Children and match tables that were placed by the director that this load replaces, or match tables by the child.
     async fn children_left_behind(&self, spec: &TableSpec) -> Result<Vec<String>, IngestError> {
-        if spec.kind != TableKind::Director {
+        if !matches!(spec.kind, TableKind::Director | TableKind::Child) {
             return Ok(Vec::new());
         }
         let hangs_on_us = |table: &Table| {
@@ -565,6 +568,15 @@ impl Transaction {
         };
         if let Err(error) = undone.await {
             tracing::warn!(%error, "the next load of this table will remove what this one left");
+        }
+    }
+}
+
+/// Does not take a table for placed by those of its directors that are marked.
+fn forget_placements(spec: &mut TableSpec, marked: &[bool]) {
+    for (reference, marked) in spec.directors.iter_mut().zip(marked) {
+        if *marked {
+            reference.placement = None;
         }
     }
 }

@@ -107,7 +107,8 @@ impl Pipeline {
                 directors.parent(memory)?,
             )),
             Roles::Match { keys } => {
-                Box::new(MatchPlacement::new(context, directors.ends(keys, memory)?))
+                let ends = directors.ends(keys, &context, memory)?;
+                Box::new(MatchPlacement::new(context, ends))
             }
             Roles::Replicated => Box::new(ReplicatedPlacement::new(context)),
         })

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use catalog::{Catalog, LoadId, LoadLock, Part, Table, fold_name};
+use catalog::{Catalog, LoadId, LoadLock, Part, Table, TableKind, fold_name};
 use futures::StreamExt;
 use store::{LoadDir, OpenFiles, ScanRequest};
 
@@ -146,6 +146,10 @@ async fn reject_dependents(
     request: &LoadRequest,
     dropped: &Table,
 ) -> Result<(), IngestError> {
+    if dropped.spec.kind != TableKind::Director {
+        // Pairs of a child's rows do not need them to be there.
+        return Ok(());
+    }
     let name = fold_name(&dropped.spec.name);
     let mut dependents = Vec::new();
     for table in catalog.tables(&request.database).await? {

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use catalog::{
-    Catalog, Database, LoadLock, NewDatabase, Position, Publication, Table, TableKind, fold_name,
+    Catalog, Chunk, Database, LoadLock, NewDatabase, Position, Publication, Table, TableKind,
+    fold_name,
 };
 use store::{LoadDir, StoreError};
 
@@ -185,7 +186,7 @@ struct RepartitionedLoad {
 
 impl RepartitionedLoad {
     /// The table as children find it: with the new load.
-    fn as_director(&self) -> Option<(Table, Option<sky::ChunkId>)> {
+    fn as_director(&self) -> Option<(Table, Vec<Chunk>)> {
         let written = self.written.as_ref()?;
         let mut table = self.old.clone();
         table.placement = self.transaction.load;
@@ -193,8 +194,7 @@ impl RepartitionedLoad {
         for part in &mut table.parts {
             part.load = self.transaction.load;
         }
-        let smallest = written.outcome.chunks.iter().map(|chunk| chunk.chunk).min();
-        Some((table, smallest))
+        Some((table, written.outcome.chunks.clone()))
     }
 }
 
@@ -356,8 +356,13 @@ impl Run {
         let mut directors = Vec::new();
         for reference in &table.spec.directors {
             let found = self.new_load(&reference.table);
-            let director = found.filter(|done| done.old.spec.kind == TableKind::Director);
-            let Some((done, (as_it_will_be, smallest))) =
+            let can_place = |done: &&RepartitionedLoad| match done.old.spec.kind {
+                TableKind::Director => true,
+                TableKind::Child => table.spec.kind == TableKind::Match,
+                TableKind::Match | TableKind::Replicated => false,
+            };
+            let director = found.filter(can_place);
+            let Some((done, (as_it_will_be, chunks))) =
                 director.and_then(|done| Some((done, done.as_director()?)))
             else {
                 return Err(IngestError::Options(format!(
@@ -365,7 +370,7 @@ impl Run {
                     table.spec.name, reference.table, table.spec.name
                 )));
             };
-            directors.push((as_it_will_be, self.open_new(done)?, smallest));
+            directors.push((as_it_will_be, self.open_new(done)?, chunks));
         }
         Ok(Directors::of(directors))
     }

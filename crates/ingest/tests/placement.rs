@@ -392,3 +392,133 @@ async fn duplicates_over_chunks_are_rejected_and_the_first_of_the_input_stays() 
     }
     assert_eq!(sky.check().await, Vec::<String>::new());
 }
+
+/// A pair was judged by the chunks of its ends alone, so that one of two rows of neighbouring chunks passed however wide it was, and
+/// pairs were of directors only.
+#[tokio::test(flavor = "multi_thread")]
+async fn pairs_of_children_live_where_their_rows_do_and_are_as_wide_as_these_are_apart() {
+    let sky = Sky::new();
+    let stars = stars(300, 11);
+    let file = write_parquet(&sky.file("stars"), &common::batch(&stars), 1000);
+    load(sky.director("Star", &[file])).await.unwrap();
+    // Two spots of each star, the second 0.1 degrees to the north; of every tenth star it is 0.6 degrees away, and has the same chunk.
+    let spot = |star: &Row, id: i64, north: f64| Row {
+        id,
+        parent: Some(star.id),
+        ra: star.ra,
+        dec: star
+            .dec
+            .map(|dec| if dec > 0.0 { dec - north } else { dec + north }),
+        name: None,
+    };
+    let is_wide = |number: usize| number % 10 == 3;
+    let mut spots = Vec::new();
+    for (number, star) in stars.iter().enumerate() {
+        let north = if is_wide(number) { 0.6 } else { 0.1 };
+        spots.push(spot(star, 10_000 + number as i64, 0.0));
+        spots.push(spot(star, 20_000 + number as i64, north));
+    }
+    let file = write_parquet(&sky.file("spots"), &common::batch(&spots), 1000);
+    load(sky.child("Spot", "Star", &[file])).await.unwrap();
+
+    let pairs: Vec<(i64, i64)> = (0..300).map(|n| (20_000 + n, 10_000 + n)).collect();
+    let columns: [(&str, ArrayRef); 2] = [
+        (
+            "l",
+            Arc::new(pairs.iter().map(|p| p.0).collect::<Int64Array>()),
+        ),
+        (
+            "r",
+            Arc::new(pairs.iter().map(|p| p.1).collect::<Int64Array>()),
+        ),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let file = write_parquet(&sky.file("pairs"), &batch, 100);
+    let mut request = sky.request("Pair", &[file]);
+    request.key = vec!["l".to_owned(), "r".to_owned()];
+    request.directors = vec!["Spot".to_owned(), "Spot".to_owned()];
+    let error = load_error(request.clone()).await;
+    assert!(
+        error.contains("its ends are 0.600000° apart, and the overlap of the database is 0.5°"),
+        "{error}"
+    );
+    request.max_errors = 30;
+    let report = load(request).await.unwrap();
+    assert_eq!((report.rows_loaded, report.rows_rejected), (270, 30));
+    let table = sky.table("Pair").await;
+    let spot_placement = Some(sky.table("Spot").await.placement);
+    let placed_by = table.spec.directors.iter().map(|d| d.placement);
+    assert!(placed_by.eq([spot_placement, spot_placement]));
+    // Both ends are where the star is, as one row.
+    let mut found: Vec<_> = (sky.rows("Pair").await.iter())
+        .map(|s| {
+            (
+                s.int("r").unwrap(),
+                place_of(s),
+                s.int("__left_sub_chunk"),
+                s.int("__right_sub_chunk"),
+            )
+        })
+        .collect();
+    found.sort();
+    let kept = stars
+        .iter()
+        .enumerate()
+        .filter(|(number, _)| !is_wide(*number));
+    let mut expected: Vec<_> = kept
+        .map(|(number, star)| {
+            let place = locate(star);
+            let home = Some(i64::from(place.sub_chunk.0));
+            (10_000 + number as i64, place, home, home)
+        })
+        .collect();
+    expected.sort();
+    assert_eq!(found, expected);
+    assert_eq!(sky.check().await, Vec::<String>::new());
+}
+
+/// Where one own key is in two places, a pair of it has the first as its home, and is not taken for placed by the child.
+#[tokio::test(flavor = "multi_thread")]
+async fn pairs_of_a_child_with_one_key_in_two_places_are_not_placed_by_it() {
+    let sky = Sky::new();
+    let stars = stars(50, 12);
+    let file = write_parquet(&sky.file("stars"), &common::batch(&stars), 1000);
+    load(sky.director("Star", &[file])).await.unwrap();
+    let spot = |id: i64, star: &Row| Row {
+        id,
+        parent: Some(star.id),
+        ..star.clone()
+    };
+    let far = stars
+        .iter()
+        .find(|star| locate(star).chunk != locate(&stars[0]).chunk);
+    let spots = [
+        spot(1, &stars[0]),
+        spot(2, &stars[1]),
+        spot(1, far.unwrap()),
+    ];
+    let file = write_parquet(&sky.file("spots"), &common::batch(&spots), 1000);
+    load(sky.child("Spot", "Star", &[file])).await.unwrap();
+    let columns: [(&str, ArrayRef); 2] = [
+        ("star", Arc::new(Int64Array::from(vec![stars[1].id]))),
+        ("spot", Arc::new(Int64Array::from(vec![2]))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut request = sky.request("Pair", &[write_parquet(&sky.file("pairs"), &batch, 100)]);
+    request.key = vec!["star".to_owned(), "spot".to_owned()];
+    request.directors = vec!["Star".to_owned(), "Spot".to_owned()];
+    load(request.clone()).await.unwrap();
+    let spec = sky.table("Pair").await.spec;
+    assert!(spec.directors[0].placement.is_some());
+    assert_eq!(spec.directors[1].placement, None);
+    // What cannot be an end of a pair.
+    (request.table, request.directors) = (
+        "Other".to_owned(),
+        vec!["Star".to_owned(), "Pair".to_owned()],
+    );
+    let error = load_error(request).await;
+    assert!(
+        error.contains("--director of a match table must name directors, or children of them"),
+        "{error}"
+    );
+}

@@ -35,7 +35,7 @@ pub struct LoadArguments {
     /// The column of the declination in degrees.
     #[arg(long, value_name = "COL")]
     dec: Option<String>,
-    /// Child: the director's table. Match: LEFT,RIGHT.
+    /// Child: the director's table. Match: LEFT,RIGHT, each a director or a child.
     #[arg(long, value_name = "TABLE", value_delimiter = ',')]
     director: Vec<String>,
     /// Child: its own key; by default the first integer column that is not --key.

@@ -39,8 +39,10 @@ impl VisitorMut for CommonColumns {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         if let SetExpr::Select(select) = query.body.as_mut()
             && let Some(order) = &mut query.order_by
-            && let Some(common) = Common::of(select, self.dialect)
+            && let Some(mut common) = Common::of(select, self.dialect)
         {
+            // A name in ORDER BY is an item's first.
+            common.forget(aliases(select));
             common.put_into(order);
         }
         ControlFlow::Continue(())
@@ -141,6 +143,14 @@ impl Common {
         self.put_into(&mut select.selection);
         self.put_into(&mut select.group_by);
         self.put_into(&mut select.having);
+    }
+
+    /// Leaves out the columns with these names.
+    fn forget<'a>(&mut self, names: impl Iterator<Item = &'a Ident>) {
+        for name in names {
+            self.columns
+                .retain(|(column, _)| column.value != name.value);
+        }
     }
 
     fn has(&self, name: &Ident) -> bool {
@@ -246,6 +256,14 @@ impl VisitorMut for Values<'_> {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// The names that items of a SELECT are given.
+fn aliases(select: &Select) -> impl Iterator<Item = &Ident> {
+    select.projection.iter().filter_map(|item| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias),
+        _ => None,
+    })
 }
 
 /// A column as an item that has its name, whatever becomes of it.
@@ -361,6 +379,24 @@ mod tests {
             "SELECT coalesce(a.x, b.x) AS x, v FROM a FULL JOIN b USING(x) \
              WHERE coalesce(a.x, b.x) > 1 AND coalesce(a.x, b.x) IN (SELECT x FROM c) ORDER BY coalesce(a.x, b.x)"
         );
+    }
+
+    /// `SELECT COUNT(*) AS x ... ORDER BY x` was error 1105: the name in ORDER BY was taken for the common column, which is neither
+    /// grouped by nor aggregated. An item of that name stands before it.
+    #[test]
+    fn an_item_of_the_name_is_what_is_sorted_by() {
+        for (sql, expected) in [
+            (
+                "SELECT count(*) AS x FROM a FULL JOIN b USING (x) ORDER BY x",
+                "SELECT count(*) AS x FROM a FULL JOIN b USING(x) ORDER BY x",
+            ),
+            (
+                "SELECT count(*) AS n FROM a FULL JOIN b USING (x) GROUP BY x ORDER BY n, x",
+                "SELECT count(*) AS n FROM a FULL JOIN b USING(x) GROUP BY coalesce(a.x, b.x) ORDER BY n, coalesce(a.x, b.x)",
+            ),
+        ] {
+            assert_eq!(in_adql(sql), expected);
+        }
     }
 
     #[test]

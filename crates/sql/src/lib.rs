@@ -23,6 +23,7 @@ mod parameters;
 mod parse;
 pub mod rules;
 mod stored_result;
+mod subquery_names;
 mod unsupported;
 mod warnings;
 

@@ -13,7 +13,7 @@ use crate::limits::{self, DEEPEST_NESTING};
 use crate::mysql::ShowStatement;
 use crate::{
     Connection, Dialect, ErrorCode, Headings, SqlError, adql, common_columns, connection,
-    crossmatch, fold_case, hidden, mysql, stored_result, unsupported,
+    crossmatch, fold_case, hidden, mysql, stored_result, subquery_names, unsupported,
 };
 
 /// Levels of the parser: each parenthesis takes a few.
@@ -226,7 +226,9 @@ fn rewrite(
     match source.dialect {
         Dialect::MySql => mysql::rewrite(source.sql, ast),
         Dialect::Adql => adql::rewrite(source.sql, ast),
-    }
+    }?;
+    subquery_names::name_apart(ast);
+    Ok(())
 }
 
 fn only_queries() -> SqlError {

@@ -7,6 +7,7 @@
 //! and if somebody with more rights has changed it, it is opened anew. A log that holds changes is read through the
 //! wal-index of whoever writes it; if there is none, nobody can read these changes, and that is an error.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +15,6 @@ use std::time::Duration;
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 
-use super::state::{FileState, file_state};
 use crate::CatalogError;
 use crate::access::may_write;
 
@@ -22,8 +22,7 @@ use crate::access::may_write;
 /// the patience for a long queue of them on a slow disk.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Connections of one process. Each has a thread; statements are short. They stay open as long as the catalog does, so that
-/// the wal-index does (see [`super::state`]).
+/// Connections of one process. Each has a thread; statements are short. They stay open as long as the catalog does.
 const CONNECTIONS: u32 = 4;
 
 /// How a catalog's file is opened.
@@ -55,18 +54,20 @@ impl Mode {
 
 /// The catalog's write-ahead log.
 pub(super) fn log_path(path: &Path) -> PathBuf {
-    beside(path, "-wal")
-}
-
-/// The index of the log.
-pub(super) fn wal_index_path(path: &Path) -> PathBuf {
-    beside(path, "-shm")
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
+    name.push("-wal");
     name.into()
+}
+
+/// What the system says of a file: its number, length and time of change in seconds and nanoseconds.
+pub(super) type FileState = [i64; 4];
+
+/// What the system says of the database file; `None` if it is gone.
+pub(super) fn file_state(database: &Path) -> Option<FileState> {
+    let file = database.metadata().ok()?;
+    // Numbers and lengths beyond 2^63 wrap, and still tell files apart.
+    let [number, length] = [file.ino(), file.len()].map(|it| it as i64);
+    Some([number, length, file.mtime(), file.mtime_nsec()])
 }
 
 /// Bytes of the log; 0 if there is none.
@@ -125,11 +126,6 @@ impl Connections {
     /// Whether changes are rejected.
     pub(super) fn is_read_only(&self) -> bool {
         self.mode() != Mode::Shared
-    }
-
-    /// Whether the file is taken to stay as it is until it is looked at again.
-    pub(super) fn is_immutable(&self) -> bool {
-        self.mode() == Mode::Immutable
     }
 
     fn mode(&self) -> Mode {

@@ -5,14 +5,15 @@
 //! half-way for want of it. Every commit is synced to the disk: the files of a replaced load may be
 //! removed as soon as `publish` has returned, so a power failure must not bring that load back.
 
+mod backend;
 mod checksum;
 mod connections;
 mod parts;
+mod publications;
 mod read;
 mod rows;
 mod schema;
 mod seal;
-mod state;
 mod verify;
 mod write;
 
@@ -22,10 +23,11 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Sqlite, Transaction};
 
-use self::connections::{Connections, log_len, wal_index_path};
+use self::connections::{Connections, file_state, log_len};
+use self::publications::Publications;
 use crate::CatalogError;
 use crate::access::make_directories;
-pub use state::CatalogState;
+use crate::state::CatalogState;
 
 /// The catalog's file in the data directory.
 const FILE_NAME: &str = "meridian.sqlite";
@@ -39,7 +41,7 @@ pub(crate) struct SqliteCatalog {
     connections: Arc<Connections>,
     upgraded_from: Option<i64>,
     database: Arc<Path>,
-    wal_index: Arc<Path>,
+    publications: Arc<Publications>,
 }
 
 impl SqliteCatalog {
@@ -62,12 +64,16 @@ impl SqliteCatalog {
 
     async fn connect(data_dir: &Path, path: PathBuf) -> Result<Self, CatalogError> {
         let upgraded_from = schema::bring_up_to_date(data_dir, &path).await?;
-        Ok(Self {
+        let opened = Self {
             connections: Arc::new(Connections::open(path.clone()).await?),
             upgraded_from,
-            wal_index: wal_index_path(&path).into(),
+            publications: Arc::new(Publications::beside(&path)),
             database: path.into(),
-        })
+        };
+        if !opened.connections.is_read_only() {
+            opened.settle_publications().await?;
+        }
+        Ok(opened)
     }
 
     /// Puts what the log holds into the database file, and closes the connections.
@@ -119,15 +125,44 @@ impl SqliteCatalog {
 
     /// The state in which the catalog is.
     pub fn state(&self) -> Option<CatalogState> {
-        if self.connections.is_immutable() && log_len(&self.database) == 0 {
-            return state::state_at_rest(&self.database);
+        Some(CatalogState {
+            publications: self.publications.number()?,
+            store: file_state(&self.database)?,
+        })
+    }
+
+    /// Puts the number of publications into its file where that has another: after a crash, a power failure, or a copy without it.
+    async fn settle_publications(&self) -> Result<(), CatalogError> {
+        let mut connection = self.connections.pool().await?.acquire().await?;
+        if !self.publications.agrees(&mut connection).await? {
+            drop(connection);
+            self.publications.try_to_settle(&self.database).await;
         }
-        state::state(&self.database, &self.wal_index)
+        Ok(())
     }
 
     /// A transaction that sees one state of the catalog from its first read on.
     async fn begin_read(&self) -> Result<Transaction<'static, Sqlite>, CatalogError> {
-        Ok(self.connections.pool().await?.begin().await?)
+        let connections = &self.connections;
+        if !connections.is_read_only() && !connections.current_pool().is_closed() {
+            self.publications.settle_if_due(&self.database).await;
+        }
+        Ok(connections.pool().await?.begin().await?)
+    }
+
+    /// Commits a change of what readers see, and tells all processes of it.
+    async fn commit_publication(
+        &self,
+        mut change: Transaction<'static, Sqlite>,
+    ) -> Result<(), CatalogError> {
+        let number = publications::raise(&mut change).await?;
+        self.publications.begin(number)?;
+        change.commit().await?;
+        if let Err(error) = self.publications.end(number) {
+            // What is committed is so; until the number is settled, every statement asks the catalog.
+            tracing::warn!(%error, "the number of publications could not be written");
+        }
+        Ok(())
     }
 
     /// A transaction that holds the write lock.

@@ -32,7 +32,7 @@ impl SqliteCatalog {
         }
         seal_databases(&mut change).await?;
         seal_loads(&mut change, |row| row.id == load.0).await?;
-        change.commit().await?;
+        self.commit_publication(change).await?;
         Ok(())
     }
 
@@ -66,7 +66,7 @@ impl SqliteCatalog {
             row.id == load.0 || merged.contains(&LoadId(row.id))
         })
         .await?;
-        change.commit().await?;
+        self.commit_publication(change).await?;
         Ok(())
     }
 
@@ -95,7 +95,7 @@ impl SqliteCatalog {
         seal_table(&mut change, listed.row.id, found.id).await?;
         seal_databases(&mut change).await?;
         seal_loads(&mut change, |row| row.id == part.0).await?;
-        change.commit().await?;
+        self.commit_publication(change).await?;
         Ok(())
     }
 
@@ -125,7 +125,7 @@ impl SqliteCatalog {
         let parts = remove_table(&mut change, found.id).await?;
         seal_databases(&mut change).await?;
         seal_loads(&mut change, |row| parts.contains(&LoadId(row.id))).await?;
-        change.commit().await?;
+        self.commit_publication(change).await?;
         Ok(parts)
     }
 
@@ -146,7 +146,7 @@ impl SqliteCatalog {
             .await?;
         seal_databases(&mut change).await?;
         seal_loads(&mut change, |row| parts.contains(&LoadId(row.id))).await?;
-        change.commit().await?;
+        self.commit_publication(change).await?;
         Ok(())
     }
 }

@@ -59,7 +59,7 @@ impl SqliteCatalog {
             row.id == load.0 || replaced.contains(&LoadId(row.id))
         })
         .await?;
-        change.commit().await?;
+        self.commit_publication(change).await?;
         Ok(replaced)
     }
 
@@ -97,7 +97,7 @@ impl SqliteCatalog {
             all.any(|it| it.load.0 == load || it.replaces.contains(&LoadId(load)))
         };
         seal_loads(&mut change, |row| concerned(row.id)).await?;
-        change.commit().await?;
+        self.commit_publication(change).await?;
         Ok(())
     }
 
@@ -321,6 +321,7 @@ async fn expect_directors(
                 .await?;
         match kind.as_deref() {
             Some("director") => {}
+            Some("child") if spec.kind == TableKind::Match => {}
             Some(kind) => {
                 return Err(spec.reject(format!("{name} is a {kind} table, not a director")));
             }

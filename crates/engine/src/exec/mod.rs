@@ -20,6 +20,7 @@ pub(crate) use crossmatch::separation_field;
 pub use crossmatch::{
     CrossmatchExec, MatchColumn, MatchRule, MatchSelection, MatchSide, SEPARATION_COLUMN, Unmatched,
 };
+pub(crate) use neighbour_join::constant_value;
 pub use neighbour_join::{
     JoinedColumn, NeighbourJoinExec, PartnerAggregate, RowExpr, SeparationCondition,
 };

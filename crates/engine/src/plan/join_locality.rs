@@ -246,13 +246,18 @@ mod tests {
     #[test]
     fn keys_that_the_director_does_not_have_must_be_together_to_join() {
         let with = |unknown| origin(1, false).map(|o| KeyOrigin { unknown, ..o });
-        use UnknownKeys::{None, Scattered, Together};
+        use UnknownKeys::{None, OwnKeys, Scattered, Together};
         for (left, right, local) in [
             (None, Scattered, true),
             (Together, None, true),
             (Together, Together, true),
             (Together, Scattered, false),
             (Scattered, Scattered, false),
+            // Only pairs that were placed by a child's own keys know that none of these is in two places.
+            (OwnKeys, Scattered, true),
+            (Scattered, OwnKeys, true),
+            (OwnKeys, OwnKeys, false),
+            (OwnKeys, Together, false),
         ] {
             let joined = joined(JoinType::Inner, with(left), with(right));
             assert_eq!(!is_global(joined), local, "{left:?} with {right:?}");

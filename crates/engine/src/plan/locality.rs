@@ -24,6 +24,9 @@ pub(super) enum UnknownKeys {
     Together,
     /// Anywhere: a pair of a match table is then placed by its other end.
     Scattered,
+    /// The column is a child's own key, and the child has all there are. That no key is in two places is known to the match tables
+    /// that were placed by them, and to nobody else.
+    OwnKeys,
 }
 
 impl UnknownKeys {
@@ -31,7 +34,11 @@ impl UnknownKeys {
     pub(super) fn meet(self, other: Self) -> bool {
         matches!(
             (self, other),
-            (Self::None, _) | (_, Self::None) | (Self::Together, Self::Together)
+            (Self::None, _)
+                | (_, Self::None)
+                | (Self::Together, Self::Together)
+                | (Self::OwnKeys, Self::Scattered)
+                | (Self::Scattered, Self::OwnKeys)
         )
     }
 }
@@ -224,6 +231,18 @@ fn key_columns(table: &LoadedTable, projection: &[usize], home: usize) -> Vec<Op
             unknown,
             groups,
         });
+    }
+    if let Some((name, director)) = table.own_key()
+        && let Ok(at) = table.stored.schema.index_of(&name)
+    {
+        let unknown = UnknownKeys::OwnKeys;
+        let groups = false;
+        let own = KeyOrigin {
+            director,
+            unknown,
+            groups,
+        };
+        origins[at].get_or_insert(own);
     }
     // The chunk's number is no key, and a chunk may be cut into several pieces: groups by it are not known to be whole in one.
     let origin = |at: &usize| origins.get(*at).cloned().flatten();

@@ -25,6 +25,7 @@ mod push_filters;
 mod push_row_exprs_into_join;
 mod push_separations_into_join;
 mod recognise_neighbours;
+mod recognise_windows;
 mod reduce_join_output;
 
 pub use checked_rules::{CheckedRule, checked};

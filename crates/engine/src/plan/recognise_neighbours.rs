@@ -17,6 +17,8 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use sky::neighbours::Bound;
 use sql::functions::SEPARATION;
 
+use super::neighbour_locality::around;
+use super::recognise_windows::{PositionWindow, SideColumn};
 use crate::condition::renumber;
 use crate::exec::{NeighbourJoinExec, SeparationCondition};
 
@@ -40,7 +42,7 @@ impl FoundNeighbours {
                 return Ok(None);
             };
             let projection = join.projection().as_ref().map(|columns| columns.to_vec());
-            return Self::by(filter, *join.join_type(), projection);
+            return Self::by(filter, *join.join_type(), projection, inputs(plan));
         }
         if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
             let Some(filter) = join.filter().filter(|_| !join.null_aware) else {
@@ -48,7 +50,7 @@ impl FoundNeighbours {
             };
             let filter = with_equalities(filter, join)?;
             let projection = join.projection.as_ref().map(|columns| columns.to_vec());
-            return Self::by(&filter, *join.join_type(), projection);
+            return Self::by(&filter, *join.join_type(), projection, inputs(plan));
         }
         Ok(None)
     }
@@ -57,25 +59,41 @@ impl FoundNeighbours {
         filter: &JoinFilter,
         join_type: JoinType,
         projection: Option<Vec<usize>>,
+        inputs: [&Arc<dyn ExecutionPlan>; 2],
     ) -> Result<Option<Self>> {
         let parts = split_conjunction(filter.expression());
+        let mut found = None;
         for (at, part) in parts.iter().enumerate() {
-            let Some(separation) = Separation::of(part, filter)? else {
-                continue;
-            };
-            let others = parts.iter().enumerate().filter(|(other, _)| *other != at);
-            let found = Self {
-                join_type,
-                separation,
-                rest: rest(filter, others.map(|(_, part)| Arc::clone(part)))?,
-                projection,
-            };
-            let any = [JoinSide::Left, JoinSide::Right]
-                .into_iter()
-                .any(|side| found.can_probe(side));
-            return Ok(any.then_some(found));
+            if let Some(separation) = Separation::of(part, filter)? {
+                found = Some((separation, Some(at)));
+                break;
+            }
         }
-        Ok(None)
+        if found.is_none() {
+            let is_position = |side, [ra, dec]: [usize; 2]| {
+                let column = |at| Arc::new(Column::new("", at)) as Arc<dyn PhysicalExpr>;
+                let input = inputs[usize::from(side != JoinSide::Left)];
+                Ok(around(input, &[column(ra), column(dec)])?.is_some())
+            };
+            let window = PositionWindow::of(&parts, filter, is_position)?;
+            found = window.map(|window| (Separation::covering(&window), None));
+        }
+        let Some((separation, decided)) = found else {
+            return Ok(None);
+        };
+        // All but what the separation decides.
+        let others = parts.iter().enumerate();
+        let others = others.filter(|(other, _)| Some(*other) != decided);
+        let found = Self {
+            join_type,
+            separation,
+            rest: rest(filter, others.map(|(_, part)| Arc::clone(part)))?,
+            projection,
+        };
+        let any = [JoinSide::Left, JoinSide::Right]
+            .into_iter()
+            .any(|side| found.can_probe(side));
+        Ok(any.then_some(found))
     }
 
     /// Whether the rows of this side can be taken one after another.
@@ -140,6 +158,12 @@ impl FoundNeighbours {
     }
 }
 
+/// The inputs of a join.
+fn inputs(join: &Arc<dyn ExecutionPlan>) -> [&Arc<dyn ExecutionPlan>; 2] {
+    let inputs = join.children();
+    [inputs[0], inputs[1]]
+}
+
 /// The other side.
 pub(super) fn other(side: JoinSide) -> JoinSide {
     if side == JoinSide::Left {
@@ -161,6 +185,17 @@ struct Separation {
 }
 
 impl Separation {
+    /// The bound that follows from windows in both coordinates.
+    fn covering(window: &PositionWindow) -> Self {
+        Self {
+            left: window.left.each_ref().map(SideColumn::expr),
+            right: window.right.each_ref().map(SideColumn::expr),
+            radius: Arc::clone(&window.radius),
+            radius_side: JoinSide::None,
+            bound: Bound::AtMost,
+        }
+    }
+
     /// The bound that a condition is: `separation < r` or `<=`, or `r > separation` or `>=`.
     fn of(condition: &Arc<dyn PhysicalExpr>, filter: &JoinFilter) -> Result<Option<Self>> {
         let Some(comparison) = condition.downcast_ref::<BinaryExpr>() else {

@@ -11,7 +11,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use sql::Dialect;
 use sql::mysql::Operators;
 use sql::rules::{
-    CheckIntegers, CompareValues, GuardValues, OrderComparisons, WidenFloats, WriteOutMemberships,
+    CheckIntegers, CompareValues, GuardValues, OrderComparisons, ProjectSubqueries, WidenFloats,
+    WriteOutMemberships,
 };
 
 use super::{CATALOG, NO_DATABASE, SessionOptions};
@@ -130,8 +131,9 @@ type AnalyzerRules = Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sy
 type PhysicalRules =
     Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>;
 
-/// DataFusion's analysis with ours: values are made comparable as MySQL compares them, memberships written out, floats widened
-/// and integers checked before types are coerced, values guarded and the constants of comparisons put on the right after.
+/// DataFusion's analysis with ours: subqueries are moved out of aggregates and sort keys, values made comparable as MySQL compares
+/// them, memberships written out, floats widened and integers checked before types are coerced, values guarded and the constants of
+/// comparisons put on the right after.
 ///
 /// # Errors
 /// This version of DataFusion has no rule that coerces types.
@@ -145,6 +147,7 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
     if dialect == Dialect::MySql {
         rules.insert(coercion, Arc::new(CompareValues));
     }
+    rules.insert(coercion, Arc::new(ProjectSubqueries));
     rules.push(Arc::new(GuardValues));
     rules.push(Arc::new(OrderComparisons));
     Ok(rules)

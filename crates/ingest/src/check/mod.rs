@@ -282,6 +282,11 @@ async fn rules_of(
             current = false;
             continue;
         };
+        if director.spec.kind != TableKind::Director {
+            // A child has no index of its own keys, which pairs name.
+            current = false;
+            continue;
+        }
         match open_indexes(data_dir, &director, |_| true) {
             Ok(runs) => indexes.push(runs),
             Err(problem) => return Ok(Err(problem)),

@@ -1,14 +1,15 @@
 //! A match table's pairs live in the chunks of both ends, once if they are the same.
 //!
-//! A pair's left home is the place of its left key; if the left director does not have that key, the place of its
-//! right key; if neither is known, the first sub-chunk of the left director's smallest chunk. The right home is the
+//! A pair's left home is the place of its left key; if the left table does not have that key, the place of its
+//! right key; if neither is known, the first sub-chunk of the left table's smallest chunk. The right home is the
 //! same with right and left exchanged. Each row says in two hidden columns which homes it stands for, so in all
 //! chunks together each pair has one row with a left home and one with a right home.
 //!
-//! A pair whose ends are both known must not be wider than the overlap, or a query could not find it near both. The
-//! ends' positions are not at hand here, only their sub-chunks: a pair is rejected when not even these lie within the
-//! overlap of each other. A narrower pair that is still too wide passes, and so does one with an end in a chunk that keeps rows whose
-//! positions lie elsewhere: their places say nothing of how wide a pair is.
+//! A pair whose ends are both known must not be wider than the overlap, or a query could not find it near both. What
+//! decides is the separation of the two rows ([`PairWidths`]), once all pairs are read. Pairs of which not even the sub-chunks
+//! lie within the overlap of each other are rejected at once, where these say where the rows are: those of a director do, but for
+//! chunks that keep rows whose positions lie elsewhere. Where the rows of an end have no positions, the sub-chunks of their
+//! directors' rows are all that is known.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -19,13 +20,15 @@ use arrow::array::{ArrayRef, Int32Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use sky::ChunkId;
 
+use super::end_rows::EndRows;
+use super::pair_widths::{EndPairs, PairWidths, SHARE};
 use super::{PlaceContext, PlaceRows, PlacedRows, Placement, take_rows};
 use crate::error::IngestError;
 use crate::key_map::{KeyMap, NOWHERE, keys_of};
 use crate::report::PlacementCounts;
 use crate::row_batch::{Place, RowBatch, placed_batch};
 use crate::row_errors::RowErrors;
-use crate::sort::{ChunkInput, ChunkSorter, SortColumns};
+use crate::sort::{ChunkInput, ChunkSorter, SortColumns, SorterInput};
 
 /// The hidden columns: the sub-chunk of the pair's left and right home if it is in the row's chunk, else -1.
 pub const HOME_COLUMNS: [&str; 2] = ["__left_sub_chunk", "__right_sub_chunk"];
@@ -41,17 +44,31 @@ pub(crate) const ELSEWHERE: i32 = -1;
 /// Remembered answers for pairs of sub-chunks; more than a batch ever needs.
 const REMEMBERED_PAIRS: usize = 1 << 16;
 
-/// One end of the pairs.
+/// What pairs that are too wide are counted as.
+pub(super) const TOO_WIDE: &str = "pair wider than the overlap";
+
+/// One end of the pairs: the rows of a director, or of a child by its own key.
 #[derive(Debug)]
 pub(crate) struct MatchEnd {
-    /// The column of the director's key.
+    /// The column of the rows' key.
     pub key: usize,
-    /// The director's keys; shared if both ends have the same director.
-    pub director: Arc<KeyMap>,
-    /// The director's smallest chunk.
+    /// The keys of the rows; shared if both ends are of the same table.
+    pub keys: Arc<KeyMap>,
+    /// The smallest chunk of the rows.
     pub smallest_chunk: Option<ChunkId>,
-    /// Chunks of the director with rows whose positions lie elsewhere.
-    pub stray_chunks: Arc<HashSet<ChunkId>>,
+    /// Where the rows of a place lie.
+    pub extent: EndExtent,
+    /// The rows, if their files can be read for their positions.
+    pub rows: Option<Arc<EndRows>>,
+}
+
+/// What the place of a row says of its position.
+#[derive(Debug, Clone)]
+pub(crate) enum EndExtent {
+    /// It is in the sub-chunk, but for rows in these chunks, which may lie elsewhere.
+    SubChunk(Arc<HashSet<ChunkId>>),
+    /// Nothing: a child's row is where its director's row is.
+    Unknown,
 }
 
 /// The placement of a match table.
@@ -59,6 +76,8 @@ pub(crate) struct MatchPlacement {
     context: PlaceContext,
     ends: [MatchEnd; 2],
     rows: ChunkSorter,
+    /// `None` where the rows of an end have no positions.
+    widths: Option<PairWidths>,
     pairs: AtomicU64,
     unknown: [AtomicU64; 2],
     default_location: AtomicU64,
@@ -73,8 +92,18 @@ impl MatchPlacement {
             key: Some(ends[0].key),
             order: None,
         };
+        let rows_with_positions = |end: &MatchEnd| {
+            let rows = end.rows.as_ref()?;
+            rows.has_positions().then(|| Arc::clone(rows))
+        };
+        let widths = match ends.each_ref().map(rows_with_positions) {
+            [Some(left), Some(right)] => Some(PairWidths::new(&context, [left, right])),
+            _ => None,
+        };
+        let share = if widths.is_some() { 1.0 - SHARE } else { 1.0 };
         Self {
-            rows: context.chunk_sorter("rows", &schema, by_left_key, 1.0),
+            rows: context.chunk_sorter("rows", &schema, by_left_key, share),
+            widths,
             context,
             ends,
             pairs: AtomicU64::new(0),
@@ -83,18 +112,22 @@ impl MatchPlacement {
         }
     }
 
-    /// The places of one end's keys, [`NOWHERE`] for those that the director does not have.
-    fn lookup(&self, end: usize, columns: &RecordBatch) -> Result<Vec<u64>, IngestError> {
-        let MatchEnd { key, director, .. } = &self.ends[end];
-        let (keys, has_key) = keys_of(columns.column(*key))?;
+    /// One end's keys and their places, [`NOWHERE`] for those that there are not.
+    fn lookup(
+        &self,
+        end: usize,
+        columns: &RecordBatch,
+    ) -> Result<(Vec<i64>, Vec<u64>), IngestError> {
+        let end = &self.ends[end];
+        let (keys, has_key) = keys_of(columns.column(end.key))?;
         let mut places = Vec::new();
-        director.lookup(&keys, &mut places)?;
+        end.keys.lookup(&keys, &mut places)?;
         for (place, has_key) in places.iter_mut().zip(has_key) {
             if !has_key {
                 *place = NOWHERE;
             }
         }
-        Ok(places)
+        Ok((keys, places))
     }
 }
 
@@ -103,22 +136,27 @@ impl Placement for MatchPlacement {
         Box::new(MatchWorker {
             placement: self,
             rows: self.rows.input(),
+            widths: self.widths.as_ref().map(PairWidths::input),
             near: HashMap::new(),
         })
     }
 
     fn finish(self: Box<Self>, _siblings: &[PathBuf]) -> Result<PlacedRows, IngestError> {
         let [left, right] = self.unknown;
+        let dropped = match &self.widths {
+            Some(widths) => widths.reject_wide(&self.context)?,
+            None => HashSet::new(),
+        };
         Ok(PlacedRows {
+            query_rows: self.pairs.into_inner() - dropped.len() as u64,
             rows: self.rows.into_chunks(),
             overlap: None,
-            dropped: Default::default(),
+            dropped,
             positions: None,
             bounds_in_directory: false,
             strays: HashMap::new(),
             by_sub_chunk: true,
             index_bytes: 0,
-            query_rows: self.pairs.into_inner(),
             counts: PlacementCounts {
                 unknown_left_keys: left.into_inner(),
                 unknown_right_keys: right.into_inner(),
@@ -132,6 +170,7 @@ impl Placement for MatchPlacement {
 struct MatchWorker<'a> {
     placement: &'a MatchPlacement,
     rows: ChunkInput<'a>,
+    widths: Option<SorterInput<'a>>,
     /// Whether two sub-chunks are within the overlap of each other, as far as asked.
     near: HashMap<(u64, u64), bool>,
 }
@@ -168,7 +207,8 @@ impl PlaceRows for MatchWorker<'_> {
     fn place(&mut self, batch: RowBatch) -> Result<(), IngestError> {
         let placement = self.placement;
         let lookup = |end| placement.lookup(end, &batch.columns);
-        let ends = [lookup(0)?, lookup(1)?];
+        let [(left_keys, left_places), (right_keys, right_places)] = [lookup(0)?, lookup(1)?];
+        let mut known = EndPairs::default();
         let mut row_errors = RowErrors::new(&placement.context.read, &batch.rows);
         let mut homes = HomeRows::default();
         let fallback = |end: usize| {
@@ -177,11 +217,18 @@ impl PlaceRows for MatchWorker<'_> {
                 .place_of_the_homeless(placement.ends[end].smallest_chunk)
         };
         let (mut pairs, mut unknown, mut default_location) = (0, [0, 0], 0);
-        for (row, (left, right)) in ends[0].iter().zip(&ends[1]).enumerate() {
+        for (row, (left, right)) in left_places.iter().zip(&right_places).enumerate() {
             let (left, right) = (*left, *right);
-            if left != NOWHERE && right != NOWHERE && !self.within_overlap(left, right) {
-                reject_wide(&mut row_errors, row, Place(left), Place(right));
-                continue;
+            if left != NOWHERE && right != NOWHERE {
+                if !self.within_overlap(left, right) {
+                    reject_wide(&mut row_errors, row, Place(left), Place(right));
+                    continue;
+                }
+                known.push(
+                    batch.rows[row],
+                    [left, right],
+                    [left_keys[row], right_keys[row]],
+                );
             }
             pairs += 1;
             for (count, place) in unknown.iter_mut().zip([left, right]) {
@@ -204,10 +251,16 @@ impl PlaceRows for MatchWorker<'_> {
         for (sum, count) in placement.unknown.iter().zip(unknown) {
             sum.fetch_add(count, Relaxed);
         }
+        if let (Some(widths), Some(input)) = (&placement.widths, &mut self.widths) {
+            widths.push(input, known)?;
+        }
         self.push(&batch, homes)
     }
 
     fn finish(self: Box<Self>) -> Result<(), IngestError> {
+        if let Some(widths) = self.widths {
+            widths.finish()?;
+        }
         self.rows.finish()
     }
 }
@@ -233,10 +286,13 @@ impl MatchWorker<'_> {
         )?)
     }
 
-    /// Whether the position of a row at this place of one end's director may lie elsewhere.
+    /// Whether the position of an end's row at this place may lie elsewhere.
     fn may_stray(&self, end: usize, place: u64) -> bool {
-        let strays = &self.placement.ends[end].stray_chunks;
-        strays.contains(&Place(place).chunk())
+        match &self.placement.ends[end].extent {
+            EndExtent::SubChunk(strays) => strays.contains(&Place(place).chunk()),
+            // Without positions the place is all that is known.
+            EndExtent::Unknown => self.placement.widths.is_some(),
+        }
     }
 
     /// Whether the sub-chunks of two places may hold positions within the overlap of each other.
@@ -261,7 +317,7 @@ impl MatchWorker<'_> {
 }
 
 fn reject_wide(row_errors: &mut RowErrors<'_>, row: usize, left: Place, right: Place) {
-    row_errors.reject(row, "pair wider than the overlap".to_owned(), || {
+    row_errors.reject(row, TOO_WIDE.to_owned(), || {
         format!(
             "the pair is wider than the overlap: its ends lie in chunks {} and {}, too far from each other",
             left.chunk(),

@@ -6,7 +6,9 @@
 
 pub(crate) mod child;
 pub(crate) mod director;
+pub(crate) mod end_rows;
 pub(crate) mod matches;
+mod pair_widths;
 pub(crate) mod replicated;
 
 use std::collections::{HashMap, HashSet};

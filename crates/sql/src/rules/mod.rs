@@ -5,6 +5,7 @@ mod compare_values;
 mod guard_values;
 mod memberships;
 mod order_comparisons;
+mod project_subqueries;
 mod recognise_geometry;
 mod widen_floats;
 
@@ -21,6 +22,7 @@ pub use compare_values::CompareValues;
 pub use guard_values::GuardValues;
 pub use memberships::WriteOutMemberships;
 pub use order_comparisons::OrderComparisons;
+pub use project_subqueries::ProjectSubqueries;
 pub use recognise_geometry::RecogniseGeometry;
 pub use widen_floats::WidenFloats;
 

@@ -16,7 +16,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{JoinSide, JoinType, Result, Statistics, internal_err};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
     Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
@@ -44,6 +44,7 @@ use crate::search_cover::SearchCover;
 pub use self::columns::{JoinedColumn, PartnerAggregate};
 pub use self::row_exprs::RowExpr;
 pub use self::separation_condition::SeparationCondition;
+pub(crate) use self::separation_condition::constant_value;
 
 /// Batches that a join may be ahead of its reader.
 const BATCHES_AHEAD: usize = 2;
@@ -293,12 +294,11 @@ async fn stream_probe(
     let schema = probe.schema();
     let build = gathered
         .get_or_try_init(|| async {
-            let radius = match joining.near.radius.downcast_ref::<Literal>() {
-                Some(_) => {
-                    let none = RecordBatch::new_empty(Arc::clone(&schema));
-                    RowRadii::of(&joining.near, &none)?.largest()
-                }
-                None => USUAL_RADIUS,
+            let radius = if joining.near.has_one_radius() {
+                let none = RecordBatch::new_empty(Arc::clone(&schema));
+                RowRadii::of(&joining.near, &none)?.largest()
+            } else {
+                USUAL_RADIUS
             };
             let rows = execute_fresh(&build, &context)?;
             let memory = MemoryConsumer::new("NeighbourJoin").register(context.memory_pool());

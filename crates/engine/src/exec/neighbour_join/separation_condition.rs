@@ -3,13 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, RecordBatch, RecordBatchOptions};
 use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type};
+use arrow::datatypes::{DataType, Float64Type, Schema};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::collect_columns;
 use sky::Angle;
 use sky::neighbours::{Bound, Positions, Radii, Radius, Validity};
 
@@ -26,6 +27,23 @@ pub struct SeparationCondition {
     pub radius: Arc<dyn PhysicalExpr>,
     /// Whether a separation equal to the radius passes.
     pub bound: Bound,
+}
+
+impl SeparationCondition {
+    /// Whether the radius is the same for all rows.
+    pub fn has_one_radius(&self) -> bool {
+        collect_columns(&self.radius).is_empty()
+    }
+}
+
+/// The value of an expression without columns.
+pub(crate) fn constant_value(expr: &Arc<dyn PhysicalExpr>) -> Result<ScalarValue> {
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options)?;
+    match expr.evaluate(&row)? {
+        ColumnarValue::Scalar(value) => Ok(value),
+        ColumnarValue::Array(values) => ScalarValue::try_from_array(&values, 0),
+    }
 }
 
 impl fmt::Display for SeparationCondition {
@@ -107,15 +125,15 @@ pub(super) enum RowRadii {
 
 impl RowRadii {
     pub fn of(near: &SeparationCondition, batch: &RecordBatch) -> Result<Self> {
-        let radius = near.radius.evaluate(batch)?;
-        if let ColumnarValue::Scalar(radius) = &radius {
+        if near.has_one_radius() {
+            let radius = constant_value(&near.radius)?;
             let radius = match radius.cast_to(&DataType::Float64)? {
                 ScalarValue::Float64(Some(radius)) => radius,
                 _ => f64::NAN,
             };
             return Ok(Self::Common(radius));
         }
-        let radius = radius.into_array(batch.num_rows())?;
+        let radius = near.radius.evaluate(batch)?.into_array(batch.num_rows())?;
         Ok(Self::Each(
             cast(&radius, &DataType::Float64)?
                 .as_primitive::<Float64Type>()
