@@ -14,14 +14,18 @@ use crate::lock::open_lock_file;
 
 /// The steps from an empty file to the present version; step `n` leads to version `n + 1`. A step
 /// that was released is never changed: a new one is added.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../../migrations/0001_catalog.sql"),
     include_str!("../../migrations/0002_checksums.sql"),
     include_str!("../../migrations/0003_parts.sql"),
+    include_str!("../../migrations/0004_merged_parts.sql"),
 ];
 
 /// The first version whose rows carry checksums.
 const WITH_CHECKSUMS: i64 = 2;
+
+/// The first version whose checksums are those of the present one: what came later leaves those of the rows that there were.
+const WITH_PARTS: i64 = 3;
 
 /// Marks the file as ours (`PRAGMA application_id`): "MRDN" in ASCII.
 const APPLICATION_ID: i64 = 0x4d52_444e;
@@ -118,7 +122,7 @@ async fn migrate(path: &Path) -> Result<Option<i64>, CatalogError> {
     }
     if found < WITH_CHECKSUMS {
         seal_all(&mut transaction).await?;
-    } else if found < LATEST {
+    } else if found < WITH_PARTS {
         seal_again(&mut transaction).await?;
     }
     // Pragmas take no parameters; both values are constants of ours.
