@@ -17,6 +17,7 @@ pub mod exec;
 mod files;
 mod information_schema;
 mod interruptible;
+mod key_places;
 mod loaded_table;
 mod memory;
 mod piece;
@@ -27,6 +28,7 @@ mod restriction;
 mod search_cover;
 mod session;
 mod show;
+mod stored_part;
 
 pub use archive::{Archive, Usage};
 pub use codec::PlanCodec;
