@@ -1,4 +1,4 @@
-"""Tables of several parts: appended, dropped, in any order, beside readers and killed loads, always with DuckDB's answers."""
+"""Tables of several parts: appended, merged, dropped, in any order, beside readers and killed loads, always with DuckDB's answers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from pymysql.connections import Connection
+from pymysql.cursors import SSCursor
 
 import oracle
 from comparison import difference
@@ -134,6 +135,13 @@ def part_numbers(meridian: Meridian, data: Path, table: str) -> list[int]:
     return [line["part"] for line in lines if line["table"] == table]
 
 
+def listed_parts(meridian: Meridian, data: Path, table: str) -> dict[int, list[int]]:
+    """The parts of a table, each with the loads whose rows it has."""
+    listed = meridian.must("tables", "--data", data, "--parts", "--format", "json").text.splitlines()
+    lines = [json.loads(line) for line in listed]
+    return {line["part"]: line.get("merged_from", [line["part"]]) for line in lines if line["table"] == table}
+
+
 def compare(connection: Connection, history: History) -> None:
     """All queries, with constants of this step, beside DuckDB."""
     rng = history.rng
@@ -190,8 +198,32 @@ def drop(meridian: Meridian, data: Path, history: History, table: str) -> None:
         del history.parts[table][part]
 
 
+def compact(meridian: Meridian, data: Path, history: History, table: str) -> None:
+    """Merges parts of a table, or of all tables, sometimes after one or two attempts that are killed."""
+    rng = history.rng
+    only = ["--db", "sky", "--table", table] if rng.random() < 0.7 else []
+    every = ["--all"] if rng.random() < 0.5 else []
+    arguments = ["compact", "--data", data, "-q", "--memory", rng.choice(["1k", "100M"]), *only, *every]
+    before = {name: listed_parts(meridian, data, name) for name in COLUMNS}
+    while rng.random() < 0.4:
+        killed = meridian.run(*arguments, env={"MERIDIAN_FAULT": f"{rng.choice(PHASES)}:kill"})
+        assert killed.status in (-signal.SIGKILL, 0)
+        assert killed.status != 0 or "Nothing to merge" in killed.text
+        assert {name: listed_parts(meridian, data, name) for name in COLUMNS} == before
+    meridian.must(*arguments)
+    for name, known in history.parts.items():
+        after = listed_parts(meridian, data, name)
+        assert sorted(sum(after.values(), [])) == sorted(sum(before[name].values(), []))
+        if every and (not only or name == table):
+            assert len(after) == 1
+        history.parts[name] = {
+            part: [row for old, its in before[name].items() if set(its) <= set(origins) for row in known[old]]
+            for part, origins in after.items()
+        }
+
+
 @pytest.mark.parametrize("seed", [int(os.environ.get("MERIDIAN_SEED", "20261124"))])
-def test_a_history_of_appends_and_drops(meridian: Meridian, tmp_path: Path, seed: int) -> None:
+def test_a_history_of_appends_merges_and_drops(meridian: Meridian, tmp_path: Path, seed: int) -> None:
     data, history = tmp_path / "data", History(random.Random(seed))
     for table in ["Star", "Spot", "Pairs", "Filter"]:
         rows = history.accepted(table, history.rows(table, 300))
@@ -202,8 +234,11 @@ def test_a_history_of_appends_and_drops(meridian: Meridian, tmp_path: Path, seed
         compare(connection, history)
         for step in range(STEPS):
             table = history.rng.choice(["Star", "Star", "Spot", "Spot", "Pairs", "Filter"])
-            if history.rng.random() < 0.2:
+            chance = history.rng.random()
+            if chance < 0.2:
                 drop(meridian, data, history, table)
+            elif chance < 0.45:
+                compact(meridian, data, history, table)
             else:
                 append(meridian, data, history, table, tmp_path / f"{step}.csv")
             compare(connection, history)
@@ -356,10 +391,10 @@ def test_appends_to_one_table_queue_up(meridian: Meridian, stars: Path, tmp_path
 
 
 class StoppedLoad:
-    """A load that is stopped when it has read its rows, until it is told to go on."""
+    """A load or compaction that is stopped when it has read its rows, until it is told to go on."""
 
-    def __init__(self, meridian: Meridian, *arguments: object) -> None:
-        self.process = meridian.start(*arguments, env={"MERIDIAN_FAULT": "read:stop"})
+    def __init__(self, meridian: Meridian, *arguments: object, phase: str = "read") -> None:
+        self.process = meridian.start(*arguments, env={"MERIDIAN_FAULT": f"{phase}:stop"})
         state = Path(f"/proc/{self.process.pid}/stat")
         wait_until(lambda: state.read_text().rsplit(")", 1)[1].split()[0] == "T", 30, "is stopped")
 
@@ -402,6 +437,146 @@ def test_a_part_that_is_appended_while_rows_are_placed(meridian: Meridian, stars
     assert meridian.rows(stars, "sky", "SELECT t.version FROM Pairs p JOIN Star t ON p.right_id = t.id") == [(9,)]
     assert meridian.rows(stars, "sky", "SELECT left_id FROM Pairs WHERE right_id = 600") == [(5,)]
     meridian.must("check", "--data", stars)
+
+
+# Merging parts.
+
+
+def compact_star(data: Path, *more: object) -> list[object]:
+    """The arguments of a compaction of one table into one part."""
+    return ["compact", "--data", data, "--db", "sky", "--table", "Star", "--all", "-q", *more]
+
+
+def add_star(meridian: Meridian, data: Path, tmp_path: Path, *keys: int) -> None:
+    """Appends a part with these keys."""
+    lines = [f"{key},{key % 360},{key % 80},9" for key in keys]
+    meridian.load(data, "sky", "Star", write_lines(tmp_path / f"{keys[0]}.csv", lines), append=True)
+
+
+def test_many_parts_are_told_of_and_merged_by_size(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    for number in range(24):
+        path = write_lines(tmp_path / f"night{number}.csv", [f"{1000 + number},1,1,9"])
+        outcome = meridian.load(stars, "sky", "Star", path, append=True)
+        assert ("Star has 25 parts now" in outcome.text) == (number == 23)
+    assert f"meridian compact --data {stars} --db sky --table Star" in outcome.text
+    numbers = part_numbers(meridian, stars, "Star")
+    expected = meridian.rows(stars, "sky", "SELECT * FROM Star ORDER BY id")
+    planned = meridian.must("compact", "--data", stars, "--dry-run").text
+    assert "sky.Star would have" in planned and part_numbers(meridian, stars, "Star") == numbers
+    done = meridian.must("compact", "--data", stars).text
+    assert "sky.Star has " in done and " instead of 25." in done
+    (part,) = part_numbers(meridian, stars, "Star")[-1:]
+    assert f"part {part}: " in done
+    assert meridian.rows(stars, "sky", "SELECT * FROM Star ORDER BY id") == expected
+    assert len(list(stars.glob("tables/sky.star/*"))) == len(part_numbers(meridian, stars, "Star")) < 4
+    assert "Nothing to merge: 1 table" in meridian.must("compact", "--data", stars, "--db", "SKY").text
+    listed = meridian.must("tables", "--data", stars, "--parts").text
+    assert f"merged from parts {numbers[0]}-{numbers[-1]}: " in listed and "night0.csv" in listed
+    origins = listed_parts(meridian, stars, "Star")[part]
+    drop_merged = ("drop", "part", "--data", stars, "--db", "sky", "--table", "Star", "--part", origins[1])
+    assert_rejected(meridian.run(*drop_merged), f"part {origins[1]} of table sky.Star", f"merged into part {part}")
+    meridian.must("check", "--data", stars)
+
+
+def test_impossible_compactions(meridian: Meridian, stars: Path) -> None:
+    def rejected(*arguments: object, words: str, status: int = 1) -> None:
+        outcome = meridian.run("compact", *arguments)
+        assert outcome.status == status and words in outcome.complaint, outcome.complaint
+
+    rejected("--data", stars, "--db", "ski", words="there is no database ski")
+    rejected("--data", stars, "--db", "sky", "--table", "Nova", words="there is no table sky.Nova")
+    rejected("--data", stars / "nowhere", words="holds no Meridian data")
+    rejected("--data", stars, "--table", "Star", words="--db", status=2)
+    rejected("--data", stars, "--rate", "fast", words="or `none`", status=2)
+
+
+@pytest.mark.parametrize("phase", [*PHASES, "manifest-written", "after-publish"])
+def test_a_killed_compaction_leaves_one_list_or_the_other(
+    meridian: Meridian, stars: Path, tmp_path: Path, phase: str
+) -> None:
+    add_star(meridian, stars, tmp_path, 1000, 1001)
+    before = part_numbers(meridian, stars, "Star")
+    killed = meridian.run(*compact_star(stars), env={"MERIDIAN_FAULT": f"{phase}:kill"})
+    assert killed.status == -signal.SIGKILL
+    after = part_numbers(meridian, stars, "Star")
+    assert (after == before) == (phase != "after-publish") and count_of(meridian, stars) == 502
+    add_star(meridian, stars, tmp_path, 1002)
+    assert len(list(stars.glob("tables/sky.star/*"))) == len(part_numbers(meridian, stars, "Star"))
+    meridian.must(*compact_star(stars))
+    assert count_of(meridian, stars) == 503 and len(list(stars.glob("tables/sky.star/*"))) == 1
+    meridian.must("check", "--data", stars)
+
+
+def test_compactions_and_appends_take_turns(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    add_star(meridian, stars, tmp_path, 1000, 1001)
+    _, part = part_numbers(meridian, stars, "Star")
+    first = StoppedLoad(meridian, *compact_star(stars), phase="before-publish")
+    drop_part = ("drop", "part", "--data", stars, "--db", "sky", "--table", "Star", "--part", part)
+    assert_rejected(meridian.run(*drop_part), "sky.Star", "compacting Star")
+    late = write_lines(tmp_path / "late.csv", ["1002,3,3,9"])
+    waiting = meridian.start(*load_arguments(stars, "sky", "Star", late, append=True))
+    second = meridian.start(*compact_star(stars))
+    replaced = meridian.run(*load_arguments(stars, "sky", "Star", late, replace=True, **DIRECTOR))
+    assert_rejected(replaced, "sky.Star", "compacting Star", "wait until")
+    assert count_of(meridian, stars) == 502
+    assert first.go_on().status == 0
+    for process in (waiting, second):
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert count_of(meridian, stars) == 503 and len(part_numbers(meridian, stars, "Star")) <= 2
+    assert_rejected(meridian.run(*drop_part), f"part {part}", "merged into")
+    meridian.must("check", "--data", stars)
+
+
+def test_a_director_is_compacted_while_rows_are_placed_by_it(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    """A load goes by the parts that it began with: merged, they have the same keys in the same places."""
+    add_star(meridian, stars, tmp_path, 1000, 1001)
+    spots = write_lines(tmp_path / "spots.csv", ["1,1000", "2,8", "3,1002"], header="spot,id")
+    pairs = write_lines(tmp_path / "pairs.csv", ["1000,1000,0", "5,1002,0"], header="left_id,right_id,sep")
+    child = StoppedLoad(meridian, *load_arguments(stars, "sky", "Spot", spots, **CHILD))
+    match = StoppedLoad(meridian, *load_arguments(stars, "sky", "Pairs", pairs, **OPTIONS["Pairs"]))
+    add_star(meridian, stars, tmp_path, 1002)
+    meridian.must(*compact_star(stars))
+    for load in (child, match):
+        outcome = load.go_on()
+        assert outcome.status == 0, outcome.complaint
+    joined = "SELECT s.spot, t.version FROM Spot s JOIN Star t ON s.id = t.id ORDER BY 1"
+    assert meridian.rows(stars, "sky", joined) == [(1, 9), (2, 1), (3, 9)]
+    assert meridian.rows(stars, "sky", "SELECT spot FROM Spot WHERE id = 1002") == [(3,)]
+    ends = "SELECT p.left_id FROM Pairs p JOIN Star t ON p.right_id = t.id ORDER BY 1"
+    assert meridian.rows(stars, "sky", ends) == [(5,), (1000,)]
+    # What has come since is among what was merged: the pair with its key lies by the other end.
+    late = write_lines(tmp_path / "late_pairs.csv", ["5,1003,0", "1002,1002,0"], header="left_id,right_id,sep")
+    again = StoppedLoad(meridian, *load_arguments(stars, "sky", "Again", late, **OPTIONS["Pairs"]))
+    add_star(meridian, stars, tmp_path, 1003)
+    meridian.must(*compact_star(stars))
+    assert again.go_on().status == 0
+    assert meridian.rows(stars, "sky", "SELECT left_id FROM Again WHERE right_id = 1003") == [(5,)]
+    assert meridian.rows(stars, "sky", "SELECT p.left_id FROM Again p JOIN Star t ON p.right_id = t.id WHERE t.id = 1003") == [(5,)]
+    meridian.must("check", "--data", stars)
+
+
+def test_readers_finish_with_the_parts_that_they_began_with(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    keys = range(1000, 41000)
+    lines = [f"{key},{key % 360},{key % 80},9" for key in keys]
+    meridian.load(stars, "sky", "Star", write_lines(tmp_path / "many.csv", lines), append=True)
+    with serving(meridian, stars) as server, server.connect(database="sky", cursorclass=SSCursor) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT a.id, b.id FROM Star a, Star b WHERE b.id < 20")
+            first = cursor.fetchmany(10)
+            outcome = meridian.must(*compact_star(stars))
+            assert "still read" in outcome.text
+            rest = cursor.fetchall()
+            assert len(first) + len(rest) == 40500 * 20
+            cursor.execute("SELECT count(*), sum(id) FROM Star")
+            assert list(cursor.fetchall()) == [(40500, sum(keys) + sum(range(500)))]
+        wait_until(lambda: is_cleared(meridian, stars), 30, "lets go of the merged parts")
+
+
+def is_cleared(meridian: Meridian, data: Path) -> bool:
+    """Whether the files of merged parts are gone after one more compaction."""
+    meridian.must(*compact_star(data))
+    return len(list(data.glob("tables/sky.star/*"))) == 1
 
 
 # Taking things away.

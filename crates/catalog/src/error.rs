@@ -180,6 +180,22 @@ pub enum CatalogError {
         /// The numbers of its parts.
         parts: Vec<LoadId>,
     },
+    /// A part was to be dropped that was merged with others.
+    #[error(
+        "part {part} of table {table} cannot be dropped alone: it was merged into part {into}, with the rows of {} parts; drop part \
+         {into} with all of them, or load the table anew without those of part {part}",
+        merged_from.len()
+    )]
+    MergedPart {
+        /// The table, as `database.table`.
+        table: String,
+        /// The number that was named.
+        part: LoadId,
+        /// The part that has its rows.
+        into: LoadId,
+        /// The parts that it was merged from.
+        merged_from: Vec<LoadId>,
+    },
     /// The only part of a table was to be dropped.
     #[error("part {part} is the only one of table {table}: drop the table")]
     OnlyPart {

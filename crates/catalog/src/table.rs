@@ -1,5 +1,6 @@
 //! Databases, tables, chunks and loads: the values that go into the catalog and come out of it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -167,6 +168,19 @@ pub struct Part {
     pub loaded_at: String,
     /// What it was loaded from; empty where that is not known.
     pub source: String,
+    /// The parts that it was merged from, by the numbers under which they were loaded, ascending; none for one that was loaded.
+    #[serde(default)]
+    pub merged_from: Vec<LoadId>,
+}
+
+impl Part {
+    /// The loads whose rows it has: those that it was merged from, or its own.
+    pub fn origins(&self) -> Vec<LoadId> {
+        match self.merged_from.is_empty() {
+            true => vec![self.load],
+            false => self.merged_from.clone(),
+        }
+    }
 }
 
 /// What a load publishes.
@@ -227,6 +241,31 @@ impl Table {
     pub fn loaded_at(&self) -> &str {
         let times = self.parts.iter().map(|part| part.loaded_at.as_str());
         times.max().unwrap_or_default()
+    }
+
+    /// The loads whose rows it has, whatever parts were merged since. Two states of a table of one placement with the same hold the
+    /// same rows in the same places.
+    pub fn origins(&self) -> BTreeSet<LoadId> {
+        self.parts.iter().flat_map(Part::origins).collect()
+    }
+
+    /// Why a part cannot be dropped that is not in the list.
+    pub fn no_part(&self, part: LoadId) -> CatalogError {
+        let table = self.spec.full_name();
+        let mut parts = self.parts.iter();
+        match parts.find(|it| it.merged_from.contains(&part)) {
+            Some(into) => CatalogError::MergedPart {
+                table,
+                part,
+                into: into.load,
+                merged_from: into.merged_from.clone(),
+            },
+            None => CatalogError::NoPart {
+                table,
+                part,
+                parts: self.part_numbers(),
+            },
+        }
     }
 
     /// The numbers of its parts, in order. Two states of a table with the same list hold the same rows.

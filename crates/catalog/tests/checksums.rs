@@ -322,12 +322,26 @@ async fn make_version_1(dir: &Path) {
     connection.close().await.unwrap();
 }
 
+/// The same of version 3, which knew no merged parts.
+async fn make_version_3(dir: &Path) {
+    make_version_2(dir).await;
+    Catalog::open(dir).await.unwrap().close().await;
+    let mut connection = vandal(dir).await;
+    let script = "ALTER TABLE parts DROP COLUMN merged_from; PRAGMA user_version = 3";
+    sqlx::raw_sql(script)
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    connection.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn catalogs_of_older_versions_are_brought_up_to_date() {
-    for version in [1, 2] {
+    for version in [1, 2, 3] {
         let dir = tempfile::tempdir().unwrap();
         match version {
             1 => make_version_1(dir.path()).await,
+            3 => make_version_3(dir.path()).await,
             _ => make_version_2(dir.path()).await,
         }
         let catalog = Catalog::open(dir.path()).await.unwrap();

@@ -427,29 +427,45 @@ async fn parts_are_appended_merged_and_dropped(place: impl Place) {
     let numbers = shown(&reader, "d", "object").await.part_numbers();
     assert_eq!(numbers, [first, merged, parts[4], later]);
     assert_eq!(superseded(&catalog, "Object").await, parts[1..4]);
+    let now = shown(&reader, "d", "Object").await;
+    assert_eq!(now.parts[1].merged_from, parts[1..4]);
+    let mut loads = parts.clone();
+    loads.push(later);
+    assert_eq!(Vec::from_iter(now.origins()), loads);
+    let error = catalog.drop_part("d", "Object", parts[2]).await;
+    let error = error.unwrap_err().to_string();
+    let words = [
+        format!("part {} of table", parts[2]),
+        format!("merged into part {merged}, with the rows of 3 parts"),
+    ];
+    assert!(words.iter().all(|it| error.contains(it)), "{error}");
+    // Merged once more, it still says where each row came from.
+    let again = catalog.begin_load("d", "Object").await.unwrap();
+    let all_but_first = [merged, parts[4], later];
+    let rows = chunks(2, 10);
+    let again_contents = contents(&now.spec, &rows);
+    (catalog
+        .merge_parts(again, &now, &all_but_first, again_contents)
+        .await)
+        .unwrap();
+    let now = shown(&reader, "d", "Object").await;
+    assert_eq!(now.parts[1].merged_from, loads[1..]);
+    let later = append(&catalog, &now, &chunks(1, 1), &[]).await.unwrap();
     // Who reads the former list still finds its chunks.
     assert_eq!(reader.chunks(parts[1]).await.unwrap(), chunks(2, 1));
 
     catalog.drop_part("D", "object", first).await.unwrap();
     let error = catalog.drop_part("d", "Object", first).await.unwrap_err();
     assert!(matches!(error, CatalogError::NoPart { .. }), "{error}");
-    for part in [merged, later] {
-        catalog.drop_part("d", "Object", part).await.unwrap();
-    }
-    let error = catalog
-        .drop_part("d", "Object", parts[4])
-        .await
-        .unwrap_err();
+    catalog.drop_part("d", "Object", again).await.unwrap();
+    let error = catalog.drop_part("d", "Object", later).await.unwrap_err();
     assert!(matches!(error, CatalogError::OnlyPart { .. }), "{error}");
     let left = shown(&reader, "d", "Object").await;
-    assert_eq!(
-        (left.part_numbers(), left.placement),
-        (vec![parts[4]], first)
-    );
+    assert_eq!((left.part_numbers(), left.placement), (vec![later], first));
     for part in superseded(&catalog, "object").await {
         catalog.forget(part).await.unwrap();
     }
-    catalog.forget(parts[4]).await.unwrap_err();
+    catalog.forget(later).await.unwrap_err();
     assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
 }
 

@@ -9,7 +9,8 @@ use catalog::{Catalog, CatalogState, LoadId, Table, TableKind};
 use sky::Chunker;
 use store::{DecodedBlocks, LoadDir, OpenFiles, StoreError};
 
-use crate::loaded_table::{LoadedTable, StoredPart, StoredTable};
+use crate::loaded_table::{LoadedTable, StoredTable};
+use crate::stored_part::StoredPart;
 use crate::{EngineError, loaded_table};
 
 /// How many chunk files stay open between queries.
@@ -247,6 +248,7 @@ impl Archive {
             load,
             dir: LoadDir::open(&self.data_dir, database, table, load)?,
             chunks: tokio::sync::OnceCell::new(),
+            index: tokio::sync::OnceCell::new(),
         });
         parts.retain(|_, unused| unused.strong_count() > 0);
         parts.insert(load, Arc::downgrade(&part));

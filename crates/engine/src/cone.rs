@@ -19,9 +19,9 @@ use catalog::TableSpec;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use sky::{Angle, Circle, LonLat, LonLatBox, Region};
 use sql::interrupt::check;
-use store::{ChunkFile, RowCondition, ScanRequest};
+use store::{ChunkFile, RowCondition, ScanRequest, SubChunkRange, scan_files};
 
-use crate::coverage::Coverage;
+use crate::coverage::{Coverage, SubChunkSet};
 use crate::loaded_table::bounds_box;
 use crate::piece::ChunkSlice;
 use crate::{Archive, EngineError, LoadedTable};
@@ -200,12 +200,17 @@ impl ConeSearch {
             let search = Arc::clone(&search);
             async move {
                 let files = search.open(&slice).await?.into_iter();
-                let scans = files.map(|(file, ranges)| file.scan(search.request(ranges)));
-                let batches = stream::iter(scans.collect::<Vec<_>>()).flatten();
-                Ok::<_, EngineError>(batches.map_err(EngineError::from))
+                let request = move |(file, ranges): (Arc<ChunkFile>, Vec<Range<u64>>)| {
+                    let in_file = ranges.iter().map(|rows| file.in_file(rows)).collect();
+                    Ok((Arc::clone(file.file()), search.request(in_file)))
+                };
+                Ok::<_, EngineError>(stream::iter(files.map(request)))
             }
         };
-        slices.then(of_slice).try_flatten().boxed()
+        scan_files(
+            slices.then(of_slice).try_flatten().boxed(),
+            EngineError::from,
+        )
     }
 
     /// The files of a chunk with the rows in each that may be in the circle; those without any are left out.
@@ -214,11 +219,13 @@ impl ConeSearch {
         slice: &ChunkSlice,
     ) -> Result<Vec<(Arc<ChunkFile>, Vec<Range<u64>>)>, EngineError> {
         let may_hold = |bounds: &LonLatBox| self.rows.region.may_intersect(bounds);
-        let ranges = |file: &Arc<ChunkFile>| {
-            file.directory().rows_where(|entry| {
-                let own = entry.bounds.and_then(bounds_box);
-                slice.sub_chunks.contains(entry.sub_chunk) && own.as_ref().is_none_or(may_hold)
-            })
+        let keep = |entry: &SubChunkRange| {
+            let own = entry.bounds.and_then(bounds_box);
+            own.as_ref().is_none_or(may_hold)
+        };
+        let ranges = |file: &Arc<ChunkFile>| match &slice.sub_chunks {
+            SubChunkSet::All => file.directory().rows_where(keep),
+            SubChunkSet::Intervals(intervals) => file.directory().rows_within(intervals, keep),
         };
         let files = self.table.stored.open(&self.archive, slice.chunk).await?;
         let with_ranges = files.into_iter().map(|file| (ranges(&file), file));

@@ -628,6 +628,7 @@ mod tests {
                 orphan_rows: 0,
                 loaded_at: "2026-11-22T10:00:00Z".to_owned(),
                 source: "object.csv".to_owned(),
+                merged_from: Vec::new(),
             }],
         };
         let contents = Contents {

@@ -18,6 +18,7 @@ mod execution;
 mod files;
 mod information_schema;
 mod interruptible;
+mod key_places;
 mod loaded_table;
 mod memory;
 mod piece;
@@ -28,6 +29,7 @@ mod restriction;
 mod search_cover;
 mod session;
 mod show;
+mod stored_part;
 mod stored_rows;
 mod system_tables;
 

@@ -1,18 +1,20 @@
 //! A table with one of its lists of parts: what the catalog says of it, its files, and where its keys are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use catalog::{Chunk, ColumnType, DirectorRef, LoadId, Table, TableKind, TableSpec, fold_name};
 use sky::{ChunkId, Chunker, Location, LonLatBox, Region};
-use store::{ChunkFile, DirectorIndex, LoadDir, StoreError};
+use store::ChunkFile;
 use tokio::sync::OnceCell;
 
 use crate::coverage::{Coverage, SubChunkSet};
+use crate::key_places::{IndexRun, KeyPlaces, locations, lookup};
 use crate::piece::ChunkSlice;
 use crate::restriction::{Restriction, Roles};
 use crate::search_cover::SearchCover;
+use crate::stored_part::StoredPart;
 use crate::{Archive, EngineError};
 
 /// Hidden column of a match table's files: the sub-chunk of the pair's left home where that is in this chunk, else -1.
@@ -35,50 +37,6 @@ pub(crate) fn hidden_columns(spec: &TableSpec) -> Vec<&'static str> {
     let mut own = spec.columns.iter().map(|column| fold_name(&column.name));
     let hidden = spec.kind != TableKind::Replicated && !own.any(|name| name == CHUNK_NUMBER);
     if hidden { vec![CHUNK_NUMBER] } else { vec![] }
-}
-
-/// The files of one part of a table. Keeps them in being while somebody holds it.
-#[derive(Debug)]
-pub struct StoredPart {
-    /// The load that published it.
-    pub load: LoadId,
-    pub(crate) dir: LoadDir,
-    pub(crate) chunks: OnceCell<HashMap<ChunkId, Chunk>>,
-}
-
-impl StoredPart {
-    pub(crate) async fn chunks(
-        &self,
-        archive: &Archive,
-    ) -> Result<&HashMap<ChunkId, Chunk>, EngineError> {
-        self.chunks
-            .get_or_try_init(|| async {
-                let chunks = archive.catalog().chunks(self.load).await?;
-                Ok(chunks.into_iter().map(|c| (c.chunk, c)).collect())
-            })
-            .await
-    }
-
-    /// The file of a chunk, which is the one that was published; `None` if the part has no rows there.
-    async fn open(
-        &self,
-        archive: &Archive,
-        chunk: ChunkId,
-    ) -> Result<Option<Arc<ChunkFile>>, EngineError> {
-        let Some(known) = self.chunks(archive).await?.get(&chunk) else {
-            return Ok(None);
-        };
-        let path = self.dir.chunk_path(known.file);
-        let file = archive.files().get(&path, chunk).await?;
-        if file.checksum() != known.checksum {
-            return Err(StoreError::Damaged {
-                path,
-                what: "it is not the file that was published".to_owned(),
-            }
-            .into());
-        }
-        Ok(Some(file))
-    }
 }
 
 /// The files of a table: all that is needed to read rows.
@@ -104,6 +62,19 @@ pub struct StoredTable {
 }
 
 impl StoredTable {
+    /// The file of a chunk in one part, by the part's place in the list; none if it has no rows there.
+    pub(crate) async fn open_part(
+        &self,
+        archive: &Archive,
+        part: usize,
+        chunk: ChunkId,
+    ) -> Result<Vec<Arc<ChunkFile>>, EngineError> {
+        let Some(part) = self.parts.get(part) else {
+            return Ok(Vec::new());
+        };
+        Ok(part.open(archive, chunk).await?.into_iter().collect())
+    }
+
     /// The files of a chunk, in the order of the parts; none if the table has no rows there.
     pub(crate) async fn open(
         &self,
@@ -233,7 +204,7 @@ pub struct LoadedTable {
     /// Its chunks that have rows.
     pub chunks: BTreeMap<ChunkId, ChunkSummary>,
     has_strays: bool,
-    indexes: OnceCell<Vec<DirectorIndex>>,
+    indexes: OnceCell<Vec<IndexRun>>,
 }
 
 impl LoadedTable {
@@ -425,7 +396,7 @@ impl LoadedTable {
         let spec = self.spec();
         if spec.kind == TableKind::Director {
             let found = lookup(self.indexes(archive).await?, keys)?;
-            return Ok(Some(found.into_iter().flatten().collect()));
+            return Ok(Some(locations(&found).flatten().collect()));
         }
         let Some(director) = spec.directors.get(home) else {
             return Ok(None);
@@ -447,9 +418,27 @@ impl LoadedTable {
             .map(|(key, _)| *key)
             .collect();
         if !missing.is_empty() {
-            found.extend(lookup(self.indexes(archive).await?, &missing)?);
+            found.extend(locations(&lookup(self.indexes(archive).await?, &missing)?));
         }
         Ok(Some(found.into_iter().flatten().collect()))
+    }
+
+    /// Where the rows of one key are and in which part, if all are in one.
+    pub(crate) async fn locate_key(
+        &self,
+        archive: &Archive,
+        key: i64,
+    ) -> Result<Option<KeyPlaces>, EngineError> {
+        if self.spec().kind != TableKind::Director {
+            let places = self.locate_keys(archive, 0, &[key]).await?;
+            return Ok(places.map(|places| KeyPlaces { places, part: None }));
+        }
+        let found = lookup(self.indexes(archive).await?, &[key])?;
+        let found = found.into_iter().flatten().next();
+        Ok(Some(KeyPlaces {
+            places: found.map(|it| it.location).into_iter().collect(),
+            part: found.map(|it| it.part),
+        }))
     }
 
     /// Looks the keys up in the director by which this table was placed; `None` if that placement of it is gone.
@@ -468,7 +457,8 @@ impl LoadedTable {
                 if table.spec().kind == TableKind::Director
                     && Some(table.table.placement) == director.placement =>
             {
-                Ok(Some(lookup(table.indexes(archive).await?, keys)?))
+                let found = lookup(table.indexes(archive).await?, keys)?;
+                Ok(Some(locations(&found).collect()))
             }
             _ => Ok(None),
         }
@@ -488,27 +478,16 @@ impl LoadedTable {
     }
 
     /// The runs of a director's index, one for each part, or of a child's orphans.
-    async fn indexes(&self, archive: &Archive) -> Result<&[DirectorIndex], EngineError> {
-        let open = |part: &Arc<StoredPart>| {
-            let dir = part.dir.index_dir();
-            if self.spec().kind == TableKind::Child && !dir.exists() {
-                return Ok(None);
+    async fn indexes(&self, archive: &Archive) -> Result<&[IndexRun], EngineError> {
+        let open = || async {
+            let mut runs = Vec::with_capacity(self.stored.parts.len());
+            for (part, stored) in self.stored.parts.iter().enumerate() {
+                let index = stored.index(archive, self.spec().kind).await?.cloned();
+                runs.extend(index.map(|index| IndexRun { part, index }));
             }
-            let opened = match archive.files().decoded() {
-                Some(decoded) => DirectorIndex::open_keeping(&dir, Arc::clone(decoded)),
-                None => DirectorIndex::open(&dir),
-            };
-            opened.map(Some)
+            Ok::<_, EngineError>(runs)
         };
-        let indexes = self
-            .indexes
-            .get_or_try_init(|| async {
-                let opened = self.stored.parts.iter().map(open);
-                let runs = opened.filter_map(Result::transpose);
-                runs.collect::<Result<Vec<_>, StoreError>>()
-            })
-            .await?;
-        Ok(indexes)
+        Ok(self.indexes.get_or_try_init(open).await?)
     }
 }
 
@@ -522,17 +501,6 @@ pub(crate) struct DirectorId {
     pub table: String,
     /// Its placement.
     pub placement: LoadId,
-}
-
-/// Where keys are, by the runs of an index. A key that is in several of them (an orphan of several parts) is in one place.
-fn lookup(runs: &[DirectorIndex], keys: &[i64]) -> Result<Vec<Option<Location>>, EngineError> {
-    let mut found = vec![None; keys.len()];
-    for run in runs {
-        for (place, entry) in found.iter_mut().zip(run.lookup(keys)?) {
-            *place = place.or(entry.map(|it| it.location));
-        }
-    }
-    Ok(found)
 }
 
 /// The box of `[ra_min, dec_min, ra_max, dec_max]`; `None` if it is none, which restricts nothing.

@@ -1,7 +1,10 @@
 //! What a load that appends rows has to know of the table: what is not said in the request is as the table has it.
 
+use std::path::Path;
+
 use catalog::{Catalog, CatalogError, Table, TableKind, fold_name};
 
+use crate::compact::MANY_PARTS;
 use crate::directors::Directors;
 use crate::error::IngestError;
 use crate::request::LoadRequest;
@@ -132,5 +135,18 @@ pub(crate) fn unsettled_note(appended_to: &Table, tables: &[String]) -> Option<S
             "{names} {have} pairs with keys that the director did not have when they were loaded: answers stay right, but joins on \
              these keys are slower until it is loaded anew"
         ),
+    })
+}
+
+/// What is said where the table, to which one more part is appended, has many then.
+pub(crate) fn many_parts_note(table: &Table, data_dir: &Path) -> Option<String> {
+    let parts = table.parts.len() + 1;
+    let (database, name) = (&table.spec.database, &table.spec.name);
+    (parts > MANY_PARTS).then(|| {
+        format!(
+            "{name} has {parts} parts now, each of which queries open: `meridian compact --data {} --db {database} --table {name}` \
+             merges the small ones",
+            data_dir.display()
+        )
     })
 }

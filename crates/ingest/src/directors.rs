@@ -21,7 +21,7 @@ use crate::plan::Roles;
 use crate::request::LoadRequest;
 
 /// How often a load looks whether another one has given a lock back.
-const LOCK_WAIT: Duration = Duration::from_millis(100);
+pub(crate) const LOCK_WAIT: Duration = Duration::from_millis(100);
 
 /// One director, or the child of one whose rows pairs are of, kept from being removed while it is used.
 #[derive(Debug)]
@@ -360,9 +360,12 @@ impl Family {
             .await?;
         if let Some(now) = now.filter(|now| now.placement == director.table.placement) {
             expect_parts(&director.table, &now)?;
-            let known = director.table.part_numbers();
+            let known = director.table.origins();
             let mut later = now;
-            later.parts.retain(|part| !known.contains(&part.load));
+            // A part that was merged meanwhile has the keys of its parts, in the same places.
+            let is_known =
+                |part: &catalog::Part| part.origins().iter().all(|it| known.contains(it));
+            later.parts.retain(|part| !is_known(part));
             family.later_parts = open_parts(request, &later)?;
         }
         family.look(catalog, request, &director.table).await?;
@@ -400,7 +403,11 @@ impl Family {
         Ok(family)
     }
 
-    async fn lock(request: &LoadRequest, mut directors: Vec<&String>) -> Result<Self, IngestError> {
+    /// Waits until no other load is between placing keys of these directors and its publication.
+    pub(crate) async fn lock(
+        request: &LoadRequest,
+        mut directors: Vec<&String>,
+    ) -> Result<Self, IngestError> {
         // In one order, whoever asks.
         directors.sort_by_key(|name| fold_name(name));
         directors.dedup_by_key(|name| fold_name(name));
@@ -476,21 +483,16 @@ impl Family {
             if let Some(now) = now.as_ref().filter(|now| now.placement == then.placement) {
                 expect_parts(then, now)?;
             }
-            changed.push(now.is_none_or(|now| now.part_numbers() != then.part_numbers()));
+            changed.push(now.is_none_or(|now| now.origins() != then.origins()));
         }
         Ok((family, changed))
     }
 }
 
-/// Sees that a director still has the parts by which rows were placed: the keys of one that was dropped meanwhile are unknown now,
-/// and no index says where their rows are.
+/// Sees that a director still has the rows by which others were placed: the keys of a part that was dropped meanwhile are unknown
+/// now, and no index says where their rows are. Parts may have been merged.
 fn expect_parts(then: &Table, now: &Table) -> Result<(), IngestError> {
-    let present = now.part_numbers();
-    if then
-        .part_numbers()
-        .iter()
-        .all(|part| present.contains(part))
-    {
+    if then.origins().is_subset(&now.origins()) {
         return Ok(());
     }
     let table = format!("{}.{}", then.spec.database, then.spec.name);

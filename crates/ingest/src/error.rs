@@ -132,6 +132,11 @@ pub enum IngestError {
     /// The load was cancelled.
     #[error("the load was cancelled; nothing was loaded")]
     Cancelled,
+    /// The compaction was cancelled.
+    #[error(
+        "the compaction was cancelled: what it had merged completely stays so, everything else is as it was"
+    )]
+    CompactionCancelled,
     /// A computation on columns failed.
     #[error("the columns could not be put together: {0}")]
     Arrow(#[from] ArrowError),

@@ -14,7 +14,7 @@ use catalog::{
 };
 use store::{LoadDir, Removal};
 
-use crate::append::{as_the_table_has_it, same_placements, unsettled_note};
+use crate::append::{as_the_table_has_it, many_parts_note, same_placements, unsettled_note};
 use crate::directors::{Directors, Family, open_parts, wait_for_lock};
 use crate::error::IngestError;
 use crate::fault;
@@ -391,14 +391,18 @@ impl Transaction {
                 match version {
                     ..2 => "its checksums were computed of what it said",
                     2 => "each table has a list of parts now",
-                    _ => "its publications are counted now",
+                    3 => "its publications are counted now",
+                    _ => "each part says what it was merged from",
                 }
             )
         }));
         notes.extend(written.directors.notes(&self.catalog).await?);
         let settled = self.settle_pairs(&mut written).await?;
         match &self.appended_to {
-            Some(table) => notes.extend(unsettled_note(table, written.family.unsettled())),
+            Some(table) => {
+                notes.extend(unsettled_note(table, written.family.unsettled()));
+                notes.extend(many_parts_note(table, &self.request.data_dir));
+            }
             None => notes.extend(self.children_left_behind(&written.spec).await?),
         }
         let report = self.report(&written.spec, written.partitioning, &written.outcome, notes);

@@ -15,6 +15,7 @@ use crate::error::IngestError;
 use crate::fault;
 use crate::format::{ReadContext, TableFile};
 use crate::memory::MemoryBudget;
+use crate::pace::Pace;
 use crate::place::child::ChildPlacement;
 use crate::place::director::DirectorPlacement;
 use crate::place::matches::{MatchPlacement, home_fields};
@@ -133,17 +134,17 @@ impl Pipeline {
             placement,
         })
     }
+}
 
-    /// The schema of the chunk files.
-    fn file_schema(&self) -> SchemaRef {
-        let declared = arrow_schema(&self.columns);
-        if self.kind != TableKind::Match {
-            return declared;
-        }
-        let mut fields: Vec<Arc<Field>> = declared.fields().iter().cloned().collect();
-        fields.extend(home_fields().map(Arc::new));
-        Arc::new(Schema::new(fields))
+/// The schema of a table's chunk files.
+pub(crate) fn file_schema(columns: &[Column], kind: TableKind) -> SchemaRef {
+    let declared = arrow_schema(columns);
+    if kind != TableKind::Match {
+        return declared;
     }
+    let mut fields: Vec<Arc<Field>> = declared.fields().iter().cloned().collect();
+    fields.extend(home_fields().map(Arc::new));
+    Arc::new(Schema::new(fields))
 }
 
 /// A load whose rows have all been read.
@@ -203,25 +204,35 @@ impl ReadRows {
 
 impl Pipeline {
     fn write_files(&self, placed: &PlacedRows, runtime: Handle) -> Result<Vec<Chunk>, IngestError> {
-        let progress = &self.context.read.progress;
-        let overlap_rows = placed.overlap.as_ref().map_or(0, |overlap| overlap.rows());
-        progress.enter(Phase::Writing, placed.rows.rows() + overlap_rows);
-        let schema = self.file_schema();
+        let schema = file_schema(&self.columns, self.kind);
         let writer = ChunkWriter {
             placed,
             load_dir: &self.load_dir,
             writers: self.context.budget.writers(schema.fields().len()),
             schema,
             runtime,
-            progress,
+            progress: &self.context.read.progress,
+            pace: &Pace::new(None),
         };
-        let mut chunks = writer.write_chunks()?;
-        if self.kind == TableKind::Replicated && chunks.is_empty() {
-            chunks.push(writer.write_empty()?);
-        }
-        fault::reached("chunks-written")?;
-        writer.write_overlaps(&mut chunks)?;
-        fault::reached("overlap-written")?;
-        Ok(chunks)
+        write_files(&writer, self.kind)
     }
+}
+
+/// Writes the chunk files and overlap files of a table of this kind.
+pub(crate) fn write_files(
+    writer: &ChunkWriter<'_>,
+    kind: TableKind,
+) -> Result<Vec<Chunk>, IngestError> {
+    let placed = writer.placed;
+    let overlap_rows = placed.overlap.as_ref().map_or(0, |overlap| overlap.rows());
+    let rows = placed.rows.rows() + overlap_rows;
+    writer.progress.enter(Phase::Writing, rows);
+    let mut chunks = writer.write_chunks()?;
+    if kind == TableKind::Replicated && chunks.is_empty() {
+        chunks.push(writer.write_empty()?);
+    }
+    fault::reached("chunks-written")?;
+    writer.write_overlaps(&mut chunks)?;
+    fault::reached("overlap-written")?;
+    Ok(chunks)
 }

@@ -444,7 +444,7 @@ fn sources_of(parts: &[catalog::Part]) -> String {
 
 /// The parts that a loaded table's columns play. What the rows of one object of a child are ordered by is not known any
 /// more, nor is it needed: they are read in that order, and keep it.
-fn roles_of(table: &Table) -> Result<Roles, IngestError> {
+pub(crate) fn roles_of(table: &Table) -> Result<Roles, IngestError> {
     let spec = &table.spec;
     let column = |name: &str| find_column(&spec.columns, "the catalog's column", name);
     let find_positions = |position: &Position| PositionColumns::find(&spec.columns, position);

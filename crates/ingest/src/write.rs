@@ -19,10 +19,11 @@ use tokio::task::JoinHandle;
 
 use crate::error::IngestError;
 use crate::file_of_chunks::{FileOfChunks, in_files, overlaps_in_files};
+use crate::pace::Pace;
 use crate::place::PlacedRows;
 use crate::position::{Bounds, PositionColumns, Positions};
 use crate::progress::Progress;
-use crate::row_batch::{Place, places_of, rows_of, to_file_batch};
+use crate::row_batch::{Place, batch_bytes, places_of, rows_of, to_file_batch};
 use crate::sort::{ChunkRows, ChunkSize, Chunks};
 
 /// Batches that wait between the sort and the compression of a file.
@@ -38,6 +39,8 @@ pub(crate) struct ChunkWriter<'a> {
     pub progress: &'a Progress,
     /// Files written at a time.
     pub writers: usize,
+    /// How fast rows may be written.
+    pub pace: &'a Pace,
 }
 
 /// What became of the rows of one chunk.
@@ -184,13 +187,11 @@ impl ChunkWriter<'_> {
         let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
         let writing = self.start_writing(&path, file.is_packed, receiver, directory.clone());
         let mut bounds_collector = BoundsCollector::new(self.placed, own);
-        let produced = rows.into_iter().try_for_each(|rows| {
+        let produced: Result<(), IngestError> = rows.into_iter().try_for_each(|rows| {
             let (chunk, batch) = rows?;
             bounds_collector.collect(chunk, &batch, &directory)?;
             self.progress.advance(batch.num_rows() as u64);
-            if self.progress.is_cancelled() {
-                return Err(IngestError::Cancelled);
-            }
+            self.pace.pass(batch_bytes(&batch), self.progress)?;
             // A writer that has failed takes no more; its error is told below.
             let _ = sender.blocking_send(Ok(to_file_batch(&batch, &self.schema)?));
             Ok(())

@@ -38,8 +38,12 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
     }
     let mut told = tell("the catalog is right\n");
     if let Some(version) = catalog.upgraded_from {
+        let checksums = match version {
+            1 | 2 => ": its checksums were computed of what it says now",
+            _ => "",
+        };
         told = told.and(tell(&format!(
-            "  it was of version {version} and is brought up to date: its checksums were computed of what it says now\n"
+            "  it was of version {version} and is brought up to date{checksums}\n"
         )));
     }
     if let Some(note) = open_to_others(&arguments.data) {

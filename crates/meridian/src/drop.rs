@@ -128,11 +128,7 @@ async fn question(
     };
     let number = LoadId(part);
     let listed = found.parts.iter().find(|it| it.load == number);
-    let listed = listed.ok_or_else(|| CatalogError::NoPart {
-        table: format!("{db}.{table}"),
-        part: number,
-        parts: found.part_numbers(),
-    })?;
+    let listed = listed.ok_or_else(|| found.no_part(number))?;
     Ok(format!(
         "Drop part {part} of {db}.{table} with {} rows, loaded {} from {}?",
         grouped(listed.rows),

@@ -7,6 +7,7 @@ use heap::CountingAllocator;
 use mimalloc::MiMalloc;
 
 mod check;
+mod compact;
 mod console;
 mod drop;
 mod failure;
@@ -53,6 +54,13 @@ enum Command {
     /// Queries see the old tables until all of the new ones are complete, and then these, never a mixture; a run that is
     /// stopped or killed leaves the old ones. The disk needs room for both meanwhile.
     Repartition(repartition::RepartitionArguments),
+    /// Merge small parts of tables, beside queries and loads.
+    ///
+    /// Each append adds a part, and queries open the files of all of them. Parts that follow each other are merged where none is
+    /// larger than the others together, so that large parts are left alone until enough has come, and a table has two dozen parts
+    /// at most. The rows, their order and their places stay what they are; a part that was merged can no longer be dropped alone.
+    /// Queries see the old parts until a merge is complete; a run that is stopped or killed leaves the merges that were complete.
+    Compact(compact::CompactArguments),
     /// Drop a table, a database, or one part of a table.
     ///
     /// It is done in one step: queries that run meanwhile finish with what they began with, and the files go when nobody reads
@@ -77,6 +85,7 @@ fn main() -> ExitCode {
         Command::Load(arguments) => load::run(*arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Repartition(arguments) => repartition::run(arguments),
+        Command::Compact(arguments) => compact::run(arguments),
         Command::Drop(command) => drop::run(command),
         Command::Tables(arguments) => tables::run(arguments),
         Command::Sky(command) => sky_commands::run(command),

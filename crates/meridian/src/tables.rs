@@ -7,6 +7,7 @@ use catalog::{Catalog, LoadId, Part, Table, TableKind};
 use clap::{Args, ValueEnum};
 use ingest::{grouped, size};
 
+use crate::compact::merged_parts;
 use crate::console::tell;
 use crate::failure::Failure;
 
@@ -49,6 +50,18 @@ struct Line {
 struct PartOfLine {
     number: LoadId,
     source: String,
+    /// The parts that it was merged from, if it was.
+    merged_from: Vec<LoadId>,
+}
+
+impl PartOfLine {
+    /// What it was loaded from, or which parts it was merged from and what these were loaded from.
+    fn origin(&self) -> String {
+        match self.merged_from.is_empty() {
+            true => self.source.clone(),
+            false => format!("{}: {}", merged_parts(&self.merged_from), self.source),
+        }
+    }
 }
 
 const HEADINGS: [&str; 8] = [
@@ -135,6 +148,7 @@ impl Line {
             part: Some(PartOfLine {
                 number: part.load,
                 source: part.source.clone(),
+                merged_from: part.merged_from.clone(),
             }),
             ..Self::of_table(table, chunks)
         }
@@ -154,7 +168,7 @@ impl Line {
             Some(part) => fields.extend([
                 part.number.to_string(),
                 self.loaded_at.clone(),
-                part.source.clone(),
+                part.origin(),
             ]),
         }
         fields
@@ -219,6 +233,9 @@ fn json(lines: &[Line]) -> String {
             Some(part) => {
                 object["part"] = part.number.0.into();
                 object["from"] = part.source.clone().into();
+                if !part.merged_from.is_empty() {
+                    object["merged_from"] = part.merged_from.iter().map(|it| it.0).collect();
+                }
             }
         }
         object

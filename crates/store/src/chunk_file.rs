@@ -133,8 +133,8 @@ impl ChunkFile {
         self.rows.clone()
     }
 
-    /// Rows of the chunk as numbers within the file.
-    pub(crate) fn in_file(&self, rows: &Range<u64>) -> Range<u64> {
+    /// Rows of the chunk as numbers within the file: what [`OpenFile::scan`] takes.
+    pub fn in_file(&self, rows: &Range<u64>) -> Range<u64> {
         self.rows.start + rows.start..self.rows.start + rows.end
     }
 

@@ -25,6 +25,7 @@ mod directory;
 mod durable;
 mod error;
 mod index;
+mod joint_scan;
 mod layout;
 mod load_dir;
 mod manifest;
@@ -37,6 +38,7 @@ mod schema;
 mod session;
 mod sorted;
 mod trailer;
+mod untested_rows;
 mod write;
 
 pub use byte_source::{
@@ -48,6 +50,7 @@ pub use decoded_blocks::DecodedBlocks;
 pub use directory::{Directory, DirectoryBuilder, SubChunkRange};
 pub use error::StoreError;
 pub use index::{DirectorIndex, IndexEntries, IndexEntry, IndexSummary, IndexWriter};
+pub use joint_scan::scan_files;
 pub use load_dir::{LoadDir, Removal, table_dir};
 pub use manifest::{MANIFEST_FILE, PartChunk, PartManifest, PartOverlap, PartPartitioning};
 pub use open_file::OpenFile;

@@ -140,11 +140,33 @@ impl OpenFile {
     pub fn chunk(self: &Arc<Self>, chunk: ChunkId) -> Result<Arc<ChunkFile>, StoreError> {
         let at = match &self.chunks {
             FileChunks::One(_) => 0,
-            FileChunks::Packed(packed, _) => packed.find(chunk).ok_or_else(|| {
-                StoreError::damaged(self.path(), format!("it has no rows of chunk {chunk}"))
-            })?,
+            FileChunks::Packed(packed, _) => {
+                let at = packed.find(chunk);
+                at.ok_or_else(|| self.without_chunk(chunk))?
+            }
         };
         self.chunk_at(at)
+    }
+
+    /// The rows of a chunk by their numbers within the file.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] if it has no rows of this chunk.
+    pub fn rows_of(&self, chunk: ChunkId) -> Result<Range<u64>, StoreError> {
+        match &self.chunks {
+            FileChunks::One(_) => Ok(0..self.rows),
+            FileChunks::Packed(packed, _) => {
+                let at = packed.find(chunk);
+                let found = at.and_then(|at| packed.chunks().get(at));
+                let found = found.map(|chunk| chunk.rows.clone());
+                found.ok_or_else(|| self.without_chunk(chunk))
+            }
+        }
+    }
+
+    fn without_chunk(&self, chunk: ChunkId) -> StoreError {
+        StoreError::damaged(self.path(), format!("it has no rows of chunk {chunk}"))
     }
 
     /// The rows of the file's only chunk.

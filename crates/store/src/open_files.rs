@@ -77,6 +77,24 @@ impl OpenFiles {
         chunk: ChunkId,
         open: impl Future<Output = Result<Arc<dyn ByteSource>, StoreError>>,
     ) -> Result<Arc<ChunkFile>, StoreError> {
+        self.file_from(path, open).await?.chunk(chunk)
+    }
+
+    /// The file at this path with all its chunks, opened now if it is not open.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`OpenFile::open`]; a file that could not be opened is tried again the next time.
+    pub async fn file(&self, path: &Path) -> Result<Arc<OpenFile>, StoreError> {
+        let open = async { Ok(Arc::new(LocalFile::open(path)?) as Arc<dyn ByteSource>) };
+        self.file_from(path, open).await
+    }
+
+    async fn file_from(
+        &self,
+        path: &Path,
+        open: impl Future<Output = Result<Arc<dyn ByteSource>, StoreError>>,
+    ) -> Result<Arc<OpenFile>, StoreError> {
         let slot = self.slot(path);
         let opened = slot
             .get_or_try_init(|| async {
@@ -95,7 +113,7 @@ impl OpenFiles {
                 state.files.remove(path.as_os_str());
             }
         }
-        opened?.chunk(chunk)
+        opened
     }
 
     /// Closes the files below this directory, once their present users are done.

@@ -5,13 +5,10 @@ use std::ops::{BitAnd, Range};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef as ArrowArrayRef, BooleanArray};
+use arrow::array::ArrayRef as ArrowArrayRef;
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::compute::{filter, prep_null_mask_filter};
 use arrow::datatypes::{FieldRef, SchemaRef};
 use futures::stream::{self, BoxStream, StreamExt};
-use vortex::array::MaskFuture;
-use vortex::buffer::BitBuffer;
 use vortex::error::VortexResult;
 use vortex::expr::transform::find_between;
 use vortex::expr::{BoundExpression, Expression};
@@ -22,6 +19,7 @@ use vortex::scalar_fn::fns::operators::Operator;
 use crate::columns::{Columns, OpenColumns};
 use crate::condition::{Hint, RowCondition};
 use crate::sorted::Sorted;
+use crate::untested_rows::{Conditioned, Place, ScanColumns, UntestedRows, read_tested};
 use crate::{ChunkFile, OpenFile, ROWS_PER_BLOCK, StoreError};
 
 /// Batches of rows, in the order of the file.
@@ -36,7 +34,7 @@ const BLOCKS_AHEAD: u64 = 64;
 /// Blocks up to which the columns that are read for rows that meet the condition alone are fetched, too.
 const FEW_BLOCKS: usize = 4;
 
-/// What to read of a chunk.
+/// What to read of a chunk, or of a file.
 #[derive(Debug, Clone)]
 pub struct ScanRequest {
     /// Columns, as numbers within the file, in the order wanted, each at most once. None at all
@@ -48,7 +46,7 @@ pub struct ScanRequest {
     pub hints: Vec<Arc<Hint>>,
     /// Rows that do not meet it are left out as well.
     pub condition: Option<Arc<dyn RowCondition>>,
-    /// Rows to read, by their numbers within the chunk, sorted and disjoint; all rows if None.
+    /// Rows to read, by their numbers within the chunk or file, sorted and disjoint; all rows if None.
     pub ranges: Option<Vec<Range<u64>>>,
     /// What the rows of each range are sorted by, if anything: rows with other values than the wanted ones are not read where
     /// they can be told from memory. The condition has to leave them out all the same.
@@ -66,14 +64,36 @@ impl ChunkFile {
     /// happen on the thread that polls, block by block, so dropping the stream ends the scan, and
     /// whoever wants several cores runs several scans. The stream holds what it needs of the file.
     /// Errors come as items of the stream; the first is its last item.
+    pub fn scan(&self, mut request: ScanRequest) -> BatchStream {
+        let ranges = match &request.ranges {
+            Some(ranges) => {
+                if let Err(message) = check_ranges(ranges, self.num_rows()) {
+                    let path = self.path().to_owned();
+                    return failed(StoreError::WrongScan { path, message });
+                }
+                ranges.iter().map(|range| self.in_file(range)).collect()
+            }
+            None => vec![self.rows_in_file()],
+        };
+        request.ranges = Some(ranges);
+        self.file.scan(request)
+    }
+}
+
+fn failed(error: StoreError) -> BatchStream {
+    stream::once(async { Err(error) }).boxed()
+}
+
+impl OpenFile {
+    /// Reads rows as [`ChunkFile::scan`] does, of whichever chunks: the ranges of the request have their numbers within the file.
     pub fn scan(&self, request: ScanRequest) -> BatchStream {
         match self.plan(request) {
             Ok(scan) => scan.into_stream(),
-            Err(error) => stream::once(async { Err(error) }).boxed(),
+            Err(error) => failed(error),
         }
     }
 
-    fn plan(&self, request: ScanRequest) -> Result<Scan, StoreError> {
+    pub(crate) fn plan(&self, request: ScanRequest) -> Result<Scan, StoreError> {
         let wrong = |message: String| StoreError::WrongScan {
             path: self.path().to_owned(),
             message,
@@ -85,9 +105,8 @@ impl ChunkFile {
                 request.schema.fields().len()
             )));
         }
-        let file = self.file.as_ref();
         let bind = |filter| {
-            bind_conjuncts(filter, file)
+            bind_conjuncts(filter, self)
                 .map_err(|error| StoreError::vortex("scan", self.path(), &error))
         };
         let conjuncts = match &request.filter {
@@ -98,9 +117,9 @@ impl ChunkFile {
         let ranges = match &request.ranges {
             Some(ranges) => {
                 check_ranges(ranges, self.num_rows()).map_err(wrong)?;
-                ranges.iter().map(|range| self.in_file(range)).collect()
+                ranges.clone()
             }
-            None => vec![self.rows_in_file()],
+            None => std::iter::once(0..self.num_rows()).collect(),
         };
         let mut hints: Vec<(BoundExpression, Option<Arc<Hint>>)> = Vec::new();
         if ranges.iter().map(rows).sum::<usize>() >= WORTH_PRUNING {
@@ -111,23 +130,26 @@ impl ChunkFile {
                 }
             }
         }
-        Ok(Scan {
-            file: OpenColumns::of(file),
-            hints,
+        let columns = ScanColumns {
+            file: OpenColumns::of(self),
             conjuncts,
             condition,
             rest,
             places,
+            schema: request.schema,
+        };
+        Ok(Scan {
+            columns: Arc::new(columns),
+            hints,
             ranges: ranges
                 .into_iter()
                 .map(|range| match &request.sorted {
-                    Some(sorted) => file.narrowed(range, sorted),
+                    Some(sorted) => self.narrowed(range, sorted),
                     None => range,
                 })
                 .filter(|range| !range.is_empty())
                 .collect(),
             ahead: 0,
-            schema: request.schema,
         })
     }
 
@@ -137,9 +159,8 @@ impl ChunkFile {
         request: &ScanRequest,
     ) -> Result<(Option<Conditioned>, Columns, Vec<Place>), StoreError> {
         let fields = request.schema.fields();
-        let file = self.file.as_ref();
         let Some(condition) = &request.condition else {
-            let rest = Columns::new(file, &request.projection, fields)?;
+            let rest = Columns::new(self, &request.projection, fields)?;
             let places = (0..request.projection.len()).map(Place::Rest).collect();
             return Ok((None, rest, places));
         };
@@ -147,10 +168,10 @@ impl ChunkFile {
         let rest_fields: Vec<FieldRef> = rest.iter().map(|at| Arc::clone(&fields[*at])).collect();
         let rest: Vec<usize> = rest.iter().map(|at| request.projection[*at]).collect();
         let conditioned = Conditioned {
-            columns: Columns::new(file, condition.columns(), condition.fields())?,
+            columns: Columns::new(self, condition.columns(), condition.fields())?,
             condition: Arc::clone(condition),
         };
-        let rest = Columns::new(file, &rest, &rest_fields.into())?;
+        let rest = Columns::new(self, &rest, &rest_fields.into())?;
         Ok((Some(conditioned), rest, places))
     }
 }
@@ -215,55 +236,62 @@ pub(crate) fn check_ranges(ranges: &[Range<u64>], rows: u64) -> Result<(), Strin
     Ok(())
 }
 
-/// A condition and the columns that it is given.
-struct Conditioned {
-    condition: Arc<dyn RowCondition>,
-    columns: Columns,
-}
-
-/// Where a column of the result comes from.
-#[derive(Clone, Copy)]
-enum Place {
-    /// The condition was given it, under this number.
-    Tested(usize),
-    /// It was read afterwards, under this number.
-    Rest(usize),
-}
-
 /// A scan under way. Its rows have numbers within the file.
-struct Scan {
-    file: OpenColumns,
+pub(crate) struct Scan {
+    columns: Arc<ScanColumns>,
     /// What zone maps are asked, before anything is read.
     hints: Vec<(BoundExpression, Option<Arc<Hint>>)>,
-    conjuncts: Vec<BoundExpression>,
-    condition: Option<Conditioned>,
-    /// The columns that the condition was not given.
-    rest: Columns,
-    /// Where each column of the result comes from.
-    places: Vec<Place>,
     /// What is still to be read: sorted, disjoint, none empty.
     ranges: VecDeque<Range<u64>>,
     /// The first block that was not yet fetched ahead.
     ahead: u64,
-    schema: SchemaRef,
 }
 
 impl Scan {
     fn into_stream(self) -> BatchStream {
         stream::try_unfold(self, |mut scan| async move {
-            scan.prune().await?;
-            scan.read_ahead();
-            while let Some(part) = scan.next_part() {
-                // Everything below is ready at once: without this, a long scan would keep its thread
-                // from every other task, its own cancellation among them.
-                tokio::task::consume_budget().await;
-                if let Some(batch) = scan.read(part).await? {
+            scan.begin().await?;
+            while let Some(part) = scan.next_rows().await? {
+                if let Some(batch) = read_tested(vec![part]).await? {
                     return Ok(Some((batch, scan)));
                 }
             }
             Ok(None)
         })
         .boxed()
+    }
+
+    /// Asks the zone maps, once.
+    pub(crate) async fn begin(&mut self) -> Result<(), StoreError> {
+        self.prune().await?;
+        self.read_ahead();
+        Ok(())
+    }
+
+    /// The next rows that are wanted, by all that is known without the condition.
+    pub(crate) async fn next_rows(&mut self) -> Result<Option<UntestedRows>, StoreError> {
+        while let Some((rows, mask)) = self.next_part() {
+            // Everything below is ready at once: without this, a long scan would keep its thread
+            // from every other task, its own cancellation among them.
+            tokio::task::consume_budget().await;
+            let columns = Arc::clone(&self.columns);
+            let mask = columns.filter(&rows, mask).await;
+            let mask = mask.map_err(|e| StoreError::vortex("scan", &columns.file.path, &e))?;
+            if mask.all_false() {
+                continue;
+            }
+            let tested = match &columns.condition {
+                Some(condition) => condition.columns.read(&columns.file, &rows, &mask).await?,
+                None => Vec::new(),
+            };
+            return Ok(Some(UntestedRows {
+                columns,
+                rows,
+                mask,
+                tested,
+            }));
+        }
+        Ok(None)
     }
 
     /// Has the next blocks fetched that are read in any case: those of the condition's columns, and of all where there is no
@@ -285,11 +313,12 @@ impl Scan {
             .filter(|block| wanted.contains(block))
             .collect();
         blocks.dedup();
-        if let Some(conditioned) = &self.condition {
-            conditioned.columns.read_ahead(&self.file, &blocks);
+        let columns = &self.columns;
+        if let Some(conditioned) = &columns.condition {
+            conditioned.columns.read_ahead(&columns.file, &blocks);
         }
-        if self.condition.is_none() || blocks.len() <= FEW_BLOCKS {
-            self.rest.read_ahead(&self.file, &blocks);
+        if columns.condition.is_none() || blocks.len() <= FEW_BLOCKS {
+            columns.rest.read_ahead(&columns.file, &blocks);
         }
     }
 
@@ -306,7 +335,7 @@ impl Scan {
             mask = self
                 .not_excluded_by(&span, &condition, mask)
                 .await
-                .map_err(|error| StoreError::vortex("scan", &self.file.path, &error))?;
+                .map_err(|error| StoreError::vortex("scan", &self.columns.file.path, &error))?;
             if let Some(hint) = hint {
                 hint.was_asked(mask.true_count() < before);
             }
@@ -336,6 +365,7 @@ impl Scan {
             return Ok(mask);
         }
         let kept = self
+            .columns
             .file
             .layout
             .pruning_evaluation(span, hint, mask.clone())?
@@ -348,7 +378,7 @@ impl Scan {
     /// block is read once. Where nothing has to be read, a part is a whole range.
     fn next_part(&mut self) -> Option<(Range<u64>, Mask)> {
         let first = self.ranges.pop_front()?;
-        if self.reads_nothing() {
+        if self.columns.reads_nothing() {
             let mask = Mask::new_true(rows(&first));
             return Some((first, mask));
         }
@@ -381,90 +411,6 @@ impl Scan {
         };
         Some((part, mask))
     }
-
-    /// Whether rows are only counted.
-    fn reads_nothing(&self) -> bool {
-        self.places.is_empty() && self.conjuncts.is_empty() && self.condition.is_none()
-    }
-
-    /// The rows of a part that are wanted; None if there are none.
-    async fn read(
-        &self,
-        (rows, mask): (Range<u64>, Mask),
-    ) -> Result<Option<RecordBatch>, StoreError> {
-        let mut mask = self
-            .filter(&rows, mask)
-            .await
-            .map_err(|error| StoreError::vortex("scan", &self.file.path, &error))?;
-        if mask.all_false() {
-            return Ok(None);
-        }
-        let mut tested = Vec::new();
-        if let Some(Conditioned { condition, columns }) = &self.condition {
-            tested = columns.read(&self.file, &rows, &mask).await?;
-            let keep = condition
-                .keep(&tested, mask.true_count())
-                .map_err(StoreError::Condition)?;
-            let keep = match keep.null_count() {
-                0 => keep,
-                _ => prep_null_mask_filter(&keep),
-            };
-            match keep.true_count() {
-                0 => return Ok(None),
-                kept if kept == keep.len() => {}
-                _ => {
-                    self.drop_rows(&mut tested, &keep)?;
-                    mask = intersect(&mask, keep);
-                }
-            }
-        }
-        let count = mask.true_count();
-        if self.condition.is_some() {
-            // All columns at once rather than one after another.
-            let block = rows.start / ROWS_PER_BLOCK as u64;
-            self.rest.read_ahead(&self.file, &[block]);
-        }
-        let rest = self.rest.read(&self.file, &rows, &mask).await?;
-        let columns = self
-            .places
-            .iter()
-            .map(|place| match place {
-                Place::Tested(at) => Arc::clone(&tested[*at]),
-                Place::Rest(at) => Arc::clone(&rest[*at]),
-            })
-            .collect();
-        batch(&self.file.path, &self.schema, columns, count).map(Some)
-    }
-
-    /// Keeps the rows for which `keep` is true in the columns that the result has.
-    fn drop_rows(
-        &self,
-        tested: &mut [ArrowArrayRef],
-        keep: &BooleanArray,
-    ) -> Result<(), StoreError> {
-        for place in &self.places {
-            if let Place::Tested(at) = place {
-                tested[*at] = filter(&tested[*at], keep)
-                    .map_err(|error| StoreError::Condition(Arc::new(error)))?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn filter(&self, rows: &Range<u64>, mut mask: Mask) -> VortexResult<Mask> {
-        for conjunct in &self.conjuncts {
-            if mask.all_false() {
-                return Ok(mask);
-            }
-            let input = MaskFuture::ready(mask);
-            mask = self
-                .file
-                .layout
-                .filter_evaluation(rows, conjunct, input)?
-                .await?;
-        }
-        Ok(mask)
-    }
 }
 
 /// Columns of some rows of a file as a batch.
@@ -492,17 +438,6 @@ fn ranges_of(part: &Range<u64>, wanted: &Mask) -> Vec<Range<u64>> {
             .iter()
             .map(|(start, end)| part.start + *start as u64..part.start + *end as u64)
             .collect(),
-    }
-}
-
-/// The rows of `mask` for which `keep`, which has one value for each of them, is true.
-fn intersect(mask: &Mask, keep: BooleanArray) -> Mask {
-    let (kept, _) = keep.into_parts();
-    let kept = Mask::from_buffer(BitBuffer::from(kept));
-    if mask.all_true() {
-        kept
-    } else {
-        mask.intersect_by_rank(&kept)
     }
 }
 

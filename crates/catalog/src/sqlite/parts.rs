@@ -6,11 +6,12 @@ use sqlx::SqliteConnection;
 
 use super::SqliteCatalog;
 use super::read::{ListedDatabase, database_named, loads, tables_of};
+use super::rows::numbers_to_text;
 use super::seal::{seal_chunks, seal_databases, seal_loads, seal_table};
 use super::write::{end_load, expect_running, put_chunks, put_part, supersede, supersede_all};
 use crate::catalog::Append;
 use crate::clock::utc_now;
-use crate::{CatalogError, LoadId, PartContents, Table, fold_name};
+use crate::{CatalogError, LoadId, Part, PartContents, Table, fold_name};
 
 impl SqliteCatalog {
     pub async fn append(&self, append: Append<'_>, now: &str) -> Result<(), CatalogError> {
@@ -52,6 +53,9 @@ impl SqliteCatalog {
         if merged.is_empty() || !numbers.windows(merged.len()).any(|run| run == merged) {
             return Err(changed(table));
         }
+        let parts = (present.parts.iter()).filter(|part| merged.contains(&part.load));
+        let mut merged_from: Vec<LoadId> = parts.flat_map(Part::origins).collect();
+        merged_from.sort_unstable();
         let ordinal = sqlx::query_scalar("SELECT ordinal FROM parts WHERE load_id = ?")
             .bind(merged[0].0)
             .fetch_one(&mut *change)
@@ -60,6 +64,11 @@ impl SqliteCatalog {
             supersede(&mut change, *part, now).await?;
         }
         put_part(&mut change, present.id, ordinal, load, contents, now).await?;
+        sqlx::query("UPDATE parts SET merged_from = ? WHERE load_id = ?")
+            .bind(numbers_to_text(&merged_from))
+            .bind(load.0)
+            .execute(&mut *change)
+            .await?;
         show_part(&mut change, &database, present.id, load, contents, now).await?;
         seal_databases(&mut change).await?;
         seal_loads(&mut change, |row| {
@@ -82,11 +91,7 @@ impl SqliteCatalog {
         let name = found.spec.full_name();
         let parts = found.part_numbers();
         if !parts.contains(&part) {
-            return Err(CatalogError::NoPart {
-                table: name,
-                part,
-                parts,
-            });
+            return Err(found.no_part(part));
         }
         if parts.len() == 1 {
             return Err(CatalogError::OnlyPart { table: name, part });

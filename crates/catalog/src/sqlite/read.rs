@@ -231,7 +231,7 @@ pub(super) async fn describe_tables(
     .await?;
     let parts: Vec<PartRow> = sqlx::query_as(
         "SELECT p.load_id, p.table_id, p.ordinal, p.row_count, p.byte_count, p.null_keys, p.orphan_rows, \
-                p.loaded_at, p.source \
+                p.loaded_at, p.source, p.merged_from \
          FROM tables t JOIN parts p ON p.table_id = t.id \
          WHERE t.database_id = ? AND (? IS NULL OR t.id = ?) ORDER BY p.table_id, p.ordinal",
     )

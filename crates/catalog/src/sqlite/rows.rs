@@ -189,13 +189,20 @@ pub(super) struct PartRow {
     orphan_rows: i64,
     loaded_at: String,
     source: String,
+    merged_from: String,
 }
 
 impl PartRow {
     fn add_to(&self, digest: Digest) -> Digest {
         let digest = digest.int(self.load_id).int(self.ordinal);
-        self.add_counts_to(digest, self.orphan_rows)
-            .text(&self.source)
+        let digest = self
+            .add_counts_to(digest, self.orphan_rows)
+            .text(&self.source);
+        // A part that was loaded has the checksum that versions had which knew no other.
+        match self.merged_from.as_str() {
+            "" => digest,
+            merged => digest.text("merged from").text(merged),
+        }
     }
 
     fn add_counts_to(&self, digest: Digest, orphan_rows: i64) -> Digest {
@@ -216,8 +223,33 @@ impl PartRow {
             orphan_rows: from_stored("a number of orphans", self.orphan_rows)?,
             loaded_at: self.loaded_at,
             source: self.source,
+            merged_from: parse_numbers(&self.merged_from)?,
         })
     }
+}
+
+/// The numbers of parts as they are stored: ascending, neighbours as in `3-5`.
+pub(super) fn numbers_to_text(numbers: &[LoadId]) -> String {
+    let mut texts = Vec::new();
+    for run in numbers.chunk_by(|a, b| a.0.checked_add(1) == Some(b.0)) {
+        match run {
+            [first, .., last] => texts.push(format!("{first}-{last}")),
+            run => texts.extend(run.iter().map(LoadId::to_string)),
+        }
+    }
+    texts.join(",")
+}
+
+/// Reads what [`numbers_to_text`] wrote.
+fn parse_numbers(text: &str) -> Result<Vec<LoadId>, CatalogError> {
+    let damaged = || CatalogError::Damaged(format!("{text:?} as numbers of parts"));
+    let number = |text: &str| text.parse::<i64>().map_err(|_| damaged());
+    let mut numbers = Vec::new();
+    for run in text.split(',').filter(|run| !run.is_empty()) {
+        let (first, last) = run.split_once('-').unwrap_or((run, run));
+        numbers.extend((number(first)?..=number(last)?).map(LoadId));
+    }
+    Ok(numbers)
 }
 
 /// All that is written about one table: its own row, its parts, columns and directors in their order.
@@ -415,5 +447,25 @@ impl ChunkRow {
             overlap,
             bounds,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_damage_is_told() {
+        let numbers = [3, 4, 5, 9, 11, 12].map(LoadId);
+        assert_eq!(numbers_to_text(&numbers), "3-5,9,11-12");
+        for bits in 0..1_i64 << 10 {
+            let set = (1..=10).filter(|bit| bits >> (bit - 1) & 1 == 1);
+            let numbers: Vec<LoadId> = set.map(LoadId).collect();
+            assert_eq!(parse_numbers(&numbers_to_text(&numbers)).unwrap(), numbers);
+        }
+        for damaged in ["x", "3-", "3-x", "-"] {
+            let error = parse_numbers(damaged).unwrap_err();
+            assert!(matches!(error, CatalogError::Damaged(_)), "{error}");
+        }
     }
 }

@@ -14,16 +14,18 @@ use crate::lock::open_lock_file;
 
 /// The steps from an empty file to the present version; step `n` leads to version `n + 1`. A step
 /// that was released is never changed: a new one is added.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("../../migrations/0001_catalog.sql"),
     include_str!("../../migrations/0002_checksums.sql"),
     include_str!("../../migrations/0003_parts.sql"),
     include_str!("../../migrations/0004_publications.sql"),
+    include_str!("../../migrations/0005_merged_parts.sql"),
 ];
 
 /// The first version whose rows carry checksums.
 const WITH_CHECKSUMS: i64 = 2;
-/// The first version whose checksums are of the present form.
+
+/// The first version whose checksums are those of the present one: what came later leaves those of the rows that there were.
 const WITH_PARTS: i64 = 3;
 
 /// Marks the file as ours (`PRAGMA application_id`): "MRDN" in ASCII.

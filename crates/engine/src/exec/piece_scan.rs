@@ -1,7 +1,8 @@
 //! The rows of a table in one piece: the leaf of the plan that runs inside a chunk phase.
 
+mod read;
+
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -23,18 +24,14 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
-use sky::SubChunkId;
-use store::{ChunkFile, RowCondition, ScanRequest, Sorted, SubChunkRange, WORTH_PRUNING};
+use store::Sorted;
 use tokio::sync::OnceCell;
-use vortex::expr::{Expression, and_collect, col, gt_eq, lit, lt_eq, or_collect};
 
 use super::table_scan::{ScanSource, single_partition};
 use crate::condition::{ScanCondition, equal_to_column, renumber};
-use crate::coverage::SubChunkSet;
 use crate::error::external;
-use crate::interruptible::yield_if_due;
-use crate::loaded_table::{LEFT_SUB_CHUNK, RIGHT_SUB_CHUNK, StoredTable, bounds_box};
-use crate::piece::{ChunkSlice, Piece};
+use crate::loaded_table::StoredTable;
+use crate::piece::Piece;
 use crate::restriction::Restriction;
 use crate::search_cover::SearchCover;
 use crate::{Archive, EngineError};
@@ -56,13 +53,11 @@ pub enum RowsOf {
 
 /// A replicated table of up to this many values is read once for all pieces of a query and kept in memory.
 const KEPT_VALUES: u64 = 16 << 20;
-/// Sub-chunks up to which a key is looked for in each by itself.
-const MOST_APART: i32 = 4;
-
-/// Reads the rows of one piece from the table's chunk files, one chunk after another in the order of the piece.
+/// Reads the rows of one piece from the table's chunk files, one part after another in the order of the list, and in it chunk by chunk
+/// in the order of the piece. Chunks that share a file are read by one scan, which reads each of its blocks once.
 ///
 /// ```text
-///   slice (chunk, sub-chunks) ──► directory ──► row ranges ──► zone maps ──► conditions ──► the other columns ──► batches
+///   slices (chunk, sub-chunks) ──► part ──► file ──► row ranges ──► zone maps ──► conditions ──► the other columns ──► batches
 /// ```
 ///
 /// Invariant: it runs only when bound to a piece ([`PieceScanExec::bound_to`]), and then gives each row of the table that
@@ -252,158 +247,6 @@ impl PieceScanExec {
             .await?;
         Ok(stream::iter(batches.clone().into_iter().map(Ok)).boxed())
     }
-
-    async fn read(self) -> Result<BoxStream<'static, Result<RecordBatch>>, EngineError> {
-        let slices: Arc<[ChunkSlice]> = match (&self.piece, self.rows) {
-            (_, RowsOf::Neighbourhood) => self.near().await?.into(),
-            (_, RowsOf::Whole) => Arc::new([ChunkSlice::whole(catalog::REPLICATED_CHUNK)]),
-            (Some(piece), _) => Arc::clone(piece.slices()),
-            (None, _) => {
-                return Err(EngineError::Query(
-                    "a piece scan was run without a piece".into(),
-                ));
-            }
-        };
-        match slices.as_ref() {
-            [slice] => self.read_slice(slice).await,
-            _ => Ok(self.read_slices(slices)),
-        }
-    }
-
-    /// What is near enough, one slice of a chunk after another.
-    async fn near(&self) -> Result<Vec<ChunkSlice>, EngineError> {
-        match &self.search_cover {
-            Some(search_cover) => self.stored.near(&self.archive, search_cover).await,
-            None => Err(EngineError::Query(
-                "a scan of what is near was run without knowing what to".into(),
-            )),
-        }
-    }
-
-    /// The rows of one slice after another, each of which is opened when those before it were read.
-    fn read_slices(self, slices: Arc<[ChunkSlice]>) -> BoxStream<'static, Result<RecordBatch>> {
-        let scan = Arc::new(self);
-        let batches = stream::iter(0..slices.len()).then(move |at| {
-            let (scan, slices) = (Arc::clone(&scan), Arc::clone(&slices));
-            async move {
-                // Of many chunks there may be no row for a long time.
-                yield_if_due().await?;
-                scan.read_slice(&slices[at]).await.map_err(external)
-            }
-        });
-        batches.try_flatten().boxed()
-    }
-
-    async fn read_slice(
-        &self,
-        slice: &ChunkSlice,
-    ) -> Result<BoxStream<'static, Result<RecordBatch>>, EngineError> {
-        let files = self.stored.open(&self.archive, slice.chunk).await?;
-        let of_file = |file: Arc<ChunkFile>| {
-            let request = self.request(&file, slice);
-            file.scan(request).map_err(external).boxed()
-        };
-        if let [file] = files.as_slice() {
-            return Ok(of_file(Arc::clone(file)));
-        }
-        // Opened by now, but nothing is read of a file before the rows of the one before it are through.
-        let batches: Vec<_> = files.into_iter().map(of_file).collect();
-        Ok(stream::iter(batches).flatten().boxed())
-    }
-
-    /// How many rows of a slice it looks at.
-    ///
-    /// # Errors
-    /// A file of the chunk cannot be opened.
-    pub(crate) async fn rows_looked_at(&self, slice: &ChunkSlice) -> Result<u64, EngineError> {
-        let files = self.stored.open(&self.archive, slice.chunk).await?;
-        let rows_of = |file: &Arc<ChunkFile>| {
-            let ranges = self.ranges(file, slice);
-            ranges.map_or(file.num_rows(), |ranges| rows_in(&ranges))
-        };
-        Ok(files.iter().map(rows_of).sum())
-    }
-
-    /// The rows of a slice that it looks at; all of the file if None.
-    fn ranges(&self, file: &ChunkFile, slice: &ChunkSlice) -> Option<Vec<Range<u64>>> {
-        let directory = file.directory();
-        let bounds = self.bounds.and_then(bounds_box);
-        let near = |entry: &SubChunkRange| {
-            let Some(own) = entry.bounds.and_then(bounds_box) else {
-                return true;
-            };
-            bounds.as_ref().is_none_or(|wanted| wanted.intersects(&own))
-                && (self.search_cover.as_ref())
-                    .is_none_or(|search_cover| search_cover.may_hold(&own))
-        };
-        match self.rows {
-            RowsOf::Whole if slice.sub_chunks == SubChunkSet::All => None,
-            RowsOf::RightHome => None,
-            _ => Some(match &slice.sub_chunks {
-                SubChunkSet::All => directory.rows_where(near),
-                SubChunkSet::Intervals(intervals) => directory.rows_within(intervals, near),
-            }),
-        }
-    }
-
-    /// The rows of each sub-chunk of a slice by itself, where there are few of them: within each they are sorted.
-    fn rows_apart(&self, file: &ChunkFile, slice: &ChunkSlice) -> Option<Vec<Range<u64>>> {
-        let SubChunkSet::Intervals(intervals) = &slice.sub_chunks else {
-            return None;
-        };
-        let few = intervals
-            .iter()
-            .all(|(first, last)| last - first < MOST_APART)
-            && intervals.len() <= MOST_APART as usize;
-        if self.rows != RowsOf::Own || !few {
-            return None;
-        }
-        let directory = file.directory();
-        let sub_chunks = intervals.iter().flat_map(|(first, last)| *first..=*last);
-        let entries = sub_chunks.filter_map(|number| directory.get(SubChunkId(number)));
-        Some(entries.map(|entry| entry.rows.clone()).collect())
-    }
-
-    fn request(&self, file: &ChunkFile, slice: &ChunkSlice) -> ScanRequest {
-        let apart = (self.sought).and_then(|sought| Some((sought, self.rows_apart(file, slice)?)));
-        let (sorted, ranges) = match apart {
-            Some((sought, ranges)) => (Some(sought), Some(ranges)),
-            None => (None, self.ranges(file, slice)),
-        };
-        let many = (ranges.as_ref()).is_none_or(|ranges| rows_in(ranges) >= WORTH_PRUNING as u64);
-        ScanRequest {
-            projection: self.projection.clone(),
-            filter: self.home_condition(slice),
-            hints: match &self.condition {
-                Some(condition) if many => condition.hints().to_vec(),
-                _ => Vec::new(),
-            },
-            condition: self.condition.clone().map(|it| it as Arc<dyn RowCondition>),
-            ranges,
-            sorted,
-            schema: self.schema(),
-        }
-    }
-
-    /// Which pairs of a match table have their home in the slice. A pair with homes in two chunks is in the files of both, and has
-    /// this home in one of them alone.
-    fn home_condition(&self, slice: &ChunkSlice) -> Option<Expression> {
-        match (self.rows, &slice.sub_chunks) {
-            // Row ranges have done the rest: pairs with a left home are stored by it.
-            (RowsOf::LeftHome, _) => Some(gt_eq(col(LEFT_SUB_CHUNK), lit(0_i32))),
-            (RowsOf::RightHome, SubChunkSet::All) => Some(gt_eq(col(RIGHT_SUB_CHUNK), lit(0_i32))),
-            (RowsOf::RightHome, SubChunkSet::Intervals(intervals)) => {
-                let within = intervals.iter().filter_map(|(first, last)| {
-                    and_collect([
-                        gt_eq(col(RIGHT_SUB_CHUNK), lit(*first)),
-                        lt_eq(col(RIGHT_SUB_CHUNK), lit(*last)),
-                    ])
-                });
-                or_collect(within).or_else(|| Some(lit(false)))
-            }
-            _ => None,
-        }
-    }
 }
 
 /// What conditions say of a column of 64-bit integers: that it is one number.
@@ -420,10 +263,6 @@ fn sought(predicates: &[Arc<dyn PhysicalExpr>], column: usize) -> Option<Sorted>
         least: key,
         greatest: key,
     })
-}
-
-fn rows_in(ranges: &[Range<u64>]) -> u64 {
-    ranges.iter().map(|range| range.end - range.start).sum()
 }
 
 /// Columns of a projection without the doubles: those that it reads, in order.

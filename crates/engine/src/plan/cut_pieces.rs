@@ -22,6 +22,12 @@ const CUTS_FOR_A_CORE: u64 = 8;
 const ROWS_JOINED: RangeInclusive<u64> = 20_000..=100_000;
 /// Pieces for each core below which joining does not go, where they have the least number of rows.
 const JOINED_FOR_A_CORE: u64 = 4;
+/// Rows that a piece reads of each part of a table that has several, on average: as few as a block has take no less long to be read.
+const ROWS_OF_A_PART: u64 = 8_192;
+/// Rows that a piece has at most on that account: with a large chunk behind small ones it is no larger than others may be.
+const MOST_ON_ACCOUNT_OF_PARTS: u64 = *ROWS_OF_A_CUT.end() / 2;
+/// Pieces for each core below which there are not fewer on account of the number of parts.
+const PIECES_FOR_A_CORE: u64 = 2;
 /// Rows that are read in the time in which a chunk's file is looked up and its reading begins.
 const ROWS_OF_AN_OPENING: u64 = 256;
 
@@ -46,6 +52,20 @@ pub(super) struct Cutting {
     pub cores: usize,
     /// Whether a piece may have several chunks.
     pub joins: bool,
+    /// The parts of the table that has most of them.
+    pub parts: usize,
+}
+
+impl Cutting {
+    /// The rows that a piece has at least, of so many, where a table has several parts.
+    fn least_rows(&self, rows: u64) -> u64 {
+        if self.parts < 2 {
+            return 0;
+        }
+        let of_parts = (self.parts as u64).saturating_mul(ROWS_OF_A_PART);
+        let for_cores = rows / (self.cores as u64 * PIECES_FOR_A_CORE).max(1);
+        of_parts.min(for_cores).min(MOST_ON_ACCOUNT_OF_PARTS)
+    }
 }
 
 /// The chunks that a phase over these tables touches.
@@ -122,10 +142,12 @@ pub(super) fn cut_pieces(
     sub_chunks_of: impl Fn(ChunkId) -> Vec<SubChunkId>,
 ) -> Result<Vec<Piece>> {
     let rows = touched.values().map(|chunk| chunk.rows).sum();
-    let rows_of_a_cut = for_each(rows, cutting.cores, CUTS_FOR_A_CORE, ROWS_OF_A_CUT);
+    let rows_of_a_cut =
+        for_each(rows, cutting.cores, CUTS_FOR_A_CORE, ROWS_OF_A_CUT).max(cutting.least_rows(rows));
     let work = touched.values().map(|chunk| chunk.work).sum();
     let enough = match cutting.joins {
-        true => for_each(work, cutting.cores, JOINED_FOR_A_CORE, ROWS_JOINED),
+        true => for_each(work, cutting.cores, JOINED_FOR_A_CORE, ROWS_JOINED)
+            .max(cutting.least_rows(work)),
         false => 0,
     };
     let mut pieces = Vec::new();
@@ -220,7 +242,18 @@ mod tests {
 
     /// How many slices each piece has.
     fn slices(rows: &[u64], cores: usize, joins: bool) -> Vec<usize> {
-        let pieces = cut_pieces(&chunks(rows), Cutting { cores, joins }, sub_chunks_of);
+        slices_of(
+            rows,
+            Cutting {
+                cores,
+                joins,
+                parts: 1,
+            },
+        )
+    }
+
+    fn slices_of(rows: &[u64], cutting: Cutting) -> Vec<usize> {
+        let pieces = cut_pieces(&chunks(rows), cutting, sub_chunks_of);
         pieces.unwrap().iter().map(|p| p.slices().len()).collect()
     }
 
@@ -255,6 +288,39 @@ mod tests {
         assert_eq!(slices(&[7; 457], 2, false), vec![1; 457]);
     }
 
+    /// Each piece reads each part, and a block of it at least if that leaves the cores enough pieces.
+    #[test]
+    fn pieces_of_many_parts_are_larger() {
+        let pieces = |rows: &[u64], cores, parts| {
+            let joins = true;
+            slices_of(
+                rows,
+                Cutting {
+                    cores,
+                    joins,
+                    parts,
+                },
+            )
+            .len()
+        };
+        for (cores, parts, expected) in [(2, 1, 11), (2, 30, 5), (2, 1000, 5), (16, 30, 31)] {
+            assert_eq!(
+                pieces(&[2500; 400], cores, parts),
+                expected,
+                "{parts} on {cores}"
+            );
+        }
+        for (cores, parts, expected) in [(2, 1, 16), (2, 30, 6), (16, 30, 26)] {
+            assert_eq!(
+                pieces(&[500_000; 2], cores, parts),
+                expected,
+                "{parts} on {cores}"
+            );
+        }
+        // However many parts, no piece has more rows than one of a large chunk.
+        assert_eq!(pieces(&[500_000; 40], 1, 10_000), 40);
+    }
+
     /// A chunk of any number of rows, of which all sub-chunks are touched or some.
     fn any_chunk() -> impl Strategy<Value = TouchedChunk> {
         let rows = prop_oneof![0..50_u64, 0..50_000_u64, 0..3_000_000_u64];
@@ -276,7 +342,8 @@ mod tests {
             cores in 1..100_usize,
             joins: bool,
         ) {
-            let pieces = cut_pieces(&touched, Cutting { cores, joins }, sub_chunks_of).unwrap();
+            let cutting = Cutting { cores, joins, parts: 1 };
+            let pieces = cut_pieces(&touched, cutting, sub_chunks_of).unwrap();
             let of_slice = |chunk: ChunkId, set: &SubChunkSet| {
                 let all = (0..SUB_CHUNKS).filter(|s| set.contains(SubChunkId(*s)));
                 all.map(|s| (chunk.0, s)).collect::<Vec<_>>()

@@ -43,6 +43,7 @@ pub(super) fn chunk_phase(
     let cutting = Cutting {
         cores: config.execution.target_partitions,
         joins: joins_chunks(plan),
+        parts: most_parts(&scans),
     };
     let pieces = pieces(&scans, &chunks, cutting)?;
     let summary = summary(&scans, &variant.coverage, &chunks, pieces.len());
@@ -77,6 +78,15 @@ fn scan_rating(table: &LoadedTable) -> u8 {
     1 + RATINGS_OF_A_LANE * lane as u8
 }
 
+/// The parts of the partitioned table that has most of them.
+fn most_parts(scans: &[Arc<TableScan>]) -> usize {
+    let partitioned = scans
+        .iter()
+        .filter(|scan| scan.table.spec().kind != TableKind::Replicated);
+    let parts = partitioned.map(|scan| scan.table.table.parts.len());
+    parts.max().unwrap_or(1)
+}
+
 /// Whether chunks have so many rows that those of each had better be aggregated by themselves than looked up in a table of groups.
 fn is_worth_an_aggregate(chunks: &BTreeMap<ChunkId, TouchedChunk>) -> bool {
     let rows: u64 = chunks.values().map(|chunk| chunk.rows).sum();
@@ -102,6 +112,7 @@ pub(super) fn replicated_phase(
         cutting: Cutting {
             cores: config.execution.target_partitions,
             joins: false,
+            parts: 1,
         },
         is_choice: false,
     };

@@ -109,10 +109,10 @@ impl KeyLookup {
                 _ => return Ok(None),
             },
         };
-        let Some(places) = self.table.locate_keys(archive, 0, &[key]).await? else {
+        let Some(found) = self.table.locate_key(archive, key).await? else {
             return Ok(None);
         };
-        let place = match places.as_slice() {
+        let place = match found.places.as_slice() {
             [] => return self.computed(RecordBatch::new_empty(Arc::clone(&self.schema))),
             [place] => *place,
             _ => return Ok(None),
@@ -122,7 +122,11 @@ impl KeyLookup {
             least: key,
             greatest: key,
         };
-        let files = self.table.stored.open(archive, place.chunk).await?;
+        let stored = &self.table.stored;
+        let files = match found.part {
+            Some(part) => stored.open_part(archive, part, place.chunk).await?,
+            None => stored.open(archive, place.chunk).await?,
+        };
         let mut found = Vec::with_capacity(1);
         let mut count = 0;
         for file in &files {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, UInt64Array};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt64Type};
-use sky::{ChunkId, Location, LonLat, SubChunkId};
+use sky::{Angle, ChunkId, Chunker, Location, LonLat, SubChunkId};
 use store::IndexWriter;
 
 use super::{PlaceContext, PlaceRows, PlacedRows, Placement, take_rows};
@@ -210,21 +210,13 @@ impl DirectorWorker<'_> {
         let PlaceContext {
             chunker, overlap, ..
         } = &self.placement.context;
-        let (mut near, mut chosen, mut places) = (Vec::new(), Vec::new(), Vec::new());
-        for (row, own) in self.locations.iter().enumerate() {
-            let position = LonLat::from_degrees(positions.ra[row], positions.dec[row])?;
-            near.clear();
-            chunker.chunks_within(position, *overlap, &mut near);
-            for chunk in near.iter().filter(|chunk| **chunk != own.chunk) {
-                chosen.push(row as u32);
-                places.push(overlap_place(*chunk).0);
-            }
-        }
-        if chosen.is_empty() {
+        let own = |row: usize| self.locations[row].chunk;
+        let NearRows { rows: near, places } = near_other_chunks(chunker, *overlap, positions, own)?;
+        if near.is_empty() {
             return Ok(());
         }
-        let rows = chosen.iter().map(|row| batch.rows[*row as usize]).collect();
-        let taken = take_rows(batch.columns.columns(), &chosen)?;
+        let rows = near.iter().map(|row| batch.rows[*row as usize]).collect();
+        let taken = take_rows(batch.columns.columns(), &near)?;
         self.overlap.push(placed_batch(
             self.placement.overlap.schema(),
             &taken,
@@ -248,6 +240,35 @@ impl DirectorWorker<'_> {
             batch.rows.clone(),
         )?)
     }
+}
+
+/// Rows of a batch that belong to the overlap of other chunks than their own; a row that does to several is there for each.
+#[derive(Debug, Default)]
+pub(crate) struct NearRows {
+    /// Their numbers within the batch.
+    pub rows: Vec<u32>,
+    /// Their places in the overlap.
+    pub places: Vec<u64>,
+}
+
+/// Finds the rows that lie within the overlap radius of other chunks than the one that they are in.
+pub(crate) fn near_other_chunks(
+    chunker: &Chunker,
+    radius: Angle,
+    positions: &Positions,
+    own: impl Fn(usize) -> ChunkId,
+) -> Result<NearRows, IngestError> {
+    let (mut found, mut near) = (NearRows::default(), Vec::new());
+    for (row, (ra, dec)) in positions.ra.iter().zip(&positions.dec).enumerate() {
+        let position = LonLat::from_degrees(*ra, *dec)?;
+        near.clear();
+        chunker.chunks_within(position, radius, &mut near);
+        for chunk in near.iter().filter(|chunk| **chunk != own(row)) {
+            found.rows.push(row as u32);
+            found.places.push(overlap_place(*chunk).0);
+        }
+    }
+    Ok(found)
 }
 
 /// The rows of an overlap file are sorted by key alone: they belong to no sub-chunk of the chunk.

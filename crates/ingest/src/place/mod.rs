@@ -125,7 +125,7 @@ pub(crate) struct PlacedRows {
 }
 
 /// The rows of `columns` with these numbers.
-fn take_rows(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>, IngestError> {
+pub(crate) fn take_rows(columns: &[ArrayRef], rows: &[u32]) -> Result<Vec<ArrayRef>, IngestError> {
     let indices = UInt32Array::from(rows.to_vec());
     let taken = columns
         .iter()

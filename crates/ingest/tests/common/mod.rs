@@ -208,7 +208,7 @@ impl Sky {
         problems
     }
 
-    /// Every row of a table's own files with its chunk and sub-chunk, in the order of the files.
+    /// Every row of a table's own files with its chunk and sub-chunk, part by part in the order of the files.
     pub async fn rows(&self, table: &str) -> Vec<Stored> {
         self.stored(table, false).await
     }
@@ -221,26 +221,28 @@ impl Sky {
     async fn stored(&self, name: &str, overlap: bool) -> Vec<Stored> {
         let catalog = Catalog::open(&self.data()).await.unwrap();
         let table = self.table(name).await;
-        let dir = LoadDir::open(&self.data(), "sky", name, table.placement).unwrap();
         let files = OpenFiles::new(8);
         let mut stored = Vec::new();
-        for chunk in catalog.chunks(table.placement).await.unwrap() {
-            if overlap && chunk.overlap.is_none() {
-                continue;
+        for part in table.part_numbers() {
+            let dir = LoadDir::open(&self.data(), "sky", name, part).unwrap();
+            for chunk in catalog.chunks(part).await.unwrap() {
+                if overlap && chunk.overlap.is_none() {
+                    continue;
+                }
+                let path = if overlap {
+                    dir.overlap_path(chunk.file)
+                } else {
+                    dir.chunk_path(chunk.file)
+                };
+                let file = files.get(&path, chunk.chunk).await.unwrap();
+                let rows = stored_rows(&file, chunk.chunk).await;
+                let said = match overlap {
+                    true => chunk.overlap.unwrap().rows,
+                    false => chunk.rows,
+                };
+                assert_eq!(rows.len() as u64, said);
+                stored.extend(rows);
             }
-            let path = if overlap {
-                dir.overlap_path(chunk.file)
-            } else {
-                dir.chunk_path(chunk.file)
-            };
-            let file = files.get(&path, chunk.chunk).await.unwrap();
-            let rows = stored_rows(&file, chunk.chunk).await;
-            let said = match overlap {
-                true => chunk.overlap.unwrap().rows,
-                false => chunk.rows,
-            };
-            assert_eq!(rows.len() as u64, said);
-            stored.extend(rows);
         }
         stored
     }

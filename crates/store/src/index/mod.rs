@@ -6,6 +6,7 @@
 //! stay in memory (see [`DirectorIndex::open_keeping`]). `docs/director-index.md` describes the file
 //! byte by byte.
 
+mod filter;
 mod page;
 mod read;
 mod tree;

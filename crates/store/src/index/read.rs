@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use super::filter::KeyFilter;
 use super::page::{
     DataView, FENCES_PER_PAGE, PAGE, PageBuffer, Trailer, blank, fences, find, is_sound,
 };
@@ -16,6 +17,9 @@ use crate::{DecodedBlocks, StoreError};
 /// How many fence pages are kept in memory: a megabyte. They lead to 130,000 data pages, some hundred
 /// million keys, with one more read for a key of any larger index up to fifty thousand million.
 const RESIDENT_PAGES: u64 = 256;
+
+/// Keys of an index up to which it tells from memory those that it does not have: that takes 400 kB. A table has few larger parts.
+const FILTERED_KEYS: u64 = 1 << 18;
 
 /// Pages that are kept together.
 const SEGMENT: u64 = SEGMENT_BYTES / PAGE as u64;
@@ -36,6 +40,8 @@ struct Inner {
     resident: Vec<i64>,
     /// What is in memory of the pages by which single keys are found.
     kept: Option<IndexSegments>,
+    /// Tells keys that are not there, once it was requested; `None` where there is no telling.
+    filter: OnceLock<Option<KeyFilter>>,
 }
 
 impl std::fmt::Debug for DirectorIndex {
@@ -103,6 +109,7 @@ impl DirectorIndex {
             resident_level: 0,
             resident: Vec::new(),
             kept: decoded.map(|decoded| IndexSegments::new(decoded, len)),
+            filter: OnceLock::new(),
         };
         inner.load_fences(resident_pages)?;
         Ok(Self {
@@ -171,6 +178,28 @@ impl DirectorIndex {
             None => None,
         };
         Ok(record.map(Record::entry))
+    }
+
+    /// Whether the key may be there, as told from memory: for who has many indexes, of which one has the key. The first time the
+    /// whole index is read, unless it is large: then every key may be there.
+    pub fn may_have(&self, key: i64) -> bool {
+        let filter = self.inner.filter.get_or_init(|| self.make_filter());
+        match filter {
+            Some(filter) => filter.may_have(key),
+            None => !self.is_empty(),
+        }
+    }
+
+    /// A filter of all keys; `None` if they are many, or a page is damaged: who requests a key of it is told.
+    fn make_filter(&self) -> Option<KeyFilter> {
+        if self.len() > FILTERED_KEYS {
+            return None;
+        }
+        let mut filter = KeyFilter::new(self.len());
+        for entry in self.iter() {
+            filter.insert(entry.ok()?.0);
+        }
+        Some(filter)
     }
 
     /// The number of the data page that may hold a key.

@@ -1,0 +1,527 @@
+//! Compaction: small parts of tables become large ones, beside queries and loads.
+//!
+//! One merge writes one part in the place of several that follow each other in a table's list, and one catalog transaction
+//! shows it instead of these. It holds the table's load lock, so that appends to the table wait for it and it waits for them.
+//! Every row keeps its chunk and sub-chunk, and every key its home, whatever the directors have become since. A process that
+//! dies on the way leaves the old list and a running load that nothing refers to, which the next load or compaction of the table
+//! removes.
+
+mod policy;
+mod rows;
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use catalog::{Catalog, CatalogError, LoadId, LoadLock, Part, PartContents, Table, TableKind};
+use sky::Chunker;
+use store::{LoadDir, Removal};
+use tokio::runtime::Handle;
+
+use crate::directors::{Family, LOCK_WAIT, open_parts};
+use crate::error::IngestError;
+use crate::fault;
+use crate::load::{Transaction, blocking, clean_up, remove_load};
+use crate::manifest::write_manifest;
+use crate::memory::{MemoryBudget, default_memory};
+use crate::pace::Pace;
+use crate::pipeline::{Outcome, SPILL_DIR, file_schema, write_files};
+use crate::progress::{Phase, Progress};
+use crate::report::{Partitioning, PlacementCounts};
+use crate::request::LoadRequest;
+use crate::write::ChunkWriter;
+use policy::runs_to_merge;
+use rows::{PartsToMerge, StoredPart};
+
+/// Parts from which on a table is worth a compaction: what is said after an append.
+pub(crate) const MANY_PARTS: usize = policy::MOST_PARTS;
+
+/// The memory of a compaction that is given none: it runs beside queries.
+const DEFAULT_MEMORY: u64 = 1 << 30;
+
+/// Characters of the sources of a merged part that are kept.
+const SOURCE_LEN: usize = 200;
+/// What stands for further sources.
+const FURTHER: &str = ", ...";
+
+/// The request of a compaction.
+#[derive(Debug, Clone)]
+pub struct CompactRequest {
+    /// The data directory.
+    pub data_dir: PathBuf,
+    /// The database; all of them if absent.
+    pub database: Option<String>,
+    /// The table; all of the database if absent.
+    pub table: Option<String>,
+    /// Whether all parts of each table become one, whatever their sizes.
+    pub all: bool,
+    /// Whether it is only told what would be merged.
+    pub dry_run: bool,
+    /// Bytes of rows that are read, and as many that are written, a second; as fast as it goes if absent.
+    pub rate: Option<u64>,
+    /// The memory budget in bytes.
+    pub memory: Option<u64>,
+    /// Threads that write; one if absent.
+    pub threads: Option<usize>,
+}
+
+/// What a compaction did, or would do.
+#[derive(Debug)]
+pub struct CompactReport {
+    /// The tables that it looked at.
+    pub tables: Vec<CompactedTable>,
+    /// Tables that could not be compacted, as `database.table`, with the reason.
+    pub failures: Vec<(String, IngestError)>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// What became of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompactedTable {
+    /// The table, as `database.table`.
+    pub name: String,
+    /// How many parts it had.
+    pub parts_before: usize,
+    /// The merges, in their order.
+    pub merges: Vec<Merge>,
+    /// Whether queries still read some of the files, which are removed by a later load, drop or compaction then.
+    pub in_use: bool,
+}
+
+impl CompactedTable {
+    /// How many parts it has, if none was added meanwhile.
+    pub fn parts_after(&self) -> usize {
+        let merged = self.merges.iter().map(|merge| merge.parts.len() - 1);
+        self.parts_before.saturating_sub(merged.sum())
+    }
+}
+
+/// Parts that became one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merge {
+    /// The parts, at least two.
+    pub parts: Vec<LoadId>,
+    /// The part that they became; `None` where that is only told.
+    pub into: Option<LoadId>,
+    /// Their rows.
+    pub rows: u64,
+    /// Bytes of their files.
+    pub bytes_before: u64,
+    /// Bytes of its files.
+    pub bytes_after: Option<u64>,
+}
+
+/// Merges small parts of tables. A table that cannot be compacted does not keep the others from it.
+///
+/// # Errors
+/// There is no such table or database, or the compaction was cancelled: merges that were complete stay.
+pub async fn compact(
+    request: CompactRequest,
+    progress: Arc<Progress>,
+) -> Result<CompactReport, IngestError> {
+    progress.enter(Phase::Preparing, 0);
+    let started = Instant::now();
+    let catalog = Catalog::open(&request.data_dir).await?;
+    let compaction = Compaction {
+        pace: Arc::new(Pace::new(request.rate)),
+        catalog: catalog.clone(),
+        request,
+        progress,
+        started,
+    };
+    let outcome = compaction.run().await;
+    catalog.close().await;
+    outcome
+}
+
+struct Compaction {
+    catalog: Catalog,
+    request: CompactRequest,
+    progress: Arc<Progress>,
+    pace: Arc<Pace>,
+    started: Instant,
+}
+
+impl Compaction {
+    async fn run(&self) -> Result<CompactReport, IngestError> {
+        let mut report = CompactReport {
+            tables: Vec::new(),
+            failures: Vec::new(),
+            elapsed: Duration::ZERO,
+        };
+        for table in self.tables().await? {
+            let outcome = match self.request.dry_run {
+                true => Ok(self.planned(&table)),
+                false => self.compact_table(&table).await,
+            };
+            match outcome {
+                Ok(compacted) => report.tables.push(compacted),
+                Err(IngestError::Cancelled) => return Err(IngestError::CompactionCancelled),
+                Err(error) => report.failures.push((full_name(&table), error)),
+            }
+        }
+        report.elapsed = self.started.elapsed();
+        Ok(report)
+    }
+
+    /// The tables that are requested, as they are now.
+    async fn tables(&self) -> Result<Vec<Table>, IngestError> {
+        let (catalog, table) = (&self.catalog, self.request.table.as_ref());
+        let databases = match &self.request.database {
+            Some(name) => match catalog.database(name).await? {
+                Some(database) => vec![database],
+                None => {
+                    let database = name.clone();
+                    return Err(CatalogError::NoDatabase { database }.into());
+                }
+            },
+            None => catalog.databases().await?,
+        };
+        let mut tables = Vec::new();
+        for database in databases {
+            match table {
+                None => tables.extend(catalog.tables(&database.name).await?),
+                Some(name) => match catalog.table(&database.name, name).await? {
+                    Some(found) => tables.push(found),
+                    None => {
+                        let table = format!("{}.{name}", database.name);
+                        return Err(CatalogError::NoTable { table }.into());
+                    }
+                },
+            }
+        }
+        Ok(tables)
+    }
+
+    /// The runs of a table's parts that are to be merged.
+    fn runs(&self, table: &Table) -> Vec<Range<usize>> {
+        let bytes: Vec<u64> = table.parts.iter().map(|part| part.bytes).collect();
+        match self.request.all {
+            true if bytes.len() < 2 => Vec::new(),
+            true => std::iter::once(0..bytes.len()).collect(),
+            false => runs_to_merge(&bytes),
+        }
+    }
+
+    /// What would be merged.
+    fn planned(&self, table: &Table) -> CompactedTable {
+        let merge = |run: Range<usize>| Merge::of(&table.parts[run]);
+        CompactedTable {
+            merges: self.runs(table).into_iter().map(merge).collect(),
+            ..CompactedTable::of(table)
+        }
+    }
+
+    async fn compact_table(&self, then: &Table) -> Result<CompactedTable, IngestError> {
+        let (database, name) = (&then.spec.database, &then.spec.name);
+        let mut request = LoadRequest::new(&self.request.data_dir, database, name);
+        let default = default_memory().min(DEFAULT_MEMORY);
+        request.memory = Some(self.request.memory.unwrap_or(default));
+        request.threads = Some(self.request.threads.unwrap_or(1));
+        let mut compacted = CompactedTable::of(then);
+        loop {
+            let _lock = self.lock(then).await?;
+            clean_up(&self.catalog, &request).await?;
+            let found = self.catalog.table(database, name).await?;
+            let table = found.ok_or_else(|| changed(then))?;
+            if compacted.merges.is_empty() {
+                compacted.parts_before = table.parts.len();
+            }
+            let is_done = self.request.all && !compacted.merges.is_empty();
+            let run = self.runs(&table).into_iter().next();
+            let Some(run) = run.filter(|_| !is_done) else {
+                return Ok(compacted);
+            };
+            let (merge, removal) = self.merge(&request, &table, run).await?;
+            compacted.merges.push(merge);
+            compacted.in_use |= removal == Removal::InUse;
+            drop(_lock);
+            // Whoever waits for the table's lock gets it.
+            tokio::time::sleep(LOCK_WAIT * 2).await;
+        }
+    }
+
+    /// Waits for the load lock of a table.
+    async fn lock(&self, table: &Table) -> Result<LoadLock, IngestError> {
+        let (database, name) = (&table.spec.database, &table.spec.name);
+        let what = format!("compacting {name}");
+        loop {
+            let lock = LoadLock::acquire(&self.request.data_dir, database, name, &what);
+            match lock {
+                Err(CatalogError::Locked { .. }) if self.progress.is_cancelled() => {
+                    return Err(IngestError::Cancelled);
+                }
+                Err(CatalogError::Locked { .. }) => tokio::time::sleep(LOCK_WAIT).await,
+                lock => return Ok(lock?),
+            }
+        }
+    }
+
+    /// Merges a run of a table's parts. On an error the table is as it was.
+    async fn merge(
+        &self,
+        request: &LoadRequest,
+        table: &Table,
+        run: Range<usize>,
+    ) -> Result<(Merge, Removal), IngestError> {
+        let spec = &table.spec;
+        let load = self.catalog.begin_load(&spec.database, &spec.name).await?;
+        let transaction = Transaction {
+            catalog: self.catalog.clone(),
+            request: request.clone(),
+            load,
+            started: self.started,
+            appended_to: None,
+        };
+        let mut merged = table.clone();
+        merged.parts = table.parts[run].to_vec();
+        let published = async {
+            let written = self.write(&transaction, &merged).await?;
+            self.progress.enter(Phase::Publishing, 0);
+            self.publish(&transaction, &merged, &written).await
+        };
+        let outcome = published.await;
+        if outcome.is_err() {
+            transaction.roll_back().await;
+        }
+        outcome
+    }
+
+    /// Writes the files of a merged part.
+    async fn write(
+        &self,
+        transaction: &Transaction,
+        table: &Table,
+    ) -> Result<Outcome, IngestError> {
+        let request = &transaction.request;
+        let load_dir = transaction.make_dir()?;
+        let spill_dir = load_dir.path().join(SPILL_DIR);
+        catalog::make_directories(&spill_dir)
+            .map_err(|e| IngestError::io("create", &spill_dir, e))?;
+        let mut parts = Vec::with_capacity(table.parts.len());
+        for (part, dir) in table.parts.iter().zip(open_parts(request, table)?) {
+            let chunks = self.catalog.chunks(part.load).await?;
+            parts.push(StoredPart { chunks, dir });
+        }
+        let cut = &table.database;
+        let budget = MemoryBudget::new(request.memory_bytes(), request.thread_count());
+        let merge = PartsToMerge {
+            table: table.clone(),
+            parts,
+            chunker: Chunker::new(cut.stripes, cut.sub_stripes)?,
+            budget: Arc::new(budget),
+            spill_dir,
+            progress: Arc::clone(&self.progress),
+            pace: Arc::clone(&self.pace),
+        };
+        let runtime = Handle::current();
+        let written = blocking(move || write_merged(&merge, &load_dir, runtime)).await?;
+        let (spec, cut) = (table.spec.clone(), Partitioning::of(&table.database));
+        write_manifest(request, transaction.load, spec, cut, &written).await?;
+        Ok(written)
+    }
+
+    /// Shows the merged part instead of its parts, and removes their files if nobody reads them.
+    async fn publish(
+        &self,
+        transaction: &Transaction,
+        merged: &Table,
+        written: &Outcome,
+    ) -> Result<(Merge, Removal), IngestError> {
+        let Transaction { request, load, .. } = transaction;
+        // Others who hold this lock read the list and open the parts' files, which must not go in between.
+        let _family = Family::lock(request, names_of_directors(merged)).await?;
+        let (database, name) = (&merged.spec.database, &merged.spec.name);
+        let now = self.catalog.table(database, name).await?;
+        // A match table may have been told meanwhile that its pairs are elsewhere than a director says: no file is of that.
+        let now = now.filter(|now| (now.id, now.placement) == (merged.id, merged.placement));
+        let now = now.ok_or_else(|| changed(merged))?;
+        let parts = merged.part_numbers();
+        let contents = contents(merged, written);
+        let merge = Merge {
+            into: Some(*load),
+            bytes_after: Some(contents.bytes),
+            ..Merge::of(&merged.parts)
+        };
+        let source = sources_of(&merged.parts);
+        let contents = PartContents {
+            source: &source,
+            ..contents
+        };
+        fault::reached("before-publish")?;
+        (self.catalog.merge_parts(*load, &now, &parts, contents)).await?;
+        // The merged part is visible from here on: what fails below must not undo it.
+        if let Err(error) = fault::reached("after-publish") {
+            tracing::warn!(%error, "the parts are merged");
+        }
+        let mut outcome = Removal::Removed;
+        for part in parts {
+            let removal = remove_load(&self.catalog, request, part).await;
+            if let Err(error) = &removal {
+                tracing::warn!(%error, "the next load, drop or compaction removes the files of merged parts");
+            }
+            if !matches!(removal, Ok(Removal::Removed)) {
+                outcome = Removal::InUse;
+            }
+        }
+        Ok((merge, outcome))
+    }
+}
+
+impl CompactedTable {
+    fn of(table: &Table) -> Self {
+        Self {
+            name: full_name(table),
+            parts_before: table.parts.len(),
+            merges: Vec::new(),
+            in_use: false,
+        }
+    }
+}
+
+impl Merge {
+    fn of(parts: &[Part]) -> Self {
+        Self {
+            parts: parts.iter().map(|part| part.load).collect(),
+            into: None,
+            rows: parts.iter().map(|part| part.rows).sum(),
+            bytes_before: parts.iter().map(|part| part.bytes).sum(),
+            bytes_after: None,
+        }
+    }
+}
+
+fn full_name(table: &Table) -> String {
+    format!("{}.{}", table.spec.database, table.spec.name)
+}
+
+fn changed(table: &Table) -> IngestError {
+    let table = full_name(table);
+    CatalogError::TableChanged { table }.into()
+}
+
+/// The directors by whose keys the rows of a table are placed.
+fn names_of_directors(table: &Table) -> Vec<&String> {
+    match table.spec.kind {
+        TableKind::Director => vec![&table.spec.name],
+        _ => table.spec.directors.iter().map(|it| &it.table).collect(),
+    }
+}
+
+/// Reads the parts and writes the files of the one that they become. Blocks its thread.
+fn write_merged(
+    merge: &PartsToMerge,
+    load_dir: &LoadDir,
+    runtime: Handle,
+) -> Result<Outcome, IngestError> {
+    let placed = merge.read(&runtime)?;
+    fault::reached("read")?;
+    fault::reached("partitioned")?;
+    let index_bytes = merge.write_index(&load_dir.index_dir())?;
+    fault::reached("index-written")?;
+    let spec = &merge.table.spec;
+    let schema = file_schema(&spec.columns, spec.kind);
+    let writer = ChunkWriter {
+        placed: &placed,
+        load_dir,
+        writers: merge.budget.writers(schema.fields().len()),
+        schema,
+        runtime,
+        progress: &merge.progress,
+        pace: &merge.pace,
+    };
+    let chunks = write_files(&writer, spec.kind)?;
+    let spilled = placed.rows.spilled_parts();
+    drop(placed);
+    let spill_dir = &merge.spill_dir;
+    std::fs::remove_dir_all(spill_dir).map_err(|e| IngestError::io("remove", spill_dir, e))?;
+    Ok(Outcome {
+        chunks,
+        rows: merge.table.rows(),
+        rejected: 0,
+        rejected_rows: Vec::new(),
+        counts: PlacementCounts::default(),
+        latin1_values: 0,
+        index_bytes,
+        input_bytes: 0,
+        spilled_parts: spilled as u64,
+    })
+}
+
+/// What is published of a merged part, but for its sources.
+fn contents<'a>(merged: &Table, written: &'a Outcome) -> PartContents<'a> {
+    let of_chunk = |chunk: &catalog::Chunk| chunk.bytes + chunk.overlap.map_or(0, |it| it.bytes);
+    let chunks: u64 = written.chunks.iter().map(of_chunk).sum();
+    PartContents {
+        rows: written.rows,
+        bytes: chunks + written.index_bytes,
+        null_keys: merged.null_keys(),
+        orphan_rows: merged.orphan_rows(),
+        source: "",
+        chunks: &written.chunks,
+    }
+}
+
+/// What several parts were loaded from, as one text: as many of the first ones as there is room for.
+fn sources_of(parts: &[Part]) -> String {
+    let mut text = String::new();
+    let mut is_cut = false;
+    for part in parts {
+        let source = part.source.strip_suffix(FURTHER);
+        is_cut |= source.is_some();
+        for name in source.unwrap_or(&part.source).split(", ") {
+            if name.is_empty() || text.split(", ").any(|it| it == name) {
+                continue;
+            }
+            if !text.is_empty() && text.chars().count() + name.chars().count() > SOURCE_LEN {
+                is_cut = true;
+                break;
+            }
+            if !text.is_empty() {
+                text.push_str(", ");
+            }
+            text.push_str(name);
+        }
+    }
+    if is_cut {
+        text.push_str(FURTHER);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(source: &str) -> Part {
+        Part {
+            load: LoadId(1),
+            rows: 1,
+            bytes: 1,
+            null_keys: 0,
+            orphan_rows: 0,
+            loaded_at: String::new(),
+            source: source.to_owned(),
+            merged_from: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn sources_stay_readable() {
+        let texts = |sources: &[&str]| {
+            let parts: Vec<Part> = sources.iter().map(|source| part(source)).collect();
+            sources_of(&parts)
+        };
+        assert_eq!(texts(&["a.csv", "", "b.csv, a.csv"]), "a.csv, b.csv");
+        assert_eq!(texts(&["", ""]), "");
+        let many: Vec<String> = (0..90).map(|night| format!("night{night}.csv")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let text = texts(&many);
+        assert!(text.starts_with("night0.csv, night1.csv,") && text.ends_with(FURTHER));
+        assert!(text.len() <= SOURCE_LEN + FURTHER.len() + 2, "{text}");
+        // Merged again, it is still as short.
+        assert_eq!(texts(&[&text, "later.csv"]), text);
+    }
+}

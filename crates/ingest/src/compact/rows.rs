@@ -1,0 +1,393 @@
+//! The rows of parts that are merged, in the places that they have.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{Schema, SchemaRef};
+use catalog::{Chunk, Table, TableKind};
+use futures::StreamExt;
+use sky::{Angle, ChunkId, Chunker, SubChunkId};
+use store::{
+    ChunkFile, DirectorIndex, Directory, IndexEntries, IndexEntry, IndexWriter, LoadDir, OpenFiles,
+    ScanRequest, StoreError,
+};
+use tokio::runtime::Handle;
+
+use crate::error::IngestError;
+use crate::memory::MemoryBudget;
+use crate::pace::Pace;
+use crate::pipeline::file_schema;
+use crate::place::director::near_other_chunks;
+use crate::place::matches::home_fields;
+use crate::place::{PlacedRows, take_rows};
+use crate::plan::Roles;
+use crate::position::{PositionColumns, Positions};
+use crate::progress::{Phase, Progress};
+use crate::repartition::roles_of;
+use crate::report::PlacementCounts;
+use crate::row_batch::{Place, batch_bytes, placed_batch, placed_schema, travel_schema};
+use crate::sort::{ChunkInput, ChunkSorter, SortColumns};
+
+/// Files that are kept open: the parts' files of chunks near each other.
+const OPEN_FILES: usize = 64;
+/// How the buffers are shared between the rows and the overlap.
+const SHARES: [f64; 2] = [0.9, 0.1];
+
+/// A part that is merged, kept from being removed.
+pub(super) struct StoredPart {
+    pub chunks: Vec<Chunk>,
+    pub dir: LoadDir,
+}
+
+/// Parts of a table that become one.
+pub(super) struct PartsToMerge {
+    /// The table with these parts alone.
+    pub table: Table,
+    /// The same parts.
+    pub parts: Vec<StoredPart>,
+    pub chunker: Chunker,
+    pub budget: Arc<MemoryBudget>,
+    pub spill_dir: PathBuf,
+    pub progress: Arc<Progress>,
+    pub pace: Arc<Pace>,
+}
+
+/// What the kind of a table says of its rows.
+struct RowRoles {
+    sort: SortColumns,
+    positions: Option<PositionColumns>,
+}
+
+impl RowRoles {
+    fn of(table: &Table) -> Result<Self, IngestError> {
+        if table.spec.kind == TableKind::Replicated {
+            return Ok(Self {
+                sort: SortColumns::default(),
+                positions: None,
+            });
+        }
+        let (key, positions) = match roles_of(table)? {
+            Roles::Director { key, positions } => (Some(key), Some(positions)),
+            Roles::Child(columns) => (Some(columns.key), columns.positions),
+            Roles::Match { keys: [left, _] } => (Some(left), None),
+            Roles::Replicated => (None, None),
+        };
+        // Rows of one key stay in the order of the list, and in it in that of each part.
+        let sort = SortColumns { key, order: None };
+        Ok(Self { sort, positions })
+    }
+}
+
+impl PartsToMerge {
+    /// Rows in all chunks.
+    fn stored_rows(&self) -> u64 {
+        let chunks = self.parts.iter().flat_map(|part| &part.chunks);
+        chunks.map(|chunk| chunk.rows).sum()
+    }
+
+    /// Reads all rows. Each keeps its chunk and sub-chunk; what is near another chunk becomes a part of that one's overlap.
+    pub(super) fn read(&self, runtime: &Handle) -> Result<PlacedRows, IngestError> {
+        self.progress.enter(Phase::Reading, self.stored_rows());
+        let RowRoles { sort, positions } = RowRoles::of(&self.table)?;
+        let travel = self.travel_schema();
+        let sorter = |name, share| {
+            let (budget, spill_dir) = (Arc::clone(&self.budget), self.spill_dir.clone());
+            ChunkSorter::new(name, placed_schema(&travel), sort, budget, share, spill_dir)
+        };
+        let (rows, overlap) = (sorter("rows", SHARES[0]), sorter("overlap", SHARES[1]));
+        let is_director = self.table.spec.kind == TableKind::Director;
+        let mut reader = PartsReader {
+            merge: self,
+            runtime,
+            files: OpenFiles::new(OPEN_FILES),
+            schema: file_schema(&self.table.spec.columns, self.table.spec.kind),
+            travel: Arc::clone(&travel),
+            placed: Arc::clone(rows.schema()),
+            director: positions.filter(|_| is_director),
+            rows: rows.input(),
+            overlap: overlap.input(),
+            strays: HashMap::new(),
+            next_row: 0,
+        };
+        for (chunk, parts) in self.parts_by_chunk() {
+            for (part, stored) in parts {
+                reader.read_chunk(&self.parts[part], chunk, stored)?;
+            }
+        }
+        let PartsReader {
+            rows: rows_input,
+            overlap: overlap_input,
+            strays,
+            ..
+        } = reader;
+        rows_input.finish()?;
+        overlap_input.finish()?;
+        let is_child = self.table.spec.kind == TableKind::Child;
+        Ok(PlacedRows {
+            rows: rows.into_chunks(),
+            overlap: is_director.then(|| overlap.into_chunks()),
+            dropped: Default::default(),
+            positions,
+            bounds_in_directory: is_child || !strays.is_empty(),
+            strays,
+            by_sub_chunk: self.table.spec.kind != TableKind::Replicated,
+            index_bytes: 0,
+            query_rows: self.table.rows(),
+            counts: PlacementCounts::default(),
+        })
+    }
+
+    /// The columns of the files as they travel.
+    fn travel_schema(&self) -> SchemaRef {
+        let declared = travel_schema(&self.table.spec.columns);
+        if self.table.spec.kind != TableKind::Match {
+            return declared;
+        }
+        let fields = declared.fields().iter().cloned();
+        let fields = fields.chain(home_fields().map(Arc::new));
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    }
+
+    /// The chunks of all parts, each with the parts that have rows in it, in the order of the list.
+    fn parts_by_chunk(&self) -> BTreeMap<ChunkId, Vec<(usize, &Chunk)>> {
+        let mut by_chunk: BTreeMap<ChunkId, Vec<(usize, &Chunk)>> = BTreeMap::new();
+        for (at, part) in self.parts.iter().enumerate() {
+            for chunk in &part.chunks {
+                by_chunk.entry(chunk.chunk).or_default().push((at, chunk));
+            }
+        }
+        by_chunk
+    }
+
+    /// Writes one run of the index with the keys of all parts' runs. Gives its bytes; 0 for a table that has no index.
+    pub(super) fn write_index(&self, to: &Path) -> Result<u64, IngestError> {
+        self.progress.enter(Phase::Indexing, 0);
+        let is_child = match self.table.spec.kind {
+            TableKind::Director => false,
+            TableKind::Child => true,
+            TableKind::Match | TableKind::Replicated => return Ok(0),
+        };
+        let dirs = self.parts.iter().map(|part| part.dir.index_dir());
+        let dirs = dirs.filter(|dir| !is_child || dir.exists());
+        let runs: Vec<DirectorIndex> = dirs
+            .map(|dir| DirectorIndex::open(&dir))
+            .collect::<Result<_, _>>()?;
+        let mut index = IndexWriter::create(to)?;
+        for entry in MergedRuns::new(&runs)? {
+            let (key, entry) = entry?;
+            index.push(key, entry.location, entry.orphan)?;
+        }
+        Ok(index.finish()?.bytes)
+    }
+}
+
+/// Reads the chunks of parts into sorters.
+struct PartsReader<'a> {
+    merge: &'a PartsToMerge,
+    runtime: &'a Handle,
+    files: OpenFiles,
+    /// The columns of the files.
+    schema: SchemaRef,
+    travel: SchemaRef,
+    placed: SchemaRef,
+    /// The columns of a director's positions.
+    director: Option<PositionColumns>,
+    rows: ChunkInput<'a>,
+    overlap: ChunkInput<'a>,
+    strays: HashMap<ChunkId, u64>,
+    /// Rows of one key and sub-chunk keep the order in which they are read: that of the list.
+    next_row: u64,
+}
+
+impl PartsReader<'_> {
+    /// Reads what a part has in a chunk.
+    fn read_chunk(
+        &mut self,
+        part: &StoredPart,
+        chunk: ChunkId,
+        stored: &Chunk,
+    ) -> Result<(), IngestError> {
+        let path = part.dir.chunk_path(stored.file);
+        let damaged = |what: String| {
+            let path = path.clone();
+            StoreError::Damaged { path, what }
+        };
+        let file = self.runtime.block_on(self.files.get(&path, chunk))?;
+        if file.checksum() != stored.checksum || file.num_rows() != stored.rows {
+            return Err(damaged("it is not the file that was published".to_owned()).into());
+        }
+        let mut sub_chunks = SubChunkRows::new(file.directory());
+        let mut batches = file.scan(self.request(&file)?);
+        let mut read = 0;
+        while let Some(batch) = self.runtime.block_on(batches.next()) {
+            let batch = batch?;
+            read += batch.num_rows() as u64;
+            let places = sub_chunks.places(chunk, batch.num_rows());
+            self.push(&batch, places)?;
+        }
+        match read == stored.rows {
+            true => Ok(()),
+            false => Err(damaged(format!("{read} of {} rows were read", stored.rows)).into()),
+        }
+    }
+
+    fn request(&self, file: &ChunkFile) -> Result<ScanRequest, IngestError> {
+        let place = |name: &String| file.schema().index_of(name);
+        let names = self.schema.fields().iter().map(|field| field.name());
+        Ok(ScanRequest {
+            projection: names.map(place).collect::<Result<_, _>>()?,
+            filter: None,
+            hints: Vec::new(),
+            condition: None,
+            ranges: None,
+            sorted: None,
+            schema: Arc::clone(&self.schema),
+        })
+    }
+
+    fn push(&mut self, batch: &RecordBatch, places: Vec<u64>) -> Result<(), IngestError> {
+        let as_travelling = |(array, field): (&ArrayRef, &Arc<arrow::datatypes::Field>)| match array
+            .data_type()
+            == field.data_type()
+        {
+            true => Ok(Arc::clone(array)),
+            false => cast(array, field.data_type()),
+        };
+        let arrays = batch.columns().iter().zip(self.travel.fields());
+        let arrays: Vec<ArrayRef> = arrays.map(as_travelling).collect::<Result<_, _>>()?;
+        let end = self.next_row + batch.num_rows() as u64;
+        let rows: Vec<u64> = (self.next_row..end).collect();
+        self.next_row = end;
+        if let Some(columns) = self.director {
+            let positions = Positions::read(&arrays, columns)?;
+            self.count_strays(&positions, &places);
+            self.push_overlap(&arrays, &positions, &places, &rows)?;
+        }
+        let placed = placed_batch(&self.placed, &arrays, places, rows)?;
+        let progress = &self.merge.progress;
+        progress.read(placed.num_rows() as u64, batch_bytes(&placed));
+        progress.advance(placed.num_rows() as u64);
+        self.merge.pace.pass(batch_bytes(&placed), progress)?;
+        self.rows.push(placed)
+    }
+
+    /// Counts rows that are elsewhere than their positions: their keys were there before.
+    fn count_strays(&mut self, positions: &Positions, places: &[u64]) {
+        let mut own = Vec::with_capacity(places.len());
+        let chunker = &self.merge.chunker;
+        chunker.locate_degrees(&positions.ra, &positions.dec, &mut own);
+        for (own, place) in own.iter().zip(places) {
+            if Place::from(*own).0 != *place {
+                *self.strays.entry(Place(*place).chunk()).or_default() += 1;
+            }
+        }
+    }
+
+    fn push_overlap(
+        &mut self,
+        arrays: &[ArrayRef],
+        positions: &Positions,
+        places: &[u64],
+        rows: &[u64],
+    ) -> Result<(), IngestError> {
+        let radius = Angle::from_degrees(self.merge.table.database.overlap_deg);
+        let own = |row: usize| Place(places[row]).chunk();
+        let near = near_other_chunks(&self.merge.chunker, radius, positions, own)?;
+        if near.rows.is_empty() {
+            return Ok(());
+        }
+        let taken = take_rows(arrays, &near.rows)?;
+        let rows = near.rows.iter().map(|row| rows[*row as usize]).collect();
+        let placed = placed_batch(&self.placed, &taken, near.places, rows)?;
+        self.overlap.push(placed)
+    }
+}
+
+/// Goes through the sub-chunks of a chunk's rows.
+struct SubChunkRows<'a> {
+    directory: &'a Directory,
+    entry: usize,
+    row: u64,
+}
+
+impl<'a> SubChunkRows<'a> {
+    fn new(directory: &'a Directory) -> Self {
+        Self {
+            directory,
+            entry: 0,
+            row: 0,
+        }
+    }
+
+    /// The places of the next rows. Those of a replicated table are in no sub-chunk.
+    fn places(&mut self, chunk: ChunkId, rows: usize) -> Vec<u64> {
+        let entries = self.directory.entries();
+        let mut places = Vec::with_capacity(rows);
+        for _ in 0..rows {
+            while (entries.get(self.entry)).is_some_and(|entry| entry.rows.end <= self.row) {
+                self.entry += 1;
+            }
+            let sub_chunk = (entries.get(self.entry)).map_or(SubChunkId(0), |it| it.sub_chunk);
+            places.push(Place::new(chunk, sub_chunk).0);
+            self.row += 1;
+        }
+        places
+    }
+}
+
+/// The entries of several runs of an index in the order of their keys. A key that is in several of them, an orphan of several
+/// parts, is in one place: it comes once.
+struct MergedRuns {
+    runs: Vec<IndexEntries>,
+    /// The next key of each run, with its run's number.
+    next: BinaryHeap<Reverse<(i64, usize)>>,
+    /// The entries of these keys.
+    entries: Vec<Option<IndexEntry>>,
+    last: Option<i64>,
+}
+
+impl MergedRuns {
+    fn new(runs: &[DirectorIndex]) -> Result<Self, StoreError> {
+        let mut merged = Self {
+            runs: runs.iter().map(DirectorIndex::iter).collect(),
+            next: BinaryHeap::with_capacity(runs.len()),
+            entries: vec![None; runs.len()],
+            last: None,
+        };
+        for run in 0..runs.len() {
+            merged.advance(run)?;
+        }
+        Ok(merged)
+    }
+
+    fn advance(&mut self, run: usize) -> Result<(), StoreError> {
+        if let Some(next) = self.runs[run].next().transpose()? {
+            self.next.push(Reverse((next.0, run)));
+            self.entries[run] = Some(next.1);
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for MergedRuns {
+    type Item = Result<(i64, IndexEntry), StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let Reverse((key, run)) = self.next.pop()?;
+            let entry = self.entries[run].take();
+            if let Err(error) = self.advance(run) {
+                return Some(Err(error));
+            }
+            if self.last.replace(key) != Some(key)
+                && let Some(entry) = entry
+            {
+                return Some(Ok((key, entry)));
+            }
+        }
+    }
+}
