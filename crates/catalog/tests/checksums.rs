@@ -322,12 +322,17 @@ async fn make_version_1(dir: &Path) {
     connection.close().await.unwrap();
 }
 
-/// The same of version 3, which knew no merged parts.
-async fn make_version_3(dir: &Path) {
+/// The same of version 3, which counted no publications, or of version 4, which knew no merged parts.
+async fn make_version_3_or_4(dir: &Path, version: i64) {
     make_version_2(dir).await;
     Catalog::open(dir).await.unwrap().close().await;
     let mut connection = vandal(dir).await;
-    let script = "ALTER TABLE parts DROP COLUMN merged_from; PRAGMA user_version = 3";
+    let script = match version {
+        3 => {
+            "ALTER TABLE parts DROP COLUMN merged_from; DROP TABLE publications; PRAGMA user_version = 3"
+        }
+        _ => "ALTER TABLE parts DROP COLUMN merged_from; PRAGMA user_version = 4",
+    };
     sqlx::raw_sql(script)
         .execute(&mut connection)
         .await
@@ -337,12 +342,12 @@ async fn make_version_3(dir: &Path) {
 
 #[tokio::test]
 async fn catalogs_of_older_versions_are_brought_up_to_date() {
-    for version in [1, 2, 3] {
+    for version in [1, 2, 3, 4] {
         let dir = tempfile::tempdir().unwrap();
         match version {
             1 => make_version_1(dir.path()).await,
-            3 => make_version_3(dir.path()).await,
-            _ => make_version_2(dir.path()).await,
+            2 => make_version_2(dir.path()).await,
+            _ => make_version_3_or_4(dir.path(), version).await,
         }
         let catalog = Catalog::open(dir.path()).await.unwrap();
         assert_eq!(catalog.upgraded_from(), Some(version));
