@@ -11,8 +11,10 @@ mod journal;
 mod partial;
 mod record;
 mod registry;
+mod run;
 pub mod scheduler;
 mod service;
+mod storage;
 mod stored_result;
 mod turns;
 

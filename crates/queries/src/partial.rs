@@ -5,7 +5,8 @@ use std::sync::Arc;
 use engine::{EngineError, QueryExecution, StoredRows};
 
 use crate::record::QueryRecord;
-use crate::service::{RunningQuery, as_statement, prepare};
+use crate::run::{as_statement, prepare};
+use crate::service::RunningQuery;
 
 /// The rows of the query over what its journal has when they are read.
 pub(crate) fn rows(running: RunningQuery, record: QueryRecord) -> StoredRows {

@@ -13,7 +13,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::stream;
 
 /// Bytes of waiting rows of a phase that are held in memory. A count or a mean of a piece has some hundred bytes.
-const MEMORY: usize = 64 << 20;
+const MEMORY: usize = 8 << 20;
 
 /// Where the rows of a phase's pieces wait.
 pub(super) struct WaitingRows {

@@ -1,20 +1,18 @@
 //! A session: its settings and memory, and the execution of queries from their text to their results.
 
 mod journaled;
+mod names;
 mod planning;
 mod state;
 
-use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{Field, Schema, SchemaRef};
-use catalog::{TableKind, fold_name};
+use arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
+use datafusion::common::TableReference;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, TableReference};
-use datafusion::datasource::source_as_provider;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
@@ -23,21 +21,16 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::stream::{BoxStream, Stream, StreamExt};
-use sql::{
-    Connection, Dialect, ErrorCode, Headings, Parsed, SqlError, TableShape, TableShapes, Warning,
-};
+use sql::{Connection, Dialect, ErrorCode, Headings, Parsed, SqlError, Warning};
 
-use crate::crossmatch::suffixed;
-use crate::error::log_own_mistake;
 use crate::exec::ChunkPhaseExec;
-use crate::files::{FileAccess, FileTable};
-use crate::information_schema::{self, INFORMATION_SCHEMA};
-use crate::loaded_table::{CHUNK_NUMBER, CHUNK_NUMBER_DECLARED, hidden_columns};
+use crate::files::FileAccess;
+use crate::loaded_table::CHUNK_NUMBER;
 use crate::plan_cache::{Candidate, PlanCache, QueryFingerprint};
 use crate::provider::ArchiveCatalog;
-use crate::stored_rows::StoredRowsTable;
 use crate::system_tables::SystemTables;
 use crate::{Archive, EngineError, interruptible, show};
+use names::Shapes;
 use planning::{plan, plan_with_parameters};
 use state::{DefaultDatabase, Planners};
 pub use state::{analyzer_rules, physical_rules, runtime};
@@ -456,133 +449,6 @@ impl Session {
         only(self.parse_for(text, connection).await?)
     }
 
-    /// The columns of the result under their headings.
-    async fn headed(
-        &self,
-        logical: &LogicalPlan,
-        headings: &Headings,
-        result: &Schema,
-    ) -> Result<SchemaRef, EngineError> {
-        let declared = self.declared_columns(logical).await?;
-        let names: Vec<String> = logical
-            .schema()
-            .fields()
-            .iter()
-            .map(|field| field.name().clone())
-            .collect();
-        let plain = |name: &str| declared.get(name).cloned();
-        let headings = headings.resolve(&names, &|name| {
-            plain(name).or_else(|| suffixed(name, plain))
-        });
-        let fields: Vec<Field> = result
-            .fields()
-            .iter()
-            .zip(headings)
-            .map(|(field, name)| field.as_ref().clone().with_name(name))
-            .collect();
-        Ok(Arc::new(Schema::new(fields)))
-    }
-
-    /// The declared spelling of the columns of all tables that a plan reads, by their folded names.
-    async fn declared_columns(
-        &self,
-        plan: &LogicalPlan,
-    ) -> Result<HashMap<String, String>, EngineError> {
-        let mut tables = Vec::new();
-        let mut declared = HashMap::new();
-        // The closure cannot fail.
-        let _ = plan.apply_with_subqueries(|node| {
-            if let LogicalPlan::TableScan(scan) = node {
-                tables.push(scan.table_name.clone());
-                let provider = source_as_provider(&scan.source).ok();
-                let shown = provider.as_ref().and_then(|provider| {
-                    let file = provider.downcast_ref::<FileTable>();
-                    let stored = || provider.downcast_ref::<StoredRowsTable>();
-                    file.map(FileTable::declared)
-                        .or_else(|| stored().map(StoredRowsTable::declared))
-                });
-                for field in shown.iter().flat_map(|shown| shown.fields()) {
-                    declared.insert(fold_name(field.name()), field.name().clone());
-                }
-            }
-            Ok(TreeNodeRecursion::Continue)
-        });
-        for table in tables {
-            let database = table.schema().unwrap_or(&self.database).to_owned();
-            if database == INFORMATION_SCHEMA {
-                for name in information_schema::declared_columns(table.table()) {
-                    declared.insert(fold_name(name), name.to_owned());
-                }
-                continue;
-            }
-            if let Some(table) = self.archive.table(&database, table.table()).await? {
-                for column in &table.spec().columns {
-                    declared
-                        .entry(fold_name(&column.name))
-                        .or_insert_with(|| column.name.clone());
-                }
-            }
-        }
-        declare_hidden(&mut declared);
-        Ok(declared)
-    }
-
-    async fn shapes(&self) -> Result<Shapes, EngineError> {
-        let mut shapes = Shapes {
-            default: self.database.clone(),
-            ..Shapes::default()
-        };
-        for database in self.archive.catalog().databases().await? {
-            for table in self.archive.catalog().tables(&database.name).await? {
-                let position = table
-                    .spec
-                    .position
-                    .as_ref()
-                    .map(|p| (fold_name(&p.ra), fold_name(&p.dec)));
-                let shape = TableShape {
-                    partitioned: table.spec.kind != TableKind::Replicated,
-                    position,
-                    hidden: hidden_columns(&table.spec),
-                };
-                shapes.tables.insert(
-                    (fold_name(&database.name), fold_name(&table.spec.name)),
-                    shape,
-                );
-            }
-        }
-        Ok(shapes)
-    }
-
-    /// Turns a planning error into a message. Only now are names looked up that are similar to a misspelled one.
-    async fn explain_error(&self, text: &str, error: &DataFusionError) -> EngineError {
-        if let DataFusionError::External(_) = error.find_root() {
-            return EngineError::from_run(error);
-        }
-        log_own_mistake(error);
-        let mut tables = Vec::new();
-        let mut declared = HashMap::new();
-        for table in self
-            .archive
-            .catalog()
-            .tables(&self.database)
-            .await
-            .unwrap_or_default()
-        {
-            for column in &table.spec.columns {
-                declared.insert(fold_name(&column.name), column.name.clone());
-            }
-            tables.push(table.spec.name);
-        }
-        declare_hidden(&mut declared);
-        let spelled = |name: &str| {
-            declared
-                .get(name)
-                .cloned()
-                .unwrap_or_else(|| name.to_owned())
-        };
-        SqlError::from_datafusion(text, error, &tables, &spelled).into()
-    }
-
     /// What a table reference of this session means.
     pub fn resolve(&self, table: &TableReference) -> (String, String) {
         (
@@ -610,28 +476,8 @@ fn is_query(statement: &Statement) -> bool {
     matches!(statement, Statement::Statement(ast) if matches!(**ast, Ast::Query(_)))
 }
 
-/// Adds the declared spelling of columns that no table declares.
-fn declare_hidden(declared: &mut HashMap<String, String>) {
-    declared
-        .entry(CHUNK_NUMBER.to_owned())
-        .or_insert_with(|| CHUNK_NUMBER_DECLARED.to_owned());
-}
-
 fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, EngineError> {
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), batch.columns().to_vec(), &options)
         .map_err(|error| EngineError::Query(error.to_string()))
-}
-
-#[derive(Default)]
-struct Shapes {
-    default: String,
-    tables: HashMap<(String, String), TableShape>,
-}
-
-impl TableShapes for Shapes {
-    fn shape(&self, database: Option<&str>, table: &str) -> Option<TableShape> {
-        let database = database.unwrap_or(&self.default).to_owned();
-        self.tables.get(&(database, table.to_owned())).cloned()
-    }
 }

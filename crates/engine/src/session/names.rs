@@ -1,0 +1,171 @@
+//! The names of a session's tables and columns: as declared, for the headings of results, and for suggestions in errors.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use catalog::{TableKind, fold_name};
+use datafusion::common::DataFusionError;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::LogicalPlan;
+use sql::{Headings, SqlError, TableShape, TableShapes};
+
+use super::Session;
+use crate::EngineError;
+use crate::crossmatch::suffixed;
+use crate::error::log_own_mistake;
+use crate::files::FileTable;
+use crate::information_schema::{self, INFORMATION_SCHEMA};
+use crate::loaded_table::{CHUNK_NUMBER, CHUNK_NUMBER_DECLARED, hidden_columns};
+use crate::stored_rows::StoredRowsTable;
+
+impl Session {
+    /// The columns of the result under their headings.
+    pub(super) async fn headed(
+        &self,
+        logical: &LogicalPlan,
+        headings: &Headings,
+        result: &Schema,
+    ) -> Result<SchemaRef, EngineError> {
+        let declared = self.declared_columns(logical).await?;
+        let names: Vec<String> = logical
+            .schema()
+            .fields()
+            .iter()
+            .map(|field| field.name().clone())
+            .collect();
+        let plain = |name: &str| declared.get(name).cloned();
+        let headings = headings.resolve(&names, &|name| {
+            plain(name).or_else(|| suffixed(name, plain))
+        });
+        let fields: Vec<Field> = result
+            .fields()
+            .iter()
+            .zip(headings)
+            .map(|(field, name)| field.as_ref().clone().with_name(name))
+            .collect();
+        Ok(Arc::new(Schema::new(fields)))
+    }
+
+    /// The declared spelling of the columns of all tables that a plan reads, by their folded names.
+    async fn declared_columns(
+        &self,
+        plan: &LogicalPlan,
+    ) -> Result<HashMap<String, String>, EngineError> {
+        let mut tables = Vec::new();
+        let mut declared = HashMap::new();
+        // The closure cannot fail.
+        let _ = plan.apply_with_subqueries(|node| {
+            if let LogicalPlan::TableScan(scan) = node {
+                tables.push(scan.table_name.clone());
+                let provider = source_as_provider(&scan.source).ok();
+                let shown = provider.as_ref().and_then(|provider| {
+                    let file = provider.downcast_ref::<FileTable>();
+                    let stored = || provider.downcast_ref::<StoredRowsTable>();
+                    file.map(FileTable::declared)
+                        .or_else(|| stored().map(StoredRowsTable::declared))
+                });
+                for field in shown.iter().flat_map(|shown| shown.fields()) {
+                    declared.insert(fold_name(field.name()), field.name().clone());
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        for table in tables {
+            let database = table.schema().unwrap_or(&self.database).to_owned();
+            if database == INFORMATION_SCHEMA {
+                for name in information_schema::declared_columns(table.table()) {
+                    declared.insert(fold_name(name), name.to_owned());
+                }
+                continue;
+            }
+            if let Some(table) = self.archive.table(&database, table.table()).await? {
+                for column in &table.spec().columns {
+                    declared
+                        .entry(fold_name(&column.name))
+                        .or_insert_with(|| column.name.clone());
+                }
+            }
+        }
+        declare_hidden(&mut declared);
+        Ok(declared)
+    }
+
+    pub(super) async fn shapes(&self) -> Result<Shapes, EngineError> {
+        let mut shapes = Shapes {
+            default: self.database.clone(),
+            ..Shapes::default()
+        };
+        for database in self.archive.catalog().databases().await? {
+            for table in self.archive.catalog().tables(&database.name).await? {
+                let position = table
+                    .spec
+                    .position
+                    .as_ref()
+                    .map(|p| (fold_name(&p.ra), fold_name(&p.dec)));
+                let shape = TableShape {
+                    partitioned: table.spec.kind != TableKind::Replicated,
+                    position,
+                    hidden: hidden_columns(&table.spec),
+                };
+                shapes.tables.insert(
+                    (fold_name(&database.name), fold_name(&table.spec.name)),
+                    shape,
+                );
+            }
+        }
+        Ok(shapes)
+    }
+
+    /// Turns a planning error into a message. Only now are names looked up that are similar to a misspelled one.
+    pub(super) async fn explain_error(&self, text: &str, error: &DataFusionError) -> EngineError {
+        if let DataFusionError::External(_) = error.find_root() {
+            return EngineError::from_run(error);
+        }
+        log_own_mistake(error);
+        let mut tables = Vec::new();
+        let mut declared = HashMap::new();
+        for table in self
+            .archive
+            .catalog()
+            .tables(&self.database)
+            .await
+            .unwrap_or_default()
+        {
+            for column in &table.spec.columns {
+                declared.insert(fold_name(&column.name), column.name.clone());
+            }
+            tables.push(table.spec.name);
+        }
+        declare_hidden(&mut declared);
+        let spelled = |name: &str| {
+            declared
+                .get(name)
+                .cloned()
+                .unwrap_or_else(|| name.to_owned())
+        };
+        SqlError::from_datafusion(text, error, &tables, &spelled).into()
+    }
+}
+
+/// Adds the declared spelling of columns that no table declares.
+fn declare_hidden(declared: &mut HashMap<String, String>) {
+    declared
+        .entry(CHUNK_NUMBER.to_owned())
+        .or_insert_with(|| CHUNK_NUMBER_DECLARED.to_owned());
+}
+
+/// What the parser asks of the tables of the archive.
+#[derive(Default)]
+pub(super) struct Shapes {
+    default: String,
+    tables: HashMap<(String, String), TableShape>,
+}
+
+impl TableShapes for Shapes {
+    fn shape(&self, database: Option<&str>, table: &str) -> Option<TableShape> {
+        let database = database.unwrap_or(&self.default).to_owned();
+        self.tables.get(&(database, table.to_owned())).cloned()
+    }
+}

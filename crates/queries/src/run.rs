@@ -1,0 +1,289 @@
+//! Running the submitted queries: from the queue to the stored result.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{EngineError, PreparedQuery, QueryExecution, QueryState, RowStream, Session};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use sql::connection::VariableValue;
+use sql::{Connection, ErrorCode, Interrupt};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::QueryError;
+use crate::journal::Journal;
+use crate::record::{QueryRecord, now};
+use crate::registry::{Query, lock};
+use crate::service::{QueryHost, QueryService, RunningQuery};
+use crate::storage::remove_directory;
+use crate::stored_result::{self, ResultSize, ResultWriter};
+
+/// How often running queries are written down.
+const TICK: Duration = Duration::from_secs(1);
+/// How often, in ticks, journals are written to the disk and expired results removed.
+const TICKS_OF_A_ROUND: u64 = 5;
+
+impl QueryService {
+    /// Runs the queries of the queue until `stop` is cancelled. Those that run then go on in the next process.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let ticking = tokio::spawn(Arc::clone(&self).tick(stop.clone()));
+        let mut running = JoinSet::new();
+        loop {
+            while running.len() < self.limits.at_once
+                && let Some(query) = self.next_queued()
+            {
+                running.spawn(Arc::clone(&self).run_query(query, stop.clone()));
+            }
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.wake.notified() => {}
+                Some(ended) = running.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "a query made the server panic");
+                    }
+                }
+            }
+        }
+        while running.join_next().await.is_some() {}
+        let _ = ticking.await;
+    }
+
+    fn next_queued(&self) -> Option<Arc<Query>> {
+        loop {
+            let id = lock(&self.queue).pop_front()?;
+            let query = self.registry.find(id);
+            if let Some(query) = query.filter(|query| !query.state().is_final()) {
+                return Some(query);
+            }
+        }
+    }
+
+    async fn run_query(self: Arc<Self>, query: Arc<Query>, stop: CancellationToken) {
+        let Ok(storage) = &self.storage else {
+            return;
+        };
+        query.update(|record| {
+            record.state = QueryState::Executing;
+            record.started.get_or_insert_with(now);
+        });
+        self.write_down(&query).await;
+        let limit = query.record().time_limit.map(Duration::from_millis);
+        let late = async {
+            match limit {
+                Some(limit) => tokio::time::sleep(limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        let work = self.execute(storage.of(query.id), Arc::clone(&query));
+        let outcome = tokio::select! {
+            biased;
+            () = query.cancel.cancelled() => Err(QueryError::new(ErrorCode::INTERRUPTED, "the query was cancelled")),
+            // It is taken up again by the next process.
+            () = stop.cancelled() => {
+                lock(&self.running).remove(&query.id);
+                return;
+            }
+            () = late => Err(too_late(limit.unwrap_or_default())),
+            outcome = work => outcome,
+        };
+        let kept = i64::try_from(self.limits.kept.as_micros()).unwrap_or(i64::MAX);
+        match outcome {
+            Ok(()) => {
+                query.update(|record| record.expires = Some(now().saturating_add(kept)));
+                query.end(QueryState::Completed, None);
+            }
+            Err(error) => {
+                let state = match error.is_abort() {
+                    true => QueryState::Aborted,
+                    false => QueryState::Failed,
+                };
+                query.end(state, Some(&error));
+            }
+        }
+        self.write_down(&query).await;
+        lock(&self.running).remove(&query.id);
+        let directory = storage.of(query.id);
+        match query.state() {
+            QueryState::Completed => drop(fs::remove_file(directory.join("journal"))),
+            _ => remove_directory(&directory),
+        }
+    }
+
+    async fn write_down(&self, query: &Query) {
+        if let Err(error) = self.registry.write(query).await {
+            tracing::error!(query = query.id, %error, "a query could not be written down");
+        }
+    }
+
+    /// Runs a query on the threads of queries, and stores its result.
+    fn execute(
+        self: &Arc<Self>,
+        directory: PathBuf,
+        query: Arc<Query>,
+    ) -> BoxFuture<'static, Result<(), QueryError>> {
+        let service = Arc::clone(self);
+        let work = async move {
+            let size = service.execute_and_store(&directory, &query).await?;
+            query.update(|record| {
+                (record.rows, record.result_bytes) = (size.rows, size.bytes);
+            });
+            Ok(())
+        };
+        self.host.run(Box::pin(work))
+    }
+
+    async fn execute_and_store(
+        &self,
+        directory: &Path,
+        query: &Arc<Query>,
+    ) -> Result<ResultSize, QueryError> {
+        let path = directory.join("result");
+        if let Some(size) = stored_before(&path) {
+            return Ok(size);
+        }
+        catalog::make_directories(directory).map_err(|error| {
+            let sentence = format!("cannot make {}: {error}", directory.display());
+            QueryError::new(ErrorCode::STORAGE, sentence)
+        })?;
+        let record = query.record();
+        let session = self.host.session(record.database.clone()).await?;
+        let journal = Arc::new(Journal::open(&directory.join("journal"))?);
+        let prepared = prepare(&session, &record).await?;
+        let running = RunningQuery {
+            session: Arc::clone(&session),
+            journal: Arc::clone(&journal),
+            schema: Arc::clone(&prepared.schema),
+        };
+        lock(&self.running).insert(query.id, running);
+        let pieces = prepared.pieces_of_phases().iter().sum::<usize>();
+        query.update(|record| record.pieces = pieces as u64);
+        query
+            .begin_execution(&self.scheduler, Some(journal))
+            .attach();
+        let mut result = session.start_journaled(prepared, false)?;
+        let mut writer = ResultWriter::create(&path, &result.schema)?;
+        while let Some(batch) = result.batches.next().await {
+            writer.write(&batch?)?;
+            query.update(|record| record.rows = writer.num_rows());
+            if writer.num_bytes() > self.limits.result_bytes {
+                return Err(too_large(self.limits.result_bytes));
+            }
+        }
+        Ok(writer.finish()?)
+    }
+
+    /// Writes down what runs, and removes what has expired.
+    async fn tick(self: Arc<Self>, stop: CancellationToken) {
+        let mut ticks = 0_u64;
+        while tokio::time::timeout(TICK, stop.cancelled()).await.is_err() {
+            ticks += 1;
+            if let Err(error) = self.registry.write_running().await {
+                tracing::warn!(%error, "running queries could not be written down");
+            }
+            if ticks.is_multiple_of(TICKS_OF_A_ROUND) {
+                self.sync_journals().await;
+                self.remove_expired().await;
+            }
+        }
+    }
+
+    async fn sync_journals(&self) {
+        let running: Vec<RunningQuery> = lock(&self.running).values().cloned().collect();
+        let synced = tokio::task::spawn_blocking(move || {
+            running
+                .iter()
+                .try_for_each(|running| running.journal.sync())
+        });
+        if let Ok(Err(error)) = synced.await {
+            tracing::warn!(%error, "a journal could not be written to the disk");
+        }
+    }
+
+    async fn remove_expired(&self) {
+        let now = now();
+        for query in self.registry.all() {
+            let record = query.record();
+            let expired = record.state.is_final() && record.expires.is_some_and(|at| at <= now);
+            if expired && let Err(error) = self.remove(record.id, &record.user).await {
+                tracing::warn!(query = record.id, %error, "an expired query could not be removed");
+            }
+        }
+    }
+}
+
+/// Whether a statement can be planned; notes how many pieces it has.
+pub(crate) async fn check(host: Arc<dyn QueryHost>, query: Arc<Query>) -> Result<(), QueryError> {
+    let record = query.record();
+    let session = host.session(record.database.clone()).await?;
+    let prepared = prepare(&session, &record).await?;
+    let pieces = prepared.pieces_of_phases().iter().sum::<usize>();
+    query.update(|record| record.pieces = pieces as u64);
+    Ok(())
+}
+
+/// Plans a query's statement.
+pub(crate) async fn prepare(
+    session: &Session,
+    record: &QueryRecord,
+) -> Result<PreparedQuery, QueryError> {
+    let mut connection = Connection::alone(record.database.clone());
+    connection.user.clone_from(&record.user);
+    if let Some(limit) = record.row_limit {
+        let limit = Some(VariableValue::Number(limit));
+        let set = connection.variables.set("sql_select_limit", limit);
+        set.map_err(|error| QueryError::new(error.code(), error.to_string()))?;
+    }
+    let parsed = session
+        .parse_one_for(&record.statement, &connection)
+        .await?;
+    Ok(session.prepare(&record.statement, parsed).await?)
+}
+
+/// The size of a result that was stored just before the former process ended.
+fn stored_before(path: &Path) -> Option<ResultSize> {
+    let stored = path.exists().then(|| stored_result::size(path))?;
+    stored.ok()
+}
+
+fn too_late(limit: Duration) -> QueryError {
+    let sentence = format!(
+        "the query took longer than max_execution_time, which was {} ms when it was submitted",
+        limit.as_millis()
+    );
+    QueryError::new(ErrorCode::TIME_LIMIT, sentence)
+}
+
+fn too_large(limit: u64) -> QueryError {
+    let sentence = format!(
+        "the result is larger than {} MB, the most that is stored of one query (--max-result): select fewer columns or rows, or \
+         aggregate",
+        limit >> 20
+    );
+    QueryError::new(ErrorCode::RESULT_TOO_LARGE, sentence)
+}
+
+/// The rows of a stream that is the work of a statement of its own.
+pub(crate) fn as_statement(
+    rows: impl Future<Output = Result<RowStream, EngineError>> + Send + 'static,
+    execution: Arc<QueryExecution>,
+) -> RowStream {
+    let interrupt = Interrupt::new();
+    interrupt.set_extension(execution);
+    let opened = interrupt.scope(rows);
+    let state = (interrupt, Some(opened), None::<RowStream>);
+    futures::stream::unfold(state, |(interrupt, opening, mut rows)| async move {
+        if let Some(opening) = opening {
+            match opening.await {
+                Ok(opened) => rows = Some(opened),
+                Err(error) => return Some((Err(error), (interrupt, None, None))),
+            }
+        }
+        let mut open = rows?;
+        let next = interrupt.scope(open.next()).await;
+        next.map(|batch| (batch, (interrupt, None, Some(open))))
+    })
+    .boxed()
+}
