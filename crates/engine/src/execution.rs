@@ -12,7 +12,7 @@ use arrow::array::RecordBatch;
 use futures::future::BoxFuture;
 use sql::Interrupt;
 
-use crate::EngineError;
+use crate::{EngineError, ScanEstimate};
 
 /// A query that runs.
 #[derive(Debug, Default)]
@@ -21,6 +21,7 @@ pub struct QueryExecution {
     pieces_done: AtomicU64,
     journal: Option<Arc<dyn PieceJournal>>,
     scheduler: Option<Arc<dyn PieceScheduler>>,
+    admission: Option<Arc<dyn Admission>>,
 }
 
 impl QueryExecution {
@@ -41,6 +42,14 @@ impl QueryExecution {
     pub fn with_scheduler(self, scheduler: Arc<dyn PieceScheduler>) -> Self {
         Self {
             scheduler: Some(scheduler),
+            ..self
+        }
+    }
+
+    /// The same query, which runs only if somebody admits it.
+    pub fn with_admission(self, admission: Arc<dyn Admission>) -> Self {
+        Self {
+            admission: Some(admission),
             ..self
         }
     }
@@ -80,9 +89,22 @@ impl QueryExecution {
         self.scheduler.as_ref()
     }
 
+    pub(crate) fn admission(&self) -> Option<&Arc<dyn Admission>> {
+        self.admission.as_ref()
+    }
+
     pub(crate) fn journal(&self) -> Option<&Arc<dyn PieceJournal>> {
         self.journal.as_ref()
     }
+}
+
+/// Judges a query before it begins to run, by what it will read.
+pub trait Admission: fmt::Debug + Send + Sync {
+    /// Admits the query. A query whose plan was cached may be asked about again with other numbers.
+    ///
+    /// # Errors
+    /// It would take longer than it may.
+    fn admit(&self, estimate: &ScanEstimate) -> Result<(), EngineError>;
 }
 
 /// Identifies a chunk phase of a query: its place in the plan, and what the phase does on which pieces of which parts.

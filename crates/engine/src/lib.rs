@@ -13,6 +13,7 @@ mod cone;
 mod coverage;
 mod crossmatch;
 mod error;
+mod estimate;
 pub mod exec;
 mod execution;
 mod files;
@@ -38,9 +39,10 @@ pub use codec::PlanCodec;
 pub use cone::{ConeSearch, ConeTable};
 pub use coverage::{Coverage, SubChunkSet};
 pub use error::EngineError;
+pub use estimate::{INTERACTIVE_CHUNKS, ScanEstimate, TableEstimate};
 pub use execution::{
-    EnrolledPhase, PausedTurn, PhaseDemand, PhaseJournal, PhaseKey, PieceJournal, PieceRows,
-    PieceScheduler, PieceTurn, PieceWriter, QueryExecution,
+    Admission, EnrolledPhase, PausedTurn, PhaseDemand, PhaseJournal, PhaseKey, PieceJournal,
+    PieceRows, PieceScheduler, PieceTurn, PieceWriter, QueryExecution,
 };
 pub use files::{FileAccess, FileScanExec, ReceivedFile, ReceivedFiles};
 pub use loaded_table::{LoadedTable, StoredTable};
@@ -52,4 +54,4 @@ pub use session::{
     physical_rules, runtime,
 };
 pub use stored_rows::{RowStream, StoredRows};
-pub use system_tables::{QueryInfo, QueryState, SystemTables};
+pub use system_tables::{QueryInfo, QueryState, ScanForecast, SystemTables};

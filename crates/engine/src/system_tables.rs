@@ -4,8 +4,8 @@ use std::fmt;
 
 use sql::connection::ProcessInfo;
 
-use crate::EngineError;
 use crate::stored_rows::StoredRows;
+use crate::{EngineError, ScanEstimate};
 
 /// Information of a server that statements read as tables.
 pub trait SystemTables: fmt::Debug + Send + Sync {
@@ -15,11 +15,23 @@ pub trait SystemTables: fmt::Debug + Send + Sync {
     /// The queries that are known, running and past, for `information_schema.QUERIES`.
     fn queries(&self) -> Vec<QueryInfo>;
 
+    /// How the server would run a scan that reads this.
+    fn forecast(&self, estimate: &ScanEstimate) -> ScanForecast;
+
     /// The stored result of a query, for `qserv_result(id)`; or its result so far, for `qserv_result(id, 'partial')`.
     ///
     /// # Errors
     /// There is no such query, it is another user's, or it has no result: the sentence says which.
     fn result(&self, query: u64, user: &str, partial: bool) -> Result<StoredRows, EngineError>;
+}
+
+/// How a scan would run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScanForecast {
+    /// The lane that it would join.
+    pub lane: String,
+    /// How long it would take by itself, in seconds.
+    pub seconds: f64,
 }
 
 /// The state of a query.
@@ -108,6 +120,10 @@ pub struct QueryInfo {
     pub rows: u64,
     /// Bytes of its stored result.
     pub result_bytes: u64,
+    /// Bytes of columns that it decodes, by the catalog's counts.
+    pub scan_bytes: u64,
+    /// How long it was expected to take by itself, in milliseconds.
+    pub estimate: Option<u64>,
     /// How long it will still take, in seconds, judged by its pieces.
     pub seconds_left: Option<u64>,
     /// When its result will be removed.

@@ -86,8 +86,8 @@ impl Database {
         for query in queries {
             sqlx::query(
                 "INSERT OR REPLACE INTO queries (id, user, database, protocol, is_async, state, lane, submitted, started, ended, \
-                 pieces_done, pieces, rows, result_bytes, expires, error_code, error, row_limit, time_limit, statement) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 pieces_done, pieces, scan_bytes, estimate, rows, result_bytes, expires, error_code, error, row_limit, time_limit, \
+                 statement) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )
             .bind(query.id as i64)
             .bind(&query.user)
@@ -101,6 +101,8 @@ impl Database {
             .bind(query.ended)
             .bind(query.pieces_done as i64)
             .bind(query.pieces as i64)
+            .bind(query.scan_bytes as i64)
+            .bind(query.estimate.map(|estimate| estimate as i64))
             .bind(query.rows as i64)
             .bind(query.result_bytes as i64)
             .bind(query.expires)
@@ -164,6 +166,8 @@ fn record(row: &SqliteRow) -> Result<QueryRecord, QueryError> {
         ended: row.try_get("ended")?,
         pieces_done: number("pieces_done")?,
         pieces: number("pieces")?,
+        scan_bytes: number("scan_bytes")?,
+        estimate: optional("estimate")?,
         rows: number("rows")?,
         result_bytes: number("result_bytes")?,
         expires: row.try_get("expires")?,

@@ -4,6 +4,7 @@
 //! May depend on `engine`; knows nothing of protocols. Invariants: a query's number is its own for ever; a piece of a submitted query is
 //! committed once, whatever happens to the process; a result that is visible is complete.
 
+mod admission;
 mod block_file;
 mod database;
 mod error;
@@ -12,6 +13,7 @@ mod partial;
 mod record;
 mod registry;
 mod run;
+mod scan_rate;
 pub mod scheduler;
 mod service;
 mod storage;

@@ -20,6 +20,10 @@ pub(crate) struct QueryRecord {
     pub ended: Option<i64>,
     pub pieces_done: u64,
     pub pieces: u64,
+    /// Bytes of columns that it decodes, by the catalog's counts.
+    pub scan_bytes: u64,
+    /// How long it was expected to take by itself, in milliseconds.
+    pub estimate: Option<u64>,
     pub rows: u64,
     pub result_bytes: u64,
     pub expires: Option<i64>,
@@ -49,6 +53,8 @@ impl QueryRecord {
             ended: self.ended,
             pieces_done: self.pieces_done,
             pieces: self.pieces,
+            scan_bytes: self.scan_bytes,
+            estimate: self.estimate,
             rows: self.rows,
             result_bytes: self.result_bytes,
             seconds_left: self.seconds_left(),

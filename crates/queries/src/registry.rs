@@ -6,13 +6,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use engine::{PieceJournal, QueryExecution, QueryInfo, QueryState};
 use tokio_util::sync::CancellationToken;
 
 use crate::QueryError;
+use crate::admission::QueryAdmission;
 use crate::database::Database;
 use crate::record::{QueryRecord, now};
+use crate::scan_rate::ScanRate;
 use crate::scheduler::PieceScheduler;
 use crate::turns::QueryTurns;
 
@@ -82,6 +85,7 @@ impl Query {
             record.pieces_done = running.execution.pieces_done();
             record.pieces = record.pieces.max(running.execution.pieces());
             record.lane = running.lane().or(record.lane);
+            running.admission.note(&mut record);
         }
         record
     }
@@ -99,23 +103,33 @@ impl Query {
     pub(crate) fn begin_execution(
         &self,
         scheduler: &Arc<PieceScheduler>,
+        admission: QueryAdmission,
         journal: Option<Arc<dyn PieceJournal>>,
     ) -> Arc<QueryExecution> {
         let turns = Arc::new(QueryTurns::new(scheduler, self.id));
-        let execution = QueryExecution::new().with_scheduler(Arc::clone(&turns) as _);
+        let admission = Arc::new(admission);
+        let execution = QueryExecution::new()
+            .with_scheduler(Arc::clone(&turns) as _)
+            .with_admission(Arc::clone(&admission) as _);
         let execution = Arc::new(match journal {
             Some(journal) => execution.with_journal(journal),
             None => execution,
         });
         let begun = Arc::clone(&execution);
-        *lock(&self.running) = Some(RunningState { execution, turns });
+        *lock(&self.running) = Some(RunningState {
+            execution,
+            turns,
+            admission,
+        });
         begun
     }
 
     /// Ends it in this state, unless it has ended. Returns whether it had not.
     pub(crate) fn end(&self, state: QueryState, error: Option<&QueryError>) -> bool {
         let seen = self.record();
-        lock(&self.running).take();
+        if let Some(running) = lock(&self.running).take() {
+            running.observe();
+        }
         self.update(|record| {
             if record.state.is_final() {
                 return false;
@@ -124,6 +138,7 @@ impl Query {
             record.ended = Some(now());
             (record.pieces, record.pieces_done) = (seen.pieces, seen.pieces_done);
             record.lane = seen.lane;
+            (record.scan_bytes, record.estimate) = (seen.scan_bytes, seen.estimate);
             record.error_code = error.map(|error| error.code.number);
             record.error = error.map(|error| error.sentence.clone());
             true
@@ -136,9 +151,18 @@ impl Query {
 struct RunningState {
     execution: Arc<QueryExecution>,
     turns: Arc<QueryTurns>,
+    admission: Arc<QueryAdmission>,
 }
 
 impl RunningState {
+    /// Notes how fast its scans were.
+    fn observe(&self) {
+        if let Some(status) = self.turns.status() {
+            let (done, all) = (self.execution.pieces_done(), self.execution.pieces());
+            self.admission.observe(status.thread_time, done, all);
+        }
+    }
+
     /// The lane of its scans; `INTERACTIVE` if it has only pieces that wait for none.
     fn lane(&self) -> Option<String> {
         let status = self.turns.status()?;
@@ -156,6 +180,9 @@ impl RunningState {
 #[derive(Debug)]
 pub struct QueryRegistry {
     scheduler: Arc<PieceScheduler>,
+    rate: Arc<ScanRate>,
+    /// The longest time that a blocking query may be expected to take.
+    longest: Option<Duration>,
     queries: Mutex<BTreeMap<u64, Arc<Query>>>,
     /// Ended blocking queries that are not written down.
     remembered: Mutex<VecDeque<u64>>,
@@ -168,6 +195,8 @@ impl QueryRegistry {
     pub(crate) async fn open(
         database: Option<Database>,
         scheduler: Arc<PieceScheduler>,
+        rate: ScanRate,
+        longest: Option<Duration>,
     ) -> Result<Self, QueryError> {
         let mut queries = BTreeMap::new();
         let mut numbers = VecDeque::new();
@@ -182,11 +211,18 @@ impl QueryRegistry {
         }
         Ok(Self {
             scheduler,
+            rate: Arc::new(rate),
+            longest,
             queries: Mutex::new(queries),
             remembered: Mutex::default(),
             numbers: Mutex::new(numbers),
             database,
         })
+    }
+
+    /// How fast this machine scans.
+    pub(crate) fn rate(&self) -> &Arc<ScanRate> {
+        &self.rate
     }
 
     /// The next number.
@@ -227,6 +263,8 @@ impl QueryRegistry {
             ended: None,
             pieces_done: 0,
             pieces: 0,
+            scan_bytes: 0,
+            estimate: None,
             rows: 0,
             result_bytes: 0,
             expires: None,
@@ -240,7 +278,8 @@ impl QueryRegistry {
             cancel: stop,
             ..Query::new(record)
         });
-        let execution = query.begin_execution(&self.scheduler, None);
+        let admission = QueryAdmission::new(&self.rate, self.longest);
+        let execution = query.begin_execution(&self.scheduler, admission, None);
         self.insert(Arc::clone(&query));
         QueryGuard {
             query,

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{EngineError, PreparedQuery, QueryExecution, QueryState, RowStream, Session};
+use engine::{
+    Admission, EngineError, PreparedQuery, QueryExecution, QueryState, RowStream, Session,
+};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use sql::connection::VariableValue;
@@ -14,9 +16,11 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::QueryError;
+use crate::admission::QueryAdmission;
 use crate::journal::Journal;
 use crate::record::{QueryRecord, now};
 use crate::registry::{Query, lock};
+use crate::scan_rate::ScanRate;
 use crate::service::{QueryHost, QueryService, RunningQuery};
 use crate::storage::remove_directory;
 use crate::stored_result::{self, ResultSize, ResultWriter};
@@ -160,8 +164,10 @@ impl QueryService {
         lock(&self.running).insert(query.id, running);
         let pieces = prepared.pieces_of_phases().iter().sum::<usize>();
         query.update(|record| record.pieces = pieces as u64);
+        let admission = QueryAdmission::new(self.registry.rate(), None);
+        admission.admit(&session.estimate(&prepared).await?)?;
         query
-            .begin_execution(&self.scheduler, Some(journal))
+            .begin_execution(&self.scheduler, admission, Some(journal))
             .attach();
         let mut result = session.start_journaled(prepared, false)?;
         let mut writer = ResultWriter::create(&path, &result.schema)?;
@@ -214,13 +220,22 @@ impl QueryService {
     }
 }
 
-/// Whether a statement can be planned; notes how many pieces it has.
-pub(crate) async fn check(host: Arc<dyn QueryHost>, query: Arc<Query>) -> Result<(), QueryError> {
+/// Whether a statement can be planned; notes how many pieces it has, and what it reads.
+pub(crate) async fn check(
+    host: Arc<dyn QueryHost>,
+    rate: Arc<ScanRate>,
+    query: Arc<Query>,
+) -> Result<(), QueryError> {
     let record = query.record();
     let session = host.session(record.database.clone()).await?;
     let prepared = prepare(&session, &record).await?;
     let pieces = prepared.pieces_of_phases().iter().sum::<usize>();
-    query.update(|record| record.pieces = pieces as u64);
+    let admission = QueryAdmission::new(&rate, None);
+    admission.admit(&session.estimate(&prepared).await?)?;
+    query.update(|record| {
+        record.pieces = pieces as u64;
+        admission.note(record);
+    });
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
-use engine::{QueryInfo, QueryState, Session, StoredRows};
+use engine::{QueryInfo, QueryState, ScanEstimate, ScanForecast, Session, StoredRows};
 use futures::future::BoxFuture;
 use sql::ErrorCode;
 use tokio::sync::Notify;
@@ -25,6 +25,7 @@ use crate::journal::Journal;
 use crate::record::{QueryRecord, now};
 use crate::registry::{Protocol, Query, QueryRegistry, lock};
 use crate::run::check;
+use crate::scan_rate::ScanRate;
 use crate::scheduler::{PieceScheduler, SchedulerOptions, SchedulerStatus};
 use crate::storage::{Storage, remove_directory};
 use crate::stored_result;
@@ -55,6 +56,8 @@ pub struct QueryLimits {
     pub result_bytes: u64,
     /// How long results are kept.
     pub kept: Duration,
+    /// The longest time that a blocking query may be expected to take.
+    pub blocking: Option<Duration>,
 }
 
 impl Default for QueryLimits {
@@ -64,6 +67,7 @@ impl Default for QueryLimits {
             queued: 100_000,
             result_bytes: 6 << 30,
             kept: Duration::from_secs(7 * 24 * 3600),
+            blocking: Some(Duration::from_secs(3600)),
         }
     }
 }
@@ -120,6 +124,7 @@ impl QueryService {
         limits: QueryLimits,
         scheduling: SchedulerOptions,
     ) -> Result<Arc<Self>, QueryError> {
+        let rate = ScanRate::new(scheduling.threads);
         let scheduler = PieceScheduler::new(scheduling);
         let storage = Storage::open(data_dir);
         let database = match &storage {
@@ -130,7 +135,10 @@ impl QueryService {
             }
         };
         let service = Arc::new(Self {
-            registry: Arc::new(QueryRegistry::open(database, Arc::clone(&scheduler)).await?),
+            registry: Arc::new(
+                QueryRegistry::open(database, Arc::clone(&scheduler), rate, limits.blocking)
+                    .await?,
+            ),
             storage,
             host,
             limits,
@@ -148,9 +156,22 @@ impl QueryService {
         &self.registry
     }
 
+    /// How many submitted queries wait.
+    pub fn num_queued(&self) -> usize {
+        lock(&self.queue).len()
+    }
+
     /// The lanes and their pieces at this moment.
     pub fn scheduler_status(&self) -> SchedulerStatus {
         self.scheduler.status()
+    }
+
+    /// The lane in which a scan that reads this would run, and how long it would take.
+    pub fn forecast(&self, estimate: &ScanEstimate) -> ScanForecast {
+        ScanForecast {
+            lane: self.scheduler.lane_name(estimate.rating),
+            seconds: self.registry.rate().seconds(estimate.bytes()),
+        }
     }
 
     /// Puts what a former process left into the queue again.
@@ -199,6 +220,8 @@ impl QueryService {
             ended: None,
             pieces_done: 0,
             pieces: 0,
+            scan_bytes: 0,
+            estimate: None,
             rows: 0,
             result_bytes: 0,
             expires: None,
@@ -212,7 +235,11 @@ impl QueryService {
         };
         let query = Arc::new(Query::new(record));
         self.host
-            .run(Box::pin(check(Arc::clone(&self.host), Arc::clone(&query))))
+            .run(Box::pin(check(
+                Arc::clone(&self.host),
+                Arc::clone(self.registry.rate()),
+                Arc::clone(&query),
+            )))
             .await?;
         self.registry.write(&query).await?;
         self.registry.insert(Arc::clone(&query));

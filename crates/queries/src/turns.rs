@@ -3,15 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use engine::PhaseDemand;
+use engine::{INTERACTIVE_CHUNKS, PhaseDemand};
 use futures::future::{BoxFuture, FutureExt};
 
 use crate::scheduler::{
     Class, EnrolledPhase, HeldQuery, PausedTurn, PieceOutcome, PieceScheduler, QueryStatus, Turn,
 };
 
-/// A phase over no more chunks than this is interactive: it takes some milliseconds.
-const INTERACTIVE_CHUNKS: usize = 4;
 /// Bytes of memory that a piece is taken to need: the decoded columns of some hundred thousand rows.
 const BYTES_PER_PIECE: u64 = 16 << 20;
 

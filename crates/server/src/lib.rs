@@ -45,7 +45,7 @@ pub use client_error::ClientError;
 use connection_slots::ConnectionLimits;
 use http::{AllowedHosts, HttpState, ListRoom};
 use listener::{Endpoint, Listener, Peer};
-use metrics::Metrics;
+use metrics::{Metrics, QueryCounts};
 use process_list::{ProcessList, TrackedTask};
 use queries::{Host, ServerTables};
 use query_runtime::QueryRuntime;
@@ -317,6 +317,12 @@ impl Server {
             max_connections: config.max_connections as u64,
             tls: tls.is_some(),
         };
+        let metrics = Metrics::new(move || counted.usage(), query_runtime.health())?;
+        let counting = Arc::clone(&queries);
+        metrics.poll_queries(move || QueryCounts {
+            queued: counting.num_queued(),
+            scheduler: counting.scheduler_status(),
+        })?;
         let shared = Arc::new(Shared {
             sessions,
             processes,
@@ -324,7 +330,7 @@ impl Server {
             server_info: Arc::new(server_info),
             mysql_port,
             tls,
-            metrics: Metrics::new(move || counted.usage(), query_runtime.health())?,
+            metrics,
             query_runtime,
             slow: config.slow,
             http_patience: config.http_patience,

@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use ::queries::{QueryError, QueryHost, QueryService};
-use engine::{EngineError, QueryInfo, Session, StoredRows, SystemTables};
+use engine::{
+    EngineError, QueryInfo, ScanEstimate, ScanForecast, Session, StoredRows, SystemTables,
+};
 use futures::future::{BoxFuture, FutureExt};
 use sql::connection::ProcessInfo;
 
@@ -68,6 +70,15 @@ impl SystemTables for ServerTables {
 
     fn queries(&self) -> Vec<QueryInfo> {
         self.queries.get().map_or_else(Vec::new, |it| it.infos())
+    }
+
+    fn forecast(&self, estimate: &ScanEstimate) -> ScanForecast {
+        let forecast = self.queries.get().map(|it| it.forecast(estimate));
+        // The server is starting: nothing runs yet.
+        forecast.unwrap_or_else(|| ScanForecast {
+            lane: String::new(),
+            seconds: 0.0,
+        })
     }
 
     fn result(&self, query: u64, user: &str, partial: bool) -> Result<StoredRows, EngineError> {

@@ -74,6 +74,8 @@ codes! {
     PACKET_TOO_LARGE = 1153, "08S01";
     /// A packet whose number is not the next (`ER_NET_PACKETS_OUT_OF_ORDER`).
     OUT_OF_ORDER = 1156, "08S01";
+    /// A query that would take longer than it may (`ER_USER_LIMIT_REACHED`).
+    LIMIT_REACHED = 1226, "42000";
     /// A packet that began to come and did not go on (`ER_NET_READ_INTERRUPTED`).
     STALLED = 1159, "08S01";
     /// No system variable has this name (`ER_UNKNOWN_SYSTEM_VARIABLE`).

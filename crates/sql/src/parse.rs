@@ -20,7 +20,7 @@ use crate::{
 const PARSER_LEVELS: usize = 4 * DEEPEST_NESTING;
 
 /// A statement ready to be planned.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Parsed {
     /// The statement, names folded and area restrictions expanded.
     pub statement: Statement,

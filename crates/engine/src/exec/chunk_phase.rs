@@ -137,13 +137,8 @@ impl ChunkPhaseExec {
         let batches = [vec![Piece::encode(pieces)?]];
         let input = MemorySourceConfig::try_new_exec(&batches, Piece::schema(), None)?;
         let summary = PhaseSummary::default();
-        Ok(Self::new(
-            input,
-            inner,
-            self.concurrency,
-            self.ordered,
-            summary,
-        ))
+        let phase = Self::new(input, inner, self.concurrency, self.ordered, summary);
+        Ok(phase.with_rating(self.rating))
     }
 
     /// The pieces that it runs over, in one partition.

@@ -90,7 +90,7 @@ mod tests {
     async fn rows_come_back_from_memory_and_from_files() {
         let context = TaskContext::default();
         let batch = |n: i64| {
-            let column = Int64Array::from_iter_values(n..n + 1_000_000);
+            let column = Int64Array::from_iter_values(n..n + 100_000);
             RecordBatch::try_from_iter([("n", Arc::new(column) as _)]).unwrap()
         };
         let waiting_rows = WaitingRows::new(&context, &batch(0).schema());

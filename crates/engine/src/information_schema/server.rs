@@ -5,7 +5,7 @@ use crate::system_tables::QueryInfo;
 
 /// The columns of `QUERIES`, which MySQL has not.
 pub(super) const QUERY_COLUMNS: &str = "ID# USER DB PROTOCOL MODE STATE QUEUE_PLACE# LANE SUBMITTED@ STARTED@ ENDED@ PIECES_DONE# \
-                                        PIECES# ROWS# RESULT_BYTES# SECONDS_LEFT# EXPIRES@ ERROR_CODE# ERROR STATEMENT";
+                                        PIECES# SCAN_BYTES# ESTIMATED_MS# ROWS# RESULT_BYTES# SECONDS_LEFT# EXPIRES@ ERROR_CODE# ERROR STATEMENT";
 
 /// The connections.
 pub(super) fn processes(contents: &Contents) -> Vec<Row> {
@@ -48,6 +48,8 @@ fn query_row(query: QueryInfo) -> Row {
         time(query.ended),
         query.pieces_done.into(),
         query.pieces.into(),
+        query.scan_bytes.into(),
+        query.estimate.into(),
         query.rows.into(),
         query.result_bytes.into(),
         query.seconds_left.into(),

@@ -140,6 +140,10 @@ pub(super) struct BoundPhase {
 }
 
 impl<'a> Binding<'a> {
+    pub fn archive(&self) -> &'a Arc<Archive> {
+        self.archive
+    }
+
     pub fn new(values: &'a [ScalarValue], archive: &'a Arc<Archive>) -> Self {
         Self {
             values,

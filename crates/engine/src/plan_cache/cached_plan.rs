@@ -17,7 +17,7 @@ use super::binding::{Binding, BoundPhase, is_bindable};
 use super::cheap::is_cheap;
 use super::key_lookup::KeyLookup;
 use crate::exec::{ChunkPhaseExec, PieceScanExec, bind_to_piece};
-use crate::{Archive, EngineError, PreparedQuery, interruptible};
+use crate::{Archive, EngineError, PreparedQuery, estimate, interruptible};
 
 /// A plan with unbound parameters. It never runs itself.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl CachedPlan {
                 return Ok(None);
             }
             let plan = binding.plan(&self.plan).await?;
-            return self.start(&binding, plan, context);
+            return self.start(&binding, plan, context).await;
         };
         let BoundPhase { pieces, inner } = binding.phase(phase).await?;
         if binding.needs_planning() {
@@ -101,7 +101,7 @@ impl CachedPlan {
                 return Ok(None);
             }
             let plan = phase.of(&pieces, inner).map_err(failed)?;
-            return self.start(&binding, Arc::new(plan), context);
+            return self.start(&binding, Arc::new(plan), context).await;
         };
         if let Some(most_rows) = most_rows {
             let ([slice], Some(scan)) = (piece.slices().as_ref(), only_scan(&inner)) else {
@@ -117,7 +117,7 @@ impl CachedPlan {
         Ok(Some(self.result(batches.boxed(), inner)))
     }
 
-    fn start(
+    async fn start(
         &self,
         binding: &Binding<'_>,
         plan: Arc<dyn ExecutionPlan>,
@@ -126,6 +126,7 @@ impl CachedPlan {
         if binding.needs_planning() {
             return Ok(None);
         }
+        estimate::admit(binding.archive(), &plan).await?;
         let batches: SendableRecordBatchStream =
             interruptible::execute(&plan, context()).map_err(failed)?;
         Ok(Some(self.result(batches.boxed(), plan)))

@@ -1,5 +1,6 @@
 //! A session: its settings and memory, and the execution of queries from their text to their results.
 
+mod explain;
 mod journaled;
 mod names;
 mod planning;
@@ -29,7 +30,7 @@ use crate::loaded_table::CHUNK_NUMBER;
 use crate::plan_cache::{Candidate, PlanCache, QueryFingerprint};
 use crate::provider::ArchiveCatalog;
 use crate::system_tables::SystemTables;
-use crate::{Archive, EngineError, interruptible, show};
+use crate::{Archive, EngineError, ScanEstimate, estimate, interruptible, show};
 use names::Shapes;
 use planning::{plan, plan_with_parameters};
 use state::{DefaultDatabase, Planners};
@@ -85,6 +86,7 @@ pub struct Session {
     /// Its name as declared.
     declared_database: Option<String>,
     dialect: Dialect,
+    system: Option<Arc<dyn SystemTables>>,
     plan_cache: PlanCache,
     planners: Planners,
     task: OnceLock<Arc<TaskContext>>,
@@ -113,6 +115,8 @@ pub struct PreparedQuery {
     pub schema: SchemaRef,
     /// The warnings of the statement.
     pub warnings: Vec<Warning>,
+    /// Rows before those of the plan: what EXPLAIN says of the query as a whole.
+    preface: Option<RecordBatch>,
 }
 
 impl PreparedQuery {
@@ -131,7 +135,8 @@ impl PreparedQuery {
 
     /// The result with the rows of `batches`, wherever the plan runs.
     pub fn into_result(self, batches: SendableRecordBatchStream) -> QueryResult {
-        let mut result = with_headings(self.schema, self.plan, batches);
+        let preface = futures::stream::iter(self.preface.map(Ok));
+        let mut result = with_headings(self.schema, self.plan, preface.chain(batches));
         result.warnings = self.warnings;
         result
     }
@@ -178,6 +183,7 @@ impl Session {
             database: database.folded,
             declared_database: database.declared,
             dialect: options.dialect,
+            system: options.system.clone(),
             plan_cache: PlanCache::default(),
             planners: Planners::default(),
             task: OnceLock::new(),
@@ -238,7 +244,9 @@ impl Session {
             Ok(planned) => planned,
             Err(error) => return Err(self.explain_error(text, &error).await),
         };
-        self.prepared(logical, plan, &parsed.headings).await
+        let mut prepared = self.prepared(logical, plan, &parsed.headings).await?;
+        prepared.preface = self.preface(&parsed, &prepared).await?;
+        Ok(prepared)
     }
 
     /// A statement with these plans.
@@ -259,6 +267,7 @@ impl Session {
             plan,
             schema,
             warnings,
+            preface: None,
         })
     }
 
@@ -301,6 +310,7 @@ impl Session {
             }
         }
         let prepared = self.prepare(text, parsed).await?;
+        estimate::admit(&self.archive, &prepared.plan).await?;
         self.start(prepared)
     }
 
@@ -354,6 +364,14 @@ impl Session {
             warnings: cached.warnings,
             ..with_headings(cached.schema, cached.plan, cached.batches)
         }))
+    }
+
+    /// What a statement will read.
+    ///
+    /// # Errors
+    /// The catalog cannot be read.
+    pub async fn estimate(&self, prepared: &PreparedQuery) -> Result<ScanEstimate, EngineError> {
+        estimate::estimate(&self.archive, &prepared.plan).await
     }
 
     /// Starts a statement in this process.

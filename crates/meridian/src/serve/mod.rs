@@ -94,6 +94,7 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
             at_once: settings.queries_at_once.get(),
             result_bytes: settings.max_result,
             kept: settings.keep_results,
+            blocking: settings.max_blocking,
             ..QueryLimits::default()
         },
     };

@@ -122,6 +122,8 @@ options! {
         "The most that is stored of one submitted query's result, for example 20G.";
     keep_results: Duration = "keep-results" "DAYS", "MERIDIAN_KEEP_RESULTS", days, DefaultValue::Is("7"),
         "Days for which the results of submitted queries are kept.";
+    max_blocking: Option<Duration> = "max-blocking" "SECONDS", "MERIDIAN_MAX_BLOCKING", limit, DefaultValue::Is("3600"),
+        "Statements of connections that are expected to take longer than so many seconds are rejected: SUBMIT runs them; 0 for no limit.";
     tls_cert: Option<PathBuf> = "tls-cert" "FILE", "MERIDIAN_TLS_CERT", file, DefaultValue::Is(""),
         "The server's certificate in PEM, followed by its issuers', for clients that request TLS.";
     tls_key: Option<PathBuf> = "tls-key" "FILE", "MERIDIAN_TLS_KEY", file, DefaultValue::Is(""),
@@ -193,6 +195,11 @@ fn names(text: &str) -> Result<Vec<String>, String> {
             )),
         })
         .collect()
+}
+
+/// Seconds, or no limit.
+fn limit(text: &str) -> Result<Option<Duration>, String> {
+    Ok(Some(seconds(text)?).filter(|limit| !limit.is_zero()))
 }
 
 fn some_seconds(text: &str) -> Result<Duration, String> {

@@ -8,7 +8,9 @@ use super::interactive::{Entry, InteractiveQueue, QueuedPiece};
 use super::lane::{Lane, LaneKeys, NextPiece, Ranked};
 use super::pieces::Pieces;
 use super::turns::Turn;
-use super::{Class, LaneChange, PhaseDemand, PhaseId, PieceCounts, SchedulerOptions, TurnId};
+use super::{
+    Class, LaneChange, LaneTable, PhaseDemand, PhaseId, PieceCounts, SchedulerOptions, TurnId,
+};
 
 /// How many chunks a lane takes for decoded besides one for each thread.
 const CHUNKS_KEPT: usize = 4;
@@ -135,6 +137,11 @@ impl LaneScheduler {
             next_review: Duration::ZERO,
             placements: 0,
         }
+    }
+
+    /// Its lanes.
+    pub fn lane_table(&self) -> &LaneTable {
+        &self.options.lanes
     }
 
     pub(super) fn new_id(&mut self) -> u64 {

@@ -146,6 +146,13 @@ impl PieceScheduler {
         }
     }
 
+    /// The name of the lane for scans of this rating.
+    pub fn lane_name(&self, rating: u8) -> String {
+        let state = self.lock();
+        let lanes = state.core.lane_table();
+        lanes.lanes()[lanes.lane_of(rating)].name.clone()
+    }
+
     /// The lanes, the interactive pieces and the memory.
     pub fn status(&self) -> SchedulerStatus {
         self.lock().core.status()

@@ -4,6 +4,7 @@
 //! anyway, such as the cache's bytes and the process's memory, is polled when the metrics are read.
 
 mod labels;
+mod lanes;
 mod process;
 
 use std::fmt;
@@ -18,6 +19,8 @@ use prometheus::{
 };
 
 pub use labels::{Protocol, QueryOutcome, StatementKind};
+use lanes::LaneMetrics;
+pub(crate) use lanes::QueryCounts;
 use process::ProcessMetrics;
 
 use crate::heartbeat::Health;
@@ -72,6 +75,7 @@ struct PolledMetrics {
     silence: Gauge,
     abandoned: IntGauge,
     process: Option<ProcessMetrics>,
+    lanes: Option<LaneMetrics>,
 }
 
 impl fmt::Debug for PolledMetrics {
@@ -122,6 +126,20 @@ impl Metrics {
             )?),
             registry,
         })))
+    }
+
+    /// Tells from now on what the query service counts.
+    ///
+    /// # Errors
+    /// Two metrics have the same name, which is a bug.
+    pub(crate) fn poll_queries(
+        &self,
+        counts: impl Fn() -> QueryCounts + Send + Sync + 'static,
+    ) -> Result<(), prometheus::Error> {
+        let lanes = LaneMetrics::register(&self.0.registry, counts)?;
+        let mut polled = self.0.polled.lock().unwrap_or_else(PoisonError::into_inner);
+        polled.lanes = Some(lanes);
+        Ok(())
     }
 
     /// Counts an accepted connection, which is open until the result is dropped.
@@ -329,6 +347,7 @@ impl PolledMetrics {
                 "Bytes of decoded columns and director indexes that may be kept.",
             )?,
             process: ProcessMetrics::register(registry)?,
+            lanes: None,
         })
     }
 
@@ -344,6 +363,9 @@ impl PolledMetrics {
         self.abandoned.set(health.abandoned as i64);
         if let Some(process) = &self.process {
             process.look();
+        }
+        if let Some(lanes) = &self.lanes {
+            lanes.look();
         }
     }
 }

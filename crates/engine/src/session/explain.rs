@@ -1,0 +1,104 @@
+//! What EXPLAIN says of a query as a whole, before its plans.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::Statement as Ast;
+use sql::Parsed;
+
+use super::{PreparedQuery, Session};
+use crate::{EngineError, ScanEstimate, estimate};
+
+/// The name of the row, beside `logical_plan` and `physical_plan`.
+const SUMMARY: &str = "summary";
+
+impl Session {
+    /// The first row of an EXPLAIN: class, lane, expected time, pieces, and what is read of each table. `None` for other statements.
+    pub(super) async fn preface(
+        &self,
+        parsed: &Parsed,
+        prepared: &PreparedQuery,
+    ) -> Result<Option<RecordBatch>, EngineError> {
+        let Some(explained) = explained(&parsed.statement) else {
+            return Ok(None);
+        };
+        let explained = Parsed {
+            statement: explained,
+            ..parsed.clone()
+        };
+        // The statement has just been planned.
+        let Ok((_, plan)) = self.planned(&explained, None).await else {
+            return Ok(None);
+        };
+        let estimate = estimate::estimate(&self.archive, &plan).await?;
+        let row = [SUMMARY.to_owned(), self.summary(&estimate)];
+        let columns = row.map(|text| Arc::new(StringArray::from(vec![text])) as ArrayRef);
+        // Another form of EXPLAIN may have other columns.
+        Ok(RecordBatch::try_new(Arc::clone(&prepared.plan.schema()), columns.to_vec()).ok())
+    }
+
+    fn summary(&self, estimate: &ScanEstimate) -> String {
+        if estimate.tables.is_empty() {
+            return "interactive: reads no table of the archive".to_owned();
+        }
+        let forecast = self.system.as_ref().map(|it| it.forecast(estimate));
+        let mut text = match (estimate.is_interactive(), &forecast) {
+            (true, _) => "interactive".to_owned(),
+            (false, None) => "scan".to_owned(),
+            (false, Some(forecast)) => {
+                format!("scan in lane {}", forecast.lane.to_ascii_uppercase())
+            }
+        };
+        text.push_str(&format!(", pieces: {}", estimate.pieces));
+        if let Some(forecast) = forecast {
+            text.push_str(&format!(", expected: {}", time(forecast.seconds)));
+        }
+        for table in &estimate.tables {
+            text.push_str(&format!("\n{table}"));
+        }
+        text
+    }
+}
+
+/// A time as people say it, of three digits.
+fn time(seconds: f64) -> String {
+    match seconds {
+        s if s < 0.001 => "less than 1 ms".to_owned(),
+        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
+        s if s < 100.0 => format!("{s:.1} s"),
+        s if s < 6000.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+/// The statement that an EXPLAIN explains.
+fn explained(statement: &Statement) -> Option<Statement> {
+    match statement {
+        Statement::Explain(explain) => Some(explain.statement.as_ref().clone()),
+        Statement::Statement(ast) => match ast.as_ref() {
+            Ast::Explain { statement, .. } => Some(Statement::Statement(statement.clone())),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time;
+
+    #[test]
+    fn times_are_told_in_the_unit_that_fits() {
+        let told = [0.0002, 0.0123, 1.26, 75.0, 300.0, 7200.0].map(time);
+        let expected = [
+            "less than 1 ms",
+            "12 ms",
+            "1.3 s",
+            "75.0 s",
+            "5 min",
+            "2.0 h",
+        ];
+        assert_eq!(told, expected);
+    }
+}
