@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use heap::CountingAllocator;
 use mimalloc::MiMalloc;
 
+mod aligned;
 mod check;
 mod compact;
 mod console;
