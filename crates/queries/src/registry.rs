@@ -270,6 +270,16 @@ impl QueryRegistry {
         infos.collect()
     }
 
+    /// The newest queries that `is_wanted`, of which there may be more.
+    pub(crate) fn newest(
+        &self,
+        limit: usize,
+        is_wanted: impl Fn(&Query) -> bool,
+    ) -> Vec<Arc<Query>> {
+        let queries = self.all().into_iter().rev();
+        queries.filter(|it| is_wanted(it)).take(limit).collect()
+    }
+
     /// Writes a query down.
     pub(crate) async fn write(&self, query: &Query) -> Result<(), QueryError> {
         match &self.database {

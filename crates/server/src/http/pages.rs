@@ -49,7 +49,7 @@ pub(super) async fn metrics(State(state): State<Arc<HttpState>>) -> Response<Bod
 /// The response for an unknown path.
 pub(super) async fn nothing_here(uri: Uri) -> Problem {
     Problem::not_found(format!(
-        "there is nothing at {}: cones are searched by /scs/<database>/<table>?RA=&DEC=&SR=, and / lists the tables",
+        "there is nothing at {}: cones are searched by /scs/<database>/<table>?RA=&DEC=&SR=, / lists the tables, and /queries the queries",
         uri.path()
     ))
 }
