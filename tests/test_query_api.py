@@ -460,6 +460,26 @@ def test_submissions_are_checked(server: Server) -> None:
     assert described(server, cut)["rows"] == 7
 
 
+def test_statements_have_dialects(server: Server) -> None:
+    """In ADQL double quotes are for names; the list tells the dialect."""
+    cone = "SELECT TOP 3 \"id\", 'x' AS \"a b\" FROM \"Star\" WHERE CONTAINS(POINT(ra, \"dec\"), CIRCLE(10, 0, 20)) = 1 ORDER BY \"id\";"
+    number = submitted(server, cone, dialect="adql")
+    query = described(server, number)
+    assert (query["state"], query["dialect"], query["rows"]) == ("COMPLETED", "adql", 3), query
+    direct = "SELECT id, 'x' AS `a b` FROM Star WHERE scisql_angSep(ra, `dec`, 10, 0) < 20 ORDER BY id LIMIT 3"
+    number_of_mysql = submitted(server, direct)
+    assert described(server, number_of_mysql)["dialect"] == "mysql"
+    assert result(server, number).json == result(server, number_of_mysql).json
+    assert submitted(server, 'SELECT "text" AS t', dialect="mysql")
+    for body, words in (
+        ({"statement": "SELECT 1", "dialect": "oracle"}, "dialects here: mysql, adql"),
+        ({"statement": 'SELECT "none" FROM "Star"', "database": "sky", "dialect": "adql"}, "none"),
+        ({"statement": "SELECT 1; SELECT 2", "dialect": "adql"}, ""),
+    ):
+        reply = send(server, "POST", "/queries", body)
+        assert reply.status == 400 and words in reply.json["error"], reply.json
+
+
 def test_a_query_of_the_list_is_cancelled(server: Server) -> None:
     """By its user alone, and once."""
     reply = send(server, "POST", "/queries", {"statement": NEVER_ENDS, "database": "sky", "user": "ann"})
@@ -566,6 +586,8 @@ def test_a_killed_server_lists_its_queries_afterwards(meridian: Meridian, own_da
     server = Server(meridian, own_data)
     numbers = [submit(server, PAIRS.format(1.5 + n)) for n in range(3)]
     expected = succeeded(send(server, "POST", "/query", {"query": PAIRS.format(1.5), "database": "sky"}))["rows"]
+    adql = {"statement": 'SELECT COUNT(*) AS "n of all" FROM "Star"', "database": "sky", "dialect": "adql"}
+    numbers += [send(server, "POST", "/queries", adql).json["id"] for _ in range(20)]
 
     def ask() -> None:
         with pytest.raises((OSError, http.client.HTTPException)):
@@ -584,6 +606,16 @@ def test_a_killed_server_lists_its_queries_afterwards(meridian: Meridian, own_da
             assert ended(server, number)["status"] == "COMPLETED"
         assert {query["id"] for query in listed(server, "?state=COMPLETED")} >= set(numbers)
         assert succeeded(send(server, "GET", f"/query-async/result/{numbers[0]}"))["rows"] == expected
+
+
+def test_requests_that_do_not_come_are_not_waited_for(meridian: Meridian, own_data: Path) -> None:
+    """They are told so after `--http-timeout`; other requests are answered meanwhile."""
+    with serving(meridian, own_data, "--http-timeout", 1) as server:
+        with socket.create_connection(("127.0.0.1", server.http_port), timeout=20) as client:
+            client.sendall(b'POST /query HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"query": ')
+            assert succeeded(send(server, "POST", "/query", {"query": "SELECT 1"}))["rows"] == [["1"]]
+            reply = client.recv(100_000).decode()
+        assert reply.startswith("HTTP/1.1 408") and '"success":0' in reply and "nothing more of the request came" in reply
 
 
 def test_a_second_server_of_a_directory_submits_nothing(meridian: Meridian, own_data: Path) -> None:

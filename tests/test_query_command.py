@@ -100,6 +100,9 @@ def test_a_query_is_submitted_followed_and_read(command: Command) -> None:
         assert line in text, text
     assert command.must("show", "--wait", number) == text
     assert command.must("submit", "--file", "-", stdin="SELECT 1;").strip().isdigit()
+    adql = command.submit('SELECT COUNT(*) AS "n of all" FROM "Star"', "--dialect", "adql", "--wait")
+    assert command.must("result", adql, "--format", "csv") == f"n of all\n{STARS}\n"
+    assert "dialect      adql" in command.must("show", adql)
 
 
 def test_the_list_is_aligned_and_filtered(command: Command, meridian: Meridian, server: Server) -> None:

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::{PieceJournal, QueryExecution, QueryInfo, QueryState};
+use sql::Dialect;
 use tokio_util::sync::CancellationToken;
 
 use crate::QueryError;
@@ -234,6 +235,7 @@ impl QueryRegistry {
             error: None,
             row_limit: None,
             time_limit: None,
+            dialect: Dialect::default(),
             statement: statement[..statement.floor_char_boundary(LONGEST_TEXT)].to_owned(),
         };
         let query = Arc::new(Query {

@@ -149,7 +149,10 @@ impl QueryService {
             QueryError::new(ErrorCode::STORAGE, sentence)
         })?;
         let record = query.record();
-        let session = self.host.session(record.database.clone()).await?;
+        let session = self
+            .host
+            .session(record.database.clone(), record.dialect)
+            .await?;
         let journal = Arc::new(Journal::open(&directory.join("journal"))?);
         let prepared = prepare(&session, &record).await?;
         let running = RunningQuery {
@@ -217,7 +220,9 @@ impl QueryService {
 /// Whether a statement can be planned; notes how many pieces it has.
 pub(crate) async fn check(host: Arc<dyn QueryHost>, query: Arc<Query>) -> Result<(), QueryError> {
     let record = query.record();
-    let session = host.session(record.database.clone()).await?;
+    let session = host
+        .session(record.database.clone(), record.dialect)
+        .await?;
     let prepared = prepare(&session, &record).await?;
     let pieces = prepared.pieces_of_phases().iter().sum::<usize>();
     query.update(|record| record.pieces = pieces as u64);

@@ -16,7 +16,7 @@ use std::time::Duration;
 use arrow::datatypes::SchemaRef;
 use engine::{QueryInfo, QueryState, Session, StoredRows};
 use futures::future::BoxFuture;
-use sql::ErrorCode;
+use sql::{Dialect, ErrorCode};
 use tokio::sync::Notify;
 
 use crate::QueryError;
@@ -31,10 +31,11 @@ use crate::stored_result;
 
 /// What a query needs of its server.
 pub trait QueryHost: std::fmt::Debug + Send + Sync {
-    /// The session of a database, or of none.
+    /// The session of a database, or of none, for statements of a dialect.
     fn session(
         &self,
         database: Option<String>,
+        dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<Session>, QueryError>>;
 
     /// Runs work on the threads of queries, as a statement of its own. Dropping what is returned ends the work.
@@ -81,6 +82,8 @@ pub struct Submission {
     pub row_limit: Option<u64>,
     /// `max_execution_time`.
     pub time_limit: Option<Duration>,
+    /// The dialect of its text.
+    pub dialect: Dialect,
     /// Its text, one statement.
     pub statement: String,
 }
@@ -208,6 +211,7 @@ impl QueryService {
             time_limit: submission
                 .time_limit
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+            dialect: submission.dialect,
             statement: submission.statement,
         };
         let query = Arc::new(Query::new(record));

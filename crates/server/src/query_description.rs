@@ -47,6 +47,8 @@ pub struct QueryDescription {
     pub error: Option<String>,
     /// Where its result is, if there is a stored one.
     pub result: Option<String>,
+    /// The dialect of its text: `mysql` or `adql`.
+    pub dialect: String,
     /// Its text.
     pub statement: String,
 }
@@ -92,6 +94,7 @@ impl From<QueryInfo> for QueryDescription {
             error_code: info.error_code,
             error: info.error,
             result: is_stored.then(|| format!("/queries/{}/result", info.id)),
+            dialect: info.dialect.name().to_owned(),
             statement: info.statement,
         }
     }

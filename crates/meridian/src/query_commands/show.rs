@@ -82,7 +82,7 @@ pub fn in_words(query: &QueryDescription) -> String {
     text
 }
 
-fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 13] {
+fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 14] {
     let time = |time: &Option<String>| time.as_deref().map(readable);
     [
         ("state", Some(state(query))),
@@ -100,6 +100,7 @@ fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 13] 
         ("rows", Some(grouped(query.rows))),
         ("result", stored_result(query)),
         ("error", error(query)),
+        ("dialect", Some(query.dialect.clone())),
         ("statement", Some(query.statement.clone())),
     ]
 }

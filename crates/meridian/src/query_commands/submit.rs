@@ -24,6 +24,9 @@ pub struct SubmitArguments {
     /// The database in which tables are looked for.
     #[arg(long, value_name = "NAME")]
     db: Option<String>,
+    /// The language of the statement: mysql (double quotes are for text) or adql (double quotes are for names).
+    #[arg(long, default_value_t)]
+    dialect: ::sql::Dialect,
     /// Read the statement from this file (`-`: standard input).
     #[arg(long, short, value_name = "FILE", conflicts_with = "statement")]
     file: Option<PathBuf>,
@@ -36,7 +39,7 @@ pub struct SubmitArguments {
     /// Follow the query until it has ended. Ctrl-C ends this command; the query goes on.
     #[arg(long)]
     wait: bool,
-    /// The statement, in MySQL's dialect.
+    /// The statement.
     #[arg(required_unless_present = "file")]
     statement: Option<String>,
 }
@@ -63,6 +66,7 @@ pub async fn run(arguments: SubmitArguments) -> Result<(), Failure> {
     let request = json!({
         "statement": arguments.statement()?,
         "database": arguments.db,
+        "dialect": arguments.dialect.name(),
         "user": arguments.user.name(),
         "row_limit": arguments.row_limit,
         "time_limit": arguments.time_limit,

@@ -13,7 +13,7 @@ use engine::{QueryInfo, QueryState};
 use queries::{Protocol, QueryError, Submission};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use sql::ErrorCode;
+use sql::{Dialect, ErrorCode};
 
 use super::qserv_rows::BinaryEncoding;
 use super::requester::Requester;
@@ -243,6 +243,7 @@ pub(super) async fn submit(
             protocol: Protocol::Http,
             row_limit: None,
             time_limit: None,
+            dialect: Dialect::MySql,
             statement: only_statement(&request.query)?,
         };
         let id = super::submit(&state, submission).await?;
@@ -395,6 +396,7 @@ mod tests {
             expires: None,
             error_code,
             error: error_code.map(|_| "it failed".to_owned()),
+            dialect: Dialect::MySql,
             statement: "SELECT 1".to_owned(),
         }
     }

@@ -13,7 +13,7 @@ use engine::{QueryInfo, QueryState};
 use queries::{Protocol, QueryError, QueryFilter, Submission};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sql::ErrorCode;
+use sql::{Dialect, ErrorCode};
 
 use super::requester::Requester;
 use super::result_stream::{Download, DownloadFormat, DownloadRequest};
@@ -151,6 +151,9 @@ struct SubmitRequest {
     statement: String,
     #[serde(default)]
     database: Option<String>,
+    /// `mysql` or `adql`.
+    #[serde(default)]
+    dialect: Option<String>,
     #[serde(default)]
     user: Option<String>,
     /// Rows of a SELECT without a LIMIT of its own.
@@ -162,6 +165,21 @@ struct SubmitRequest {
 }
 
 impl SubmitRequest {
+    fn dialect(&self) -> Result<Dialect, Problem> {
+        let Some(name) = &self.dialect else {
+            return Ok(Dialect::default());
+        };
+        name.parse().map_err(Problem::bad)
+    }
+
+    /// The only statement. What several are in ADQL, its grammar finds.
+    fn statement(&self, dialect: Dialect) -> Result<String, ClientError> {
+        match dialect {
+            Dialect::MySql => only_statement(&self.statement),
+            Dialect::Adql => Ok(self.statement.trim().to_owned()),
+        }
+    }
+
     fn time_limit(&self) -> Result<Option<Duration>, Problem> {
         let Some(seconds) = self.time_limit else {
             return Ok(None);
@@ -189,13 +207,15 @@ pub(super) async fn submit(
             "the request cannot be read ({error}): send an object such as {{\"statement\": \"SELECT 1\", \"database\": \"sky\"}}"
         ))
     })?;
+    let dialect = request.dialect()?;
     let submission = Submission {
         user: Requester::of(address, &headers, request.user.as_deref())?.user,
         database: request.database.clone().filter(|name| !name.is_empty()),
         protocol: Protocol::Http,
         row_limit: request.row_limit,
         time_limit: request.time_limit()?,
-        statement: only_statement(&request.statement)?,
+        dialect,
+        statement: request.statement(dialect)?,
     };
     let id = super::submit(&state, submission).await?;
     let described = QueryDescription::from(state.shared.queries.find(id)?);
