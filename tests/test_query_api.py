@@ -166,6 +166,8 @@ def test_rows_are_sent_at_once(server: Server) -> None:
     assert types["n"] == ("BIGINT", 0) and types["u"] == ("BIGINT UNSIGNED", 0) and types["d"] == ("DOUBLE", 0)
     assert types["b"] == ("LONGBLOB", 1) and types["t"][0].startswith("VARCHAR") and types["c"] == ("DECIMAL(5,2)", 0)
     assert all(column["table"] == "" for column in columns)
+    warned = succeeded(send(server, "POST", "/query", {"query": "SELECT COUNT(*) FROM sky.Star WHERE id = '7x'"}))
+    assert warned["rows"] == [["1"]] and warned["warning"].startswith("1292")
     for encoding, value in (("hex", "0A11FFD2"), ("b64", "ChH/0g=="), ("array", [10, 17, 255, 210])):
         answer = succeeded(send(server, "POST", "/query", {"query": VALUES, "binary_encoding": encoding}))
         assert answer["rows"][0][4] == value
@@ -278,6 +280,13 @@ def test_unknown_numbers_are_told(server: Server) -> None:
     for number in ("x", "-1", "99999999999999999999999"):
         assert "not the number of a query" in failed(send(server, "GET", f"/query-async/status/{number}"))["error"]
     assert failed(send(server, "GET", "/query-async/result/5?binary_encoding=octal"))["error"].startswith("binary_encoding")
+
+
+def test_methods_that_are_not_served_are_told(server: Server) -> None:
+    """In JSON as everything else."""
+    for method, path in (("GET", "/query"), ("PUT", "/query-async/5"), ("POST", "/queries/5"), ("DELETE", "/meta/version")):
+        answer = failed(send(server, method, path), status=405)
+        assert answer["error"] == f"{path} is not served with {method}"
 
 
 def test_a_query_is_cancelled(server: Server) -> None:
@@ -566,7 +575,7 @@ def test_many_read_a_result_at_once(server: Server) -> None:
 
 def test_the_result_so_far(server: Server) -> None:
     """Counts grow until they are the whole."""
-    reply = send(server, "POST", "/queries", {"statement": PAIRS.format(4.5), "database": "sky"})
+    reply = send(server, "POST", "/queries", {"statement": PAIRS.format(14), "database": "sky"})
     number = reply.json["id"]
     seen = []
     while described(server, number)["state"] not in ENDED:

@@ -166,6 +166,23 @@ def test_a_result_that_breaks_off_leaves_no_file(command: Command, meridian: Mer
     assert not (tmp_path / "result.csv.part").exists()
 
 
+def test_readers_of_pipes_may_go_or_wait(command: Command, meridian: Meridian, tmp_path: Path) -> None:
+    """Who reads no more ends the download; Ctrl-C ends one that nobody reads."""
+    number = command.submit("SELECT a.id, b.id, a.ra, b.ra FROM Star a, Star b WHERE a.id < 10", "--wait")
+    process = meridian.start("query", "result", number, "--format", "csv", env=command.env)
+    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout.readline() == b"id,id,ra,ra\n"
+    process.stdout.close()
+    assert process.wait(timeout=60) == 0, process.stderr.read()
+    process = meridian.start("query", "result", number, "--format", "csv", env=command.env)
+    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout.readline() == b"id,id,ra,ra\n"
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    assert b"cancelled" in process.stderr.read()
+
+
 def test_a_query_is_cancelled(command: Command, meridian: Meridian, server: Server) -> None:
     """By its user; who follows it is told, and the exit status says that it did not complete."""
     number = command.submit(NEVER_ENDS)
@@ -186,7 +203,7 @@ def test_a_query_is_cancelled(command: Command, meridian: Meridian, server: Serv
 
 def test_the_result_so_far(command: Command) -> None:
     """Rows of a query that runs."""
-    number = command.submit(PAIRS.replace("4.5", "6.5"))
+    number = command.submit(PAIRS.replace("4.5", "14"))
     seen: list[int] = []
 
     def some() -> bool:
@@ -251,7 +268,7 @@ def test_a_server_that_is_killed_is_told_and_goes_on(meridian: Meridian, data: P
     server = Server(meridian, copy)
     before = Command(meridian, server)
     number = before.submit(PAIRS)
-    late = before.submit(PAIRS.replace("4.5", "8.5"))
+    late = before.submit(PAIRS.replace("4.5", "14"))
     follower = meridian.start("query", "show", "--wait", late, env=before.env)
     assert follower.stderr is not None
     assert follower.stderr.readline() != b""

@@ -64,7 +64,9 @@ impl UserArguments {
 
 /// Runs the command.
 pub fn run(command: QueryCommand) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    // One thread works, and one notices Ctrl-C while that one writes to a pipe that is not read.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
         .enable_all()
         .build()?;
     runtime.block_on(async {

@@ -3,7 +3,7 @@
 //! The server sends an Arrow stream, whatever the format: the writers are those of `meridian sql`, so that both write the same.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
@@ -50,9 +50,13 @@ pub struct ResultArguments {
     id: u64,
 }
 
+/// How long the download may take to notice that it is cancelled.
+const CANCELLED_WITHIN: Duration = Duration::from_millis(250);
+
 /// Downloads the result.
 pub async fn run(arguments: ResultArguments) -> Result<(), Failure> {
     let begun = Instant::now();
+    tokio::spawn(leave_while_writing());
     let rows = tokio::select! {
         rows = download(&arguments) => rows?,
         _ = tokio::signal::ctrl_c() => return Err(Failure::with_status("cancelled", INTERRUPTED)),
@@ -63,6 +67,15 @@ pub async fn run(arguments: ResultArguments) -> Result<(), Failure> {
         remark(&format!("{} row{plural} in {seconds:.2} s", grouped(rows)));
     }
     Ok(())
+}
+
+/// Ends the program at Ctrl-C if the download does not notice it, because it waits for the reader of a pipe.
+async fn leave_while_writing() {
+    if tokio::signal::ctrl_c().await.is_ok() {
+        tokio::time::sleep(CANCELLED_WITHIN).await;
+        Failure::with_status("cancelled", INTERRUPTED).report();
+        std::process::exit(INTERRUPTED.into());
+    }
 }
 
 async fn download(arguments: &ResultArguments) -> Result<u64, Failure> {

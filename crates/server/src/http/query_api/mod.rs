@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderValue, Method, Response, StatusCode, Uri, header};
 use axum::routing::{delete, get, post};
 use queries::Submission;
 use serde::Serialize;
@@ -50,6 +50,14 @@ pub(super) fn routes() -> Router<Arc<HttpState>> {
             "/queries/{id}/result",
             get(rest::result).delete(rest::remove),
         )
+        .method_not_allowed_fallback(wrong_method)
+}
+
+/// The response to a request whose path is served with other methods, in the form of either API.
+async fn wrong_method(method: Method, uri: Uri) -> Response<Body> {
+    let sentence = format!("{} is not served with {method}", uri.path());
+    let error = qserv::error_object(&sentence, None);
+    json(StatusCode::METHOD_NOT_ALLOWED, &error)
 }
 
 /// Receives the body of a request.

@@ -269,8 +269,8 @@ pub(super) async fn result(
     let download = Download::begin(&state.shared, requester, id, request);
     let format = request.format;
     let mut response = if method == Method::HEAD {
-        let checked = runtime.compute(async move { download.check() });
-        { checked }.recv_one().await?;
+        let mut checked = runtime.compute(async move { download.check() });
+        checked.recv_one().await?;
         // As with GET, the length is not known.
         let unsized_body = futures::stream::empty::<Result<Bytes, Infallible>>();
         let mut response = Response::new(Body::from_stream(unsized_body));
