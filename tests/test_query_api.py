@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import http.client
 import io
 import json
@@ -542,6 +543,19 @@ def test_results_have_formats(server: Server) -> None:
         assert head.headers["Content-Length"] is None
     assert "query-" in result(server, number, format="csv").headers["Content-Disposition"]
     assert send(server, "HEAD", "/queries/5/result").status == 404
+
+
+def test_responses_are_compressed_for_who_wants_it(server: Server) -> None:
+    """A short result, whose compression ended its connection without its end, and a long one; also rows that are sent at once."""
+    for statement in ("SELECT COUNT(*) AS n FROM Star", "SELECT id, ra FROM Star ORDER BY id"):
+        number = submitted(server, statement)
+        for path in (f"/queries/{number}/result?format=arrow", f"/queries/{number}/result?format=csv", f"/query-async/result/{number}"):
+            plain = send(server, "GET", path)
+            packed = send(server, "GET", path, **{"Accept-Encoding": "gzip"})
+            assert packed.headers["Content-Encoding"] == "gzip" and gzip.decompress(packed.body) == plain.body, path
+        body = {"query": statement, "database": "sky"}
+        packed = send(server, "POST", "/query", body, **{"Accept-Encoding": "gzip"})
+        assert json.loads(gzip.decompress(packed.body))["rows"] == succeeded(send(server, "POST", "/query", body))["rows"]
 
 
 def test_results_have_pages(server: Server) -> None:

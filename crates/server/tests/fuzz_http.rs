@@ -109,6 +109,10 @@ fn query_request(chance: &mut Chance) -> Vec<u8> {
         let user = chance.of(&["Basic YW5uOg==", "Basic", "Basic !", "Bearer x"]);
         let _ = write!(head, "Authorization: {user}\r\n");
     }
+    if chance.one_in(4) {
+        let coding = chance.of(&["gzip", "zstd", "gzip;q=0, *"]);
+        let _ = write!(head, "Accept-Encoding: {coding}\r\n");
+    }
     let mut body = "";
     if target.starts_with("POST") {
         body = chance.of(&QUERIES);

@@ -36,7 +36,8 @@ pub(super) fn streamed_from<H: Send + 'static>(
     let rest = futures::stream::unfold((results, held), |(mut results, held)| async move {
         Some((results.next().await?, (results, held)))
     });
-    let stream = first.chain(rest);
+    // Compression asks for more after the end.
+    let stream = first.chain(rest).fuse();
     let stream = stream.map(|part| part.map_err(|error| std::io::Error::other(error.sentence)));
     let mut response = Response::new(Body::from_stream(stream));
     let media_type = HeaderValue::from_static(media_type);
@@ -44,4 +45,36 @@ pub(super) fn streamed_from<H: Send + 'static>(
         .headers_mut()
         .insert(header::CONTENT_TYPE, media_type);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use hyper::body::Body as _;
+
+    use super::*;
+    use crate::query_runtime::QueryRuntime;
+
+    /// A compressed response made its connection panic: the encoder polls the body once more when that has ended, which the stream did
+    /// not allow.
+    #[tokio::test]
+    async fn a_response_may_be_polled_after_its_end() {
+        let runtime = QueryRuntime::new(NonZeroUsize::MIN).unwrap();
+        let results = runtime.compute(async { Ok(Bytes::from_static(b"all")) });
+        let response = streaming_response("text/plain", results, ()).await.unwrap();
+        let mut body = response.into_body();
+        let mut poll = || {
+            let mut context = Context::from_waker(Waker::noop());
+            Pin::new(&mut body).poll_frame(&mut context)
+        };
+        assert!(matches!(poll(), Poll::Ready(Some(Ok(_)))));
+        // The sender may still have to end.
+        while poll().is_pending() {
+            tokio::task::yield_now().await;
+        }
+        assert!(matches!(poll(), Poll::Ready(None)));
+    }
 }
