@@ -29,3 +29,4 @@ pub(crate) use columns::declared_type;
 pub(crate) use connection::{LONGEST_COMMAND, reject, serve};
 pub(crate) use packets::Halves;
 pub(crate) use rows::{Form, Rows};
+pub(crate) use statements::aside;

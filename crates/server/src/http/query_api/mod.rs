@@ -18,12 +18,14 @@ use axum::http::{HeaderValue, Method, Response, StatusCode, Uri, header};
 use axum::routing::{delete, get, post};
 use queries::Submission;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sql::ErrorCode;
 
 use super::HttpState;
 use super::upload::{ReceivedBody, Upload};
 use crate::ClientError;
 use crate::http::problem::Problem;
+use crate::mysql::aside;
 
 /// The body of a request with a statement.
 const REQUEST: Upload = Upload {
@@ -66,8 +68,22 @@ async fn receive(state: &HttpState, body: Body) -> Result<ReceivedBody, Problem>
     ReceivedBody::receive(body, REQUEST, shared.http_patience, &shared.packets).await
 }
 
+/// Parses the body of a request, an object such as `example`.
+fn parsed<T: DeserializeOwned>(body: &ReceivedBody, example: &str) -> Result<T, Problem> {
+    let parsed = aside(body.bytes.len(), || serde_json::from_slice(&body.bytes));
+    parsed.map_err(|error| {
+        Problem::bad(format!(
+            "the request cannot be read ({error}): send an object such as {example}"
+        ))
+    })
+}
+
 /// The only statement of a text in MySQL's dialect.
 fn only_statement(text: &str) -> Result<String, ClientError> {
+    aside(text.len(), || only_statement_here(text))
+}
+
+fn only_statement_here(text: &str) -> Result<String, ClientError> {
     let text = sql::mysql::executed(text);
     let [statement] = sql::mysql::split_statements(&text)[..] else {
         let sentence = "send one statement in a request, which returns rows";

@@ -18,7 +18,7 @@ use sql::{Dialect, ErrorCode};
 use super::qserv_rows::BinaryEncoding;
 use super::requester::Requester;
 use super::synchronous::{StoredResult, SynchronousQuery};
-use super::{JSON, only_statement, query_number, receive};
+use super::{JSON, only_statement, parsed, query_number, receive};
 use crate::ClientError;
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
@@ -133,11 +133,7 @@ impl QueryRequest {
         since: u64,
     ) -> Result<Self, QservError> {
         let body = receive(state, body).await?;
-        let request: Self = serde_json::from_slice(&body.bytes).map_err(|error| {
-            Problem::bad(format!(
-                "the request cannot be read ({error}): send an object such as {{\"query\": \"SELECT 1\", \"database\": \"sky\"}}"
-            ))
-        })?;
+        let request: Self = parsed(&body, r#"{"query": "SELECT 1", "database": "sky"}"#)?;
         check_version(&parameters(query)?, request.version, since)?;
         Ok(request)
     }

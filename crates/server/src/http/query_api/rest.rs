@@ -17,7 +17,7 @@ use sql::{Dialect, ErrorCode};
 
 use super::requester::Requester;
 use super::result_stream::{Download, DownloadFormat, DownloadRequest};
-use super::{only_statement, query_number, receive};
+use super::{only_statement, parsed, query_number, receive};
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
 use crate::http::streaming::streamed_from;
@@ -202,11 +202,7 @@ pub(super) async fn submit(
     body: Body,
 ) -> Result<Response<Body>, RestError> {
     let body = receive(&state, body).await?;
-    let request: SubmitRequest = serde_json::from_slice(&body.bytes).map_err(|error| {
-        Problem::bad(format!(
-            "the request cannot be read ({error}): send an object such as {{\"statement\": \"SELECT 1\", \"database\": \"sky\"}}"
-        ))
-    })?;
+    let request: SubmitRequest = parsed(&body, r#"{"statement": "SELECT 1", "database": "sky"}"#)?;
     let dialect = request.dialect()?;
     let submission = Submission {
         user: Requester::of(address, &headers, request.user.as_deref())?.user,

@@ -208,7 +208,7 @@ impl RowSender {
         if let (Err(error), None) = (&outcome, &self.rows) {
             return Err(error.clone());
         }
-        QservRows::end(outcome.as_deref().map_err(|it| it), &mut self.out);
+        QservRows::end(outcome.as_deref(), &mut self.out);
         self.sender.send(self.out.into()).await
     }
 }
