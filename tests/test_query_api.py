@@ -545,6 +545,22 @@ def test_results_have_formats(server: Server) -> None:
     assert send(server, "HEAD", "/queries/5/result").status == 404
 
 
+def test_values_are_exact_in_all_formats(server: Server) -> None:
+    """Large integers, doubles of 17 digits, bytes and times."""
+    number = submitted(server, VALUES)
+    [row] = read_arrow(result(server, number, format="arrow").body).to_pylist()
+    assert (row["n"], row["u"], row["d"], row["b"]) == (2**63 - 1, 2**64 - 1, 0.1 + 0.2, b"\x0a\x11\xff\xd2")
+    [stored] = pa.parquet.read_table(io.BytesIO(result(server, number, format="parquet").body)).to_pylist()
+    assert stored == row
+    document = json.loads(result(server, number, format="json").body)
+    assert document["data"][0][1:4] == [2**63 - 1, str(2**64 - 1), 0.1 + 0.2]
+    line = json.loads(result(server, number, format="jsonl").body)
+    assert (line["n"], line["u"], line["d"], line["nothing"]) == (2**63 - 1, 2**64 - 1, 0.1 + 0.2, None)
+    for form, delimiter, null in (("csv", ",", ""), ("tsv", "\t", "\\N")):
+        text = result(server, number, format=form).body.decode().splitlines()[1]
+        assert text.split(delimiter)[1:6] == [str(2**63 - 1), str(2**64 - 1), repr(0.1 + 0.2), "0a11ffd2", null], text
+
+
 def test_responses_are_compressed_for_who_wants_it(server: Server) -> None:
     """A short result, whose compression ended its connection without its end, and a long one; also rows that are sent at once."""
     for statement in ("SELECT COUNT(*) AS n FROM Star", "SELECT id, ra FROM Star ORDER BY id"):
