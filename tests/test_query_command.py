@@ -317,6 +317,18 @@ def test_mistakes_are_told(command: Command, tmp_path: Path) -> None:
         assert words in command.fails("list", "--server", address)
 
 
+def test_empty_variables_say_nothing(command: Command, meridian: Meridian) -> None:
+    """Neither of the server's address nor of the user, who is then that of the operating system."""
+    environment = {**command.env, "MERIDIAN_USER": "", "USER": "login"}
+    number = meridian.run("query", "submit", "SELECT 1", env=environment).text.strip()
+    assert command.shown(int(number))["user"] == "login"
+    outcome = meridian.run("query", "show", "--help", env={"MERIDIAN_SERVER": ""})
+    assert outcome.status == 0 and "http://127.0.0.1:8080" in outcome.text
+    complaint = meridian.run("query", "show", 5, env={"MERIDIAN_SERVER": ""}).complaint
+    # Whether or not some server listens at the usual address.
+    assert "http://127.0.0.1:8080" in complaint or "there is no query" in complaint, complaint
+
+
 def test_other_servers_are_told(command: Command) -> None:
     """Something that speaks HTTP and is no Meridian, and something that does not."""
     for answer, words in (

@@ -35,14 +35,23 @@ pub enum QueryCommand {
 #[derive(Args)]
 struct ServerArguments {
     /// The server's HTTP address. HTTPS is not spoken: reach a server on another machine through a tunnel, as with `ssh -L`.
-    #[arg(long, value_name = "URL", env = "MERIDIAN_SERVER", default_value_t = format!("http://{}", server::DEFAULT_HTTP_ADDRESS))]
+    #[arg(long, value_name = "URL", env = "MERIDIAN_SERVER", default_value_t = default_server())]
     server: String,
 }
 
 impl ServerArguments {
+    /// The server; the default one if the variable of the environment is empty.
     fn client(&self) -> Result<ServerClient, Failure> {
-        ServerClient::new(&self.server)
+        match self.server.as_str() {
+            "" => ServerClient::new(&default_server()),
+            url => ServerClient::new(url),
+        }
     }
+}
+
+/// Where `meridian serve` listens by default.
+fn default_server() -> String {
+    format!("http://{}", server::DEFAULT_HTTP_ADDRESS)
 }
 
 /// Who asks: results belong to the user who submitted the query.
@@ -56,9 +65,9 @@ struct UserArguments {
 impl UserArguments {
     /// The name; `None` where neither the caller nor the operating system gives one.
     fn name(&self) -> Option<String> {
-        let login = || std::env::var("USER").ok();
-        let name = self.user.clone().or_else(login);
-        name.filter(|name| !name.is_empty())
+        let names = [self.user.clone(), std::env::var("USER").ok()];
+        let mut names = names.into_iter().flatten();
+        names.find(|name| !name.is_empty())
     }
 }
 
