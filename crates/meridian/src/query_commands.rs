@@ -54,7 +54,7 @@ fn default_server() -> String {
     format!("http://{}", server::DEFAULT_HTTP_ADDRESS)
 }
 
-/// Who asks: results belong to the user who submitted the query.
+/// The user who sends the request: a result belongs to the user who submitted its query.
 #[derive(Args)]
 struct UserArguments {
     /// The name of the user; the name in the operating system by default.

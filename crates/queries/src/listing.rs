@@ -1,4 +1,4 @@
-//! The list of queries as programs ask for it.
+//! The list of queries, filtered, the newest first.
 
 use engine::{QueryInfo, QueryState};
 
@@ -42,7 +42,7 @@ impl QueryService {
         queries.map(info).collect()
     }
 
-    /// What is known of a query, whoever's it is.
+    /// What is known of a query of any user.
     ///
     /// # Errors
     /// There is none of the number.

@@ -26,7 +26,7 @@ const DEFAULT_PORT: u16 = 80;
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// Nothing answers at the address.
+    /// No server answers at the address.
     #[error(
         "no server answers at http://{authority} ({reason}): start one with `meridian serve`, or give the address of one with --server"
     )]
@@ -165,9 +165,9 @@ impl ServerClient {
         };
         let text = match serde_json::from_slice::<ServerError>(&bytes) {
             Ok(told) => told.error,
-            // What stands before the handlers, as the limit of connections, answers in plain text.
+            // The limit of connections rejects a request in plain text, before any handler sees it.
             Err(_) if status.is_server_error() => String::from_utf8_lossy(&bytes).trim().to_owned(),
-            Err(_) => return self.unexpected(format!("it answers {status}")),
+            Err(_) => return self.unexpected(format!("its response is {status}")),
         };
         match status {
             hyper::StatusCode::FORBIDDEN => RequestError::OtherUser(text),

@@ -13,7 +13,7 @@ use super::show::progress;
 use crate::console::remark;
 use crate::failure::Failure;
 
-/// How often the server is asked.
+/// How often the query's state is requested.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a plain line is written while the state stays the same.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);

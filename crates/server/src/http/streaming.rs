@@ -36,7 +36,7 @@ pub(super) fn streamed_from<H: Send + 'static>(
     let rest = futures::stream::unfold((results, held), |(mut results, held)| async move {
         Some((results.next().await?, (results, held)))
     });
-    // Compression asks for more after the end.
+    // Compression polls a body once more after its end.
     let stream = first.chain(rest).fuse();
     let stream = stream.map(|part| part.map_err(|error| std::io::Error::other(error.sentence)));
     let mut response = Response::new(Body::from_stream(stream));

@@ -89,11 +89,9 @@ pub(super) fn error_object(sentence: &str, code: Option<ErrorCode>) -> Value {
     json!({"success": 0, "error": sentence, "error_ext": ext, "warning": ""})
 }
 
-/// What a service returns besides whether it succeeded.
-type Answer = Result<Map<String, Value>, QservError>;
-
-fn respond(answer: Answer) -> Response<Body> {
-    match answer {
+/// The response to a request: what its service returns, and whether it succeeded.
+fn respond(returned: Result<Map<String, Value>, QservError>) -> Response<Body> {
+    match returned {
         Ok(mut object) => {
             object.insert("success".to_owned(), json!(1));
             object.insert("error".to_owned(), json!(""));
@@ -187,7 +185,7 @@ fn encoding(name: Option<&str>) -> Result<BinaryEncoding, Problem> {
 
 /// `GET /meta/version`.
 pub(super) async fn version(RawQuery(query): RawQuery) -> Response<Body> {
-    let answer = async {
+    let returned = async {
         check_version(&parameters(query.as_deref())?, None, since::META)?;
         Ok(fields([
             ("kind", json!("qserv-czar-query-frontend")),
@@ -197,7 +195,7 @@ pub(super) async fn version(RawQuery(query): RawQuery) -> Response<Body> {
             ("version", json!(API_VERSION)),
         ]))
     };
-    respond(answer.await)
+    respond(returned.await)
 }
 
 /// `POST /query`: executes a statement and sends its rows while they are computed.
@@ -208,7 +206,7 @@ pub(super) async fn execute(
     headers: HeaderMap,
     body: Body,
 ) -> Response<Body> {
-    let answer = async {
+    let returned = async {
         let request = QueryRequest::receive(&state, query.as_deref(), body, since::EXECUTE).await?;
         let encoding = encoding(request.binary_encoding.as_deref())?;
         let requester = Requester::of(address, &headers, None)?;
@@ -220,7 +218,7 @@ pub(super) async fn execute(
         let first = blocks.recv_one().await?;
         Ok(streamed_from(JSON, first, blocks, ()))
     };
-    answer.await.unwrap_or_else(|error| respond(Err(error)))
+    returned.await.unwrap_or_else(|error| respond(Err(error)))
 }
 
 /// `POST /query-async`: submits a statement.
@@ -231,7 +229,7 @@ pub(super) async fn submit(
     headers: HeaderMap,
     body: Body,
 ) -> Response<Body> {
-    let answer = async {
+    let returned = async {
         let request = QueryRequest::receive(&state, query.as_deref(), body, since::SUBMIT).await?;
         let submission = Submission {
             user: Requester::of(address, &headers, None)?.user,
@@ -245,7 +243,7 @@ pub(super) async fn submit(
         let id = super::submit(&state, submission).await?;
         Ok(fields([("queryId", json!(id))]))
     };
-    respond(answer.await)
+    respond(returned.await)
 }
 
 /// `GET /query-async/status/{id}`.
@@ -254,12 +252,12 @@ pub(super) async fn status(
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response<Body> {
-    let answer = async {
+    let returned = async {
         check_version(&parameters(query.as_deref())?, None, since::STATUS)?;
         let info = state.shared.queries.find(query_number(&id)?)?;
         Ok(fields([("status", described(&info, now()))]))
     };
-    respond(answer.await)
+    respond(returned.await)
 }
 
 /// `GET /query-async/result/{id}`.
@@ -270,7 +268,7 @@ pub(super) async fn result(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response<Body> {
-    let answer = async {
+    let returned = async {
         let parameters = parameters(query.as_deref())?;
         check_version(&parameters, None, since::RESULT)?;
         let encoding = encoding(parameters.value("BINARY_ENCODING")?)?;
@@ -281,7 +279,7 @@ pub(super) async fn result(
         let first = blocks.recv_one().await?;
         Ok(streamed_from(JSON, first, blocks, ()))
     };
-    answer.await.unwrap_or_else(|error| respond(Err(error)))
+    returned.await.unwrap_or_else(|error| respond(Err(error)))
 }
 
 /// `DELETE /query-async/{id}`: cancels a query.
@@ -292,14 +290,14 @@ pub(super) async fn cancel(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response<Body> {
-    let answer = async {
+    let returned = async {
         check_version(&parameters(query.as_deref())?, None, since::CANCEL)?;
         let requester = Requester::of(address, &headers, None)?;
         let id = query_number(&id)?;
         state.shared.queries.cancel(id, &requester.user).await?;
         Ok(Map::new())
     };
-    respond(answer.await)
+    respond(returned.await)
 }
 
 /// `DELETE /query-async/result/{id}`: removes the result of a query that is completed.
@@ -310,14 +308,14 @@ pub(super) async fn remove_result(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response<Body> {
-    let answer = async {
+    let returned = async {
         check_version(&parameters(query.as_deref())?, None, since::REMOVE)?;
         let requester = Requester::of(address, &headers, None)?;
         let id = query_number(&id)?;
         state.shared.queries.remove(id, &requester.user).await?;
         Ok(Map::new())
     };
-    respond(answer.await)
+    respond(returned.await)
 }
 
 /// A query's status. Times are in seconds since 1970.

@@ -105,7 +105,7 @@ pub(super) async fn list(
     let limit = parameters.count("LIMIT")?.unwrap_or(USUAL_LIMIT);
     if limit > LARGEST_LIMIT {
         return Err(Problem::bad(format!(
-            "limit is {limit}: it is {LARGEST_LIMIT} at most; ask for older queries with before=, the number of the last one"
+            "limit is {limit}: it is {LARGEST_LIMIT} at most; older queries are listed with before=, the number of the last one"
         ))
         .into());
     }
