@@ -26,7 +26,7 @@ import pytest
 
 from meridian_cli import Meridian, read_arrow
 from serving import Server, serving, wait_until
-from small_tables import DIRECTOR, write_lines, write_stars
+from small_tables import load_stars_and_bands
 
 STARS = 60_000
 ENDED = ("COMPLETED", "FAILED", "FAILED_LR", "ABORTED")
@@ -46,11 +46,7 @@ PAIRS = (
 @pytest.fixture(scope="module")
 def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Stars over the sky in many chunks, and a small replicated table."""
-    directory = tmp_path_factory.mktemp("query-api")
-    meridian.load(directory / "data", "sky", "Star", write_stars(directory / "stars.csv", STARS), **DIRECTOR)
-    lines = (f"{n},band {n}" for n in range(5))
-    meridian.load(directory / "data", "sky", "Band", write_lines(directory / "bands.csv", lines, "id,name"), kind="replicated")
-    return directory / "data"
+    return load_stars_and_bands(meridian, tmp_path_factory.mktemp("query-api"), STARS)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ import pytest
 
 from meridian_cli import Meridian, Outcome, read_arrow
 from serving import Server, serving, wait_until
-from small_tables import DIRECTOR, write_lines, write_stars
+from small_tables import load_stars_and_bands
 
 STARS = 60_000
 NEVER_ENDS = "SELECT sum(a.id) FROM Star a, Star b, Star c"
@@ -34,11 +34,7 @@ PAIRS = (
 @pytest.fixture(scope="module")
 def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Stars over the sky in many chunks."""
-    directory = tmp_path_factory.mktemp("query-command")
-    meridian.load(directory / "data", "sky", "Star", write_stars(directory / "stars.csv", STARS), **DIRECTOR)
-    lines = (f"{n},band {n}" for n in range(5))
-    meridian.load(directory / "data", "sky", "Band", write_lines(directory / "bands.csv", lines, "id,name"), kind="replicated")
-    return directory / "data"
+    return load_stars_and_bands(meridian, tmp_path_factory.mktemp("query-command"), STARS)
 
 
 @pytest.fixture(scope="module")
