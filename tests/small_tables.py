@@ -37,6 +37,15 @@ def write_stars(path: Path, count: int, version: int = 1) -> Path:
     return write_lines(path, star_lines(count, version))
 
 
+def load_stars_and_bands(meridian: Meridian, directory: Path, stars: int) -> Path:
+    """A data directory with stars over the sky in many chunks, and a small replicated table of bands; both in the database sky."""
+    data = directory / "data"
+    meridian.load(data, "sky", "Star", write_stars(directory / "stars.csv", stars), **DIRECTOR)
+    lines = (f"{n},band {n}" for n in range(5))
+    meridian.load(data, "sky", "Band", write_lines(directory / "bands.csv", lines, "id,name"), kind="replicated")
+    return data
+
+
 def count_of(meridian: Meridian, data: Path, table: str = "Star", db: str = "sky") -> int:
     """How many rows a table shows."""
     (row,) = meridian.rows(data, db, f"SELECT count(*) FROM {table}")

@@ -13,7 +13,7 @@ import pytest
 
 from meridian_cli import Meridian
 from serving import Server, serving, wait_until
-from small_tables import DIRECTOR, write_lines, write_stars
+from small_tables import load_stars_and_bands
 
 STARS = 60_000
 ENDED = ("COMPLETED", "FAILED", "ABORTED")
@@ -28,11 +28,7 @@ NEVER_ENDS = "SELECT sum(a.id) FROM Star a, Star b, Star c"
 @pytest.fixture(scope="module")
 def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Stars over the sky in many chunks, and a small replicated table."""
-    directory = tmp_path_factory.mktemp("submitted")
-    meridian.load(directory / "data", "sky", "Star", write_stars(directory / "stars.csv", STARS), **DIRECTOR)
-    lines = (f"{n},band {n}" for n in range(5))
-    meridian.load(directory / "data", "sky", "Band", write_lines(directory / "bands.csv", lines, "id,name"), kind="replicated")
-    return directory / "data"
+    return load_stars_and_bands(meridian, tmp_path_factory.mktemp("submitted"), STARS)
 
 
 @pytest.fixture(scope="module")

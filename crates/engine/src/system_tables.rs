@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use sql::Dialect;
 use sql::connection::ProcessInfo;
 
 use crate::stored_rows::StoredRows;
@@ -132,6 +133,8 @@ pub struct QueryInfo {
     pub error_code: Option<u16>,
     /// Its error.
     pub error: Option<String>,
+    /// The dialect of its text.
+    pub dialect: Dialect,
     /// Its text.
     pub statement: String,
 }

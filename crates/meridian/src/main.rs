@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use heap::CountingAllocator;
 use mimalloc::MiMalloc;
 
+mod aligned;
 mod check;
 mod compact;
 mod console;
@@ -14,6 +15,7 @@ mod failure;
 mod load;
 mod load_progress;
 mod output;
+mod query_commands;
 mod repartition;
 mod serve;
 mod sky_commands;
@@ -69,6 +71,12 @@ enum Command {
     Drop(drop::DropCommand),
     /// List what is loaded.
     Tables(tables::TablesArguments),
+    /// The queries of a running server: list, submit, follow and cancel them, and download their results.
+    ///
+    /// These commands speak HTTP with `meridian serve`. A submitted query runs without a connection, its result is kept for some days,
+    /// and a server that ends or is killed goes on with it when it runs again.
+    #[command(subcommand)]
+    Query(query_commands::QueryCommand),
     /// Queries of sky geometry: which chunk, which chunks, which trixel.
     #[command(subcommand)]
     Sky(sky_commands::SkyCommand),
@@ -88,6 +96,7 @@ fn main() -> ExitCode {
         Command::Compact(arguments) => compact::run(arguments),
         Command::Drop(command) => drop::run(command),
         Command::Tables(arguments) => tables::run(arguments),
+        Command::Query(command) => query_commands::run(command),
         Command::Sky(command) => sky_commands::run(command),
         Command::Synthesize(command) => synthesize_commands::run(command),
     };

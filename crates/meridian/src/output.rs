@@ -1,6 +1,5 @@
-//! The output formats of a result.
+//! The output of a result: in the formats of `result_formats` or as a table, to a file or to standard output.
 
-mod delimited;
 mod table;
 
 use std::fs::File;
@@ -9,17 +8,12 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::Schema;
-use arrow::ipc::writer::StreamWriter;
-use arrow::json::writer::{LineDelimited, WriterBuilder};
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
+use arrow::datatypes::SchemaRef;
+use result_formats::{ResultFormat, ResultWriter, WriteError};
 
 use crate::console::still_read;
 use crate::failure::Failure;
 use crate::sql::Format;
-use delimited::Delimited;
 use table::Table;
 
 /// Writes one result.
@@ -34,7 +28,7 @@ pub trait Output {
 pub fn open_output(
     format: Format,
     file: Option<&Path>,
-    schema: &Schema,
+    schema: &SchemaRef,
 ) -> Result<Box<dyn Output>, Failure> {
     let binary = matches!(format, Format::Parquet | Format::Arrow);
     if binary && file.is_none() && io::stdout().is_terminal() {
@@ -43,23 +37,19 @@ pub fn open_output(
         ));
     }
     let sink = Sink::open(file)?;
-    Ok(match format {
-        Format::Table => Box::new(Table::new(sink, schema)),
-        Format::Csv => Box::new(Delimited::csv(sink, schema)?),
-        Format::Tsv => Box::new(Delimited::tsv(sink, schema)?),
-        Format::Json => Box::new(Json::new(sink)),
-        Format::Parquet => {
-            let properties = WriterProperties::builder()
-                .set_compression(Compression::ZSTD(ZstdLevel::default()))
-                .build();
-            Box::new(Parquet(ArrowWriter::try_new(
-                sink,
-                schema.clone().into(),
-                Some(properties),
-            )?))
-        }
-        Format::Arrow => Box::new(ArrowStream(StreamWriter::try_new(sink, schema)?)),
-    })
+    let format = match format {
+        Format::Table => return Ok(Box::new(Table::new(sink, schema))),
+        Format::Csv => ResultFormat::Csv,
+        Format::Tsv => ResultFormat::Tsv,
+        Format::Json => ResultFormat::JsonLines,
+        Format::Parquet => ResultFormat::Parquet,
+        Format::Arrow => ResultFormat::Arrow,
+    };
+    match ResultWriter::new(format, schema, sink) {
+        Ok(writer) => Ok(Box::new(Encoded(writer))),
+        Err(WriteError::Io(error)) => still_read(Err(error)).map(|_| Box::new(Unread) as _),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Where a result goes. A file is written under another name until it is whole.
@@ -138,52 +128,31 @@ impl Write for Sink {
     }
 }
 
-/// One JSON object a line.
-struct Json(arrow::json::Writer<Sink, LineDelimited>);
+/// A result in a format that other programs read.
+struct Encoded(ResultWriter<Sink>);
 
-impl Json {
-    fn new(sink: Sink) -> Self {
-        Self(WriterBuilder::new().with_explicit_nulls(true).build(sink))
-    }
-}
-
-impl Output for Json {
+impl Output for Encoded {
     fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failure> {
         match self.0.write(batch) {
-            Err(arrow::error::ArrowError::IoError(_, error)) => still_read(Err(error)),
+            Err(WriteError::Io(error)) => still_read(Err(error)),
             other => Ok(other.map(|()| true)?),
         }
     }
 
-    fn finish(mut self: Box<Self>) -> Result<(), Failure> {
-        self.0.finish()?;
-        self.0.into_inner().finish()
+    fn finish(self: Box<Self>) -> Result<(), Failure> {
+        self.0.finish()?.finish()
     }
 }
 
-struct Parquet(ArrowWriter<Sink>);
+/// A result that nobody reads.
+struct Unread;
 
-impl Output for Parquet {
-    fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failure> {
-        self.0.write(batch)?;
-        Ok(true)
+impl Output for Unread {
+    fn write(&mut self, _: &RecordBatch) -> Result<bool, Failure> {
+        Ok(false)
     }
 
     fn finish(self: Box<Self>) -> Result<(), Failure> {
-        self.0.into_inner()?.finish()
-    }
-}
-
-struct ArrowStream(StreamWriter<Sink>);
-
-impl Output for ArrowStream {
-    fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failure> {
-        self.0.write(batch)?;
-        Ok(true)
-    }
-
-    fn finish(mut self: Box<Self>) -> Result<(), Failure> {
-        self.0.finish()?;
-        self.0.into_inner()?.finish()
+        Ok(())
     }
 }

@@ -7,6 +7,7 @@ use catalog::{Catalog, LoadId, Part, Table, TableKind};
 use clap::{Args, ValueEnum};
 use ingest::{grouped, size};
 
+use crate::aligned::aligned;
 use crate::compact::merged_parts;
 use crate::console::tell;
 use crate::failure::Failure;
@@ -80,7 +81,7 @@ pub fn run(arguments: TablesArguments) -> Result<(), Failure> {
         false => &HEADINGS,
     };
     let text = match arguments.format {
-        Format::Table => aligned(headings, &lines),
+        Format::Table => table(headings, &lines),
         Format::Csv => csv(headings, &lines),
         Format::Json => json(&lines),
     };
@@ -178,26 +179,10 @@ impl Line {
 /// Columns of numbers, which are aligned to the right.
 const NUMBERS: std::ops::Range<usize> = 3..7;
 
-fn aligned(headings: &[&str], lines: &[Line]) -> String {
+fn table(headings: &[&str], lines: &[Line]) -> String {
     let mut rows: Vec<Vec<String>> = vec![headings.iter().map(|it| (*it).to_owned()).collect()];
     rows.extend(lines.iter().map(|line| line.fields(grouped, size)));
-    let width = |column: usize| {
-        let lengths = rows.iter().map(|row| row[column].chars().count());
-        lengths.max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let padded = row.iter().zip(&widths).enumerate();
-        let padded = padded.map(|(column, (field, width))| match NUMBERS.contains(&column) {
-            true => format!("{field:>width$}"),
-            false => format!("{field:<width$}"),
-        });
-        let line = padded.collect::<Vec<_>>().join("  ");
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
+    aligned(&rows, |column| NUMBERS.contains(&column))
 }
 
 fn csv(headings: &[&str], lines: &[Line]) -> String {

@@ -16,7 +16,11 @@ use crate::QueryError;
 use crate::record::QueryRecord;
 use crate::registry::Protocol;
 
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_queries.sql")];
+const MIGRATIONS: [&str; 3] = [
+    include_str!("../migrations/0001_queries.sql"),
+    include_str!("../migrations/0002_dialect.sql"),
+    include_str!("../migrations/0003_estimates.sql"),
+];
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many numbers a process reserves at a time.
 const RESERVED: u64 = 1_000_000;
@@ -87,7 +91,7 @@ impl Database {
             sqlx::query(
                 "INSERT OR REPLACE INTO queries (id, user, database, protocol, is_async, state, lane, submitted, started, ended, \
                  pieces_done, pieces, scan_bytes, estimate, rows, result_bytes, expires, error_code, error, row_limit, time_limit, \
-                 statement) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 dialect, statement) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )
             .bind(query.id as i64)
             .bind(&query.user)
@@ -110,6 +114,7 @@ impl Database {
             .bind(&query.error)
             .bind(query.row_limit.map(|limit| limit as i64))
             .bind(query.time_limit.map(|limit| limit as i64))
+            .bind(query.dialect.name())
             .bind(&query.statement)
             .execute(&mut *transaction)
             .await?;
@@ -152,6 +157,7 @@ fn record(row: &SqliteRow) -> Result<QueryRecord, QueryError> {
     let state: String = row.try_get("state")?;
     let protocol: String = row.try_get("protocol")?;
     let code: Option<i64> = row.try_get("error_code")?;
+    let dialect: String = row.try_get("dialect")?;
     Ok(QueryRecord {
         id: number("id")?,
         user: row.try_get("user")?,
@@ -175,6 +181,46 @@ fn record(row: &SqliteRow) -> Result<QueryRecord, QueryError> {
         error: row.try_get("error")?,
         row_limit: optional("row_limit")?,
         time_limit: optional("time_limit")?,
+        dialect: dialect
+            .parse()
+            .map_err(|sentence: String| sqlx::Error::Decode(sentence.into()))?,
         statement: row.try_get("statement")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use sql::Dialect;
+
+    use super::*;
+
+    /// A file of before queries had dialects is brought up to date, and its queries are in MySQL's.
+    #[tokio::test]
+    async fn files_of_the_first_version_are_brought_up_to_date() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("queries.sqlite");
+        let options = SqliteConnectOptions::new()
+            .filename(&path)
+            .create_if_missing(true);
+        let pool = SqlitePool::connect_with(options).await.unwrap();
+        let statements = [
+            MIGRATIONS[0],
+            "INSERT INTO queries (id, user, protocol, is_async, state, submitted, statement) \
+             VALUES (1000001, 'ann', 'MYSQL', 1, 'QUEUED', 5, 'SELECT 1')",
+            "PRAGMA user_version = 1",
+        ];
+        for statement in statements {
+            sqlx::raw_sql(statement).execute(&pool).await.unwrap();
+        }
+        pool.close().await;
+        let database = Database::open(&path).await.unwrap();
+        let [mut query] = <[_; 1]>::try_from(database.all().await.unwrap()).unwrap();
+        assert_eq!(
+            (query.dialect, query.statement.as_str()),
+            (Dialect::MySql, "SELECT 1")
+        );
+        query.dialect = Dialect::Adql;
+        database.put(std::slice::from_ref(&query)).await.unwrap();
+        assert_eq!(database.all().await.unwrap(), [query]);
+    }
 }

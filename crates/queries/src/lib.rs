@@ -9,6 +9,7 @@ mod block_file;
 mod database;
 mod error;
 mod journal;
+mod listing;
 mod partial;
 mod record;
 mod registry;
@@ -21,5 +22,6 @@ mod stored_result;
 mod turns;
 
 pub use error::QueryError;
+pub use listing::QueryFilter;
 pub use registry::{Protocol, QueryGuard, QueryRegistry};
 pub use service::{QueryHost, QueryLimits, QueryService, Submission};

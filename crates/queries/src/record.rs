@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::{QueryInfo, QueryState};
+use sql::Dialect;
 
 /// A query as it is written down. Times are microseconds since 1970 in UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +34,7 @@ pub(crate) struct QueryRecord {
     pub row_limit: Option<u64>,
     /// `max_execution_time` of the connection, in milliseconds.
     pub time_limit: Option<u64>,
+    pub dialect: Dialect,
     pub statement: String,
 }
 
@@ -61,6 +63,7 @@ impl QueryRecord {
             expires: self.expires,
             error_code: self.error_code,
             error: self.error.clone(),
+            dialect: self.dialect,
             statement: self.statement.clone(),
         }
     }

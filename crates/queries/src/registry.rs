@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use engine::{PieceJournal, QueryExecution, QueryInfo, QueryState};
+use sql::Dialect;
 use tokio_util::sync::CancellationToken;
 
 use crate::QueryError;
@@ -272,6 +273,7 @@ impl QueryRegistry {
             error: None,
             row_limit: None,
             time_limit: None,
+            dialect: Dialect::default(),
             statement: statement[..statement.floor_char_boundary(LONGEST_TEXT)].to_owned(),
         };
         let query = Arc::new(Query {
@@ -307,6 +309,16 @@ impl QueryRegistry {
             .iter()
             .map(|query| query.record().info(place(query.id)));
         infos.collect()
+    }
+
+    /// The newest queries that `is_wanted`, of which there may be more.
+    pub(crate) fn newest(
+        &self,
+        limit: usize,
+        is_wanted: impl Fn(&Query) -> bool,
+    ) -> Vec<Arc<Query>> {
+        let queries = self.all().into_iter().rev();
+        queries.filter(|it| is_wanted(it)).take(limit).collect()
     }
 
     /// Writes a query down.

@@ -153,7 +153,10 @@ impl QueryService {
             QueryError::new(ErrorCode::STORAGE, sentence)
         })?;
         let record = query.record();
-        let session = self.host.session(record.database.clone()).await?;
+        let session = self
+            .host
+            .session(record.database.clone(), record.dialect)
+            .await?;
         let journal = Arc::new(Journal::open(&directory.join("journal"))?);
         let prepared = prepare(&session, &record).await?;
         let running = RunningQuery {
@@ -227,7 +230,9 @@ pub(crate) async fn check(
     query: Arc<Query>,
 ) -> Result<(), QueryError> {
     let record = query.record();
-    let session = host.session(record.database.clone()).await?;
+    let session = host
+        .session(record.database.clone(), record.dialect)
+        .await?;
     let prepared = prepare(&session, &record).await?;
     let pieces = prepared.pieces_of_phases().iter().sum::<usize>();
     let admission = QueryAdmission::new(&rate, None);

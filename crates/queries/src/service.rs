@@ -16,7 +16,7 @@ use std::time::Duration;
 use arrow::datatypes::SchemaRef;
 use engine::{QueryInfo, QueryState, ScanEstimate, ScanForecast, Session, StoredRows};
 use futures::future::BoxFuture;
-use sql::ErrorCode;
+use sql::{Dialect, ErrorCode};
 use tokio::sync::Notify;
 
 use crate::QueryError;
@@ -32,10 +32,11 @@ use crate::stored_result;
 
 /// What a query needs of its server.
 pub trait QueryHost: std::fmt::Debug + Send + Sync {
-    /// The session of a database, or of none.
+    /// The session of a database, or of none, for statements of a dialect.
     fn session(
         &self,
         database: Option<String>,
+        dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<Session>, QueryError>>;
 
     /// Runs work on the threads of queries, as a statement of its own. Dropping what is returned ends the work.
@@ -85,6 +86,8 @@ pub struct Submission {
     pub row_limit: Option<u64>,
     /// `max_execution_time`.
     pub time_limit: Option<Duration>,
+    /// The dialect of its text.
+    pub dialect: Dialect,
     /// Its text, one statement.
     pub statement: String,
 }
@@ -231,6 +234,7 @@ impl QueryService {
             time_limit: submission
                 .time_limit
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
+            dialect: submission.dialect,
             statement: submission.statement,
         };
         let query = Arc::new(Query::new(record));
@@ -310,13 +314,16 @@ impl QueryService {
 
     /// What is known of all queries.
     pub fn infos(&self) -> Vec<QueryInfo> {
-        let queue = lock(&self.queue);
-        let places: HashMap<u64, u64> = queue.iter().copied().zip(1..).collect();
-        drop(queue);
+        let places = self.places();
         self.registry.infos(|id| places.get(&id).copied())
     }
 
-    fn place(&self, id: u64) -> Option<u64> {
+    /// The places of the queries that wait, from 1 on.
+    pub(crate) fn places(&self) -> HashMap<u64, u64> {
+        lock(&self.queue).iter().copied().zip(1..).collect()
+    }
+
+    pub(crate) fn place(&self, id: u64) -> Option<u64> {
         let queue = lock(&self.queue);
         let at = queue.iter().position(|queued| *queued == id)?;
         Some(at as u64 + 1)
@@ -327,6 +334,19 @@ impl QueryService {
     /// # Errors
     /// There is none of the number, it is another user's, or it has no result: the sentence says which.
     pub fn result(&self, id: u64, user: &str) -> Result<StoredRows, QueryError> {
+        Ok(self.result_from(id, user, 0)?.0)
+    }
+
+    /// The stored result of a query without its first `skip` rows, as far as these are whole blocks; and how many of these it still has.
+    ///
+    /// # Errors
+    /// There is none of the number, it is another user's, or it has no result: the sentence says which.
+    pub fn result_from(
+        &self,
+        id: u64,
+        user: &str,
+        skip: u64,
+    ) -> Result<(StoredRows, u64), QueryError> {
         let query = self.query_of(id, user)?;
         let record = query.record();
         let none = |sentence| Err(QueryError::new(ErrorCode::NO_CONNECTION, sentence));
@@ -336,7 +356,7 @@ impl QueryService {
             )),
             QueryState::Completed => {
                 let storage = self.storage.as_ref().map_err(Clone::clone)?;
-                Ok(stored_result::open(&storage.result(id))?)
+                Ok(stored_result::open_from(&storage.result(id), skip)?)
             }
             QueryState::Queued | QueryState::Executing => none(format!(
                 "query {id} is {}, {} of {} pieces done: its result is there when it is COMPLETED",
@@ -373,7 +393,7 @@ impl QueryService {
     }
 }
 
-fn no_query(id: u64) -> QueryError {
+pub(crate) fn no_query(id: u64) -> QueryError {
     let sentence =
         format!("there is no query of number {id}; information_schema.QUERIES lists them");
     QueryError::new(ErrorCode::NO_CONNECTION, sentence)

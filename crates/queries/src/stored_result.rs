@@ -102,8 +102,9 @@ pub(crate) fn size(path: &Path) -> Result<ResultSize, EngineError> {
     })
 }
 
-/// Opens a stored result, which can then be read any number of times, by several readers at once, even if its file is removed meanwhile.
-pub(crate) fn open(path: &Path) -> Result<StoredRows, EngineError> {
+/// Opens a stored result without its first `skip` rows, as far as these are whole blocks; returns how many of these it still has. It can
+/// then be read any number of times, by several readers at once, even if its file is removed meanwhile.
+pub(crate) fn open_from(path: &Path, skip: u64) -> Result<(StoredRows, u64), EngineError> {
     let (file, blocks) = BlockFile::open(path)?;
     let damaged = || {
         let sentence = format!(
@@ -119,11 +120,19 @@ pub(crate) fn open(path: &Path) -> Result<StoredRows, EngineError> {
     let schema = arrow_ipc::reader::StreamReader::try_new(body.as_slice(), None)
         .map_err(|_| damaged())?
         .schema();
+    let mut skip = skip;
+    let first = rows.iter().position(|block| {
+        let rest = skip.checked_sub(block.tag.rows);
+        skip = rest.unwrap_or(skip);
+        rest.is_none()
+    });
+    let rows = &rows[first.unwrap_or(rows.len())..];
     let (file, rows): (_, Arc<[Block]>) = (Arc::new(file), rows.into());
-    Ok(StoredRows {
+    let stored = StoredRows {
         schema,
         open: Arc::new(move || read(Arc::clone(&file), Arc::clone(&rows))),
-    })
+    };
+    Ok((stored, skip))
 }
 
 fn read(file: Arc<BlockFile>, blocks: Arc<[Block]>) -> RowStream {
@@ -147,11 +156,20 @@ mod tests {
         for n in 0..300 {
             writer.write(&batch(n * 1_000)).unwrap();
         }
+        let open = |path: &Path| Ok::<_, EngineError>(open_from(path, 0)?.0);
         assert!(open(&path).is_err(), "an unfinished result is visible");
         let size = writer.finish().unwrap();
         assert_eq!(size.rows, 300_000);
         assert_eq!(size.bytes, fs::metadata(&path).unwrap().len());
         let stored = open(&path).unwrap();
+        for skip in [0, 1, 999, 150_000, 299_999, 300_000, 400_000] {
+            let (rest, more) = open_from(&path, skip).unwrap();
+            let rows = (rest.open)().try_collect::<Vec<_>>().now_or_never();
+            let rows = rows.unwrap().unwrap();
+            let rows: usize = rows.iter().map(RecordBatch::num_rows).sum();
+            let left = 300_000_u64.saturating_sub(skip);
+            assert_eq!((rows as u64).saturating_sub(more), left, "without {skip}");
+        }
         fs::remove_file(&path).unwrap();
         for _ in 0..2 {
             let rows = (stored.open)().try_collect::<Vec<_>>().now_or_never();

@@ -15,6 +15,7 @@ pub mod metrics;
 mod mysql;
 mod process_list;
 mod queries;
+mod query_description;
 mod query_log;
 mod query_runtime;
 mod sessions;
@@ -48,6 +49,7 @@ use listener::{Endpoint, Listener, Peer};
 use metrics::{Metrics, QueryCounts};
 use process_list::{ProcessList, TrackedTask};
 use queries::{Host, ServerTables};
+pub use query_description::QueryDescription;
 use query_runtime::QueryRuntime;
 use sessions::Sessions;
 use tls::Tls;
@@ -213,6 +215,9 @@ pub enum ServerError {
 /// How often a server looks whether tables that it holds have changed.
 const RELEASE_INTERVAL: Duration = Duration::from_secs(5);
 
+/// The user of HTTP requests that name none.
+pub(crate) const HTTP_USER: &str = "http";
+
 /// What all connections share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -249,8 +254,20 @@ impl Shared {
         command: &'static str,
         text: &str,
     ) -> TrackedTask {
+        self.track_for(peer, HTTP_USER, Some(database), command, text)
+    }
+
+    /// The same for a user who has given a name.
+    pub(crate) fn track_for(
+        &self,
+        peer: Peer,
+        user: &str,
+        database: Option<&str>,
+        command: &'static str,
+        text: &str,
+    ) -> TrackedTask {
         let guard = self.processes.register(peer);
-        guard.set_identity("http", Some(database));
+        guard.set_identity(user, database);
         TrackedTask::new(guard, command, text, self.ended.clone())
     }
 }

@@ -279,7 +279,7 @@ pub(crate) struct TrackedTask {
     statement: Statement,
     ended: CancellationToken,
     /// Dropped after the statement, which belongs to it.
-    _guard: ConnectionGuard,
+    guard: ConnectionGuard,
 }
 
 impl TrackedTask {
@@ -292,8 +292,18 @@ impl TrackedTask {
         Self {
             statement: guard.begin(command, text),
             ended,
-            _guard: guard,
+            guard,
         }
+    }
+
+    /// The token that stops it.
+    pub(crate) fn stop_token(&self) -> CancellationToken {
+        self.statement.stop_token()
+    }
+
+    /// The number of its connection.
+    pub(crate) fn connection_id(&self) -> u32 {
+        self.guard.id
     }
 
     /// Does the work unless it is killed. KILL also interrupts the thread that computes.

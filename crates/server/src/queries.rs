@@ -7,6 +7,7 @@ use engine::{
     EngineError, QueryInfo, ScanEstimate, ScanForecast, Session, StoredRows, SystemTables,
 };
 use futures::future::{BoxFuture, FutureExt};
+use sql::Dialect;
 use sql::connection::ProcessInfo;
 
 use crate::ClientError;
@@ -25,9 +26,10 @@ impl QueryHost for Host {
     fn session(
         &self,
         database: Option<String>,
+        dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<Session>, QueryError>> {
         let sessions = Arc::clone(&self.sessions);
-        async move { Ok(sessions.of(database.as_deref()).await?) }.boxed()
+        async move { Ok(sessions.of_dialect(database.as_deref(), dialect).await?) }.boxed()
     }
 
     fn run(

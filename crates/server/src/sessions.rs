@@ -10,6 +10,10 @@ use engine::{
     Archive, EngineError, FileAccess, NO_DATABASE, ReceivedFiles, Session, SessionOptions,
     SystemTables,
 };
+use sql::Dialect;
+
+/// What distinguishes sessions: the folded name of the database, whether statements may name files, and their dialect.
+type SessionKey = (String, bool, Dialect);
 
 /// The sessions of an archive, created on first use.
 #[derive(Debug)]
@@ -18,8 +22,7 @@ pub(crate) struct Sessions {
     options: SessionOptions,
     /// Uploaded files that the server's own statements read.
     received: Arc<ReceivedFiles>,
-    /// By the folded name of the database, and whether statements may name files.
-    made: Mutex<HashMap<(String, bool), Arc<Session>>>,
+    made: Mutex<HashMap<SessionKey, Arc<Session>>>,
 }
 
 impl Sessions {
@@ -65,7 +68,20 @@ impl Sessions {
     /// # Errors
     /// The database does not exist.
     pub(crate) async fn of(&self, database: Option<&str>) -> Result<Arc<Session>, EngineError> {
-        self.kept(database.unwrap_or(NO_DATABASE), false).await
+        self.of_dialect(database, Dialect::MySql).await
+    }
+
+    /// The session of a database, or of none, for statements of a dialect.
+    ///
+    /// # Errors
+    /// The database does not exist.
+    pub(crate) async fn of_dialect(
+        &self,
+        database: Option<&str>,
+        dialect: Dialect,
+    ) -> Result<Arc<Session>, EngineError> {
+        let database = database.unwrap_or(NO_DATABASE);
+        self.kept(database, false, dialect).await
     }
 
     /// A session for statements of the server's own, which may name uploaded files.
@@ -73,11 +89,16 @@ impl Sessions {
     /// # Errors
     /// The database does not exist.
     pub(crate) async fn reading_files(&self, database: &str) -> Result<Arc<Session>, EngineError> {
-        self.kept(database, true).await
+        self.kept(database, true, Dialect::MySql).await
     }
 
-    async fn kept(&self, database: &str, files: bool) -> Result<Arc<Session>, EngineError> {
-        let key = (database.to_ascii_lowercase(), files);
+    async fn kept(
+        &self,
+        database: &str,
+        files: bool,
+        dialect: Dialect,
+    ) -> Result<Arc<Session>, EngineError> {
+        let key = (database.to_ascii_lowercase(), files, dialect);
         if let Some(session) = self.all().get(&key) {
             return Ok(Arc::clone(session));
         }
@@ -88,6 +109,7 @@ impl Sessions {
         let options = SessionOptions {
             database: Some(database.to_owned()),
             files: access,
+            dialect,
             ..self.options.clone()
         };
         let session = Session::new(Arc::clone(&self.archive), &options).await?;
@@ -100,11 +122,11 @@ impl Sessions {
     /// The session of a database, or of none, if it exists already.
     pub(crate) fn made(&self, database: Option<&str>) -> Option<Arc<Session>> {
         let folded = database.unwrap_or(NO_DATABASE).to_ascii_lowercase();
-        self.all().get(&(folded, false)).cloned()
+        self.all().get(&(folded, false, Dialect::MySql)).cloned()
     }
 
     /// A panic in another thread leaves the map consistent, because every change is a single operation.
-    fn all(&self) -> MutexGuard<'_, HashMap<(String, bool), Arc<Session>>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<SessionKey, Arc<Session>>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
 //! Strange requests at the HTTP endpoint: whatever comes, the server stays, answers others, and keeps nothing of it.
 //!
-//! Requests are made of real ones: cones with odd numbers, lists, pages that there are and are not, mutated, cut, with lengths that are
+//! Requests are made of real ones: cones with odd numbers, lists, queries, pages that there are and are not, mutated, cut, with lengths that are
 //! wrong. Each conversation has a number of its own, from which it is made again.
 //!
 //! `MERIDIAN_FUZZ_REQUESTS` says how many requests are sent, `MERIDIAN_FUZZ_SEED` which conversation is the first.
@@ -64,6 +64,63 @@ const LISTS: [&str; 5] = [
     "PAR1xxxxPAR1",
     "",
 ];
+/// Requests about queries; numbers from 1000001 on are those of queries that there are.
+const QUERY_TARGETS: [&str; 16] = [
+    "GET /meta/version?version=55",
+    "GET /queries?state=EXECUTING,FAILED&limit=7",
+    "GET /queries?user=%F0%9F%AA%90&before=1000009",
+    "GET /queries/1000003",
+    "GET /queries/1000004/result?format=parquet&offset=1&limit=18446744073709551615",
+    "GET /queries/1000005/result?format=csv&partial=true",
+    "HEAD /queries/1000006/result?format=arrow",
+    "DELETE /queries/1000007",
+    "DELETE /queries/1000008/result?user=http",
+    "GET /query-async/status/1000003?version=99999999999999999999",
+    "GET /query-async/result/1000004?binary_encoding=array",
+    "DELETE /query-async/-1",
+    "DELETE /query-async/result/1000009",
+    "POST /query",
+    "POST /query?version=56",
+    "POST /query",
+];
+/// What runs without a client is sent seldom, so that the server does not run it all day.
+const SUBMISSIONS: [&str; 2] = ["POST /query-async", "POST /queries"];
+const SUBMISSIONS_ONE_IN: u64 = 20;
+const QUERIES: [&str; 9] = [
+    r#"{"query": "SELECT id, ra, name, NULL FROM Star", "database": "sky"}"#,
+    r#"{"query": "SELECT x'00ff' AS b, 'é\ud83e\ude90' AS t", "binary_encoding": "b64", "version": 55}"#,
+    r#"{"statement": "SELECT COUNT(*) FROM Star", "database": "sky", "time_limit": 1e-3}"#,
+    r#"{"statement": "SELECT \"id\" FROM Star", "database": "sky", "dialect": "adql", "row_limit": 3}"#,
+    r#"{"query": "SELECT * FROM qserv_result(1000002)"}"#,
+    r#"{"query": "SELECT 1/0; -- \u0000", "database": "none"}"#,
+    r#"{"query": 1, "query": null, "database": ["#,
+    "[[[[[[[[[[",
+    "",
+];
+
+/// A request about queries.
+fn query_request(chance: &mut Chance) -> Vec<u8> {
+    let target = match chance.one_in(SUBMISSIONS_ONE_IN) {
+        true => chance.of(&SUBMISSIONS),
+        false => chance.of(&QUERY_TARGETS),
+    };
+    let mut head = String::new();
+    if chance.one_in(6) {
+        let user = chance.of(&["Basic YW5uOg==", "Basic", "Basic !", "Bearer x"]);
+        let _ = write!(head, "Authorization: {user}\r\n");
+    }
+    if chance.one_in(4) {
+        let coding = chance.of(&["gzip", "zstd", "gzip;q=0, *"]);
+        let _ = write!(head, "Accept-Encoding: {coding}\r\n");
+    }
+    let mut body = "";
+    if target.starts_with("POST") {
+        body = chance.of(&QUERIES);
+        let _ = write!(head, "Content-Length: {}\r\n", body.len());
+    }
+    format!("{target} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n{body}").into_bytes()
+}
+
 /// A list costs the server most: sent seldom, so that many requests are.
 const LISTS_ONE_IN: u64 = 400;
 
@@ -119,7 +176,10 @@ fn requests(chance: &mut Chance) -> (Vec<u8>, usize, bool) {
     let mut bytes = Vec::new();
     let wanted = 1 + chance.below(40) as usize;
     for sent in 1..=wanted {
-        let usual = request(chance);
+        let usual = match chance.one_in(3) {
+            true => query_request(chance),
+            false => request(chance),
+        };
         match chance.below(120) {
             0 => bytes.extend(chance.bytes(300)),
             1 => bytes.extend_from_slice(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x12\x04\0\0\0\0\0"),

@@ -5,7 +5,8 @@ use crate::system_tables::QueryInfo;
 
 /// The columns of `QUERIES`, which MySQL has not.
 pub(super) const QUERY_COLUMNS: &str = "ID# USER DB PROTOCOL MODE STATE QUEUE_PLACE# LANE SUBMITTED@ STARTED@ ENDED@ PIECES_DONE# \
-                                        PIECES# SCAN_BYTES# ESTIMATED_MS# ROWS# RESULT_BYTES# SECONDS_LEFT# EXPIRES@ ERROR_CODE# ERROR STATEMENT";
+                                        PIECES# SCAN_BYTES# ESTIMATED_MS# ROWS# RESULT_BYTES# SECONDS_LEFT# EXPIRES@ ERROR_CODE# ERROR \
+                                        DIALECT STATEMENT";
 
 /// The connections.
 pub(super) fn processes(contents: &Contents) -> Vec<Row> {
@@ -56,6 +57,7 @@ fn query_row(query: QueryInfo) -> Row {
         time(query.expires),
         query.error_code.map(u64::from).into(),
         query.error.into(),
+        query.dialect.name().into(),
         query.statement.into(),
     ]
 }

@@ -95,7 +95,7 @@ options! {
     mysql_socket: Option<PathBuf> = "mysql-socket" "FILE", "MERIDIAN_MYSQL_SOCKET", file, DefaultValue::Is(""),
         "A Unix-domain socket for MySQL clients on this machine; its owner and its group may connect.";
     http: Option<String> = "http" "ADDR", "MERIDIAN_HTTP", endpoint, DefaultValue::Is(server::DEFAULT_HTTP_ADDRESS),
-        "Where HTTP clients connect, for cone searches; port 0 takes a free port, off disables the listener.";
+        "Where HTTP clients connect, for cone searches and queries; port 0 takes a free port, off disables the listener.";
     threads: NonZeroUsize = "threads" "N", "MERIDIAN_THREADS", count, DefaultValue::Machine(cores, "all cores"),
         "Processor cores to use; all by default.";
     memory: u64 = "memory" "SIZE", "MERIDIAN_MEMORY", ingest::parse_size,

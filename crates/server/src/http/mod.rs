@@ -1,14 +1,18 @@
-//! The HTTP endpoint: cone searches, health, metrics, and an overview page.
+//! The HTTP endpoint: cone searches, queries, health, metrics, and an overview page.
 //!
 //! HTTP/1.1 and HTTP/2 (negotiated in TLS, or with prior knowledge); responses are compressed for clients that accept it, and pages of
-//! any origin may read them.
+//! any origin may read all but those about queries.
 
 mod activity;
 mod cone;
 mod pages;
+mod parameters;
 mod problem;
+mod query_api;
 mod same_site;
 mod state;
+mod streaming;
+mod upload;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -80,9 +84,10 @@ pub(crate) fn router(state: Arc<HttpState>, names: AllowedHosts) -> Router {
             "/scs/{database}/{table}",
             get(cone::search).post(cone::multicone_search),
         )
+        .layer(cors)
+        .merge(query_api::routes())
         .fallback(pages::nothing_here)
         .layer(compression)
-        .layer(cors)
         .layer(from_fn_with_state(
             Arc::new(names),
             same_site::own_names_only,

@@ -158,6 +158,41 @@ impl ColumnType {
     }
 }
 
+/// The type of a column of a result as CREATE TABLE would have it, and whether its values are bytes rather than text.
+pub(crate) fn declared_type(field: &Field) -> (String, bool) {
+    use DataType as D;
+    let with_fraction = |name: &str, unit: &TimeUnit| match decimals(unit) {
+        0 => name.to_owned(),
+        decimals => format!("{name}({decimals})"),
+    };
+    let name = match field.data_type() {
+        D::Null => return ("BINARY(0)".to_owned(), true),
+        D::Boolean => return ("BIT(1)".to_owned(), true),
+        D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => {
+            return ("LONGBLOB".to_owned(), true);
+        }
+        D::Int8 => "TINYINT".to_owned(),
+        D::Int16 => "SMALLINT".to_owned(),
+        D::Int32 => "INT".to_owned(),
+        D::Int64 => "BIGINT".to_owned(),
+        D::UInt8 => "TINYINT UNSIGNED".to_owned(),
+        D::UInt16 => "SMALLINT UNSIGNED".to_owned(),
+        D::UInt32 => "INT UNSIGNED".to_owned(),
+        D::UInt64 => "BIGINT UNSIGNED".to_owned(),
+        D::Float16 | D::Float32 => "FLOAT".to_owned(),
+        D::Float64 => "DOUBLE".to_owned(),
+        D::Decimal32(precision, scale)
+        | D::Decimal64(precision, scale)
+        | D::Decimal128(precision, scale)
+        | D::Decimal256(precision, scale) => format!("DECIMAL({precision},{scale})"),
+        D::Date32 | D::Date64 => "DATE".to_owned(),
+        D::Timestamp(unit, _) => with_fraction("DATETIME", unit),
+        D::Time32(unit) | D::Time64(unit) => with_fraction("TIME", unit),
+        _ => format!("VARCHAR({})", TEXT_LENGTH / 4),
+    };
+    (name, false)
+}
+
 /// Decimals of a second: MySQL has six at most.
 fn decimals(unit: &TimeUnit) -> u8 {
     match unit {

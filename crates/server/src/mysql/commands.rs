@@ -7,7 +7,7 @@ use engine::Session;
 use queries::{Protocol, Submission};
 use sql::connection::{VariableValue, Variables};
 use sql::mysql::{AssignedValue, Assignment, Command, Scope};
-use sql::{Connection, ErrorCode, RESULT_FUNCTION};
+use sql::{Connection, Dialect, ErrorCode, RESULT_FUNCTION};
 
 use super::connection::Client;
 use super::query::evaluate;
@@ -95,6 +95,7 @@ impl Client {
             time_limit: variables
                 .milliseconds_of_a_statement()
                 .map(Duration::from_millis),
+            dialect: Dialect::MySql,
             statement,
         };
         let queries = Arc::clone(&self.shared.queries);

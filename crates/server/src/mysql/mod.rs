@@ -25,5 +25,8 @@ mod statements;
 mod watch;
 mod wire;
 
+pub(crate) use columns::declared_type;
 pub(crate) use connection::{LONGEST_COMMAND, reject, serve};
 pub(crate) use packets::Halves;
+pub(crate) use rows::{Form, Rows};
+pub(crate) use statements::aside;

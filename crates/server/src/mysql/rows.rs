@@ -17,7 +17,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use sql::Moment;
 
 use super::numbers::{put_double, put_float};
-use super::wire::{put_bytes, put_null};
+use super::wire::{Reader, put_bytes, put_null};
 
 /// How the values of a row are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,24 @@ impl<'a> Rows<'a> {
         match self.form {
             Form::Text => self.put_text(row, bytes),
             Form::Binary => self.put_binary(row, bytes),
+        }
+    }
+
+    /// The values of a row as text, in the order of the columns; `None` for NULL. `scratch` is overwritten.
+    pub(crate) fn texts(
+        &self,
+        row: usize,
+        scratch: &mut Vec<u8>,
+        mut each: impl FnMut(usize, Option<&[u8]>),
+    ) {
+        for (at, column) in self.columns.iter().enumerate() {
+            scratch.clear();
+            if column.is_null(row) {
+                each(at, None);
+                continue;
+            }
+            column.put_text(row, scratch);
+            each(at, Reader::new(scratch).sized().ok());
         }
     }
 

@@ -437,7 +437,7 @@ fn only_statement(packet: &[u8]) -> Result<String, ClientError> {
 }
 
 /// Parses a long text without delaying other connections.
-fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
+pub(crate) fn aside<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
     if bytes < LONG {
         return work();
     }

@@ -12,14 +12,15 @@ use futures::{StreamExt, TryStreamExt};
 use prometheus::IntCounter;
 use sql::{Connection, ErrorCode, SqlError};
 
-use super::parameters::RequestParameters;
 use super::position_list::PositionList;
-use super::response::{LimitedBatches, streaming_response, write};
+use super::response::{LimitedBatches, write};
 use super::served_table::ServedTable;
 use super::{begin, error_response, record_outcome};
 use crate::ClientError;
 use crate::formats::{Format, Role, TableColumn, TableWriter};
+use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
+use crate::http::streaming::streaming_response;
 use crate::http::{ClientAddress, HttpState};
 use crate::listener::Peer;
 use crate::metrics::{Protocol, QueryOutcome, QueryTimer, StatementKind};
@@ -219,7 +220,7 @@ async fn respond(
         }
         outcome
     });
-    streaming_response(format, results, decoding_guard).await
+    streaming_response(format.media_type(), results, decoding_guard).await
 }
 
 /// The query that matches a list with a table.

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
@@ -13,12 +13,16 @@ use sql::{ErrorCode, SqlError};
 use tempfile::NamedTempFile;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::timeout;
 
 use crate::http::problem::Problem;
+use crate::http::upload::{Upload, UploadRate};
 
-/// Bytes of the longest list that is accepted.
-const LONGEST_LIST: u64 = 256 << 20;
+/// What is uploaded here.
+const LIST: Upload = Upload {
+    name: "the list",
+    most_bytes: 256 << 20,
+    advice: "send it in parts",
+};
 /// Bytes of disk for all lists together.
 const ROOM_ON_DISK: u64 = 1 << 30;
 /// Bytes of decoded rows of one list.
@@ -36,8 +40,6 @@ const LOOKED_AT: usize = 2;
 const SNIFFED: usize = 4;
 /// Blocks of a list that wait to be written to its file.
 const PARTS_AHEAD: usize = 4;
-/// Bytes per second that a list has to arrive with.
-const LEAST_RATE: u64 = 1 << 10;
 
 /// The storage for uploaded lists.
 #[derive(Debug)]
@@ -121,12 +123,12 @@ impl PositionList {
         let mut on_disk = Reservation::of(&room.on_disk);
         let (results, writer) = write_file();
         let mut head = Vec::new();
-        let mut pace = UploadRate::new(room.patience);
+        let mut pace = UploadRate::new(LIST, room.patience);
         let mut body = body.into_data_stream();
         while let Some(part) = pace.next(body.next()).await? {
             let part = part.map_err(|_| Problem::bad("the list was not sent to its end"))?;
             pace.count(part.len())?;
-            on_disk.resize(pace.bytes).map_err(|_| no_room())?;
+            on_disk.resize(pace.bytes()).map_err(|_| no_room())?;
             let missing = SNIFFED.saturating_sub(head.len()).min(part.len());
             head.extend_from_slice(&part[..missing]);
             if results.send(part).await.is_err() {
@@ -137,7 +139,7 @@ impl PositionList {
         drop(results);
         let written = writer.await.map_err(std::io::Error::other);
         let file = written.and_then(|file| file).map_err(not_kept)?;
-        if pace.bytes == 0 {
+        if pace.bytes() == 0 {
             return Err(Problem::bad(
                 "there is no list: send one as the request's body, as with curl --data-binary @positions.csv",
             ));
@@ -187,53 +189,6 @@ fn write_file() -> (
         Ok(file)
     });
     (sender, writer)
-}
-
-/// The rate at which a list arrives.
-struct UploadRate {
-    begun: Instant,
-    bytes: u64,
-    patience: Duration,
-}
-
-impl UploadRate {
-    fn new(patience: Duration) -> Self {
-        Self {
-            begun: Instant::now(),
-            bytes: 0,
-            patience,
-        }
-    }
-
-    /// Awaits the next block, with a timeout.
-    async fn next<T>(&self, next: impl Future<Output = T>) -> Result<T, Problem> {
-        timeout(self.patience, next).await.map_err(|_| {
-            let seconds = self.patience.as_secs_f64();
-            Problem::new(
-                StatusCode::REQUEST_TIMEOUT,
-                format!("nothing more of the list came for {seconds} s: send it again"),
-            )
-        })
-    }
-
-    /// Counts received bytes.
-    fn count(&mut self, bytes: usize) -> Result<(), Problem> {
-        self.bytes += bytes as u64;
-        if self.bytes > LONGEST_LIST {
-            let sentence = format!(
-                "the list is longer than {} MiB: send it in parts",
-                LONGEST_LIST >> 20
-            );
-            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, sentence));
-        }
-        let slow = self.begun.elapsed().saturating_sub(self.patience);
-        if self.bytes < slow.as_secs() * LEAST_RATE {
-            let sentence =
-                format!("the list came slower than {LEAST_RATE} bytes a second: send it again");
-            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, sentence));
-        }
-        Ok(())
-    }
 }
 
 fn no_room() -> Problem {

@@ -15,15 +15,14 @@ use super::served_table::ServedTable;
 use crate::ClientError;
 use crate::formats::{Format, TableEnd, TableWriter};
 use crate::http::problem::Problem;
+use crate::http::streaming::{BLOCK_BYTES, streaming_response};
 use crate::http::{ClientAddress, HttpState};
 use crate::listener::Peer;
 use crate::metrics::{self, Protocol, QueryTimer};
-use crate::query_runtime::{ResultReceiver, ResultSender};
+use crate::query_runtime::ResultSender;
 
 /// The media type of Simple Cone Search's VOTables.
 pub(super) const CONE_MEDIA_TYPE_HEADER: &str = "application/x-votable+xml";
-/// Bytes from which on a block of the response is sent.
-const BLOCK_BYTES: usize = 256 << 10;
 /// The initial capacity of a small response.
 const SMALL: usize = 16 << 10;
 
@@ -150,24 +149,7 @@ pub(super) async fn streamed(
         }
         done
     });
-    streaming_response(format, results, ()).await
-}
-
-/// Builds a streaming response once the first block has arrived, so that an error before it determines the status. `held` is dropped
-/// when the response has been sent or the client has gone.
-pub(super) async fn streaming_response<H: Send + 'static>(
-    format: Format,
-    mut results: ResultReceiver<Bytes>,
-    held: H,
-) -> Result<Response<Body>, Problem> {
-    let first = results.recv_one().await?;
-    let first = futures::stream::once(async move { Ok(first) });
-    let rest = futures::stream::unfold((results, held), |(mut results, held)| async move {
-        Some((results.next().await?, (results, held)))
-    });
-    let stream = first.chain(rest);
-    let stream = stream.map(|part| part.map_err(|error| std::io::Error::other(error.sentence)));
-    Ok(of_type(format, Body::from_stream(stream)))
+    streaming_response(format.media_type(), results, ()).await
 }
 
 /// Writes rows as they arrive. An error after the first block is written at the end where the format can express it, and else breaks

@@ -1,17 +1,16 @@
 //! Comma- and tab-separated values.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::Schema;
+use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-use super::{Output, Sink, still_read};
-use crate::failure::Failure;
-
-/// Values with something between them, a header first. Whatever is written can be read back by `meridian load`.
-pub struct Delimited {
-    sink: Sink,
+/// Values with a delimiter between them, a header first.
+#[derive(Debug)]
+pub(crate) struct Delimited<W> {
+    out: W,
     delimiter: u8,
     null: &'static str,
     /// Writes text so that no reader can take it for a delimiter, a line's end or NULL.
@@ -19,11 +18,11 @@ pub struct Delimited {
     line: String,
 }
 
-impl Delimited {
+impl<W: Write> Delimited<W> {
     /// RFC 4180; NULL is an empty field and empty text is `""`.
-    pub fn csv(sink: Sink, schema: &Schema) -> Result<Self, Failure> {
+    pub(crate) fn csv(out: W, schema: &Schema) -> io::Result<Self> {
         Self {
-            sink,
+            out,
             delimiter: b',',
             null: "",
             protect: quote,
@@ -33,9 +32,9 @@ impl Delimited {
     }
 
     /// As MySQL writes it: backslash escapes, NULL is `\N`.
-    pub fn tsv(sink: Sink, schema: &Schema) -> Result<Self, Failure> {
+    pub(crate) fn tsv(out: W, schema: &Schema) -> io::Result<Self> {
         Self {
-            sink,
+            out,
             delimiter: b'\t',
             null: "\\N",
             protect: escape,
@@ -44,7 +43,7 @@ impl Delimited {
         .with_header(schema)
     }
 
-    fn with_header(mut self, schema: &Schema) -> Result<Self, Failure> {
+    fn with_header(mut self, schema: &Schema) -> io::Result<Self> {
         for (at, field) in schema.fields().iter().enumerate() {
             self.separate(at);
             (self.protect)(field.name(), &mut self.line);
@@ -59,40 +58,42 @@ impl Delimited {
         }
     }
 
-    fn end_line(&mut self) -> Result<bool, Failure> {
+    fn end_line(&mut self) -> io::Result<()> {
         self.line.push('\n');
-        let written = self.sink.write_all(self.line.as_bytes());
+        let written = self.out.write_all(self.line.as_bytes());
         self.line.clear();
-        still_read(written)
+        written
     }
-}
 
-impl Output for Delimited {
-    fn write(&mut self, batch: &RecordBatch) -> Result<bool, Failure> {
+    /// Writes rows, a line each.
+    pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
         let options = FormatOptions::default();
         let columns = batch
             .columns()
             .iter()
             .map(|column| ArrayFormatter::try_new(column.as_ref(), &options))
             .collect::<Result<Vec<_>, _>>()?;
+        // A column of NULLs alone has them by its type, without a bitmap.
+        let nulls: Vec<_> = (batch.columns().iter())
+            .map(|column| column.logical_nulls())
+            .collect();
         for row in 0..batch.num_rows() {
             for (at, column) in columns.iter().enumerate() {
                 self.separate(at);
-                if batch.column(at).is_null(row) {
+                if nulls[at].as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                     self.line.push_str(self.null);
                 } else {
                     (self.protect)(&column.value(row).try_to_string()?, &mut self.line);
                 }
             }
-            if !self.end_line()? {
-                return Ok(false);
-            }
+            self.end_line()?;
         }
-        Ok(true)
+        Ok(())
     }
 
-    fn finish(self: Box<Self>) -> Result<(), Failure> {
-        self.sink.finish()
+    /// The output.
+    pub(crate) fn into_inner(self) -> W {
+        self.out
     }
 }
 

@@ -1,0 +1,30 @@
+//! `meridian query cancel`.
+
+use clap::Args;
+use hyper::Method;
+use server::QueryDescription;
+
+use super::client::target;
+use super::{ServerArguments, UserArguments};
+use crate::console::tell;
+use crate::failure::Failure;
+
+/// Which query.
+#[derive(Args)]
+pub struct CancelArguments {
+    #[command(flatten)]
+    server: ServerArguments,
+    #[command(flatten)]
+    user: UserArguments,
+    /// The number of the query.
+    id: u64,
+}
+
+/// Ends the query.
+pub async fn run(arguments: CancelArguments) -> Result<(), Failure> {
+    let path = format!("/queries/{}", arguments.id);
+    let target = target(&path, &[("user", arguments.user.name())]);
+    let client = arguments.server.client()?;
+    let query: QueryDescription = client.send_for(Method::DELETE, &target, None).await?;
+    tell(&format!("Query {} is cancelled.\n", query.id))
+}

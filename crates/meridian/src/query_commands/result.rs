@@ -1,0 +1,159 @@
+//! `meridian query result`: a stored result, written while it arrives.
+//!
+//! The server sends an Arrow stream, whatever the format: the writers are those of `meridian sql`, so that both write the same.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow::buffer::Buffer;
+use arrow::ipc::reader::StreamDecoder;
+use clap::Args;
+use http_body_util::BodyExt;
+use hyper::Method;
+use hyper::body::Incoming;
+use ingest::grouped;
+
+use super::client::{RequestError, target};
+use super::{INTERRUPTED, ServerArguments, UserArguments};
+use crate::console::remark;
+use crate::failure::Failure;
+use crate::output::{Output, open_output};
+use crate::sql::Format;
+
+/// Which result, and where it goes.
+#[derive(Args)]
+pub struct ResultArguments {
+    #[command(flatten)]
+    server: ServerArguments,
+    #[command(flatten)]
+    user: UserArguments,
+    /// How to write the result.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Write the result to this file instead of standard output. The file appears when it is whole.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Rows to leave out at the beginning.
+    #[arg(long, value_name = "N")]
+    offset: Option<u64>,
+    /// The most rows to write.
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// The result so far, of a query that runs.
+    #[arg(long)]
+    partial: bool,
+    /// Do not print the number of rows and the time.
+    #[arg(long, short)]
+    quiet: bool,
+    /// The number of the query.
+    id: u64,
+}
+
+/// How long the download may take to notice that it is cancelled.
+const CANCELLED_WITHIN: Duration = Duration::from_millis(250);
+
+/// Downloads the result.
+pub async fn run(arguments: ResultArguments) -> Result<(), Failure> {
+    let begun = Instant::now();
+    tokio::spawn(leave_while_writing());
+    let rows = tokio::select! {
+        rows = download(&arguments) => rows?,
+        _ = tokio::signal::ctrl_c() => return Err(Failure::with_status("cancelled", INTERRUPTED)),
+    };
+    if !arguments.quiet {
+        let plural = if rows == 1 { "" } else { "s" };
+        let seconds = begun.elapsed().as_secs_f64();
+        remark(&format!("{} row{plural} in {seconds:.2} s", grouped(rows)));
+    }
+    Ok(())
+}
+
+/// Ends the program at Ctrl-C if the download does not notice it, because it waits for the reader of a pipe.
+async fn leave_while_writing() {
+    if tokio::signal::ctrl_c().await.is_ok() {
+        tokio::time::sleep(CANCELLED_WITHIN).await;
+        Failure::with_status("cancelled", INTERRUPTED).report();
+        std::process::exit(INTERRUPTED.into());
+    }
+}
+
+async fn download(arguments: &ResultArguments) -> Result<u64, Failure> {
+    let number = |number: Option<u64>| number.map(|number| number.to_string());
+    let parameters = [
+        ("format", Some("arrow".to_owned())),
+        ("user", arguments.user.name()),
+        ("offset", number(arguments.offset)),
+        ("limit", number(arguments.limit)),
+        ("partial", arguments.partial.then(|| "true".to_owned())),
+    ];
+    let path = format!("/queries/{}/result", arguments.id);
+    let client = arguments.server.client()?;
+    let response = client
+        .send(Method::GET, &target(&path, &parameters), None)
+        .await?;
+    let mut batches = BatchReader::new(response.into_body());
+    let mut output: Option<Box<dyn Output>> = None;
+    let mut rows = 0;
+    loop {
+        let batch = batches.next().await?;
+        let output = match &mut output {
+            Some(output) => output,
+            None => {
+                let schema = batches.decoder.schema().ok_or_else(broken_off)?;
+                let opened = open_output(arguments.format, arguments.output.as_deref(), &schema)?;
+                output.insert(opened)
+            }
+        };
+        let Some(batch) = batch else {
+            break;
+        };
+        rows += batch.num_rows() as u64;
+        if !output.write(&batch)? {
+            break;
+        }
+    }
+    if let Some(output) = output {
+        output.finish()?;
+    }
+    Ok(rows)
+}
+
+/// Decodes batches as their bytes arrive.
+struct BatchReader {
+    body: Incoming,
+    decoder: StreamDecoder,
+    /// Bytes that arrived and are not decoded yet.
+    buffer: Buffer,
+}
+
+impl BatchReader {
+    fn new(body: Incoming) -> Self {
+        Self {
+            body,
+            decoder: StreamDecoder::new(),
+            buffer: Buffer::from(bytes::Bytes::new()),
+        }
+    }
+
+    /// The next batch; `None` at the end of a stream that is whole.
+    async fn next(&mut self) -> Result<Option<RecordBatch>, Failure> {
+        loop {
+            if let Some(batch) = self.decoder.decode(&mut self.buffer)? {
+                return Ok(Some(batch));
+            }
+            let Some(frame) = self.body.frame().await else {
+                self.decoder.finish().map_err(|_| broken_off())?;
+                return Ok(None);
+            };
+            let frame = frame.map_err(|error| RequestError::BrokenOff(error.to_string()))?;
+            if let Ok(bytes) = frame.into_data() {
+                self.buffer = Buffer::from(bytes);
+            }
+        }
+    }
+}
+
+fn broken_off() -> Failure {
+    RequestError::BrokenOff("it ends within the result".to_owned()).into()
+}

@@ -1,0 +1,148 @@
+//! `meridian query show`.
+
+use std::fmt::Write;
+
+use clap::{Args, ValueEnum};
+use hyper::Method;
+use ingest::{grouped, size};
+use server::QueryDescription;
+
+use super::ServerArguments;
+use super::follow::follow;
+use super::list::{lines, readable};
+use crate::console::tell;
+use crate::failure::Failure;
+
+/// Which query, and how to show it.
+#[derive(Args)]
+pub struct ShowArguments {
+    #[command(flatten)]
+    server: ServerArguments,
+    /// Follow the query until it has ended. Ctrl-C ends this command; the query goes on.
+    #[arg(long)]
+    wait: bool,
+    /// How to show it.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// The number of the query.
+    id: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// A line for each property.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+/// Shows the query; with `--wait` when it has ended, and fails if it did.
+pub async fn run(arguments: ShowArguments) -> Result<(), Failure> {
+    let client = arguments.server.client()?;
+    let query = match arguments.wait {
+        true => follow(&client, arguments.id).await?,
+        false => {
+            let target = format!("/queries/{}", arguments.id);
+            client.send_for(Method::GET, &target, None).await?
+        }
+    };
+    tell(&match arguments.format {
+        Format::Text => in_words(&query),
+        Format::Json => lines(std::slice::from_ref(&query))?,
+    })?;
+    match arguments.wait {
+        true => completed(&query),
+        false => Ok(()),
+    }
+}
+
+/// Fails with the error of a query that ended otherwise than by its result.
+pub fn completed(query: &QueryDescription) -> Result<(), Failure> {
+    if query.state == "COMPLETED" {
+        return Ok(());
+    }
+    let error = query
+        .error
+        .as_deref()
+        .unwrap_or("the server does not say why");
+    let state = query.state.to_ascii_lowercase();
+    Err(Failure::new(format!("query {} {state}: {error}", query.id)))
+}
+
+/// A query with a line for each property that it has.
+pub fn in_words(query: &QueryDescription) -> String {
+    let mut text = format!("query {}\n", query.id);
+    for (name, value) in properties(query) {
+        if let Some(value) = value {
+            let value = value.replace('\n', "\n               ");
+            // A text takes whatever is written.
+            let _ = writeln!(text, "  {name:<11}  {value}");
+        }
+    }
+    text
+}
+
+fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 15] {
+    let time = |time: &Option<String>| time.as_deref().map(readable);
+    [
+        ("state", Some(state(query))),
+        ("progress", progress(query)),
+        ("lane", query.lane.clone()),
+        ("reads", reads(query)),
+        ("user", Some(query.user.clone())),
+        ("database", query.database.clone()),
+        (
+            "mode",
+            Some(format!("{} by {}", query.mode, query.protocol)),
+        ),
+        ("submitted", Some(readable(&query.submitted))),
+        ("started", time(&query.started)),
+        ("ended", time(&query.ended)),
+        ("rows", Some(grouped(query.rows))),
+        ("result", stored_result(query)),
+        ("error", error(query)),
+        ("dialect", Some(query.dialect.clone())),
+        ("statement", Some(query.statement.clone())),
+    ]
+}
+
+fn state(query: &QueryDescription) -> String {
+    match query.queue_place {
+        Some(place) => format!("{}, place {place} of the queue", query.state),
+        None => query.state.clone(),
+    }
+}
+
+/// The pieces that are done, and how long the others will take.
+pub fn progress(query: &QueryDescription) -> Option<String> {
+    let percent = (query.pieces_done * 100).checked_div(query.pieces)?;
+    let (done, all) = (grouped(query.pieces_done), grouped(query.pieces));
+    let left = query.seconds_left.map(|left| format!(", {left} s left"));
+    let left = left.unwrap_or_default();
+    Some(format!("{done} of {all} pieces, {percent} %{left}"))
+}
+
+/// What the query decodes, and how long that was expected to take.
+fn reads(query: &QueryDescription) -> Option<String> {
+    let expected = query.estimated_ms?;
+    let (bytes, seconds) = (size(query.scan_bytes), expected as f64 / 1e3);
+    Some(format!(
+        "{bytes} of decoded columns, expected to take {seconds:.3} s"
+    ))
+}
+
+fn stored_result(query: &QueryDescription) -> Option<String> {
+    query.result.as_ref()?;
+    let kept = query.expires.as_deref().map(readable);
+    let kept = kept.map(|until| format!(", kept until {until}"));
+    let kept = kept.unwrap_or_default();
+    Some(format!("{}{kept}", size(query.result_bytes)))
+}
+
+fn error(query: &QueryDescription) -> Option<String> {
+    let error = query.error.as_deref()?;
+    Some(match query.error_code {
+        Some(code) => format!("{code}: {error}"),
+        None => error.to_owned(),
+    })
+}

@@ -1,0 +1,53 @@
+//! The list of queries, filtered, the newest first.
+
+use engine::{QueryInfo, QueryState};
+
+use crate::registry::Query;
+use crate::service::no_query;
+use crate::{QueryError, QueryService};
+
+/// Which queries of the list are wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueryFilter {
+    /// In one of these states; in any, if it is empty.
+    pub states: Vec<QueryState>,
+    /// Of this user alone.
+    pub user: Option<String>,
+    /// Older than the one of this number.
+    pub before: Option<u64>,
+}
+
+impl QueryFilter {
+    fn matches(&self, query: &Query) -> bool {
+        if self.before.is_some_and(|before| query.id >= before) {
+            return false;
+        }
+        query.update(|record| {
+            let is_state = self.states.is_empty() || self.states.contains(&record.state);
+            is_state && self.user.as_ref().is_none_or(|user| *user == record.user)
+        })
+    }
+}
+
+impl QueryService {
+    /// The newest queries that a filter selects, the newest first; at most `limit`.
+    pub fn list(&self, filter: &QueryFilter, limit: usize) -> Vec<QueryInfo> {
+        let places = self.places();
+        let queries = self.registry().newest(limit, |query| filter.matches(query));
+        let queries = queries.iter();
+        let info = |query: &std::sync::Arc<Query>| {
+            let place = places.get(&query.id).copied();
+            query.record().info(place)
+        };
+        queries.map(info).collect()
+    }
+
+    /// What is known of a query of any user.
+    ///
+    /// # Errors
+    /// There is none of the number.
+    pub fn find(&self, id: u64) -> Result<QueryInfo, QueryError> {
+        let query = self.registry().find(id).ok_or_else(|| no_query(id))?;
+        Ok(query.record().info(self.place(id)))
+    }
+}

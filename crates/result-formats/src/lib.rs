@@ -1,0 +1,230 @@
+//! The formats in which results are written to files, pipes and HTTP clients: CSV, TSV, lines of JSON, Parquet and Arrow.
+//!
+//! May depend on Arrow and Parquet alone; knows nothing of queries. Invariant: whatever is written in CSV or TSV is read back by
+//! `meridian load` as it was, NULL and the empty text included.
+
+mod delimited;
+
+use std::io::{self, Write};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
+use arrow::ipc::writer::StreamWriter;
+use arrow::json::writer::{LineDelimited, WriterBuilder};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+
+use delimited::Delimited;
+
+/// Encoded bytes of a row group of Parquet that are held in memory before they are written.
+const ROW_GROUP_BYTES: usize = 64 << 20;
+
+/// A format of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ResultFormat {
+    /// Comma-separated values with a header (RFC 4180); NULL is an empty field and empty text is `""`.
+    Csv,
+    /// Tab-separated values with a header, as MySQL writes them: backslash escapes, NULL is `\N`.
+    Tsv,
+    /// One JSON object a line. Of columns with the same name readers see the last.
+    JsonLines,
+    /// Apache Parquet, compressed with Zstandard.
+    Parquet,
+    /// An Apache Arrow IPC stream.
+    Arrow,
+}
+
+impl ResultFormat {
+    /// All formats.
+    pub const ALL: [Self; 5] = [
+        Self::Csv,
+        Self::Tsv,
+        Self::JsonLines,
+        Self::Parquet,
+        Self::Arrow,
+    ];
+
+    /// Its name, in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Tsv => "tsv",
+            Self::JsonLines => "jsonl",
+            Self::Parquet => "parquet",
+            Self::Arrow => "arrow",
+        }
+    }
+
+    /// Its media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Csv => "text/csv;header=present;charset=utf-8",
+            Self::Tsv => "text/tab-separated-values;header=present;charset=utf-8",
+            Self::JsonLines => "application/jsonl",
+            Self::Parquet => "application/vnd.apache.parquet",
+            Self::Arrow => "application/vnd.apache.arrow.stream",
+        }
+    }
+}
+
+/// Why a result could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The output cannot be written to.
+    #[error(transparent)]
+    Io(io::Error),
+    /// A value has no form in the format.
+    #[error(transparent)]
+    Arrow(ArrowError),
+    /// A value has no form in Parquet.
+    #[error(transparent)]
+    Parquet(#[from] ParquetError),
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<ArrowError> for WriteError {
+    fn from(error: ArrowError) -> Self {
+        match error {
+            ArrowError::IoError(_, error) => Self::Io(error),
+            other => Self::Arrow(other),
+        }
+    }
+}
+
+/// Writes one result in a format.
+pub struct ResultWriter<W: Write + Send>(Encoder<W>);
+
+enum Encoder<W: Write + Send> {
+    Delimited(Delimited<W>),
+    Json(arrow::json::Writer<W, LineDelimited>),
+    Parquet(Box<ArrowWriter<W>>),
+    Arrow(Box<StreamWriter<W>>),
+}
+
+impl<W: Write + Send> ResultWriter<W> {
+    /// Begins a result of these columns.
+    ///
+    /// # Errors
+    /// The output cannot be written to, or a column has no form in the format.
+    pub fn new(format: ResultFormat, schema: &SchemaRef, out: W) -> Result<Self, WriteError> {
+        Ok(Self(match format {
+            ResultFormat::Csv => Encoder::Delimited(Delimited::csv(out, schema)?),
+            ResultFormat::Tsv => Encoder::Delimited(Delimited::tsv(out, schema)?),
+            ResultFormat::JsonLines => {
+                let builder = WriterBuilder::new().with_explicit_nulls(true);
+                Encoder::Json(builder.build(out))
+            }
+            ResultFormat::Parquet => {
+                let properties = WriterProperties::builder()
+                    .set_compression(Compression::ZSTD(ZstdLevel::default()))
+                    .build();
+                let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties))?;
+                Encoder::Parquet(Box::new(writer))
+            }
+            ResultFormat::Arrow => Encoder::Arrow(Box::new(StreamWriter::try_new(out, schema)?)),
+        }))
+    }
+
+    /// Writes rows.
+    ///
+    /// # Errors
+    /// The output cannot be written to, or a value has no form in the format.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), WriteError> {
+        match &mut self.0 {
+            Encoder::Delimited(writer) => writer.write(batch)?,
+            Encoder::Json(writer) => writer.write(batch)?,
+            Encoder::Parquet(writer) => {
+                writer.write(batch)?;
+                if writer.in_progress_size() >= ROW_GROUP_BYTES {
+                    writer.flush()?;
+                }
+            }
+            Encoder::Arrow(writer) => writer.write(batch)?,
+        }
+        Ok(())
+    }
+
+    /// Writes what is left, and returns the output. A result that is not finished is not whole.
+    ///
+    /// # Errors
+    /// The output cannot be written to.
+    pub fn finish(self) -> Result<W, WriteError> {
+        Ok(match self.0 {
+            Encoder::Delimited(writer) => writer.into_inner(),
+            Encoder::Json(mut writer) => {
+                writer.finish()?;
+                writer.into_inner()
+            }
+            Encoder::Parquet(writer) => writer.into_inner()?,
+            Encoder::Arrow(mut writer) => {
+                writer.finish()?;
+                writer.into_inner()?
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, NullArray, StringArray};
+
+    use super::*;
+
+    fn written(format: ResultFormat) -> Vec<u8> {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(i64::MAX), None]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some(""), None]));
+        let batch = RecordBatch::try_from_iter([("n", numbers), ("t", texts)]).unwrap();
+        let mut writer = ResultWriter::new(format, &batch.schema(), Vec::new()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap()
+    }
+
+    #[test]
+    fn null_and_empty_text_stay_apart() {
+        let text = |format| String::from_utf8(written(format)).unwrap();
+        assert_eq!(
+            text(ResultFormat::Csv),
+            "n,t\n9223372036854775807,\"\"\n,\n"
+        );
+        assert_eq!(
+            text(ResultFormat::Tsv),
+            "n\tt\n9223372036854775807\t\n\\N\t\\N\n"
+        );
+        assert_eq!(
+            text(ResultFormat::JsonLines),
+            "{\"n\":9223372036854775807,\"t\":\"\"}\n{\"n\":null,\"t\":null}\n"
+        );
+    }
+
+    /// A column of the type NULL, as `SELECT NULL` has it, was written as empty texts: it has no bitmap of its NULLs.
+    #[test]
+    fn columns_of_nulls_alone_are_null() {
+        let nothing: ArrayRef = Arc::new(NullArray::new(2));
+        let batch = RecordBatch::try_from_iter([("a", nothing.clone()), ("b", nothing)]).unwrap();
+        let written = |format| {
+            let mut writer = ResultWriter::new(format, &batch.schema(), Vec::new()).unwrap();
+            writer.write(&batch).unwrap();
+            String::from_utf8(writer.finish().unwrap()).unwrap()
+        };
+        assert_eq!(written(ResultFormat::Csv), "a,b\n,\n,\n");
+        assert_eq!(written(ResultFormat::Tsv), "a\tb\n\\N\t\\N\n\\N\t\\N\n");
+    }
+
+    #[test]
+    fn binary_formats_are_known_by_their_beginning_and_end() {
+        let parquet = written(ResultFormat::Parquet);
+        assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+        let arrow = written(ResultFormat::Arrow);
+        assert!(arrow.starts_with(&[0xff; 4]) && arrow.ends_with(&[0; 4]));
+    }
+}

@@ -1,0 +1,49 @@
+//! The parameters of a request: its query string.
+
+use axum::extract::Query;
+use axum::http::Uri;
+use axum::http::uri::PathAndQuery;
+
+use super::problem::Problem;
+
+/// The parameters of a request, by their names in upper case.
+#[derive(Debug)]
+pub(crate) struct RequestParameters(Vec<(String, String)>);
+
+impl RequestParameters {
+    pub(crate) fn read(query: &str) -> Result<Self, Problem> {
+        let wrong = || {
+            Problem::bad("the parameters cannot be read: write them as in ?name=value&other=value")
+        };
+        let path = PathAndQuery::try_from(format!("/?{query}")).map_err(|_| wrong())?;
+        let pairs = Query::<Vec<(String, String)>>::try_from_uri(&Uri::from(path));
+        let Query(pairs) = pairs.map_err(|_| wrong())?;
+        let folded = pairs.into_iter();
+        let folded = folded.map(|(name, value)| (name.to_ascii_uppercase(), value));
+        Ok(Self(folded.collect()))
+    }
+
+    /// The value of a parameter, if it is given and not empty.
+    ///
+    /// # Errors
+    /// It is given several times.
+    pub(crate) fn value(&self, name: &str) -> Result<Option<&str>, Problem> {
+        let mut values = self.0.iter().filter(|(given, _)| given == name);
+        let value = values.next().map(|(_, value)| value.trim());
+        if values.next().is_some() {
+            return Err(Problem::bad(format!(
+                "{name} is given more than once: give it once"
+            )));
+        }
+        Ok(value.filter(|value| !value.is_empty()))
+    }
+
+    /// A whole number that is not negative, if it is given.
+    pub(crate) fn count(&self, name: &str) -> Result<Option<u64>, Problem> {
+        let Some(value) = self.value(name)? else {
+            return Ok(None);
+        };
+        let wrong = || Problem::bad(format!("{name} is no whole number of rows: {value}"));
+        value.parse().map(Some).map_err(|_| wrong())
+    }
+}

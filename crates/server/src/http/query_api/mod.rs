@@ -1,0 +1,170 @@
+//! Queries over HTTP, in two forms: Qserv's REST API, which Rubin's services speak (`qserv`), and our own, with which queries are listed,
+//! submitted and cancelled and results downloaded in several formats (`rest`).
+//!
+//! Pages of other sites cannot read these responses: they have no header of CORS.
+
+mod qserv;
+mod qserv_rows;
+mod requester;
+mod rest;
+mod result_stream;
+mod synchronous;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Method, Response, StatusCode, Uri, header};
+use axum::routing::{delete, get, post};
+use queries::Submission;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sql::ErrorCode;
+
+use super::HttpState;
+use super::upload::{ReceivedBody, Upload};
+use crate::ClientError;
+use crate::http::problem::Problem;
+use crate::mysql::aside;
+
+/// The body of a request with a statement.
+const REQUEST: Upload = Upload {
+    name: "the request",
+    most_bytes: 16 << 20,
+    advice: "send a shorter statement, and long lists of keys as a table",
+};
+
+/// The routes.
+pub(super) fn routes() -> Router<Arc<HttpState>> {
+    Router::new()
+        .route("/meta/version", get(qserv::version))
+        .route("/query", post(qserv::execute))
+        .route("/query-async", post(qserv::submit))
+        .route("/query-async/{id}", delete(qserv::cancel))
+        .route("/query-async/status/{id}", get(qserv::status))
+        .route(
+            "/query-async/result/{id}",
+            get(qserv::result).delete(qserv::remove_result),
+        )
+        .route("/queries", get(rest::list).post(rest::submit))
+        .route("/queries/{id}", get(rest::show).delete(rest::cancel))
+        .route(
+            "/queries/{id}/result",
+            get(rest::result).delete(rest::remove),
+        )
+        .method_not_allowed_fallback(wrong_method)
+}
+
+/// The response to a request whose path is served with other methods, in the form of either API.
+async fn wrong_method(method: Method, uri: Uri) -> Response<Body> {
+    let sentence = format!("{} is not served with {method}", uri.path());
+    let error = qserv::error_object(&sentence, None);
+    json(StatusCode::METHOD_NOT_ALLOWED, &error)
+}
+
+/// Receives the body of a request.
+async fn receive(state: &HttpState, body: Body) -> Result<ReceivedBody, Problem> {
+    let shared = &state.shared;
+    ReceivedBody::receive(body, REQUEST, shared.http_patience, &shared.packets).await
+}
+
+/// Parses the body of a request, an object such as `example`.
+fn parsed<T: DeserializeOwned>(body: &ReceivedBody, example: &str) -> Result<T, Problem> {
+    let parsed = aside(body.bytes.len(), || serde_json::from_slice(&body.bytes));
+    parsed.map_err(|error| {
+        Problem::bad(format!(
+            "the request cannot be read ({error}): send an object such as {example}"
+        ))
+    })
+}
+
+/// The only statement of a text in MySQL's dialect.
+fn only_statement(text: &str) -> Result<String, ClientError> {
+    aside(text.len(), || only_statement_here(text))
+}
+
+fn only_statement_here(text: &str) -> Result<String, ClientError> {
+    let text = sql::mysql::executed(text);
+    let [statement] = sql::mysql::split_statements(&text)[..] else {
+        let sentence = "send one statement in a request, which returns rows";
+        return Err(ClientError::new(ErrorCode::SYNTAX, sentence));
+    };
+    if sql::mysql::command(statement)?.is_some() {
+        let word = sql::mysql::first_word(statement).to_ascii_uppercase();
+        let sentence = format!(
+            "{word} is for connections of MySQL's protocol: send a statement that returns rows; queries are submitted and cancelled \
+             by requests of their own"
+        );
+        return Err(ClientError::new(ErrorCode::NOT_SUPPORTED, sentence));
+    }
+    Ok(statement.to_owned())
+}
+
+/// The number in a path.
+fn query_number(id: &str) -> Result<u64, Problem> {
+    id.parse().map_err(|_| {
+        Problem::bad(format!(
+            "{id:?} is not the number of a query: it is a number such as 1000017; /queries lists them"
+        ))
+    })
+}
+
+/// Submits a query, which is written down whole also if the client hangs up meanwhile.
+async fn submit(state: &HttpState, submission: Submission) -> Result<u64, ClientError> {
+    let queries = Arc::clone(&state.shared.queries);
+    let submitted = tokio::spawn(async move { queries.submit(submission).await });
+    let submitted = submitted.await.map_err(|error| {
+        let sentence =
+            format!("the query was not submitted, which is a bug of the server: {error}");
+        ClientError::new(ErrorCode::INTERNAL, sentence)
+    })?;
+    Ok(submitted?)
+}
+
+/// A value as a response in JSON.
+fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
+    // Numbers, texts and lists of them are always written.
+    let text = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+    response
+}
+
+/// The media type of JSON.
+const JSON: &str = "application/json";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_one_statement_that_returns_rows() {
+        assert_eq!(only_statement(" SELECT 1; ").unwrap(), "SELECT 1");
+        assert_eq!(
+            only_statement("SELECT ';' -- ;\n").unwrap(),
+            "SELECT ';' -- ;"
+        );
+        for (text, code) in [
+            ("", ErrorCode::SYNTAX),
+            ("-- nothing", ErrorCode::SYNTAX),
+            ("SELECT 1; SELECT 2", ErrorCode::SYNTAX),
+            ("SUBMIT SELECT 1", ErrorCode::NOT_SUPPORTED),
+            ("kill 7", ErrorCode::NOT_SUPPORTED),
+            ("SET NAMES utf8mb4", ErrorCode::NOT_SUPPORTED),
+            ("SELECT 1;;SELECT", ErrorCode::SYNTAX),
+        ] {
+            assert_eq!(only_statement(text).unwrap_err().code, code, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_queries_are_numbers() {
+        assert_eq!(query_number("1000017"), Ok(1_000_017));
+        for text in ["", "-1", "x", "1.5", "99999999999999999999"] {
+            assert!(query_number(text).is_err(), "{text}");
+        }
+    }
+}
