@@ -6,7 +6,7 @@ use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::Location;
 
 use crate::fold::{Places, fold_word};
-use crate::{ErrorCode, MatchFunction};
+use crate::{Dialect, ErrorCode, MatchFunction, functions};
 
 /// A query that cannot be run, with the place of the mistake where it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -207,6 +207,24 @@ impl SqlError {
         )
     }
 
+    /// There is no function of this name. The engine's own suggestion may be a function that no document explains.
+    fn no_function(sql: &str, name: &str) -> Self {
+        let typed = typed(sql, name);
+        let sentence = if functions::is_of_adql_alone(name) {
+            format!(
+                "{typed} is a function of ADQL's, and this statement is in MySQL's dialect: `meridian sql --dialect adql` has it; \
+                 scisql_s2PtInCircle, scisql_angSep and their relatives do the same here"
+            )
+        } else {
+            let documented = Dialect::ALL.into_iter().flat_map(functions::documented);
+            let names: Vec<String> = documented.map(str::to_owned).collect();
+            let hint = suggestion(name, &names);
+            let hint = hint.unwrap_or_else(|| "docs/sql.md lists those that there are".to_owned());
+            format!("there is no function {typed}; {hint}")
+        };
+        Self::about(sql, name, sentence).with_code(ErrorCode::NO_FUNCTION)
+    }
+
     fn from_plan(sql: &str, message: &str, tables: &[String]) -> Self {
         if let Some(name) = message
             .strip_prefix("table '")
@@ -227,20 +245,7 @@ impl SqlError {
         }
         if let Some(rest) = message.strip_prefix("Invalid function '") {
             let name = rest.split('\'').next().unwrap_or(rest);
-            let near = rest
-                .split_once("Did you mean '")
-                .and_then(|(_, n)| n.split_once('\''))
-                // Functions of ADQL's are typed without it.
-                .map(|n| n.0.trim_start_matches("adql_"));
-            let hint = near
-                .map(|n| format!("did you mean {n}?"))
-                .unwrap_or_default();
-            return Self::about(
-                sql,
-                name,
-                format!("there is no function {}; {hint}", typed(sql, name)),
-            )
-            .with_code(ErrorCode::NO_FUNCTION);
+            return Self::no_function(sql, name);
         }
         if NO_CONDITIONS.iter().any(|told| message.starts_with(told)) {
             let sentence =
