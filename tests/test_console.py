@@ -155,3 +155,26 @@ def found(pattern: str, text: str) -> str:
     match = re.search(pattern, text)
     assert match is not None, f"there is no {pattern} in:\n{text}"
     return match.group(1)
+
+
+def test_the_environment_names_the_data_directory(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    """Every command had to be told the data directory again."""
+    env = {"MERIDIAN_DATA": str(tmp_path / "named")}
+
+    def must(*arguments: object) -> str:
+        outcome = meridian.run(*arguments, env=env)
+        assert outcome.status == 0, outcome.complaint
+        return outcome.text + outcome.stderr
+
+    must("load", "--db", "sky", "--table", "Star", "--key", "id", "--ra", "ra", "--dec", "dec", stars)
+    assert "100" in must("sql", "SELECT count(*) FROM Star")
+    assert "Star" in must("tables")
+    must("check")
+    must("compact")
+    must("repartition", "--db", "sky", "--stripes", 10)
+    must("synthesize", "generate", "--db", "made", "--stripes", 4, *MADE)
+    must("synthesize", "generate", "--out", tmp_path / "files", "--stripes", 4, *MADE)
+    must("drop", "table", "--db", "sky", "--table", "Star", "--yes")
+    # The option takes precedence.
+    outcome = meridian.run("tables", "--data", tmp_path / "other", env=env)
+    assert_rejected(outcome, "other")

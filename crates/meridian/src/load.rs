@@ -15,7 +15,7 @@ use crate::load_progress::ProgressDisplay;
 #[derive(Args)]
 pub struct LoadArguments {
     /// The data directory; made if it does not exist.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
     data: PathBuf,
     /// The database; made if it does not exist.
     #[arg(long, value_name = "NAME")]
