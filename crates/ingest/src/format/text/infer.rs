@@ -269,7 +269,12 @@ pub(super) fn columns(
         return declared(path, columns, &head.names);
     }
     head.skip(&mut reader)?;
-    let guesses = look_at_all(reader, dialect, head.names.len())?;
+    // A small file is not worth threads.
+    let threads = match head.rows_if_whole {
+        Some(_) => 1,
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let guesses = look_at_all(reader, dialect, head.names.len(), threads)?;
     if !head.is_header && head.is_guessed {
         reject_hidden_header(path, &guesses)?;
     }
@@ -330,11 +335,12 @@ fn reject_hidden_header(path: &Path, guesses: &[Guess]) -> Result<(), IngestErro
     ))
 }
 
-/// Looks at all values of a file of so many columns, by as many threads as there are cores.
+/// Looks at all values of a file of so many columns, by so many threads.
 fn look_at_all(
     reader: BlockReader,
     dialect: &Dialect,
     width: usize,
+    threads: usize,
 ) -> Result<Vec<Guess>, IngestError> {
     let reader = Mutex::new(reader);
     // Types that are given up for a column, so that no thread tries them any more.
@@ -359,7 +365,6 @@ fn look_at_all(
         }
         Ok(all)
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let outcomes: Vec<Result<Vec<Guess>, IngestError>> = std::thread::scope(|scope| {
         let handles: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
         let own = work();
