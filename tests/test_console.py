@@ -155,3 +155,63 @@ def found(pattern: str, text: str) -> str:
     match = re.search(pattern, text)
     assert match is not None, f"there is no {pattern} in:\n{text}"
     return match.group(1)
+
+
+def test_the_environment_names_the_data_directory(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    """Every command had to be told the data directory again."""
+    env = {"MERIDIAN_DATA": str(tmp_path / "named")}
+
+    def must(*arguments: object) -> str:
+        outcome = meridian.run(*arguments, env=env)
+        assert outcome.status == 0, outcome.complaint
+        return outcome.text + outcome.stderr
+
+    must("load", "--db", "sky", "--table", "Star", "--key", "id", "--ra", "ra", "--dec", "dec", stars)
+    assert "100" in must("sql", "SELECT count(*) FROM Star")
+    assert "Star" in must("tables")
+    must("check")
+    must("compact")
+    must("repartition", "--db", "sky", "--stripes", 10)
+    must("synthesize", "generate", "--db", "made", "--stripes", 4, *MADE)
+    must("synthesize", "generate", "--out", tmp_path / "files", "--stripes", 4, *MADE)
+    must("drop", "table", "--db", "sky", "--table", "Star", "--yes")
+    # The option takes precedence.
+    outcome = meridian.run("tables", "--data", tmp_path / "other", env=env)
+    assert_rejected(outcome, "other")
+
+
+COMMANDS = ("sql", "serve", "load", "check", "repartition", "compact", "drop", "tables", "sky", "synthesize", "completion", "man")
+
+
+def test_shells_complete_commands_and_options(meridian: Meridian, tmp_path: Path) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        script = meridian.must("completion", shell).text
+        for word in (*COMMANDS, "max-errors", "sub-stripes"):
+            assert word in script, (shell, word)
+    script = tmp_path / "meridian.bash"
+    script.write_text(meridian.must("completion", "bash").text)
+    asked = (
+        f". {script}; COMP_WORDS=(meridian load --dry); COMP_CWORD=2;"
+        " _meridian meridian --dry load; printf '%s ' \"${COMPREPLY[@]}\""
+    )
+    completed = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, check=True)
+    assert completed.stdout.split() == ["--dry-run"], completed.stderr
+    assert_rejected_usage(meridian.run("completion", "cmd"), "bash", "zsh", "fish")
+
+
+def assert_rejected_usage(outcome: Outcome, *words: str) -> None:
+    """Checks that the arguments were rejected with all of `words`."""
+    assert outcome.status == 2 and all(word in outcome.complaint for word in words), outcome.complaint
+
+
+def test_manual_pages(meridian: Meridian, tmp_path: Path) -> None:
+    pages = tmp_path / "share" / "man1"
+    meridian.must("man", "--output", pages)
+    for command in COMMANDS:
+        page = (pages / f"meridian-{command}.1").read_text()
+        assert ".SH NAME" in page and f"meridian\\-{command}" in page
+    assert ".SH SUBCOMMANDS" in meridian.must("man").text
+    assert "dry\\-run" in meridian.must("man", "load").text
+    assert meridian.must("man", "sky", "locate").text.startswith(".")
+    assert_rejected(meridian.run("man", "lode"), "no command lode", "load")
+    assert_rejected(meridian.run("man", "--output", "/dev/null/pages"), "cannot write manual pages")

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use catalog::TableKind;
+use catalog::{TableKind, fold_name};
 use datafusion::catalog::{CatalogProvider, SchemaProvider, Session, TableProvider};
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result, plan_datafusion_err};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use sql::NotFound;
 
 use crate::Archive;
 use crate::error::external;
@@ -86,6 +87,9 @@ impl SchemaProvider for ArchiveDatabase {
             .table(&self.name, name)
             .await
             .map_err(external)?;
+        if table.is_none() {
+            return Err(self.not_found(name).await?);
+        }
         Ok(table.map(|table| {
             let schema = if self.hidden_columns {
                 table.schema_with_hidden()
@@ -103,6 +107,31 @@ impl SchemaProvider for ArchiveDatabase {
     /// Tables are found by looking: what is not there is said by [`Self::table`].
     fn table_exist(&self, _: &str) -> bool {
         true
+    }
+}
+
+impl ArchiveDatabase {
+    /// The error for a table that is not here: it says what there is instead, if that is in other databases.
+    async fn not_found(&self, table: &str) -> Result<DataFusionError> {
+        let catalog = self.archive.catalog();
+        let databases = catalog.databases().await.map_err(external)?;
+        let names: Vec<String> = databases
+            .into_iter()
+            .map(|database| database.name)
+            .collect();
+        let is_this = |name: &String| fold_name(name) == self.name;
+        if !names.iter().any(is_this) {
+            return Ok(NotFound::Database(names).error(&self.name, table));
+        }
+        let mut others = Vec::new();
+        for name in names.into_iter().filter(|name| !is_this(name)) {
+            let found = catalog.table(&name, table).await.map_err(external)?;
+            others.extend(found.map(|_| name));
+        }
+        Ok(match others.is_empty() {
+            true => plan_datafusion_err!("table 'meridian.{}.{table}' not found", self.name),
+            false => NotFound::TableBut(others).error(&self.name, table),
+        })
     }
 }
 

@@ -45,7 +45,7 @@ impl FileFormat {
     fn fits(self, magic: Magic) -> bool {
         match self {
             Self::Parquet => magic == Magic::Parquet,
-            Self::VoTable => magic == Magic::VoTable,
+            Self::VoTable => matches!(magic, Magic::VoTable | Magic::GzipVoTable),
             Self::Text => matches!(magic, Magic::Gzip | Magic::Other),
         }
     }

@@ -16,6 +16,7 @@ use store::{LoadDir, Removal};
 
 use crate::append::{as_the_table_has_it, many_parts_note, same_placements, unsettled_note};
 use crate::directors::{Directors, Family, open_parts, wait_for_lock};
+use crate::dry_run::{unit_note, with_data_dir};
 use crate::error::IngestError;
 use crate::fault;
 use crate::manifest::write_manifest;
@@ -24,7 +25,7 @@ use crate::partitioning::choose_partitioning;
 use crate::pipeline::{Outcome, Pipeline, ReadRows, SPILL_DIR};
 use crate::plan::{TablePlan, check_options};
 use crate::progress::{Phase, Progress};
-use crate::report::{LoadReport, Partitioning};
+use crate::report::{LoadReport, Partitioning, upgraded_note};
 use crate::request::LoadRequest;
 use crate::spool::{Spool, any_stream};
 
@@ -43,6 +44,8 @@ pub async fn load(
         false => request,
     };
     check_options(&request)?;
+    // A dry run makes no data directory.
+    let (request, _scratch) = with_data_dir(request)?;
     // What can be looked at more than once is, before anything is made.
     let (plan, request) = blocking(move || {
         let again = !any_stream(&request.files);
@@ -84,7 +87,7 @@ async fn load_into(
         appended_to,
     };
     let outcome = transaction.run(plan, progress).await;
-    if outcome.is_err() {
+    if outcome.is_err() || transaction.request.dry_run {
         transaction.roll_back().await;
     }
     outcome
@@ -192,10 +195,10 @@ pub(crate) struct ReadLoad {
 /// A load whose files are written.
 pub(crate) struct WrittenLoad {
     pub spec: TableSpec,
-    partitioning: Partitioning,
+    pub partitioning: Partitioning,
     directors: Directors,
     pub outcome: Outcome,
-    notes: Vec<String>,
+    pub notes: Vec<String>,
     /// Kept until the table is visible, so that the next child of the director sees where this one's orphans went.
     family: Family,
 }
@@ -273,6 +276,9 @@ impl Transaction {
             None => Family::default(),
         };
         let written = self.write(read, family).await.map_err(explained)?;
+        if self.request.dry_run {
+            return Ok(self.dry_report(&written));
+        }
         progress.enter(Phase::Publishing, 0);
         self.publish(written).await
     }
@@ -385,17 +391,8 @@ impl Transaction {
 
     async fn publish(&self, mut written: WrittenLoad) -> Result<LoadReport, IngestError> {
         let mut notes = written.notes.clone();
-        notes.extend(self.catalog.upgraded_from().map(|version| {
-            format!(
-                "the catalog was of version {version} and is brought up to date: {}",
-                match version {
-                    ..2 => "its checksums were computed of what it said",
-                    2 => "each table has a list of parts now",
-                    3 => "its publications are counted now",
-                    _ => "each part says what it was merged from",
-                }
-            )
-        }));
+        notes.extend(self.catalog.upgraded_from().map(upgraded_note));
+        notes.extend(unit_note(&self.request, &written.outcome));
         notes.extend(written.directors.notes(&self.catalog).await?);
         let settled = self.settle_pairs(&mut written).await?;
         match &self.appended_to {
@@ -531,7 +528,7 @@ impl Transaction {
         )])
     }
 
-    fn report(
+    pub(crate) fn report(
         &self,
         spec: &TableSpec,
         partitioning: Partitioning,
@@ -552,6 +549,7 @@ impl Transaction {
             rejected_rows: outcome.rejected_rows.clone(),
             counts: outcome.counts,
             latin1_values: outcome.latin1_values,
+            comment_lines: outcome.comment_lines,
             chunks: outcome.chunks.len() as u64,
             overlap_rows: outcome.chunks.iter().map(|c| overlap(c).0).sum(),
             chunk_bytes: outcome.chunks.iter().map(|c| c.bytes).sum(),
@@ -561,6 +559,7 @@ impl Transaction {
             spilled_parts: outcome.spilled_parts,
             elapsed: self.started.elapsed(),
             notes,
+            schema: None,
         }
     }
 

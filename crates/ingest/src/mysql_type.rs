@@ -67,6 +67,33 @@ pub(crate) fn parse(declared: &str) -> Result<(ColumnType, bool), String> {
     Ok((ty, nullable))
 }
 
+/// The declaration of a type, which [`parse`] reads back.
+pub(crate) fn written(ty: ColumnType, nullable: bool) -> String {
+    use ColumnType as T;
+    let name = match ty {
+        T::Boolean => "boolean".to_owned(),
+        T::Int8 => "tinyint".to_owned(),
+        T::Int16 => "smallint".to_owned(),
+        T::Int32 => "int".to_owned(),
+        T::Int64 => "bigint".to_owned(),
+        T::UInt8 => "tinyint unsigned".to_owned(),
+        T::UInt16 => "smallint unsigned".to_owned(),
+        T::UInt32 => "int unsigned".to_owned(),
+        T::UInt64 => "bigint unsigned".to_owned(),
+        T::Float32 => "float".to_owned(),
+        T::Float64 => "double".to_owned(),
+        T::Text => "text".to_owned(),
+        T::Binary => "longblob".to_owned(),
+        T::Date => "date".to_owned(),
+        T::Timestamp => "datetime".to_owned(),
+        T::Decimal { precision, scale } => format!("decimal({precision},{scale})"),
+    };
+    match nullable {
+        true => name,
+        false => format!("{name} NOT NULL"),
+    }
+}
+
 fn split_arguments(rest: &str) -> (&str, &str) {
     let rest = rest.trim_start();
     match rest

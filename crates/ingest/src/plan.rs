@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use catalog::{Column, ColumnType, Position, TableKind};
 
 use crate::error::IngestError;
+use crate::format::degrees::PositionsInDegrees;
 use crate::format::text::TextLayout;
 use crate::format::{self, FileColumns, TableFile};
 use crate::place::child::ChildColumns;
@@ -58,9 +59,10 @@ impl TablePlan {
             None => format::open(files, &layout, declared_columns)?,
         };
         let names = request.input_names();
-        let (mut columns, notes) = match declared {
-            Some(declared) => (declared.columns, Vec::new()),
-            None => columns_of_files(&files, &names, &request.text_columns)?,
+        let (mut columns, notes) = match (declared, schema) {
+            (Some(declared), Some(_)) => completed(declared.columns, &files, &names)?,
+            (Some(declared), None) => (declared.columns, Vec::new()),
+            (None, _) => columns_of_files(&files, &names, &request.text_columns)?,
         };
         check_columns(&columns, &names[0])?;
         positions_as_floats(&mut columns, request);
@@ -71,13 +73,23 @@ impl TablePlan {
                 columns[column].nullable = false;
             }
         }
-        Ok(Self {
+        let mut plan = Self {
             kind,
             columns,
             roles,
             files,
             notes,
-        })
+        };
+        if let Some(positions) = plan.positions() {
+            let unit = request.position_unit.unwrap_or_default();
+            let files = plan.files.into_iter();
+            plan.files = files
+                .map(|file| PositionsInDegrees::of(file, positions, unit))
+                .collect();
+        } else if request.position_unit.is_some() {
+            return Err(wrong("--position-unit is for tables with --ra and --dec"));
+        }
+        Ok(plan)
     }
 
     /// The columns as readers see them. What a director needs in every row may be NULL to them: the director's
@@ -198,12 +210,60 @@ fn text_layout(request: &LoadRequest, declared: Option<&DeclaredTable>) -> TextL
         delimiter: options.delimiter.or(declared.and_then(|d| d.delimiter)),
         quote: options.quote.or(declared.and_then(|d| d.quote)),
         escapes: options.escapes,
-        null: options
-            .null
-            .clone()
-            .or(declared.and_then(|d| d.null.clone())),
+        blanks: options.blanks,
+        nulls: match (options.nulls.is_empty(), declared) {
+            (true, Some(declared)) => declared.nulls.clone(),
+            _ => options.nulls.clone(),
+        },
         header: options.header,
+        comment: options.comment,
     }
+}
+
+/// The columns of a schema, and those that the header of the text file has beside them, whose types are inferred. (Where the header
+/// lacks a declared column as well, one of the two is misspelled, which the reader says.)
+fn completed(
+    declared: Vec<Column>,
+    files: &[Box<dyn TableFile>],
+    names: &[PathBuf],
+) -> Result<(Vec<Column>, Vec<String>), IngestError> {
+    let header = files.first().and_then(|file| file.header_names());
+    let is_in_header = |column: &Column| {
+        let header = header.unwrap_or_default().iter();
+        header
+            .clone()
+            .any(|name| name.eq_ignore_ascii_case(&column.name))
+    };
+    let is_partial = header.is_some_and(|header| header.len() > declared.len());
+    if !is_partial || !declared.iter().all(is_in_header) {
+        return Ok((declared, Vec::new()));
+    }
+    let found = first_with_rows(files, names)?;
+    let mut odd = found.1.odd;
+    let columns = found.1.columns.into_iter().map(|column| {
+        let same = |other: &&Column| other.name.eq_ignore_ascii_case(&column.name);
+        let Some(declared) = declared.iter().find(same) else {
+            return column;
+        };
+        odd.retain(|odd| odd.column != column.name);
+        declared.clone()
+    });
+    let columns = columns.collect();
+    let notes = odd.iter().map(|odd| odd.sentence(found.0)).collect();
+    Ok((columns, notes))
+}
+
+/// The name of the first file that has rows, and what its columns were found to be.
+fn first_with_rows<'a>(
+    files: &[Box<dyn TableFile>],
+    names: &'a [PathBuf],
+) -> Result<(&'a Path, FileColumns), IngestError> {
+    let with_rows = files.iter().position(|file| file.estimated_rows() > 0);
+    let at = with_rows.unwrap_or(0);
+    let (Some(file), Some(name)) = (files.get(at), names.get(at)) else {
+        return Err(IngestError::NoFiles);
+    };
+    Ok((name, file.columns_found()?))
 }
 
 /// The columns of the first file that has rows, with those called `texts` as texts, and what is worth knowing about how
@@ -213,15 +273,11 @@ fn columns_of_files(
     names: &[PathBuf],
     texts: &[String],
 ) -> Result<(Vec<Column>, Vec<String>), IngestError> {
-    let with_rows = files.iter().position(|file| file.estimated_rows() > 0);
-    let at = with_rows.unwrap_or(0);
-    let (Some(file), Some(name)) = (files.get(at), names.get(at)) else {
-        return Err(IngestError::NoFiles);
-    };
+    let (name, found) = first_with_rows(files, names)?;
     let FileColumns {
         mut columns,
         mut odd,
-    } = file.columns_found()?;
+    } = found;
     for text in texts {
         let at = find_column(&columns, "--text", text)?;
         columns[at].ty = ColumnType::Text;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, Float32Array, Float64Array};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
-use catalog::{Column, Position};
+use catalog::{Chunk, Column, Position};
 
 use crate::error::IngestError;
 use crate::row_errors::RowErrors;
@@ -86,6 +86,46 @@ fn degrees(array: &ArrayRef) -> Result<Vec<f64>, IngestError> {
         return Ok(floats.values().to_vec());
     }
     Ok(floats.iter().map(|v| v.unwrap_or(f64::NAN)).collect())
+}
+
+/// Rows from which on their positions say something about their unit.
+const ROWS_FOR_A_UNIT: u64 = 3;
+/// The longest right ascension in radians, a little more than a circle.
+const RADIANS: f64 = 6.3;
+/// The largest declination in radians: that of a pole, if it was rounded to three digits after the point or more.
+const RADIANS_OF_POLE: f64 = std::f64::consts::FRAC_PI_2 + 0.0005;
+/// The longest right ascension in hours.
+const HOURS: f64 = 24.0;
+/// In hours the sky is fifteen times narrower than in degrees: so much higher than wide is no patch in degrees.
+const HIGHER_THAN_WIDE: f64 = 1.5;
+
+/// A sentence where the positions of all rows lie as positions in radians or hours do; they were taken for degrees.
+pub(crate) fn unit_note(chunks: &[Chunk], rows: u64) -> Option<String> {
+    let bounds: Vec<[f64; 4]> = chunks.iter().filter_map(|chunk| chunk.bounds).collect();
+    let goes_through_0 = |bounds: &[f64; 4]| bounds[0] > bounds[2];
+    if rows < ROWS_FOR_A_UNIT || bounds.is_empty() || bounds.iter().any(goes_through_0) {
+        return None;
+    }
+    let least = |at: usize| bounds.iter().map(|b| b[at]).fold(f64::INFINITY, f64::min);
+    let most = |at: usize| {
+        bounds
+            .iter()
+            .map(|b| b[at])
+            .fold(f64::NEG_INFINITY, f64::max)
+    };
+    let (west, south, east, north) = (least(0), least(1), most(2), most(3));
+    let unit = if east <= RADIANS && south >= -RADIANS_OF_POLE && north <= RADIANS_OF_POLE {
+        "radians"
+    } else if east <= HOURS && north - south > HIGHER_THAN_WIDE * (east - west) {
+        "hours"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "all right ascensions lie from {west:.4} to {east:.4} and all declinations from {south:.4} to {north:.4}, as positions in {unit} do; \
+         they were taken for degrees. If they are in {unit}, load them again with --replace --position-unit {unit}; \
+         --position-unit degrees says that they are in degrees"
+    ))
 }
 
 /// Wraps the right ascensions of a batch into [0, 360) as they will be stored, and rejects rows whose position

@@ -83,6 +83,8 @@ pub struct LoadReport {
     pub counts: PlacementCounts,
     /// Text values that were not UTF-8 and were taken as Latin-1.
     pub latin1_values: u64,
+    /// Comment lines among the rows of text files.
+    pub comment_lines: u64,
     /// Chunks that have rows.
     pub chunks: u64,
     /// Rows in overlap files.
@@ -101,6 +103,8 @@ pub struct LoadReport {
     pub elapsed: Duration,
     /// What else is worth knowing: children placed by a replaced director, replaced files still in use.
     pub notes: Vec<String>,
+    /// Of a dry run: the columns as a schema file declares them.
+    pub schema: Option<String>,
 }
 
 impl fmt::Display for LoadReport {
@@ -113,6 +117,10 @@ impl fmt::Display for LoadReport {
             ..
         } = self;
         match self.appended {
+            _ if self.schema.is_some() => writeln!(
+                f,
+                "Nothing is loaded: so {database}.{table} would be, as a {kind} table."
+            )?,
             true => writeln!(
                 f,
                 "Part {} is appended to the {kind} table {database}.{table}.",
@@ -139,6 +147,10 @@ impl fmt::Display for LoadReport {
         if self.latin1_values > 0 {
             let values = grouped(self.latin1_values);
             writeln!(f, "  not UTF-8     {values} text values, taken as Latin-1")?;
+        }
+        if self.comment_lines > 0 {
+            let lines = grouped(self.comment_lines);
+            writeln!(f, "  comments      {lines} lines among the rows, left out")?;
         }
         self.write_sizes(f)?;
         let seconds = self.elapsed.as_secs_f64();
@@ -230,6 +242,17 @@ impl LoadReport {
         }
         Ok(())
     }
+}
+
+/// What is said of a catalog that was of an older version.
+pub(crate) fn upgraded_note(version: i64) -> String {
+    let change = match version {
+        ..2 => "its checksums were computed of what it said",
+        2 => "each table has a list of parts now",
+        3 => "its publications are counted now",
+        _ => "each part says what it was merged from",
+    };
+    format!("the catalog was of version {version} and is brought up to date: {change}")
 }
 
 /// A number with commas between groups of three digits.

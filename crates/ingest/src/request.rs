@@ -1,6 +1,7 @@
 //! The request of a load.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use catalog::{Column, TableKind};
@@ -23,10 +24,12 @@ pub struct LoadRequest {
     pub kind: Option<TableKind>,
     /// The key column: one name, or two for a match table (left and right).
     pub key: Vec<String>,
-    /// The column of the right ascension, in degrees.
+    /// The column of the right ascension.
     pub ra: Option<String>,
-    /// The column of the declination, in degrees.
+    /// The column of the declination.
     pub dec: Option<String>,
+    /// The unit of both; `None` if nothing is said, so that degrees are taken and what looks like something else is told.
+    pub position_unit: Option<PositionUnit>,
     /// The director's table name: one for a child, two for a match table.
     pub directors: Vec<String>,
     /// A child's own key; by default its first integer column that is not `key`.
@@ -54,6 +57,8 @@ pub struct LoadRequest {
     pub append: bool,
     /// The columns, where they are known without a schema file; with `append` those of the table, whatever is given here.
     pub declared: Option<Vec<Column>>,
+    /// Whether everything is done but to show the table: what would be loaded is reported, and nothing of it is left.
+    pub dry_run: bool,
     /// Whether a load of no rows makes an empty table; else it fails and leaves what there was.
     pub allow_empty: bool,
     /// How many rejected rows are tolerated.
@@ -70,6 +75,31 @@ pub struct LoadRequest {
     pub made: Option<Arc<dyn RowSource>>,
 }
 
+/// The unit of the positions in files. In tables they are in degrees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PositionUnit {
+    /// Degrees.
+    #[default]
+    Degrees,
+    /// Radians.
+    Radians,
+    /// Right ascension in hours, declination in degrees.
+    Hours,
+}
+
+impl FromStr for PositionUnit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "degrees" => Ok(Self::Degrees),
+            "radians" => Ok(Self::Radians),
+            "hours" => Ok(Self::Hours),
+            _ => Err("give degrees, radians or hours (of right ascension)".to_owned()),
+        }
+    }
+}
+
 /// How text files are written. What is absent is detected.
 #[derive(Debug, Clone, Default)]
 pub struct TextOptions {
@@ -79,8 +109,12 @@ pub struct TextOptions {
     pub quote: Option<Option<u8>>,
     /// Whether a backslash escapes the byte after it, as in MySQL's dumps.
     pub escapes: Option<bool>,
-    /// The text that stands for NULL.
-    pub null: Option<String>,
+    /// Whether fields are separated by any number of blanks and tabs.
+    pub blanks: bool,
+    /// The texts that stand for NULL.
+    pub nulls: Vec<String>,
+    /// The character that begins a comment line; `Some(None)` for no comments.
+    pub comment: Option<Option<u8>>,
     /// Whether the first line of each file holds the column names.
     pub header: Option<bool>,
 }
@@ -100,6 +134,7 @@ impl LoadRequest {
             key: Vec::new(),
             ra: None,
             dec: None,
+            position_unit: None,
             directors: Vec::new(),
             own_key: None,
             order: None,
@@ -113,6 +148,7 @@ impl LoadRequest {
             replace: false,
             append: false,
             declared: None,
+            dry_run: false,
             allow_empty: false,
             max_errors: 0,
             memory: None,

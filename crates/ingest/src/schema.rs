@@ -1,7 +1,7 @@
 //! A table's columns as declared in a JSON file: `--schema`.
 //!
 //! Either the file declares one table, `{"columns": [{"name", "type"}], "delimiter", "null", "quote"}` (the keys
-//! beside `columns` optional), or it holds `"tables": [...]` of such objects with a `"name"`, from which the
+//! beside `columns` optional, `null` one text or a list of them), or it holds `"tables": [...]` of such objects with a `"name"`, from which the
 //! table's is picked without regard to case; what a table does not say itself is taken from the file's top level.
 
 use std::path::Path;
@@ -19,8 +19,8 @@ pub(crate) struct DeclaredTable {
     pub columns: Vec<Column>,
     /// The byte between fields.
     pub delimiter: Option<u8>,
-    /// The text that stands for NULL.
-    pub null: Option<String>,
+    /// The texts that stand for NULL.
+    pub nulls: Vec<String>,
     /// The quote: absent when not said, `Some(None)` when said to be null.
     pub quote: Option<Option<u8>>,
 }
@@ -31,7 +31,7 @@ impl DeclaredTable {
         Self {
             columns,
             delimiter: None,
-            null: None,
+            nulls: Vec::new(),
             quote: None,
         }
     }
@@ -49,9 +49,17 @@ struct TableJson {
     name: Option<String>,
     columns: Option<Vec<ColumnJson>>,
     delimiter: Option<String>,
-    null: Option<String>,
+    null: Option<Nulls>,
     #[serde(default, deserialize_with = "said")]
     quote: Option<Option<String>>,
+}
+
+/// One text that stands for NULL, or several.
+#[derive(Deserialize, Clone)]
+#[serde(untagged)]
+enum Nulls {
+    One(String),
+    Several(Vec<String>),
 }
 
 #[derive(Deserialize, Clone)]
@@ -95,7 +103,11 @@ fn parse_schema(text: &str, table: &str) -> Result<DeclaredTable, String> {
         delimiter: delimiter
             .map(|text| one_byte("delimiter", &text))
             .transpose()?,
-        null: own.null.or(common.null),
+        nulls: match own.null.or(common.null) {
+            None => Vec::new(),
+            Some(Nulls::One(null)) => vec![null],
+            Some(Nulls::Several(nulls)) => nulls,
+        },
         quote: match quote {
             None => None,
             Some(None) => Some(None),
@@ -138,6 +150,26 @@ fn declared_columns(columns: Vec<ColumnJson>) -> Result<Vec<Column>, String> {
     Ok(declared)
 }
 
+/// The columns as a schema file declares them, with the texts that stand for NULL if there are such.
+pub(crate) fn schema_text(columns: &[Column], nulls: &[String]) -> String {
+    let quoted = |text: &str| serde_json::Value::from(text).to_string();
+    let declared = |column: &Column| {
+        let ty = match &column.declared {
+            Some(declared) => declared.clone(),
+            None => mysql_type::written(column.ty, column.nullable),
+        };
+        let (name, ty) = (quoted(&column.name), quoted(&ty));
+        format!("  {{\"name\": {name}, \"type\": {ty}}}")
+    };
+    let lines: Vec<String> = columns.iter().map(declared).collect();
+    let nulls: Vec<String> = nulls.iter().map(|null| quoted(null)).collect();
+    let null = match nulls.is_empty() {
+        true => String::new(),
+        false => format!(", \"null\": [{}]", nulls.join(", ")),
+    };
+    format!("{{\"columns\": [\n{}\n]{null}}}\n", lines.join(",\n"))
+}
+
 fn one_byte(what: &str, text: &str) -> Result<u8, String> {
     parse_byte(text).ok_or_else(|| format!("the {what} {text:?} is not a single character"))
 }
@@ -172,10 +204,11 @@ mod tests {
         assert!(!table.columns[0].nullable);
         assert!(table.columns[1].nullable);
         assert_eq!(table.delimiter, Some(b'\t'));
-        assert_eq!(table.null.as_deref(), Some("\\N"));
+        assert_eq!(table.nulls, ["\\N"]);
         assert_eq!(table.quote, Some(None));
         let bare = parse_schema(r#"{"columns": [{"name": "a", "type": "text"}]}"#, "t").unwrap();
-        assert_eq!((bare.delimiter, bare.quote, bare.null), (None, None, None));
+        assert_eq!((bare.delimiter, bare.quote), (None, None));
+        assert!(bare.nulls.is_empty());
     }
 
     #[test]
@@ -186,11 +219,54 @@ mod tests {
         let source = parse_schema(text, "SOURCE").unwrap();
         assert_eq!(source.columns[0].name, "sourceId");
         assert_eq!(
-            (source.delimiter, source.null.as_deref()),
-            (Some(b','), Some(""))
+            (source.delimiter, source.nulls),
+            (Some(b','), vec![String::new()])
         );
         let error = parse_schema(text, "Objekt").unwrap_err();
         assert!(error.contains("did you mean \"Object\""), "{error}");
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        use ColumnType as T;
+        let decimal = T::Decimal {
+            precision: 10,
+            scale: 2,
+        };
+        let types = [
+            T::Boolean,
+            T::Int8,
+            T::Int16,
+            T::Int32,
+            T::Int64,
+            T::UInt8,
+            T::UInt16,
+            T::UInt32,
+            T::UInt64,
+            T::Float32,
+            T::Float64,
+            T::Text,
+            T::Binary,
+            T::Date,
+            T::Timestamp,
+            decimal,
+        ];
+        let column = |(number, ty): (usize, T)| Column {
+            name: format!("c \"{number}"),
+            ty,
+            nullable: number % 2 == 0,
+            declared: None,
+        };
+        let columns: Vec<Column> = types.into_iter().enumerate().map(column).collect();
+        let text = schema_text(&columns, &["N/A".to_owned()]);
+        let read = parse_schema(&text, "t").unwrap();
+        assert_eq!(read.nulls, ["N/A"]);
+        for (column, read) in columns.iter().zip(read.columns) {
+            assert_eq!(
+                (&column.name, column.ty, column.nullable),
+                (&read.name, read.ty, read.nullable)
+            );
+        }
     }
 
     #[test]

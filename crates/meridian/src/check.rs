@@ -13,7 +13,7 @@ use crate::failure::Failure;
 #[derive(Args)]
 pub struct CheckArguments {
     /// The data directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
     data: PathBuf,
     /// Only the tables of this database.
     #[arg(long, value_name = "NAME")]

@@ -19,7 +19,7 @@ const DEFAULT_RATE: &str = "64M";
 #[derive(Args)]
 pub struct CompactArguments {
     /// The data directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
     data: PathBuf,
     /// The database; all databases by default.
     #[arg(long, value_name = "NAME")]

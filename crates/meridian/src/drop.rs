@@ -35,7 +35,7 @@ pub struct TableArguments {
 #[derive(Args)]
 pub struct DatabaseArguments {
     /// The data directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
     data: PathBuf,
     /// The database.
     #[arg(long, value_name = "NAME")]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use catalog::TableKind;
 use clap::Args;
-use ingest::{IngestError, LoadReport, LoadRequest, Progress, TextOptions};
+use ingest::{IngestError, LoadReport, LoadRequest, PositionUnit, Progress, TextOptions};
 
-use crate::console::tell;
+use crate::console::{remark, tell};
 use crate::failure::Failure;
 use crate::load_progress::ProgressDisplay;
 
@@ -15,7 +15,7 @@ use crate::load_progress::ProgressDisplay;
 #[derive(Args)]
 pub struct LoadArguments {
     /// The data directory; made if it does not exist.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
     data: PathBuf,
     /// The database; made if it does not exist.
     #[arg(long, value_name = "NAME")]
@@ -29,12 +29,16 @@ pub struct LoadArguments {
     /// Director: its unique key. Child: the column with the director's key. Match: LEFTKEY,RIGHTKEY.
     #[arg(long, value_name = "COL", value_delimiter = ',')]
     key: Vec<String>,
-    /// The column of the right ascension in degrees.
+    /// The column of the right ascension.
     #[arg(long, value_name = "COL")]
     ra: Option<String>,
-    /// The column of the declination in degrees.
+    /// The column of the declination.
     #[arg(long, value_name = "COL")]
     dec: Option<String>,
+    /// The unit of the positions in the files: degrees, radians, or hours (of right ascension; declinations are in degrees). They are
+    /// stored in degrees, which is what is taken if nothing is said.
+    #[arg(long, value_name = "UNIT")]
+    position_unit: Option<PositionUnit>,
     /// Child: the director's table. Match: LEFT,RIGHT, each a director or a child.
     #[arg(long, value_name = "TABLE", value_delimiter = ',')]
     director: Vec<String>,
@@ -53,7 +57,7 @@ pub struct LoadArguments {
     /// The overlap of a new database in degrees; one arcminute by default.
     #[arg(long, value_name = "DEG")]
     overlap: Option<f64>,
-    /// A JSON file with the columns and their MySQL types.
+    /// A JSON file with columns and their MySQL types; columns of a text file's header that it leaves out are inferred.
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
     /// Columns that hold texts, whatever their values look like (without --schema).
@@ -70,6 +74,10 @@ pub struct LoadArguments {
     /// Add the rows to the table as one more part; what is not said of its key, position and directors is as the table has it.
     #[arg(long, conflicts_with = "replace")]
     append: bool,
+    /// Read everything and load nothing: the columns that the load would use are printed to standard output, as a file for --schema,
+    /// and its report, with the rows that it would reject, to standard error.
+    #[arg(long)]
+    dry_run: bool,
     /// Make an empty table if there are no rows; without this a load of no rows fails and changes nothing.
     #[arg(long)]
     allow_empty: bool,
@@ -97,18 +105,27 @@ pub struct LoadArguments {
 /// How text files are written, where it is not as detected.
 #[derive(Args)]
 struct TextArguments {
-    /// The character between fields; `tab` or `\t` for a tab.
-    #[arg(long, value_name = "CHAR", value_parser = parse_byte)]
-    delimiter: Option<u8>,
+    /// The character between fields; `tab` or `\t` for a tab, `blanks` for any number of blanks and tabs.
+    #[arg(long, value_name = "CHAR", value_parser = parse_delimiter)]
+    delimiter: Option<Delimiter>,
     /// The quote character; `none` if there are no quotes.
     #[arg(long, value_name = "CHAR", value_parser = parse_quote)]
     quote: Option<Quote>,
     /// Whether a backslash escapes the character after it, as in MySQL's dumps: `backslash` or `none`.
     #[arg(long, value_name = "HOW", value_parser = parse_escape)]
     escape: Option<bool>,
-    /// The text that stands for NULL.
-    #[arg(long, value_name = "STR", allow_hyphen_values = true)]
-    null: Option<String>,
+    /// The texts that stand for NULL, such as `--null N/A,--,null`; may be given several times.
+    #[arg(
+        long,
+        value_name = "STR",
+        allow_hyphen_values = true,
+        value_delimiter = ','
+    )]
+    null: Vec<String>,
+    /// The character with which comment lines begin; `none` if there are no comments. By default `#` where the file begins with it,
+    /// else only for lines that cannot be rows.
+    #[arg(long, value_name = "CHAR", value_parser = parse_quote)]
+    comment: Option<Quote>,
     /// The first line of each file holds the column names.
     #[arg(long, conflicts_with = "no_header")]
     header: bool,
@@ -127,6 +144,20 @@ fn parse_kind(text: &str) -> Result<TableKind, String> {
 
 fn parse_byte(text: &str) -> Result<u8, String> {
     ingest::parse_byte(text).ok_or_else(|| format!("{text:?} is not a single character"))
+}
+
+/// What separates fields.
+#[derive(Clone, Copy)]
+enum Delimiter {
+    Byte(u8),
+    Blanks,
+}
+
+fn parse_delimiter(text: &str) -> Result<Delimiter, String> {
+    match text {
+        "blanks" => Ok(Delimiter::Blanks),
+        _ => parse_byte(text).map(Delimiter::Byte),
+    }
 }
 
 fn parse_quote(text: &str) -> Result<Quote, String> {
@@ -151,6 +182,7 @@ impl LoadArguments {
         request.key = self.key;
         request.ra = self.ra;
         request.dec = self.dec;
+        request.position_unit = self.position_unit;
         request.directors = self.director;
         request.own_key = self.own_key;
         request.order = self.order;
@@ -164,7 +196,11 @@ impl LoadArguments {
         request.replace = self.replace;
         request.append = self.append;
         request.allow_empty = self.allow_empty;
-        request.max_errors = self.max_errors;
+        request.max_errors = match self.dry_run {
+            true => u64::MAX,
+            false => self.max_errors,
+        };
+        request.dry_run = self.dry_run;
         request.memory = self.memory;
         request.threads = self.threads;
         request.scan_rating = self.scan_rating;
@@ -181,22 +217,37 @@ impl TextArguments {
             _ => None,
         };
         TextOptions {
-            delimiter: self.delimiter,
+            delimiter: match self.delimiter {
+                Some(Delimiter::Byte(byte)) => Some(byte),
+                Some(Delimiter::Blanks) | None => None,
+            },
+            blanks: matches!(self.delimiter, Some(Delimiter::Blanks)),
             quote: self.quote.map(|quote| quote.0),
             escapes: self.escape,
-            null: self.null,
+            nulls: self.null,
             header,
+            comment: self.comment.map(|comment| comment.0),
         }
     }
 }
 
 /// Loads the table and prints the report.
 pub fn run(arguments: LoadArguments) -> Result<(), Failure> {
-    let quiet = arguments.quiet;
+    let (quiet, max_errors) = (arguments.quiet, arguments.max_errors);
     let request = arguments.into_request();
     let runtime = tokio::runtime::Runtime::new()?;
     let report = runtime.block_on(load_with_progress(request, quiet))?;
-    tell_report(&report)
+    let Some(schema) = &report.schema else {
+        return tell_report(&report);
+    };
+    remark(report.to_string().trim_end());
+    if report.rows_rejected > max_errors {
+        remark(&format!(
+            "The load would fail for the rejected rows: --max-errors {} would tolerate them.",
+            report.rows_rejected
+        ));
+    }
+    tell(schema)
 }
 
 /// Tells how a load went.

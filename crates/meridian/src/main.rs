@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use heap::CountingAllocator;
 use mimalloc::MiMalloc;
 
@@ -15,11 +15,14 @@ mod failure;
 mod load;
 mod load_progress;
 mod output;
+mod prompt;
 mod query_commands;
 mod repartition;
 mod serve;
+mod shell_files;
 mod sky_commands;
 mod sql;
+mod statements;
 mod synthesize_commands;
 mod synthesize_load;
 mod synthesize_progress;
@@ -83,6 +86,15 @@ enum Command {
     /// Make catalogues of any size.
     #[command(subcommand)]
     Synthesize(synthesize_commands::SynthesizeCommand),
+    /// Print what a shell needs to complete commands and options.
+    ///
+    /// For bash: meridian completion bash > ~/.local/share/bash-completion/completions/meridian. For zsh: meridian completion zsh >
+    /// a directory of $fpath/_meridian. For fish: meridian completion fish > ~/.config/fish/completions/meridian.fish.
+    Completion(shell_files::CompletionArguments),
+    /// Print a manual page, or write those of all commands.
+    ///
+    /// To read one: meridian man load | man -l -. To install them: meridian man --output ~/.local/share/man/man1.
+    Man(shell_files::ManArguments),
 }
 
 fn main() -> ExitCode {
@@ -99,6 +111,8 @@ fn main() -> ExitCode {
         Command::Query(command) => query_commands::run(command),
         Command::Sky(command) => sky_commands::run(command),
         Command::Synthesize(command) => synthesize_commands::run(command),
+        Command::Completion(arguments) => shell_files::print_completion(Cli::command(), &arguments),
+        Command::Man(arguments) => shell_files::print_man(Cli::command(), &arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

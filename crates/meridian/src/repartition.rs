@@ -15,7 +15,7 @@ use crate::load_progress::ProgressDisplay;
 #[derive(Args)]
 pub struct RepartitionArguments {
     /// The data directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
     data: PathBuf,
     /// The database. Its replicated tables stay as they are.
     #[arg(long, value_name = "NAME")]

@@ -2,18 +2,18 @@
 
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use engine::{Archive, EngineError, QueryResult, Session, SessionOptions};
-use futures::StreamExt;
+use engine::{Archive, Session, SessionOptions};
 use tracing_subscriber::EnvFilter;
 
-use crate::console::remark;
 use crate::failure::Failure;
-use crate::output::{Output, open_output};
-use crate::serve;
+use crate::output::{Destination, Layout};
+use crate::statements::{Remarks, ResultWriter, rejected};
+use crate::{prompt, serve};
 
 /// Exit status after Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -27,7 +27,7 @@ const INTERRUPTED: u8 = 130;
 #[derive(Args)]
 pub struct SqlArgs {
     /// The data directory.
-    #[arg(long)]
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
     data: PathBuf,
     /// The database in which tables are looked for; not needed if there is only one.
     #[arg(long)]
@@ -58,8 +58,8 @@ pub struct SqlArgs {
     #[arg(long, short)]
     quiet: bool,
     /// The query; several, separated by semicolons, are executed one after another. Without one, and without
-    /// --file, queries are read from standard input, and each is executed as soon as the line with its
-    /// semicolon has arrived.
+    /// --file, there is a prompt on a terminal; else queries are read from standard input, and each is executed as soon as
+    /// the line with its semicolon has arrived.
     query: Option<String>,
 }
 
@@ -88,8 +88,36 @@ pub(crate) fn cache_size(text: &str) -> Result<u64, String> {
     ingest::parse_size(text)
 }
 
+impl SqlArgs {
+    /// Whether statements are typed at a prompt.
+    fn is_interactive(&self) -> bool {
+        let at_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        self.query.is_none() && self.file.is_none() && at_terminal
+    }
+
+    /// How results are written.
+    pub(crate) fn result_writer(&self) -> ResultWriter {
+        ResultWriter {
+            format: self.format,
+            layout: Layout::AsItFits,
+            destination: match &self.output {
+                Some(file) => Destination::NewFile(file.clone()),
+                None => Destination::StandardOutput,
+            },
+            remarks: match self.quiet {
+                true => Remarks::None,
+                false => Remarks::RowsAndTime,
+            },
+            dialect: self.dialect,
+        }
+    }
+}
+
 /// Runs the command.
 pub fn run(args: SqlArgs) -> Result<(), Failure> {
+    if args.is_interactive() {
+        return prompt::run(&args);
+    }
     let texts = StatementSource::open(&args)?;
     if let Ok(filter) = EnvFilter::try_from_env("RUST_LOG") {
         serve::log_to_stderr(filter);
@@ -145,9 +173,6 @@ impl StatementSource {
             (None, Some(file)) if file.as_os_str() != "-" => std::fs::read_to_string(file)
                 .map(|text| Self::Whole(Some(text)))
                 .map_err(|error| Failure::new(format!("cannot read {}: {error}", file.display()))),
-            _ if std::io::stdin().is_terminal() => Err(Failure::new(
-                "give a query, --file, or a query on standard input; see `meridian sql --help`",
-            )),
             _ => Ok(Self::Written {
                 ended: false,
                 dialect: args.dialect,
@@ -208,7 +233,10 @@ pub(crate) fn default_cache() -> u64 {
     ingest::machine_memory() / 3
 }
 
-async fn answer_all(args: &SqlArgs, mut texts: StatementSource) -> Result<(), Failure> {
+/// Opens the data directory and a session as the arguments say.
+pub(crate) async fn open_session(
+    args: &SqlArgs,
+) -> Result<(Arc<Archive>, Session, SessionOptions), Failure> {
     let cache = args.cache.unwrap_or_else(default_cache);
     let archive = Archive::open_keeping(&args.data, cache).await?;
     let memory = args.memory.unwrap_or_else(ingest::default_memory) as usize;
@@ -222,94 +250,20 @@ async fn answer_all(args: &SqlArgs, mut texts: StatementSource) -> Result<(), Fa
         memory: Some(memory),
         ..SessionOptions::default()
     };
-    let session = Session::new(archive, &options)
-        .await
-        .map_err(rejected(args.dialect))?;
+    let session = Session::new(Arc::clone(&archive), &options).await;
+    let session = session.map_err(rejected(args.dialect))?;
+    Ok((archive, session, options))
+}
+
+async fn answer_all(args: &SqlArgs, mut texts: StatementSource) -> Result<(), Failure> {
+    let (_, session, _) = open_session(args).await?;
+    let writer = args.result_writer();
     let mut answered = 0;
     while let Some(text) = texts.next() {
-        let text = text?;
-        let start = Instant::now();
-        if args.format != Format::Parquet
-            && let Some(result) = session
-                .execute_cached(&text)
-                .await
-                .map_err(rejected(args.dialect))?
-        {
-            answered += 1;
-            write_and_report(args, result, start).await?;
-            continue;
-        }
-        let statements = session.parse(&text).await.map_err(rejected(args.dialect))?;
-        answered += statements.len();
-        if answered > 1 && args.format == Format::Parquet {
-            return Err(Failure::new(
-                "a Parquet file holds one result: give one statement at a time",
-            ));
-        }
-        for statement in statements {
-            let start = Instant::now();
-            let result = session
-                .run(&text, statement)
-                .await
-                .map_err(rejected(args.dialect))?;
-            write_and_report(args, result, start).await?;
-        }
+        writer.execute(&session, &text?, &mut answered).await?;
     }
     if answered == 0 {
         return Err(Failure::new("the query is empty"));
     }
     Ok(())
-}
-
-/// An error as it is reported: with its number where MySQL's is the dialect.
-fn rejected(dialect: ::sql::Dialect) -> impl Fn(EngineError) -> Failure {
-    move |error| match dialect {
-        ::sql::Dialect::MySql => Failure::new(format!("error {}: {error}", error.code())),
-        ::sql::Dialect::Adql => Failure::new(error),
-    }
-}
-
-async fn write_and_report(
-    args: &SqlArgs,
-    mut result: QueryResult,
-    start: Instant,
-) -> Result<(), Failure> {
-    let warnings = std::mem::take(&mut result.warnings);
-    let rows = write_result(args, result).await?;
-    for warning in warnings {
-        remark(&format!("meridian: warning {warning}"));
-    }
-    if !args.quiet {
-        report(rows, start.elapsed());
-    }
-    Ok(())
-}
-
-async fn write_result(args: &SqlArgs, mut result: QueryResult) -> Result<u64, Failure> {
-    let mut output: Box<dyn Output> =
-        open_output(args.format, args.output.as_deref(), &result.schema)?;
-    let mut rows = 0;
-    while let Some(batch) = result.batches.next().await {
-        let batch = batch.map_err(rejected(args.dialect))?;
-        rows += batch.num_rows() as u64;
-        if !output.write(&batch)? {
-            break;
-        }
-    }
-    output.finish()?;
-    Ok(rows)
-}
-
-/// The number of rows and the time are printed besides the result, not in it.
-fn report(rows: u64, time: Duration) {
-    let plural = if rows == 1 { "" } else { "s" };
-    remark(&format!("{rows} row{plural} in {}", readable(time)));
-}
-
-fn readable(time: Duration) -> String {
-    match time.as_secs_f64() {
-        seconds if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
-        seconds if seconds < 120.0 => format!("{seconds:.2} s"),
-        seconds => format!("{} min {:.0} s", seconds as u64 / 60, seconds % 60.0),
-    }
 }

@@ -117,14 +117,15 @@ struct Target {
     /// Write DIR/TABLE/chunk_NNNNN.parquet.
     #[arg(long, value_name = "DIR", conflicts_with = "data")]
     out: Option<PathBuf>,
-    /// Load into a database in this data directory instead; made if it does not exist.
+    /// Load into a database in this data directory instead; made if it does not exist. Beside --db, the environment's
+    /// MERIDIAN_DATA stands for it.
     #[arg(long, value_name = "DIR", requires = "db")]
     data: Option<PathBuf>,
     /// The database; made if it does not exist.
-    #[arg(long, value_name = "NAME", requires = "data")]
+    #[arg(long, value_name = "NAME", conflicts_with = "out")]
     db: Option<String>,
     /// The memory that a load may use, such as 8G or 500M; a third of the machine's by default.
-    #[arg(long, value_name = "SIZE", value_parser = ingest::parse_size, requires = "data")]
+    #[arg(long, value_name = "SIZE", value_parser = ingest::parse_size, requires = "db")]
     memory: Option<u64>,
     /// How the Parquet files are compressed: none, snappy, lz4 or zstd.
     #[arg(long, value_name = "HOW", default_value = "zstd")]
@@ -251,7 +252,9 @@ impl Target {
             find_chunks(&catalogue, &chunks)
         });
         let chunks = wanted.transpose()?;
-        match (self.out, self.data, self.db) {
+        // Not an `env` of the option: with it, --out would be rejected wherever the variable is set.
+        let of_environment = || std::env::var_os("MERIDIAN_DATA").map(PathBuf::from);
+        match (self.out, self.data.or_else(of_environment), self.db) {
             (Some(dir), _, _) => {
                 let cores = || std::thread::available_parallelism().map_or(1, usize::from);
                 let options = WriteOptions {

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 #[derive(Args)]
 pub struct TablesArguments {
     /// The data directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
     data: PathBuf,
     /// A line for each part of each table: what one load or append has brought, when, and from where.
     #[arg(long)]
@@ -95,19 +95,56 @@ async fn lines(arguments: &TablesArguments) -> Result<Vec<Line>, catalog::Catalo
     lines
 }
 
+/// The list of the tables of some databases, as text in aligned columns.
+pub async fn list(catalog: &Catalog, databases: &[&str]) -> Result<String, catalog::CatalogError> {
+    let mut lines = Vec::new();
+    for database in databases {
+        lines.extend(lines_of_database(catalog, database, false).await?);
+    }
+    Ok(match lines.is_empty() {
+        true => "There are no tables here.\n".to_owned(),
+        false => table(&HEADINGS, &lines),
+    })
+}
+
+/// A line that says what a table is: its kind, key, position and directors, and how many rows it has.
+pub fn described(table: &Table) -> String {
+    let mut text = format!("{}: {}", table.spec.name, table.spec.kind);
+    if let Some(key) = &table.spec.key {
+        text.push_str(&format!(", key {key}"));
+    }
+    if let Some(position) = &table.spec.position {
+        text.push_str(&format!(", position {}, {}", position.ra, position.dec));
+    }
+    for director in &table.spec.directors {
+        text.push_str(&format!(", {} of {}", director.key, director.table));
+    }
+    format!("{text}; {} rows\n", grouped(table.rows()))
+}
+
 async fn lines_of(catalog: &Catalog, parts: bool) -> Result<Vec<Line>, catalog::CatalogError> {
     let mut lines = Vec::new();
     for database in catalog.databases().await? {
-        for table in catalog.tables(&database.name).await? {
-            if !parts {
-                let chunks = chunk_count(catalog, &table).await?;
-                lines.push(Line::of_table(&table, chunks));
-                continue;
-            }
-            for part in &table.parts {
-                let chunks = catalog.chunk_count(part.load).await?;
-                lines.push(Line::of_part(&table, part, chunks));
-            }
+        lines.extend(lines_of_database(catalog, &database.name, parts).await?);
+    }
+    Ok(lines)
+}
+
+async fn lines_of_database(
+    catalog: &Catalog,
+    database: &str,
+    parts: bool,
+) -> Result<Vec<Line>, catalog::CatalogError> {
+    let mut lines = Vec::new();
+    for table in catalog.tables(database).await? {
+        if !parts {
+            let chunks = chunk_count(catalog, &table).await?;
+            lines.push(Line::of_table(&table, chunks));
+            continue;
+        }
+        for part in &table.parts {
+            let chunks = catalog.chunk_count(part.load).await?;
+            lines.push(Line::of_part(&table, part, chunks));
         }
     }
     Ok(lines)

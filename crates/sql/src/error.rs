@@ -6,7 +6,7 @@ use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::Location;
 
 use crate::fold::{Places, fold_word};
-use crate::{ErrorCode, MatchFunction};
+use crate::{Dialect, ErrorCode, MatchFunction, functions, mistakes};
 
 /// A query that cannot be run, with the place of the mistake where it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +99,15 @@ impl SqlError {
         &self.sentence
     }
 
+    /// The same mistake with its place: at a byte of `sql`, if there is one.
+    #[must_use]
+    pub(crate) fn pointing_at(mut self, sql: &str, byte: Option<usize>, width: usize) -> Self {
+        if let Some(byte) = byte {
+            self.point_at(sql, byte, width);
+        }
+        self
+    }
+
     fn point_at(&mut self, sql: &str, byte: usize, width: usize) {
         let Location { line, column } = Places::new(sql).location(byte);
         let text = sql.lines().nth(line as usize - 1).unwrap_or("");
@@ -131,7 +140,10 @@ impl SqlError {
                 "the query needs more memory than it may have: {message}"
             ))
             .with_code(ErrorCode::OUT_OF_RESOURCES),
-            other => Self::in_words(&other.strip_backtrace()),
+            other => {
+                let message = other.strip_backtrace();
+                mistakes::reworded(sql, &message).unwrap_or_else(|| Self::in_words(&message))
+            }
         }
     }
 
@@ -157,11 +169,13 @@ impl SqlError {
                 field,
                 valid_fields,
             } => {
-                let names: Vec<String> = valid_fields.iter().map(|c| declared(&c.name)).collect();
-                let hint = suggestion(&field.name, &names)
-                    .unwrap_or_else(|| listing("columns here", &names));
-                let sentence = format!("there is no column {}; {hint}", typed(sql, &field.name));
-                Self::about(sql, &field.name, sentence).with_code(ErrorCode::NO_COLUMN)
+                let mut names: Vec<String> = Vec::new();
+                for name in valid_fields.iter().map(|c| declared(&c.name)) {
+                    if !names.contains(&name) {
+                        names.push(name);
+                    }
+                }
+                Self::no_column(sql, &field.name, &names)
             }
             SchemaError::AmbiguousReference { field } => {
                 let name = typed(sql, &field.name);
@@ -179,6 +193,33 @@ impl SqlError {
             }
             other => Self::in_words(&other.to_string()),
         }
+    }
+
+    /// None of these columns has this name.
+    fn no_column(sql: &str, name: &str, names: &[String]) -> Self {
+        let typed = typed(sql, name);
+        let place = find_word(sql, name);
+        let before = place.map_or("", |at| sql[..at].trim_end());
+        let is_behind = |word: &str| {
+            let end = before.len().saturating_sub(word.len());
+            before
+                .get(end..)
+                .is_some_and(|it| it.eq_ignore_ascii_case(word))
+        };
+        if names.is_empty() && (is_behind("limit") || is_behind("offset")) {
+            let sentence = format!(
+                "LIMIT and OFFSET take numbers of rows, as in LIMIT 10, and {typed} is none"
+            );
+            return Self::about(sql, name, sentence).with_code(ErrorCode::SYNTAX);
+        }
+        let mut hint = suggestion(name, names).unwrap_or_else(|| listing("columns here", names));
+        if let Some(angle) = mistakes::sexagesimal_hint(name) {
+            hint = angle;
+        } else if before.ends_with(['=', '<', '>']) {
+            hint.push_str(&format!("; a text stands in quotes, as '{typed}'"));
+        }
+        let sentence = format!("there is no column {typed}; {hint}");
+        Self::about(sql, name, sentence).with_code(ErrorCode::NO_COLUMN)
     }
 
     fn from_parser(sql: &str, message: &str) -> Self {
@@ -200,47 +241,90 @@ impl SqlError {
             (Some(Ok(line)), Some(Ok(column))) => Location { line, column },
             _ => return Self::new(format!("the query cannot be read: {message}")),
         };
-        Self::at(
-            sql,
-            location,
-            format!("the query cannot be read: {sentence}"),
-        )
+        let at = mistakes::place_of_found(sql, sentence, Places::new(sql).byte(location));
+        let sentence = match mistakes::parser_hint(sql, sentence, at) {
+            Some(hint) => format!("the query cannot be read: {sentence}; {hint}"),
+            None => format!("the query cannot be read: {sentence}"),
+        };
+        Self::new(sentence).pointing_at(sql, Some(at), 1)
+    }
+
+    /// There is no function of this name. The engine's own suggestion may be a function that no document explains.
+    fn no_function(sql: &str, name: &str) -> Self {
+        let typed = typed(sql, name);
+        let sentence = if functions::is_of_adql_alone(name) {
+            format!(
+                "{typed} is a function of ADQL's, and this statement is in MySQL's dialect: `meridian sql --dialect adql` has it; \
+                 scisql_s2PtInCircle, scisql_angSep and their relatives do the same here"
+            )
+        } else {
+            let documented = Dialect::ALL.into_iter().flat_map(functions::documented);
+            // Each function of the family `scisql_` is known without it too.
+            let plain = |name: &'static str| [name, name.trim_start_matches("scisql_")];
+            let names: Vec<String> = documented.flat_map(plain).map(str::to_owned).collect();
+            let hint = suggestion(name, &names);
+            let hint = hint.unwrap_or_else(|| "docs/sql.md lists those that there are".to_owned());
+            format!("there is no function {typed}; {hint}")
+        };
+        Self::about(sql, name, sentence).with_code(ErrorCode::NO_FUNCTION)
+    }
+
+    /// There is no table of this full name. `rest` is what else is said: `not found`, and perhaps the [`NotFound`] of who looked it up.
+    fn no_table(sql: &str, name: &str, rest: &str, tables: &[String]) -> Self {
+        let short = name.rsplit('.').next().unwrap_or(name);
+        let table = typed(sql, short);
+        let others = NotFound::read(rest);
+        let first = |names: &[String]| names.first().map_or("sky".to_owned(), String::clone);
+        match others {
+            _ if name.contains("..") => {
+                let databases = match &others {
+                    Some(NotFound::Database(names)) => names.as_slice(),
+                    _ => &[],
+                };
+                let sentence = format!(
+                    "no database is chosen in which {table} could be: USE one, or write it as in {}.{table}; {}",
+                    first(databases),
+                    listing("databases here", databases)
+                );
+                Self::about(sql, short, sentence).with_code(ErrorCode::NO_DATABASE_CHOSEN)
+            }
+            Some(NotFound::Database(names)) => {
+                let database = name.rsplit('.').nth(1).unwrap_or_default();
+                let hint = suggestion(database, &names);
+                let hint = hint.unwrap_or_else(|| listing("databases here", &names));
+                let sentence = format!("there is no database {}; {hint}", typed(sql, database));
+                Self::about(sql, database, sentence).with_code(ErrorCode::NO_DATABASE)
+            }
+            Some(NotFound::TableBut(names)) => {
+                let database = first(&names);
+                let sentence = format!(
+                    "there is no table {table} in this database, but in {}: write it as {database}.{table}",
+                    names.join(", ")
+                );
+                Self::about(sql, short, sentence).with_code(ErrorCode::NO_TABLE)
+            }
+            None => {
+                let hint = suggestion(short, tables);
+                let hint = hint.unwrap_or_else(|| listing("tables here", tables));
+                let sentence = format!("there is no table {table}; {hint}");
+                Self::about(sql, short, sentence).with_code(ErrorCode::NO_TABLE)
+            }
+        }
     }
 
     fn from_plan(sql: &str, message: &str, tables: &[String]) -> Self {
-        if let Some(name) = message
+        if let Some((name, rest)) = message
             .strip_prefix("table '")
-            .and_then(|m| m.split_once('\''))
-            .map(|m| m.0)
+            .and_then(|rest| rest.split_once('\''))
         {
-            let short = name.rsplit('.').next().unwrap_or(name);
-            if name.contains("..") {
-                let table = typed(sql, short);
-                let sentence = format!(
-                    "no database is chosen in which {table} could be: USE one, or write it as in sky.{table}"
-                );
-                return Self::about(sql, short, sentence).with_code(ErrorCode::NO_DATABASE_CHOSEN);
-            }
-            let hint = suggestion(short, tables).unwrap_or_else(|| listing("tables here", tables));
-            let sentence = format!("there is no table {}; {hint}", typed(sql, short));
-            return Self::about(sql, short, sentence).with_code(ErrorCode::NO_TABLE);
+            return Self::no_table(sql, name, rest, tables);
+        }
+        if let Some(error) = mistakes::reworded(sql, message) {
+            return error;
         }
         if let Some(rest) = message.strip_prefix("Invalid function '") {
             let name = rest.split('\'').next().unwrap_or(rest);
-            let near = rest
-                .split_once("Did you mean '")
-                .and_then(|(_, n)| n.split_once('\''))
-                // Functions of ADQL's are typed without it.
-                .map(|n| n.0.trim_start_matches("adql_"));
-            let hint = near
-                .map(|n| format!("did you mean {n}?"))
-                .unwrap_or_default();
-            return Self::about(
-                sql,
-                name,
-                format!("there is no function {}; {hint}", typed(sql, name)),
-            )
-            .with_code(ErrorCode::NO_FUNCTION);
+            return Self::no_function(sql, name);
         }
         if NO_CONDITIONS.iter().any(|told| message.starts_with(told)) {
             let sentence =
@@ -261,6 +345,40 @@ impl SqlError {
                 .with_code(ErrorCode::WRONG_ARGUMENTS),
             None => Self::in_words(message),
         }
+    }
+}
+
+/// What who looks up tables says of one that is not there, beside that: it travels in the text of the engine's error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotFound {
+    /// There is no database of this name either; these are there.
+    Database(Vec<String>),
+    /// Other databases have a table of this name: these.
+    TableBut(Vec<String>),
+}
+
+impl NotFound {
+    const DATABASE: &str = " not found, nor its database, among ";
+    const TABLE_BUT: &str = " not found, but in ";
+
+    /// The engine's error for a table of a database.
+    pub fn error(&self, database: &str, table: &str) -> DataFusionError {
+        let (words, names) = match self {
+            Self::Database(names) => (Self::DATABASE, names),
+            Self::TableBut(names) => (Self::TABLE_BUT, names),
+        };
+        // A line each: a name may have any other character.
+        let names = names.join("\n");
+        DataFusionError::Plan(format!("table 'meridian.{database}.{table}'{words}{names}"))
+    }
+
+    fn read(rest: &str) -> Option<Self> {
+        let names = |text: &str| text.lines().map(str::to_owned).collect();
+        if let Some(text) = rest.strip_prefix(Self::DATABASE) {
+            return Some(Self::Database(names(text)));
+        }
+        let text = rest.strip_prefix(Self::TABLE_BUT)?;
+        Some(Self::TableBut(names(text)))
     }
 }
 
@@ -322,6 +440,16 @@ fn listing(what: &str, names: &[String]) -> String {
 /// The name as it was typed, where it stands in the text.
 pub(crate) fn typed(sql: &str, name: &str) -> String {
     find_word(sql, name).map_or_else(|| name.to_owned(), |at| sql[at..at + name.len()].to_owned())
+}
+
+/// Finds `name` as a whole word behind the first place of `before`, without regard to case.
+pub(crate) fn find_word_behind(sql: &str, before: &str, name: &str) -> Option<usize> {
+    let from = match before.chars().all(char::is_alphabetic) {
+        true if before.is_empty() => 0,
+        true => find_word(sql, before)? + before.len(),
+        false => sql.find(before)? + before.len(),
+    };
+    find_word(&sql[from..], name).map(|at| from + at)
 }
 
 /// Finds `name` in `sql` as a whole word, without regard to case.

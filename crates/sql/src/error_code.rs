@@ -68,6 +68,10 @@ codes! {
     OTHER = 1105, "HY000";
     /// An aggregate where none may be (`ER_INVALID_GROUP_FUNC_USE`).
     MISPLACED_AGGREGATE = 1111, "HY000";
+    /// A column beside an aggregate without GROUP BY (`ER_MIX_OF_GROUP_FUNC_AND_FIELDS`).
+    MISSING_GROUP_BY = 1140, "42000";
+    /// A column in HAVING that is not grouped by (`ER_NON_GROUPING_FIELD_USED`).
+    UNGROUPED_IN_HAVING = 1463, "42000";
     /// No table has this name (`ER_NO_SUCH_TABLE`).
     NO_TABLE = 1146, "42S02";
     /// More bytes than a packet may have (`ER_NET_PACKET_TOO_LARGE`).

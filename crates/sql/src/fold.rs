@@ -6,6 +6,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::{Location, Token};
 
+use crate::mistakes::unclosed;
 use crate::{Dialect, ErrorCode, SqlError, limits};
 
 /// A name as it is compared: each letter in lower case, where that is one letter of as many bytes. It is `catalog::fold_name`,
@@ -29,7 +30,7 @@ pub fn fold_case(dialect: Dialect, sql: &str) -> Result<String, SqlError> {
         .tokenizer(sql)
         .tokenize_with_location()
         .map_err(|error| {
-            SqlError::at(sql, error.location, error.message).with_code(ErrorCode::SYNTAX)
+            SqlError::at(sql, error.location, unclosed(&error.message)).with_code(ErrorCode::SYNTAX)
         })?;
     limits::check_words(sql, &tokens)?;
     let places = Places::new(sql);

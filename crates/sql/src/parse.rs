@@ -204,14 +204,14 @@ fn rewrite(
         (statement, explained) = (&mut *explain.statement, true);
     }
     let Statement::Statement(ast) = statement else {
-        return Err(only_queries());
+        return Err(only_queries(source.sql));
     };
     limits::check_and_balance(ast)?;
     unsupported::reject(source.dialect, source.sql, ast)?;
     match &**ast {
         Ast::Query(query) if !explained => parsed.headings = Headings::of(source, query),
         Ast::Query(_) | Ast::Explain { .. } => {}
-        _ => return Err(only_queries()),
+        _ => return Err(only_queries(source.sql)),
     }
     if source.dialect == Dialect::MySql {
         parsed.of_connection |= connection::substitute(source.sql, ast, connection)?;
@@ -231,8 +231,10 @@ fn rewrite(
     Ok(())
 }
 
-fn only_queries() -> SqlError {
-    SqlError::new(
+fn only_queries(sql: &str) -> SqlError {
+    SqlError::about(
+        sql,
+        mysql::first_word(sql),
         "only queries can be executed: SELECT, WITH, VALUES, EXPLAIN, SHOW; `meridian load` creates tables, and no statement changes them",
     )
     .with_code(ErrorCode::READ_ONLY)

@@ -87,7 +87,15 @@ fn of(expr: &Expr) -> Option<Warning> {
     let Some(Expr::Literal(value, _)) = args.first() else {
         return None;
     };
-    let truncated = |kind: &str, text: &str| format!("Truncated incorrect {kind} value: '{text}'");
+    let truncated = |kind: &str, text: &str| {
+        let hint = match may_be_name(text) {
+            true => {
+                "; if it is a column's name, write it plain or in backticks: quotes are for texts"
+            }
+            false => "",
+        };
+        format!("Truncated incorrect {kind} value: '{text}'{hint}")
+    };
     let sentence = match (func.name(), text_of(value)) {
         ("mysql_double" | "mysql_number", Some(text)) if !is_number(text) => {
             truncated("DOUBLE", text)
@@ -108,6 +116,13 @@ fn of(expr: &Expr) -> Option<Warning> {
         code: ErrorCode::TRUNCATED_VALUE,
         sentence,
     })
+}
+
+/// Whether a text that is used as a number may be meant as the name of a column, as in `"g-mag" < 15`.
+fn may_be_name(text: &str) -> bool {
+    const SHORTEST: usize = 3;
+    let of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    text.len() >= SHORTEST && text.starts_with(char::is_alphabetic) && text.chars().all(of_name)
 }
 
 fn text_of(value: &ScalarValue) -> Option<&str> {

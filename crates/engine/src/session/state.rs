@@ -209,7 +209,7 @@ impl DefaultDatabase {
             None => match (names.next(), names.next()) {
                 (Some(only), None) => Ok(chosen(only)),
                 // Tables must then be named with their database.
-                _ => Ok(unchosen(INFORMATION_SCHEMA)),
+                _ => Ok(unchosen(NO_DATABASE)),
             },
         }
     }

@@ -444,6 +444,7 @@ fn write_merged(
         rejected_rows: Vec::new(),
         counts: PlacementCounts::default(),
         latin1_values: 0,
+        comment_lines: 0,
         index_bytes,
         input_bytes: 0,
         spilled_parts: spilled as u64,

@@ -5,6 +5,7 @@
 //! decoded by any number of threads at once. A new format (FITS, Arrow IPC) is one implementation of the
 //! three and one line in [`open`]. Rows that a program makes ([`made::RowSource`]) come through the same three.
 
+pub(crate) mod degrees;
 pub(crate) mod made;
 mod names;
 pub(crate) mod parquet;
@@ -19,13 +20,14 @@ pub(crate) use names::Names;
 pub(crate) use parquet_ahead::WINDOW;
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use catalog::{Column, ColumnType};
+use flate2::read::MultiGzDecoder;
 
 use crate::budget::DecodeBudget;
 use crate::error::IngestError;
@@ -49,6 +51,8 @@ pub(crate) struct ReadContext {
     pub progress: Arc<Progress>,
     /// Text values that were not UTF-8 and were taken as Latin-1.
     pub latin1_values: AtomicU64,
+    /// Lines of text files that were comments among the rows.
+    pub comment_lines: AtomicU64,
 }
 
 impl ReadContext {
@@ -63,6 +67,7 @@ impl ReadContext {
             rejected_rows,
             progress,
             latin1_values: AtomicU64::new(0),
+            comment_lines: AtomicU64::new(0),
         }
     }
 
@@ -85,8 +90,8 @@ pub(crate) struct OddValues {
     pub column: String,
     /// The type of nearly all values.
     pub ty: ColumnType,
-    /// Whether the column has that type all the same; else it is a text.
-    pub kept: bool,
+    /// The type that the column has: that one all the same, or one that holds all values.
+    pub taken: ColumnType,
     /// How many values were looked at.
     pub values: u64,
     /// How many of them are not of the type.
@@ -95,34 +100,32 @@ pub(crate) struct OddValues {
     pub line: u64,
     /// That value, in quotes.
     pub value: String,
+    /// The texts among the values that usually stand for NULL.
+    pub nulls: Vec<String>,
 }
 
 impl OddValues {
     /// What it means for a load of the file that messages call `file`, as a sentence.
     pub(crate) fn sentence(&self, file: &Path) -> String {
         let Self {
-            column,
-            ty,
-            kept,
-            values,
-            odd,
-            line,
-            value,
+            column, ty, taken, ..
         } = self;
-        let (values, odd, file) = (grouped(*values), grouped(*odd), file.display());
-        let taken = if *kept { *ty } else { ColumnType::Text };
-        let way_out = if *kept {
-            format!(
-                "give --null {value} if that stands for NULL, --text {column} if the column holds texts, or --max-errors"
-            )
+        let (values, odd) = (grouped(self.values), grouped(self.odd));
+        let place = format!("{}:{}: {}", file.display(), self.line, self.value);
+        let null = match self.nulls.is_empty() {
+            true => self.value.clone(),
+            false => format!("\"{}\"", self.nulls.join(",")),
+        };
+        let is_null = format!("give --null {null} if that stands for NULL");
+        let way_out = if taken == ty {
+            format!("{is_null}, --text {column} if the column holds texts, or --max-errors")
+        } else if *taken == ColumnType::Text {
+            format!("{is_null}, or declare the column by --schema")
         } else {
-            format!(
-                "give --null {value} if that stands for NULL, or declare the column by --schema"
-            )
+            "declare the column by --schema if it is to be of another type".to_owned()
         };
         format!(
-            "the column {column} was taken for {taken}: {odd} of its {values} values are no {ty}, the first is \
-             {file}:{line}: {value}; {way_out}"
+            "the column {column} was taken for {taken}: {odd} of its {values} values are no {ty}, the first is {place}; {way_out}"
         )
     }
 }
@@ -138,6 +141,11 @@ pub(crate) trait TableFile: Send + Sync {
             columns: self.columns()?,
             odd: Vec::new(),
         })
+    }
+
+    /// The names in the header of a text file, whose columns can be inferred one by one.
+    fn header_names(&self) -> Option<&[String]> {
+        None
     }
 
     /// The names of the columns of right ascension and declination, where the file says which these are.
@@ -202,6 +210,8 @@ pub(crate) enum Magic {
     Gzip,
     /// XML.
     VoTable,
+    /// XML, gzipped.
+    GzipVoTable,
     /// Formats that are known but cannot be read.
     Foreign(&'static str),
     Other,
@@ -210,19 +220,32 @@ pub(crate) enum Magic {
 /// Looks at the first bytes of a file.
 pub(crate) fn magic(path: &Path) -> Result<Magic, IngestError> {
     expect_regular(path)?;
-    let mut file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
-    let mut head = [0; 8];
-    let mut filled = 0;
-    while filled < head.len() {
-        match file
-            .read(&mut head[filled..])
-            .map_err(|e| IngestError::io("read", path, e))?
-        {
-            0 => break,
-            n => filled += n,
-        }
+    let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
+    let first = |input: &mut dyn Read| {
+        let mut head = Vec::new();
+        input.take(MAGIC_BYTES).read_to_end(&mut head).map(|_| head)
+    };
+    let head = first(&mut &file).map_err(|e| IngestError::io("read", path, e))?;
+    let magic = magic_of(&head);
+    if magic != Magic::Gzip {
+        return Ok(magic);
     }
-    Ok(match &head[..filled] {
+    let packed = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
+    // What cannot be unpacked is told when it is read.
+    let inner = first(&mut MultiGzDecoder::new(BufReader::new(packed))).unwrap_or_default();
+    Ok(match magic_of(&inner) {
+        Magic::VoTable => Magic::GzipVoTable,
+        Magic::Foreign("FITS") => Magic::Foreign("gzipped FITS"),
+        _ => Magic::Gzip,
+    })
+}
+
+/// Bytes by which formats are told apart.
+const MAGIC_BYTES: u64 = 8;
+
+/// The kind of a file that begins with these bytes.
+fn magic_of(head: &[u8]) -> Magic {
+    match head {
         [b'P', b'A', b'R', b'1', ..] => Magic::Parquet,
         [0x1f, 0x8b, ..] => Magic::Gzip,
         // Perhaps behind a byte order mark.
@@ -234,7 +257,7 @@ pub(crate) fn magic(path: &Path) -> Result<Magic, IngestError> {
         [0xfd, b'7', b'z', b'X', b'Z', ..] => Magic::Foreign("xz-compressed"),
         [b'P', b'K', 3, 4, ..] => Magic::Foreign("zip"),
         _ => Magic::Other,
-    })
+    }
 }
 
 /// Opens every file of a load, in order. `layout` says how text files are written; `declared` are the columns of a
@@ -263,7 +286,13 @@ pub(crate) fn open_one(
     };
     match magic(path)? {
         Magic::Parquet => Ok(Box::new(parquet::ParquetFile::open(path, budget)?)),
-        Magic::VoTable => Ok(Box::new(votable::VoTableFile::open(path, budget)?)),
+        Magic::GzipVoTable if budget.is_limited() => Err(IngestError::layout(
+            path,
+            "it is a gzipped VOTable: send it without gzip",
+        )),
+        Magic::VoTable | Magic::GzipVoTable => {
+            Ok(Box::new(votable::VoTableFile::open(path, budget)?))
+        }
         Magic::Gzip => Ok(Box::new(text::TextFile::open(
             path, true, layout, declared, budget,
         )?)),

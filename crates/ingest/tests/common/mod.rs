@@ -172,7 +172,7 @@ impl Sky {
         request.overlap_deg = Some(OVERLAP);
         request.memory = Some(64 << 20);
         request.threads = Some(2);
-        request.text.null = Some("\\N".to_owned());
+        request.text.nulls = vec!["\\N".to_owned()];
         request.text.quote = Some(Some(b'"'));
         request.files = files.to_vec();
         request

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-use super::{Output, Sink, still_read};
+use super::{Layout, Output, Sink, still_read};
 use crate::failure::Failure;
 
 /// Rows from which the widths of the columns are taken; those after them are aligned as far as they fit.
@@ -20,18 +20,21 @@ pub struct Table {
     headings: Vec<String>,
     numeric: Vec<bool>,
     waiting: Vec<Vec<String>>,
-    layout: Option<Layout>,
+    layout: Layout,
+    /// Whether it is shown on a terminal if standard output is one.
+    on_screen: bool,
+    laid_out: Option<LaidOut>,
     rows: u64,
 }
 
-enum Layout {
+enum LaidOut {
     Columns(Vec<usize>),
     Blocks { heading: usize },
 }
 
 impl Table {
-    /// A table of a result with these columns.
-    pub fn new(sink: Sink, schema: &Schema) -> Self {
+    /// A table of a result with these columns. `on_screen` says whether it goes to standard output, whose width then counts.
+    pub fn new(sink: Sink, schema: &Schema, layout: Layout, on_screen: bool) -> Self {
         Self {
             headings: schema
                 .fields()
@@ -45,7 +48,9 @@ impl Table {
                 .collect(),
             sink,
             waiting: Vec::new(),
-            layout: None,
+            layout,
+            on_screen,
+            laid_out: None,
             rows: 0,
         }
     }
@@ -58,19 +63,26 @@ impl Table {
             }
         }
         let total: usize = widths.iter().map(|w| w + 3).sum();
-        let narrow =
-            std::io::stdout().is_terminal() && total > terminal_width() && self.headings.len() > 1;
-        if narrow {
+        let is_narrow = || {
+            let on_terminal = self.on_screen && std::io::stdout().is_terminal();
+            on_terminal && total > terminal_width() && self.headings.len() > 1
+        };
+        let in_blocks = match self.layout {
+            Layout::AsItFits => is_narrow(),
+            Layout::Blocks => true,
+            Layout::Lines => false,
+        };
+        if in_blocks {
             let heading = self
                 .headings
                 .iter()
                 .map(|heading| width(heading))
                 .max()
                 .unwrap_or(0);
-            self.layout = Some(Layout::Blocks { heading });
+            self.laid_out = Some(LaidOut::Blocks { heading });
         } else {
             let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
-            self.layout = Some(Layout::Columns(widths));
+            self.laid_out = Some(LaidOut::Columns(widths));
             let headings = self.headings.clone();
             self.line(&headings)?;
             self.text(&format!("{}\n", rule.join("-+-")))?;
@@ -86,8 +98,8 @@ impl Table {
 
     fn row(&mut self, row: &[String]) -> Result<bool, Failure> {
         self.rows += 1;
-        match &self.layout {
-            Some(Layout::Blocks { heading }) => {
+        match &self.laid_out {
+            Some(LaidOut::Blocks { heading }) => {
                 let mut block = format!("-[ row {} ]{}\n", self.rows, "-".repeat(*heading));
                 for (name, value) in self.headings.iter().zip(row) {
                     block.push_str(&format!("{} | {value}\n", padded(name, *heading, false)));
@@ -117,7 +129,7 @@ impl Table {
     }
 
     fn line(&mut self, row: &[String]) -> Result<bool, Failure> {
-        let Some(Layout::Columns(widths)) = &self.layout else {
+        let Some(LaidOut::Columns(widths)) = &self.laid_out else {
             return Ok(true);
         };
         let cells: Vec<String> = row
@@ -148,7 +160,7 @@ impl Output for Table {
                 .iter()
                 .map(|column| column.value(row).try_to_string())
                 .collect::<Result<Vec<_>, _>>()?;
-            if self.layout.is_some() {
+            if self.laid_out.is_some() {
                 if !self.row(&row)? {
                     return Ok(false);
                 }
@@ -163,7 +175,7 @@ impl Output for Table {
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), Failure> {
-        if self.layout.is_none() {
+        if self.laid_out.is_none() {
             self.lay_out()?;
         }
         self.sink.finish()

@@ -18,7 +18,7 @@ use super::client::{RequestError, target};
 use super::{INTERRUPTED, ServerArguments, UserArguments};
 use crate::console::remark;
 use crate::failure::Failure;
-use crate::output::{Output, open_output};
+use crate::output::{Destination, Layout, Output, open_output};
 use crate::sql::Format;
 
 /// Which result, and where it goes.
@@ -93,6 +93,10 @@ async fn download(arguments: &ResultArguments) -> Result<u64, Failure> {
         .send(Method::GET, &target(&path, &parameters), None)
         .await?;
     let mut batches = BatchReader::new(response.into_body());
+    let destination = match &arguments.output {
+        Some(file) => Destination::NewFile(file.clone()),
+        None => Destination::StandardOutput,
+    };
     let mut output: Option<Box<dyn Output>> = None;
     let mut rows = 0;
     loop {
@@ -101,7 +105,8 @@ async fn download(arguments: &ResultArguments) -> Result<u64, Failure> {
             Some(output) => output,
             None => {
                 let schema = batches.decoder.schema().ok_or_else(broken_off)?;
-                let opened = open_output(arguments.format, arguments.output.as_deref(), &schema)?;
+                let opened =
+                    open_output(arguments.format, Layout::AsItFits, &destination, &schema)?;
                 output.insert(opened)
             }
         };

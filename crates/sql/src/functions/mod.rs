@@ -5,6 +5,7 @@
 
 pub(crate) mod adql;
 mod checked_sum;
+mod documented;
 mod formula;
 mod geometry;
 mod guarded;
@@ -20,6 +21,8 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 pub use adql::POLYGON;
 pub(crate) use checked_sum::checked_sum;
+pub use documented::documented;
+pub(crate) use documented::is_of_adql_alone;
 pub use geometry::{RegionShape, SEPARATION};
 pub use photometry::is_magnitude_of_flux;
 pub use real::{REAL, real, real_constant};

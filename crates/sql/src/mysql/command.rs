@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use super::pieces::first_word;
 use crate::fold::Places;
+use crate::mistakes::unclosed;
 use crate::{Dialect, ErrorCode, SqlError};
 
 /// A statement about the connection.
@@ -115,7 +116,8 @@ impl<'a> TokenReader<'a> {
     fn of(text: &'a str) -> Result<Self, SqlError> {
         let tokens = Dialect::MySql.tokenizer(text).tokenize_with_location();
         let mut tokens = tokens.map_err(|error| {
-            SqlError::at(text, error.location, error.message).with_code(ErrorCode::SYNTAX)
+            SqlError::at(text, error.location, unclosed(&error.message))
+                .with_code(ErrorCode::SYNTAX)
         })?;
         tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
         Ok(Self {

@@ -1,15 +1,12 @@
-//! How a text file is written: separators, quotes, escapes, header; found out from its beginning.
+//! How a text file is written: separators, quotes, escapes, comments; found out from its beginning.
 
-use std::collections::HashMap;
 use std::path::Path;
 
-use catalog::Column;
-
-use super::super::Names;
 use super::block::Sample;
-use super::part::FieldMap;
+use super::ecsv;
+use super::prelude::{self, Blanks};
 use super::record::{Fields, RecordEnd};
-use crate::error::{IngestError, nearest};
+use crate::error::IngestError;
 
 /// What options and schema say about text files; what they do not say is detected for each file.
 #[derive(Debug, Clone, Default)]
@@ -17,8 +14,24 @@ pub(crate) struct TextLayout {
     pub delimiter: Option<u8>,
     pub quote: Option<Option<u8>>,
     pub escapes: Option<bool>,
-    pub null: Option<String>,
+    /// Whether fields are separated by any number of blanks and tabs.
+    pub blanks: bool,
+    /// The texts that stand for NULL; none if nothing is said.
+    pub nulls: Vec<String>,
     pub header: Option<bool>,
+    /// The character that begins a comment line; `Some(None)` for no comments.
+    pub comment: Option<Option<u8>>,
+}
+
+/// Which lines are comments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comments {
+    /// None.
+    Nowhere,
+    /// Lines that begin with this byte.
+    Lines(u8),
+    /// Lines that begin with this byte and have another number of fields than a row: nothing says that the file has comments.
+    NoRows(u8),
 }
 
 /// How one text file is written.
@@ -29,13 +42,19 @@ pub(crate) struct Dialect {
     pub quote: Option<u8>,
     /// Whether a backslash escapes the byte after it, and `\N` is NULL.
     pub escapes: bool,
-    /// An unquoted field of exactly these bytes is NULL.
-    pub null: Option<Vec<u8>>,
+    /// Whether fields are separated by any number of blanks and tabs; the delimiter is a blank then.
+    pub blanks: bool,
+    /// An unquoted field of exactly one of these texts is NULL.
+    pub nulls: Vec<Vec<u8>>,
+    /// Whether blanks around unquoted fields are padding.
+    pub trims: bool,
+    /// Which lines are comments.
+    pub comments: Comments,
     /// Whether lines end in CR LF.
     pub crlf: bool,
 }
 
-const CANDIDATES: [u8; 4] = [b',', b'\t', b';', b'|'];
+pub(super) const CANDIDATES: [u8; 4] = [b',', b'\t', b';', b'|'];
 
 impl Dialect {
     /// The dialect of a file that begins with `sample`.
@@ -44,19 +63,32 @@ impl Dialect {
         sample: &Sample,
         layout: &TextLayout,
     ) -> Result<Self, IngestError> {
-        let first_line = sample
-            .bytes
-            .split(|b| *b == b'\n')
-            .next()
-            .unwrap_or_default();
-        let delimiter = layout
-            .delimiter
-            .unwrap_or_else(|| delimiter_of(path, first_line));
-        let null = layout.null.clone().map(String::into_bytes);
+        let comments = match layout.comment {
+            Some(None) => Comments::Nowhere,
+            Some(Some(byte)) => Comments::Lines(byte),
+            None => prelude::guessed_comments(&sample.bytes),
+        };
+        let (leading, start) = prelude::leading_comments(&sample.bytes, comments);
+        let body = &sample.bytes[start..];
+        let first_line = body.split(|b| *b == b'\n').next().unwrap_or_default();
+        let of_ecsv = ecsv::delimiter(&leading);
+        let given = layout.delimiter.or(of_ecsv.filter(|byte| *byte != b' '));
+        let found = given
+            .or_else(|| delimiter_by_name(path))
+            .or_else(|| most_frequent(first_line));
+        let blanks = layout.blanks || (found.is_none() && separated_by_blanks(path, body)?);
+        let delimiter = match blanks {
+            true => b' ',
+            false => found.unwrap_or(b','),
+        };
+        if layout.delimiter.is_none() && delimiter == b'|' {
+            prelude::reject_undelimited_rows(path, body)?;
+        }
+        let nulls: Vec<Vec<u8>> = layout.nulls.iter().map(|it| it.clone().into()).collect();
         let escapes = layout.escapes.unwrap_or_else(|| {
             let quoted = matches!(layout.quote, Some(Some(_)));
-            let says_mysql = null.as_deref() == Some(b"\\N");
-            (says_mysql && !quoted) || (null.is_none() && has_null_field(&sample.bytes, delimiter))
+            let says_mysql = nulls.iter().any(|null| null == b"\\N");
+            (says_mysql && !quoted) || (nulls.is_empty() && has_null_field(body, delimiter))
         });
         // A dump with backslash escapes needs no quotes, and its text may hold any number of them.
         let quote = layout
@@ -72,9 +104,18 @@ impl Dialect {
             delimiter,
             quote,
             escapes,
-            null,
+            blanks,
+            nulls,
+            trims: prelude::ruler(body).is_some(),
+            comments,
             crlf: first_line.ends_with(b"\r"),
         })
+    }
+
+    /// Whether an unquoted field stands for NULL.
+    #[inline]
+    pub(super) fn is_null(&self, field: &[u8]) -> bool {
+        self.nulls.iter().any(|null| null == field)
     }
 
     /// Where the last whole record of these bytes ends; they begin with a record.
@@ -123,8 +164,8 @@ fn last_unescaped_newline(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// By the name if it says so, else the candidate that the first line has most of.
-fn delimiter_of(path: &Path, first_line: &[u8]) -> u8 {
+/// What the file's name says.
+fn delimiter_by_name(path: &Path) -> Option<u8> {
     let name = path
         .file_name()
         .and_then(|n| n.to_str())
@@ -132,14 +173,35 @@ fn delimiter_of(path: &Path, first_line: &[u8]) -> u8 {
         .to_ascii_lowercase();
     let stem = name.strip_suffix(".gz").unwrap_or(&name);
     if stem.ends_with(".tsv") || stem.ends_with(".tab") {
-        return b'\t';
+        return Some(b'\t');
     }
-    if stem.ends_with(".csv") {
-        return b',';
-    }
-    let count = |byte: u8| first_line.iter().filter(|b| **b == byte).count();
+    stem.ends_with(".csv").then_some(b',')
+}
+
+/// The candidate that a line has most of.
+fn most_frequent(line: &[u8]) -> Option<u8> {
+    let count = |byte: u8| line.iter().filter(|b| **b == byte).count();
     let best = CANDIDATES.into_iter().rev().max_by_key(|byte| count(*byte));
-    best.filter(|byte| count(*byte) > 0).unwrap_or(b',')
+    best.filter(|byte| count(*byte) > 0)
+}
+
+/// Whether the fields of a file without delimiters are separated by blanks.
+///
+/// # Errors
+/// They seem to be, but the rows differ in how many there are, as where columns of fixed width have empty cells.
+fn separated_by_blanks(path: &Path, body: &[u8]) -> Result<bool, IngestError> {
+    match prelude::blanks(body) {
+        Blanks::Separate => Ok(true),
+        Blanks::DoNot => Ok(false),
+        Blanks::Unevenly { fewest, most } => {
+            let reason = format!(
+                "its rows have {fewest} to {most} fields when they are split at blanks, as in a table of columns of fixed width with \
+                 empty cells or texts of several words; its first line has {}: convert it to CSV, ECSV or VOTable, or give --delimiter",
+                prelude::words_of_first_line(body)
+            );
+            Err(IngestError::layout(path, reason))
+        }
+    }
 }
 
 /// Whether some field is exactly `\N`: the mark of a MySQL dump.
@@ -149,209 +211,4 @@ fn has_null_field(bytes: &[u8], delimiter: u8) -> bool {
         let before = at.checked_sub(1).and_then(|i| bytes.get(i));
         is_end(before) && is_end(bytes.get(at + 2))
     })
-}
-
-/// The first line of a file and what it tells.
-#[derive(Debug, Clone)]
-pub(super) struct Head {
-    /// Whether the first line holds the names of the fields.
-    pub is_header: bool,
-    /// Whether nobody said so or that it does not.
-    pub is_guessed: bool,
-    /// The fields' names: those of the header, or `column1`, `column2` and so on. Empty for an empty file.
-    pub names: Vec<String>,
-    /// The mean length of a record in the sample.
-    pub bytes_per_row: Option<f64>,
-    /// The number of rows, if the sample is the whole file.
-    pub rows_if_whole: Option<u64>,
-}
-
-impl Head {
-    pub(super) fn read(
-        path: &Path,
-        sample: &Sample,
-        dialect: &Dialect,
-        header: Option<bool>,
-        declared: Option<&[Column]>,
-    ) -> Result<Self, IngestError> {
-        let mut fields = Fields::default();
-        fields.split_record(&sample.bytes, 0, dialect);
-        let first: Vec<String> = (0..fields.width())
-            .map(|i| {
-                String::from_utf8_lossy(fields.bytes(&sample.bytes, i).unwrap_or_default())
-                    .trim()
-                    .to_owned()
-            })
-            .collect();
-        if sample.bytes.is_empty() {
-            return Ok(Self {
-                is_header: false,
-                is_guessed: header.is_none(),
-                names: Vec::new(),
-                bytes_per_row: None,
-                rows_if_whole: Some(0),
-            });
-        }
-        if let Some(declared) = declared {
-            check_width(path, first.len(), &sample.bytes, dialect, declared.len())?;
-        }
-        let is_header = header.unwrap_or_else(|| looks_like_header(&first, declared));
-        let names = if is_header {
-            first
-        } else {
-            (1..=first.len()).map(|i| format!("column{i}")).collect()
-        };
-        if is_header {
-            check_names(path, &names)?;
-        }
-        let records = count_records(&sample.bytes, dialect);
-        Ok(Self {
-            is_header,
-            is_guessed: header.is_none(),
-            names,
-            bytes_per_row: (records > 0).then(|| sample.bytes.len() as f64 / records as f64),
-            rows_if_whole: sample
-                .whole
-                .then(|| (records as u64).saturating_sub(u64::from(is_header))),
-        })
-    }
-
-    /// Which field of a record goes into which column.
-    pub(super) fn map_columns(
-        &self,
-        path: &Path,
-        dialect: &Dialect,
-        columns: &[Column],
-    ) -> Result<FieldMap, IngestError> {
-        if self.names.is_empty() || (!self.is_header && self.names.len() == columns.len()) {
-            return Ok(FieldMap::in_order(columns.len()));
-        }
-        if !self.is_header {
-            // Rows of another length are rejected one by one; a first line of another length is the file's fault.
-            let (have, want) = (self.names.len(), columns.len());
-            let by = describe_byte(dialect.delimiter);
-            let reason = format!(
-                "its first line has {have} fields (separated by {by}) where the table has {want} columns"
-            );
-            return Err(IngestError::layout(path, reason));
-        }
-        let known = Names::of(columns.iter().map(|c| c.name.as_str()));
-        let unknown = |name: &&String| known.position(name).is_none();
-        if let Some(name) = self.names.iter().find(unknown) {
-            let hint = nearest(name, columns.iter().map(|c| c.name.as_str()));
-            let hint = hint.map_or(String::new(), |near| format!(": is it {near:?}?"));
-            return Err(IngestError::layout(
-                path,
-                format!("its header has a column {name:?} that the table does not have{hint}"),
-            ));
-        }
-        let fields = Names::of(self.names.iter().map(String::as_str));
-        let field_of = |column: &Column| fields.position(&column.name);
-        let fields: Vec<Option<usize>> = columns.iter().map(field_of).collect();
-        let missing = columns
-            .iter()
-            .zip(&fields)
-            .find(|(column, field)| field.is_none() && !column.nullable);
-        if let Some((column, _)) = missing {
-            let reason = format!(
-                "its header lacks the column {:?}, which is NOT NULL",
-                column.name
-            );
-            return Err(IngestError::layout(path, reason));
-        }
-        Ok(FieldMap::new(self.names.len(), fields))
-    }
-}
-
-/// A single field where several columns are declared means that the delimiter is wrong.
-fn check_width(
-    path: &Path,
-    width: usize,
-    sample: &[u8],
-    dialect: &Dialect,
-    declared: usize,
-) -> Result<(), IngestError> {
-    if width != 1 || declared == 1 {
-        return Ok(());
-    }
-    let line = sample.split(|b| *b == b'\n').next().unwrap_or_default();
-    let count = |byte: &u8| line.iter().filter(|b| *b == byte).count();
-    let other = CANDIDATES
-        .iter()
-        .filter(|b| **b != dialect.delimiter)
-        .max_by_key(|b| count(b));
-    let hint = match other.filter(|b| count(b) > 0) {
-        Some(byte) => format!(
-            "it seems to be separated by {}: give --delimiter",
-            describe_byte(*byte)
-        ),
-        None => "give the right --delimiter".to_owned(),
-    };
-    let by = describe_byte(dialect.delimiter);
-    let reason = format!(
-        "there is only one field in its first line when split at {by}, where the table has {declared} columns; {hint}"
-    );
-    Err(IngestError::layout(path, reason))
-}
-
-/// A byte as a person would name it.
-pub(super) fn describe_byte(byte: u8) -> String {
-    match byte {
-        b'\t' => "a tab".to_owned(),
-        b' ' => "a space".to_owned(),
-        b',' => "a comma".to_owned(),
-        b';' => "a semicolon".to_owned(),
-        _ => format!("{:?}", char::from(byte)),
-    }
-}
-
-/// With a schema: no field is a number and at least half of them are declared names. Without: no field is empty or a
-/// number. (A name that is there twice makes it a header with a fault, not a row.)
-fn looks_like_header(first: &[String], declared: Option<&[Column]>) -> bool {
-    let is_word =
-        |field: &String| !field.is_empty() && field.parse::<f64>().is_err() && field != "\\N";
-    if !first.iter().all(is_word) {
-        return false;
-    }
-    match declared {
-        Some(columns) => {
-            let columns = Names::of(columns.iter().map(|c| c.name.as_str()));
-            let known = |f: &&String| columns.position(f).is_some();
-            first.iter().filter(known).count() * 2 >= first.len()
-        }
-        None => true,
-    }
-}
-
-fn check_names(path: &Path, names: &[String]) -> Result<(), IngestError> {
-    let mut fields: HashMap<String, usize> = HashMap::new();
-    for (at, name) in names.iter().enumerate() {
-        if name.is_empty() {
-            let reason = format!("its header has no name for field {}: give it one", at + 1);
-            return Err(IngestError::layout(path, reason));
-        }
-        if let Some(first) = fields.insert(name.to_lowercase(), at) {
-            let (first, second) = (first + 1, at + 1);
-            let reason = format!(
-                "its first line names the column {name:?} twice, in fields {first} and {second} (names are the same \
-                 whatever their case): give one another name, or --no-header if the line is a row"
-            );
-            return Err(IngestError::layout(path, reason));
-        }
-    }
-    Ok(())
-}
-
-fn count_records(sample: &[u8], dialect: &Dialect) -> usize {
-    let mut fields = Fields::default();
-    let (mut at, mut records) = (0, 0);
-    while at < sample.len() {
-        fields.clear();
-        match fields.split_record(sample, at, dialect) {
-            RecordEnd::Whole(end) => at = end,
-            RecordEnd::BytesEnded => at = sample.len(),
-        }
-        records += 1;
-    }
-    records
 }

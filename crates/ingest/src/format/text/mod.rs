@@ -9,9 +9,12 @@
 
 mod block;
 mod dialect;
+mod ecsv;
+mod head;
 mod infer;
 mod number;
 mod part;
+mod prelude;
 mod record;
 mod time;
 mod values;
@@ -24,7 +27,7 @@ use catalog::Column;
 pub(crate) use dialect::{Dialect, TextLayout};
 
 use self::block::{BlockReader, SAMPLE_BLOCK};
-use self::dialect::Head;
+use self::head::Head;
 use self::part::{FieldMap, TextPart};
 use super::{FileColumns, Part, ReadContext, Source, TableFile};
 use crate::budget::DecodeBudget;
@@ -102,8 +105,8 @@ impl TextFile {
             if at > 0 {
                 reader.skip_to(at)?;
                 reader.skip_line()?;
-            } else if self.head.is_header {
-                reader.skip_line()?;
+            } else {
+                self.head.skip(&mut reader)?;
             }
             // What cannot be read from the middle may well be read from the beginning.
             if let Ok(Some(block)) = reader.next_block(&self.dialect, SAMPLE_BLOCK) {
@@ -121,6 +124,10 @@ impl TableFile for TextFile {
 
     fn columns_found(&self) -> Result<FileColumns, IngestError> {
         infer::columns(&self.path, self.reader()?, &self.dialect, &self.head)
+    }
+
+    fn header_names(&self) -> Option<&[String]> {
+        self.head.is_header.then_some(self.head.names.as_slice())
     }
 
     fn estimated_rows(&self) -> u64 {
@@ -151,9 +158,7 @@ impl TableFile for TextFile {
             .head
             .map_columns(&self.path, &self.dialect, &context.columns)?;
         let mut reader = self.reader()?;
-        if self.head.is_header {
-            reader.skip_line()?;
-        }
+        self.head.skip(&mut reader)?;
         Ok(Box::new(TextSource {
             reader,
             dialect: self.dialect.clone(),
@@ -171,9 +176,7 @@ impl TableFile for TextFile {
             return self.sample_plain(&map, context);
         }
         let mut reader = self.reader()?;
-        if self.head.is_header {
-            reader.skip_line()?;
-        }
+        self.head.skip(&mut reader)?;
         let mut batches = Vec::new();
         for _ in 0..SAMPLES {
             let Some(block) = reader.next_block(&self.dialect, SAMPLE_BLOCK)? else {

@@ -1,12 +1,13 @@
 //! One block of a text file on its way to columns.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use arrow::array::RecordBatch;
 
 use super::super::{Part, ReadContext};
 use super::block::Block;
-use super::dialect::Dialect;
+use super::dialect::{Comments, Dialect};
 use super::record::{Fields, RecordEnd};
 use super::values::{Cells, parse_column};
 use crate::error::IngestError;
@@ -85,18 +86,34 @@ impl TextPart {
                 RecordEnd::Whole(end) => end,
                 RecordEnd::BytesEnded => self.block.bytes.len(),
             };
+            let width = self.fields.width() - before;
             let record = &self.block.bytes[start..end];
             let row = RowId::new(self.number, self.line);
             self.at = end;
             self.line += memchr::memchr_iter(b'\n', record).count() as u64;
-            let blank = self.map.width > 1 && record.iter().all(|b| matches!(b, b'\n' | b'\r'));
-            if blank || !self.record_is_whole(row, self.fields.width() - before, start..end) {
+            let blank = match self.dialect.blanks {
+                true => width == 0,
+                false => self.map.width > 1 && record.iter().all(|b| matches!(b, b'\n' | b'\r')),
+            };
+            if self.is_comment(start, width) {
+                self.context.comment_lines.fetch_add(1, Relaxed);
+                self.fields.truncate(before);
+            } else if blank || !self.record_is_whole(row, width, start..end) {
                 self.fields.truncate(before);
             } else {
                 rows.push(row.0);
             }
         }
         rows
+    }
+
+    /// Whether the record that was just split and begins at byte `start` is a comment.
+    fn is_comment(&self, start: usize, width: usize) -> bool {
+        let begins_with = |byte| self.block.bytes.get(start) == Some(&byte);
+        match self.dialect.comments {
+            Comments::NoRows(byte) => width != self.map.width && begins_with(byte),
+            Comments::Lines(_) | Comments::Nowhere => self.fields.is_comment,
+        }
     }
 
     fn record_is_whole(&self, row: RowId, width: usize, record: std::ops::Range<usize>) -> bool {

@@ -1,6 +1,6 @@
 //! Splitting text into records and fields.
 
-use super::dialect::Dialect;
+use super::dialect::{Comments, Dialect};
 
 /// A field: a stretch of the block, or of the side buffer if it had to be unescaped.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +37,8 @@ pub(super) struct Fields {
     scratch: Vec<u8>,
     /// Whether the last record had text behind a closing quote, or a quote that is not closed.
     pub broken_quotes: bool,
+    /// Whether the last record was a comment, which has no fields.
+    pub is_comment: bool,
 }
 
 impl Fields {
@@ -80,6 +82,15 @@ impl Fields {
         dialect: &Dialect,
     ) -> RecordEnd {
         self.broken_quotes = false;
+        self.is_comment =
+            matches!(dialect.comments, Comments::Lines(byte) if block.get(at) == Some(&byte));
+        if self.is_comment {
+            let end = memchr::memchr(b'\n', &block[at..]);
+            return end.map_or(RecordEnd::BytesEnded, |end| RecordEnd::Whole(at + end + 1));
+        }
+        if dialect.blanks {
+            return self.split_at_blanks(block, at, dialect);
+        }
         loop {
             let quoted = dialect
                 .quote
@@ -95,6 +106,35 @@ impl Fields {
                 FieldEnd::Delimiter(next) => at = next,
                 FieldEnd::Newline(next) => return RecordEnd::Whole(next),
                 FieldEnd::BytesEnded => return RecordEnd::BytesEnded,
+            }
+        }
+    }
+
+    /// Fields that are separated by any number of blanks and tabs, which may stand before the first and behind the last one too.
+    fn split_at_blanks(&mut self, block: &[u8], mut at: usize, dialect: &Dialect) -> RecordEnd {
+        loop {
+            // The CR of an empty line or behind blanks is no field.
+            while let Some(b' ' | b'\t' | b'\r') = block.get(at) {
+                at += 1;
+            }
+            match block.get(at) {
+                None => return RecordEnd::BytesEnded,
+                Some(b'\n') => return RecordEnd::Whole(at + 1),
+                Some(byte) if dialect.quote == Some(*byte) => {
+                    match self.quoted_field(block, at + 1, dialect) {
+                        FieldEnd::Delimiter(next) => at = next,
+                        FieldEnd::Newline(next) => return RecordEnd::Whole(next),
+                        FieldEnd::BytesEnded => return RecordEnd::BytesEnded,
+                    }
+                }
+                Some(_) => {
+                    let rest = &block[at..];
+                    let end = memchr::memchr3(b' ', b'\t', b'\n', rest);
+                    let end = end.map_or(block.len(), |end| at + end);
+                    let last = block.get(end).is_none_or(|byte| *byte == b'\n');
+                    self.push_raw(block, at, end, dialect, last);
+                    at = end;
+                }
             }
         }
     }
@@ -137,7 +177,7 @@ impl Fields {
         let raw = &block[start..without_cr(block, start, end, dialect, last)];
         if !has_escapes {
             self.push_raw(block, start, end, dialect, last);
-        } else if raw == b"\\N" || dialect.null.as_deref() == Some(raw) {
+        } else if raw == b"\\N" || dialect.is_null(raw) {
             self.fields.push(Field {
                 start: NULL,
                 len: 0,
@@ -200,6 +240,7 @@ impl Fields {
             None => FieldEnd::BytesEnded,
             Some(b'\n') => FieldEnd::Newline(next + 1),
             Some(byte) if *byte == dialect.delimiter => FieldEnd::Delimiter(next + 1),
+            Some(b'\t') if dialect.blanks => FieldEnd::Delimiter(next + 1),
             Some(_) => {
                 self.broken_quotes = true;
                 let found = memchr::memchr2(dialect.delimiter, b'\n', &block[next..]);
@@ -209,8 +250,14 @@ impl Fields {
     }
 
     fn push_raw(&mut self, block: &[u8], start: usize, end: usize, dialect: &Dialect, last: bool) {
-        let end = without_cr(block, start, end, dialect, last);
-        if dialect.null.as_deref() == Some(&block[start..end]) {
+        let mut end = without_cr(block, start, end, dialect, last);
+        let mut start = start;
+        if dialect.trims {
+            let raw = &block[start..end];
+            start += raw.len() - raw.trim_ascii_start().len();
+            end = start + block[start..end].trim_ascii_end().len();
+        }
+        if dialect.is_null(&block[start..end]) {
             self.fields.push(Field {
                 start: NULL,
                 len: 0,

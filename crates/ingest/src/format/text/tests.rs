@@ -55,9 +55,7 @@ fn read(
     ));
     let map = file.head.map_columns(path, &file.dialect, columns)?;
     let mut reader = file.reader()?;
-    if file.head.is_header {
-        reader.skip_line()?;
-    }
+    file.head.skip(&mut reader)?;
     let mut records = Vec::new();
     while let Some(block) = reader.next_block(&file.dialect, block)? {
         let mut part = file.part(block, 0, &map, &context);
@@ -365,9 +363,9 @@ proptest! {
             rows.iter().map(|(a, b)| vec![a.clone(), b.clone()]).collect();
         let dump: String = rows.iter().map(|(a, b)| format!("{}\t{}\n", dump_field(a), dump_field(b))).collect();
         let csv: String = rows.iter().map(|(a, b)| format!("{},{}\n", csv_field(a), csv_field(b))).collect();
-        let dump_layout = TextLayout { null: Some("\\N".into()), header: Some(false), ..TextLayout::default() };
+        let dump_layout = TextLayout { nulls: vec!["\\N".into()], header: Some(false), ..TextLayout::default() };
         let csv_layout = TextLayout {
-            null: Some("NULL".into()), header: Some(false), quote: Some(Some(b'"')), ..TextLayout::default()
+            nulls: vec!["NULL".into()], header: Some(false), quote: Some(Some(b'"')), ..TextLayout::default()
         };
         for (name, content, layout) in [("t.tsv", dump, dump_layout), ("t.csv", csv, csv_layout)] {
             // A first line that ends in CR says that all lines do: not what is meant here.

@@ -1,11 +1,14 @@
 //! All that stands before the cells of the first table.
 
 use std::fs::File;
+use std::io::{BufReader, Read};
 use std::path::Path;
 
+use flate2::read::MultiGzDecoder;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
+use super::super::{Magic, magic};
 use super::field::{ArraySize, Datatype, Field};
 use super::metered::Metered;
 use super::{Document, Xml};
@@ -42,7 +45,11 @@ impl Header {
     /// Reads a document up to its first cell.
     pub fn read(path: &Path, budget: &DecodeBudget) -> Result<(Xml, Self), IngestError> {
         let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
-        let mut xml = Reader::from_reader(Metered::new(file, budget.row_bytes(usize::MAX)));
+        let input: Box<dyn Read + Send> = match magic(path)? {
+            Magic::GzipVoTable => Box::new(MultiGzDecoder::new(BufReader::new(file))),
+            _ => Box::new(file),
+        };
+        let mut xml = Reader::from_reader(Metered::new(input, budget.row_bytes(usize::MAX)));
         xml.config_mut().expand_empty_elements = true;
         let document = Document {
             path: path.to_path_buf(),

@@ -1,18 +1,17 @@
 //! The bytes of a document, counted from row to row: none may go on for ever.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
 /// Reads a file, as long as nothing takes more bytes than it may.
 pub(super) struct Metered {
-    file: BufReader<File>,
+    file: BufReader<Box<dyn Read + Send>>,
     /// Bytes since the last row began.
     bytes: usize,
     most: usize,
 }
 
 impl Metered {
-    pub fn new(file: File, most: usize) -> Self {
+    pub fn new(file: Box<dyn Read + Send>, most: usize) -> Self {
         Self {
             file: BufReader::new(file),
             bytes: 0,

@@ -1,0 +1,130 @@
+//! The execution of statements' texts, and the writing of their results.
+
+use std::time::{Duration, Instant};
+
+use engine::{EngineError, QueryResult, Session};
+use futures::StreamExt;
+use sql::Dialect;
+
+use crate::console::remark;
+use crate::failure::Failure;
+use crate::output::{Destination, Layout, Output, open_output};
+use crate::sql::Format;
+
+/// How results are written.
+#[derive(Debug, Clone)]
+pub struct ResultWriter {
+    /// The form.
+    pub format: Format,
+    /// How the rows of a table are laid out.
+    pub layout: Layout,
+    /// Where they go.
+    pub destination: Destination,
+    /// What is told of each result besides.
+    pub remarks: Remarks,
+    /// The dialect of the statements, which decides how errors are told.
+    pub dialect: Dialect,
+}
+
+/// What is told of a result on standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remarks {
+    /// Nothing.
+    None,
+    /// The number of rows.
+    Rows,
+    /// The number of rows, and the time.
+    RowsAndTime,
+}
+
+impl ResultWriter {
+    /// Executes the statements of a text and writes their results. `answered` counts the results that have been written.
+    pub async fn execute(
+        &self,
+        session: &Session,
+        text: &str,
+        answered: &mut usize,
+    ) -> Result<(), Failure> {
+        let start = Instant::now();
+        if self.format != Format::Parquet
+            && let Some(result) = session
+                .execute_cached(text)
+                .await
+                .map_err(rejected(self.dialect))?
+        {
+            *answered += 1;
+            return self.write_and_report(result, start).await;
+        }
+        let statements = session.parse(text).await.map_err(rejected(self.dialect))?;
+        *answered += statements.len();
+        if *answered > 1 && self.format == Format::Parquet {
+            return Err(Failure::new(
+                "a Parquet file holds one result: give one statement at a time",
+            ));
+        }
+        for statement in statements {
+            let start = Instant::now();
+            let result = session
+                .run(text, statement)
+                .await
+                .map_err(rejected(self.dialect))?;
+            self.write_and_report(result, start).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_and_report(
+        &self,
+        mut result: QueryResult,
+        start: Instant,
+    ) -> Result<(), Failure> {
+        let warnings = std::mem::take(&mut result.warnings);
+        let rows = self.write(result).await?;
+        for warning in warnings {
+            remark(&format!("meridian: warning {warning}"));
+        }
+        report(self.remarks, rows, start.elapsed());
+        Ok(())
+    }
+
+    async fn write(&self, mut result: QueryResult) -> Result<u64, Failure> {
+        let mut output: Box<dyn Output> =
+            open_output(self.format, self.layout, &self.destination, &result.schema)?;
+        let mut rows = 0;
+        while let Some(batch) = result.batches.next().await {
+            let batch = batch.map_err(rejected(self.dialect))?;
+            rows += batch.num_rows() as u64;
+            if !output.write(&batch)? {
+                break;
+            }
+        }
+        output.finish()?;
+        Ok(rows)
+    }
+}
+
+/// An error as it is reported: with its number where MySQL's is the dialect.
+pub fn rejected(dialect: Dialect) -> impl Fn(EngineError) -> Failure {
+    move |error| match dialect {
+        Dialect::MySql => Failure::new(format!("error {}: {error}", error.code())),
+        Dialect::Adql => Failure::new(error),
+    }
+}
+
+/// The number of rows and the time are printed besides the result, not in it.
+fn report(remarks: Remarks, rows: u64, time: Duration) {
+    let plural = if rows == 1 { "" } else { "s" };
+    match remarks {
+        Remarks::None => {}
+        Remarks::Rows => remark(&format!("{rows} row{plural}")),
+        Remarks::RowsAndTime => remark(&format!("{rows} row{plural} in {}", readable(time))),
+    }
+}
+
+fn readable(time: Duration) -> String {
+    match time.as_secs_f64() {
+        seconds if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
+        seconds if seconds < 120.0 => format!("{seconds:.2} s"),
+        seconds => format!("{} min {:.0} s", seconds as u64 / 60, seconds % 60.0),
+    }
+}

@@ -1,0 +1,365 @@
+//! Typical mistakes: what the parser and the engine say of them, and what is said instead: what is wrong, where, and what to do.
+
+use crate::error::{SqlError, find_word_behind, suggestion, typed};
+use crate::{ErrorCode, mysql};
+
+/// A message of the engine's, and what is said instead.
+struct Rewording {
+    /// How the message begins.
+    message: &'static str,
+    /// The word to point at.
+    at: &'static str,
+    code: ErrorCode,
+    sentence: &'static str,
+}
+
+const REWORDINGS: [Rewording; 8] = [
+    Rewording {
+        message: "This feature is not implemented: TOP",
+        at: "top",
+        code: ErrorCode::NOT_SUPPORTED,
+        sentence: "TOP is ADQL's: write LIMIT n at the end of the statement, or give it to `meridian sql --dialect adql`",
+    },
+    Rewording {
+        message: "This feature is not implemented: FETCH",
+        at: "fetch",
+        code: ErrorCode::NOT_SUPPORTED,
+        sentence: "FETCH FIRST is not known here: write LIMIT n at the end of the statement",
+    },
+    Rewording {
+        message: "Expected LIMIT to be an integer",
+        at: "limit",
+        code: ErrorCode::SYNTAX,
+        sentence: "LIMIT takes a number of rows without quotes, as in LIMIT 10",
+    },
+    Rewording {
+        message: "LIMIT must be >= 0",
+        at: "limit",
+        code: ErrorCode::SYNTAX,
+        sentence: "LIMIT takes a number of rows that is not negative, as in LIMIT 10; without it there are all rows",
+    },
+    Rewording {
+        message: "OFFSET must be >= 0",
+        at: "offset",
+        code: ErrorCode::SYNTAX,
+        sentence: "OFFSET takes a number of rows that is not negative, as in OFFSET 10",
+    },
+    Rewording {
+        message: "Aggregate functions are not allowed in the WHERE clause",
+        at: "where",
+        code: ErrorCode::MISPLACED_AGGREGATE,
+        sentence: "an aggregate cannot stand in WHERE, which decides row by row: put the condition on it into HAVING, behind GROUP BY",
+    },
+    Rewording {
+        message: "UNION queries have different number of columns",
+        at: "union",
+        code: ErrorCode::UNEQUAL_WIDTHS,
+        sentence: "the two sides of a UNION have different numbers of columns: select as many on each side",
+    },
+    Rewording {
+        message: "Too many columns! The subquery should only return one column",
+        at: "select",
+        code: ErrorCode::ONE_COLUMN,
+        sentence: "a subquery that stands for a value has more than one column: select one, or join the table",
+    },
+];
+
+/// What is said of a message of the engine's about a statement; `None` where it is none of the typical mistakes.
+pub(crate) fn reworded(sql: &str, message: &str) -> Option<SqlError> {
+    let known = REWORDINGS
+        .iter()
+        .find(|known| message.contains(known.message));
+    if let Some(known) = known {
+        // A subquery is not the first SELECT of its statement.
+        let place = match known.at {
+            "select" => find_word_behind(sql, "(", "select"),
+            at => find_word_behind(sql, "", at),
+        };
+        let error = SqlError::new(known.sentence).with_code(known.code);
+        return Some(error.pointing_at(sql, place, known.at.len()));
+    }
+    ungrouped(sql, message)
+        .or_else(|| wrong_arguments(sql, message))
+        .or_else(|| no_number(sql, message))
+        .or_else(|| bad_argument(sql, message))
+}
+
+/// A column beside aggregates that is not grouped by.
+fn ungrouped(sql: &str, message: &str) -> Option<SqlError> {
+    let (before, _) = message.split_once("\" must appear in the GROUP BY clause")?;
+    let column = before.rsplit(['"', '.']).next()?;
+    let name = typed(sql, column);
+    let of_having = message.contains("Column in HAVING");
+    let (clause, code) = match of_having {
+        true => ("having", ErrorCode::UNGROUPED_IN_HAVING),
+        false => ("select", ErrorCode::MISSING_GROUP_BY),
+    };
+    let sentence = format!(
+        "the column {name} stands beside an aggregate and is not grouped by: add GROUP BY {name}, or aggregate it, as in min({name})"
+    );
+    let place = find_word_behind(sql, clause, column);
+    Some(
+        SqlError::new(sentence)
+            .with_code(code)
+            .pointing_at(sql, place, column.len()),
+    )
+}
+
+/// A call with too many or too few arguments, or with arguments of other types.
+fn wrong_arguments(sql: &str, message: &str) -> Option<SqlError> {
+    let (_, rest) = message.split_once("Failed to coerce arguments to satisfy a call to '")?;
+    let (function, rest) = rest.split_once('\'')?;
+    let (_, rest) = rest.split_once("coercion from ")?;
+    let (given, rest) = rest.split_once(" to the signature ")?;
+    let count = |types: &str| types.split(", ").filter(|ty| !ty.is_empty()).count();
+    let given = count(given);
+    let wanted = rest
+        .strip_prefix("Exact(")
+        .and_then(|rest| rest.split_once(')'));
+    if let Some(error) = sexagesimal_argument(sql) {
+        return Some(error);
+    }
+    let name = typed(sql, function);
+    let sentence = match wanted.map(|(types, _)| count(types)) {
+        Some(wanted) if wanted != given => {
+            let plural = if wanted == 1 { "" } else { "s" };
+            format!(
+                "{name} takes {wanted} argument{plural}, and {given} are given; docs/sql.md describes it"
+            )
+        }
+        _ => format!("{name} takes arguments of other types; docs/sql.md describes it"),
+    };
+    let error = SqlError::about(sql, function, sentence);
+    Some(error.with_code(ErrorCode::WRONG_ARGUMENTS))
+}
+
+/// An angle in a text, as functions of the sky do not take.
+fn sexagesimal_argument(sql: &str) -> Option<SqlError> {
+    let mut texts = sql.split('\'').skip(1).step_by(2);
+    texts.find_map(|text| told_of_text(sql, text, &sexagesimal_hint(text)?))
+}
+
+fn told_of_text(sql: &str, text: &str, hint: &str) -> Option<SqlError> {
+    let place = sql.find(&format!("'{text}'"))?;
+    let error = SqlError::new(format!("'{text}' is no number: {hint}"));
+    let width = text.chars().count() + 2;
+    Some(
+        error
+            .with_code(ErrorCode::WRONG_VALUE)
+            .pointing_at(sql, Some(place), width),
+    )
+}
+
+/// A text in the place of a number.
+fn no_number(sql: &str, message: &str) -> Option<SqlError> {
+    let (_, rest) = message.split_once("Cannot cast string '")?;
+    let (text, rest) = rest.split_once('\'')?;
+    let of_numbers = ["Float64", "Float32", "Int64", "UInt64"];
+    if !of_numbers
+        .iter()
+        .any(|ty| rest.starts_with(&format!(" to value of {ty} type")))
+    {
+        return None;
+    }
+    let sentence = match sexagesimal_hint(text) {
+        Some(hint) => format!("'{text}' is no number: {hint}"),
+        None => format!("'{text}' is no number, which is needed here"),
+    };
+    let place = sql
+        .find(&format!("'{text}'"))
+        .or_else(|| sql.find(&format!("\"{text}\"")));
+    let width = text.chars().count() + 2;
+    let error = SqlError::new(sentence).with_code(ErrorCode::WRONG_VALUE);
+    Some(error.pointing_at(sql, place, width))
+}
+
+/// What a function says of its arguments: `scisql_s2ptincircle: the declination 120 is ...`.
+fn bad_argument(sql: &str, message: &str) -> Option<SqlError> {
+    let message = message.trim_start_matches("Error during planning: ");
+    let message = message.trim_start_matches("Execution error: ");
+    let (function, said) = message.split_once(": ")?;
+    let is_name = function.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let place = find_word_behind(sql, "", function).filter(|_| is_name)?;
+    let name = &sql[place..place + function.len()];
+    let error = SqlError::new(format!("{name}: {said}")).with_code(ErrorCode::of_message(said));
+    Some(error.pointing_at(sql, Some(place), function.len()))
+}
+
+/// What to write instead of an angle in hours or degrees, minutes and seconds.
+pub(crate) fn sexagesimal_hint(text: &str) -> Option<String> {
+    let separators = |c: char| {
+        matches!(
+            c,
+            ':' | 'h' | 'd' | 'm' | 's' | '°' | '\'' | '"' | '′' | '″'
+        ) || c.is_whitespace()
+    };
+    let text = text.trim();
+    let is_negative = text.starts_with('-');
+    let parts = text.trim_start_matches(['-', '+']).split(separators);
+    let parts: Vec<f64> = parts
+        .filter(|part| !part.is_empty())
+        .map(|part| part.parse().ok())
+        .collect::<Option<_>>()?;
+    let is_angle =
+        matches!(parts.len(), 2 | 3) && parts[1..].iter().all(|part| (0.0..60.0).contains(part));
+    if !is_angle || !text.contains(separators) {
+        return None;
+    }
+    let seconds = parts.get(2).copied().unwrap_or(0.0);
+    let sign = if is_negative { -1.0 } else { 1.0 };
+    let value = sign * (parts[0] + parts[1] / 60.0 + seconds / 3600.0);
+    let degrees = format!("{value:.6} if it is in degrees");
+    Some(
+        match is_negative || parts[0] >= 24.0 || text.contains(['d', '°']) {
+            true => format!("angles are decimal degrees: write {value:.6}"),
+            false => format!(
+                "angles are decimal degrees: write {:.6} if it is in hours (of right ascension), {degrees}",
+                value * 15.0
+            ),
+        },
+    )
+}
+
+/// What is said of a text of which the words cannot be told apart.
+pub(crate) fn unclosed(message: &str) -> String {
+    if message.starts_with("Unterminated string literal") {
+        "the text that begins here has no closing quote: a quote within a text is written twice"
+            .to_owned()
+    } else if message.starts_with("Unexpected EOF while in a multi-line comment") {
+        "a comment that begins with /* has no */ at its end".to_owned()
+    } else if message.starts_with("Expected close delimiter") {
+        "the name in quotes that begins here has no closing quote".to_owned()
+    } else {
+        message.to_owned()
+    }
+}
+
+/// The place of the word that the parser's message about a byte names: the message may be about the place behind it.
+pub(crate) fn place_of_found(sql: &str, message: &str, at: usize) -> usize {
+    let found = message.rsplit("found: ").next().unwrap_or_default().trim();
+    let stands_at = |at: usize| {
+        let there = sql.get(at..at + found.len());
+        there.is_some_and(|there| there.eq_ignore_ascii_case(found))
+    };
+    let before = sql[..at].trim_end().len().checked_sub(found.len());
+    match before {
+        Some(before) if !stands_at(at) && stands_at(before) => before,
+        _ => at,
+    }
+}
+
+/// Keywords that are misspelled often, by where the parser then stops.
+const KEYWORDS: [&str; 14] = [
+    "SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "JOIN", "UNION", "BETWEEN",
+    "EXPLAIN", "SHOW", "DESCRIBE", "WITH",
+];
+
+/// What the parser's message about the word at a byte of the text probably comes from.
+pub(crate) fn parser_hint(sql: &str, message: &str, at: usize) -> Option<String> {
+    let found = message.rsplit("found: ").next()?.trim();
+    let (before, behind) = (sql[..at].trim_end(), &sql[at..]);
+    let previous = before
+        .rsplit(|c: char| !c.is_alphanumeric() && c != '_')
+        .next();
+    let previous = previous.filter(|word| !word.is_empty());
+    if found == ":" {
+        let is_of_angle = |c: char| c.is_ascii_digit() || matches!(c, '.' | ':');
+        let start = before.rfind(|c| !is_of_angle(c)).map_or(0, |at| at + 1);
+        let end = behind
+            .find(|c| !is_of_angle(c))
+            .map_or(sql.len(), |end| at + end);
+        return sexagesimal_hint(sql.get(start..end)?);
+    }
+    let fixed = match found {
+        "=>" => "did you mean >= ?",
+        "=<" => "did you mean <= ?",
+        "[" => {
+            "names in brackets are another database's: write them plain, or in backticks (in ADQL in double quotes)"
+        }
+        _ if message.contains("after IS,") => {
+            "IS is for NULL, TRUE and FALSE: compare with = or <>, as in class <> 'star'"
+        }
+        _ => "",
+    };
+    if !fixed.is_empty() {
+        return Some(fixed.to_owned());
+    }
+    let keywords: Vec<String> = KEYWORDS.iter().map(|&word| word.to_owned()).collect();
+    let is_keyword = |word: &str| KEYWORDS.iter().any(|it| it.eq_ignore_ascii_case(word));
+    let misspelled = [Some(found), previous]
+        .into_iter()
+        .flatten()
+        .filter(|word| word.len() > 3);
+    for word in misspelled.filter(|word| !is_keyword(word)) {
+        if let Some(near) = near_keyword(word, &keywords) {
+            return Some(format!("did you mean {near} for {}?", typed(sql, word)));
+        }
+    }
+    let wants_value = message.starts_with("Expected an expression")
+        || message.starts_with("Expected: an expression");
+    if wants_value && before.ends_with(',') && is_keyword(found) {
+        return Some(format!(
+            "there is a comma too many before {}",
+            found.to_uppercase()
+        ));
+    }
+    if is_reserved(found) {
+        return Some(format!(
+            "{found} is a word of the language: a name that is one stands in backticks (in ADQL in double quotes)"
+        ));
+    }
+    let is_word = found.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '\'');
+    (message.contains("end of statement") && is_word).then(|| {
+        format!("{found} does not fit here: an operator, a comma or a keyword such as AND is missing before it")
+    })
+}
+
+/// Whether a word is one of the language, so that it is no name where it stands without quotes.
+fn is_reserved(word: &str) -> bool {
+    mysql::keywords().any(|(known, is_reserved)| is_reserved && known.eq_ignore_ascii_case(word))
+}
+
+/// The keyword that a word is a misspelling of: nearer than other words that names may be.
+fn near_keyword(word: &str, keywords: &[String]) -> Option<String> {
+    let hint = suggestion(word, keywords)?;
+    let near = hint.strip_prefix("did you mean ")?.trim_end_matches('?');
+    let near = near.split(" or ").next()?;
+    let distance =
+        strsim::damerau_levenshtein(&word.to_ascii_lowercase(), &near.to_ascii_lowercase());
+    (distance <= 1 + usize::from(word.len() > 6)).then(|| near.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sexagesimal_angles_are_converted() {
+        for (text, part) in [
+            (
+                "10:42:44",
+                "160.683333 if it is in hours (of right ascension), 10.712222",
+            ),
+            ("-10:30", "write -10.500000"),
+            ("00:42:44.3", "10.684583 if it is in hours"),
+            ("41d16m09s", "write 41.269167"),
+            ("10h42m", "160.500000 if it is in hours"),
+            ("10 42 44", "160.683333"),
+        ] {
+            let hint = sexagesimal_hint(text).unwrap_or_default();
+            assert!(hint.contains(part), "{text}: {hint}");
+        }
+        for text in ["10.5", "star", "2015-03-01", "10:99:00", "abc:def", ""] {
+            assert_eq!(sexagesimal_hint(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn keywords_are_recognised_in_misspellings_alone() {
+        let keywords: Vec<String> = KEYWORDS.iter().map(|&word| word.to_owned()).collect();
+        assert_eq!(near_keyword("form", &keywords).as_deref(), Some("FROM"));
+        assert_eq!(near_keyword("selec", &keywords).as_deref(), Some("SELECT"));
+        assert_eq!(near_keyword("object", &keywords), None);
+        assert_eq!(near_keyword("star", &keywords), None);
+    }
+}

@@ -1,0 +1,135 @@
+"""Typical mistakes in statements: each is told in a sentence that says what is wrong, where and what to do, the same by the command line
+and by MySQL's protocol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from complaints import ENTRAILS, assert_rejected
+from meridian_cli import Meridian
+from serving import Server, serving
+from small_tables import write_lines
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A statement, MySQL's number of its mistake, what the caret stands below, and what the sentence says."""
+
+    name: str
+    statement: str
+    number: int
+    at: str | None
+    words: tuple[str, ...]
+    database: str | None = "sky"
+
+
+MISTAKES = [
+    Mistake("wrong column", "SELECT raa FROM Object", 1054, "raa", ("no column raa", "did you mean ra?")),
+    Mistake("column that is nowhere", "SELECT o.redshift FROM Object o", 1054, "redshift", ("columns here: objectId, ra, decl, g_mag, class",)),
+    Mistake("wrong table", "SELECT ra FROM Objekt", 1146, "Objekt", ("no table Objekt", "did you mean Object?")),
+    Mistake("table of another database", "SELECT * FROM Filter", 1146, "Filter", ("write it as other.Filter",)),
+    Mistake("wrong database", "SELECT * FROM othr.Filter", 1049, "othr", ("no database othr", "did you mean other?")),
+    Mistake("no database chosen", "SELECT ra FROM Object", 1046, "Object", ("no database is chosen", "databases here: other, sky"), None),
+    Mistake("column of two tables", "SELECT 1 FROM Object a, Object b WHERE ra > 1", 1052, "ra", ("more than one", "table.ra")),
+    Mistake("sexagesimal text", "SELECT ra FROM Object WHERE scisql_angSep(ra, decl, '10:42:44', 41) < 1", 1525, "'10:42:44'", ("decimal degrees", "160.683333", "10.712222")),
+    Mistake("sexagesimal number", "SELECT ra FROM Object WHERE ra > 10:42:44", 1064, ":", ("decimal degrees", "160.683333")),
+    Mistake("hours and minutes", "SELECT ra FROM Object WHERE ra > 10h42m", 1054, "10h42m", ("decimal degrees", "160.500000")),
+    Mistake("missing quote", "SELECT ra FROM Object WHERE class = 'star", 1064, "'", ("no closing quote",)),
+    Mistake("text without quotes", "SELECT ra FROM Object WHERE class = star", 1054, "star", ("in quotes, as 'star'",)),
+    Mistake("missing GROUP BY", "SELECT class, count(*) FROM Object", 1140, "class", ("class stands beside an aggregate", "GROUP BY class", "min(class)")),
+    Mistake("HAVING of a plain column", "SELECT count(*) FROM Object HAVING ra > 1", 1463, "ra", ("not grouped by", "GROUP BY ra")),
+    Mistake("aggregate in WHERE", "SELECT ra FROM Object WHERE count(*) > 1", 1111, "WHERE", ("HAVING",)),
+    Mistake("unknown function", "SELECT anglesep(ra, decl, 1, 2) FROM Object", 1305, "anglesep", ("no function anglesep", "did you mean angSep?")),
+    Mistake("unknown function without a like", "SELECT array_prepent(ra) FROM Object", 1305, "array_prepent", ("docs/sql.md",)),
+    Mistake("too few arguments", "SELECT scisql_angSep(ra, decl, 10) FROM Object", 1582, "scisql_angSep", ("takes 4 arguments, and 3 are given",)),
+    Mistake("ADQL's geometry", "SELECT ra FROM Object WHERE 1 = CONTAINS(POINT(ra, decl), CIRCLE(1, 2, 3))", 1305, "POINT", ("--dialect adql", "scisql_s2PtInCircle")),
+    Mistake("TOP", "SELECT TOP 10 ra FROM Object", 1235, "TOP", ("LIMIT", "--dialect adql")),
+    Mistake("FETCH FIRST", "SELECT ra FROM Object FETCH FIRST 10 ROWS ONLY", 1235, "FETCH", ("LIMIT",)),
+    Mistake("LIMIT with a word", "SELECT ra FROM Object LIMIT ten", 1064, "ten", ("LIMIT 10",)),
+    Mistake("LIMIT with a text", "SELECT ra FROM Object LIMIT '10'", 1064, "LIMIT", ("without quotes", "LIMIT 10")),
+    Mistake("negative LIMIT", "SELECT ra FROM Object LIMIT -1", 1064, "LIMIT", ("not negative",)),
+    Mistake("comma too many", "SELECT ra, FROM Object", 1064, "F", ("comma too many before FROM",)),
+    Mistake("statement that ends too early", "SELECT ra FROM Object WHERE", 1064, None, ("ends too early", "an expression is missing")),
+    Mistake("misspelled SELECT", "SELEC ra FROM Object", 1064, "S", ("did you mean SELECT for SELEC?",)),
+    Mistake("misspelled FROM", "SELECT ra FORM Object", 1064, "O", ("did you mean FROM for FORM?",)),
+    Mistake("turned comparison", "SELECT ra FROM Object WHERE ra => 10", 1064, "=", ("did you mean >= ?",)),
+    Mistake("missing AND", "SELECT ra FROM Object WHERE ra > 1 decl < 2", 1064, "d", ("a keyword such as AND is missing",)),
+    Mistake("IS with a text", "SELECT ra FROM Object WHERE class IS NOT 'star'", 1064, "'", ("compare with = or <>",)),
+    Mistake("names in brackets", "SELECT ra FROM [Object]", 1064, "[", ("backticks",)),
+    Mistake("reserved word as a name", "SELECT ra select FROM Object", 1064, "s", ("backticks", "word of the language")),
+    Mistake("sides of a UNION", "SELECT ra FROM Object UNION SELECT ra, decl FROM Object", 1222, "UNION", ("different numbers of columns",)),
+    Mistake("subquery of two columns", "SELECT (SELECT ra, decl FROM Object) AS pair", 1241, "SELECT", ("more than one column",)),
+    Mistake("change", "DELETE FROM Object WHERE ra > 1", 1290, "DELETE", ("only queries", "meridian load")),
+    Mistake("wrong clause", "SELECT ra FROM Object\nWHERE magnitude < 20\nORDER BY ra", 1054, "magnitude", ("line 2",)),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two databases with a table each."""
+    directory = tmp_path_factory.mktemp("mistakes")
+    stars = ["1,10.5,-3,17.5,star", "2,20.5,4.25,18.5,galaxy"]
+    path = write_lines(directory / "Object.csv", stars, header="objectId,ra,decl,g_mag,class")
+    meridian.load(directory / "data", "sky", "Object", path, key="objectId", ra="ra", dec="decl")
+    path = write_lines(directory / "Filter.csv", ["1,u"], header="filterId,filterName")
+    meridian.load(directory / "data", "other", "Filter", path)
+    return directory / "data"
+
+
+@pytest.fixture(scope="module")
+def server(meridian: Meridian, data: Path) -> Iterator[Server]:
+    """A server of them."""
+    with serving(meridian, data) as server:
+        yield server
+
+
+def pointed_at(said: str) -> str | None:
+    """What the carets of a message stand below."""
+    lines = said.splitlines()
+    carets = [number for number, line in enumerate(lines) if re.fullmatch(r" *\^+", line)]
+    if not carets:
+        return None
+    line = lines[carets[-1]]
+    return lines[carets[-1] - 1][line.index("^") : len(line)]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_mistakes_are_told_the_same_by_command_line_and_protocol(
+    meridian: Meridian, data: Path, server: Server, mistake: Mistake
+) -> None:
+    database = [] if mistake.database is None else ["--db", mistake.database]
+    outcome = meridian.run("sql", "--data", data, *database, mistake.statement)
+    said = assert_rejected(outcome, *mistake.words)
+    assert said.startswith(f"error {mistake.number} ("), said
+    if mistake.at is not None:
+        assert pointed_at(said) == mistake.at, said
+    with server.connect(database=mistake.database) as connection, connection.cursor() as cursor:
+        with pytest.raises(pymysql.MySQLError) as caught:
+            cursor.execute(mistake.statement)
+    number, sentence = caught.value.args
+    assert number == mistake.number
+    assert said.split(": ", 1)[1] == sentence
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(MISTAKES) >= 25
+    assert len({mistake.name for mistake in MISTAKES}) == len(MISTAKES)
+    assert not any(part in word for mistake in MISTAKES for word in mistake.words for part in ENTRAILS)
+
+
+def test_a_name_in_quotes_that_is_compared_with_a_number_is_warned_of(meridian: Meridian, data: Path, server: Server) -> None:
+    statement = 'SELECT ra FROM Object WHERE "g-mag" < 15'
+    outcome = meridian.run("sql", "--data", data, "--db", "sky", statement)
+    assert outcome.status == 0
+    assert "warning 1292" in outcome.stderr and "in backticks" in outcome.stderr
+    with server.connect(database="sky") as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        cursor.execute("SHOW WARNINGS")
+        ((level, number, sentence),) = cursor.fetchall()
+    assert (level, number) == ("Warning", 1292) and "in backticks" in sentence
