@@ -202,6 +202,9 @@ def test_each_statement_has_a_line_for_who_wants_it(meridian: Meridian, data: Pa
         assert isinstance(line["milliseconds"], float) and 0 < line["milliseconds"] < 60_000
         spans = {span["name"]: span for span in line["spans"]}  # type: ignore[attr-defined]
         assert spans["connection"]["id"] == number and spans["statement"]["query"] >= 1
+        # Lines of libraries, of which there are hundreds, are no part of it.
+        targets = {str(json.loads(line)["target"]).split("::")[0] for line in list(server.logged)}
+        assert all(target.startswith(("meridian", "queries")) for target in targets), targets
         rejected = [line for line in records(server, "a statement ended") if line["outcome"] == "rejected"]
         assert "Stars" in str(rejected[0]["error"])
         assert rejected[0]["spans"][-1]["query"] > spans["statement"]["query"]  # type: ignore[index]

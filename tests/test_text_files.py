@@ -269,3 +269,44 @@ def test_other_units_of_positions_are_noticed_and_converted(
 def test_a_patch_in_degrees_is_nothing_odd(meridian: Meridian, tmp_path: Path) -> None:
     content = "id,ra,dec\n" + "".join(f"{n},{10 + n % 10},{n // 10}\n" for n in range(100))
     assert "--position-unit" not in loaded(meridian, tmp_path, content, *DIRECTOR)
+
+
+NAMED = "name,ra,dec\nVega,279.23,38.78\nSirius,101.29,-16.72\n"
+
+
+@pytest.mark.parametrize("key", ["id", "starId"])
+def test_keys_are_generated_for_directors_that_have_none(meridian: Meridian, tmp_path: Path, key: str) -> None:
+    named = () if key == "id" else ("--key", key)
+    position = ("--ra", "ra", "--dec", "dec", "--generate-key", *named)
+    report = loaded(meridian, tmp_path, NAMED, *position)
+    assert f"the column {key} has generated keys" in report
+    assert rows(meridian, tmp_path, f"{key}, name") == [(2, "Vega"), (3, "Sirius")]
+    more = write_more(tmp_path)
+    target = ("load", "--data", tmp_path / "data", "--db", "d", "--table", "T")
+    for _ in range(2):
+        meridian.must(*target, "--append", "--generate-key", more, more)
+    found = rows(meridian, tmp_path, f"count(*), count(DISTINCT {key}), min({key})")
+    assert found == [(6, 6, 2)]
+    meridian.must("check", "--data", tmp_path / "data")
+    (row,) = meridian.rows(tmp_path / "data", "d", f"SELECT name FROM T WHERE {key} = 3")
+    assert row == ("Sirius",)
+    # Without the option the rows have no key.
+    assert_rejected(meridian.run(*target, "--append", more), f"no column {key}", "--generate-key")
+
+
+def write_more(directory: Path) -> Path:
+    """A file of one more star."""
+    path = directory / "more.csv"
+    path.write_text("name,ra,dec\nRigel,78.63,-8.2\n")
+    return path
+
+
+def test_what_generated_keys_need(meridian: Meridian, tmp_path: Path) -> None:
+    position = ("--ra", "ra", "--dec", "dec")
+    assert_rejected(load(meridian, tmp_path, NAMED, *position), "--generate-key")
+    assert_rejected(load(meridian, tmp_path, NAMED, *position, "--key", "name"), "name", "text", "--generate-key")
+    assert_rejected(load(meridian, tmp_path, NAMED, *position, "--key", "name", "--generate-key"), "name already", "--key")
+    assert_rejected(load(meridian, tmp_path, NAMED, "--generate-key"), "--generate-key")
+    # A file without a header has columns of its own names.
+    loaded(meridian, tmp_path, "10.5,20.5,x\n11.5,21.5,y\n", "--ra", "column1", "--dec", "column2", "--generate-key", "--no-header")
+    assert rows(meridian, tmp_path, "id, column3") == [(1, "x"), (2, "y")]

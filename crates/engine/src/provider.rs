@@ -6,7 +6,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use catalog::{TableKind, fold_name};
 use datafusion::catalog::{CatalogProvider, SchemaProvider, Session, TableProvider};
-use datafusion::common::{DataFusionError, Result, plan_datafusion_err};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use sql::NotFound;
@@ -69,7 +69,7 @@ impl CatalogProvider for ArchiveCatalog {
 
 /// One database.
 #[derive(Debug)]
-struct ArchiveDatabase {
+pub(crate) struct ArchiveDatabase {
     archive: Arc<Archive>,
     name: String,
     hidden_columns: bool,
@@ -87,9 +87,6 @@ impl SchemaProvider for ArchiveDatabase {
             .table(&self.name, name)
             .await
             .map_err(external)?;
-        if table.is_none() {
-            return Err(self.not_found(name).await?);
-        }
         Ok(table.map(|table| {
             let schema = if self.hidden_columns {
                 table.schema_with_hidden()
@@ -111,8 +108,12 @@ impl SchemaProvider for ArchiveDatabase {
 }
 
 impl ArchiveDatabase {
-    /// The error for a table that is not here: it says what there is instead, if that is in other databases.
-    async fn not_found(&self, table: &str) -> Result<DataFusionError> {
+    /// The planner's error for a table that is not here, with what there is in other databases, if that helps.
+    pub(crate) async fn not_found(
+        &self,
+        table: &str,
+        error: DataFusionError,
+    ) -> Result<DataFusionError> {
         let catalog = self.archive.catalog();
         let databases = catalog.databases().await.map_err(external)?;
         let names: Vec<String> = databases
@@ -129,7 +130,7 @@ impl ArchiveDatabase {
             others.extend(found.map(|_| name));
         }
         Ok(match others.is_empty() {
-            true => plan_datafusion_err!("table 'meridian.{}.{table}' not found", self.name),
+            true => error,
             false => NotFound::TableBut(others).error(&self.name, table),
         })
     }

@@ -41,7 +41,7 @@ pub async fn load(
     progress.enter(Phase::Preparing, 0);
     let request = match request.append {
         true => as_the_table_has_it(request).await?,
-        false => request,
+        false => request.with_key_name(),
     };
     check_options(&request)?;
     // A dry run makes no data directory.
@@ -251,6 +251,7 @@ impl Transaction {
             Some(table) if table.spec.kind == TableKind::Director => {
                 let family = Family::of_director(&self.catalog, &self.request, table).await?;
                 let dirs = open_parts(&self.request, table)?;
+                plan.begin_keys_behind(&self.request, &dirs)?;
                 let directors = Directors::of_appended(dirs, &family);
                 whole_load = Some(family);
                 directors

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use catalog::{Column, ColumnType, Position, TableKind};
+use store::{DirectorIndex, LoadDir};
 
 use crate::error::IngestError;
 use crate::format::degrees::PositionsInDegrees;
+use crate::format::generated_key::{FileWithKeys, KeyStart};
 use crate::format::text::TextLayout;
 use crate::format::{self, FileColumns, TableFile};
 use crate::place::child::ChildColumns;
@@ -38,6 +40,8 @@ pub(crate) struct TablePlan {
     pub files: Vec<Box<dyn TableFile>>,
     /// What is worth knowing about how the columns were found.
     pub notes: Vec<String>,
+    /// Where generated keys begin.
+    pub key_start: KeyStart,
 }
 
 impl TablePlan {
@@ -64,6 +68,9 @@ impl TablePlan {
             (Some(declared), None) => (declared.columns, Vec::new()),
             (None, _) => columns_of_files(&files, &names, &request.text_columns)?,
         };
+        if request.generate_key {
+            add_key(request, kind, &files, &mut columns)?;
+        }
         check_columns(&columns, &names[0])?;
         positions_as_floats(&mut columns, request);
         make_nullable(&mut columns, &request.nullable)?;
@@ -79,7 +86,10 @@ impl TablePlan {
             roles,
             files,
             notes,
+            key_start: KeyStart::default(),
         };
+        plan.generate_keys(request);
+        plan.notes.extend(plan.missing_key_note(request));
         if let Some(positions) = plan.positions() {
             let unit = request.position_unit.unwrap_or_default();
             let files = plan.files.into_iter();
@@ -90,6 +100,52 @@ impl TablePlan {
             return Err(wrong("--position-unit is for tables with --ra and --dec"));
         }
         Ok(plan)
+    }
+
+    /// Lets the rows have generated keys, if that is requested.
+    fn generate_keys(&mut self, request: &LoadRequest) {
+        let (true, Roles::Director { key, .. }) = (request.generate_key, self.roles) else {
+            return;
+        };
+        let files = std::mem::take(&mut self.files).into_iter();
+        let start = || self.key_start.clone();
+        let with_keys =
+            |file| Box::new(FileWithKeys::new(file, key, start())) as Box<dyn TableFile>;
+        self.files = files.map(with_keys).collect();
+        self.notes.push(format!(
+            "the column {} has generated keys: the line of each row, and beyond the first file of the table a multiple of 2^40 more",
+            self.columns[key].name
+        ));
+    }
+
+    /// Why rows have no key: the files of an append lack the column.
+    fn missing_key_note(&self, request: &LoadRequest) -> Option<String> {
+        let Roles::Director { key, .. } = self.roles else {
+            return None;
+        };
+        let key = &self.columns[key].name;
+        let header = self.files.first()?.header_names()?;
+        let has_key = header.iter().any(|name| name.eq_ignore_ascii_case(key));
+        (!has_key && !request.generate_key).then(|| {
+            format!("the files have no column {key}, which is the key: give --generate-key if the table's keys are generated")
+        })
+    }
+
+    /// Lets generated keys begin behind those of the parts in these directories.
+    pub(crate) fn begin_keys_behind(
+        &self,
+        request: &LoadRequest,
+        dirs: &[LoadDir],
+    ) -> Result<(), IngestError> {
+        if !request.generate_key {
+            return Ok(());
+        }
+        let mut largest = None;
+        for dir in dirs {
+            largest = largest.max(DirectorIndex::open(&dir.index_dir())?.largest_key()?);
+        }
+        self.key_start.set_behind(largest);
+        Ok(())
     }
 
     /// The columns as readers see them. What a director needs in every row may be NULL to them: the director's
@@ -162,6 +218,9 @@ pub(crate) fn check_options(request: &LoadRequest) -> Result<(), IngestError> {
             .then_some(())
             .ok_or("a replicated table has no --director: leave it out, or give --kind child"),
     };
+    if request.generate_key && kind != TableKind::Director {
+        return Err(wrong(ONLY_DIRECTORS_HAVE_GENERATED_KEYS));
+    }
     needed.map_err(wrong)?;
     if kind == TableKind::Replicated && request.kind.is_none() {
         reject_half_a_director(request)?;
@@ -190,7 +249,10 @@ fn reject_half_a_director(request: &LoadRequest) -> Result<(), IngestError> {
         return Ok(());
     }
     let (given, missing) = if has_position {
-        ("--ra and --dec are", "--key COL, its unique key")
+        (
+            "--ra and --dec are",
+            "--key COL, its unique key, or --generate-key",
+        )
     } else {
         (
             "--key is",
@@ -287,6 +349,42 @@ fn columns_of_files(
     Ok((columns, notes))
 }
 
+const ONLY_DIRECTORS_HAVE_GENERATED_KEYS: &str =
+    "--generate-key is for directors, which have a position: give --ra and --dec";
+
+/// Adds the column of the generated key before the others, unless the table has it already.
+fn add_key(
+    request: &LoadRequest,
+    kind: TableKind,
+    files: &[Box<dyn TableFile>],
+    columns: &mut Vec<Column>,
+) -> Result<(), IngestError> {
+    let (TableKind::Director, [key]) = (kind, request.key.as_slice()) else {
+        return Err(wrong(ONLY_DIRECTORS_HAVE_GENERATED_KEYS));
+    };
+    let is_key = |name: &str| name.eq_ignore_ascii_case(key);
+    let is_in_file = |file: &Box<dyn TableFile>| {
+        let names = file.header_names().unwrap_or_default();
+        names.iter().any(|name| is_key(name))
+    };
+    let has_key = columns.iter().any(|column| is_key(&column.name));
+    if files.iter().any(is_in_file) || (has_key && !request.append) {
+        return Err(wrong(format!(
+            "the files have a column {key} already: name the column of the generated keys otherwise by --key, or leave out --generate-key"
+        )));
+    }
+    if !has_key {
+        let column = Column {
+            name: key.clone(),
+            ty: ColumnType::Int64,
+            nullable: false,
+            declared: None,
+        };
+        columns.insert(0, column);
+    }
+    Ok(())
+}
+
 /// Names that queries could not tell apart, or that Meridian needs for itself.
 fn check_columns(columns: &[Column], file: &Path) -> Result<(), IngestError> {
     for (i, column) in columns.iter().enumerate() {
@@ -354,7 +452,8 @@ impl Roles {
         };
         Ok(match kind {
             TableKind::Director => Self::Director {
-                key: integer_column(columns, "--key", &request.key[0])?,
+                key: integer_column(columns, "--key", &request.key[0])
+                    .map_err(|error| suggest_generated(error, columns, &request.key[0]))?,
                 positions: find_positions()?
                     .ok_or_else(|| wrong("a director needs --ra and --dec"))?,
             },
@@ -370,6 +469,19 @@ impl Roles {
             }
             TableKind::Replicated => Self::Replicated,
         })
+    }
+}
+
+/// A text may tell the rows of a director apart, and is no key.
+fn suggest_generated(error: IngestError, columns: &[Column], key: &str) -> IngestError {
+    let is_there = columns
+        .iter()
+        .any(|column| column.name.eq_ignore_ascii_case(key));
+    match error {
+        IngestError::Options(sentence) if is_there => wrong(format!(
+            "{sentence}; --generate-key without this --key makes one, and keeps {key} as a column"
+        )),
+        other => other,
     }
 }
 

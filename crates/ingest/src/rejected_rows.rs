@@ -13,18 +13,18 @@ use crate::error::IngestError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RowId(pub u64);
 
-const LINE_BITS: u32 = 40;
+pub(crate) const LINE_BITS: u32 = 40;
 
 impl RowId {
     pub(crate) fn new(file: usize, line: u64) -> Self {
         Self((file as u64) << LINE_BITS | line)
     }
 
-    fn file(self) -> usize {
+    pub(crate) fn file(self) -> usize {
         (self.0 >> LINE_BITS) as usize
     }
 
-    fn line(self) -> u64 {
+    pub(crate) fn line(self) -> u64 {
         self.0 & ((1 << LINE_BITS) - 1)
     }
 }

@@ -19,6 +19,7 @@ use store::{LoadDir, StoreError};
 use crate::directors::{Directors, Family, open_parts};
 use crate::error::IngestError;
 use crate::fault;
+use crate::format::generated_key::KeyStart;
 use crate::format::made;
 use crate::load::{Transaction, WrittenLoad, blocking, clean_up, remove_load};
 use crate::partitioning::for_rows;
@@ -283,6 +284,7 @@ impl Run {
             roles: roles_of(table)?,
             files: made::open(&(rows as Arc<dyn made::RowSource>)),
             notes: Vec::new(),
+            key_start: KeyStart::default(),
         };
         Ok((request, plan))
     }

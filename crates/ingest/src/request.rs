@@ -9,6 +9,9 @@ use catalog::{Column, TableKind};
 use crate::format::made::RowSource;
 use crate::spool::display_name;
 
+/// The column of generated keys where nothing else is said.
+const GENERATED_KEY: &str = "id";
+
 /// One call of `meridian load`: what to load, from where, as what.
 ///
 /// `LoadRequest::new` fills in the defaults; every field may be changed afterwards.
@@ -24,6 +27,8 @@ pub struct LoadRequest {
     pub kind: Option<TableKind>,
     /// The key column: one name, or two for a match table (left and right).
     pub key: Vec<String>,
+    /// Whether a director's key is generated, in a column that the files lack.
+    pub generate_key: bool,
     /// The column of the right ascension.
     pub ra: Option<String>,
     /// The column of the declination.
@@ -132,6 +137,7 @@ impl LoadRequest {
             table: table.into(),
             kind: None,
             key: Vec::new(),
+            generate_key: false,
             ra: None,
             dec: None,
             position_unit: None,
@@ -167,6 +173,14 @@ impl LoadRequest {
                 .collect(),
             None => self.files.iter().map(|file| display_name(file)).collect(),
         }
+    }
+
+    /// The same with a name for the generated key, if none is given.
+    pub(crate) fn with_key_name(mut self) -> Self {
+        if self.generate_key && self.key.is_empty() {
+            self.key = vec![GENERATED_KEY.to_owned()];
+        }
+        self
     }
 
     /// The kind requested, or else: two directors make a match table, one a child table, a key and a

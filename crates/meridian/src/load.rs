@@ -29,6 +29,10 @@ pub struct LoadArguments {
     /// Director: its unique key. Child: the column with the director's key. Match: LEFTKEY,RIGHTKEY.
     #[arg(long, value_name = "COL", value_delimiter = ',')]
     key: Vec<String>,
+    /// Director: make keys for rows that have none or a text, in a column that the files lack, called as --key says or else id.
+    /// Give it with --append too.
+    #[arg(long)]
+    generate_key: bool,
     /// The column of the right ascension.
     #[arg(long, value_name = "COL")]
     ra: Option<String>,
@@ -180,6 +184,7 @@ impl LoadArguments {
         let mut request = LoadRequest::new(self.data, self.db, self.table);
         request.kind = self.kind;
         request.key = self.key;
+        request.generate_key = self.generate_key;
         request.ra = self.ra;
         request.dec = self.dec;
         request.position_unit = self.position_unit;

@@ -319,9 +319,6 @@ impl SqlError {
         {
             return Self::no_table(sql, name, rest, tables);
         }
-        if let Some(error) = mistakes::reworded(sql, message) {
-            return error;
-        }
         if let Some(rest) = message.strip_prefix("Invalid function '") {
             let name = rest.split('\'').next().unwrap_or(rest);
             return Self::no_function(sql, name);
@@ -343,7 +340,7 @@ impl SqlError {
         match MatchFunction::ALL.iter().find(|function| of_call(function)) {
             Some(function) => Self::about(sql, function.name(), plain_sentence(message))
                 .with_code(ErrorCode::WRONG_ARGUMENTS),
-            None => Self::in_words(message),
+            None => mistakes::reworded(sql, message).unwrap_or_else(|| Self::in_words(message)),
         }
     }
 }

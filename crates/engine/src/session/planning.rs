@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::common::{DataFusionError, Result, ScalarValue, exec_err, plan_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{LogicalPlan, Statement as PlanStatement};
@@ -13,11 +13,12 @@ use datafusion::sql::sqlparser::ast::{
     DataType as AstType, ExactNumberInfo, Ident, Statement as Ast,
 };
 
+use super::CATALOG;
 use crate::Archive;
 use crate::error::external;
 use crate::loaded_table::LoadedTable;
 use crate::plan_cache::Candidate;
-use crate::provider::ArchiveTable;
+use crate::provider::{ArchiveDatabase, ArchiveTable};
 
 /// How often a statement is planned anew when one of its tables changes meanwhile.
 const ATTEMPTS: usize = 20;
@@ -71,12 +72,45 @@ pub(super) async fn plan_with_parameters(
 /// all of them were there when that one was looked up.
 async fn logical_plan(state: &SessionState, statement: Statement) -> Result<LogicalPlan> {
     for _ in 0..ATTEMPTS {
-        let logical = state.statement_to_plan(statement.clone()).await?;
+        let logical = match state.statement_to_plan(statement.clone()).await {
+            Ok(logical) => logical,
+            Err(error) => return Err(with_alternatives(state, error).await),
+        };
         if are_current(&logical).await? {
             return Ok(logical);
         }
     }
     exec_err!("the tables of the statement are being changed again and again: try it once more")
+}
+
+/// The error, which also says in which databases a table is that was not found, or which databases there are.
+async fn with_alternatives(state: &SessionState, error: DataFusionError) -> DataFusionError {
+    let Some((database, table)) = missing_table(&error) else {
+        return error;
+    };
+    let catalog = state.catalog_list().catalog(CATALOG);
+    let found = catalog.and_then(|catalog| catalog.schema(&database));
+    let schema = found.as_ref();
+    match schema.and_then(|schema| schema.downcast_ref::<ArchiveDatabase>()) {
+        Some(schema) => match schema.not_found(&table, error).await {
+            Ok(error) | Err(error) => error,
+        },
+        None => error,
+    }
+}
+
+/// The database and the table of the planner's error that there is no such table.
+fn missing_table(error: &DataFusionError) -> Option<(String, String)> {
+    let DataFusionError::Plan(message) = error.find_root() else {
+        return None;
+    };
+    let name = message
+        .strip_prefix("table '")?
+        .split_once("' not found")?
+        .0;
+    let name = name.strip_prefix(CATALOG)?.strip_prefix('.')?;
+    let (database, table) = name.split_once('.')?;
+    Some((database.to_owned(), table.to_owned()))
 }
 
 async fn are_current(plan: &LogicalPlan) -> Result<bool> {

@@ -6,6 +6,7 @@
 //! three and one line in [`open`]. Rows that a program makes ([`made::RowSource`]) come through the same three.
 
 pub(crate) mod degrees;
+pub(crate) mod generated_key;
 pub(crate) mod made;
 mod names;
 pub(crate) mod parquet;

@@ -129,7 +129,7 @@ options! {
     tls_key: Option<PathBuf> = "tls-key" "FILE", "MERIDIAN_TLS_KEY", file, DefaultValue::Is(""),
         "The certificate's private key in PEM, without a password.";
     log: EnvFilter = "log" "LEVEL", "RUST_LOG", filter, DefaultValue::Is(DEFAULT_LOG),
-        "The level of the log on standard error: error, warn, info, debug or trace, or directives as in RUST_LOG.";
+        "The level of Meridian's log on standard error: error, warn, info, debug or trace; or directives as in RUST_LOG.";
     log_format: Form = "log-format" "FORMAT", "MERIDIAN_LOG_FORMAT", Form::read, DefaultValue::Is("text"),
         "The format of the log: text, or json with an object in each line.";
 }
@@ -224,8 +224,20 @@ fn days(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("{text:?} is not a number of days above 0"))
 }
 
+/// Levels at which libraries say more than anybody wants to read.
+const TALKATIVE: [&str; 3] = ["info", "debug", "trace"];
+
+/// A level alone is that of Meridian's own crates, whose names begin so but for one; libraries warn at most.
+fn of_own_crates(text: &str) -> String {
+    let level = text.trim().to_ascii_lowercase();
+    match TALKATIVE.contains(&level.as_str()) {
+        true => format!("warn,meridian={level},queries={level}"),
+        false => text.to_owned(),
+    }
+}
+
 fn filter(text: &str) -> Result<EnvFilter, String> {
-    EnvFilter::try_new(text).map_err(|error| {
+    EnvFilter::try_new(of_own_crates(text)).map_err(|error| {
         format!("{text:?} cannot be read ({error}): give error, warn, info, debug or trace")
     })
 }
@@ -233,6 +245,16 @@ fn filter(text: &str) -> Result<EnvFilter, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `--log debug` gave hundreds of lines of the HTTP library for each line of a statement.
+    #[test]
+    fn a_level_alone_is_that_of_our_crates() {
+        assert_eq!(of_own_crates("Debug"), "warn,meridian=debug,queries=debug");
+        for text in ["warn", "error", "debug,h2=warn", "meridian_server=debug"] {
+            assert_eq!(of_own_crates(text), text);
+        }
+        assert!(filter("debug").is_ok() && filter("nonsense=loud").is_err());
+    }
 
     #[test]
     fn endpoints_are_addresses_or_off() {

@@ -127,6 +127,18 @@ impl DirectorIndex {
         self.len() == 0
     }
 
+    /// The largest key; `None` if there is no key.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Damaged`] if the last page does not bear out its checksum.
+    pub fn largest_key(&self) -> Result<Option<i64>, StoreError> {
+        match self.inner.tree.pages(0).checked_sub(1) {
+            Some(last) if !self.is_empty() => Ok(self.inner.data_page(last)?.keys.last().copied()),
+            _ => Ok(None),
+        }
+    }
+
     /// The index's file.
     pub fn path(&self) -> &Path {
         &self.inner.path

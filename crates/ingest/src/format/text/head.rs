@@ -109,7 +109,9 @@ impl Head {
         if self.names.is_empty() || (!self.is_header && self.names.len() == columns.len()) {
             return Ok(FieldMap::in_order(columns.len()));
         }
-        if !self.is_header {
+        let known = Names::of(columns.iter().map(|c| c.name.as_str()));
+        let unknown = |name: &&String| known.position(name).is_none();
+        if !self.is_header && self.names.iter().any(|name| unknown(&name)) {
             // Rows of another length are rejected one by one; a first line of another length is the file's fault.
             let (have, want) = (self.names.len(), columns.len());
             let by = describe_byte(dialect.delimiter);
@@ -118,8 +120,6 @@ impl Head {
             );
             return Err(IngestError::layout(path, reason));
         }
-        let known = Names::of(columns.iter().map(|c| c.name.as_str()));
-        let unknown = |name: &&String| known.position(name).is_none();
         if let Some(name) = self.names.iter().find(unknown) {
             let hint = nearest(name, columns.iter().map(|c| c.name.as_str()));
             let hint = hint.map_or(String::new(), |near| format!(": is it {near:?}?"));
