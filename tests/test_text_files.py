@@ -218,7 +218,7 @@ def test_a_dry_run_tells_all_and_changes_nothing(meridian: Meridian, tmp_path: P
         ],
         "null": ["--"],
     }
-    for part in ("Nothing is loaded", "rows rejected 2", "t.txt:4", "t.txt:5", "--max-errors 2"):
+    for part in ("Nothing is loaded", 'the column ra is float64 by', 't.txt:2: "10.5"', "rows rejected 2", "t.txt:4", "t.txt:5", "--max-errors 2"):
         assert part in outcome.stderr, outcome.stderr
     # What it printed is a schema, and its report that of the load.
     schema = tmp_path / "schema.json"
