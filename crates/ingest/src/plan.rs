@@ -93,16 +93,23 @@ impl TablePlan {
         };
         plan.generate_keys(request);
         plan.notes.extend(plan.missing_key_note(request));
-        if let Some(positions) = plan.positions() {
-            let unit = request.position_unit.unwrap_or_default();
-            let files = plan.files.into_iter();
-            plan.files = files
-                .map(|file| PositionsInDegrees::of(file, positions, unit))
-                .collect();
-        } else if request.position_unit.is_some() {
-            return Err(wrong("--position-unit is for tables with --ra and --dec"));
-        }
+        plan.convert_positions(request)?;
         Ok(plan)
+    }
+
+    /// Lets positions be converted to degrees, if they are in another unit.
+    fn convert_positions(&mut self, request: &LoadRequest) -> Result<(), IngestError> {
+        let Some(positions) = self.positions() else {
+            return match request.position_unit {
+                Some(_) => Err(wrong("--position-unit is for tables with --ra and --dec")),
+                None => Ok(()),
+            };
+        };
+        let unit = request.position_unit.unwrap_or_default();
+        let files = std::mem::take(&mut self.files).into_iter();
+        let files = files.map(|file| PositionsInDegrees::of(file, positions, unit));
+        self.files = files.collect();
+        Ok(())
     }
 
     /// Lets the rows have generated keys, if that is requested.
@@ -388,12 +395,10 @@ fn add_key(
         return Err(wrong(ONLY_DIRECTORS_HAVE_GENERATED_KEYS));
     };
     let is_key = |name: &str| name.eq_ignore_ascii_case(key);
-    let is_in_file = |file: &Box<dyn TableFile>| {
-        let names = file.header_names().unwrap_or_default();
-        names.iter().any(|name| is_key(name))
-    };
+    let mut headers = files.iter().filter_map(|file| file.header_names());
+    let is_in_file = headers.any(|names| names.iter().any(|name| is_key(name)));
     let has_key = columns.iter().any(|column| is_key(&column.name));
-    if files.iter().any(is_in_file) || (has_key && !request.append) {
+    if is_in_file || (has_key && !request.append) {
         return Err(wrong(format!(
             "the files have a column {key} already: name the column of the generated keys otherwise by --key, or leave out --generate-key"
         )));
