@@ -34,7 +34,7 @@ MISTAKES = [
     Mistake("column that is nowhere", "SELECT o.redshift FROM Object o", 1054, "redshift", ("columns here: objectId, ra, decl, g_mag, class",)),
     Mistake("wrong table", "SELECT ra FROM Objekt", 1146, "Objekt", ("no table Objekt", "did you mean Object?")),
     Mistake("table of another database", "SELECT * FROM Filter", 1146, "Filter", ("write it as other.Filter",)),
-    Mistake("wrong database", "SELECT * FROM othr.Filter", 1049, "othr", ("no database othr", "did you mean other?")),
+    Mistake("wrong database", "SELECT * FROM othr.Filter", 1146, "othr", ("no database othr", "did you mean other?")),
     Mistake("no database chosen", "SELECT ra FROM Object", 1046, "Object", ("no database is chosen", "databases here: other, sky"), None),
     Mistake("column of two tables", "SELECT 1 FROM Object a, Object b WHERE ra > 1", 1052, "ra", ("more than one", "table.ra")),
     Mistake("sexagesimal text", "SELECT ra FROM Object WHERE scisql_angSep(ra, decl, '10:42:44', 41) < 1", 1525, "'10:42:44'", ("decimal degrees", "160.683333", "10.712222")),

@@ -117,6 +117,19 @@ def test_ecsv_says_its_types(meridian: Meridian, tmp_path: Path, comma: bool) ->
     }
 
 
+def test_ecsv_between_blanks_may_be_called_csv(meridian: Meridian, tmp_path: Path) -> None:
+    loaded(meridian, tmp_path, ECSV, *DIRECTOR, name="t.csv")
+    assert rows(meridian, tmp_path, "id, ra, dec") == TABLE
+
+
+def test_rows_of_dashes_are_rows(meridian: Meridian, tmp_path: Path) -> None:
+    """They stand for NULL, and are no ruler below a header."""
+    loaded(meridian, tmp_path, "a,b\n1,2\n--,--\n3,4\n", "--null", "--", name="t.csv")
+    assert rows(meridian, tmp_path, "count(*), count(a)") == [(3, 2)]
+    loaded(meridian, tmp_path, "a,b\n1,2\n---,---\n3,4\n", "--null", "---", name="t.csv")
+    assert rows(meridian, tmp_path, "count(*), count(a)") == [(3, 2)]
+
+
 def test_wrong_ecsv_is_told(meridian: Meridian, tmp_path: Path) -> None:
     outcome = load(meridian, tmp_path, ECSV.replace("float32", "float33"))
     assert_rejected(outcome, "flux", "float33", "ECSV")
@@ -218,7 +231,7 @@ def test_a_dry_run_tells_all_and_changes_nothing(meridian: Meridian, tmp_path: P
         ],
         "null": ["--"],
     }
-    for part in ("Nothing is loaded", "rows rejected 2", "t.txt:4", "t.txt:5", "--max-errors 2"):
+    for part in ("Nothing is loaded", 'the column ra is float64 by', 't.txt:2: "10.5"', "rows rejected 2", "t.txt:4", "t.txt:5", "--max-errors 2"):
         assert part in outcome.stderr, outcome.stderr
     # What it printed is a schema, and its report that of the load.
     schema = tmp_path / "schema.json"

@@ -9,7 +9,7 @@ use crate::error::IngestError;
 use crate::format::degrees::PositionsInDegrees;
 use crate::format::generated_key::{FileWithKeys, KeyStart};
 use crate::format::text::TextLayout;
-use crate::format::{self, FileColumns, TableFile};
+use crate::format::{self, DecidingValue, FileColumns, OddValues, TableFile};
 use crate::place::child::ChildColumns;
 use crate::position::{PositionColumns, find_column};
 use crate::request::LoadRequest;
@@ -63,11 +63,14 @@ impl TablePlan {
             None => format::open(files, &layout, declared_columns)?,
         };
         let names = request.input_names();
-        let (mut columns, notes) = match (declared, schema) {
+        let (mut columns, mut notes) = match (declared, schema) {
             (Some(declared), Some(_)) => completed(declared.columns, &files, &names)?,
-            (Some(declared), None) => (declared.columns, Vec::new()),
+            (Some(declared), None) => (declared.columns, Notes::default()),
             (None, _) => columns_of_files(&files, &names, &request.text_columns)?,
         };
+        if request.dry_run {
+            notes.always.append(&mut notes.of_dry_run);
+        }
         if request.generate_key {
             add_key(request, kind, &files, &mut columns)?;
         }
@@ -85,21 +88,28 @@ impl TablePlan {
             columns,
             roles,
             files,
-            notes,
+            notes: notes.always,
             key_start: KeyStart::default(),
         };
         plan.generate_keys(request);
         plan.notes.extend(plan.missing_key_note(request));
-        if let Some(positions) = plan.positions() {
-            let unit = request.position_unit.unwrap_or_default();
-            let files = plan.files.into_iter();
-            plan.files = files
-                .map(|file| PositionsInDegrees::of(file, positions, unit))
-                .collect();
-        } else if request.position_unit.is_some() {
-            return Err(wrong("--position-unit is for tables with --ra and --dec"));
-        }
+        plan.convert_positions(request)?;
         Ok(plan)
+    }
+
+    /// Lets positions be converted to degrees, if they are in another unit.
+    fn convert_positions(&mut self, request: &LoadRequest) -> Result<(), IngestError> {
+        let Some(positions) = self.positions() else {
+            return match request.position_unit {
+                Some(_) => Err(wrong("--position-unit is for tables with --ra and --dec")),
+                None => Ok(()),
+            };
+        };
+        let unit = request.position_unit.unwrap_or_default();
+        let files = std::mem::take(&mut self.files).into_iter();
+        let files = files.map(|file| PositionsInDegrees::of(file, positions, unit));
+        self.files = files.collect();
+        Ok(())
     }
 
     /// Lets the rows have generated keys, if that is requested.
@@ -288,7 +298,7 @@ fn completed(
     declared: Vec<Column>,
     files: &[Box<dyn TableFile>],
     names: &[PathBuf],
-) -> Result<(Vec<Column>, Vec<String>), IngestError> {
+) -> Result<(Vec<Column>, Notes), IngestError> {
     let header = files.first().and_then(|file| file.header_names());
     let is_in_header = |column: &Column| {
         let header = header.unwrap_or_default().iter();
@@ -298,21 +308,41 @@ fn completed(
     };
     let is_partial = header.is_some_and(|header| header.len() > declared.len());
     if !is_partial || !declared.iter().all(is_in_header) {
-        return Ok((declared, Vec::new()));
+        return Ok((declared, Notes::default()));
     }
     let found = first_with_rows(files, names)?;
-    let mut odd = found.1.odd;
+    let (mut odd, mut decided) = (found.1.odd, found.1.decided);
     let columns = found.1.columns.into_iter().map(|column| {
         let same = |other: &&Column| other.name.eq_ignore_ascii_case(&column.name);
         let Some(declared) = declared.iter().find(same) else {
             return column;
         };
         odd.retain(|odd| odd.column != column.name);
+        decided.retain(|decided| decided.column != column.name);
         declared.clone()
     });
     let columns = columns.collect();
-    let notes = odd.iter().map(|odd| odd.sentence(found.0)).collect();
+    let notes = notes_on(found.0, &odd, &decided);
     Ok((columns, notes))
+}
+
+/// What is worth knowing about the columns of a file.
+fn notes_on(file: &Path, odd: &[OddValues], decided: &[DecidingValue]) -> Notes {
+    Notes {
+        always: odd.iter().map(|odd| odd.sentence(file)).collect(),
+        of_dry_run: decided
+            .iter()
+            .map(|decided| decided.sentence(file))
+            .collect(),
+    }
+}
+
+/// What is worth knowing about how columns were found.
+#[derive(Default)]
+struct Notes {
+    always: Vec<String>,
+    /// What would be too much to tell of each load.
+    of_dry_run: Vec<String>,
 }
 
 /// The name of the first file that has rows, and what its columns were found to be.
@@ -334,18 +364,20 @@ fn columns_of_files(
     files: &[Box<dyn TableFile>],
     names: &[PathBuf],
     texts: &[String],
-) -> Result<(Vec<Column>, Vec<String>), IngestError> {
+) -> Result<(Vec<Column>, Notes), IngestError> {
     let (name, found) = first_with_rows(files, names)?;
     let FileColumns {
         mut columns,
         mut odd,
+        mut decided,
     } = found;
     for text in texts {
         let at = find_column(&columns, "--text", text)?;
         columns[at].ty = ColumnType::Text;
         odd.retain(|odd| odd.column != columns[at].name);
+        decided.retain(|decided| decided.column != columns[at].name);
     }
-    let notes = odd.iter().map(|odd| odd.sentence(name)).collect();
+    let notes = notes_on(name, &odd, &decided);
     Ok((columns, notes))
 }
 
@@ -363,12 +395,10 @@ fn add_key(
         return Err(wrong(ONLY_DIRECTORS_HAVE_GENERATED_KEYS));
     };
     let is_key = |name: &str| name.eq_ignore_ascii_case(key);
-    let is_in_file = |file: &Box<dyn TableFile>| {
-        let names = file.header_names().unwrap_or_default();
-        names.iter().any(|name| is_key(name))
-    };
+    let mut headers = files.iter().filter_map(|file| file.header_names());
+    let is_in_file = headers.any(|names| names.iter().any(|name| is_key(name)));
     let has_key = columns.iter().any(|column| is_key(&column.name));
-    if files.iter().any(is_in_file) || (has_key && !request.append) {
+    if is_in_file || (has_key && !request.append) {
         return Err(wrong(format!(
             "the files have a column {key} already: name the column of the generated keys otherwise by --key, or leave out --generate-key"
         )));

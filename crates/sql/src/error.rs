@@ -293,7 +293,8 @@ impl SqlError {
                 let hint = suggestion(database, &names);
                 let hint = hint.unwrap_or_else(|| listing("databases here", &names));
                 let sentence = format!("there is no database {}; {hint}", typed(sql, database));
-                Self::about(sql, database, sentence).with_code(ErrorCode::NO_DATABASE)
+                // MariaDB's number for a table of a database that is not there.
+                Self::about(sql, database, sentence).with_code(ErrorCode::NO_TABLE)
             }
             Some(NotFound::TableBut(names)) => {
                 let database = first(&names);

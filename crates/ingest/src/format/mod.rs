@@ -83,6 +83,30 @@ impl ReadContext {
 pub(crate) struct FileColumns {
     pub columns: Vec<Column>,
     pub odd: Vec<OddValues>,
+    /// The values for which columns are no integers, or texts.
+    pub decided: Vec<DecidingValue>,
+}
+
+/// The first value for which a column is not of a narrower type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DecidingValue {
+    pub column: String,
+    /// The type of the column.
+    pub ty: ColumnType,
+    pub line: u64,
+    /// The value, in quotes.
+    pub value: String,
+}
+
+impl DecidingValue {
+    /// A sentence about the file that messages call `file`.
+    pub(crate) fn sentence(&self, file: &Path) -> String {
+        let (column, ty, line, value) = (&self.column, self.ty, self.line, &self.value);
+        format!(
+            "the column {column} is {ty} by {}:{line}: {value}",
+            file.display()
+        )
+    }
 }
 
 /// A column of which nearly all values are of one type.
@@ -140,7 +164,7 @@ pub(crate) trait TableFile: Send + Sync {
     fn columns_found(&self) -> Result<FileColumns, IngestError> {
         Ok(FileColumns {
             columns: self.columns()?,
-            odd: Vec::new(),
+            ..FileColumns::default()
         })
     }
 

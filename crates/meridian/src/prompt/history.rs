@@ -3,7 +3,7 @@
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Statements that are kept.
 pub const MOST_ENTRIES: usize = 5000;
@@ -18,7 +18,7 @@ pub fn path() -> Option<PathBuf> {
 }
 
 /// Makes the file if there is none, and lets nobody but the user read it: statements may contain what is not for others.
-pub fn prepare(path: &PathBuf) -> io::Result<()> {
+pub fn prepare(path: &Path) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         DirBuilder::new()
             .recursive(true)

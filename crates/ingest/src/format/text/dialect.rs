@@ -23,6 +23,17 @@ pub(crate) struct TextLayout {
     pub comment: Option<Option<u8>>,
 }
 
+impl TextLayout {
+    /// Which lines of a file that begins so are comments.
+    fn comments(&self, sample: &[u8]) -> Comments {
+        match self.comment {
+            Some(None) => Comments::Nowhere,
+            Some(Some(byte)) => Comments::Lines(byte),
+            None => prelude::guessed_comments(sample),
+        }
+    }
+}
+
 /// Which lines are comments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comments {
@@ -63,27 +74,17 @@ impl Dialect {
         sample: &Sample,
         layout: &TextLayout,
     ) -> Result<Self, IngestError> {
-        let comments = match layout.comment {
-            Some(None) => Comments::Nowhere,
-            Some(Some(byte)) => Comments::Lines(byte),
-            None => prelude::guessed_comments(&sample.bytes),
-        };
+        let comments = layout.comments(&sample.bytes);
         let (leading, start) = prelude::leading_comments(&sample.bytes, comments);
         let body = &sample.bytes[start..];
         let first_line = body.split(|b| *b == b'\n').next().unwrap_or_default();
-        let of_ecsv = ecsv::delimiter(&leading);
-        let given = layout.delimiter.or(of_ecsv.filter(|byte| *byte != b' '));
-        let found = given
-            .or_else(|| delimiter_by_name(path))
-            .or_else(|| most_frequent(first_line));
-        let blanks = layout.blanks || (found.is_none() && separated_by_blanks(path, body)?);
-        let delimiter = match blanks {
-            true => b' ',
-            false => found.unwrap_or(b','),
+        let (delimiter, blanks) = match (layout.delimiter, ecsv::delimiter(&leading)) {
+            _ if layout.blanks => (b' ', true),
+            (Some(given), _) => (given, false),
+            (None, Some(b' ')) => (b' ', true),
+            (None, Some(of_ecsv)) => (of_ecsv, false),
+            (None, None) => guessed_delimiter(path, body, first_line)?,
         };
-        if layout.delimiter.is_none() && delimiter == b'|' {
-            prelude::reject_undelimited_rows(path, body)?;
-        }
         let nulls: Vec<Vec<u8>> = layout.nulls.iter().map(|it| it.clone().into()).collect();
         let escapes = layout.escapes.unwrap_or_else(|| {
             let quoted = matches!(layout.quote, Some(Some(_)));
@@ -162,6 +163,23 @@ fn last_unescaped_newline(bytes: &[u8]) -> Option<usize> {
         end = at;
     }
     None
+}
+
+/// The delimiter of a file of which nobody says it, and whether fields are separated by any number of blanks.
+fn guessed_delimiter(
+    path: &Path,
+    body: &[u8],
+    first_line: &[u8],
+) -> Result<(u8, bool), IngestError> {
+    let found = delimiter_by_name(path).or_else(|| most_frequent(first_line));
+    if found == Some(b'|') {
+        prelude::reject_undelimited_rows(path, body)?;
+    }
+    match found {
+        Some(found) => Ok((found, false)),
+        None if separated_by_blanks(path, body)? => Ok((b' ', true)),
+        None => Ok((b',', false)),
+    }
 }
 
 /// What the file's name says.

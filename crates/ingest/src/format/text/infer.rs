@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use catalog::{Column, ColumnType};
 
-use super::super::{FileColumns, OddValues};
+use super::super::{DecidingValue, FileColumns, OddValues};
 use super::block::{BLOCK, Block, BlockReader};
 use super::dialect::Dialect;
 use super::head::Head;
@@ -182,6 +182,27 @@ impl Guess {
         )
     }
 
+    /// The first value for which a column of this type is not one of integers, or of floats.
+    fn deciding_value(&self, column: &str, ty: ColumnType) -> Option<DecidingValue> {
+        let narrower = match ty {
+            ColumnType::Text => ColumnType::Float64,
+            ColumnType::Float64 => ColumnType::Int64,
+            _ => return None,
+        };
+        let at = LADDER.iter().position(|it| *it == narrower)?;
+        let first = self.fits[at].first.clone();
+        let (line, value) = match ty {
+            ColumnType::Text => earlier(first, self.first_null.clone())?,
+            _ => first?,
+        };
+        Some(DecidingValue {
+            column: column.to_owned(),
+            ty,
+            line,
+            value,
+        })
+    }
+
     /// Whether the first line's value is the only one that is not of the column's type: `Some(true)`. `Some(false)` if
     /// all are of it; nothing where that says nothing about the first line.
     fn first_line_is_odd(&self) -> Option<bool> {
@@ -281,6 +302,9 @@ pub(super) fn columns(
     let mut found = FileColumns::default();
     for (name, guess) in head.names.iter().zip(&guesses) {
         let inferred_type = guess.inferred_type(name);
+        found
+            .decided
+            .extend(guess.deciding_value(name, inferred_type.ty));
         found.odd.extend(inferred_type.odd);
         found.columns.push(Column {
             name: name.clone(),
@@ -306,7 +330,7 @@ fn declared(path: &Path, columns: &[Column], names: &[String]) -> Result<FileCol
     }
     Ok(FileColumns {
         columns: columns.to_vec(),
-        odd: Vec::new(),
+        ..FileColumns::default()
     })
 }
 
@@ -474,6 +498,25 @@ mod tests {
         let odd = inferred_type.odd.unwrap();
         assert_eq!((odd.line, odd.ty), (21, ColumnType::Int64));
         assert_eq!(guess(["1", "1.5", "2.5"]).inferred_type("x").odd, None);
+    }
+
+    #[test]
+    fn the_value_that_decides_is_the_first_of_another_type() {
+        let decided = |values: &[&'static str]| {
+            let guess = guess(values.iter().copied());
+            let decided = guess.deciding_value("x", guess.inferred_type("x").ty)?;
+            Some((decided.line, decided.value))
+        };
+        assert_eq!(
+            decided(&["1", "2.5", "3.5"]),
+            Some((2, "\"2.5\"".to_owned()))
+        );
+        assert_eq!(
+            decided(&["1", "2.5", "a", "b"]),
+            Some((3, "\"a\"".to_owned()))
+        );
+        assert_eq!(decided(&["1", "--", "2"]), Some((2, "\"--\"".to_owned())));
+        assert_eq!(decided(&["1", "2"]), None);
     }
 
     #[test]

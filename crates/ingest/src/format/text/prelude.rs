@@ -48,15 +48,25 @@ pub(super) fn leading_comments(sample: &[u8], comments: Comments) -> (Vec<&[u8]>
     (found, end)
 }
 
-/// The number of the line, counted from 0, that is a ruler between the header and the rows: dashes and the like alone.
+/// The number of the line, counted from 0, that is a ruler between the header and the rows: dashes and the like alone. There may be a
+/// line of units before it, which has no numbers, as a row has.
 pub(super) fn ruler(body: &[u8]) -> Option<usize> {
-    lines(body).take(LINES_TO_RULER).position(is_ruler)
+    let ruler = lines(body).take(LINES_TO_RULER).position(is_ruler)?;
+    let mut between = lines(body).take(ruler).skip(1);
+    (!between.any(has_number)).then_some(ruler)
+}
+
+fn has_number(line: &[u8]) -> bool {
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | '|'));
+    words.any(|word| word.parse::<f64>().is_ok())
 }
 
 fn is_ruler(line: &[u8]) -> bool {
     let of_ruler = |byte: &u8| b"-=+|;, \t\r".contains(byte);
-    let is_drawn = |two: &[u8]| two == b"--" || two == b"==";
-    line.iter().all(of_ruler) && line.windows(2).any(is_drawn)
+    // Two dashes may stand for NULL.
+    let is_drawn = |three: &[u8]| three == b"---" || three == b"===";
+    line.iter().all(of_ruler) && line.windows(3).any(is_drawn)
 }
 
 /// How blanks divide the lines of a file in which no delimiter stands.
@@ -191,7 +201,8 @@ mod tests {
         for (body, at) in [
             ("id | ra\n---+---\n1 | 2\n", Some(1)),
             ("RA;DE\ndeg;deg\n---;---\n1;2\n", Some(2)),
-            ("id,ra\n-1,-2\n--,--\n", Some(2)),
+            ("id,ra\n-1,-2\n--,--\n", None),
+            ("id,ra\n1,2\n---,---\n", None),
             ("id,ra\n1,2\n", None),
         ] {
             assert_eq!(ruler(body.as_bytes()), at, "{body}");
