@@ -1,5 +1,5 @@
 # What one does with a clone of Meridian. Every target may be run again at any time.
-.PHONY: help build demo test differential lint bench bench-neighbours micro-bench
+.PHONY: help build demo test differential lint bench bench-neighbours bench-concurrent micro-bench
 
 help:
 	@echo "make demo    build Meridian, load 482,000 real stars and ask about them"
@@ -9,6 +9,7 @@ help:
 	@echo "make lint    format, tidiness, dependency rules, clippy"
 	@echo "make bench   measure Meridian beside its peers: SIZE=small|standard|large PEERS=duckdb,chdb,... WORK=DIR"
 	@echo "make bench-neighbours   measure what joining neighbours costs: SIZE=small|standard WORK=DIR"
+	@echo "make bench-concurrent   measure many queries at once beside DuckDB: SIZE=small|standard WORK=DIR"
 	@echo "make micro-bench   time the hot loops by themselves"
 
 build:
@@ -37,6 +38,9 @@ bench: build
 
 bench-neighbours: build
 	bench/neighbours --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/neighbours
+
+bench-concurrent: build
+	bench/concurrent --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/concurrent
 
 micro-bench:
 	scripts/setup build

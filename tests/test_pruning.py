@@ -7,7 +7,7 @@ import re
 import pytest
 from catalogues import Catalogue
 
-CHUNKS = re.compile(r"(\d+) of (\d+) chunks")
+CHUNKS = re.compile(r"ChunkPhaseExec: (\d+) of (\d+) chunks?")
 
 # How many chunks each restriction may touch at most. The centre (10, 20) is on the edge of two stripes.
 RESTRICTED = {

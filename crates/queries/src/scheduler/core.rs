@@ -87,6 +87,8 @@ pub(super) struct Query {
     pub(super) total: ThreadClock,
     /// The pieces of phases that are gone.
     pub(super) past: PieceCounts,
+    /// The slowest lane of these.
+    pub(super) past_lane: Option<usize>,
     pub(super) lane_changes: Vec<LaneChange>,
 }
 
@@ -425,10 +427,11 @@ impl LaneScheduler {
         else {
             return;
         };
-        let (number, counts) = (phase.query, phase.counts);
+        let (number, counts, lane) = (phase.query, phase.counts, phase.lane);
         self.phases.remove(&id);
         if let Some(query) = self.queries.get_mut(&number) {
             query.phases.remove(&id);
+            query.past_lane = query.past_lane.max(lane);
             query.past.done += counts.done;
             query.past.failed += counts.failed;
         }

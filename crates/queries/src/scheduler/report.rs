@@ -84,7 +84,9 @@ impl LaneScheduler {
         let waits = pieces.running == 0 && pieces.waiting > 0;
         QueryStatus {
             query: number,
-            lane: lane.map(|lane| self.options.lanes.lanes()[lane].name.clone()),
+            lane: lane
+                .max(query.past_lane)
+                .map(|lane| self.options.lanes.lanes()[lane].name.clone()),
             pieces,
             thread_time: query.total.used_until(now),
             place_in_queue: waits.then(|| self.place_in_queue(number, lane)).flatten(),

@@ -131,7 +131,7 @@ pub struct LaneChange {
 pub struct QueryStatus {
     /// Its number.
     pub query: u64,
-    /// The name of its lane, the slowest if its phases are in several; none if it only has interactive pieces.
+    /// The name of its lane, the slowest if its phases are or were in several; none if it only has interactive pieces.
     pub lane: Option<String>,
     /// Its pieces, of all phases so far.
     pub pieces: PieceCounts,
