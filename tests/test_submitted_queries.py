@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import random
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -294,6 +298,64 @@ def test_killed_servers_lose_nothing(meridian: Meridian, own_data: Path) -> None
             assert info["PIECES_DONE"] == info["PIECES"], info
             assert rows(server, f"SELECT * FROM qserv_result({number})") == wanted
         assert "ran twice" not in server.log, server.log
+
+
+def blocking_queries(server: Server, statements: list[str]) -> list[threading.Thread]:
+    """Connections that execute a statement each until it ends or the server does."""
+
+    def execute(statement: str) -> None:
+        with contextlib.suppress(pymysql.MySQLError, OSError):
+            rows(server, statement, "bob")
+
+    threads = [threading.Thread(target=execute, args=(statement,)) for statement in statements]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_many_queries_survive_kills_at_random_moments(meridian: Meridian, own_data: Path) -> None:
+    """Twenty submitted queries beside twenty blocking ones, killed MERIDIAN_KILLS times: each ends with the rows of an undisturbed run."""
+    kills = int(os.environ.get("MERIDIAN_KILLS", "3"))
+    seed = int(os.environ.get("MERIDIAN_SEED", "20261125"))
+    rng = random.Random(seed)
+    statements = [PAIRS.replace("< 2.5", f"< {0.5 + n * 0.1:.1f}") for n in range(10)]
+    statements += [f"SELECT AVG(ra * {n}), STDDEV(`dec`) FROM Star WHERE ra > {n}.5" for n in range(5)]
+    statements += [f"SELECT id, ra FROM Star WHERE ra BETWEEN {n} AND {n + 30} ORDER BY id" for n in range(0, 50, 10)]
+    with serving(meridian, own_data) as server:
+        expected = [rows(server, statement) for statement in statements]
+    done, open_queries = 0, []
+    for _ in range(kills):
+        server = Server(meridian, own_data)
+        if not open_queries:
+            open_queries = [(submit(server, statement), wanted) for statement, wanted in zip(statements, expected, strict=True)]
+        threads = blocking_queries(server, statements)
+        time.sleep(rng.uniform(0.2, 2.5))
+        server.stop(signal.SIGKILL)
+        for thread in threads:
+            thread.join()
+        assert "ran twice" not in server.log, (seed, server.log)
+        with serving(meridian, own_data) as server:
+            done += check_ended(server, open_queries, seed)
+    with serving(meridian, own_data) as server:
+        for number, _ in open_queries:
+            ended(server, number)
+        done += check_ended(server, open_queries, seed)
+        assert not open_queries and done >= len(statements)
+        assert "ran twice" not in server.log, (seed, server.log)
+        # Blocking ones that were running have been told as aborted, and none is left as running.
+        states = rows(server, "SELECT DISTINCT STATE FROM information_schema.QUERIES WHERE MODE = 'BLOCKING' AND USER = 'bob'")
+        assert set(states) <= {("ABORTED",), ("COMPLETED",)}, (seed, states)
+
+
+def check_ended(server: Server, open_queries: list[tuple[int, list[tuple[object, ...]]]], seed: int) -> int:
+    """Takes the queries that have ended out of the list, each with the right rows; returns how many."""
+    ends = [(number, wanted) for number, wanted in open_queries if listed(server, number)["STATE"] in ENDED]
+    for number, wanted in ends:
+        info = listed(server, number)
+        assert info["STATE"] == "COMPLETED" and info["PIECES_DONE"] == info["PIECES"], (seed, info)
+        assert rows(server, f"SELECT * FROM qserv_result({number})") == wanted, (seed, info)
+    open_queries[:] = [query for query in open_queries if query not in ends]
+    return len(ends)
 
 
 def test_a_killed_server_tells_of_its_blocking_queries(meridian: Meridian, own_data: Path) -> None:
