@@ -112,7 +112,7 @@ def test_ecsv_says_its_types(meridian: Meridian, tmp_path: Path, comma: bool) ->
         "ra": "double",
         "dec": "double",
         "name": "text",
-        "good": "bit(1)",
+        "good": "tinyint(1)",
         "flux": "float",
     }
 

@@ -87,7 +87,7 @@ def make_extremes() -> TableData:
         "f": "float DEFAULT NULL",
         "d": "double DEFAULT NULL",
         "price": "decimal(12,3) DEFAULT NULL",
-        "flag": "bit(1) DEFAULT NULL",
+        "flag": "boolean DEFAULT NULL",
         "day": "date DEFAULT NULL",
         "at": "datetime DEFAULT NULL",
         "txt": "varchar(60) DEFAULT NULL",

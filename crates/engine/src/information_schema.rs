@@ -399,8 +399,7 @@ fn declared_length(declared: &str) -> Option<u64> {
 fn numeric(ty: ColumnType) -> (Option<u64>, Option<u64>) {
     use ColumnType as T;
     match ty {
-        T::Boolean => (Some(1), None),
-        T::Int8 | T::UInt8 => (Some(3), Some(0)),
+        T::Boolean | T::Int8 | T::UInt8 => (Some(3), Some(0)),
         T::Int16 | T::UInt16 => (Some(5), Some(0)),
         T::Int32 | T::UInt32 => (Some(10), Some(0)),
         T::Int64 => (Some(19), Some(0)),

@@ -349,7 +349,7 @@ fn without_attributes(declared: &str) -> String {
 fn type_name(ty: ColumnType) -> String {
     use ColumnType as T;
     match ty {
-        T::Boolean => "bit(1)".to_owned(),
+        T::Boolean => "tinyint(1)".to_owned(),
         T::Int8 => "tinyint".to_owned(),
         T::Int16 => "smallint".to_owned(),
         T::Int32 => "int".to_owned(),

@@ -79,8 +79,8 @@ impl ColumnType {
         use DataType as D;
         match ty {
             D::Null => Self::new(types::NULL, 0, BINARY_FLAG, 0),
-            // BIT(1): conditions are numbers, so only a Boolean column is one.
-            D::Boolean => Self::new(types::BIT, 1, BINARY_FLAG | UNSIGNED_FLAG, 0),
+            // TINYINT(1), as MySQL's BOOLEAN is: many drivers make bytes of a BIT(1).
+            D::Boolean => Self::signed(types::TINY, 1),
             D::Int8 => Self::signed(types::TINY, 4),
             D::Int16 => Self::signed(types::SHORT, 6),
             D::Int32 => Self::signed(types::LONG, 11),
@@ -167,10 +167,10 @@ pub(crate) fn declared_type(field: &Field) -> (String, bool) {
     };
     let name = match field.data_type() {
         D::Null => return ("BINARY(0)".to_owned(), true),
-        D::Boolean => return ("BIT(1)".to_owned(), true),
         D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => {
             return ("LONGBLOB".to_owned(), true);
         }
+        D::Boolean => "TINYINT(1)".to_owned(),
         D::Int8 => "TINYINT".to_owned(),
         D::Int16 => "SMALLINT".to_owned(),
         D::Int32 => "INT".to_owned(),
@@ -259,7 +259,7 @@ mod tests {
             of(DataType::Utf8),
             (types::VAR_STRING, 255, TEXT_LENGTH, 0, 0)
         );
-        assert_eq!(of(DataType::Boolean), (types::BIT, 63, 1, 0xa0, 0));
+        assert_eq!(of(DataType::Boolean), (types::TINY, 63, 1, 0x8080, 0));
         let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
         assert_eq!(of(micros), (types::DATETIME, 63, 26, 0x80, 6));
         let key = ColumnType::of(&Field::new("key", DataType::Int64, false));

@@ -113,7 +113,7 @@ fn values<'a>(array: &'a ArrayRef) -> Result<Box<dyn Values + 'a>, ArrowError> {
     use DataType as D;
     Ok(match array.data_type() {
         D::Null => Box::new(Nothing),
-        D::Boolean => Box::new(Bits(array.as_boolean())),
+        D::Boolean => Box::new(Truths(array.as_boolean())),
         D::Int8 => integers::<Int8Type>(array),
         D::Int16 => integers::<Int16Type>(array),
         D::Int32 => integers::<Int32Type>(array),
@@ -175,16 +175,20 @@ impl Values for Nothing {
     }
 }
 
-/// Columns of BIT(1): a byte in both forms.
-struct Bits<'a>(&'a BooleanArray);
+/// Columns of TINYINT(1): 1 and 0.
+struct Truths<'a>(&'a BooleanArray);
 
-impl Values for Bits<'_> {
+impl Values for Truths<'_> {
     fn is_null(&self, row: usize) -> bool {
         self.0.is_null(row)
     }
 
     fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
-        put_bytes(bytes, &[u8::from(self.0.value(row))]);
+        put_bytes(bytes, if self.0.value(row) { b"1" } else { b"0" });
+    }
+
+    fn put_binary(&self, row: usize, bytes: &mut Vec<u8>) {
+        bytes.push(u8::from(self.0.value(row)));
     }
 }
 
@@ -497,7 +501,7 @@ mod tests {
         ] {
             put_bytes(&mut expected, text.as_bytes());
         }
-        expected.extend_from_slice(b"\x02\x00\xff\x01\x01\xfb");
+        expected.extend_from_slice(b"\x02\x00\xff\x011\xfb");
         assert_eq!(row(Form::Text, 0), expected);
         assert_eq!(row(Form::Text, 1), [0xfb; 11]);
     }
@@ -513,7 +517,7 @@ mod tests {
         expected.extend_from_slice(&[11, 0xda, 7, 6, 15, 1, 2, 3, 250, 0, 0, 0]);
         put_bytes(&mut expected, "é".as_bytes());
         put_bytes(&mut expected, b"a longer text than fits");
-        expected.extend_from_slice(b"\x02\x00\xff\x01\x01");
+        expected.extend_from_slice(b"\x02\x00\xff\x01");
         assert_eq!(row(Form::Binary, 0), expected);
         assert_eq!(row(Form::Binary, 1), [0, 0b1111_1100, 0b0001_1111]);
     }

@@ -215,7 +215,7 @@ mod tests {
             "0.30000000000000004",
             "a\"b\\\n\u{1}é",
             "0A11FF",
-            "01"
+            "1"
         ]);
         let nulls = Value::Array(vec![Value::Null; 6]);
         assert_eq!(value["rows"], json!([first, nulls]));
@@ -232,7 +232,7 @@ mod tests {
                 "DOUBLE",
                 "VARCHAR(16383)",
                 "LONGBLOB",
-                "BIT(1)"
+                "TINYINT(1)"
             ]
         );
         assert_eq!(columns[4]["is_binary"], 1);
