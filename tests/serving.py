@@ -74,8 +74,9 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / TICKS
 
     def resident_bytes(self) -> int:
-        """The memory that the process holds."""
-        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * PAGE
+        """The memory that the process has allocated: without the pages of its program, which the system drops when it needs room."""
+        resident, of_files = map(int, Path(f"/proc/{self.process.pid}/statm").read_text().split()[1:3])
+        return (resident - of_files) * PAGE
 
     def is_idle(self, seconds: float = 0.5) -> bool:
         """Whether the process takes next to no processor time for a while."""

@@ -194,6 +194,8 @@ def test_idle_connections_give_way_and_those_that_are_answered_do_not(server: Se
     with contextlib.ExitStack() as held:
         busy = held.enter_context(socket.create_connection(("127.0.0.1", server.http_port), timeout=30))
         busy.sendall(b"POST /scs/sky/Star?SR=1&RESPONSEFORMAT=csv HTTP/1.1\r\nHost: localhost\r\nContent-Length: 11\r\n\r\nra,dec\n")
+        # Until the server has read the head of that request, the connection has sent nothing.
+        time.sleep(0.5)
         for _ in range(CONNECTIONS + 5):
             held.enter_context(socket.create_connection(("127.0.0.1", server.http_port), timeout=30))
         busy.sendall(b"1,2\n")

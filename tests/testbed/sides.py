@@ -45,7 +45,7 @@ def mariadb_type(code: int, binary: bool) -> str:
 
 
 ARROW_KINDS = (
-    (pa.types.is_boolean, "bit"),
+    (pa.types.is_boolean, "integer"),
     (pa.types.is_integer, "integer"),
     (pa.types.is_float32, "float"),
     (pa.types.is_float64, "double"),

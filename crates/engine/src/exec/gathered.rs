@@ -10,7 +10,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SpillMetrics};
 use datafusion::physical_plan::spill::SpillManager;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::stream;
+use futures::stream::{self, StreamExt, TryStreamExt};
 
 /// Bytes of waiting rows of a phase that are held in memory at most, if the statements' memory has room for them. A count or a mean of a piece has some hundred bytes.
 const MEMORY: usize = 8 << 20;
@@ -35,27 +35,68 @@ impl WaitingRows {
         }
     }
 
-    /// Takes the rows of a piece; gives them back as a stream.
-    pub fn keep(&self, batches: Vec<RecordBatch>) -> Result<SendableRecordBatchStream> {
-        let bytes = batches.iter().map(RecordBatch::get_array_memory_size).sum();
-        let held = Held::try_new(&self.memory, bytes);
-        if held.is_none() {
-            let spilled = self
-                .spill
-                .spill_record_batch_and_finish(&batches, "rows of a piece")?;
-            if let Some(file) = spilled {
-                return self.spill.read_spill_as_stream(file, None);
-            }
+    /// Begins to take the rows of a piece.
+    pub fn gather(&self) -> GatheredPiece<'_> {
+        GatheredPiece {
+            waiting: self,
+            batches: Vec::new(),
+            held: Vec::new(),
+            files: Vec::new(),
         }
-        let rows = batches.into_iter().map(move |batch| {
+    }
+}
+
+/// Opens a temporary file. Once open, some of its rows are read ahead, so it is opened when they are wanted.
+type OpenFile = Box<dyn FnOnce() -> Result<SendableRecordBatchStream> + Send>;
+
+/// The rows of a piece while they come.
+pub(super) struct GatheredPiece<'a> {
+    waiting: &'a WaitingRows,
+    batches: Vec<RecordBatch>,
+    held: Vec<Held>,
+    /// The rows before these, where there was no room for them.
+    files: Vec<OpenFile>,
+}
+
+impl GatheredPiece<'_> {
+    /// Takes some rows.
+    ///
+    /// # Errors
+    /// A temporary file cannot be written.
+    pub fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        let waiting = self.waiting;
+        let held = Held::try_new(&waiting.memory, batch.get_array_memory_size());
+        let has_room = held.is_some();
+        self.held.extend(held);
+        self.batches.push(batch);
+        if has_room {
+            return Ok(());
+        }
+        let spill = &waiting.spill;
+        let file = spill.spill_record_batch_and_finish(&self.batches, "rows of a piece")?;
+        if let Some(file) = file {
+            let spill = spill.clone();
+            let open = move || spill.read_spill_as_stream(file, None);
+            self.files.push(Box::new(open));
+        }
+        self.batches.clear();
+        self.held.clear();
+        Ok(())
+    }
+
+    /// Gives the rows back as a stream, in their order.
+    pub fn finish(self) -> SendableRecordBatchStream {
+        let (batches, held) = (self.batches, self.held);
+        let in_memory = batches.into_iter().map(move |batch| {
             let _held = &held;
             Ok(batch)
         });
-        let schema = Arc::clone(&self.schema);
-        Ok(Box::pin(RecordBatchStreamAdapter::new(
-            schema,
-            stream::iter(rows),
-        )))
+        let in_files = stream::iter(self.files.into_iter().map(|open| open()));
+        let rows = in_files.try_flatten().chain(stream::iter(in_memory));
+        Box::pin(RecordBatchStreamAdapter::new(
+            Arc::clone(&self.waiting.schema),
+            rows,
+        ))
     }
 }
 
@@ -87,11 +128,17 @@ impl Drop for Held {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use arrow::array::Int64Array;
     use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-    use futures::TryStreamExt;
 
-    use super::*;
+    fn keep(waiting: &WaitingRows, batches: Vec<RecordBatch>) -> SendableRecordBatchStream {
+        let mut piece = waiting.gather();
+        for batch in batches {
+            piece.push(batch).unwrap();
+        }
+        piece.finish()
+    }
 
     #[tokio::test]
     async fn rows_that_the_memory_of_statements_has_no_room_for_go_to_files() {
@@ -102,7 +149,7 @@ mod tests {
         let batch = RecordBatch::try_from_iter([("n", Arc::new(column) as _)]).unwrap();
         let waiting_rows = WaitingRows::new(&context, &batch.schema());
         let waiting: Vec<_> = (0..4)
-            .map(|_| waiting_rows.keep(vec![batch.clone()]).unwrap())
+            .map(|_| keep(&waiting_rows, vec![batch.clone()]))
             .collect();
         assert!((1..1 << 20).contains(&waiting_rows.memory.size()));
         for rows in waiting {
@@ -121,7 +168,7 @@ mod tests {
         };
         let waiting_rows = WaitingRows::new(&context, &batch(0).schema());
         let waiting: Vec<_> = (0..20)
-            .map(|n| waiting_rows.keep(vec![batch(n), batch(-n)]).unwrap())
+            .map(|n| keep(&waiting_rows, vec![batch(n), batch(-n)]))
             .collect();
         let held = waiting_rows.memory.size();
         assert!((MEMORY / 2..=MEMORY).contains(&held), "{held} bytes");
@@ -133,12 +180,7 @@ mod tests {
             assert_eq!(read, wanted);
         }
         assert_eq!(waiting_rows.memory.size(), 0);
-        let empty: Vec<RecordBatch> = waiting_rows
-            .keep(vec![])
-            .unwrap()
-            .try_collect()
-            .await
-            .unwrap();
-        assert!(empty.is_empty());
+        let empty = keep(&waiting_rows, vec![]).try_collect::<Vec<_>>().await;
+        assert!(empty.unwrap().is_empty());
     }
 }

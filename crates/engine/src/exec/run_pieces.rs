@@ -222,14 +222,14 @@ async fn gather(
     waiting: &WaitingRows,
 ) -> Result<SendableRecordBatchStream> {
     let mut rows = run.runner.rows(&run.pieces[turn.piece()])?;
-    let mut batches = Vec::new();
+    let mut gathered = waiting.gather();
     while let Some(batch) = rows.next().await {
         let batch = batch?;
         if batch.num_rows() > 0 {
-            batches.push(batch);
+            gathered.push(batch)?;
         }
     }
-    let gathered = waiting.keep(batches)?;
+    let gathered = gathered.finish();
     turn.finish();
     run.runner.count_run();
     Ok(gathered)
