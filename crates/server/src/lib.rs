@@ -281,6 +281,28 @@ pub struct Server {
     grace: Duration,
 }
 
+/// Opens the queries of the data directory.
+async fn open_queries(config: &Config, host: Host) -> Result<Arc<QueryService>, ServerError> {
+    let scheduling = SchedulerOptions {
+        threads: config.threads.get(),
+        interactive_threads: config.threads.get(),
+        memory_bytes: config.memory as u64,
+        lanes: LaneTable::default(),
+    };
+    let host = Arc::new(host);
+    Ok(QueryService::open(&config.data, host, config.queries, scheduling).await?)
+}
+
+/// Has the metrics tell of the queries.
+fn poll_queries(metrics: &Metrics, queries: &Arc<QueryService>) -> Result<(), ServerError> {
+    let counting = Arc::clone(queries);
+    metrics.poll_queries(move || QueryCounts {
+        queued: counting.num_queued(),
+        scheduler: counting.scheduler_status(),
+    })?;
+    Ok(())
+}
+
 impl Server {
     /// Opens the data directory and binds the addresses.
     ///
@@ -316,14 +338,7 @@ impl Server {
             sessions: Arc::clone(&sessions),
             query_runtime: Arc::clone(&query_runtime),
         };
-        let scheduling = SchedulerOptions {
-            threads: config.threads.get(),
-            interactive_threads: config.threads.get(),
-            memory_bytes: config.memory as u64,
-            lanes: LaneTable::default(),
-        };
-        let queries =
-            QueryService::open(&config.data, Arc::new(host), config.queries, scheduling).await?;
+        let queries = open_queries(&config, host).await?;
         tables.list_queries(&queries);
         let counted = Arc::clone(&archive);
         let mysql_port = mysql.as_ref().map(|listening| listening.address.port());
@@ -335,11 +350,7 @@ impl Server {
             tls: tls.is_some(),
         };
         let metrics = Metrics::new(move || counted.usage(), query_runtime.health())?;
-        let counting = Arc::clone(&queries);
-        metrics.poll_queries(move || QueryCounts {
-            queued: counting.num_queued(),
-            scheduler: counting.scheduler_status(),
-        })?;
+        poll_queries(&metrics, &queries)?;
         let shared = Arc::new(Shared {
             sessions,
             processes,
