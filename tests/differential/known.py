@@ -56,6 +56,17 @@ def orders_by_a_correlated_subquery(query: Query) -> bool:
     return any(isinstance(below, Query) and is_correlated(below) for key in keys for _, below in walk(key))
 
 
+def orders_by_a_subquery_of_an_items_name(query: Query) -> bool:
+    """Whether an ORDER BY asks a subquery whose column is named like an item of the SELECT."""
+    for _, node in walk(query):
+        if isinstance(node, Select):
+            names = {item.name for item in node.items if isinstance(item, Item)}
+            asked = (below for key in node.order for _, below in walk(key) if isinstance(below, Select))
+            if any(isinstance(item, Item) and item.name in names for below in asked for item in below.items):
+                return True
+    return False
+
+
 def has_subquery_in_on(query: Query) -> bool:
     """Whether an ON has a subquery."""
 
@@ -91,7 +102,7 @@ KNOWN = [
         r"error (1690|1525): .*(to Nanosecond|to Timestamp\(ns\))",
         "TIMESTAMP literals are of nanoseconds: years before 1677 and after 2262 are an error",
     ),
-    Known(r"error 1241: Too many columns! The subquery should only return one column", "IN of several columns with a subquery"),
+    Known(r"error 1241: a subquery has several columns where one is expected", "IN of several columns with a subquery"),
     Known(
         r"error (1235: .*(does not support logical expression|in the ON of an outer join are not supported)|1054: |1105: )",
         "IN and EXISTS in the ON of an outer join, and scalar subqueries in ON",
@@ -114,6 +125,11 @@ KNOWN = [
         r"error 1052: the column c\d+ is in more than one",
         "an expression in ORDER BY of a table's column that an item of the SELECT is named like",
         orders_by_a_column_of_an_items_name,
+    ),
+    Known(
+        r"error 1052: the column c\d+ is in more than one",
+        "a subquery in ORDER BY that gives its column the name of an item of the SELECT",
+        orders_by_a_subquery_of_an_items_name,
     ),
 ]
 

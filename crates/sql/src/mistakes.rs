@@ -60,7 +60,7 @@ const REWORDINGS: [Rewording; 8] = [
         message: "Too many columns! The subquery should only return one column",
         at: "select",
         code: ErrorCode::ONE_COLUMN,
-        sentence: "a subquery that stands for a value has more than one column: select one, or join the table",
+        sentence: "a subquery has several columns where one is expected: select one; instead of (a, b) IN (SELECT ...) write EXISTS with a condition for each",
     },
 ];
 
