@@ -73,10 +73,11 @@ class Server:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 
-    def resident_bytes(self) -> int:
-        """The memory that the process has allocated: without the pages of its program, which the system drops when it needs room."""
+    def resident_bytes(self, *, with_files: bool = False) -> int:
+        """The memory that the process has allocated; `with_files` adds the pages of its program and of mapped files, which the system
+        drops when it needs room."""
         resident, of_files = map(int, Path(f"/proc/{self.process.pid}/statm").read_text().split()[1:3])
-        return (resident - of_files) * PAGE
+        return (resident if with_files else resident - of_files) * PAGE
 
     def is_idle(self, seconds: float = 0.5) -> bool:
         """Whether the process takes next to no processor time for a while."""
