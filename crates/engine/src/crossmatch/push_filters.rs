@@ -6,7 +6,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, Extension, Filter, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
-use sql::rules::RecogniseGeometry;
+use sql::rules::{KeepListsApart, RecogniseGeometry};
 
 use super::node::CrossmatchNode;
 use crate::EngineError;
@@ -36,6 +36,7 @@ impl PushProbeFilters {
         };
         let simplified = place(&rules, "simplify_expressions")?;
         rules.insert(simplified + 1, Arc::new(RecogniseGeometry));
+        rules.insert(simplified, Arc::new(KeepListsApart));
         let pushed = place(&rules, "push_down_filter")?;
         let rule = Arc::clone(&rules[pushed]);
         rules[pushed] = Arc::new(Self { rule });

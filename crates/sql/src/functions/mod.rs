@@ -4,6 +4,7 @@
 //! degrees unless a function says otherwise; fluxes are in erg/s/cm²/Hz unless its name says nanojansky.
 
 pub(crate) mod adql;
+mod apart;
 mod checked_sum;
 mod documented;
 mod formula;
@@ -20,6 +21,8 @@ use std::sync::{Arc, LazyLock};
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 pub use adql::POLYGON;
+pub use apart::APART;
+pub(crate) use apart::{apart, apart_from};
 pub(crate) use checked_sum::checked_sum;
 pub use documented::documented;
 pub(crate) use documented::is_of_adql_alone;
@@ -44,6 +47,7 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
     functions.extend(mysql::all());
     functions.extend(adql::all());
     functions.push(real());
+    functions.push(apart());
     functions
 }
 

@@ -1,8 +1,9 @@
-//! Analysis of logical plans for the value rules, run before any optimisation.
+//! Analysis of logical plans for the value rules, run before any optimisation, and what keeps optimisation from breaking them.
 
 mod check_integers;
 mod compare_values;
 mod guard_values;
+mod keep_lists_apart;
 mod memberships;
 mod order_comparisons;
 mod project_subqueries;
@@ -20,6 +21,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 pub use check_integers::CheckIntegers;
 pub use compare_values::CompareValues;
 pub use guard_values::GuardValues;
+pub use keep_lists_apart::KeepListsApart;
 pub use memberships::WriteOutMemberships;
 pub use order_comparisons::OrderComparisons;
 pub use project_subqueries::ProjectSubqueries;
