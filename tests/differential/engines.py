@@ -170,7 +170,7 @@ class Served:
         text, parameters = as_prepared(query)
         self._revive()
         if self.prepared is None:
-            where = {"host": "127.0.0.1", "port": self.server.port, "user": "tester", "database": "sky"}
+            where = {"host": "127.0.0.1", "port": self.server.port, "user": "tester", "database": "sky", "read_timeout": LONGEST_SECONDS}
             self.prepared = mysql.connector.connect(use_pure=True, **where)  # type: ignore[arg-type,assignment]
         try:
             cursor = self.prepared.cursor(prepared=True)  # type: ignore[union-attr]
@@ -179,6 +179,10 @@ class Served:
                 return [tuple(row) for row in cursor.fetchall()]  # type: ignore[arg-type]
             finally:
                 cursor.close()
+        except mysql.connector.errors.ReadTimeoutError:
+            # The connector waits for more rows after an error that follows rows of a prepared statement.
+            self.prepared = None
+            raise TooLarge("the connector waited for the end of a result") from None
         except mysql.connector.Error as error:
             number = error.errno or LOST
             if number in (2006, 2013, 2055, LOST):

@@ -99,7 +99,7 @@ OPERATORS: dict[str, Operator] = {
         "real real real real real real",
         "bool",
         "(ABS({0} - {2}) < {4} / COS(RADIANS({1})) AND ABS({1} - {3}) < {5})",
-        "(ABS({0} - {2}) < {4} / NULLIF(COS(RADIANS({1})), 0) AND ABS({1} - {3}) < {5})",
+        "(ABS({0} - {2}) < finite({4} / NULLIF(COS(RADIANS({1})), 0)) AND ABS({1} - {3}) < {5})",
     ),
     "in_windows_by_factor": _same(
         "real real real real real real",
@@ -111,7 +111,7 @@ OPERATORS: dict[str, Operator] = {
         "real real real real real real",
         "bool",
         "({0} BETWEEN {2} - {4} / COS(RADIANS({3})) AND {2} + {4} / COS(RADIANS({3})) AND {1} BETWEEN {3} - {5} AND {3} + {5})",
-        "({0} BETWEEN {2} - {4} / NULLIF(COS(RADIANS({3})), 0) AND {2} + {4} / NULLIF(COS(RADIANS({3})), 0) AND {1} BETWEEN {3} - {5} AND {3} + {5})",
+        "({0} BETWEEN finite({2} - finite({4} / NULLIF(COS(RADIANS({3})), 0))) AND finite({2} + finite({4} / NULLIF(COS(RADIANS({3})), 0))) AND {1} BETWEEN {3} - {5} AND {3} + {5})",
     ),
     "in_plain_windows": _same(
         "real real real real real real",

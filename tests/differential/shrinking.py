@@ -149,7 +149,8 @@ def shrink(variants: tuple[Query, ...], fails: Callable[[tuple[Query, ...]], boo
         for edit in edits(variants[0]):
             try:
                 made = tuple(edit(query) for query in variants)
-            except (AttributeError, IndexError, AssertionError):
+            except (AttributeError, IndexError, AssertionError, TypeError):
+                # The variants are different at this place: the edit is of the first alone.
                 continue
             if all(isinstance(query, Query) for query in made) and size(made[0]) <= size(variants[0]) and made != variants and fits(made[0]):
                 candidates.append(made)

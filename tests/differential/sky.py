@@ -10,6 +10,7 @@ from dataclasses import dataclass
 SKY = """
 CREATE MACRO difference(ra1, ra2) AS CASE
     WHEN ra2 - ra1 > 180 THEN (ra2 - 360) - ra1 WHEN ra2 - ra1 < -180 THEN ra2 - (ra1 - 360) ELSE ra2 - ra1 END;
+CREATE MACRO finite(x) AS CASE WHEN isfinite(x) THEN x END;
 CREATE MACRO parallel(d) AS CASE WHEN abs(d) = 90 THEN 0.0 ELSE cos(radians(d)) END;
 CREATE MACRO chord(ra1, dec1, ra2, dec2) AS pow(sin(radians(dec2 - dec1) / 2), 2)
     + parallel(dec1) * parallel(dec2) * pow(sin(radians(difference(ra1, ra2)) / 2), 2);

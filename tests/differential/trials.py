@@ -151,7 +151,11 @@ class Trying:
             self.tally.skipped[str(failure).split(":")[0]] += 1
             if isinstance(failure, TooLarge):
                 return None
-        rows = self.ask(query, way, mark)
+        try:
+            rows = self.ask(query, way, mark)
+        except TooLarge as failure:
+            self.tally.skipped[str(failure)] += 1
+            return None
         if isinstance(rows, Failure) or rows is None or everything is None:
             return rows if isinstance(rows, Failure) else None
         return compare(query, rows, everything, taken)
