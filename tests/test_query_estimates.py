@@ -107,6 +107,30 @@ def test_the_list_tells_what_was_expected(server: Server) -> None:
     assert rows(server, listed)[0][:2] == (STARS * 8, 1)
 
 
+def test_the_list_tells_what_was_decoded(meridian: Meridian, own_data: Path) -> None:
+    """Of the first scan all, and of the next one nothing; a cache of nothing is decoded for each."""
+    listed = "SELECT DECODED_BYTES, SHARED_BYTES FROM information_schema.QUERIES WHERE STATEMENT = '%s'"
+    for cache, again in (("64M", (0, STARS * 8)), ("0", (STARS * 8, 0))):
+        with serving(meridian, own_data, "--cache", cache) as server:
+            for number, expected in enumerate([(STARS * 8, 0), again]):
+                statement = f"SELECT SUM(ra) + {number} AS q FROM Star"
+                rows(server, statement)
+                [(decoded, shared)] = rows(server, listed % statement)
+                assert isinstance(decoded, int) and isinstance(shared, int)
+                # Buffers of whole blocks are a little larger than their values, and pieces of small chunks have blocks in common.
+                slack = STARS if cache != "0" else 0
+                assert expected[0] - slack <= decoded <= expected[0] * 1.5 and abs(shared - expected[1]) <= slack, (cache, time)
+
+
+def test_explain_analyze_ends_with_what_was_read(server: Server) -> None:
+    """The pieces that ran, bytes, the time of threads and of the whole."""
+    kind, text = rows(server, "EXPLAIN ANALYZE SELECT SUM(`dec`) FROM Star")[-1]
+    assert kind == "reads"
+    said = dict(line.split(": ", 1) for line in str(text).splitlines())
+    assert set(said) == {"pieces", "decoded", "found decoded", "thread time", "elapsed"}
+    assert int(said["pieces"]) > 1 and int(said["decoded"].split()[0]) + int(said["found decoded"].split()[0]) >= STARS * 8
+
+
 def test_a_statement_that_takes_too_long_is_rejected(meridian: Meridian, own_data: Path) -> None:
     """With the expected time, the limit and what to do; as often as it is asked, cached or not; submitted it runs."""
     with serving(meridian, own_data, "--max-blocking", "0.0001") as server:

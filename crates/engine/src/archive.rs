@@ -39,6 +39,8 @@ pub struct Usage {
     pub open_files: usize,
     /// Bytes of decoded columns and director indexes that are kept.
     pub cache_bytes: u64,
+    /// Bytes of these that are there for scans which read them at about the same time.
+    pub shared_bytes: u64,
     /// Bytes of these that may be kept.
     pub cache_limit: u64,
     /// Pieces that have run to their end in this process, whatever directory they are of.
@@ -112,6 +114,7 @@ impl Archive {
         Usage {
             open_files: self.files.len(),
             cache_bytes: decoded.map_or(0, |it| it.num_bytes()),
+            shared_bytes: decoded.map_or(0, |it| it.num_shared_bytes()),
             cache_limit: decoded.map_or(0, |it| it.budget()),
             pieces: crate::exec::pieces_run(),
         }

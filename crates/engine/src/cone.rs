@@ -241,6 +241,8 @@ impl ConeSearch {
             condition: Some(Arc::clone(&self.rows.condition) as Arc<dyn RowCondition>),
             ranges: Some(ranges),
             sorted: None,
+            is_shared: false,
+            counters: None,
             schema: Arc::clone(&self.rows.schema),
         }
     }

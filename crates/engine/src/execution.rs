@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use arrow::array::RecordBatch;
 use futures::future::BoxFuture;
 use sql::Interrupt;
+use store::ReadCounters;
 
 use crate::{EngineError, ScanEstimate};
 
@@ -19,6 +20,7 @@ use crate::{EngineError, ScanEstimate};
 pub struct QueryExecution {
     pieces: AtomicU64,
     pieces_done: AtomicU64,
+    reads: Arc<ReadCounters>,
     journal: Option<Arc<dyn PieceJournal>>,
     scheduler: Option<Arc<dyn PieceScheduler>>,
     admission: Option<Arc<dyn Admission>>,
@@ -63,6 +65,22 @@ impl QueryExecution {
     /// The query on which this thread works.
     pub fn current() -> Option<Arc<Self>> {
         Interrupt::current()?.extension()
+    }
+
+    /// Bytes of columns that its scans have decoded or found decoded.
+    pub fn reads(&self) -> &Arc<ReadCounters> {
+        &self.reads
+    }
+
+    /// What it has read and how it was scheduled so far, a line each.
+    pub(crate) fn report(&self) -> Vec<String> {
+        let mut lines = vec![
+            format!("pieces: {}", self.pieces_done()),
+            format!("decoded: {} bytes", self.reads.decoded()),
+            format!("found decoded: {} bytes", self.reads.shared()),
+        ];
+        lines.extend(self.scheduler().map(|it| it.report()).unwrap_or_default());
+        lines
     }
 
     /// Pieces that have run to their end.
@@ -183,6 +201,9 @@ pub struct PhaseDemand {
 pub trait PieceScheduler: fmt::Debug + Send + Sync {
     /// Enrolls a phase of the query.
     fn enroll(&self, demand: PhaseDemand) -> Arc<dyn EnrolledPhase>;
+
+    /// How the query was scheduled so far, a line each: the time that threads worked on it, and its moves to slower lanes.
+    fn report(&self) -> Vec<String>;
 }
 
 /// A phase whose pieces wait for their turns. Dropping it gives up those that have not begun.
@@ -195,6 +216,9 @@ pub trait EnrolledPhase: Send + Sync {
 pub trait PieceTurn: Send {
     /// The number of the piece in the phase.
     fn piece(&self) -> usize;
+
+    /// Whether other queries are about to read the chunk at which the piece begins.
+    fn is_shared(&self) -> bool;
 
     /// Gives the thread back until [`PausedTurn::resume`], because the reader of the rows is behind.
     fn pause(self: Box<Self>) -> Box<dyn PausedTurn>;

@@ -43,6 +43,8 @@ impl fmt::Display for ChunkSlice {
 pub struct Piece {
     /// Shared, because each scan of each run of a plan holds them.
     slices: Arc<[ChunkSlice]>,
+    /// Whether other queries are about to read the same chunks. It is known when the piece begins, and not encoded.
+    is_shared: bool,
 }
 
 impl Piece {
@@ -57,12 +59,26 @@ impl Piece {
         }
         Ok(Self {
             slices: slices.into(),
+            is_shared: false,
         })
     }
 
     /// The piece of one whole chunk.
     pub fn whole(chunk: ChunkId) -> Self {
         Self::from(ChunkSlice::whole(chunk))
+    }
+
+    /// The same piece, and whether other queries are about to read it.
+    pub(crate) fn shared(&self, is_shared: bool) -> Self {
+        Self {
+            is_shared,
+            ..self.clone()
+        }
+    }
+
+    /// Whether other queries are about to read the same chunks.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// What it consists of, in the order of the chunks.
@@ -146,6 +162,7 @@ impl From<ChunkSlice> for Piece {
     fn from(slice: ChunkSlice) -> Self {
         Self {
             slices: Arc::new([slice]),
+            is_shared: false,
         }
     }
 }

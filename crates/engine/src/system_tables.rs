@@ -125,6 +125,10 @@ pub struct QueryInfo {
     pub scan_bytes: u64,
     /// How long it was expected to take by itself, in milliseconds.
     pub estimate: Option<u64>,
+    /// Bytes of columns that it has decoded.
+    pub decoded_bytes: u64,
+    /// Bytes of columns that it has found decoded in memory, whoever decoded them.
+    pub shared_bytes: u64,
     /// How long it will still take, in seconds, judged by its pieces.
     pub seconds_left: Option<u64>,
     /// When its result will be removed.

@@ -236,6 +236,8 @@ async fn count_rows(
                 condition: None,
                 ranges: None,
                 sorted: None,
+                is_shared: false,
+                counters: None,
                 schema: Arc::new(file.schema().project(&[at])?),
             });
             while let Some(batch) = batches.next().await {

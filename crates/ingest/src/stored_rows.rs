@@ -78,6 +78,8 @@ impl StoredRows {
             condition: None,
             ranges: None,
             sorted: None,
+            is_shared: false,
+            counters: None,
             schema: self.schema.clone(),
         }))
     }

@@ -16,10 +16,11 @@ use crate::QueryError;
 use crate::record::QueryRecord;
 use crate::registry::Protocol;
 
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../migrations/0001_queries.sql"),
     include_str!("../migrations/0002_dialect.sql"),
     include_str!("../migrations/0003_estimates.sql"),
+    include_str!("../migrations/0004_reads.sql"),
 ];
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many numbers a process reserves at a time.
@@ -90,8 +91,8 @@ impl Database {
         for query in queries {
             sqlx::query(
                 "INSERT OR REPLACE INTO queries (id, user, database, protocol, is_async, state, lane, submitted, started, ended, \
-                 pieces_done, pieces, scan_bytes, estimate, rows, result_bytes, expires, error_code, error, row_limit, time_limit, \
-                 dialect, statement) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 pieces_done, pieces, scan_bytes, estimate, decoded_bytes, shared_bytes, rows, result_bytes, expires, error_code, error, row_limit, time_limit, \
+                 dialect, statement) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )
             .bind(query.id as i64)
             .bind(&query.user)
@@ -107,6 +108,8 @@ impl Database {
             .bind(query.pieces as i64)
             .bind(query.scan_bytes as i64)
             .bind(query.estimate.map(|estimate| estimate as i64))
+            .bind(query.decoded_bytes as i64)
+            .bind(query.shared_bytes as i64)
             .bind(query.rows as i64)
             .bind(query.result_bytes as i64)
             .bind(query.expires)
@@ -174,6 +177,8 @@ fn record(row: &SqliteRow) -> Result<QueryRecord, QueryError> {
         pieces: number("pieces")?,
         scan_bytes: number("scan_bytes")?,
         estimate: optional("estimate")?,
+        decoded_bytes: number("decoded_bytes")?,
+        shared_bytes: number("shared_bytes")?,
         rows: number("rows")?,
         result_bytes: number("result_bytes")?,
         expires: row.try_get("expires")?,

@@ -25,6 +25,10 @@ pub(crate) struct QueryRecord {
     pub scan_bytes: u64,
     /// How long it was expected to take by itself, in milliseconds.
     pub estimate: Option<u64>,
+    /// Bytes of columns that it has decoded.
+    pub decoded_bytes: u64,
+    /// Bytes of columns that it has found decoded.
+    pub shared_bytes: u64,
     pub rows: u64,
     pub result_bytes: u64,
     pub expires: Option<i64>,
@@ -57,6 +61,8 @@ impl QueryRecord {
             pieces: self.pieces,
             scan_bytes: self.scan_bytes,
             estimate: self.estimate,
+            decoded_bytes: self.decoded_bytes,
+            shared_bytes: self.shared_bytes,
             rows: self.rows,
             result_bytes: self.result_bytes,
             seconds_left: self.seconds_left(),

@@ -86,6 +86,9 @@ impl Query {
             record.pieces_done = running.execution.pieces_done();
             record.pieces = record.pieces.max(running.execution.pieces());
             record.lane = running.lane().or(record.lane);
+            let reads = running.execution.reads();
+            record.decoded_bytes = reads.decoded();
+            record.shared_bytes = reads.shared();
             running.admission.note(&mut record);
         }
         record
@@ -140,6 +143,7 @@ impl Query {
             (record.pieces, record.pieces_done) = (seen.pieces, seen.pieces_done);
             record.lane = seen.lane;
             (record.scan_bytes, record.estimate) = (seen.scan_bytes, seen.estimate);
+            (record.decoded_bytes, record.shared_bytes) = (seen.decoded_bytes, seen.shared_bytes);
             record.error_code = error.map(|error| error.code.number);
             record.error = error.map(|error| error.sentence.clone());
             true
@@ -266,6 +270,8 @@ impl QueryRegistry {
             pieces: 0,
             scan_bytes: 0,
             estimate: None,
+            decoded_bytes: 0,
+            shared_bytes: 0,
             rows: 0,
             result_bytes: 0,
             expires: None,

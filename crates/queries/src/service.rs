@@ -225,6 +225,8 @@ impl QueryService {
             pieces: 0,
             scan_bytes: 0,
             estimate: None,
+            decoded_bytes: 0,
+            shared_bytes: 0,
             rows: 0,
             result_bytes: 0,
             expires: None,

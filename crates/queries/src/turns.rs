@@ -41,6 +41,19 @@ impl fmt::Debug for QueryTurns {
 }
 
 impl engine::PieceScheduler for QueryTurns {
+    fn report(&self) -> Vec<String> {
+        let Some(status) = self.status() else {
+            return Vec::new();
+        };
+        let mut lines = vec![format!("thread time: {:.3?}", status.thread_time)];
+        lines.extend(status.lane_changes.iter().map(|change| {
+            let (from, to) = (&change.from, &change.to);
+            let (from, to) = (from.to_ascii_uppercase(), to.to_ascii_uppercase());
+            format!("moved from lane {from} to {to}: {}", change.reason)
+        }));
+        lines
+    }
+
     fn enroll(&self, demand: PhaseDemand) -> Arc<dyn engine::EnrolledPhase> {
         let class = match demand.num_chunks <= INTERACTIVE_CHUNKS {
             true => Class::Interactive,
@@ -77,6 +90,10 @@ struct HeldTurn(Turn);
 impl engine::PieceTurn for HeldTurn {
     fn piece(&self) -> usize {
         self.0.piece()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.0.is_shared()
     }
 
     fn pause(self: Box<Self>) -> Box<dyn engine::PausedTurn> {

@@ -39,6 +39,12 @@ pub struct QueryDescription {
     pub scan_bytes: u64,
     /// How long it was expected to take by itself, in milliseconds.
     pub estimated_ms: Option<u64>,
+    /// Bytes of columns that it has decoded.
+    #[serde(default)]
+    pub decoded_bytes: u64,
+    /// Bytes of columns that it has found decoded in memory.
+    #[serde(default)]
+    pub shared_bytes: u64,
     /// Rows of its result; so far, while it runs.
     pub rows: u64,
     /// Bytes of its stored result.
@@ -95,6 +101,8 @@ impl From<QueryInfo> for QueryDescription {
             rows: info.rows,
             scan_bytes: info.scan_bytes,
             estimated_ms: info.estimate,
+            decoded_bytes: info.decoded_bytes,
+            shared_bytes: info.shared_bytes,
             result_bytes: info.result_bytes,
             seconds_left: info.seconds_left,
             error_code: info.error_code,

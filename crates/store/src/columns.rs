@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef as ArrowArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef as ArrowArrayRef, AsArray};
 use arrow::datatypes::{Field, FieldRef, Fields};
 use arrow::error::ArrowError;
 use vortex::array::{MaskFuture, VortexSessionExecute};
@@ -17,7 +17,7 @@ use vortex::mask::Mask;
 use crate::column_blocks::ColumnBlocks;
 use crate::decoded_blocks::{CacheLookup, DecodedFile, RequestedRows};
 use crate::session::session;
-use crate::{OpenFile, StoreError};
+use crate::{OpenFile, ReadCounters, StoreError};
 
 /// Bytes between two blocks that are fetched with them rather than apart.
 const APART: u64 = 64 << 10;
@@ -28,15 +28,36 @@ pub(crate) struct OpenColumns {
     pub layout: LayoutReaderRef,
     blocks: Arc<ColumnBlocks>,
     decoded: Option<Arc<DecodedFile>>,
+    /// Whether other scans are about to read the same.
+    is_shared: bool,
+    counters: Option<Arc<ReadCounters>>,
 }
 
 impl OpenColumns {
-    pub fn of(file: &OpenFile) -> Self {
+    pub fn of(file: &OpenFile, is_shared: bool, counters: Option<Arc<ReadCounters>>) -> Self {
         Self {
+            is_shared,
+            counters,
             path: Arc::clone(file.blocks.path()),
             layout: Arc::clone(&file.layout),
             blocks: Arc::clone(&file.columns),
             decoded: file.decoded.clone(),
+        }
+    }
+
+    fn count_decoded(&self, bytes: u64) {
+        if let Some(counters) = &self.counters {
+            counters.add_decoded(bytes);
+        }
+    }
+
+    /// Counts rows that were found decoded.
+    fn count_shared(&self, rows: &ArrowArrayRef) {
+        if let Some(counters) = &self.counters {
+            let width = rows.data_type().primitive_width();
+            let bytes =
+                width.map_or_else(|| rows.get_buffer_memory_size(), |width| rows.len() * width);
+            counters.add_shared(bytes as u64);
         }
     }
 }
@@ -145,7 +166,7 @@ impl Column {
         mask: &Mask,
     ) -> Result<ArrowArrayRef, StoreError> {
         let Some(decoded) = &file.decoded else {
-            return self.decode(file, rows, mask).await;
+            return self.decode_and_count(file, rows, mask).await;
         };
         let failed = |error: ArrowError| StoreError::vortex("decode", &file.path, &error.into());
         let wanted = RequestedRows {
@@ -154,15 +175,38 @@ impl Column {
             mask,
             data_type: self.field.data_type(),
         };
-        match decoded.look(wanted).map_err(failed)? {
-            CacheLookup::Rows(array) => Ok(array),
-            CacheLookup::ToKeep(block) => {
-                let every = Mask::new_true(crate::block_file::len(&block));
-                let whole = self.decode(file, &block, &every).await?;
-                decoded.keep(wanted, &whole).map_err(failed)
-            }
-            CacheLookup::No => self.decode(file, rows, mask).await,
+        let (block, is_worth_keeping) =
+            match decoded.look(wanted, file.is_shared).map_err(failed)? {
+                CacheLookup::Rows(array) => {
+                    file.count_shared(&array);
+                    return Ok(array);
+                }
+                CacheLookup::No => return self.decode_and_count(file, rows, mask).await,
+                CacheLookup::ToKeep(block) => (block, true),
+                CacheLookup::ToShare(block) => (block, false),
+            };
+        let every = Mask::new_true(crate::block_file::len(&block));
+        let decode = self.decode(file, &block, &every);
+        let (array, own) = decoded
+            .get_or_decode(wanted, is_worth_keeping, decode)
+            .await?;
+        let array = array.map_err(failed)?;
+        match own {
+            Some(bytes) => file.count_decoded(bytes),
+            None => file.count_shared(&array),
         }
+        Ok(array)
+    }
+
+    async fn decode_and_count(
+        &self,
+        file: &OpenColumns,
+        rows: &Range<u64>,
+        mask: &Mask,
+    ) -> Result<ArrowArrayRef, StoreError> {
+        let array = self.decode(file, rows, mask).await?;
+        file.count_decoded(array.get_buffer_memory_size() as u64);
+        Ok(array)
     }
 
     async fn decode(

@@ -14,7 +14,7 @@
 //! The segments of a director index by which single keys are found are kept among them, by the same rules.
 //!
 //! So one look at a row does not decode thousands of others, and a scan of more than there is room for does not push out what
-//! is used.
+//! is used. What several scans read at about the same time is decoded once all the same: see [`crate::shared_blocks`].
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -32,8 +32,9 @@ use quick_cache::sync::Cache;
 use vortex::mask::{AllOr, Mask};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::ROWS_PER_BLOCK;
 use crate::block_file::len;
+use crate::shared_blocks::{Afterwards, Found, SharedBlocks, TypedBlock};
+use crate::{ROWS_PER_BLOCK, StoreError};
 
 /// What the cache itself takes for each block that it keeps: its key, the array's head, its place in a queue.
 const BYTES_BESIDE: u64 = 256;
@@ -45,8 +46,12 @@ const READS_WITH_ROOM: u8 = 2;
 const READS_WITHOUT_ROOM: u8 = 8;
 /// What counts as full, in 1/16 of the budget: the cache's parts fill unevenly.
 const FULL_SIXTEENTHS: u64 = 15;
+/// The same for blocks that others are about to read: a block for which its part of the cache has no room would be decoded by each.
+const FULL_SIXTEENTHS_SHARED: u64 = 12;
 /// Rows of which less than one in so many is wanted are picked one by one.
 const FEW: usize = 16;
+/// Which part of the budget is for blocks that several scans share.
+const SHARED_PART: u64 = 8;
 
 /// Bytes of a segment of an index.
 pub(crate) const SEGMENT_BYTES: u64 = 1 << 20;
@@ -58,17 +63,18 @@ const LEAST_SEGMENTS: u64 = 4;
 /// A block is known by the checksum of its file, so that a file that is closed and opened again finds its own.
 pub struct DecodedBlocks {
     kept: Cache<BlockId, ArrayRef, Bytes>,
+    shared: SharedBlocks,
 }
 
 /// Which block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct BlockId {
+pub(crate) struct BlockId {
     /// The checksum of the file (see [`crate::ChunkFile::checksum`]).
-    file: u64,
+    pub file: u64,
     /// The column's number in the file.
-    column: u32,
+    pub column: u32,
     /// The block's number in the column.
-    block: u32,
+    pub block: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -92,20 +98,28 @@ impl std::fmt::Debug for DecodedBlocks {
 impl DecodedBlocks {
     /// Room for this many bytes; with 0 nothing is kept.
     pub fn new(budget: u64) -> Self {
-        let blocks = usize::try_from(budget / USUAL_BYTES).unwrap_or(usize::MAX);
+        let shared = budget / SHARED_PART;
+        let kept = budget - shared;
+        let blocks = usize::try_from(kept / USUAL_BYTES).unwrap_or(usize::MAX);
         Self {
-            kept: Cache::with_weighter(blocks, budget, Bytes),
+            kept: Cache::with_weighter(blocks, kept, Bytes),
+            shared: SharedBlocks::new(shared),
         }
     }
 
-    /// Bytes that are kept.
+    /// Bytes of decoded blocks in memory.
     pub fn num_bytes(&self) -> u64 {
-        self.kept.weight()
+        self.kept.weight() + self.shared.num_bytes()
     }
 
-    /// Bytes that may be kept.
+    /// Bytes of these that are there for scans which read them at about the same time.
+    pub fn num_shared_bytes(&self) -> u64 {
+        self.shared.num_bytes()
+    }
+
+    /// Bytes that decoded blocks may have.
     pub fn budget(&self) -> u64 {
-        self.kept.capacity()
+        self.kept.capacity() + self.shared.budget()
     }
 
     /// How many blocks are kept.
@@ -140,11 +154,11 @@ impl DecodedBlocks {
             return true;
         }
         let most = wanted * 2 >= rows;
-        (most || reads >= READS_WITH_ROOM) && !self.is_full()
+        (most || reads >= READS_WITH_ROOM) && !self.is_full(FULL_SIXTEENTHS)
     }
 
-    fn is_full(&self) -> bool {
-        self.num_bytes() >= self.budget() / 16 * FULL_SIXTEENTHS
+    fn is_full(&self, sixteenths: u64) -> bool {
+        self.kept.weight() >= self.kept.capacity() / 16 * sixteenths
     }
 }
 
@@ -191,9 +205,11 @@ pub(crate) struct DecodedFile {
 pub(crate) enum CacheLookup<R = ArrayRef, B = Range<u64>> {
     /// The rows themselves.
     Rows(R),
-    /// Nothing, and their block, which has these rows of the file, is to be decoded whole and given to [`DecodedFile::keep`]; or
-    /// this segment is to be read and given to [`IndexSegments::keep`].
+    /// Nothing, and their block, which has these rows of the file, is to be decoded whole by [`DecodedFile::get_or_decode`]; or this
+    /// segment is to be read and given to [`IndexSegments::keep`].
     ToKeep(B),
+    /// The same of a block for which there is no lasting room, but which other scans are about to read.
+    ToShare(B),
     /// Nothing.
     No,
 }
@@ -217,6 +233,14 @@ impl RequestedRows<'_> {
         first..first + ROWS_PER_BLOCK as u64
     }
 
+    /// The block, as what is decoded at the moment is known by.
+    fn typed(&self, id: BlockId) -> TypedBlock {
+        TypedBlock {
+            id,
+            data_type: self.data_type.clone(),
+        }
+    }
+
     /// Picks them out of their whole block.
     fn of(&self, block: &ArrayRef) -> Result<ArrayRef, ArrowError> {
         let start = len(&(self.block().start..self.rows.start));
@@ -235,29 +259,41 @@ impl DecodedFile {
         }
     }
 
-    /// What is known of rows, and whether their block is worth keeping.
-    pub fn look(&self, wanted: RequestedRows<'_>) -> Result<CacheLookup, ArrowError> {
+    /// What is known of rows, and whether their block is worth keeping, or sharing with other scans that are about to read it.
+    pub fn look(
+        &self,
+        wanted: RequestedRows<'_>,
+        is_shared: bool,
+    ) -> Result<CacheLookup, ArrowError> {
         let Some(reads) = self.reads.get(wanted.column) else {
             return Ok(CacheLookup::No);
         };
-        if !self.decoded.keeps(wanted.data_type) {
+        let may_keep = self.decoded.keeps(wanted.data_type);
+        if self.decoded.budget() == 0 {
             return Ok(CacheLookup::No);
         }
         let id = self.id(wanted);
-        if let Some(block) = self.decoded.get(&id, wanted.data_type) {
+        if may_keep && let Some(block) = self.decoded.get(&id, wanted.data_type) {
             return wanted.of(&block).map(CacheLookup::Rows);
         }
+        let in_flight = match self.decoded.shared.find(&wanted.typed(id)) {
+            Some(Found::Decoded(block)) => return wanted.of(&block).map(CacheLookup::Rows),
+            Some(Found::InFlight) => true,
+            None => false,
+        };
         let blocks = self.rows.div_ceil(ROWS_PER_BLOCK as u64);
         let reads = reads.get_or_init(|| Reads::new(blocks)).count(id.block);
         let block = wanted.block();
         let block = block.start..block.end.min(self.rows);
-        let worth = self
-            .decoded
-            .is_worth_keeping(len(&block), wanted.mask.true_count(), reads);
-        Ok(if worth {
-            CacheLookup::ToKeep(block)
-        } else {
-            CacheLookup::No
+        let (rows, count) = (len(&block), wanted.mask.true_count());
+        let has_room = !is_shared || !self.decoded.is_full(FULL_SIXTEENTHS_SHARED);
+        if may_keep && has_room && self.decoded.is_worth_keeping(rows, count, reads) {
+            return Ok(CacheLookup::ToKeep(block));
+        }
+        let is_worth_sharing = is_shared && (count * 2 >= rows || reads >= READS_WITH_ROOM);
+        Ok(match in_flight || is_worth_sharing {
+            true => CacheLookup::ToShare(block),
+            false => CacheLookup::No,
         })
     }
 
@@ -272,18 +308,35 @@ impl DecodedFile {
         self.decoded.get(&self.block(column, block), data_type)
     }
 
-    /// Keeps a whole block, and picks the wanted rows out of it.
-    pub fn keep(
+    /// The wanted rows of a block that is decoded whole, unless somebody else is just doing it or has done it; and the bytes of the
+    /// block if it was decoded here. It is kept if it is worth it, and there for other scans if it is not.
+    pub async fn get_or_decode(
         &self,
         wanted: RequestedRows<'_>,
-        block: &ArrayRef,
-    ) -> Result<ArrayRef, ArrowError> {
+        is_worth_keeping: bool,
+        decode: impl Future<Output = Result<ArrayRef, StoreError>>,
+    ) -> Result<(Result<ArrayRef, ArrowError>, Option<u64>), StoreError> {
         let id = self.id(wanted);
-        if let Some(reads) = self.reads.get(wanted.column).and_then(OnceLock::get) {
-            reads.forget(id.block);
-        }
-        self.decoded.keep(id, Arc::clone(block));
-        wanted.of(block)
+        let decode = async {
+            let block = decode.await?;
+            if let Some(reads) = self.reads.get(wanted.column).and_then(OnceLock::get) {
+                reads.forget(id.block);
+            }
+            if is_worth_keeping {
+                self.decoded.keep(id, Arc::clone(&block));
+            }
+            // What is nearly full may have no room for a new block.
+            Ok(
+                match is_worth_keeping && self.has(wanted.column, u64::from(id.block)) {
+                    true => (block, Afterwards::Forget),
+                    false => (block, Afterwards::Share),
+                },
+            )
+        };
+        let found = self.decoded.shared.get_or_decode(wanted.typed(id), decode);
+        let (block, is_own) = found.await?;
+        let decoded = is_own.then(|| block.get_buffer_memory_size() as u64);
+        Ok((wanted.of(&block), decoded))
     }
 
     fn id(&self, wanted: RequestedRows<'_>) -> BlockId {
@@ -374,7 +427,7 @@ pub(crate) fn rows_of(block: &ArrayRef, start: usize, mask: &Mask) -> Result<Arr
         && let AllOr::Some(bits) = mask.bit_buffer()
     {
         let keep = BooleanArray::new(bits.clone().into(), None);
-        return filter(&block.slice(start, mask.len()), &keep);
+        return filter(&block.slice(start, mask.len()), &keep).map(|it| compacted(&it));
     }
     let rows: Vec<usize> = match mask.indices() {
         AllOr::All => (start..start + wanted).collect(),
@@ -383,8 +436,20 @@ pub(crate) fn rows_of(block: &ArrayRef, start: usize, mask: &Mask) -> Result<Arr
     };
     downcast_primitive_array!(
         block => Ok(Arc::new(taken(block, &rows))),
-        _ => take(block, &rows.iter().map(|row| *row as u32).collect::<UInt32Array>(), None),
+        _ => {
+            let rows: UInt32Array = rows.iter().map(|row| *row as u32).collect();
+            take(block, &rows, None).map(|it| compacted(&it))
+        }
     )
+}
+
+/// Values that do not hold the text of their whole block.
+fn compacted(values: &ArrayRef) -> ArrayRef {
+    match values.data_type() {
+        DataType::Utf8View => Arc::new(values.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(values.as_binary_view().gc()),
+        _ => Arc::clone(values),
+    }
 }
 
 /// The values of these rows, copied: a lookup takes one of each column, for which the general way does too much.

@@ -20,7 +20,7 @@ use crate::columns::{Columns, OpenColumns};
 use crate::condition::{Hint, RowCondition};
 use crate::sorted::Sorted;
 use crate::untested_rows::{Conditioned, Place, ScanColumns, UntestedRows, read_tested};
-use crate::{ChunkFile, OpenFile, ROWS_PER_BLOCK, StoreError};
+use crate::{ChunkFile, OpenFile, ROWS_PER_BLOCK, ReadCounters, StoreError};
 
 /// Batches of rows, in the order of the file.
 pub type BatchStream = BoxStream<'static, Result<RecordBatch, StoreError>>;
@@ -51,6 +51,10 @@ pub struct ScanRequest {
     /// What the rows of each range are sorted by, if anything: rows with other values than the wanted ones are not read where
     /// they can be told from memory. The condition has to leave them out all the same.
     pub sorted: Option<Sorted>,
+    /// Whether other scans are about to read the same rows, so that what is decoded for this one should serve them.
+    pub is_shared: bool,
+    /// Where bytes are counted, if anywhere.
+    pub counters: Option<Arc<ReadCounters>>,
     /// The schema of the batches to produce: one field for each column of the projection, with that
     /// column's name and the Arrow type in which it is wanted.
     pub schema: SchemaRef,
@@ -131,7 +135,7 @@ impl OpenFile {
             }
         }
         let columns = ScanColumns {
-            file: OpenColumns::of(self),
+            file: OpenColumns::of(self, request.is_shared, request.counters),
             conjuncts,
             condition,
             rest,

@@ -15,8 +15,11 @@ use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use futures::StreamExt;
+
 use common::{Sample, all_types, request, rows_of_all_types, sample, scan, slices, write};
-use meridian_store::{ChunkFile, DecodedBlocks, OpenFiles, ROWS_PER_BLOCK};
+use meridian_store::{ChunkFile, DecodedBlocks, OpenFiles, ROWS_PER_BLOCK, ReadCounters};
 use proptest::prelude::*;
 use tokio::runtime::Runtime;
 use vortex::expr::{col, gt_eq, lit};
@@ -53,7 +56,19 @@ struct Look {
 
 impl Look {
     async fn at(&self, file: &ChunkFile) -> RecordBatch {
+        self.counted(file, false, None).await
+    }
+
+    /// Reads them, for other scans too if they are shared.
+    async fn counted(
+        &self,
+        file: &ChunkFile,
+        is_shared: bool,
+        counters: Option<Arc<ReadCounters>>,
+    ) -> RecordBatch {
         let mut wanted = request(&all_types(), &self.columns);
+        wanted.is_shared = is_shared;
+        wanted.counters = counters;
         wanted.ranges = Some(self.ranges.clone());
         wanted.filter = self.least.map(|least| gt_eq(col("key"), lit(least)));
         scan(file, wanted).await.unwrap()
@@ -129,6 +144,99 @@ proptest! {
             }
         });
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Several scans at once, on two threads, each with others that want the same or not.
+    #[test]
+    fn shared_rows_are_the_same_as_without(
+        looks in prop::collection::vec((looks(), any::<bool>()), 2..10),
+        budget in prop::sample::select(vec![0, 300_000, 2_000_000, PLENTY]),
+    ) {
+        LazyLock::force(&SAMPLE);
+        let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+        threads.block_on(async {
+            let (file, decoded) = open(budget).await;
+            for _ in 0..2 {
+                let scans = looks.iter().cloned().map(|(look, is_shared)| {
+                    let file = Arc::clone(&file);
+                    tokio::spawn(async move {
+                        assert_eq!(look.counted(&file, is_shared, None).await, look.expected(), "{look:?}");
+                    })
+                });
+                for scan in scans.collect::<Vec<_>>() {
+                    scan.await.unwrap();
+                }
+                assert!(decoded.num_bytes() <= budget, "{decoded:?}");
+            }
+        });
+    }
+}
+
+/// Of more columns than there is room for, whoever comes to a block decodes it for the others.
+#[tokio::test]
+async fn scans_that_share_decode_a_block_once() {
+    // An eighth of it is for what is shared: some blocks of two columns, and not a whole column.
+    let decoded = scans_in_turns(5_000_000, vec![1, 5]).await;
+    assert!(
+        decoded.num_bytes() > decoded.budget() / 4 * 3,
+        "{decoded:?}"
+    );
+}
+
+/// Texts, too, which are not kept for longer.
+#[tokio::test]
+async fn texts_are_shared() {
+    scans_in_turns(PLENTY, TEXT_AND_BYTES.into()).await;
+}
+
+/// Ten scans of these columns that come to each block one after another, beside one scan alone.
+async fn scans_in_turns(budget: u64, columns: Vec<usize>) -> Arc<DecodedBlocks> {
+    let sample = sample(ROWS).await;
+    let decoded = Arc::new(DecodedBlocks::new(budget));
+    let file = ChunkFile::open_keeping(&sample.path, Arc::clone(&decoded));
+    let file = file.await.unwrap();
+    let wanted = |columns: &[usize], counters: &Arc<ReadCounters>| {
+        let mut wanted = request(&all_types(), columns);
+        wanted.counters = Some(Arc::clone(counters));
+        wanted
+    };
+    // Other columns take the lasting room.
+    let others: Vec<usize> = (0..COLUMNS).filter(|it| !columns.contains(it)).collect();
+    let (alone, together) = (Arc::<ReadCounters>::default(), Arc::default());
+    scan(&file, wanted(&others, &alone)).await.unwrap();
+    let before = alone.decoded();
+    scan(&file, wanted(&columns, &alone)).await.unwrap();
+    let alone = alone.decoded() - before;
+    let mut streams: Vec<_> = (0..10)
+        .map(|_| {
+            let mut wanted = wanted(&columns, &together);
+            wanted.is_shared = true;
+            (file.scan(wanted), Vec::new())
+        })
+        .collect();
+    let mut is_over = false;
+    while !is_over {
+        for (stream, batches) in &mut streams {
+            match stream.next().await {
+                Some(batch) => batches.push(batch.unwrap()),
+                None => is_over = true,
+            }
+        }
+    }
+    for (_, batches) in &streams {
+        let all = concat_batches(&batches[0].schema(), batches).unwrap();
+        assert_eq!(all, sample.all.project(&columns).unwrap());
+    }
+    assert!(
+        together.decoded() <= alone * 6 / 5,
+        "{together:?}, alone {alone}"
+    );
+    assert!(together.shared() > alone * 4, "{together:?}, alone {alone}");
+    assert!(decoded.num_shared_bytes() <= decoded.budget() / 8);
+    decoded
 }
 
 /// About the ends of blocks, too.

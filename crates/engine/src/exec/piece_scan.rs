@@ -79,6 +79,8 @@ pub struct PieceScanExec {
     /// What the predicates say of the column by which rows are sorted, if anything.
     sought: Option<Sorted>,
     piece: Option<Piece>,
+    /// Whether other queries are about to read the same piece.
+    is_shared: bool,
     /// Where rows are wanted, once a join knows ([`RowsOf::Neighbourhood`]).
     search_cover: Option<Arc<SearchCover>>,
     /// The batches of a small replicated table, shared by all pieces of a query.
@@ -108,6 +110,7 @@ impl PieceScanExec {
             condition: None,
             sought: None,
             piece: None,
+            is_shared: false,
             search_cover: None,
             kept: Arc::default(),
             properties: single_partition(Arc::new(Schema::new(fields))),
@@ -118,6 +121,7 @@ impl PieceScanExec {
     /// The same scan of a particular piece.
     pub(crate) fn bound_to(&self, piece: &Piece) -> Self {
         Self {
+            is_shared: piece.is_shared(),
             piece: Some(piece.clone()),
             ..self.clone()
         }

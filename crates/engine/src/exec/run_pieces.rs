@@ -166,7 +166,9 @@ async fn send_piece(
     mut turn: Box<dyn PieceTurn>,
     sender: &Sender<Result<RecordBatch>>,
 ) -> Result<bool> {
-    let mut rows = run.runner.rows(&run.pieces[turn.piece()])?;
+    let mut rows = run
+        .runner
+        .rows(&run.pieces[turn.piece()], turn.is_shared())?;
     while let Some(batch) = rows.next().await {
         let batch = batch?;
         if batch.num_rows() == 0 {
@@ -221,7 +223,9 @@ async fn gather(
     turn: Box<dyn PieceTurn>,
     waiting: &WaitingRows,
 ) -> Result<SendableRecordBatchStream> {
-    let mut rows = run.runner.rows(&run.pieces[turn.piece()])?;
+    let mut rows = run
+        .runner
+        .rows(&run.pieces[turn.piece()], turn.is_shared())?;
     let mut gathered = waiting.gather();
     while let Some(batch) = rows.next().await {
         let batch = batch?;

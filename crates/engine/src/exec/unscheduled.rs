@@ -53,6 +53,10 @@ impl PieceTurn for Turn {
         self.piece
     }
 
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn pause(self: Box<Self>) -> Box<dyn PausedTurn> {
         drop(self.thread);
         Box::new(Paused {

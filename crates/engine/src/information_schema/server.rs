@@ -5,8 +5,8 @@ use crate::system_tables::QueryInfo;
 
 /// The columns of `QUERIES`, which MySQL has not.
 pub(super) const QUERY_COLUMNS: &str = "ID# USER DB PROTOCOL MODE STATE QUEUE_PLACE# LANE SUBMITTED@ STARTED@ ENDED@ PIECES_DONE# \
-                                        PIECES# SCAN_BYTES# ESTIMATED_MS# ROWS# RESULT_BYTES# SECONDS_LEFT# EXPIRES@ ERROR_CODE# ERROR \
-                                        DIALECT STATEMENT";
+                                        PIECES# SCAN_BYTES# ESTIMATED_MS# DECODED_BYTES# SHARED_BYTES# ROWS# RESULT_BYTES# SECONDS_LEFT# \
+                                        EXPIRES@ ERROR_CODE# ERROR DIALECT STATEMENT";
 
 /// The connections.
 pub(super) fn processes(contents: &Contents) -> Vec<Row> {
@@ -51,6 +51,8 @@ fn query_row(query: QueryInfo) -> Row {
         query.pieces.into(),
         query.scan_bytes.into(),
         query.estimate.into(),
+        query.decoded_bytes.into(),
+        query.shared_bytes.into(),
         query.rows.into(),
         query.result_bytes.into(),
         query.seconds_left.into(),

@@ -1,17 +1,22 @@
 //! What EXPLAIN says of a query as a whole, before its plans.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::datatypes::SchemaRef;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
+use futures::{Stream, StreamExt, future, stream};
 use sql::Parsed;
 
 use super::{PreparedQuery, Session};
-use crate::{EngineError, ScanEstimate, estimate};
+use crate::{EngineError, QueryExecution, ScanEstimate, estimate};
 
 /// The name of the row, beside `logical_plan` and `physical_plan`.
 const SUMMARY: &str = "summary";
+/// The name of the last row of an EXPLAIN ANALYZE.
+const READS: &str = "reads";
 
 impl Session {
     /// The first row of an EXPLAIN: class, lane, expected time, pieces, and what is read of each table. `None` for other statements.
@@ -58,6 +63,34 @@ impl Session {
             text.push_str(&format!("\n{table}"));
         }
         text
+    }
+}
+
+/// The last row of an EXPLAIN ANALYZE: what the query has read, and how it was scheduled. It is empty elsewhere, and where nobody
+/// watches the query.
+pub(super) fn report(
+    analyzes: bool,
+    schema: &SchemaRef,
+) -> impl Stream<Item = datafusion::common::Result<RecordBatch>> + Send + 'static {
+    let execution = QueryExecution::current().filter(|_| analyzes);
+    let (schema, began) = (Arc::clone(schema), Instant::now());
+    let row = move |execution: Arc<QueryExecution>| {
+        let mut lines = execution.report();
+        lines.push(format!("elapsed: {:.3?}", began.elapsed()));
+        let row = [READS.to_owned(), lines.join("\n")];
+        let columns = row.map(|text| Arc::new(StringArray::from(vec![text])) as ArrayRef);
+        // Another form of EXPLAIN may have other columns.
+        RecordBatch::try_new(schema, columns.to_vec()).ok()
+    };
+    stream::once(async move { execution.and_then(row).map(Ok) }).filter_map(future::ready)
+}
+
+/// Whether a statement is an EXPLAIN ANALYZE.
+pub(super) fn analyzes(statement: &Statement) -> bool {
+    match statement {
+        Statement::Explain(explain) => explain.options.analyze,
+        Statement::Statement(ast) => matches!(ast.as_ref(), Ast::Explain { analyze: true, .. }),
+        _ => false,
     }
 }
 

@@ -117,6 +117,8 @@ pub struct PreparedQuery {
     pub warnings: Vec<Warning>,
     /// Rows before those of the plan: what EXPLAIN says of the query as a whole.
     preface: Option<RecordBatch>,
+    /// Whether a row at the end tells what was read: of EXPLAIN ANALYZE.
+    analyzes: bool,
 }
 
 impl PreparedQuery {
@@ -136,7 +138,9 @@ impl PreparedQuery {
     /// The result with the rows of `batches`, wherever the plan runs.
     pub fn into_result(self, batches: SendableRecordBatchStream) -> QueryResult {
         let preface = futures::stream::iter(self.preface.map(Ok));
-        let mut result = with_headings(self.schema, self.plan, preface.chain(batches));
+        let report = explain::report(self.analyzes, &self.plan.schema());
+        let mut result =
+            with_headings(self.schema, self.plan, preface.chain(batches).chain(report));
         result.warnings = self.warnings;
         result
     }
@@ -246,6 +250,7 @@ impl Session {
         };
         let mut prepared = self.prepared(logical, plan, &parsed.headings).await?;
         prepared.preface = self.preface(&parsed, &prepared).await?;
+        prepared.analyzes = explain::analyzes(&parsed.statement);
         Ok(prepared)
     }
 
@@ -268,6 +273,7 @@ impl Session {
             schema,
             warnings,
             preface: None,
+            analyzes: false,
         })
     }
 

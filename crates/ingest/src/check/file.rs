@@ -189,6 +189,8 @@ impl FileCheck {
             condition: None,
             ranges: None,
             sorted: None,
+            is_shared: false,
+            counters: None,
             schema: Arc::new(schema),
         });
         let mut rows = 0;

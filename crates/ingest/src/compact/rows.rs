@@ -245,6 +245,8 @@ impl PartsReader<'_> {
             condition: None,
             ranges: None,
             sorted: None,
+            is_shared: false,
+            counters: None,
             schema: Arc::clone(&self.schema),
         })
     }

@@ -190,6 +190,8 @@ impl EndRows {
                 condition: None,
                 ranges: None,
                 sorted: None,
+                is_shared: false,
+                counters: None,
                 schema: Arc::clone(&schema),
             });
             let mut first = 0;

@@ -258,6 +258,8 @@ pub async fn stored_rows(file: &ChunkFile, chunk: ChunkId) -> Vec<Stored> {
         condition: None,
         ranges: None,
         sorted: None,
+        is_shared: false,
+        counters: None,
         schema: file.schema().clone(),
     };
     let batches: Vec<RecordBatch> = file.scan(request).try_collect().await.unwrap();

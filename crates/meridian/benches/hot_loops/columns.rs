@@ -70,6 +70,8 @@ fn request(
         condition,
         ranges: Some(vec![BLOCK]),
         sorted: None,
+        is_shared: false,
+        counters: None,
         schema: Arc::new(file.schema().project(&[column]).unwrap()),
     }
 }

@@ -126,8 +126,9 @@ pub fn progress(query: &QueryDescription) -> Option<String> {
 fn reads(query: &QueryDescription) -> Option<String> {
     let expected = query.estimated_ms?;
     let (bytes, seconds) = (size(query.scan_bytes), expected as f64 / 1e3);
+    let (decoded, found) = (size(query.decoded_bytes), size(query.shared_bytes));
     Some(format!(
-        "{bytes} of decoded columns, expected to take {seconds:.3} s"
+        "{bytes} of columns, expected to take {seconds:.3} s; {decoded} decoded so far, {found} found decoded"
     ))
 }
 

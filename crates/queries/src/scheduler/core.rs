@@ -29,6 +29,8 @@ pub struct Grant {
     pub piece: usize,
     /// Whether it was paused and goes on.
     pub resumed: bool,
+    /// Whether another phase of its lane has a piece left of the chunk at which it begins.
+    pub is_shared: bool,
 }
 
 pub(super) struct Phase {
@@ -379,13 +381,25 @@ impl LaneScheduler {
         phase.pieces.take(piece);
         self.lanes[lane].waiting -= 1;
         let passed = self.lanes[lane].start(chunk);
-        let grant = self.begin_turn(id, piece, now);
+        let is_shared = self.wants_chunk(lane, chunk, id);
+        let grant = Grant {
+            is_shared,
+            ..self.begin_turn(id, piece, now)
+        };
         // The phase itself waits no longer with the place that it had, whatever else its query does.
         self.place(id);
         for phase in passed {
             self.place(phase);
         }
         Some(grant)
+    }
+
+    /// Whether a phase of the lane, other than this one, has a piece left of a chunk.
+    fn wants_chunk(&self, lane: usize, chunk: u32, but: PhaseId) -> bool {
+        let wants = |(id, phase): (&PhaseId, &Phase)| {
+            *id != but && phase.lane == Some(lane) && phase.pieces.first_of(chunk).is_some()
+        };
+        self.phases.iter().any(wants)
     }
 
     pub(super) fn set_ready(&mut self, lane: usize, chunk: u32) {

@@ -35,7 +35,7 @@ struct Waiters {
     last_ticket: u64,
     waiting: BTreeMap<u64, Waker>,
     /// Turns that are granted to a waiter that has not taken its own yet.
-    granted: BTreeMap<u64, (TurnId, usize)>,
+    granted: BTreeMap<u64, Grant>,
 }
 
 /// The wakers of tasks that have something to do, woken once the mutex is free.
@@ -58,7 +58,7 @@ impl State {
         let waiters = self.phases.get_mut(&grant.phase);
         let first = waiters.and_then(|waiters| {
             let (ticket, waker) = waiters.waiting.pop_first()?;
-            waiters.granted.insert(ticket, (grant.turn, grant.piece));
+            waiters.granted.insert(ticket, grant);
             Some(waker)
         });
         debug_assert!(first.is_some(), "a piece was granted that nobody waits for");
@@ -93,7 +93,7 @@ impl State {
     fn close(&mut self, phase: PhaseId, now: Duration, wakers: &mut Wakers) {
         self.core.close(phase);
         if let Some(waiters) = self.phases.remove(&phase) {
-            for (turn, _) in waiters.granted.into_values() {
+            for Grant { turn, .. } in waiters.granted.into_values() {
                 self.core.finish(turn, PieceOutcome::Failed, now);
             }
             wakers.extend(waiters.waiting.into_values());
@@ -272,7 +272,7 @@ impl NextTurn<'_> {
     }
 
     /// The granted turn; none if there will be none; pending if it is still to come.
-    fn take(&self, ticket: u64, waker: &Waker) -> Poll<Option<(TurnId, usize)>> {
+    fn take(&self, ticket: u64, waker: &Waker) -> Poll<Option<Grant>> {
         let id = self.phase.id;
         self.phase.scheduler.update(|state, _, wakers| {
             let Some(waiters) = state.phases.get_mut(&id) else {
@@ -308,13 +308,14 @@ impl Future for NextTurn<'_> {
             self.ticket = None;
         }
         taken.map(|granted| {
-            let (id, piece) = granted?;
+            let grant = granted?;
             let scheduler = Arc::clone(&self.phase.scheduler);
             Some(Turn {
                 scheduler,
-                id,
+                id: grant.turn,
                 phase: self.phase.id,
-                piece,
+                piece: grant.piece,
+                is_shared: grant.is_shared,
                 is_over: false,
             })
         })
@@ -333,7 +334,7 @@ impl Drop for NextTurn<'_> {
             };
             if waiters.waiting.remove(&ticket).is_some() {
                 state.core.withdraw(id);
-            } else if let Some((turn, _)) = waiters.granted.remove(&ticket) {
+            } else if let Some(Grant { turn, .. }) = waiters.granted.remove(&ticket) {
                 state.core.give_back(turn, now);
                 state.wake_if_over(id, wakers);
             }
@@ -348,6 +349,7 @@ pub struct Turn {
     id: TurnId,
     phase: PhaseId,
     piece: usize,
+    is_shared: bool,
     /// Whether somebody else accounts for the piece from now on.
     is_over: bool,
 }
@@ -356,6 +358,11 @@ impl Turn {
     /// The piece's index among those that the phase has enrolled with.
     pub fn piece(&self) -> usize {
         self.piece
+    }
+
+    /// Whether another phase of the lane had a piece left of the same chunk when this one began.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// The piece is over, and its thread is free.
@@ -486,6 +493,7 @@ impl Future for ResumedTurn {
                 id: *id,
                 phase: *phase,
                 piece: *piece,
+                is_shared: false,
                 is_over: false,
             })
         })

@@ -67,6 +67,7 @@ impl LaneScheduler {
             turn,
             piece,
             resumed: false,
+            is_shared: false,
         }
     }
 
@@ -91,6 +92,7 @@ impl LaneScheduler {
             turn: id,
             piece,
             resumed: true,
+            is_shared: false,
         })
     }
 

@@ -70,6 +70,7 @@ struct PolledMetrics {
     health: Box<dyn Fn() -> Health + Send + Sync>,
     pieces: IntCounter,
     open_files: IntGauge,
+    shared: IntGauge,
     cache: IntGauge,
     cache_limit: IntGauge,
     silence: Gauge,
@@ -342,6 +343,10 @@ impl PolledMetrics {
                 "meridian_cache_bytes",
                 "Bytes of decoded columns and director indexes that are kept.",
             )?,
+            shared: gauge(
+                "meridian_shared_blocks_bytes",
+                "Bytes of these that several scans read at about the same time.",
+            )?,
             cache_limit: gauge(
                 "meridian_cache_limit_bytes",
                 "Bytes of decoded columns and director indexes that may be kept.",
@@ -357,6 +362,7 @@ impl PolledMetrics {
             .inc_by(usage.pieces.saturating_sub(self.pieces.get()));
         self.open_files.set(usage.open_files as i64);
         self.cache.set(usage.cache_bytes as i64);
+        self.shared.set(usage.shared_bytes as i64);
         self.cache_limit.set(usage.cache_limit as i64);
         let health = (self.health)();
         self.silence.set(health.silence.as_secs_f64());
@@ -466,6 +472,7 @@ mod tests {
         let usage = move || Usage {
             open_files: 3,
             cache_bytes: 1 << 20,
+            shared_bytes: 1 << 10,
             cache_limit: 1 << 30,
             pieces: known.load(Relaxed),
         };

@@ -367,7 +367,7 @@ impl Inner {
                     return None;
                 }
             },
-            CacheLookup::No => return None,
+            CacheLookup::ToShare(_) | CacheLookup::No => return None,
         };
         let mut page = blank();
         page[..PAGE].copy_from_slice(bytes.values().get(at..at + PAGE)?);

@@ -220,6 +220,8 @@ pub fn request(schema: &SchemaRef, projection: &[usize]) -> ScanRequest {
         condition: None,
         ranges: None,
         sorted: None,
+        is_shared: false,
+        counters: None,
         schema: Arc::new(schema.project(projection).unwrap()),
     }
 }

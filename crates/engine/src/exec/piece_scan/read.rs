@@ -18,6 +18,7 @@ use super::{PieceScanExec, RowsOf};
 use crate::EngineError;
 use crate::coverage::SubChunkSet;
 use crate::error::external;
+use crate::execution::QueryExecution;
 use crate::interruptible::yield_if_due;
 use crate::loaded_table::{LEFT_SUB_CHUNK, RIGHT_SUB_CHUNK, bounds_box};
 use crate::piece::ChunkSlice;
@@ -236,6 +237,8 @@ impl PieceScanExec {
             condition: self.condition.clone().map(|it| it as Arc<dyn RowCondition>),
             ranges: Some(ranges),
             sorted,
+            is_shared: self.is_shared,
+            counters: QueryExecution::current().map(|it| Arc::clone(it.reads())),
             schema: self.schema(),
         })
     }

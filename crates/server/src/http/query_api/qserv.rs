@@ -386,6 +386,8 @@ mod tests {
             pieces: 9,
             scan_bytes: 800,
             estimate: Some(12),
+            decoded_bytes: 700,
+            shared_bytes: 100,
             rows: 2,
             result_bytes: 100,
             seconds_left: None,

@@ -1,0 +1,289 @@
+//! Blocks that several scans read at about the same time: each is decoded once.
+//!
+//! Scans of a lane come to the same chunk one after another. What one of them decodes is kept for the others, and the oldest is let
+//! go when there is no room for more: by then the lane has gone on.
+//!
+//! ```text
+//!   a block is read ──► by somebody just now? ──yes──► wait for it
+//!                         │no
+//!                         ▼ decoded ──► the queue of shared blocks, or what is kept longer (DecodedBlocks)
+//! ```
+//!
+//! Whoever decodes a block never waits for another block meanwhile, so nobody waits in a circle. If the decoding is given up (its
+//! query has ended), the next one who waits does it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arrow::array::{Array, ArrayRef};
+use arrow::datatypes::DataType;
+use tokio::sync::OnceCell;
+
+use crate::StoreError;
+use crate::decoded_blocks::BlockId;
+
+/// A block in the Arrow type in which it is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct TypedBlock {
+    pub id: BlockId,
+    pub data_type: DataType,
+}
+
+/// What becomes of a block once it is decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Afterwards {
+    /// The caller keeps it elsewhere.
+    Forget,
+    /// It stays for other scans as long as there is room.
+    Share,
+}
+
+/// A block that somebody else has requested.
+#[derive(Debug)]
+pub(crate) enum Found {
+    Decoded(ArrayRef),
+    /// It is being decoded.
+    InFlight,
+}
+
+/// Blocks that are being decoded, and those that were decoded for several scans.
+#[derive(Debug)]
+pub(crate) struct SharedBlocks {
+    /// Bytes that the queue may have.
+    budget: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Those of the queue, and those that are being decoded.
+    blocks: HashMap<TypedBlock, Arc<OnceCell<ArrayRef>>>,
+    /// Those that are decoded, with their bytes, oldest first.
+    queue: VecDeque<(TypedBlock, u64)>,
+    bytes: u64,
+}
+
+impl SharedBlocks {
+    pub fn new(budget: u64) -> Self {
+        Self {
+            budget,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Bytes of the queue.
+    pub fn num_bytes(&self) -> u64 {
+        self.lock().bytes
+    }
+
+    /// Bytes that the queue may have.
+    pub fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    /// What there is of a block.
+    pub fn find(&self, block: &TypedBlock) -> Option<Found> {
+        let state = self.lock();
+        let cell = state.blocks.get(block)?;
+        Some(match cell.get() {
+            Some(decoded) => Found::Decoded(Arc::clone(decoded)),
+            None => Found::InFlight,
+        })
+    }
+
+    /// The block, which is decoded here unless somebody else has it or is decoding it; and whether it was decoded here. `decode` also
+    /// says what becomes of it.
+    ///
+    /// # Errors
+    /// Those of `decode`.
+    pub async fn get_or_decode(
+        &self,
+        block: TypedBlock,
+        decode: impl Future<Output = Result<(ArrayRef, Afterwards), StoreError>>,
+    ) -> Result<(ArrayRef, bool), StoreError> {
+        let claim = self.claim(block);
+        let mut own = None;
+        let decoded = claim.cell.get_or_try_init(async || {
+            let (decoded, afterwards) = decode.await?;
+            own = Some(afterwards);
+            Ok::<_, StoreError>(decoded)
+        });
+        let decoded = Arc::clone(decoded.await?);
+        match own {
+            Some(Afterwards::Forget) => self.forget(&claim),
+            Some(Afterwards::Share) => self.enqueue(&claim, &decoded),
+            None => {}
+        }
+        Ok((decoded, own.is_some()))
+    }
+
+    fn claim(&self, block: TypedBlock) -> Claim<'_> {
+        let cell = Arc::clone(self.lock().blocks.entry(block.clone()).or_default());
+        Claim {
+            shared: self,
+            block,
+            cell,
+        }
+    }
+
+    fn forget(&self, claim: &Claim<'_>) {
+        self.lock().remove(&claim.block, &claim.cell);
+    }
+
+    fn enqueue(&self, claim: &Claim<'_>, decoded: &ArrayRef) {
+        let bytes = decoded.get_buffer_memory_size() as u64;
+        let mut state = self.lock();
+        // A block that takes most of the room would displace all the others.
+        if bytes > self.budget / 4 {
+            state.remove(&claim.block, &claim.cell);
+            return;
+        }
+        state.queue.push_back((claim.block.clone(), bytes));
+        state.bytes += bytes;
+        while state.bytes > self.budget
+            && let Some((oldest, bytes)) = state.queue.pop_front()
+        {
+            state.blocks.remove(&oldest);
+            state.bytes -= bytes;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Removes a block that is not in the queue, if it is still this one.
+    fn remove(&mut self, block: &TypedBlock, cell: &Arc<OnceCell<ArrayRef>>) {
+        if self
+            .blocks
+            .get(block)
+            .is_some_and(|it| Arc::ptr_eq(it, cell))
+        {
+            self.blocks.remove(block);
+        }
+    }
+}
+
+/// Somebody who wants a block. Dropping the last one of a block that is not decoded forgets the block.
+struct Claim<'a> {
+    shared: &'a SharedBlocks,
+    block: TypedBlock,
+    cell: Arc<OnceCell<ArrayRef>>,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if self.cell.get().is_some() {
+            return;
+        }
+        let mut state = self.shared.lock();
+        // The map's and this one.
+        if Arc::strong_count(&self.cell) <= 2 {
+            state.remove(&self.block, &self.cell);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use arrow::array::Int64Array;
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    fn block(number: u32) -> TypedBlock {
+        TypedBlock {
+            id: BlockId {
+                file: 7,
+                column: 0,
+                block: number,
+            },
+            data_type: DataType::Int64,
+        }
+    }
+
+    fn values(number: i64, length: usize) -> ArrayRef {
+        Arc::new(Int64Array::from(vec![number; length]))
+    }
+
+    /// Many who want a block at once have it decoded once.
+    #[tokio::test]
+    async fn a_block_is_decoded_once() {
+        let (shared, decoded) = (SharedBlocks::new(1 << 20), AtomicUsize::new(0));
+        let decode = || async {
+            decoded.fetch_add(1, Relaxed);
+            tokio::task::yield_now().await;
+            Ok((values(3, 10), Afterwards::Share))
+        };
+        let wanted = (0..20).map(|_| shared.get_or_decode(block(0), decode()));
+        let found = futures::future::join_all(wanted).await;
+        assert_eq!(decoded.load(Relaxed), 1);
+        let own = found.iter().map(|it| it.as_ref().map(|it| it.1));
+        assert_eq!(own.filter(|own| matches!(own, Ok(true))).count(), 1);
+        assert!(
+            found
+                .iter()
+                .all(|it| it.as_ref().is_ok_and(|it| it.0.len() == 10))
+        );
+        assert!(matches!(shared.find(&block(0)), Some(Found::Decoded(_))));
+        assert!(shared.find(&block(1)).is_none());
+    }
+
+    /// The oldest go first, and what is forgotten takes no room.
+    #[tokio::test]
+    async fn the_queue_keeps_within_its_budget() {
+        let shared = SharedBlocks::new(8 * 100 * 8);
+        for number in 0..20_u32 {
+            let afterwards = match number % 5 {
+                4 => Afterwards::Forget,
+                _ => Afterwards::Share,
+            };
+            let decode = async { Ok((values(i64::from(number), 100), afterwards)) };
+            let found = shared.get_or_decode(block(number), decode).await;
+            assert!(found.is_ok_and(|(_, is_own)| is_own));
+            assert!(shared.num_bytes() <= shared.budget());
+        }
+        let there: Vec<u32> = (0..20)
+            .filter(|n| shared.find(&block(*n)).is_some())
+            .collect();
+        assert_eq!(there, [10, 11, 12, 13, 15, 16, 17, 18]);
+        assert_eq!(shared.lock().blocks.len(), there.len());
+        let large = async { Ok((values(0, 100 * 3), Afterwards::Share)) };
+        let found = shared.get_or_decode(block(99), large).await;
+        assert!(found.is_ok() && shared.find(&block(99)).is_none());
+    }
+
+    /// Who waits decodes himself if the first one is dropped or fails; nothing is left behind.
+    #[tokio::test]
+    async fn who_waits_takes_over() {
+        let shared = Arc::new(SharedBlocks::new(1 << 20));
+        let started = Arc::new(Notify::new());
+        let (other, told) = (Arc::clone(&shared), Arc::clone(&started));
+        let first = tokio::spawn(async move {
+            let never = async move {
+                told.notify_one();
+                std::future::pending().await
+            };
+            other.get_or_decode(block(0), never).await
+        });
+        started.notified().await;
+        let other = Arc::clone(&shared);
+        let second = tokio::spawn(async move {
+            let decode = async { Ok((values(5, 10), Afterwards::Share)) };
+            other.get_or_decode(block(0), decode).await
+        });
+        tokio::task::yield_now().await;
+        assert!(matches!(shared.find(&block(0)), Some(Found::InFlight)));
+        first.abort();
+        let found = second.await.unwrap();
+        assert!(found.is_ok_and(|(_, is_own)| is_own));
+
+        let failing = async { Err(StoreError::damaged(std::path::Path::new("x"), "no")) };
+        let failed = shared.get_or_decode(block(1), failing).await;
+        assert!(failed.is_err() && shared.lock().blocks.len() == 1);
+    }
+}
