@@ -96,6 +96,15 @@ class Server:
             connection.close()
         return seconds, rows
 
+    def decoded(self, number: int) -> int:
+        """Bytes of columns that the last so many scans have decoded together."""
+        connection = self.connect()
+        scans = "SELECT DECODED_BYTES FROM information_schema.QUERIES WHERE STATEMENT LIKE 'SELECT count(*) AS n%' ORDER BY ID DESC"
+        found = rows_of(connection, f"{scans} LIMIT {number}")
+        connection.close()
+        assert len(found) == number, f"{len(found)} of {number} scans are listed"
+        return sum(int(row[0]) for row in found)
+
     def resident(self) -> int:
         """Bytes of its resident set."""
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -241,19 +250,24 @@ def queue(server: Server, number: int, statement: str) -> dict[str, float]:
 
 def measure_scans(
     contenders: dict[str, Any], rounds: int, rng: random.Random, bounds: dict[str, tuple[float, float]]
-) -> tuple[dict[int, dict[str, float]], list[str]]:
-    """The median seconds of each number of scans by each contender, in turns, and where results differ. The first round does not count."""
+) -> tuple[dict[int, dict[str, float]], dict[int, dict[str, float]], list[str]]:
+    """The median seconds of each number of scans by each contender, in turns, the bytes that Meridian's decode together, and where
+    results differ. The first round does not count."""
     found: dict[int, dict[str, float]] = {}
+    decoded: dict[int, dict[str, float]] = {}
     wrong: list[str] = []
     for number in AT_ONCE:
         print(f"{time.strftime('%H:%M:%S')} {number} scans", file=sys.stderr, flush=True)
         seconds: dict[str, list[float]] = {name: [] for name in contenders}
+        read: dict[str, list[int]] = {name: [] for name, contender in contenders.items() if isinstance(contender, Server)}
         for turn in range(rounds + 1):
             statements = scans(number, rng, bounds)
             results = {}
             for name, contender in contenders.items():
                 took, results[name] = contender.at_once(statements)
                 seconds[name] += [took] if turn else []
+                if isinstance(contender, Server) and turn:
+                    read[name].append(contender.decoded(number))
             first, *others = results.items()
             for name, rows in others:
                 wrong += [
@@ -262,7 +276,8 @@ def measure_scans(
                     if not alike(one, other)
                 ]
         found[number] = {name: statistics.median(times) for name, times in seconds.items()}
-    return found, wrong
+        decoded[number] = {name: statistics.median(values) for name, values in read.items()}
+    return found, decoded, wrong
 
 
 def arguments() -> argparse.Namespace:
@@ -310,6 +325,10 @@ def report(options: argparse.Namespace, rows: int, measured: dict[str, Any], wro
         for number, found in measured["scans"].items()
     ]
     lines += markdown_table(["scans", *names], cells)
+    lines += ["Megabytes of columns that they decode together:", ""]
+    names = list(measured["decoded"][1])
+    cells = [[str(number), *(f"{found[name] / 1e6:,.0f}" for name in names)] for number, found in measured["decoded"].items()]
+    lines += markdown_table(["scans", *names], cells)
     lines += ["## Look-ups beside scans", ""]
     lines += [
         f"`SELECT * FROM Object WHERE objectId = ?`, {LOOKUPS_PER_SECOND} a second whether or not those before have ended, in milliseconds"
@@ -351,7 +370,7 @@ def run(options: argparse.Namespace) -> int:
         contenders["Meridian, small cache"] = Server(setup, "small", "--cache", small_cache)
         if not options.without_peer:
             contenders["DuckDB"] = DuckDB(work, options.threads, source.files)
-        measured["scans"], wrong = measure_scans(contenders, ROUNDS[options.size], rng, bounds)
+        measured["scans"], measured["decoded"], wrong = measure_scans(contenders, ROUNDS[options.size], rng, bounds)
         server = contenders["Meridian"]
         objects = [object_id for object_id, _, _ in catalogues.survey(catalogue, rng).objects]
         measured["lookups"] = {}

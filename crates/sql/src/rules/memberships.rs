@@ -128,15 +128,24 @@ fn condition(expr: Expr, alone: bool, schema: &DFSchema) -> Result<Transformed<E
         other => other.transform_up(|expr| match expr {
             Expr::InSubquery(member) => {
                 let member = with_named_column(member)?;
-                let plain = Expr::InSubquery(InSubquery {
-                    negated: false,
-                    ..member.clone()
-                });
+                let plain = plain_membership(&member, schema)?;
                 three_valued(member, plain, schema, exists)
             }
             other => Ok(Transformed::no(other)),
         }),
     }
+}
+
+/// `x IN (S)` as it is true. Where the set depends on the row outside it is asked for a row that equals x: once what stands around it is
+/// simplified it may be a `NOT IN` by itself, and the engine's join for that takes no condition on the row outside.
+fn plain_membership(member: &InSubquery, schema: &DFSchema) -> Result<Expr> {
+    if depends_on_row(member) {
+        return exists(&with_member(member, schema)?);
+    }
+    Ok(Expr::InSubquery(InSubquery {
+        negated: false,
+        ..member.clone()
+    }))
 }
 
 /// Whether a set is another one for each row outside.
