@@ -241,7 +241,7 @@ impl ConeSearch {
             condition: Some(Arc::clone(&self.rows.condition) as Arc<dyn RowCondition>),
             ranges: Some(ranges),
             sorted: None,
-            is_shared: false,
+            sharers: 0,
             counters: None,
             schema: Arc::clone(&self.rows.schema),
         }

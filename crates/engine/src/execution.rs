@@ -217,8 +217,8 @@ pub trait PieceTurn: Send {
     /// The number of the piece in the phase.
     fn piece(&self) -> usize;
 
-    /// Whether other queries are about to read the chunk at which the piece begins.
-    fn is_shared(&self) -> bool;
+    /// How many other queries are about to read the chunk at which the piece begins.
+    fn sharers(&self) -> u32;
 
     /// Gives the thread back until [`PausedTurn::resume`], because the reader of the rows is behind.
     fn pause(self: Box<Self>) -> Box<dyn PausedTurn>;

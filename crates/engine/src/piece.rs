@@ -43,8 +43,8 @@ impl fmt::Display for ChunkSlice {
 pub struct Piece {
     /// Shared, because each scan of each run of a plan holds them.
     slices: Arc<[ChunkSlice]>,
-    /// Whether other queries are about to read the same chunks. It is known when the piece begins, and not encoded.
-    is_shared: bool,
+    /// How many other queries are about to read the same chunks. It is known when the piece begins, and not encoded.
+    sharers: u32,
 }
 
 impl Piece {
@@ -59,7 +59,7 @@ impl Piece {
         }
         Ok(Self {
             slices: slices.into(),
-            is_shared: false,
+            sharers: 0,
         })
     }
 
@@ -68,17 +68,17 @@ impl Piece {
         Self::from(ChunkSlice::whole(chunk))
     }
 
-    /// The same piece, and whether other queries are about to read it.
-    pub(crate) fn shared(&self, is_shared: bool) -> Self {
+    /// The same piece, which so many other queries are about to read.
+    pub(crate) fn shared(&self, sharers: u32) -> Self {
         Self {
-            is_shared,
+            sharers,
             ..self.clone()
         }
     }
 
-    /// Whether other queries are about to read the same chunks.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.is_shared
+    /// How many other queries are about to read the same chunks.
+    pub(crate) fn sharers(&self) -> u32 {
+        self.sharers
     }
 
     /// What it consists of, in the order of the chunks.
@@ -162,7 +162,7 @@ impl From<ChunkSlice> for Piece {
     fn from(slice: ChunkSlice) -> Self {
         Self {
             slices: Arc::new([slice]),
-            is_shared: false,
+            sharers: 0,
         }
     }
 }

@@ -236,7 +236,7 @@ async fn count_rows(
                 condition: None,
                 ranges: None,
                 sorted: None,
-                is_shared: false,
+                sharers: 0,
                 counters: None,
                 schema: Arc::new(file.schema().project(&[at])?),
             });

@@ -78,7 +78,7 @@ impl StoredRows {
             condition: None,
             ranges: None,
             sorted: None,
-            is_shared: false,
+            sharers: 0,
             counters: None,
             schema: self.schema.clone(),
         }))

@@ -92,8 +92,8 @@ impl engine::PieceTurn for HeldTurn {
         self.0.piece()
     }
 
-    fn is_shared(&self) -> bool {
-        self.0.is_shared()
+    fn sharers(&self) -> u32 {
+        self.0.sharers()
     }
 
     fn pause(self: Box<Self>) -> Box<dyn engine::PausedTurn> {

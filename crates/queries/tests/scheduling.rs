@@ -165,6 +165,80 @@ fn one_piece_runs(core: &mut LaneScheduler, now: Duration) -> Grant {
     core.start_pieces(now)[0]
 }
 
+/// A piece is told how many others of its lane have its chunk before them or under way.
+#[test]
+fn a_piece_knows_who_else_wants_its_chunk() {
+    let mut core = LaneScheduler::new(options(2));
+    let mut enroll = |query, rating, chunks: &[u32]| {
+        let phase = core.enroll(PhaseDemand {
+            query,
+            class: Class::Scan { rating },
+            chunks: chunks.to_vec(),
+            bytes_per_piece: 1,
+        });
+        core.ask(phase, Duration::ZERO);
+        phase
+    };
+    // Three of the fast lane, of which the last has another chunk, and one of a slower lane.
+    let first = enroll(1, 1, &[5, 6]);
+    let second = enroll(2, 1, &[5]);
+    enroll(3, 1, &[6, 7]);
+    enroll(4, 35, &[5]);
+    let now = Duration::ZERO;
+    let grants = core.start_pieces(now);
+    assert_eq!(grants.len(), 2);
+    let fast: Vec<_> = (grants.iter())
+        .filter(|grant| grant.phase == first)
+        .map(|grant| (grant.piece, grant.sharers))
+        .collect();
+    assert_eq!(
+        fast,
+        [(0, 1)],
+        "the second one waits for chunk 5: {grants:?}"
+    );
+    // The first one still runs when the second one comes to its chunk.
+    let other = grants.iter().find(|grant| grant.phase != first).unwrap();
+    core.finish(other.turn, PieceOutcome::Done, now);
+    let mut later = Vec::new();
+    for _ in 0..4 {
+        let started = core.start_pieces(now);
+        later.extend(started.iter().copied());
+        for grant in started {
+            core.finish(grant.turn, PieceOutcome::Done, now);
+        }
+    }
+    let second = later.iter().find(|grant| grant.phase == second).unwrap();
+    assert_eq!(second.sharers, 1, "{later:?}");
+    core.assert_consistent();
+}
+
+/// Queries go through the pieces of a large chunk together, so that the first of them decodes each for the others.
+#[test]
+fn a_large_chunk_is_read_piece_by_piece() {
+    let mut core = LaneScheduler::new(options(1));
+    let now = Duration::ZERO;
+    let phases: Vec<_> = (0..3)
+        .map(|query| {
+            let phase = core.enroll(PhaseDemand {
+                query,
+                class: Class::Scan { rating: 1 },
+                chunks: vec![5, 5, 5, 6],
+                bytes_per_piece: 1,
+            });
+            (0..4).for_each(|_| core.ask(phase, now));
+            phase
+        })
+        .collect();
+    let mut seen = Vec::new();
+    while let [grant] = core.start_pieces(now)[..] {
+        seen.push((grant.piece, grant.sharers));
+        core.finish(grant.turn, PieceOutcome::Done, now);
+    }
+    let of_piece = |piece| [(piece, 2), (piece, 1), (piece, 0)];
+    assert_eq!(seen, (0..4).flat_map(of_piece).collect::<Vec<_>>());
+    assert!(phases.iter().all(|phase| core.is_exhausted(*phase)));
+}
+
 #[test]
 fn a_piece_that_does_not_end_is_judged_while_it_runs() {
     let mut core = LaneScheduler::new(options(4));

@@ -28,15 +28,15 @@ pub(crate) struct OpenColumns {
     pub layout: LayoutReaderRef,
     blocks: Arc<ColumnBlocks>,
     decoded: Option<Arc<DecodedFile>>,
-    /// Whether other scans are about to read the same.
-    is_shared: bool,
+    /// How many other scans are about to read the same.
+    sharers: u32,
     counters: Option<Arc<ReadCounters>>,
 }
 
 impl OpenColumns {
-    pub fn of(file: &OpenFile, is_shared: bool, counters: Option<Arc<ReadCounters>>) -> Self {
+    pub fn of(file: &OpenFile, sharers: u32, counters: Option<Arc<ReadCounters>>) -> Self {
         Self {
-            is_shared,
+            sharers,
             counters,
             path: Arc::clone(file.blocks.path()),
             layout: Arc::clone(&file.layout),
@@ -175,20 +175,19 @@ impl Column {
             mask,
             data_type: self.field.data_type(),
         };
-        let (block, is_worth_keeping) =
-            match decoded.look(wanted, file.is_shared).map_err(failed)? {
-                CacheLookup::Rows(array) => {
-                    file.count_shared(&array);
-                    return Ok(array);
-                }
-                CacheLookup::No => return self.decode_and_count(file, rows, mask).await,
-                CacheLookup::ToKeep(block) => (block, true),
-                CacheLookup::ToShare(block) => (block, false),
-            };
+        let (block, is_worth_keeping) = match decoded.look(wanted, file.sharers).map_err(failed)? {
+            CacheLookup::Rows(array) => {
+                file.count_shared(&array);
+                return Ok(array);
+            }
+            CacheLookup::No => return self.decode_and_count(file, rows, mask).await,
+            CacheLookup::ToKeep(block) => (block, true),
+            CacheLookup::ToShare(block) => (block, false),
+        };
         let every = Mask::new_true(crate::block_file::len(&block));
         let decode = self.decode(file, &block, &every);
         let (array, own) = decoded
-            .get_or_decode(wanted, is_worth_keeping, decode)
+            .get_or_decode(wanted, is_worth_keeping, file.sharers, decode)
             .await?;
         let array = array.map_err(failed)?;
         match own {

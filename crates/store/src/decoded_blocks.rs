@@ -50,8 +50,8 @@ const FULL_SIXTEENTHS: u64 = 15;
 const FULL_SIXTEENTHS_SHARED: u64 = 12;
 /// Rows of which less than one in so many is wanted are picked one by one.
 const FEW: usize = 16;
-/// Which part of the budget is for blocks that several scans share.
-const SHARED_PART: u64 = 8;
+/// Blocks that several scans share may take so much of the budget, in 1/16, from those that are kept.
+const SHARED_SIXTEENTHS: u64 = 12;
 
 /// Bytes of a segment of an index.
 pub(crate) const SEGMENT_BYTES: u64 = 1 << 20;
@@ -62,8 +62,11 @@ const LEAST_SEGMENTS: u64 = 4;
 ///
 /// A block is known by the checksum of its file, so that a file that is closed and opened again finds its own.
 pub struct DecodedBlocks {
+    budget: u64,
     kept: Cache<BlockId, ArrayRef, Bytes>,
     shared: SharedBlocks,
+    /// What of the budget the shared blocks have taken, in 1/16.
+    lent: AtomicU64,
 }
 
 /// Which block.
@@ -98,12 +101,12 @@ impl std::fmt::Debug for DecodedBlocks {
 impl DecodedBlocks {
     /// Room for this many bytes; with 0 nothing is kept.
     pub fn new(budget: u64) -> Self {
-        let shared = budget / SHARED_PART;
-        let kept = budget - shared;
-        let blocks = usize::try_from(kept / USUAL_BYTES).unwrap_or(usize::MAX);
+        let blocks = usize::try_from(budget / USUAL_BYTES).unwrap_or(usize::MAX);
         Self {
-            kept: Cache::with_weighter(blocks, kept, Bytes),
-            shared: SharedBlocks::new(shared),
+            budget,
+            kept: Cache::with_weighter(blocks, budget, Bytes),
+            shared: SharedBlocks::new(budget / 16 * SHARED_SIXTEENTHS),
+            lent: AtomicU64::new(0),
         }
     }
 
@@ -119,7 +122,20 @@ impl DecodedBlocks {
 
     /// Bytes that decoded blocks may have.
     pub fn budget(&self) -> u64 {
-        self.kept.capacity() + self.shared.budget()
+        self.budget
+    }
+
+    /// Takes room for shared blocks from those that are kept, in steps, and gives it back when none is shared any more.
+    fn lend(&self) {
+        let step = (self.budget / 16).max(1);
+        let taken = self.shared.num_bytes().div_ceil(step);
+        let lent = self.lent.load(Ordering::Relaxed);
+        if taken > lent || (taken == 0 && lent > 0) {
+            self.lent.store(taken, Ordering::Relaxed);
+            // A step that two threads take at once is corrected by the next.
+            self.kept
+                .set_capacity(self.budget.saturating_sub(taken * step));
+        }
     }
 
     /// How many blocks are kept.
@@ -260,11 +276,7 @@ impl DecodedFile {
     }
 
     /// What is known of rows, and whether their block is worth keeping, or sharing with other scans that are about to read it.
-    pub fn look(
-        &self,
-        wanted: RequestedRows<'_>,
-        is_shared: bool,
-    ) -> Result<CacheLookup, ArrowError> {
+    pub fn look(&self, wanted: RequestedRows<'_>, sharers: u32) -> Result<CacheLookup, ArrowError> {
         let Some(reads) = self.reads.get(wanted.column) else {
             return Ok(CacheLookup::No);
         };
@@ -277,7 +289,10 @@ impl DecodedFile {
             return wanted.of(&block).map(CacheLookup::Rows);
         }
         let in_flight = match self.decoded.shared.find(&wanted.typed(id)) {
-            Some(Found::Decoded(block)) => return wanted.of(&block).map(CacheLookup::Rows),
+            Some(Found::Decoded(block)) => {
+                self.decoded.lend();
+                return wanted.of(&block).map(CacheLookup::Rows);
+            }
             Some(Found::InFlight) => true,
             None => false,
         };
@@ -286,6 +301,7 @@ impl DecodedFile {
         let block = wanted.block();
         let block = block.start..block.end.min(self.rows);
         let (rows, count) = (len(&block), wanted.mask.true_count());
+        let is_shared = sharers > 0;
         let has_room = !is_shared || !self.decoded.is_full(FULL_SIXTEENTHS_SHARED);
         if may_keep && has_room && self.decoded.is_worth_keeping(rows, count, reads) {
             return Ok(CacheLookup::ToKeep(block));
@@ -309,11 +325,12 @@ impl DecodedFile {
     }
 
     /// The wanted rows of a block that is decoded whole, unless somebody else is just doing it or has done it; and the bytes of the
-    /// block if it was decoded here. It is kept if it is worth it, and there for other scans if it is not.
+    /// block if it was decoded here. It is kept if it is worth it, and there for so many other scans if it is not.
     pub async fn get_or_decode(
         &self,
         wanted: RequestedRows<'_>,
         is_worth_keeping: bool,
+        sharers: u32,
         decode: impl Future<Output = Result<ArrayRef, StoreError>>,
     ) -> Result<(Result<ArrayRef, ArrowError>, Option<u64>), StoreError> {
         let id = self.id(wanted);
@@ -329,12 +346,13 @@ impl DecodedFile {
             Ok(
                 match is_worth_keeping && self.has(wanted.column, u64::from(id.block)) {
                     true => (block, Afterwards::Forget),
-                    false => (block, Afterwards::Share),
+                    false => (block, Afterwards::Share(sharers)),
                 },
             )
         };
         let found = self.decoded.shared.get_or_decode(wanted.typed(id), decode);
         let (block, is_own) = found.await?;
+        self.decoded.lend();
         let decoded = is_own.then(|| block.get_buffer_memory_size() as u64);
         Ok((wanted.of(&block), decoded))
     }

@@ -51,8 +51,8 @@ pub struct ScanRequest {
     /// What the rows of each range are sorted by, if anything: rows with other values than the wanted ones are not read where
     /// they can be told from memory. The condition has to leave them out all the same.
     pub sorted: Option<Sorted>,
-    /// Whether other scans are about to read the same rows, so that what is decoded for this one should serve them.
-    pub is_shared: bool,
+    /// How many other scans are about to read the same rows, so that what is decoded for this one should serve them.
+    pub sharers: u32,
     /// Where bytes are counted, if anywhere.
     pub counters: Option<Arc<ReadCounters>>,
     /// The schema of the batches to produce: one field for each column of the projection, with that
@@ -135,7 +135,7 @@ impl OpenFile {
             }
         }
         let columns = ScanColumns {
-            file: OpenColumns::of(self, request.is_shared, request.counters),
+            file: OpenColumns::of(self, request.sharers, request.counters),
             conjuncts,
             condition,
             rest,

@@ -1,7 +1,7 @@
 //! Blocks that several scans read at about the same time: each is decoded once.
 //!
-//! Scans of a lane come to the same chunk one after another. What one of them decodes is kept for the others, and the oldest is let
-//! go when there is no room for more: by then the lane has gone on.
+//! Scans of a lane come to the same chunk one after another. What one of them decodes stays until as many others have read it as were about
+//! to, or until there is no room for more.
 //!
 //! ```text
 //!   a block is read ──► by somebody just now? ──yes──► wait for it
@@ -14,6 +14,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef};
 use arrow::datatypes::DataType;
@@ -21,6 +22,9 @@ use tokio::sync::OnceCell;
 
 use crate::StoreError;
 use crate::decoded_blocks::BlockId;
+
+/// How long a block waits for those who were about to read it.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// A block in the Arrow type in which it is wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -34,8 +38,8 @@ pub(crate) struct TypedBlock {
 pub(crate) enum Afterwards {
     /// The caller keeps it elsewhere.
     Forget,
-    /// It stays for other scans as long as there is room.
-    Share,
+    /// It stays until so many other scans have read it, as long as there is room.
+    Share(u32),
 }
 
 /// A block that somebody else has requested.
@@ -57,10 +61,28 @@ pub(crate) struct SharedBlocks {
 #[derive(Debug, Default)]
 struct State {
     /// Those of the queue, and those that are being decoded.
-    blocks: HashMap<TypedBlock, Arc<OnceCell<ArrayRef>>>,
-    /// Those that are decoded, with their bytes, oldest first.
-    queue: VecDeque<(TypedBlock, u64)>,
+    blocks: HashMap<TypedBlock, Entry>,
+    /// The numbers of those that are decoded, oldest first. One that has been read by all has left `blocks`.
+    queue: VecDeque<(u64, TypedBlock)>,
+    /// How many were decoded so far.
+    numbered: u64,
     bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    cell: Arc<OnceCell<ArrayRef>>,
+    /// Once it is in the queue.
+    queued: Option<Queued>,
+}
+
+#[derive(Debug)]
+struct Queued {
+    number: u64,
+    bytes: u64,
+    /// How many scans are still to read it.
+    readers: u32,
+    since: Instant,
 }
 
 impl SharedBlocks {
@@ -76,19 +98,15 @@ impl SharedBlocks {
         self.lock().bytes
     }
 
-    /// Bytes that the queue may have.
-    pub fn budget(&self) -> u64 {
-        self.budget
-    }
-
-    /// What there is of a block.
+    /// What there is of a block, for one of its readers.
     pub fn find(&self, block: &TypedBlock) -> Option<Found> {
-        let state = self.lock();
-        let cell = state.blocks.get(block)?;
-        Some(match cell.get() {
-            Some(decoded) => Found::Decoded(Arc::clone(decoded)),
-            None => Found::InFlight,
-        })
+        let mut state = self.lock();
+        let decoded = state.blocks.get(block)?.cell.get().cloned();
+        let Some(decoded) = decoded else {
+            return Some(Found::InFlight);
+        };
+        state.note_read(block);
+        Some(Found::Decoded(decoded))
     }
 
     /// The block, which is decoded here unless somebody else has it or is decoding it; and whether it was decoded here. `decode` also
@@ -110,15 +128,15 @@ impl SharedBlocks {
         });
         let decoded = Arc::clone(decoded.await?);
         match own {
-            Some(Afterwards::Forget) => self.forget(&claim),
-            Some(Afterwards::Share) => self.enqueue(&claim, &decoded),
-            None => {}
+            Some(Afterwards::Forget | Afterwards::Share(0)) => self.forget(&claim),
+            Some(Afterwards::Share(readers)) => self.enqueue(&claim, &decoded, readers),
+            None => self.lock().note_read(&claim.block),
         }
         Ok((decoded, own.is_some()))
     }
 
     fn claim(&self, block: TypedBlock) -> Claim<'_> {
-        let cell = Arc::clone(self.lock().blocks.entry(block.clone()).or_default());
+        let cell = Arc::clone(&self.lock().blocks.entry(block.clone()).or_default().cell);
         Claim {
             shared: self,
             block,
@@ -130,7 +148,7 @@ impl SharedBlocks {
         self.lock().remove(&claim.block, &claim.cell);
     }
 
-    fn enqueue(&self, claim: &Claim<'_>, decoded: &ArrayRef) {
+    fn enqueue(&self, claim: &Claim<'_>, decoded: &ArrayRef, readers: u32) {
         let bytes = decoded.get_buffer_memory_size() as u64;
         let mut state = self.lock();
         // A block that takes most of the room would displace all the others.
@@ -138,14 +156,8 @@ impl SharedBlocks {
             state.remove(&claim.block, &claim.cell);
             return;
         }
-        state.queue.push_back((claim.block.clone(), bytes));
-        state.bytes += bytes;
-        while state.bytes > self.budget
-            && let Some((oldest, bytes)) = state.queue.pop_front()
-        {
-            state.blocks.remove(&oldest);
-            state.bytes -= bytes;
-        }
+        state.enqueue(&claim.block, bytes, readers);
+        state.drop_oldest(self.budget);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -156,12 +168,52 @@ impl SharedBlocks {
 impl State {
     /// Removes a block that is not in the queue, if it is still this one.
     fn remove(&mut self, block: &TypedBlock, cell: &Arc<OnceCell<ArrayRef>>) {
-        if self
-            .blocks
-            .get(block)
-            .is_some_and(|it| Arc::ptr_eq(it, cell))
-        {
+        let entry = self.blocks.get(block);
+        if entry.is_some_and(|it| it.queued.is_none() && Arc::ptr_eq(&it.cell, cell)) {
             self.blocks.remove(block);
+        }
+    }
+
+    fn enqueue(&mut self, block: &TypedBlock, bytes: u64, readers: u32) {
+        let Some(entry) = self.blocks.get_mut(block) else {
+            return;
+        };
+        self.numbered += 1;
+        entry.queued = Some(Queued {
+            number: self.numbered,
+            bytes,
+            readers,
+            since: Instant::now(),
+        });
+        self.bytes += bytes;
+        self.queue.push_back((self.numbered, block.clone()));
+    }
+
+    /// One of the readers of a block has read it; the last one takes it out.
+    fn note_read(&mut self, block: &TypedBlock) {
+        let Some(queued) = self.blocks.get_mut(block).and_then(|it| it.queued.as_mut()) else {
+            return;
+        };
+        queued.readers = queued.readers.saturating_sub(1);
+        if queued.readers == 0 {
+            self.bytes -= queued.bytes;
+            self.blocks.remove(block);
+        }
+    }
+
+    /// Drops the oldest blocks until the others fit, and those that nobody has come for.
+    fn drop_oldest(&mut self, budget: u64) {
+        while let Some((number, block)) = self.queue.front() {
+            let queued = self.blocks.get(block).and_then(|it| it.queued.as_ref());
+            let queued = queued.filter(|it| it.number == *number);
+            if let Some(queued) = queued {
+                if self.bytes <= budget && queued.since.elapsed() < LONGEST_WAIT {
+                    return;
+                }
+                self.bytes -= queued.bytes;
+                self.blocks.remove(block);
+            }
+            self.queue.pop_front();
         }
     }
 }
@@ -210,27 +262,26 @@ mod tests {
         Arc::new(Int64Array::from(vec![number; length]))
     }
 
-    /// Many who want a block at once have it decoded once.
+    /// Many who want a block at once have it decoded once, and the last of them takes it.
     #[tokio::test]
     async fn a_block_is_decoded_once() {
         let (shared, decoded) = (SharedBlocks::new(1 << 20), AtomicUsize::new(0));
         let decode = || async {
             decoded.fetch_add(1, Relaxed);
             tokio::task::yield_now().await;
-            Ok((values(3, 10), Afterwards::Share))
+            Ok((values(3, 10), Afterwards::Share(20)))
         };
         let wanted = (0..20).map(|_| shared.get_or_decode(block(0), decode()));
         let found = futures::future::join_all(wanted).await;
         assert_eq!(decoded.load(Relaxed), 1);
         let own = found.iter().map(|it| it.as_ref().map(|it| it.1));
         assert_eq!(own.filter(|own| matches!(own, Ok(true))).count(), 1);
-        assert!(
-            found
-                .iter()
-                .all(|it| it.as_ref().is_ok_and(|it| it.0.len() == 10))
-        );
+        let is_whole =
+            |it: &Result<(ArrayRef, bool), _>| it.as_ref().is_ok_and(|it| it.0.len() == 10);
+        assert!(found.iter().all(is_whole));
+        assert!(shared.num_bytes() > 0 && shared.find(&block(1)).is_none());
         assert!(matches!(shared.find(&block(0)), Some(Found::Decoded(_))));
-        assert!(shared.find(&block(1)).is_none());
+        assert!(shared.find(&block(0)).is_none() && shared.num_bytes() == 0);
     }
 
     /// The oldest go first, and what is forgotten takes no room.
@@ -240,21 +291,31 @@ mod tests {
         for number in 0..20_u32 {
             let afterwards = match number % 5 {
                 4 => Afterwards::Forget,
-                _ => Afterwards::Share,
+                _ => Afterwards::Share(9),
             };
             let decode = async { Ok((values(i64::from(number), 100), afterwards)) };
             let found = shared.get_or_decode(block(number), decode).await;
             assert!(found.is_ok_and(|(_, is_own)| is_own));
-            assert!(shared.num_bytes() <= shared.budget());
+            assert!(shared.num_bytes() <= shared.budget);
         }
         let there: Vec<u32> = (0..20)
             .filter(|n| shared.find(&block(*n)).is_some())
             .collect();
         assert_eq!(there, [10, 11, 12, 13, 15, 16, 17, 18]);
         assert_eq!(shared.lock().blocks.len(), there.len());
-        let large = async { Ok((values(0, 100 * 3), Afterwards::Share)) };
+        let large = async { Ok((values(0, 100 * 3), Afterwards::Share(9))) };
         let found = shared.get_or_decode(block(99), large).await;
         assert!(found.is_ok() && shared.find(&block(99)).is_none());
+        // Those that are read by all leave the queue where they stand.
+        for _ in 0..8 {
+            shared.find(&block(12));
+        }
+        let before = shared.num_bytes();
+        assert!(shared.find(&block(12)).is_none());
+        let decode = async { Ok((values(12, 100), Afterwards::Share(1))) };
+        assert!(shared.get_or_decode(block(12), decode).await.is_ok());
+        assert_eq!(shared.num_bytes(), before + 800);
+        assert!(shared.find(&block(10)).is_some());
     }
 
     /// Who waits decodes himself if the first one is dropped or fails; nothing is left behind.
@@ -273,7 +334,7 @@ mod tests {
         started.notified().await;
         let other = Arc::clone(&shared);
         let second = tokio::spawn(async move {
-            let decode = async { Ok((values(5, 10), Afterwards::Share)) };
+            let decode = async { Ok((values(5, 10), Afterwards::Share(1))) };
             other.get_or_decode(block(0), decode).await
         });
         tokio::task::yield_now().await;

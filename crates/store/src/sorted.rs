@@ -77,7 +77,7 @@ impl OpenFile {
             return Ok(kept);
         }
         let (file, columns) = (
-            OpenColumns::of(self, false, None),
+            OpenColumns::of(self, 0, None),
             Columns::new(self, columns, schema.fields())?,
         );
         let mut parts = Vec::new();

@@ -272,8 +272,8 @@ pub(super) struct PieceRunner {
 
 impl PieceRunner {
     /// The rows of a piece, which are computed as they are polled. Blocks of a shared piece are decoded for other queries, too.
-    pub(super) fn rows(&self, piece: &Piece, is_shared: bool) -> Result<SendableRecordBatchStream> {
-        let bound = bind_to_piece(&self.inner, &piece.shared(is_shared))?;
+    pub(super) fn rows(&self, piece: &Piece, sharers: u32) -> Result<SendableRecordBatchStream> {
+        let bound = bind_to_piece(&self.inner, &piece.shared(sharers))?;
         let bound = interruptible(bound, &self.interrupt)?;
         bound.execute(0, Arc::clone(&self.context))
     }

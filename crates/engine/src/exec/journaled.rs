@@ -159,7 +159,7 @@ struct Shared {
 async fn run_pieces(shared: Arc<Shared>, sender: UnboundedSender<Result<usize>>) {
     while let Some(turn) = shared.turns.next().await {
         let piece = shared.left[turn.piece()];
-        let outcome = run_piece(&shared.run, piece, turn.is_shared()).await;
+        let outcome = run_piece(&shared.run, piece, turn.sharers()).await;
         let failed = outcome.is_err();
         turn.finish();
         // The reader may have gone.
@@ -169,8 +169,8 @@ async fn run_pieces(shared: Arc<Shared>, sender: UnboundedSender<Result<usize>>)
     }
 }
 
-async fn run_piece(run: &JournaledRun, piece: usize, is_shared: bool) -> Result<()> {
-    let mut rows = run.runner.rows(&run.pieces[piece], is_shared)?;
+async fn run_piece(run: &JournaledRun, piece: usize, sharers: u32) -> Result<()> {
+    let mut rows = run.runner.rows(&run.pieces[piece], sharers)?;
     let mut writer = run.journal.begin(piece).map_err(external)?;
     while let Some(batch) = rows.next().await {
         let batch = batch?;

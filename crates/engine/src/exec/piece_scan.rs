@@ -79,8 +79,8 @@ pub struct PieceScanExec {
     /// What the predicates say of the column by which rows are sorted, if anything.
     sought: Option<Sorted>,
     piece: Option<Piece>,
-    /// Whether other queries are about to read the same piece.
-    is_shared: bool,
+    /// How many other queries are about to read the same piece.
+    sharers: u32,
     /// Where rows are wanted, once a join knows ([`RowsOf::Neighbourhood`]).
     search_cover: Option<Arc<SearchCover>>,
     /// The batches of a small replicated table, shared by all pieces of a query.
@@ -110,7 +110,7 @@ impl PieceScanExec {
             condition: None,
             sought: None,
             piece: None,
-            is_shared: false,
+            sharers: 0,
             search_cover: None,
             kept: Arc::default(),
             properties: single_partition(Arc::new(Schema::new(fields))),
@@ -121,7 +121,7 @@ impl PieceScanExec {
     /// The same scan of a particular piece.
     pub(crate) fn bound_to(&self, piece: &Piece) -> Self {
         Self {
-            is_shared: piece.is_shared(),
+            sharers: piece.sharers(),
             piece: Some(piece.clone()),
             ..self.clone()
         }

@@ -166,9 +166,7 @@ async fn send_piece(
     mut turn: Box<dyn PieceTurn>,
     sender: &Sender<Result<RecordBatch>>,
 ) -> Result<bool> {
-    let mut rows = run
-        .runner
-        .rows(&run.pieces[turn.piece()], turn.is_shared())?;
+    let mut rows = run.runner.rows(&run.pieces[turn.piece()], turn.sharers())?;
     while let Some(batch) = rows.next().await {
         let batch = batch?;
         if batch.num_rows() == 0 {
@@ -223,9 +221,7 @@ async fn gather(
     turn: Box<dyn PieceTurn>,
     waiting: &WaitingRows,
 ) -> Result<SendableRecordBatchStream> {
-    let mut rows = run
-        .runner
-        .rows(&run.pieces[turn.piece()], turn.is_shared())?;
+    let mut rows = run.runner.rows(&run.pieces[turn.piece()], turn.sharers())?;
     let mut gathered = waiting.gather();
     while let Some(batch) = rows.next().await {
         let batch = batch?;

@@ -53,8 +53,8 @@ impl PieceTurn for Turn {
         self.piece
     }
 
-    fn is_shared(&self) -> bool {
-        false
+    fn sharers(&self) -> u32 {
+        0
     }
 
     fn pause(self: Box<Self>) -> Box<dyn PausedTurn> {

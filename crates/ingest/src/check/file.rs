@@ -189,7 +189,7 @@ impl FileCheck {
             condition: None,
             ranges: None,
             sorted: None,
-            is_shared: false,
+            sharers: 0,
             counters: None,
             schema: Arc::new(schema),
         });

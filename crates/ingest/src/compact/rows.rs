@@ -245,7 +245,7 @@ impl PartsReader<'_> {
             condition: None,
             ranges: None,
             sorted: None,
-            is_shared: false,
+            sharers: 0,
             counters: None,
             schema: Arc::clone(&self.schema),
         })

@@ -190,7 +190,7 @@ impl EndRows {
                 condition: None,
                 ranges: None,
                 sorted: None,
-                is_shared: false,
+                sharers: 0,
                 counters: None,
                 schema: Arc::clone(&schema),
             });

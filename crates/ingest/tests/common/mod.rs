@@ -258,7 +258,7 @@ pub async fn stored_rows(file: &ChunkFile, chunk: ChunkId) -> Vec<Stored> {
         condition: None,
         ranges: None,
         sorted: None,
-        is_shared: false,
+        sharers: 0,
         counters: None,
         schema: file.schema().clone(),
     };

@@ -70,7 +70,7 @@ fn request(
         condition,
         ranges: Some(vec![BLOCK]),
         sorted: None,
-        is_shared: false,
+        sharers: 0,
         counters: None,
         schema: Arc::new(file.schema().project(&[column]).unwrap()),
     }

@@ -29,8 +29,8 @@ pub struct Grant {
     pub piece: usize,
     /// Whether it was paused and goes on.
     pub resumed: bool,
-    /// Whether another phase of its lane has a piece left of the chunk at which it begins.
-    pub is_shared: bool,
+    /// How many other phases of its lane have the same part of the same chunk before them.
+    pub sharers: u32,
 }
 
 pub(super) struct Phase {
@@ -379,11 +379,12 @@ impl LaneScheduler {
         let phase = self.phases.get_mut(&id)?;
         let piece = phase.pieces.first_of(chunk)?;
         phase.pieces.take(piece);
+        let rank = phase.pieces.rank_in_chunk(piece);
         self.lanes[lane].waiting -= 1;
         let passed = self.lanes[lane].start(chunk);
-        let is_shared = self.wants_chunk(lane, chunk, id);
+        let sharers = self.sharers(lane, chunk, rank, id);
         let grant = Grant {
-            is_shared,
+            sharers,
             ..self.begin_turn(id, piece, now)
         };
         // The phase itself waits no longer with the place that it had, whatever else its query does.
@@ -394,12 +395,26 @@ impl LaneScheduler {
         Some(grant)
     }
 
-    /// Whether a phase of the lane, other than this one, has a piece left of a chunk.
-    fn wants_chunk(&self, lane: usize, chunk: u32, but: PhaseId) -> bool {
-        let wants = |(id, phase): (&PhaseId, &Phase)| {
-            *id != but && phase.lane == Some(lane) && phase.pieces.first_of(chunk).is_some()
+    /// How many phases of the lane, other than this one, have the piece of this place in a chunk before them; and how many are at it.
+    fn sharers(&self, lane: usize, chunk: u32, rank: usize, but: PhaseId) -> u32 {
+        let wants = |(id, phase): &(&PhaseId, &Phase)| {
+            let first = || phase.pieces.first_of(chunk);
+            **id != but
+                && phase.lane == Some(lane)
+                && first().is_some_and(|piece| phase.pieces.rank_in_chunk(piece) <= rank)
         };
-        self.phases.iter().any(wants)
+        let reads = |turn: &&Turn| {
+            let is_there = |phase: &Phase| {
+                let pieces = &phase.pieces;
+                phase.lane == Some(lane)
+                    && pieces.chunk_of(turn.piece) == chunk
+                    && pieces.rank_in_chunk(turn.piece) == rank
+            };
+            turn.phase != but && self.phases.get(&turn.phase).is_some_and(is_there)
+        };
+        let waiting = self.phases.iter().filter(wants).count();
+        let running = self.turns.values().filter(reads).count();
+        u32::try_from(waiting + running).unwrap_or(u32::MAX)
     }
 
     pub(super) fn set_ready(&mut self, lane: usize, chunk: u32) {

@@ -35,6 +35,8 @@ struct OpenedKey {
     running: usize,
     in_flight: bool,
     number: u64,
+    /// The place of the piece among those of its chunk.
+    rank: usize,
     rating: Reverse<u8>,
     phase: PhaseId,
 }
@@ -196,7 +198,9 @@ impl Lane {
             }
         }
         let found = found?;
+        let piece = ranked.pieces.first_of(found.chunk)?;
         Some(OpenedKey {
+            rank: ranked.pieces.rank_in_chunk(piece),
             running: ranked.running,
             in_flight: !found.ready,
             number: found.number,

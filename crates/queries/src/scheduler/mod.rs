@@ -26,8 +26,8 @@
 //!    is. If no phase of the lane has pieces left, the way goes on at the first chunk of the one that joins.
 //! 7. A free thread of the lane goes to the query with the fewest pieces running in it. Among those: a piece of a ready chunk, oldest
 //!    first; else one of the chunk that is opened next; else one of a chunk that is being decoded. Thus what one query
-//!    decodes the others find, and different threads decode different chunks. Within a chunk, the phase with the largest scan
-//!    rating goes first, then the one that enrolled first.
+//!    decodes the others find, and different threads decode different chunks. Within a chunk, the phase that has come least far
+//!    goes first (a large chunk has several pieces), then the one with the largest scan rating, then the one that enrolled first.
 //! 8. It follows that a query with nothing running gets a thread before its lane has gone round twice.
 //! 9. A query that is too slow for its lane is moved to the next slower one, and never back: the module `slow` says when.
 //!

@@ -315,7 +315,7 @@ impl Future for NextTurn<'_> {
                 id: grant.turn,
                 phase: self.phase.id,
                 piece: grant.piece,
-                is_shared: grant.is_shared,
+                sharers: grant.sharers,
                 is_over: false,
             })
         })
@@ -349,7 +349,7 @@ pub struct Turn {
     id: TurnId,
     phase: PhaseId,
     piece: usize,
-    is_shared: bool,
+    sharers: u32,
     /// Whether somebody else accounts for the piece from now on.
     is_over: bool,
 }
@@ -360,9 +360,9 @@ impl Turn {
         self.piece
     }
 
-    /// Whether another phase of the lane had a piece left of the same chunk when this one began.
-    pub fn is_shared(&self) -> bool {
-        self.is_shared
+    /// How many other phases of the lane had a piece left of the same chunk when this one began.
+    pub fn sharers(&self) -> u32 {
+        self.sharers
     }
 
     /// The piece is over, and its thread is free.
@@ -493,7 +493,7 @@ impl Future for ResumedTurn {
                 id: *id,
                 phase: *phase,
                 piece: *piece,
-                is_shared: false,
+                sharers: 0,
                 is_over: false,
             })
         })

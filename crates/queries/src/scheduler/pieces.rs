@@ -54,6 +54,12 @@ impl Pieces {
         self.chunks[piece]
     }
 
+    /// How many pieces of its chunk come before a piece.
+    pub(super) fn rank_in_chunk(&self, piece: usize) -> usize {
+        let chunk = self.chunks[piece];
+        piece - self.chunks.partition_point(|other| *other < chunk)
+    }
+
     /// The first piece that is left.
     pub(super) fn first(&self) -> Option<usize> {
         self.left.first_key_value().map(|(start, _)| *start)

@@ -67,7 +67,7 @@ impl LaneScheduler {
             turn,
             piece,
             resumed: false,
-            is_shared: false,
+            sharers: 0,
         }
     }
 
@@ -92,7 +92,7 @@ impl LaneScheduler {
             turn: id,
             piece,
             resumed: true,
-            is_shared: false,
+            sharers: 0,
         })
     }
 

@@ -20,6 +20,7 @@ mod parameters;
 mod prepared;
 mod query;
 mod responses;
+mod row_counts;
 mod rows;
 mod statements;
 mod watch;

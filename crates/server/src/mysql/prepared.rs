@@ -9,6 +9,7 @@ use super::columns::{ColumnType, define};
 use super::parameters::{ParameterType, Parameters, bind};
 use super::query::ResultColumns;
 use super::responses::{Status, eof};
+use super::row_counts::make_whole;
 use super::wire::Reader;
 use super::{capabilities::Capabilities, packets::PacketBuffer};
 use crate::ClientError;
@@ -51,7 +52,8 @@ impl PreparedStatement {
             self.parameters.forget_ahead();
             return Err(error);
         }
-        let literals = self.parameters.read(reader)?;
+        let mut literals = self.parameters.read(reader)?;
+        make_whole(&self.text, &self.offsets, &mut literals)?;
         Ok(bind(
             &self.text,
             &self.offsets,

@@ -220,7 +220,7 @@ pub fn request(schema: &SchemaRef, projection: &[usize]) -> ScanRequest {
         condition: None,
         ranges: None,
         sorted: None,
-        is_shared: false,
+        sharers: 0,
         counters: None,
         schema: Arc::new(schema.project(projection).unwrap()),
     }

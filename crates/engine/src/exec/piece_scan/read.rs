@@ -237,7 +237,7 @@ impl PieceScanExec {
             condition: self.condition.clone().map(|it| it as Arc<dyn RowCondition>),
             ranges: Some(ranges),
             sorted,
-            is_shared: self.is_shared,
+            sharers: self.sharers,
             counters: QueryExecution::current().map(|it| Arc::clone(it.reads())),
             schema: self.schema(),
         })
