@@ -186,9 +186,9 @@ impl Column {
         };
         let every = Mask::new_true(crate::block_file::len(&block));
         let decode = self.decode(file, &block, &every);
-        let (array, own) = decoded
-            .get_or_decode(wanted, is_worth_keeping, file.sharers, decode)
-            .await?;
+        // On the heap: it is large, and most reads find what they want.
+        let found = Box::pin(decoded.get_or_decode(wanted, is_worth_keeping, file.sharers, decode));
+        let (array, own) = found.await?;
         let array = array.map_err(failed)?;
         match own {
             Some(bytes) => file.count_decoded(bytes),
