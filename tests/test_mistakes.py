@@ -50,7 +50,7 @@ MISTAKES = [
     Mistake("too few arguments", "SELECT scisql_angSep(ra, decl, 10) FROM Object", 1582, "scisql_angSep", ("takes 4 arguments, and 3 are given",)),
     Mistake("ADQL's geometry", "SELECT ra FROM Object WHERE 1 = CONTAINS(POINT(ra, decl), CIRCLE(1, 2, 3))", 1305, "POINT", ("--dialect adql", "scisql_s2PtInCircle")),
     Mistake("TOP", "SELECT TOP 10 ra FROM Object", 1235, "TOP", ("LIMIT", "--dialect adql")),
-    Mistake("FETCH FIRST", "SELECT ra FROM Object FETCH FIRST 10 ROWS ONLY", 1235, "FETCH", ("LIMIT",)),
+    Mistake("FETCH FIRST", "SELECT ra FROM Object FETCH FIRST 10 PERCENT ROWS ONLY", 1235, "FETCH", ("PERCENT",)),
     Mistake("LIMIT with a word", "SELECT ra FROM Object LIMIT ten", 1064, "ten", ("LIMIT 10",)),
     Mistake("LIMIT with a text", "SELECT ra FROM Object LIMIT '10'", 1064, "LIMIT", ("without quotes", "LIMIT 10")),
     Mistake("negative LIMIT", "SELECT ra FROM Object LIMIT -1", 1064, "LIMIT", ("not negative",)),

@@ -192,6 +192,17 @@ def test_parameters_are_bound_as_they_are(server: Server) -> None:
         (row,) = cursor.fetchall()
         for ours, bound in zip(row, values, strict=True):
             assert (float(ours) if isinstance(bound, decimal.Decimal) else ours) == bound
+        # Programs give numbers of rows as texts and floats, too.
+        for wanted, first in ((3, 1), ("3", "1"), (3.0, 1.0), (decimal.Decimal("3"), decimal.Decimal("1.0"))):
+            for limits, bound in (("LIMIT ? OFFSET ?", (wanted, first)), ("LIMIT ?, ?", (first, wanted))):
+                cursor.execute(f"SELECT objectId FROM Object ORDER BY objectId {limits}", bound)
+                kept = [row[0] for row in cursor.fetchall()]
+                cursor.execute("SELECT objectId FROM Object ORDER BY objectId OFFSET 1 ROWS FETCH NEXT 3 ROWS ONLY")
+                assert kept == [row[0] for row in cursor.fetchall()] and len(kept) == 3
+        for wrong in (1.5, "many", -1):
+            with pytest.raises(mysql.connector.Error, match="LIMIT takes a number of rows"):
+                cursor.execute("SELECT objectId FROM Object LIMIT ?", (wrong,))
+                cursor.fetchall()
         for key in (433, 1, 434):
             cursor.execute("SELECT count(*), ? FROM Object WHERE objectId < ?", (key, key))
             (row,) = cursor.fetchall()

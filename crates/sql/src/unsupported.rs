@@ -93,7 +93,7 @@ impl Checker<'_> {
             // Honoured or rejected by the planner, all of their parts.
             order_by: _,
             limit_clause,
-            fetch: _,
+            fetch,
             locks,
             for_clause,
             settings,
@@ -135,7 +135,7 @@ impl Checker<'_> {
                     limit.is_some() || offset.is_some()
                 }
                 Some(LimitClause::OffsetCommaLimit { .. }) => true,
-                None => false,
+                None => fetch.is_some(),
             };
             let words = "SQL_CALC_FOUND_ROWS beside a LIMIT";
             self.absent(

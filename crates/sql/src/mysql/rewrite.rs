@@ -95,6 +95,9 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        if let Err(error) = select::limit_by_fetch(self.sql, query) {
+            return ControlFlow::Break(error);
+        }
         select::bound_limit(query);
         ControlFlow::Continue(())
     }

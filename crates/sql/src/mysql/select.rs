@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::build::{call, number};
+use crate::{ErrorCode, SqlError};
 
 /// Begins the names of columns that are headed by something else.
 const UNNAMED: &str = "__column_";
@@ -227,6 +228,35 @@ fn item_of_place(items: &[SelectItem], place: &Expr) -> Option<Expr> {
         }
         _ => None,
     }
+}
+
+/// Makes `FETCH FIRST n ROWS ONLY`, as standard SQL has it, a LIMIT.
+pub(super) fn limit_by_fetch(sql: &str, query: &mut Query) -> Result<(), SqlError> {
+    let Some(fetch) = query.fetch.take() else {
+        return Ok(());
+    };
+    let rejected =
+        |sentence| Err(SqlError::about(sql, "fetch", sentence).with_code(ErrorCode::NOT_SUPPORTED));
+    if fetch.percent || fetch.with_ties {
+        return rejected("FETCH FIRST takes a number of rows and neither PERCENT nor WITH TIES");
+    }
+    let rows = fetch.quantity.unwrap_or_else(|| number("1"));
+    match &mut query.limit_clause {
+        None => {
+            query.limit_clause = Some(LimitClause::LimitOffset {
+                limit: Some(rows),
+                offset: None,
+                limit_by: vec![],
+            });
+        }
+        Some(LimitClause::LimitOffset { limit, .. }) if limit.is_none() => *limit = Some(rows),
+        Some(_) => {
+            return rejected(
+                "FETCH FIRST and LIMIT both say how many rows are wanted; leave one of them out",
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Takes a LIMIT or an OFFSET beyond the engine's integers, as `LIMIT 95, 18446744073709551615` for all rows from the 95th on, for the
