@@ -3,6 +3,7 @@
 //! Names, order and meaning of the columns are those of MariaDB 10.11 (*MariaDB Server Documentation*, "Information Schema
 //! Tables"); of its tables those that browsers and drivers read are here, those about what Meridian does not have without rows.
 
+mod empty;
 mod server;
 
 use std::sync::Arc;
@@ -123,11 +124,7 @@ impl Contents {
     }
 }
 
-fn none(_: &Contents) -> Vec<Row> {
-    Vec::new()
-}
-
-const DESCRIBED: [TableDescription; 20] = [
+const DESCRIBED: [TableDescription; 12] = [
     TableDescription {
         name: "schemata",
         columns: "CATALOG_NAME SCHEMA_NAME DEFAULT_CHARACTER_SET_NAME DEFAULT_COLLATION_NAME SQL_PATH SCHEMA_COMMENT",
@@ -206,45 +203,6 @@ const DESCRIBED: [TableDescription; 20] = [
         },
     },
     TableDescription {
-        name: "views",
-        columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME VIEW_DEFINITION CHECK_OPTION IS_UPDATABLE DEFINER SECURITY_TYPE \
-                  CHARACTER_SET_CLIENT COLLATION_CONNECTION ALGORITHM",
-        rows: none,
-    },
-    TableDescription {
-        name: "routines",
-        columns: "SPECIFIC_NAME ROUTINE_CATALOG ROUTINE_SCHEMA ROUTINE_NAME ROUTINE_TYPE DATA_TYPE ROUTINE_DEFINITION \
-                  ROUTINE_COMMENT DEFINER",
-        rows: none,
-    },
-    TableDescription {
-        name: "parameters",
-        columns: "SPECIFIC_CATALOG SPECIFIC_SCHEMA SPECIFIC_NAME ORDINAL_POSITION# PARAMETER_MODE PARAMETER_NAME DATA_TYPE",
-        rows: none,
-    },
-    TableDescription {
-        name: "triggers",
-        columns: "TRIGGER_CATALOG TRIGGER_SCHEMA TRIGGER_NAME EVENT_MANIPULATION EVENT_OBJECT_SCHEMA EVENT_OBJECT_TABLE \
-                  ACTION_STATEMENT ACTION_TIMING DEFINER",
-        rows: none,
-    },
-    TableDescription {
-        name: "events",
-        columns: "EVENT_CATALOG EVENT_SCHEMA EVENT_NAME DEFINER EVENT_DEFINITION STATUS",
-        rows: none,
-    },
-    TableDescription {
-        name: "referential_constraints",
-        columns: "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME UNIQUE_CONSTRAINT_CATALOG UNIQUE_CONSTRAINT_SCHEMA \
-                  UNIQUE_CONSTRAINT_NAME MATCH_OPTION UPDATE_RULE DELETE_RULE TABLE_NAME REFERENCED_TABLE_NAME",
-        rows: none,
-    },
-    TableDescription {
-        name: "partitions",
-        columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME PARTITION_NAME PARTITION_METHOD PARTITION_EXPRESSION TABLE_ROWS#",
-        rows: none,
-    },
-    TableDescription {
         name: "processlist",
         columns: "ID# USER HOST DB COMMAND TIME# STATE INFO",
         rows: server::processes,
@@ -253,11 +211,6 @@ const DESCRIBED: [TableDescription; 20] = [
         name: "queries",
         columns: server::QUERY_COLUMNS,
         rows: server::queries,
-    },
-    TableDescription {
-        name: "user_privileges",
-        columns: "GRANTEE TABLE_CATALOG PRIVILEGE_TYPE IS_GRANTABLE",
-        rows: none,
     },
 ];
 
@@ -306,7 +259,7 @@ fn table_rows(contents: &Contents) -> Vec<Row> {
             format!("{} table", table.spec.kind).into(),
         ]
     };
-    let own = DESCRIBED.iter().map(|described| {
+    let own = described().map(|described| {
         let mut row: Row = vec![
             CATALOGUE.into(),
             INFORMATION_SCHEMA.into(),
@@ -491,9 +444,14 @@ fn engines(_: &Contents) -> Vec<Row> {
     ]]
 }
 
+/// All tables, those without rows too.
+fn described() -> impl Iterator<Item = &'static TableDescription> {
+    DESCRIBED.iter().chain(&empty::EMPTY)
+}
+
 impl TableDescription {
     fn find(name: &str) -> Option<&'static Self> {
-        DESCRIBED.iter().find(|described| described.name == name)
+        described().find(|described| described.name == name)
     }
 
     /// Declared names and types.
@@ -543,8 +501,7 @@ pub(crate) struct InformationSchema {
 #[async_trait]
 impl SchemaProvider for InformationSchema {
     fn table_names(&self) -> Vec<String> {
-        DESCRIBED
-            .iter()
+        described()
             .map(|described| described.name.to_owned())
             .collect()
     }
@@ -567,9 +524,7 @@ impl SchemaProvider for InformationSchema {
 
 /// The names of these tables.
 pub(crate) fn tables() -> impl Iterator<Item = String> {
-    DESCRIBED
-        .iter()
-        .map(|described| described.name.to_ascii_uppercase())
+    described().map(|described| described.name.to_ascii_uppercase())
 }
 
 /// The declared names and the types of a table's columns; `None` if there is no such table.
@@ -635,7 +590,7 @@ mod tests {
             tables: vec![table],
             system: None,
         };
-        for described in &DESCRIBED {
+        for described in described() {
             let width = described.columns().count();
             for row in (described.rows)(&contents) {
                 assert_eq!(row.len(), width, "{}", described.name);
