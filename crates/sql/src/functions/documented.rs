@@ -128,6 +128,8 @@ const MYSQL: [(&str, &[&str]); 5] = [
             "DATE_SUB",
             "EXTRACT",
             "DATE_FORMAT",
+            "STR_TO_DATE",
+            "CONVERT_TZ",
             "UNIX_TIMESTAMP",
             "FROM_UNIXTIME",
             "TIME_TO_SEC",

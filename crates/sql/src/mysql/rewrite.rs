@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, Ident, Interval, Join, JoinConstraint, JoinOperator,
-    ObjectName, Query, Select, SelectItem, Statement, TableFactor, TableWithJoins, VisitMut,
+    ObjectName, Query, Select, SelectItem, Statement, TableFactor, TableWithJoins, Value, VisitMut,
     VisitorMut,
 };
 
@@ -25,6 +25,7 @@ use super::row_values;
 use super::select;
 use super::templates::{engine_name, expansion, number_of_arguments};
 use super::truth::{is_comparison, make_number, make_truth, normalise_truth};
+use crate::functions::mysql::has_time;
 use crate::{ErrorCode, SqlError};
 
 /// Rewrites a statement in place. Its names are folded.
@@ -276,6 +277,10 @@ impl Rewriter<'_> {
                 });
             }
         }
+        if name == "str_to_date" && is_of_days(&function) {
+            function.name = ObjectName::from(vec![Ident::new("mysql_str_to_date")]);
+            return Ok(call("mysql_date", vec![Expr::Function(function)]));
+        }
         if let Some(engines) = engine_name(&name) {
             function.name = ObjectName::from(vec![Ident::new(rounding(&engines, &function))]);
         }
@@ -378,4 +383,18 @@ fn added(time: Expr, amount: Expr, unit: Expr) -> Expr {
         "mysql_date_add"
     };
     call(function, vec![time, amount, unit])
+}
+
+/// Whether a STR_TO_DATE gives dates: its format is a constant without a time of day.
+fn is_of_days(function: &Function) -> bool {
+    let arguments = plain_arguments(function).unwrap_or_default();
+    match arguments.as_slice() {
+        [_, Expr::Value(format)] => match &format.value {
+            Value::SingleQuotedString(format) | Value::DoubleQuotedString(format) => {
+                !has_time(format)
+            }
+            _ => false,
+        },
+        _ => false,
+    }
 }

@@ -147,6 +147,8 @@ const OWN: &[&str] = &[
     "date",
     "timestamp",
     "date_format",
+    "str_to_date",
+    "convert_tz",
     "unix_timestamp",
     "from_unixtime",
     "time_to_sec",

@@ -12,6 +12,7 @@ mod columns;
 mod joined;
 mod numbers;
 pub(in crate::functions) mod row_function;
+mod str_to_date;
 mod text;
 mod times;
 pub(in crate::functions) mod value;
@@ -22,6 +23,7 @@ use std::sync::{Arc, LazyLock};
 use datafusion::logical_expr::{Expr, ScalarUDF};
 
 pub use calendar::Moment;
+pub(crate) use str_to_date::has_time;
 pub(crate) use times::{days_of_number, is_moment, is_number_of_moment};
 pub(crate) use value::{is_number, number_prefix};
 

@@ -8,6 +8,7 @@ use super::calendar::{
     century, date_in_range, date_text, day_number, days_of_month, of_number, time_in_range,
 };
 use super::row_function::{Gives, RowFunction, Takes};
+use super::str_to_date;
 use super::value::Value;
 
 const ONE: Takes = Takes(1, 1);
@@ -124,6 +125,11 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
             None => Ok(Value::Null),
         }
     }),
+    RowFunction::new("mysql_str_to_date", TWO, Gives::Time, |v| {
+        let read = str_to_date::parse(&v[0].text(), &v[1].text());
+        Ok(read.map_or(Value::Null, |m| Value::Time(m.to_micros())))
+    }),
+    RowFunction::new("mysql_convert_tz", THREE, Gives::Time, convert_tz),
     RowFunction::new("mysql_date_add", THREE, Gives::DateAsGiven, |v| {
         let moved = date_add(v)?;
         Ok(match (&v[0], &moved) {
@@ -140,6 +146,42 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new("mysql_time_add", THREE, Gives::TimeAsGiven, date_add),
     RowFunction::new("mysql_timestampdiff", THREE, Gives::Integer, timestampdiff),
 ];
+
+/// A time of one time zone in another. Zones are offsets such as `+05:30`, or UTC; those with names are not known, and give NULL, as
+/// in a MySQL server without tables of time zones.
+fn convert_tz(v: &[Value]) -> Result<Value, String> {
+    let offsets = (offset(&v[1].text()), offset(&v[2].text()));
+    match (v[0].moment(), offsets) {
+        (Some(moment), (Some(from), Some(to))) => {
+            let minutes = i128::from(to - from);
+            time(i128::from(moment.to_micros()) + minutes * 60 * i128::from(MICROS_OF_SECOND))
+        }
+        _ => Ok(Value::Null),
+    }
+}
+
+/// The minutes by which a time zone is ahead of UTC, from -13:59 to +14:00.
+fn offset(zone: &str) -> Option<i64> {
+    if ["UTC", "GMT", "SYSTEM"]
+        .iter()
+        .any(|it| zone.eq_ignore_ascii_case(it))
+    {
+        return Some(0);
+    }
+    let (sign, rest) = match zone.strip_prefix('+') {
+        Some(rest) => (1, rest),
+        None => (-1, zone.strip_prefix('-')?),
+    };
+    let (hours, minutes) = rest.split_once(':')?;
+    let number = |digits: &str| {
+        let is_number =
+            (1..=2).contains(&digits.len()) && digits.bytes().all(|c| c.is_ascii_digit());
+        is_number.then(|| digits.parse::<i64>().ok()).flatten()
+    };
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    let ahead = sign * (hours * 60 + minutes);
+    (minutes < 60 && (-13 * 60 - 59..=14 * 60).contains(&ahead)).then_some(ahead)
+}
 
 /// Days since 1970-01-01 of the day that a number is by its digits; nothing where it has a time of day too.
 pub(crate) fn days_of_number(number: i64) -> Option<i32> {
