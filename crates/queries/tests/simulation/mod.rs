@@ -359,7 +359,9 @@ impl Simulation {
                 .iter()
                 .zip(&self.enrolled)
                 .any(|(load, enrolled)| {
+                    // Interactive pieces of the same query wait elsewhere.
                     load.query == query.query
+                        && matches!(load.class, Class::Scan { .. })
                         && enrolled
                             .as_ref()
                             .is_some_and(|enrolled| !enrolled.asked.is_empty())
