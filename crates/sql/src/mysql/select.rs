@@ -259,8 +259,11 @@ pub(super) fn limit_by_fetch(sql: &str, query: &mut Query) -> Result<(), SqlErro
     Ok(())
 }
 
-/// Takes a LIMIT or an OFFSET beyond the engine's integers, as `LIMIT 95, 18446744073709551615` for all rows from the 95th on, for the
-/// largest of these: nobody has as many rows.
+/// As many rows as nobody has. The engine adds a LIMIT to an OFFSET, in integers of 64 bits.
+const MOST_ROWS: u64 = 1 << 61;
+
+/// Takes a LIMIT or an OFFSET beyond all rows, as `LIMIT 95, 18446744073709551615` for those from the 95th on, for a number whose sum
+/// with another one the engine has.
 pub(super) fn bound_limit(query: &mut Query) {
     let numbers = match &mut query.limit_clause {
         Some(LimitClause::LimitOffset { limit, offset, .. }) => [
@@ -273,11 +276,9 @@ pub(super) fn bound_limit(query: &mut Query) {
     for number in numbers.into_iter().flatten() {
         if let Expr::Value(value) = number
             && let Value::Number(digits, _) = &mut value.value
-            && digits
-                .parse::<u64>()
-                .is_ok_and(|number| i64::try_from(number).is_err())
+            && digits.parse::<u64>().is_ok_and(|number| number > MOST_ROWS)
         {
-            *digits = i64::MAX.to_string();
+            *digits = MOST_ROWS.to_string();
         }
     }
 }
