@@ -9,7 +9,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator, TryCast};
 use sky::Region;
-use sql::functions::{RegionShape, SEPARATION};
+use sql::functions::{APART, RegionShape, SEPARATION};
 
 /// Where the rows that a filter keeps can be.
 #[derive(Debug, Clone, PartialEq)]
@@ -327,6 +327,9 @@ fn column_name<'e>(expr: &'e Expr, widenings: &[DataType]) -> Option<&'e str> {
         Expr::Cast(Cast { expr, field }) if widenings.contains(field.data_type()) => {
             column_name(expr, widenings)
         }
+        Expr::ScalarFunction(function) if function.name() == APART => {
+            column_name(function.args.first()?, widenings)
+        }
         _ => None,
     }
 }
@@ -479,6 +482,19 @@ mod tests {
         assert!(region.contains(sky::LonLat::from_degrees(10.0, 6.0).unwrap()));
         assert!(!region.contains(sky::LonLat::from_degrees(10.0, 6.000_001).unwrap()));
         assert_eq!(of(separation().lt(lit(-1.0))), Restriction::Nothing);
+    }
+
+    #[test]
+    fn lists_that_are_kept_apart_restrict() {
+        let apart = call(APART, vec![col("id"), lit(1)]);
+        let either = col("id")
+            .eq(lit(3_i64))
+            .or(apart.in_list(vec![lit(5_i64), lit(7_i64)], false));
+        let keys = |values: &[i64]| Restriction::Keys(0, values.to_vec());
+        assert_eq!(
+            of(either),
+            Restriction::Any(vec![keys(&[3]), keys(&[5, 7])])
+        );
     }
 
     fn separation() -> Expr {

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The simplifier also makes lists of `x = 1 OR x = 2`, and of the opposite below NOT; such chains count as one list. Lists of an operand that
-//! is never NULL are left as they are, except where they have placeholders, of which the simplifier takes two for different values.
+//! is never NULL are left as they are, except in expressions with placeholders, which the simplifier takes for values unlike all others.
 
 use std::collections::HashMap;
 
@@ -41,15 +41,14 @@ impl OptimizerRule for KeepListsApart {
         plan: LogicalPlan,
         _: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
+        if !may_have_lists(&plan)? {
+            return Ok(Transformed::no(plan));
+        }
         let schema = input_schema(&plan);
         let names = NamePreserver::new(&plan);
         let rewritten = plan.map_expressions(|expr| {
             let saved = names.save(&expr);
-            let mut lists = Lists {
-                schema: &schema,
-                seen: HashMap::new(),
-            };
-            let rewritten = lists.rewrite(expr)?;
+            let rewritten = Lists::of(&schema, &expr)?.rewrite(expr)?;
             Ok(rewritten.update_data(|expr| saved.restore(expr)))
         })?;
         match rewritten.transformed {
@@ -59,9 +58,30 @@ impl OptimizerRule for KeepListsApart {
     }
 }
 
+/// Whether an expression of a node has lists, or chains that become some: most have none, and nothing more is to be done for them.
+fn may_have_lists(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_expressions(|expr| {
+        found |= expr.exists(|expr| {
+            Ok(match expr {
+                Expr::InList(_) => true,
+                Expr::BinaryExpr(binary) => matches!(binary.op, Operator::Or | Operator::NotEq),
+                _ => false,
+            })
+        })?;
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    })?;
+    Ok(found)
+}
+
 /// The lists of an expression that were met.
 struct Lists<'a> {
     schema: &'a DFSchema,
+    /// Whether the expression has placeholders.
+    has_placeholders: bool,
     /// How many of each operand.
     seen: HashMap<Expr, i64>,
 }
@@ -75,7 +95,15 @@ enum Chain {
     And,
 }
 
-impl Lists<'_> {
+impl<'a> Lists<'a> {
+    fn of(schema: &'a DFSchema, expr: &Expr) -> Result<Self> {
+        Ok(Self {
+            schema,
+            has_placeholders: expr.exists(|expr| Ok(matches!(expr, Expr::Placeholder(_))))?,
+            seen: HashMap::new(),
+        })
+    }
+
     fn rewrite(&mut self, expr: Expr) -> Result<Transformed<Expr>> {
         expr.transform_down(|expr| {
             let chain = match &expr {
@@ -112,7 +140,7 @@ impl Lists<'_> {
         });
         let mut numbers = HashMap::new();
         for (operand, (members, has_list)) in counts {
-            if (members > 1 || has_list) && self.may_differ(&operand, &expr)? {
+            if (members > 1 || has_list) && self.may_differ(&operand) {
                 let number = self.next_number(&operand);
                 numbers.insert(operand, number);
             }
@@ -135,7 +163,7 @@ impl Lists<'_> {
         let Expr::InList(list) = &expr else {
             return Ok(Transformed::no(expr));
         };
-        if !self.may_differ(&list.expr, &expr)? {
+        if !self.may_differ(&list.expr) {
             return Ok(Transformed::no(expr));
         }
         let number = self.next_number(&list.expr);
@@ -148,13 +176,10 @@ impl Lists<'_> {
         *seen - 1
     }
 
-    /// Whether merging lists of the operand in `expr` could change a value.
-    fn may_differ(&self, operand: &Expr, expr: &Expr) -> Result<bool> {
+    /// Whether merging lists of the operand could change a value.
+    fn may_differ(&self, operand: &Expr) -> bool {
         // An operand that cannot be resolved here, such as a column of an outer query, may be NULL.
-        if operand.nullable(self.schema).unwrap_or(true) {
-            return Ok(true);
-        }
-        expr.exists(|expr| Ok(matches!(expr, Expr::Placeholder(_))))
+        self.has_placeholders || operand.nullable(self.schema).unwrap_or(true)
     }
 }
 
@@ -254,10 +279,7 @@ mod tests {
 
     fn rewritten(expr: Expr) -> String {
         let schema = schema();
-        let mut lists = Lists {
-            schema: &schema,
-            seen: HashMap::new(),
-        };
+        let mut lists = Lists::of(&schema, &expr).unwrap();
         lists.rewrite(expr).unwrap().data.to_string()
     }
 
@@ -305,5 +327,8 @@ mod tests {
             )
         };
         assert!(rewritten(placeholder().and(placeholder())).contains("meridian_apart"));
+        // A list of constants is merged with one of placeholders, too.
+        let mixed = placeholder().and(among("k", &[2], false));
+        assert!(rewritten(mixed).contains("meridian_apart(k, Int64(1)) IN ([Int64(2)])"));
     }
 }
