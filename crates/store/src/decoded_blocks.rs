@@ -18,7 +18,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray, UInt8Array,
@@ -65,8 +65,9 @@ pub struct DecodedBlocks {
     budget: u64,
     kept: Cache<BlockId, ArrayRef, Bytes>,
     shared: SharedBlocks,
-    /// What of the budget the shared blocks have taken, in 1/16.
+    /// What of the budget the shared blocks have taken, in 1/16. It changes with `lending` held.
     lent: AtomicU64,
+    lending: Mutex<()>,
 }
 
 /// Which block.
@@ -107,11 +108,14 @@ impl DecodedBlocks {
             kept: Cache::with_weighter(blocks, budget, Bytes),
             shared: SharedBlocks::new(budget / 16 * SHARED_SIXTEENTHS),
             lent: AtomicU64::new(0),
+            lending: Mutex::default(),
         }
     }
 
     /// Bytes of decoded blocks in memory.
     pub fn num_bytes(&self) -> u64 {
+        // Whoever watches the memory asks often: room that nobody shares any more is given back.
+        self.lend();
         self.kept.weight() + self.shared.num_bytes()
     }
 
@@ -127,15 +131,23 @@ impl DecodedBlocks {
 
     /// Takes room for shared blocks from those that are kept, in steps, and gives it back when none is shared any more.
     fn lend(&self) {
+        if self.to_lend().is_none() {
+            return;
+        }
+        let _alone = self.lending.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((steps, bytes)) = self.to_lend() {
+            self.lent.store(steps, Ordering::Relaxed);
+            self.kept.set_capacity(self.budget.saturating_sub(bytes));
+        }
+    }
+
+    /// The steps and the bytes that the shared blocks have to have, if that has changed.
+    fn to_lend(&self) -> Option<(u64, u64)> {
         let step = (self.budget / 16).max(1);
         let taken = self.shared.num_bytes().div_ceil(step);
         let lent = self.lent.load(Ordering::Relaxed);
-        if taken > lent || (taken == 0 && lent > 0) {
-            self.lent.store(taken, Ordering::Relaxed);
-            // A step that two threads take at once is corrected by the next.
-            self.kept
-                .set_capacity(self.budget.saturating_sub(taken * step));
-        }
+        let changes = taken > lent || (taken == 0 && lent > 0);
+        changes.then_some((taken, taken * step))
     }
 
     /// How many blocks are kept.

@@ -23,6 +23,9 @@ use tokio::sync::OnceCell;
 use crate::StoreError;
 use crate::decoded_blocks::BlockId;
 
+/// Blocks that have left the queue and are still noted in it, beside as many as there are.
+const MOST_GONE: usize = 1024;
+
 /// How long a block waits for those who were about to read it.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
@@ -93,9 +96,11 @@ impl SharedBlocks {
         }
     }
 
-    /// Bytes of the queue.
+    /// Bytes of the queue, without those that nobody has come for in time.
     pub fn num_bytes(&self) -> u64 {
-        self.lock().bytes
+        let mut state = self.lock();
+        state.drop_oldest(self.budget);
+        state.bytes
     }
 
     /// What there is of a block, for one of its readers.
@@ -187,6 +192,10 @@ impl State {
         });
         self.bytes += bytes;
         self.queue.push_back((self.numbered, block.clone()));
+        if self.queue.len() > 2 * self.blocks.len() + MOST_GONE {
+            let blocks = &self.blocks;
+            (self.queue).retain(|(number, block)| queued(blocks, block, *number).is_some());
+        }
     }
 
     /// One of the readers of a block has read it; the last one takes it out.
@@ -204,9 +213,7 @@ impl State {
     /// Drops the oldest blocks until the others fit, and those that nobody has come for.
     fn drop_oldest(&mut self, budget: u64) {
         while let Some((number, block)) = self.queue.front() {
-            let queued = self.blocks.get(block).and_then(|it| it.queued.as_ref());
-            let queued = queued.filter(|it| it.number == *number);
-            if let Some(queued) = queued {
+            if let Some(queued) = queued(&self.blocks, block, *number) {
                 if self.bytes <= budget && queued.since.elapsed() < LONGEST_WAIT {
                     return;
                 }
@@ -216,6 +223,16 @@ impl State {
             self.queue.pop_front();
         }
     }
+}
+
+/// The block that was decoded under a number, if it is still there.
+fn queued<'a>(
+    blocks: &'a HashMap<TypedBlock, Entry>,
+    block: &TypedBlock,
+    number: u64,
+) -> Option<&'a Queued> {
+    let queued = blocks.get(block)?.queued.as_ref();
+    queued.filter(|it| it.number == number)
 }
 
 /// Somebody who wants a block. Dropping the last one of a block that is not decoded forgets the block.
@@ -316,6 +333,22 @@ mod tests {
         assert!(shared.get_or_decode(block(12), decode).await.is_ok());
         assert_eq!(shared.num_bytes(), before + 800);
         assert!(shared.find(&block(10)).is_some());
+    }
+
+    /// A block for which one reader has not come does not keep the numbers of all that come and go behind it.
+    #[tokio::test]
+    async fn the_queue_does_not_grow_behind_a_block() {
+        let shared = SharedBlocks::new(1 << 20);
+        for number in 0..10_000_u32 {
+            let readers = if number == 0 { 2 } else { 1 };
+            let decode = async { Ok((values(0, 10), Afterwards::Share(readers))) };
+            assert!(shared.get_or_decode(block(number), decode).await.is_ok());
+            assert!(shared.find(&block(number)).is_some());
+        }
+        assert_eq!(shared.lock().blocks.len(), 1);
+        assert!(shared.lock().queue.len() <= MOST_GONE + 4);
+        assert!(shared.find(&block(0)).is_some() && shared.num_bytes() == 0);
+        assert!(shared.lock().queue.is_empty());
     }
 
     /// Who waits decodes himself if the first one is dropped or fails; nothing is left behind.
