@@ -131,6 +131,15 @@ def test_explain_analyze_ends_with_what_was_read(server: Server) -> None:
     assert int(said["pieces"]) > 1 and int(said["decoded"].split()[0]) + int(said["found decoded"].split()[0]) >= STARS * 8
 
 
+def test_explain_analyze_does_so_on_the_command_line(meridian: Meridian, data: Path) -> None:
+    """Where nobody schedules threads."""
+    outcome = meridian.must("sql", "--data", data, "--db", "sky", "--format", "csv", "EXPLAIN ANALYZE SELECT SUM(`dec`) FROM Star")
+    last = outcome.text[outcome.text.rindex("reads,") :]
+    said = dict(line.split(": ", 1) for line in last.removeprefix("reads,").strip().strip('"').splitlines())
+    assert set(said) == {"pieces", "decoded", "found decoded", "elapsed"}
+    assert int(said["pieces"]) > 1 and int(said["decoded"].split()[0]) >= STARS * 8
+
+
 def test_a_statement_that_takes_too_long_is_rejected(meridian: Meridian, own_data: Path) -> None:
     """With the expected time, the limit and what to do; as often as it is asked, cached or not; submitted it runs."""
     with serving(meridian, own_data, "--max-blocking", "0.0001") as server:

@@ -162,6 +162,8 @@ async fn of_scan(
     if scan.rows() == RowsOf::Whole {
         (chunks, rows) = (of_chunks, stored.rows);
     }
+    // The shares of slices are rounded up.
+    rows = rows.min(stored.rows);
     let columns = columns(scan);
     let width: u64 = columns.iter().map(|at| bytes_of(scan, *at)).sum();
     let name = |at: &usize| stored.files_schema.field(*at).name().clone();

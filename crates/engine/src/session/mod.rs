@@ -22,7 +22,7 @@ use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::stream::{BoxStream, Stream, StreamExt};
-use sql::{Connection, Dialect, ErrorCode, Headings, Parsed, SqlError, Warning};
+use sql::{Connection, Dialect, ErrorCode, Headings, Interrupt, Parsed, SqlError, Warning};
 
 use crate::exec::ChunkPhaseExec;
 use crate::files::FileAccess;
@@ -30,7 +30,7 @@ use crate::loaded_table::CHUNK_NUMBER;
 use crate::plan_cache::{Candidate, PlanCache, QueryFingerprint};
 use crate::provider::ArchiveCatalog;
 use crate::system_tables::SystemTables;
-use crate::{Archive, EngineError, ScanEstimate, estimate, interruptible, show};
+use crate::{Archive, EngineError, QueryExecution, ScanEstimate, estimate, interruptible, show};
 use names::Shapes;
 use planning::{plan, plan_with_parameters};
 use state::{DefaultDatabase, Planners};
@@ -382,6 +382,12 @@ impl Session {
 
     /// Starts a statement in this process.
     pub fn start(&self, prepared: PreparedQuery) -> Result<QueryResult, EngineError> {
+        let interrupt = prepared.analyzes.then(Interrupt::current_or_new);
+        let _guard = interrupt.as_ref().map(Interrupt::enter);
+        if prepared.analyzes {
+            // What it reads is counted here, unless somebody watches the query anyway.
+            Arc::new(QueryExecution::new()).attach();
+        }
         let batches = interruptible::execute(&prepared.plan, self.task())
             .map_err(|error| EngineError::from_run(&error))?;
         Ok(prepared.into_result(batches))
