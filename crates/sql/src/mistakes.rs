@@ -13,7 +13,7 @@ struct Rewording {
     sentence: &'static str,
 }
 
-const REWORDINGS: [Rewording; 8] = [
+const REWORDINGS: [Rewording; 9] = [
     Rewording {
         message: "This feature is not implemented: TOP",
         at: "top",
@@ -57,10 +57,16 @@ const REWORDINGS: [Rewording; 8] = [
         sentence: "the two sides of a UNION have different numbers of columns: select as many on each side",
     },
     Rewording {
+        message: "names given as column alias",
+        at: "select",
+        code: ErrorCode::ONE_COLUMN,
+        sentence: "a subquery has another number of columns than there are names or values beside it: select as many",
+    },
+    Rewording {
         message: "Too many columns! The subquery should only return one column",
         at: "select",
         code: ErrorCode::ONE_COLUMN,
-        sentence: "a subquery has several columns where one is expected: select one; instead of (a, b) IN (SELECT ...) write EXISTS with a condition for each",
+        sentence: "a subquery has several columns where one is expected: select one, or compare a row of as many values, as in (a, b) IN (SELECT x, y ...)",
     },
 ];
 

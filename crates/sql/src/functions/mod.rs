@@ -14,6 +14,7 @@ mod math;
 pub(crate) mod mysql;
 mod photometry;
 mod real;
+mod row;
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -29,6 +30,7 @@ pub(crate) use documented::is_of_adql_alone;
 pub use geometry::{RegionShape, SEPARATION};
 pub use photometry::is_magnitude_of_flux;
 pub use real::{REAL, real, real_constant};
+pub(crate) use row::{ROW, row, values_of_row};
 
 /// DataFusion's functions of few arguments and any amount of memory. Neither dialect has them.
 pub const UNBOUNDED: [&str; 5] = [
@@ -48,6 +50,7 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
     functions.extend(adql::all());
     functions.push(real());
     functions.push(apart());
+    functions.push(row());
     functions
 }
 

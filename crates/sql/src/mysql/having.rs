@@ -35,14 +35,7 @@ const CHANGING: [&str; 2] = ["random", "uuid"];
 /// # Errors
 /// It names what the SELECT does not give, or a value that would be computed anew.
 pub(super) fn having_as_where(sql: &str, select: &mut Select) -> Result<(), SqlError> {
-    let has_groups = match &select.group_by {
-        GroupByExpr::All(_) => true,
-        GroupByExpr::Expressions(groups, modifiers) => !groups.is_empty() || !modifiers.is_empty(),
-    };
-    let is_aggregate = |calls: Vec<String>| calls.iter().any(|name| AGGREGATES.contains(name));
-    let aggregates =
-        is_aggregate(own_calls(&select.having)) || is_aggregate(own_calls(&select.projection));
-    if has_groups || aggregates {
+    if has_groups(select) || aggregates(&select.having) || aggregates(&select.projection) {
         return Ok(());
     }
     let Some(mut having) = select.having.take() else {
@@ -66,6 +59,19 @@ pub(super) fn having_as_where(sql: &str, select: &mut Select) -> Result<(), SqlE
         },
     });
     Ok(())
+}
+
+pub(super) fn has_groups(select: &Select) -> bool {
+    match &select.group_by {
+        GroupByExpr::All(_) => true,
+        GroupByExpr::Expressions(groups, modifiers) => !groups.is_empty() || !modifiers.is_empty(),
+    }
+}
+
+/// Whether an aggregate is called, outside of subqueries.
+pub(super) fn aggregates(part: &impl Visit) -> bool {
+    let calls = own_calls(part);
+    calls.iter().any(|name| AGGREGATES.contains(name))
 }
 
 /// The functions that are called, but for those of windows and in subqueries.

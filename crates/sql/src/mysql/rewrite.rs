@@ -21,10 +21,10 @@ use super::forms::{
     long_constant, null_if_any_is, rounding,
 };
 use super::having::having_as_where;
-use super::row_values;
 use super::select;
 use super::templates::{engine_name, expansion, number_of_arguments};
 use super::truth::{is_comparison, make_number, make_truth, normalise_truth};
+use super::{compare_all, row_values};
 use crate::functions::mysql::has_time;
 use crate::{ErrorCode, SqlError};
 
@@ -164,7 +164,9 @@ fn constraint(join: &mut Join) -> Option<&mut JoinConstraint> {
 
 impl Rewriter<'_> {
     fn expand(&self, expr: Expr) -> Result<Expr, SqlError> {
-        Ok(match expr {
+        Ok(match row_values::as_row(expr) {
+            // Comparisons and memberships have taken theirs apart.
+            Expr::Tuple(values) => return Err(row_values::stray(values.len())),
             Expr::Function(function) => self.expand_function(function)?,
             Expr::BinaryOp { left, op, right } => self.expand_operator(*left, op, *right)?,
             Expr::InList {
@@ -174,6 +176,14 @@ impl Rewriter<'_> {
             } => {
                 let list = list.into_iter().map(long_constant).collect();
                 row_values::in_list(long_constant(*expr), list, negated)?
+            }
+            Expr::InSubquery {
+                expr,
+                subquery,
+                negated,
+            } => {
+                row_values::check_width(&expr, &subquery)?;
+                compare_all::member(*expr, &subquery, negated)
             }
             Expr::Between {
                 expr,

@@ -2,9 +2,9 @@
 //!
 //! Rows are ordered by their first values that differ: `(a, b) < (1, 2)` is `a < 1 OR a = 1 AND b < 2`.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, SelectItem, SetExpr};
 
-use super::build::not;
+use super::build::{not, plain_arguments};
 use crate::{ErrorCode, SqlError};
 
 /// A comparison of two rows written out; another expression as it is.
@@ -12,6 +12,7 @@ use crate::{ErrorCode, SqlError};
 /// # Errors
 /// The rows are not equally long, or one side is none.
 pub(super) fn compared(left: Expr, op: BinaryOperator, right: Expr) -> Result<Expr, SqlError> {
+    let (left, right) = (as_row(left), as_row(right));
     match (row(&left), row(&right)) {
         (None, None) => {}
         (Some(left), Some(right)) if left.len() == right.len() => {
@@ -19,8 +20,8 @@ pub(super) fn compared(left: Expr, op: BinaryOperator, right: Expr) -> Result<Ex
                 return Ok(Expr::Nested(Box::new(compared)));
             }
         }
-        // A row of a subquery is compared by the planner, if at all.
-        (Some(_), None) if matches!(right, Expr::Subquery(_)) => {}
+        (Some(_), None) if matches!(right, Expr::Subquery(_)) => return Err(with_subquery()),
+        (None, Some(_)) if matches!(left, Expr::Subquery(_)) => return Err(with_subquery()),
         (Some(row), _) | (_, Some(row)) => return Err(wrong_width(row.len())),
     }
     Ok(binary(left, op, right))
@@ -31,6 +32,8 @@ pub(super) fn compared(left: Expr, op: BinaryOperator, right: Expr) -> Result<Ex
 /// # Errors
 /// The rows are not equally long.
 pub(super) fn in_list(expr: Expr, list: Vec<Expr>, negated: bool) -> Result<Expr, SqlError> {
+    let expr = as_row(expr);
+    let list: Vec<Expr> = list.into_iter().map(as_row).collect();
     let Some(width) = row(&expr).map(<[Expr]>::len) else {
         if list.iter().any(|item| row(item).is_some()) {
             return Err(wrong_width(1));
@@ -53,6 +56,28 @@ pub(super) fn in_list(expr: Expr, list: Vec<Expr>, negated: bool) -> Result<Expr
     Ok(if negated { not(any) } else { any })
 }
 
+/// # Errors
+/// The rows of a set have other numbers of values than that which is looked for in it, as far as its SELECT tells.
+pub(super) fn check_width(expr: &Expr, set: &Query) -> Result<(), SqlError> {
+    let Some(width) = row(&as_row(expr.clone())).map(<[Expr]>::len) else {
+        return Ok(());
+    };
+    let is_value = |item: &SelectItem| {
+        matches!(
+            item,
+            SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }
+        )
+    };
+    match set.body.as_ref() {
+        SetExpr::Select(select)
+            if select.projection.iter().all(is_value) && select.projection.len() != width =>
+        {
+            Err(wrong_width(width))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn wrong_width(width: usize) -> SqlError {
     let sentence = match width {
         1 => {
@@ -65,8 +90,44 @@ fn wrong_width(width: usize) -> SqlError {
     SqlError::new(sentence).with_code(ErrorCode::ONE_COLUMN)
 }
 
+/// A row that stands where a value has to.
+pub(super) fn stray(width: usize) -> SqlError {
+    let sentence = format!(
+        "a row of {width} values stands where one value is expected: rows can be compared, or looked for with IN; for a text of several values \
+         write CONCAT_WS(',', ...)"
+    );
+    SqlError::new(sentence).with_code(ErrorCode::ONE_COLUMN)
+}
+
+fn with_subquery() -> SqlError {
+    let sentence = "a row is compared with a subquery: write (a, b) IN (SELECT x, y ...), or compare each value with a subquery of its own";
+    SqlError::new(sentence).with_code(ErrorCode::ONE_COLUMN)
+}
+
+/// `ROW(a, b)` as `(a, b)`; another expression as it is.
+pub(super) fn as_row(expr: Expr) -> Expr {
+    match expr {
+        Expr::Nested(inner) if is_call(&inner) => as_row(*inner),
+        Expr::Function(function) if function.name.to_string() == "row" => {
+            match plain_arguments(&function) {
+                Some(values) if values.len() > 1 => Expr::Tuple(values),
+                _ => Expr::Function(function),
+            }
+        }
+        other => other,
+    }
+}
+
+fn is_call(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_call(inner),
+        Expr::Function(function) => function.name.to_string() == "row",
+        _ => false,
+    }
+}
+
 /// The values of a row, of which there are several.
-fn row(expr: &Expr) -> Option<&[Expr]> {
+pub(super) fn row(expr: &Expr) -> Option<&[Expr]> {
     match expr {
         Expr::Tuple(values) => Some(values),
         Expr::Nested(inner) => row(inner),

@@ -23,6 +23,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use super::rewrite_expressions;
+use super::row_members::RowMember;
 use crate::functions::mysql::choice;
 use crate::mysql::comparison::{ComparisonKind, comparable, compared};
 use crate::mysql::operand::{Kind, Operand};
@@ -170,6 +171,18 @@ fn in_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
 
 /// A membership, both of whose sides are made comparable: those of the set in a projection of it.
 fn in_subquery(member: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    if let Some(row) = RowMember::of(&member)? {
+        let made = |(value, outside): (Expr, &DFSchema), (field, of_set): (Expr, &DFSchema)| match (
+            Operand::of(value.clone(), outside),
+            Operand::of(field.clone(), of_set),
+        ) {
+            (Some(value), Some(field)) => comparable(value, field),
+            _ => (value, field),
+        };
+        return Ok(Transformed::yes(Expr::InSubquery(
+            row.with_pairs(schema, made)?,
+        )));
+    }
     let set = &member.subquery.subquery;
     if set.schema().fields().len() != 1 {
         return Ok(Transformed::no(Expr::InSubquery(member)));

@@ -45,6 +45,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use super::rewrite_expressions;
+use super::row_members::RowMember;
 
 /// Writes out memberships whose unknown matters, and those among the items of a SELECT.
 ///
@@ -112,6 +113,12 @@ fn condition(expr: Expr, alone: bool, schema: &DFSchema) -> Result<Transformed<E
                 transformed,
             ))
         }
+        Expr::InSubquery(member) if let Some(row) = RowMember::of(&member)? => {
+            Ok(Transformed::yes(match alone || !member.negated {
+                true => row.as_condition(schema, exists)?,
+                false => row.as_value(schema, exists)?,
+            }))
+        }
         Expr::InSubquery(member) if alone && member.negated && depends_on_row(&member) => {
             Ok(Transformed::yes(uncontradicted(&member, schema)?))
         }
@@ -120,12 +127,18 @@ fn condition(expr: Expr, alone: bool, schema: &DFSchema) -> Result<Transformed<E
             with_named_column(member)?,
         ))),
         Expr::Not(inner) if alone && is_plain_membership(&inner) => match *inner {
+            Expr::InSubquery(member) if let Some(row) = RowMember::of(&member)? => Ok(
+                Transformed::yes(row.negated().as_condition(schema, exists)?),
+            ),
             Expr::InSubquery(member) if depends_on_row(&member) => {
                 Ok(Transformed::yes(uncontradicted(&member, schema)?))
             }
             inner => Ok(Transformed::no(Expr::Not(Box::new(inner)))),
         },
         other => other.transform_up(|expr| match expr {
+            Expr::InSubquery(member) if let Some(row) = RowMember::of(&member)? => {
+                Ok(Transformed::yes(row.as_value(schema, exists)?))
+            }
             Expr::InSubquery(member) => {
                 let member = with_named_column(member)?;
                 let plain = plain_membership(&member, schema)?;
@@ -251,6 +264,9 @@ fn item(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let any = any(&subquery)?;
             Ok(Transformed::yes(if negated { not(any) } else { any }))
         }
+        Expr::InSubquery(member) if let Some(row) = RowMember::of(&member)? => {
+            Ok(Transformed::yes(row.as_value(schema, any)?))
+        }
         Expr::InSubquery(member) => {
             let found = with_member(&member, schema)?;
             let found = any(&found)?;
@@ -314,7 +330,7 @@ fn check_depth(set: &Subquery) -> Result<()> {
 }
 
 /// Whether a value may be NULL. Computed ones may become so by the guards of values, whatever they are said to be.
-fn may_be_null(expr: &Expr, schema: &DFSchema) -> bool {
+pub(super) fn may_be_null(expr: &Expr, schema: &DFSchema) -> bool {
     let is_sure = matches!(expr, Expr::Column(_) | Expr::Literal(..))
         && expr
             .get_type(schema)
@@ -337,26 +353,28 @@ fn with_value(
     schema: &DFSchema,
     is_so: impl FnOnce(Expr, Expr) -> Expr,
 ) -> Result<Subquery> {
-    let mut from_outside = member.subquery.outer_ref_columns.clone();
-    let value = member
-        .expr
-        .as_ref()
-        .clone()
-        .transform_up(|expr| match expr {
-            Expr::Column(column) => {
-                let (_, field) = schema.qualified_field_from_column(&column)?;
-                let outer = Expr::OuterReferenceColumn(Arc::clone(field), column);
-                if !from_outside.contains(&outer) {
-                    from_outside.push(outer.clone());
-                }
-                Ok(Transformed::yes(outer))
-            }
-            other => Ok(Transformed::no(other)),
-        })?;
+    let mut outer = member.subquery.outer_ref_columns.clone();
+    let value = from_outside(&member.expr, schema, &mut outer)?;
     let column = only_column(member.subquery.subquery.schema());
-    let mut found = filtered(&member.subquery, is_so(column, value.data))?;
-    found.outer_ref_columns = from_outside;
+    let mut found = filtered(&member.subquery, is_so(column, value))?;
+    found.outer_ref_columns = outer;
     Ok(found)
+}
+
+/// An expression of a row as a subquery sees it from within, whose columns from outside, `outer`, have then those of the expression too.
+pub(super) fn from_outside(expr: &Expr, schema: &DFSchema, outer: &mut Vec<Expr>) -> Result<Expr> {
+    let seen = expr.clone().transform_up(|expr| match expr {
+        Expr::Column(column) => {
+            let (_, field) = schema.qualified_field_from_column(&column)?;
+            let column = Expr::OuterReferenceColumn(Arc::clone(field), column);
+            if !outer.contains(&column) {
+                outer.push(column.clone());
+            }
+            Ok(Transformed::yes(column))
+        }
+        other => Ok(Transformed::no(other)),
+    });
+    seen.data()
 }
 
 fn filtered(subquery: &Subquery, condition: Expr) -> Result<Subquery> {

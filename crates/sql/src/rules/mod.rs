@@ -8,6 +8,7 @@ mod memberships;
 mod order_comparisons;
 mod project_subqueries;
 mod recognise_geometry;
+mod row_members;
 mod widen_floats;
 
 use std::sync::Arc;
