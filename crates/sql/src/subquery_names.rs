@@ -1,14 +1,15 @@
 //! The names of the columns that subqueries give as values.
 //!
 //! The engine names an expression by its parts, and a subquery by its column: two subqueries whose columns have one name are then one
-//! name for two columns, where a SELECT aggregates or groups by both.
+//! name for two columns, where a SELECT aggregates or groups by both. And where a subquery becomes a join, its column stands beside those
+//! of its tables. So each has a name that nothing else has.
 //!
 //! ```text
 //!   SELECT MAX((SELECT MAX(a) AS m FROM t)), MAX((SELECT MIN(a) AS m FROM t)) FROM u
-//!   SELECT MAX((SELECT MAX(a) AS m FROM t)), MAX((SELECT MIN(a) AS __value_1 FROM t)) FROM u
+//!   SELECT MAX((SELECT MAX(a) AS __value_1 FROM t)), MAX((SELECT MIN(a) AS __value_2 FROM t)) FROM u
 //! ```
 //!
-//! The same text keeps one name, so that what is grouped by is still found among the items. What a subquery sorts or selects its
+//! The same text has one name, so that what is grouped by is still found among the items. What a subquery sorts or selects its
 //! groups by may be its column's name: it keeps it.
 
 use std::collections::HashMap;
@@ -21,93 +22,62 @@ use datafusion::sql::sqlparser::ast::{
 /// Begins the new names.
 const COLUMN: &str = "__value_";
 
-/// Gives the columns of different subqueries of a SELECT different names.
+/// Gives the columns of subqueries names of their own.
 pub(crate) fn name_apart(statement: &mut Statement) {
     // It breaks off nowhere.
-    let _ = statement.visit(&mut Queries);
+    let _ = statement.visit(&mut Subqueries::default());
 }
 
-struct Queries;
-
-impl VisitorMut for Queries {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        let mut values = Values::default();
-        if let SetExpr::Select(select) = query.body.as_mut() {
-            // It breaks off nowhere.
-            let _ = select.projection.visit(&mut values);
-            let _ = select.group_by.visit(&mut values);
-            let _ = select.having.visit(&mut values);
-            let _ = query.order_by.visit(&mut values);
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// The subqueries of one SELECT, but not those within them.
+/// The subqueries of a statement that stand for values, from the inside out.
 #[derive(Default)]
-struct Values {
-    /// The texts of the subqueries whose column has a name.
-    texts: HashMap<String, Vec<String>>,
-    /// How many columns have a new name.
-    renamed: usize,
-    new_names: HashMap<String, String>,
-    depth: usize,
+struct Subqueries {
+    /// The names that were given, by the subquery's text.
+    names: HashMap<String, String>,
 }
 
-impl VisitorMut for Values {
+impl VisitorMut for Subqueries {
     type Break = ();
 
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.depth == 0
-            && let Expr::Subquery(query) = expr
-        {
-            self.name(query);
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Subquery(query)
+            | Expr::Exists {
+                subquery: query, ..
+            } => self.name(query),
+            // A column of a table is found by its own name when it is decided whether the two are joined within a chunk.
+            Expr::InSubquery { subquery, .. } if !is_column(subquery) => self.name(subquery),
+            _ => {}
         }
         ControlFlow::Continue(())
     }
 }
 
-impl Values {
+impl Subqueries {
     fn name(&mut self, query: &mut Query) {
         let text = query.to_string();
         let Some(item) = renamed_item(query) else {
             return;
         };
-        let name = match &*item {
-            SelectItem::ExprWithAlias { alias, .. } => alias.value.clone(),
-            other => other.to_string(),
-        };
-        let texts = self.texts.entry(name).or_default();
-        if texts.is_empty() {
-            texts.push(text);
-            return;
-        }
-        if texts[0] == text {
-            return;
-        }
-        let renamed = &mut self.renamed;
-        let name = self.new_names.entry(text).or_insert_with(|| {
-            *renamed += 1;
-            format!("{COLUMN}{renamed}")
-        });
+        let number = self.names.len() + 1;
+        let name = self.names.entry(text);
+        let name = name.or_insert_with(|| format!("{COLUMN}{number}"));
         let alias = Ident::new(name.as_str());
         if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
             let expr = expr.clone();
             *item = SelectItem::ExprWithAlias { expr, alias };
         }
     }
+}
+
+/// Whether a query selects a column as it is.
+fn is_column(query: &Query) -> bool {
+    let SetExpr::Select(select) = query.body.as_ref() else {
+        return false;
+    };
+    let [SelectItem::UnnamedExpr(item)] = select.projection.as_slice() else {
+        return false;
+    };
+    matches!(item, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
 }
 
 /// The only item of a query's SELECT, if nothing of the query can mean it by its name.
@@ -149,29 +119,37 @@ mod tests {
     fn different_subqueries_have_columns_of_different_names() {
         assert_eq!(
             named(
-                "SELECT MAX((SELECT a AS m FROM t)), MAX((SELECT b AS m FROM t)), (SELECT a FROM u), (SELECT a FROM v)"
+                "SELECT MAX((SELECT a AS m FROM t)), MAX((SELECT b AS m FROM t)), (SELECT a FROM u) FROM v \
+                 WHERE EXISTS (SELECT 1 AS m FROM t) AND a IN (SELECT m + 1 FROM u) AND a IN (SELECT m FROM u)"
             ),
-            "SELECT MAX((SELECT a AS m FROM t)), MAX((SELECT b AS __value_1 FROM t)), (SELECT a FROM u), \
-             (SELECT a AS __value_2 FROM v)"
+            "SELECT MAX((SELECT a AS __value_1 FROM t)), MAX((SELECT b AS __value_2 FROM t)), (SELECT a AS __value_3 FROM u) FROM v \
+             WHERE EXISTS (SELECT 1 AS __value_4 FROM t) AND a IN (SELECT m + 1 AS __value_5 FROM u) AND a IN (SELECT m FROM u)"
         );
     }
 
     #[test]
-    fn one_text_keeps_one_name() {
+    fn one_text_has_one_name() {
         let grouped = "SELECT (SELECT a FROM u), (SELECT a FROM v) FROM t GROUP BY (SELECT a FROM u), (SELECT a FROM v) \
                        ORDER BY (SELECT a FROM v)";
-        let name = "SELECT a AS __value_1 FROM v";
-        assert_eq!(named(grouped), grouped.replace("SELECT a FROM v", name));
-        let same = "SELECT MAX((SELECT a AS m FROM t)), MIN((SELECT a AS m FROM t)) FROM u";
-        assert_eq!(named(same), same);
+        let apart = grouped.replace("SELECT a FROM u", "SELECT a AS __value_1 FROM u");
+        let apart = apart.replace("SELECT a FROM v", "SELECT a AS __value_2 FROM v");
+        assert_eq!(named(grouped), apart);
+    }
+
+    #[test]
+    fn one_within_another_is_named_too() {
+        assert_eq!(
+            named("SELECT 1 WHERE 1 IN (SELECT -a FROM t WHERE b IN (SELECT -a FROM u))"),
+            "SELECT 1 WHERE 1 IN (SELECT -a AS __value_2 FROM t WHERE b IN (SELECT -a AS __value_1 FROM u))"
+        );
     }
 
     #[test]
     fn what_a_subquery_means_by_its_name_keeps_it() {
         for sql in [
-            "SELECT (SELECT a AS m FROM t), (SELECT b AS m FROM t ORDER BY m LIMIT 1)",
-            "SELECT (SELECT a AS m FROM t), (SELECT MAX(b) AS m FROM t HAVING m > 1)",
-            "SELECT (SELECT a AS m FROM t), (SELECT b AS m FROM t GROUP BY m)",
+            "SELECT (SELECT b AS m FROM t ORDER BY m LIMIT 1)",
+            "SELECT (SELECT MAX(b) AS m FROM t HAVING m > 1)",
+            "SELECT (SELECT b AS m FROM t GROUP BY m)",
         ] {
             assert_eq!(named(sql), sql);
         }
