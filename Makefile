@@ -1,5 +1,5 @@
 # What one does with a clone of Meridian. Every target may be run again at any time.
-.PHONY: help build demo test differential lint bench bench-neighbours bench-concurrent micro-bench
+.PHONY: help build demo test differential lint bench bench-neighbours bench-concurrent bench-parts micro-bench
 
 help:
 	@echo "make demo    build Meridian, load 482,000 real stars and ask about them"
@@ -10,6 +10,7 @@ help:
 	@echo "make bench   measure Meridian beside its peers: SIZE=small|standard|large PEERS=duckdb,chdb,... WORK=DIR"
 	@echo "make bench-neighbours   measure what joining neighbours costs: SIZE=small|standard WORK=DIR"
 	@echo "make bench-concurrent   measure many queries at once beside DuckDB: SIZE=small|standard WORK=DIR"
+	@echo "make bench-parts   measure tables of many parts beside the same rows in one: SIZE=small|standard WORK=DIR"
 	@echo "make micro-bench   time the hot loops by themselves"
 
 build:
@@ -41,6 +42,9 @@ bench-neighbours: build
 
 bench-concurrent: build
 	bench/concurrent --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/concurrent
+
+bench-parts: build
+	bench/parts --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/parts
 
 micro-bench:
 	scripts/setup build
