@@ -29,6 +29,8 @@ pub struct Parameter {
     pub number: usize,
     /// Whether a minus stands before it, which is part of its value.
     pub negated: bool,
+    /// Whether it is an angle, and so a double whatever its digits; a number that is compared may be compared by its digits.
+    pub is_angle: bool,
 }
 
 impl Parameter {
@@ -61,6 +63,7 @@ pub fn parameters(dialect: Dialect, text: &str, numbers: &[Range<usize>]) -> Vec
         places: Places::new(text, numbers),
         numbers,
         parameters: Vec::new(),
+        in_angles: false,
     };
     let ControlFlow::Continue(()) = ast.visit(&mut found) else {
         return Vec::new();
@@ -109,6 +112,7 @@ struct Conditions<'a> {
     places: Places,
     numbers: &'a [Range<usize>],
     parameters: Vec<Parameter>,
+    in_angles: bool,
 }
 
 impl Visitor for Conditions<'_> {
@@ -207,11 +211,13 @@ impl Conditions<'_> {
         if !says_where {
             return;
         }
+        let around = std::mem::replace(&mut self.in_angles, true);
         for argument in &arguments.args {
             if let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = argument {
                 self.value(expr);
             }
         }
+        self.in_angles = around;
     }
 
     fn number(&mut self, value: &ValueWithSpan, negated: bool) {
@@ -227,7 +233,11 @@ impl Conditions<'_> {
         if self.text.get(place.clone()) != Some(digits.as_str()) {
             return;
         }
-        let parameter = Parameter { number, negated };
+        let parameter = Parameter {
+            number,
+            negated,
+            is_angle: self.in_angles,
+        };
         if parameter.place(self.text, self.numbers).is_some() {
             self.parameters.push(parameter);
         }

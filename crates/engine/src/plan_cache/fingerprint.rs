@@ -14,12 +14,18 @@ const MOST_NUMBERS: usize = 32;
 const EXACT_DIGITS: usize = 15;
 /// Numbers with a point are below this, where they have no more digits.
 const EXACT_BELOW: f64 = 1e15;
+/// Digits with which every double can be written so that it is read back, the most that programs write.
+const DIGITS_OF_DOUBLE: usize = 17;
+/// A number of so many digits is below this: between two integers, and where moments by their digits are not.
+const LONG_BELOW: f64 = 1e12;
 /// What stands in the place of a whole number.
 const WHOLE: char = '\u{1}';
 /// The same of another number.
 const REAL: char = '\u{2}';
 /// What stands before each number that is no parameter, at the end of the name of a plan.
 const FIXED: char = '\u{3}';
+/// What ends the name of a plan whose parameters may have more digits than [`EXACT_DIGITS`].
+const LONG: char = '\u{4}';
 
 /// The only statement of a text, and where its numbers are.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +42,8 @@ pub(super) struct Parameterized<'a> {
     pub name: Cow<'a, str>,
     pub parameters: Vec<&'a Parameter>,
     pub values: Vec<ScalarValue>,
+    /// Whether some of them have more digits than a double tells apart: beside decimals these count.
+    pub is_long: bool,
 }
 
 impl<'a> QueryFingerprint<'a> {
@@ -43,7 +51,7 @@ impl<'a> QueryFingerprint<'a> {
     pub fn of(text: &'a str) -> Option<Self> {
         let text = text.trim().trim_end_matches(';').trim_end();
         // A placeholder of the client's would be taken for one of ours.
-        if text.len() > LONGEST || text.contains([';', '?', WHOLE, REAL, FIXED]) {
+        if text.len() > LONGEST || text.contains([';', '?', WHOLE, REAL, FIXED, LONG]) {
             return None;
         }
         let (mut marked, mut after) = (String::with_capacity(text.len()), 0);
@@ -83,15 +91,17 @@ impl<'a> QueryFingerprint<'a> {
             name: Cow::Borrowed(&self.marked),
             parameters: Vec::with_capacity(parameters.len()),
             values: Vec::with_capacity(parameters.len()),
+            is_long: false,
         };
         let mut of_statement = parameters.iter().peekable();
         for (number, at) in self.numbers.iter().enumerate() {
             let digits = &self.text[at.clone()];
             let parameter = of_statement.next_if(|parameter| parameter.number == number);
-            let value = parameter.and_then(|parameter| value(digits, parameter.negated));
-            if let (Some(parameter), Some(value)) = (parameter, value) {
+            let value = parameter.and_then(|parameter| value(digits, parameter));
+            if let (Some(parameter), Some((value, is_long))) = (parameter, value) {
                 found.parameters.push(parameter);
                 found.values.push(value);
+                found.is_long |= is_long;
             } else {
                 let name = found.name.to_mut();
                 name.push(FIXED);
@@ -99,6 +109,9 @@ impl<'a> QueryFingerprint<'a> {
                 name.push('=');
                 name.push_str(digits);
             }
+        }
+        if found.is_long {
+            found.name.to_mut().push(LONG);
         }
         found
     }
@@ -118,22 +131,30 @@ impl<'a> QueryFingerprint<'a> {
     }
 }
 
-/// The value of a number as it is typed; `None` if it is to stay what it is.
+/// The value of a number as it is typed, and whether it has more digits than a double tells apart; `None` if it is to stay what it is.
 ///
-/// What compares with 0 and 1 asks whether something is so, and planning may know what. A number with a point that has more digits than
-/// a double may be compared by its digits.
-fn value(digits: &str, negated: bool) -> Option<ScalarValue> {
+/// What compares with 0 and 1 asks whether something is so, and planning may know what. An angle and a number with an exponent are
+/// doubles. Another number with a point that has many digits is a decimal: between two integers it compares with every integer and every
+/// double as the nearest double does, but not with decimals.
+fn value(digits: &str, parameter: &Parameter) -> Option<(ScalarValue, bool)> {
     if is_whole(digits) {
         let number: i64 = digits.parse().ok()?;
-        let signed = if negated { -number } else { number };
-        return (number > 1).then_some(ScalarValue::Int64(Some(signed)));
+        let signed = if parameter.negated { -number } else { number };
+        return (number > 1).then_some((ScalarValue::Int64(Some(signed)), false));
     }
     let number: f64 = digits.parse().ok()?;
     let mantissa = digits.split(['e', 'E']).next().unwrap_or(digits);
     let significant = mantissa.trim_start_matches(['0', '.']).bytes();
-    let exact = significant.filter(u8::is_ascii_digit).count() <= EXACT_DIGITS;
-    let signed = if negated { -number } else { number };
-    (exact && number > 0.0 && number < EXACT_BELOW).then_some(ScalarValue::Float64(Some(signed)))
+    let significant = significant.filter(u8::is_ascii_digit).count();
+    let is_double = parameter.is_angle || mantissa.len() < digits.len();
+    let is_long = significant > EXACT_DIGITS && !is_double;
+    let is_between_integers = number.fract() != 0.0 && number < LONG_BELOW;
+    if is_long && !(is_between_integers && significant <= DIGITS_OF_DOUBLE) {
+        return None;
+    }
+    let signed = if parameter.negated { -number } else { number };
+    let is_kept = number > 0.0 && number < EXACT_BELOW;
+    is_kept.then_some((ScalarValue::Float64(Some(signed)), is_long))
 }
 
 fn is_whole(digits: &str) -> bool {
@@ -254,28 +275,60 @@ mod tests {
 
     #[test]
     fn numbers_whose_digits_may_matter_have_no_value_apart_from_them() {
+        let parameter = |negated, is_angle| Parameter {
+            number: 0,
+            negated,
+            is_angle,
+        };
+        let long = Some((ScalarValue::Float64(Some(0.123_456_789_012_345_68)), true));
+        let double = |number| Some((ScalarValue::Float64(Some(number)), false));
+        let whole = |number| Some((ScalarValue::Int64(Some(number)), false));
         for (digits, expected) in [
-            ("17", Some(ScalarValue::Int64(Some(17)))),
-            (
-                "9223372036854775807",
-                Some(ScalarValue::Int64(Some(i64::MAX))),
-            ),
+            ("17", whole(17)),
+            ("9223372036854775807", whole(i64::MAX)),
             ("9223372036854775808", None),
             ("0", None),
             ("1", None),
-            ("2.5", Some(ScalarValue::Float64(Some(2.5)))),
-            ("25e-1", Some(ScalarValue::Float64(Some(2.5)))),
-            ("2.0", Some(ScalarValue::Float64(Some(2.0)))),
-            ("1e5", Some(ScalarValue::Float64(Some(1e5)))),
+            ("2.5", double(2.5)),
+            ("25e-1", double(2.5)),
+            ("2.0", double(2.0)),
+            ("1e5", double(1e5)),
             ("1e15", None),
             ("0.0", None),
-            ("0.1234567890123456", None),
+            ("0.12345678901234568", long.clone()),
+            ("0.123456789012345678", None),
+            ("1.2345678901234567e-30", double(1.234_567_890_123_456_7e-30)),
+            // It is 4 as a double.
+            ("3.9999999999999999", None),
+            ("20100615123000.123", None),
             ("1e999", None),
         ] {
-            assert_eq!(value(digits, false), expected, "{digits}");
+            assert_eq!(value(digits, &parameter(false, false)), expected, "{digits}");
         }
-        assert_eq!(value("17", true), Some(ScalarValue::Int64(Some(-17))));
-        assert_eq!(value("2.5", true), Some(ScalarValue::Float64(Some(-2.5))));
+        assert_eq!(value("17", &parameter(true, false)), whole(-17));
+        assert_eq!(value("2.5", &parameter(true, false)), double(-2.5));
+        let angle = parameter(false, true);
+        assert_eq!(value("0.123456789012345678", &angle), double(0.123_456_789_012_345_68));
+    }
+
+    #[test]
+    fn long_numbers_have_plans_of_their_own() {
+        let parameters = [Parameter {
+            number: 0,
+            negated: false,
+            is_angle: false,
+        }];
+        let name = |text: &'static str| {
+            let fingerprint = QueryFingerprint::of(text).unwrap();
+            let found = fingerprint.parameterized(&parameters);
+            (found.name.into_owned(), found.is_long)
+        };
+        let (short, is_long) = name("SELECT a WHERE a > 2.5");
+        assert!(!is_long);
+        let (long, is_long) = name("SELECT a WHERE a > 2.3456789012345678");
+        assert!(is_long);
+        assert_ne!(short, long);
+        assert_eq!(name("SELECT a WHERE a > 7.3456789012345678").0, long);
     }
 
     #[test]
@@ -283,6 +336,7 @@ mod tests {
         let parameter = |number| Parameter {
             number,
             negated: false,
+            is_angle: false,
         };
         let name = |text: &'static str| {
             let fingerprint = QueryFingerprint::of(text).unwrap();

@@ -19,6 +19,7 @@
 mod binding;
 mod cached_plan;
 mod cheap;
+mod decimals;
 mod fingerprint;
 mod key_lookup;
 mod parameter;
@@ -27,6 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use catalog::CatalogState;
 use datafusion::common::ScalarValue;
+use datafusion::common::plan_err;
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::LogicalPlan;
 use quick_cache::sync::Cache;
@@ -69,6 +71,8 @@ pub(crate) struct Candidate {
     pub text: String,
     /// The values of the parameters, which determine their types.
     pub values: Vec<ScalarValue>,
+    /// Whether they may have more digits than a double tells apart.
+    is_long: bool,
     state: CatalogState,
 }
 
@@ -143,6 +147,7 @@ impl PlanCache {
                 text: fingerprint.with_placeholders(&parameterized.parameters)?,
                 name: parameterized.name.into_owned(),
                 values: parameterized.values,
+                is_long: parameterized.is_long,
                 state,
             }),
             None => {
@@ -167,7 +172,13 @@ impl PlanCache {
 
 impl Candidate {
     /// The optimised plan of the statement with these parameters instead of its placeholders.
+    ///
+    /// # Errors
+    /// A parameter of many digits stands in a plan with decimals, with which it would be compared by its digits.
     pub fn with_parameters(&self, plan: LogicalPlan) -> datafusion::common::Result<LogicalPlan> {
+        if self.is_long && decimals::occur_in(&plan)? {
+            return plan_err!("a number of many digits may be compared with a decimal");
+        }
         parameter::with_parameters(plan, &self.values)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | left | right | compared as |
 //! |---|---|---|
-//! | number | number | numbers; a truth is 1 or 0 |
+//! | number | number | numbers; a truth is 1 or 0; a decimal beside a double is the double nearest to it |
 //! | number | text, bytes | doubles; integers exactly where the text is a whole number |
 //! | date or time | text | times; NULL where the text is none |
 //! | date or time | number | times: 20100615 is the day, 20100615123000 the moment; other numbers are before all times |
@@ -38,6 +38,8 @@ pub(crate) fn comparable(left: Operand, right: Operand) -> (Expr, Expr) {
         (Kind::Text, Kind::Bytes) => (bytes(left.expr), right.expr),
         (one, other) if one == other => (left.expr, right.expr),
         (one, other) if one.is_temporal() || other.is_temporal() => times(left, right),
+        (Kind::Decimal, Kind::Real) => (left.into_double(), right.expr),
+        (Kind::Real, Kind::Decimal) => (left.expr, right.into_double()),
         (one, other) if one.is_number() && other.is_number() => {
             if one == Kind::Truth || other == Kind::Truth {
                 (left.into_number().expr, right.into_number().expr)
@@ -125,13 +127,22 @@ impl ComparisonKind {
         if kinds.clone().all(|kind| kind == first) || all(|kind| kind == Kind::Other) {
             Self::AsTheyAre
         } else if all(Kind::is_number) {
-            Self::Numbers
+            Self::of_numbers(std::iter::once(first).chain(kinds))
         } else if all(Kind::is_temporal) {
             Self::Times
         } else if all(|kind| matches!(kind, Kind::Text | Kind::Bytes)) {
             Self::AsTheyAre
         } else {
             Self::Texts
+        }
+    }
+
+    /// Where all are numbers. The engine would make decimals of doubles that meet one, which hold no large ones.
+    fn of_numbers(kinds: impl Iterator<Item = Kind> + Clone) -> Self {
+        let any = |wanted: Kind| kinds.clone().any(|kind| kind == wanted);
+        match any(Kind::Decimal) && any(Kind::Real) {
+            true => Self::Doubles,
+            false => Self::Numbers,
         }
     }
 
@@ -147,7 +158,7 @@ impl ComparisonKind {
         } else if all(|kind| kind == Kind::Truth) {
             Self::AsTheyAre
         } else if all(Kind::is_number) {
-            Self::Numbers
+            Self::of_numbers(kinds)
         } else if any(Kind::is_number) {
             Self::Doubles
         } else {
@@ -165,7 +176,7 @@ impl ComparisonKind {
             Self::Doubles if matches!(operand.kind, Kind::Text | Kind::Bytes) => {
                 mysql::call("mysql_double", vec![operand.expr])
             }
-            Self::Doubles => cast(operand.expr, DataType::Float64),
+            Self::Doubles => operand.into_double(),
             Self::Texts => operand.into_text(),
             Self::Dates => operand.into_date(),
             Self::Times if operand.kind.is_temporal() => operand.into_moment(),

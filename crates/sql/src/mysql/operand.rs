@@ -136,6 +136,17 @@ impl Operand {
         }
     }
 
+    /// A number as a double: the one that is nearest to it, which the engine's cast of a long decimal may miss.
+    pub(crate) fn into_double(self) -> Expr {
+        if self.kind != Kind::Decimal {
+            return cast(self.expr, DataType::Float64);
+        }
+        match typed_decimal(&self.expr) {
+            Some(number) => lit(number),
+            None => mysql::call("mysql_double", vec![self.expr]),
+        }
+    }
+
     /// The operand as a date with a time of day; NULL for a text that is none.
     pub(crate) fn into_moment(self) -> Expr {
         match self.kind {
@@ -186,6 +197,15 @@ pub(crate) fn cast(expr: Expr, to: DataType) -> Expr {
         return Expr::Literal(value, metadata.clone());
     }
     Expr::Cast(Cast::new(Box::new(expr), to))
+}
+
+/// The double that is nearest to a decimal as it was typed.
+fn typed_decimal(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Cast(Cast { expr, .. }) => whole_number(expr)?.parse().ok(),
+        Expr::Negative(inner) => typed_decimal(inner).map(|number| -number),
+        _ => None,
+    }
 }
 
 /// The text of a literal that is a number and nothing else, as it is typed.

@@ -263,7 +263,7 @@ impl ScalarUDFImpl for RowFunctionUdf {
         if stays {
             return Ok(ExprSimplifyResult::Simplified(only.clone()));
         }
-        if self.function.name == "mysql_double" && given.is_numeric() {
+        if self.function.name == "mysql_double" && given.is_numeric() && !is_long_decimal(&given) {
             let double = Cast::new(Box::new(only.clone()), DataType::Float64);
             return Ok(ExprSimplifyResult::Simplified(Expr::Cast(double)));
         }
@@ -315,6 +315,12 @@ impl ScalarUDFImpl for RowFunctionUdf {
         }
         Ok(ColumnarValue::Array(result))
     }
+}
+
+/// Whether a decimal may have more digits than the engine's cast makes the nearest double of.
+fn is_long_decimal(given: &DataType) -> bool {
+    const EXACT: u8 = 15;
+    matches!(given, DataType::Decimal128(precision, _) if *precision > EXACT)
 }
 
 /// A constant that would take much memory once it stood in each row.

@@ -114,7 +114,7 @@ impl Value {
             Self::Null => 0.0,
             Self::Integer(integer) => *integer as f64,
             Self::Double(number) => *number,
-            Self::Decimal(digits, scale) => *digits as f64 / power_of_ten(*scale) as f64,
+            Self::Decimal(digits, scale) => decimal_double(*digits, *scale),
             Self::Text(text) => text_double(text),
             Self::Bytes(bytes) => text_double(&String::from_utf8_lossy(bytes)),
             Self::Date(_) => self.moment().map_or(0.0, |day| day.date_digits() as f64),
@@ -250,6 +250,19 @@ pub(crate) fn without_exponent(number: &str) -> String {
 }
 
 /// Never -0.0: adding 0.0 makes it positive.
+/// Integers below this, and powers of ten up to the second, are doubles exactly, so that their quotient is the nearest double.
+const EXACT_INTEGERS: u128 = 1 << 53;
+const EXACT_POWERS: u8 = 22;
+
+/// The double that is nearest to a decimal.
+fn decimal_double(digits: i128, scale: u8) -> f64 {
+    if digits.unsigned_abs() < EXACT_INTEGERS && scale <= EXACT_POWERS {
+        return digits as f64 / power_of_ten(scale) as f64;
+    }
+    // Its form is that of a number.
+    format!("{digits}e-{scale}").parse().unwrap_or_default()
+}
+
 fn text_double(text: &str) -> f64 {
     number_prefix(text).parse().unwrap_or(0.0) + 0.0
 }
