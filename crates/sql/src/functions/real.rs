@@ -5,7 +5,9 @@
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Float64Array, PrimitiveArray};
+use arrow::array::{
+    Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, AsArray, Float64Array, PrimitiveArray,
+};
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::common::{Result, ScalarValue, exec_err};
@@ -99,6 +101,14 @@ fn kept<T: ArrowPrimitiveType>(
     positive: impl Fn(T::Native) -> T::Native,
     keeps: impl Fn(T::Native) -> bool,
 ) -> ArrayRef {
+    let is_same = |x: T::Native| keeps(x) & positive(x).is_eq(x);
+    if values
+        .values()
+        .iter()
+        .fold(true, |all, &x| all & is_same(x))
+    {
+        return Arc::new(values.clone());
+    }
     let numbers = values.values().iter().map(|&x| positive(x)).collect();
     kept_numbers::<T>(numbers, values.nulls().cloned(), keeps)
 }
