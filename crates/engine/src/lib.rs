@@ -33,6 +33,7 @@ mod show;
 mod stored_part;
 mod stored_rows;
 mod system_tables;
+mod tap_schema;
 
 pub use archive::{Archive, Usage};
 pub use codec::PlanCodec;
@@ -55,3 +56,4 @@ pub use session::{
 };
 pub use stored_rows::{RowStream, StoredRows};
 pub use system_tables::{QueryInfo, QueryState, ScanForecast, SystemTables};
+pub use tap_schema::{ForeignKey, TapColumn, TapSchemaEntry, TapTable, tap_schema};

@@ -18,6 +18,7 @@ use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
 use crate::loaded_table::LoadedTable;
 use crate::plan_cache::with_first_values;
 use crate::system_tables::SystemTables;
+use crate::tap_schema::{TAP_SCHEMA, TapSchema};
 
 /// All databases of an archive. Databases and tables are found by looking, so that those that are made meanwhile are there;
 /// what there is, `information_schema` says.
@@ -50,7 +51,7 @@ impl ArchiveCatalog {
 
 impl CatalogProvider for ArchiveCatalog {
     fn schema_names(&self) -> Vec<String> {
-        vec![INFORMATION_SCHEMA.to_owned()]
+        vec![INFORMATION_SCHEMA.to_owned(), TAP_SCHEMA.to_owned()]
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
@@ -58,6 +59,9 @@ impl CatalogProvider for ArchiveCatalog {
         if name == INFORMATION_SCHEMA {
             let system = self.system.clone();
             return Some(Arc::new(InformationSchema { archive, system }));
+        }
+        if name == TAP_SCHEMA {
+            return Some(Arc::new(TapSchema { archive }));
         }
         Some(Arc::new(ArchiveDatabase {
             archive,

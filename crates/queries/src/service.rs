@@ -197,11 +197,37 @@ impl QueryService {
         Ok(())
     }
 
+    /// Where queries are stored; `None` where none can be submitted.
+    pub fn directory(&self) -> Option<&Path> {
+        let storage = self.storage.as_ref().ok()?;
+        Some(&storage.directory)
+    }
+
+    /// How long results are kept.
+    pub fn kept(&self) -> Duration {
+        self.limits.kept
+    }
+
+    /// A number that no query has or will have, but one that is submitted with it.
+    pub fn reserve_number(&self) -> u64 {
+        self.registry.next_number()
+    }
+
     /// Checks a statement, writes it down and puts it into the queue; returns its number.
     ///
     /// # Errors
     /// The statement cannot be planned, or nothing can be submitted here.
     pub async fn submit(&self, submission: Submission) -> Result<u64, QueryError> {
+        let id = self.reserve_number();
+        self.submit_as(id, submission).await?;
+        Ok(id)
+    }
+
+    /// The same with a number that was reserved for it.
+    ///
+    /// # Errors
+    /// The statement cannot be planned, or nothing can be submitted here.
+    pub async fn submit_as(&self, id: u64, submission: Submission) -> Result<(), QueryError> {
         self.storage.as_ref().map_err(Clone::clone)?;
         if lock(&self.queue).len() >= self.limits.queued {
             let sentence = format!(
@@ -211,7 +237,7 @@ impl QueryService {
             return Err(QueryError::new(ErrorCode::OUT_OF_RESOURCES, sentence));
         }
         let record = QueryRecord {
-            id: self.registry.next_number(),
+            id,
             user: submission.user,
             database: submission.database,
             protocol: submission.protocol.name(),
@@ -251,7 +277,7 @@ impl QueryService {
         self.registry.insert(Arc::clone(&query));
         lock(&self.queue).push_back(query.id);
         self.wake.notify_one();
-        Ok(query.id)
+        Ok(())
     }
 
     /// Ends a query: one that waits or runs.

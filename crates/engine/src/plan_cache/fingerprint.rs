@@ -297,18 +297,28 @@ mod tests {
             ("0.0", None),
             ("0.12345678901234568", long.clone()),
             ("0.123456789012345678", None),
-            ("1.2345678901234567e-30", double(1.234_567_890_123_456_7e-30)),
+            (
+                "1.2345678901234567e-30",
+                double(1.234_567_890_123_456_7e-30),
+            ),
             // It is 4 as a double.
             ("3.9999999999999999", None),
             ("20100615123000.123", None),
             ("1e999", None),
         ] {
-            assert_eq!(value(digits, &parameter(false, false)), expected, "{digits}");
+            assert_eq!(
+                value(digits, &parameter(false, false)),
+                expected,
+                "{digits}"
+            );
         }
         assert_eq!(value("17", &parameter(true, false)), whole(-17));
         assert_eq!(value("2.5", &parameter(true, false)), double(-2.5));
         let angle = parameter(false, true);
-        assert_eq!(value("0.123456789012345678", &angle), double(0.123_456_789_012_345_68));
+        assert_eq!(
+            value("0.123456789012345678", &angle),
+            double(0.123_456_789_012_345_68)
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod activity;
 mod cone;
+mod limited;
 mod pages;
 mod parameters;
 mod problem;
@@ -12,6 +13,7 @@ mod query_api;
 mod same_site;
 mod state;
 mod streaming;
+mod tap;
 mod upload;
 
 use std::convert::Infallible;
@@ -84,6 +86,7 @@ pub(crate) fn router(state: Arc<HttpState>, names: AllowedHosts) -> Router {
             "/scs/{database}/{table}",
             get(cone::search).post(cone::multicone_search),
         )
+        .merge(tap::routes())
         .layer(cors)
         .merge(query_api::routes())
         .fallback(pages::nothing_here)

@@ -18,9 +18,27 @@ impl RequestParameters {
         let path = PathAndQuery::try_from(format!("/?{query}")).map_err(|_| wrong())?;
         let pairs = Query::<Vec<(String, String)>>::try_from_uri(&Uri::from(path));
         let Query(pairs) = pairs.map_err(|_| wrong())?;
+        Ok(Self::of(pairs))
+    }
+
+    /// The parameters of an address and of a form, which may be long.
+    pub(crate) fn read_form(query: &str, form: &[u8]) -> Result<Self, Problem> {
+        let mut all = Self::read(query)?;
+        let pairs = form_urlencoded::parse(form).into_owned().collect();
+        all.0.extend(Self::of(pairs).0);
+        Ok(all)
+    }
+
+    /// Parameters of these names and values.
+    pub(crate) fn of(pairs: Vec<(String, String)>) -> Self {
         let folded = pairs.into_iter();
         let folded = folded.map(|(name, value)| (name.to_ascii_uppercase(), value));
-        Ok(Self(folded.collect()))
+        Self(folded.collect())
+    }
+
+    /// All names, in upper case, and values.
+    pub(crate) fn all(&self) -> &[(String, String)] {
+        &self.0
     }
 
     /// The value of a parameter, if it is given and not empty.

@@ -8,6 +8,7 @@ use engine::{Archive, ConeTable};
 
 use super::cone::{ColumnSelection, ListRoom, ServedTable};
 use super::problem::Problem;
+use super::tap::TapJobs;
 use crate::Shared;
 
 /// The columns that cone searches return by default, by the folded names of database and table.
@@ -20,6 +21,7 @@ pub(crate) struct HttpState {
     pub(crate) archive: Arc<Archive>,
     pub(crate) configured_columns: ConfiguredColumns,
     pub(crate) lists: ListRoom,
+    pub(crate) jobs: TapJobs,
     /// The selected columns of tables, by load and verbosity.
     chosen: Mutex<HashMap<(LoadId, u8), Arc<ColumnSelection>>>,
 }
@@ -32,6 +34,7 @@ impl HttpState {
         lists: ListRoom,
     ) -> Self {
         Self {
+            jobs: TapJobs::open(Arc::clone(&shared.queries)),
             shared,
             archive,
             configured_columns,

@@ -13,11 +13,11 @@ use prometheus::IntCounter;
 use sql::{Connection, ErrorCode, SqlError};
 
 use super::position_list::PositionList;
-use super::response::{LimitedBatches, write};
 use super::served_table::ServedTable;
 use super::{begin, error_response, record_outcome};
 use crate::ClientError;
 use crate::formats::{Format, Role, TableColumn, TableWriter};
+use crate::http::limited::{LimitedBatches, write};
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
 use crate::http::streaming::streaming_response;

@@ -2,91 +2,25 @@
 
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, header};
-use bytes::Bytes;
-use engine::{ConeSearch, EngineError};
-use futures::stream::{BoxStream, StreamExt};
-use prometheus::IntCounter;
+use engine::ConeSearch;
 
 use super::parameters::ConeParameters;
 use super::served_table::ServedTable;
 use crate::ClientError;
-use crate::formats::{Format, TableEnd, TableWriter};
+use crate::formats::Format;
+use crate::http::limited::{LimitedBatches, write};
 use crate::http::problem::Problem;
-use crate::http::streaming::{BLOCK_BYTES, streaming_response};
+use crate::http::streaming::streaming_response;
 use crate::http::{ClientAddress, HttpState};
 use crate::listener::Peer;
 use crate::metrics::{self, Protocol, QueryTimer};
-use crate::query_runtime::ResultSender;
 
 /// The media type of Simple Cone Search's VOTables.
 pub(super) const CONE_MEDIA_TYPE_HEADER: &str = "application/x-votable+xml";
 /// The initial capacity of a small response.
 const SMALL: usize = 16 << 10;
-
-/// Batches cut off at the number of rows that the client requested.
-pub(super) struct LimitedBatches {
-    batches: BoxStream<'static, Result<RecordBatch, EngineError>>,
-    left: Option<u64>,
-    /// Whether more rows exist.
-    pub(super) overflow: bool,
-    /// The counter of the rows.
-    timer: IntCounter,
-}
-
-impl LimitedBatches {
-    pub(super) fn new(
-        batches: BoxStream<'static, Result<RecordBatch, EngineError>>,
-        max_rows: Option<u64>,
-        timer: IntCounter,
-    ) -> Self {
-        Self {
-            batches,
-            left: max_rows,
-            overflow: false,
-            timer,
-        }
-    }
-
-    pub(super) async fn next(&mut self) -> Option<Result<RecordBatch, EngineError>> {
-        let next = self.next_limited().await;
-        if let Some(Ok(batch)) = &next {
-            self.timer.inc_by(batch.num_rows() as u64);
-        }
-        next
-    }
-
-    async fn next_limited(&mut self) -> Option<Result<RecordBatch, EngineError>> {
-        if self.overflow {
-            return None;
-        }
-        let batch = match self.batches.next().await? {
-            Ok(batch) => batch,
-            Err(error) => return Some(Err(error)),
-        };
-        let Some(left) = &mut self.left else {
-            return Some(Ok(batch));
-        };
-        let rows = batch.num_rows() as u64;
-        if rows > *left {
-            self.overflow = true;
-            // It is less than the batch's number of rows, which is a `usize`.
-            let some = batch.slice(0, *left as usize);
-            return (some.num_rows() > 0).then_some(Ok(some));
-        }
-        *left -= rows;
-        Some(Ok(batch))
-    }
-
-    pub(super) fn ending(&self) -> TableEnd<'static> {
-        match self.overflow {
-            true => TableEnd::Overflow,
-            false => TableEnd::Whole,
-        }
-    }
-}
 
 /// A complete response.
 pub(super) fn whole(format: Format, bytes: Vec<u8>) -> Response<Body> {
@@ -150,38 +84,6 @@ pub(super) async fn streamed(
         done
     });
     streaming_response(format.media_type(), results, ()).await
-}
-
-/// Writes rows as they arrive. An error after the first block is written at the end where the format can express it, and else breaks
-/// off the response, so that the client does not take it for complete.
-pub(super) async fn write(
-    mut writer: TableWriter<'_>,
-    wanted: &mut LimitedBatches,
-    sender: &ResultSender<Bytes>,
-) -> Result<(), ClientError> {
-    let mut out = Vec::with_capacity(BLOCK_BYTES);
-    let mut next = wanted.next().await.transpose()?;
-    writer.begin(&mut out);
-    while let Some(batch) = next {
-        let written = writer.rows(&batch, &mut out);
-        written.map_err(|error| ClientError::new(sql::ErrorCode::OTHER, error.to_string()))?;
-        if out.len() >= BLOCK_BYTES {
-            let part = std::mem::replace(&mut out, Vec::with_capacity(BLOCK_BYTES));
-            sender.send(part.into()).await?;
-        }
-        next = match wanted.next().await.transpose() {
-            Ok(next) => next,
-            Err(error) => {
-                let sentence = error.to_string();
-                if writer.end(TableEnd::Failed(&sentence), &mut out) {
-                    return sender.send(out.into()).await;
-                }
-                return Err(error.into());
-            }
-        };
-    }
-    writer.end(wanted.ending(), &mut out);
-    sender.send(out.into()).await
 }
 
 pub(super) fn cannot_be_written(error: arrow::error::ArrowError) -> Problem {

@@ -26,6 +26,7 @@ use super::upload::{ReceivedBody, Upload};
 use crate::ClientError;
 use crate::http::problem::Problem;
 use crate::mysql::aside;
+pub(super) use requester::Requester;
 
 /// The body of a request with a statement.
 const REQUEST: Upload = Upload {

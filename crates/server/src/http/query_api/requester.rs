@@ -14,9 +14,9 @@ const LONGEST_NAME: usize = 256;
 
 /// The sender of a request.
 #[derive(Debug, Clone)]
-pub(super) struct Requester {
-    pub(super) user: String,
-    pub(super) peer: Peer,
+pub(in crate::http) struct Requester {
+    pub(in crate::http) user: String,
+    pub(in crate::http) peer: Peer,
 }
 
 impl Requester {
@@ -24,7 +24,7 @@ impl Requester {
     ///
     /// # Errors
     /// The name cannot be read.
-    pub(super) fn of(
+    pub(in crate::http) fn of(
         address: ClientAddress,
         headers: &HeaderMap,
         named: Option<&str>,

@@ -1,0 +1,245 @@
+//! Databases, tables and columns in the words of the Virtual Observatory.
+//!
+//! Source: VOTable 1.4 (Ochsenbein et al., IVOA Recommendation 2019), section 2.1, for the types; ADQL 2.1 (Mantelet et al., IVOA
+//! Recommendation 2023), section 2.1, for names and reserved words; UCD1+ for what a column is.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use catalog::{Column, ColumnType, Database, Table, TableKind, TableSpec, fold_name};
+
+/// A database.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TapSchemaEntry {
+    /// Its name, quoted where ADQL needs that.
+    pub name: String,
+    /// What it has.
+    pub description: String,
+    /// Its tables.
+    pub tables: Vec<TapTable>,
+}
+
+/// A table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TapTable {
+    /// Its name with the database's, each quoted where ADQL needs that.
+    pub name: String,
+    /// What it has.
+    pub description: String,
+    /// Its place in the database, from 1 on.
+    pub index: i32,
+    /// Its columns.
+    pub columns: Vec<TapColumn>,
+    /// Its foreign keys.
+    pub keys: Vec<ForeignKey>,
+    /// Its number of rows, if it is known.
+    pub rows: Option<u64>,
+}
+
+/// A column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TapColumn {
+    /// Its name, quoted where ADQL needs that.
+    pub name: String,
+    /// VOTable's word for its type.
+    pub datatype: &'static str,
+    /// `*` for texts and bytes.
+    pub arraysize: Option<&'static str>,
+    /// `timestamp` for times.
+    pub xtype: Option<&'static str>,
+    /// What it means.
+    pub description: Option<String>,
+    /// The unit of its values.
+    pub unit: Option<&'static str>,
+    /// What it is physically.
+    pub ucd: Option<&'static str>,
+    /// Whether rows are found fast by it.
+    pub is_indexed: bool,
+    /// Whether it is one of the first to look at.
+    pub is_principal: bool,
+    /// Whether a standard defines it.
+    pub is_standard: bool,
+    /// Its place in the table, from 1 on.
+    pub index: i32,
+}
+
+/// A foreign key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ForeignKey {
+    /// Its name.
+    pub id: String,
+    /// The table that refers to another.
+    pub from_table: String,
+    /// The table that it refers to.
+    pub target_table: String,
+    /// The column that refers to another.
+    pub from_column: String,
+    /// The column that it refers to.
+    pub target_column: String,
+    /// What it means.
+    pub description: Option<String>,
+}
+
+impl TapSchemaEntry {
+    /// A database and its tables as the catalog has them.
+    pub(super) fn of(database: &Database, tables: &[Table]) -> Self {
+        let specs: Vec<&TableSpec> = tables.iter().map(|table| &table.spec).collect();
+        let described = tables.iter().zip(1..).map(|(table, index)| TapTable {
+            name: full_name(&table.spec.database, &table.spec.name),
+            description: description(&table.spec),
+            index,
+            columns: columns(&table.spec),
+            keys: keys(&table.spec, &specs),
+            rows: Some(table.rows()),
+        });
+        Self {
+            name: adql_name(&database.name),
+            description: format!("the catalogue {}", database.name),
+            tables: described.collect(),
+        }
+    }
+}
+
+fn full_name(database: &str, table: &str) -> String {
+    format!("{}.{}", adql_name(database), adql_name(table))
+}
+
+fn description(spec: &TableSpec) -> String {
+    let directors: Vec<&str> = spec.directors.iter().map(|it| it.table.as_str()).collect();
+    match (spec.kind, directors.as_slice()) {
+        (TableKind::Director, _) => "objects with positions and a unique key".to_owned(),
+        (TableKind::Child, [director, ..]) => format!("rows that belong to those of {director}"),
+        (TableKind::Match, [left, right, ..]) => format!("pairs of rows of {left} and {right}"),
+        _ => "a table of few rows, or without positions".to_owned(),
+    }
+}
+
+fn columns(spec: &TableSpec) -> Vec<TapColumn> {
+    let is = |column: &Column, name: Option<&String>| {
+        name.is_some_and(|name| fold_name(name) == fold_name(&column.name))
+    };
+    let column = |(column, index): (&Column, i32)| {
+        let is_key = is(column, spec.key.as_ref());
+        let is_ra = is(column, spec.position.as_ref().map(|it| &it.ra));
+        let is_dec = is(column, spec.position.as_ref().map(|it| &it.dec));
+        let refers = spec.directors.iter().any(|it| is(column, Some(&it.key)));
+        let (datatype, arraysize, xtype) = votable_type(column.ty);
+        let is_partitioned = spec.kind != TableKind::Replicated;
+        TapColumn {
+            name: adql_name(&column.name),
+            datatype,
+            arraysize,
+            xtype,
+            description: None,
+            unit: (is_ra || is_dec).then_some("deg"),
+            ucd: match (is_key, is_ra, is_dec) {
+                (true, ..) => Some("meta.id;meta.main"),
+                (_, true, _) => Some("pos.eq.ra;meta.main"),
+                (_, _, true) => Some("pos.eq.dec;meta.main"),
+                _ if refers => Some("meta.id"),
+                _ => None,
+            },
+            is_indexed: is_partitioned
+                && (refers || is_ra || is_dec || (is_key && spec.kind == TableKind::Director)),
+            is_principal: is_key || is_ra || is_dec || refers,
+            is_standard: false,
+            index,
+        }
+    };
+    spec.columns.iter().zip(1..).map(column).collect()
+}
+
+/// References to directors that are there, by their keys.
+fn keys(spec: &TableSpec, others: &[&TableSpec]) -> Vec<ForeignKey> {
+    let key = |(director, number): (&catalog::DirectorRef, usize)| {
+        let folded = fold_name(&director.table);
+        let target = others
+            .iter()
+            .find(|other| fold_name(&other.name) == folded)?;
+        Some(ForeignKey {
+            id: format!("{}.{}:{number}", spec.database, spec.name),
+            from_table: full_name(&spec.database, &spec.name),
+            target_table: full_name(&target.database, &target.name),
+            from_column: adql_name(&director.key),
+            target_column: adql_name(target.key.as_deref()?),
+            description: Some(format!("each row belongs to one of {}", target.name)),
+        })
+    };
+    spec.directors.iter().zip(1..).filter_map(key).collect()
+}
+
+/// `datatype`, `arraysize` and `xtype` of the values of a column, as results have them.
+fn votable_type(ty: ColumnType) -> (&'static str, Option<&'static str>, Option<&'static str>) {
+    /// The digits that a double can tell apart, whatever they are.
+    const DOUBLE_DIGITS: u8 = 15;
+    use ColumnType as T;
+    match ty {
+        T::Boolean => ("boolean", None, None),
+        T::UInt8 => ("unsignedByte", None, None),
+        T::Int8 | T::Int16 => ("short", None, None),
+        T::UInt16 | T::Int32 => ("int", None, None),
+        T::UInt32 | T::Int64 => ("long", None, None),
+        T::Float32 => ("float", None, None),
+        T::Float64 => ("double", None, None),
+        T::Decimal { precision, .. } if precision <= DOUBLE_DIGITS => ("double", None, None),
+        T::UInt64 | T::Decimal { .. } => ("char", Some("*"), None),
+        T::Text => ("unicodeChar", Some("*"), None),
+        T::Binary => ("unsignedByte", Some("*"), None),
+        T::Date | T::Timestamp => ("char", Some("*"), Some("timestamp")),
+    }
+}
+
+/// A name as it stands in ADQL: quoted if it is no regular identifier.
+pub(super) fn adql_name(name: &str) -> String {
+    let mut letters = name.chars();
+    let is_regular = letters
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic())
+        && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    if is_regular && !RESERVED.contains(name.to_ascii_uppercase().as_str()) {
+        return name.to_owned();
+    }
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The reserved words of ADQL 2.1.
+static RESERVED: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    "ABSOLUTE ACTION ADD ALL ALLOCATE ALTER AND ANY ARE AS ASC ASSERTION AT AUTHORIZATION AVG BEGIN BETWEEN BIT BIT_LENGTH BOTH BY \
+     CASCADE CASCADED CASE CAST CATALOG CHAR CHARACTER CHARACTER_LENGTH CHAR_LENGTH CHECK CLOSE COALESCE COLLATE COLLATION COLUMN COMMIT \
+     CONNECT CONNECTION CONSTRAINT CONSTRAINTS CONTINUE CONVERT CORRESPONDING COUNT CREATE CROSS CURRENT CURRENT_DATE CURRENT_TIME \
+     CURRENT_TIMESTAMP CURRENT_USER CURSOR DATE DAY DEALLOCATE DECIMAL DECLARE DEFAULT DEFERRABLE DEFERRED DELETE DESC DESCRIBE \
+     DESCRIPTOR DIAGNOSTICS DISCONNECT DISTINCT DOMAIN DOUBLE DROP ELSE END END-EXEC ESCAPE EXCEPT EXCEPTION EXEC EXECUTE EXISTS EXTERNAL \
+     EXTRACT FALSE FETCH FIRST FLOAT FOR FOREIGN FOUND FROM FULL GET GLOBAL GO GOTO GRANT GROUP HAVING HOUR IDENTITY IMMEDIATE IN \
+     INDICATOR INITIALLY INNER INPUT INSENSITIVE INSERT INT INTEGER INTERSECT INTERVAL INTO IS ISOLATION JOIN KEY LANGUAGE LAST LEADING \
+     LEFT LEVEL LIKE LOCAL LOWER MATCH MAX MIN MINUTE MODULE MONTH NAMES NATIONAL NATURAL NCHAR NEXT NO NOT NULL NULLIF NUMERIC \
+     OCTET_LENGTH OF ON ONLY OPEN OPTION OR ORDER OUTER OUTPUT OVERLAPS PAD PARTIAL POSITION PRECISION PREPARE PRESERVE PRIMARY PRIOR \
+     PRIVILEGES PROCEDURE PUBLIC READ REAL REFERENCES RELATIVE RESTRICT REVOKE RIGHT ROLLBACK ROWS SCHEMA SCROLL SECOND SECTION SELECT \
+     SESSION SESSION_USER SET SIZE SMALLINT SOME SPACE SQL SQLCODE SQLERROR SQLSTATE SUBSTRING SUM SYSTEM_USER TABLE TEMPORARY THEN TIME \
+     TIMESTAMP TIMEZONE_HOUR TIMEZONE_MINUTE TO TRAILING TRANSACTION TRANSLATE TRANSLATION TRIM TRUE UNION UNIQUE UNKNOWN UPDATE UPPER \
+     USAGE USER USING VALUE VALUES VARCHAR VARYING VIEW WHEN WHENEVER WHERE WITH WORK WRITE YEAR ZONE \
+     ABS ACOS AREA ASIN ATAN ATAN2 BIGINT BOX CEILING CENTROID CIRCLE CONTAINS COORD1 COORD2 COORDSYS COS COT DEGREES DISTANCE EXP FLOOR \
+     ILIKE INTERSECTS IN_UNIT LOG LOG10 MOD OFFSET PI POINT POLYGON POWER RADIANS RAND REGION ROUND SIN SQRT TAN TOP TRUNCATE"
+        .split_whitespace()
+        .collect()
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_where_adql_needs_it() {
+        for (name, shown) in [
+            ("objectId", "objectId"),
+            ("Object", "Object"),
+            ("size", "\"size\""),
+            ("g-mag", "\"g-mag\""),
+            ("2mass", "\"2mass\""),
+            ("_x", "\"_x\""),
+            ("a\"b", "\"a\"\"b\""),
+            ("", "\"\""),
+        ] {
+            assert_eq!(adql_name(name), shown);
+        }
+    }
+}

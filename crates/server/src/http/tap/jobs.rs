@@ -1,0 +1,334 @@
+//! Jobs: what a client has asked for, before and after it became a query of the query service.
+//!
+//! A job has the number that its query has or will have. What only jobs have (parameters that may still change, when it is to be
+//! destroyed) is in a file of its own, `queries/jobs/<number>.json`, written anew as a whole at each change; everything about its
+//! execution is the query's.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::http::StatusCode;
+use engine::{QueryInfo, QueryState};
+use queries::QueryService;
+use serde::{Deserialize, Serialize};
+
+use crate::http::problem::Problem;
+
+/// The directory below that of the queries.
+const DIRECTORY: &str = "jobs";
+
+/// What is kept of a job. Times are microseconds since 1970 in UTC.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct JobRecord {
+    pub(super) id: u64,
+    pub(super) owner: String,
+    pub(super) created: i64,
+    /// When it is forgotten.
+    pub(super) destruction: i64,
+    /// Seconds that it may run; 0 for any number.
+    pub(super) execution_duration: u64,
+    /// Names in upper case, and values.
+    pub(super) parameters: Vec<(String, String)>,
+    pub(super) step: JobStep,
+}
+
+/// What has become of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) enum JobStep {
+    /// It waits for the client to start it.
+    Pending,
+    /// It is a query.
+    Submitted,
+    /// It could not become a query: why.
+    Refused(String),
+    /// It was ended before it became a query.
+    Aborted,
+}
+
+/// A phase, as UWS names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Pending,
+    Queued,
+    Executing,
+    Completed,
+    Error,
+    Aborted,
+}
+
+impl Phase {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Pending,
+        Self::Queued,
+        Self::Executing,
+        Self::Completed,
+        Self::Error,
+        Self::Aborted,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Queued => "QUEUED",
+            Self::Executing => "EXECUTING",
+            Self::Completed => "COMPLETED",
+            Self::Error => "ERROR",
+            Self::Aborted => "ABORTED",
+        }
+    }
+
+    /// Whether it may still change.
+    pub(super) fn is_active(self) -> bool {
+        matches!(self, Self::Pending | Self::Queued | Self::Executing)
+    }
+}
+
+/// A job as it is now.
+#[derive(Debug, Clone)]
+pub(super) struct Job {
+    pub(super) record: JobRecord,
+    /// Its query, once it is one.
+    pub(super) query: Option<QueryInfo>,
+}
+
+impl Job {
+    pub(super) fn phase(&self) -> Phase {
+        match (&self.record.step, &self.query) {
+            (JobStep::Pending, _) => Phase::Pending,
+            (JobStep::Refused(_), _) => Phase::Error,
+            (JobStep::Aborted, _) => Phase::Aborted,
+            (JobStep::Submitted, Some(query)) => match query.state {
+                QueryState::Queued => Phase::Queued,
+                QueryState::Executing => Phase::Executing,
+                QueryState::Completed => Phase::Completed,
+                QueryState::Failed => Phase::Error,
+                QueryState::Aborted => Phase::Aborted,
+            },
+            // Somebody has removed the query.
+            (JobStep::Submitted, None) => Phase::Aborted,
+        }
+    }
+
+    /// Why it has failed.
+    pub(super) fn error(&self) -> Option<String> {
+        match &self.record.step {
+            JobStep::Refused(sentence) => Some(sentence.clone()),
+            _ if self.phase() == Phase::Error => {
+                let error = self.query.as_ref().and_then(|query| query.error.clone());
+                Some(error.unwrap_or_else(|| "the query failed".to_owned()))
+            }
+            _ => None,
+        }
+    }
+
+    /// The value of a parameter.
+    pub(super) fn parameter(&self, name: &str) -> Option<&str> {
+        let mut given = self.record.parameters.iter();
+        let found = given.find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// The jobs of a server.
+#[derive(Debug)]
+pub(crate) struct TapJobs {
+    queries: Arc<QueryService>,
+    /// `None` where queries cannot be submitted.
+    directory: Option<PathBuf>,
+    records: Mutex<BTreeMap<u64, JobRecord>>,
+}
+
+impl TapJobs {
+    /// Reads the jobs that a former process left.
+    pub(crate) fn open(queries: Arc<QueryService>) -> Self {
+        let directory = queries.directory().map(|it| it.join(DIRECTORY));
+        let records = directory.as_deref().map(read_all).unwrap_or_default();
+        Self {
+            queries,
+            directory,
+            records: Mutex::new(records),
+        }
+    }
+
+    /// A panic in another thread leaves the map consistent, because every change is a single operation.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, JobRecord>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a job.
+    ///
+    /// # Errors
+    /// Nothing can be stored here.
+    pub(super) fn create(
+        &self,
+        owner: String,
+        parameters: Vec<(String, String)>,
+    ) -> Result<Job, Problem> {
+        let created = now();
+        let record = JobRecord {
+            id: self.queries.reserve_number(),
+            owner,
+            created,
+            destruction: created.saturating_add(self.longest()),
+            execution_duration: 0,
+            parameters,
+            step: JobStep::Pending,
+        };
+        self.put(record)
+    }
+
+    /// How long a job is kept at most, in microseconds.
+    pub(super) fn longest(&self) -> i64 {
+        i64::try_from(self.queries.kept().as_micros()).unwrap_or(i64::MAX)
+    }
+
+    /// Writes a job down, instead of what was known of it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(super) fn put(&self, record: JobRecord) -> Result<Job, Problem> {
+        let Some(directory) = &self.directory else {
+            return Err(Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "jobs cannot be stored here: another server of this data directory runs them, or it cannot be written; use /tap/sync",
+            ));
+        };
+        write(directory, &record).map_err(|error| {
+            let sentence = format!("the job cannot be written down: {error}");
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, sentence)
+        })?;
+        self.lock().insert(record.id, record.clone());
+        Ok(self.with_query(record))
+    }
+
+    fn with_query(&self, mut record: JobRecord) -> Job {
+        let query = match record.step {
+            // A process that was killed in between may have submitted it without noting so.
+            JobStep::Submitted | JobStep::Pending => self.queries.find(record.id).ok(),
+            JobStep::Refused(_) | JobStep::Aborted => None,
+        };
+        if query.is_some() {
+            record.step = JobStep::Submitted;
+        }
+        Job { record, query }
+    }
+
+    /// A job of an owner.
+    ///
+    /// # Errors
+    /// There is none of the number, or it is another owner's.
+    pub(super) async fn find(&self, id: &str, owner: &str) -> Result<Job, Problem> {
+        self.destroy_old().await;
+        let number: Option<u64> = id.parse().ok();
+        let found = number.and_then(|id| self.lock().get(&id).cloned());
+        let found = found.ok_or_else(|| {
+            Problem::not_found(format!(
+                "there is no job {id}: it was never made, or is destroyed; /tap/async lists the jobs"
+            ))
+        })?;
+        if found.owner != owner {
+            return Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                format!("job {id} is another user's"),
+            ));
+        }
+        Ok(self.with_query(found))
+    }
+
+    /// The jobs of an owner, the newest first.
+    pub(super) async fn list(&self, owner: &str) -> Vec<Job> {
+        self.destroy_old().await;
+        let records: Vec<JobRecord> = (self.lock().values().rev())
+            .filter(|record| record.owner == owner)
+            .cloned()
+            .collect();
+        let jobs = records.into_iter();
+        jobs.map(|record| self.with_query(record)).collect()
+    }
+
+    /// Forgets a job, and ends its query.
+    pub(super) async fn destroy(&self, record: &JobRecord) {
+        if record.step == JobStep::Submitted {
+            // It may have ended, and be gone already.
+            let _ = self.queries.cancel(record.id, &record.owner).await;
+            let _ = self.queries.remove(record.id, &record.owner).await;
+        }
+        self.lock().remove(&record.id);
+        if let Some(directory) = &self.directory {
+            // What stays is forgotten when the next process finds its time over.
+            let _ = fs::remove_file(file_of(directory, record.id));
+        }
+    }
+
+    /// Forgets the jobs whose time is over.
+    async fn destroy_old(&self) {
+        let now = now();
+        let old: Vec<JobRecord> = (self.lock().values())
+            .filter(|record| record.destruction <= now)
+            .cloned()
+            .collect();
+        for record in old {
+            self.destroy(&record).await;
+        }
+    }
+}
+
+fn file_of(directory: &Path, id: u64) -> PathBuf {
+    directory.join(format!("{id}.json"))
+}
+
+/// Replaces the file of a job as a whole.
+fn write(directory: &Path, record: &JobRecord) -> std::io::Result<()> {
+    catalog::make_directories(directory)?;
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(&serde_json::to_vec(record)?)?;
+    file.as_file().sync_data()?;
+    file.persist(file_of(directory, record.id))?;
+    Ok(())
+}
+
+fn read_all(directory: &Path) -> BTreeMap<u64, JobRecord> {
+    let Ok(files) = fs::read_dir(directory) else {
+        return BTreeMap::new();
+    };
+    let read = |path: PathBuf| {
+        let record: JobRecord = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        Some((record.id, record))
+    };
+    let paths = files.flatten().map(|file| file.path());
+    paths.filter_map(read).collect()
+}
+
+/// Microseconds since 1970.
+pub(super) fn now() -> i64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
+    // A clock before 1970 was never set.
+    i64::try_from(elapsed.unwrap_or_default().as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let record = JobRecord {
+            id: 17,
+            owner: "ann".to_owned(),
+            created: 1,
+            destruction: 2,
+            execution_duration: 3,
+            parameters: vec![("QUERY".to_owned(), "SELECT 1".to_owned())],
+            step: JobStep::Refused("no".to_owned()),
+        };
+        write(directory.path(), &record).unwrap();
+        fs::write(directory.path().join("18.json"), "{").unwrap();
+        let read = read_all(directory.path());
+        assert_eq!(read.into_values().collect::<Vec<_>>(), [record]);
+    }
+}
