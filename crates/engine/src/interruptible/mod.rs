@@ -21,8 +21,8 @@ mod stream;
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use sql::Interrupt;
 use sql::interrupt::relieve_with;
@@ -52,12 +52,20 @@ pub(crate) fn interruptible(
     plan: Arc<dyn ExecutionPlan>,
     interrupt: &Arc<Interrupt>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    plan.transform_up(|node| {
-        let node = with_checked_condition(node)?;
-        let node: Arc<dyn ExecutionPlan> = Arc::new(InterruptibleExec::new(node, interrupt));
-        Ok(Transformed::yes(node))
-    })
-    .data()
+    let children = plan.children().into_iter().cloned();
+    let children = children.map(|child| interruptible(child, interrupt));
+    let children = children.collect::<Result<Vec<_>>>()?;
+    let node = match children.is_empty() {
+        true => plan,
+        // A wrapped operator has the properties of the operator itself. To compute those anew for each piece would take longer than many
+        // a piece does.
+        false => {
+            let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
+            plan.replace_children(children, options)?
+        }
+    };
+    let node = with_checked_condition(node)?;
+    Ok(Arc::new(InterruptibleExec::new(node, interrupt)))
 }
 
 #[cfg(test)]
