@@ -102,11 +102,7 @@ fn kept<T: ArrowPrimitiveType>(
     keeps: impl Fn(T::Native) -> bool,
 ) -> ArrayRef {
     let is_same = |x: T::Native| keeps(x) & positive(x).is_eq(x);
-    if values
-        .values()
-        .iter()
-        .fold(true, |all, &x| all & is_same(x))
-    {
+    if all_valid(values, is_same) {
         return Arc::new(values.clone());
     }
     let numbers = values.values().iter().map(|&x| positive(x)).collect();
@@ -120,6 +116,19 @@ pub(super) fn keep_numbers(
     keeps: impl Fn(f64) -> bool,
 ) -> ArrayRef {
     kept_numbers::<Float64Type>(numbers, nulls, keeps)
+}
+
+/// Whether something is so of all values that are not NULL: first of blocks of them, where what stands in the place of a NULL may spoil it.
+fn all_valid<T: ArrowPrimitiveType>(
+    values: &PrimitiveArray<T>,
+    is_so: impl Fn(T::Native) -> bool,
+) -> bool {
+    const BLOCK: usize = 64;
+    let mut blocks = values.values().chunks(BLOCK).zip((0..).step_by(BLOCK));
+    blocks.all(|(block, first)| {
+        block.iter().fold(true, |all, &x| all & is_so(x))
+            || (block.iter().zip(first..)).all(|(&x, at)| values.is_null(at) || is_so(x))
+    })
 }
 
 fn kept_numbers<T: ArrowPrimitiveType>(
