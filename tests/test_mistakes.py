@@ -48,6 +48,7 @@ MISTAKES = [
     Mistake("unknown function", "SELECT anglesep(ra, decl, 1, 2) FROM Object", 1305, "anglesep", ("no function anglesep", "did you mean angSep?")),
     Mistake("unknown function without a like", "SELECT array_prepent(ra) FROM Object", 1305, "array_prepent", ("docs/sql.md",)),
     Mistake("too few arguments", "SELECT scisql_angSep(ra, decl, 10) FROM Object", 1582, "scisql_angSep", ("takes 4 arguments, and 3 are given",)),
+    Mistake("too few arguments of one of MySQL's", "SELECT CONV(class, 10) FROM Object", 1582, "CONV", ("does not take 2 arguments",)),
     Mistake("ADQL's geometry", "SELECT ra FROM Object WHERE 1 = CONTAINS(POINT(ra, decl), CIRCLE(1, 2, 3))", 1305, "POINT", ("--dialect adql", "scisql_s2PtInCircle")),
     Mistake("TOP", "SELECT TOP 10 ra FROM Object", 1235, "TOP", ("LIMIT", "--dialect adql")),
     Mistake("FETCH FIRST", "SELECT ra FROM Object FETCH FIRST 10 PERCENT ROWS ONLY", 1235, "FETCH", ("PERCENT",)),

@@ -304,11 +304,16 @@ def test_jobs_survive_a_killed_server(meridian: Meridian, data: Path, tmp_path: 
         done = job_of(server, QUERY="SELECT COUNT(*) AS n FROM sky.Star", FORMAT="csv", PHASE="RUN")
         wait_until(lambda: text_of(server, f"{done}/phase") == "COMPLETED", 60, "the job is complete")
         pending = job_of(server, QUERY="SELECT COUNT(*) AS n FROM sky.Filter", FORMAT="csv")
+        gone = job_of(server, QUERY=long, PHASE="RUN")
+        wait_until(lambda: text_of(server, f"{gone}/phase") == "EXECUTING", 60, "the job runs")
+        assert ask(server, gone, {"ACTION": "DELETE"}).status == 200
         running = job_of(server, QUERY=long, FORMAT="csv", PHASE="RUN")
         server.stop(signal.SIGKILL)
     with serving(meridian, copy) as server:
         assert rows_of(ask(server, f"{done}/results/result").text) == [[str(STARS)]]
         assert text_of(server, f"{pending}/phase") == "PENDING"
+        number = gone.rsplit("/", 1)[1]
+        assert ask(server, gone).status == 404 and ask(server, f"/queries/{number}").status == 404
         ask(server, f"{pending}/phase", {"PHASE": "RUN"})
         for job in (pending, running):
             wait_until(lambda job=job: text_of(server, f"{job}/phase") == "COMPLETED", 120, "the job is complete")

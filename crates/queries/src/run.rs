@@ -117,7 +117,12 @@ impl QueryService {
     }
 
     async fn write_down(&self, query: &Query) {
-        if let Err(error) = self.registry.write(query).await {
+        let mut written = self.registry.write(query).await;
+        if self.registry.find(query.id).is_none() {
+            // It was removed meanwhile, after it was cancelled.
+            written = self.registry.remove(query.id).await;
+        }
+        if let Err(error) = written {
             tracing::error!(query = query.id, %error, "a query could not be written down");
         }
     }

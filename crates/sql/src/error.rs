@@ -329,6 +329,10 @@ impl SqlError {
                 "a value stands where a condition is needed; compare it, as in 1 = CONTAINS(a, b)";
             return Self::about(sql, "where", sentence);
         }
+        if let Some((function, count)) = wrong_count(&plain_sentence(message)) {
+            let sentence = format!("{function} does not take {count} arguments");
+            return Self::about(sql, function, sentence).with_code(ErrorCode::WRONG_ARGUMENTS);
+        }
         if let Some((_, told)) = message.split_once("user-defined coercion failed with: ") {
             let told = plain_sentence(told);
             // What follows is about types of the engine's.
@@ -388,6 +392,14 @@ const OWN_MISTAKE: &str = "Meridian made a mistake of its own over this statemen
 pub fn is_own_mistake(message: &str) -> bool {
     let says_so = ["Internal error: ", "likely caused by a bug"];
     says_so.iter().any(|words| message.contains(words))
+}
+
+/// The function, and the number of arguments that it does not take, if one of ours says so.
+fn wrong_count(message: &str) -> Option<(&str, u64)> {
+    let (before, after) = message.split_once(" does not take ")?;
+    let (count, _) = after.split_once(" arguments")?;
+    let function = before.rsplit(' ').next().unwrap_or(before);
+    Some((function, count.parse().ok()?))
 }
 
 /// How the engine says that a value is no condition.

@@ -20,6 +20,9 @@ use crate::http::problem::Problem;
 
 /// The directory below that of the queries.
 const DIRECTORY: &str = "jobs";
+/// Jobs that are kept at a time, and bytes of all their parameters.
+const MOST_JOBS: usize = 100_000;
+const MOST_BYTES: usize = 256 << 20;
 
 /// What is kept of a job. Times are microseconds since 1970 in UTC.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +37,15 @@ pub(super) struct JobRecord {
     /// Names in upper case, and values.
     pub(super) parameters: Vec<(String, String)>,
     pub(super) step: JobStep,
+}
+
+impl JobRecord {
+    fn num_bytes(&self) -> usize {
+        let parameters = self.parameters.iter();
+        parameters
+            .map(|(name, value)| name.len() + value.len())
+            .sum()
+    }
 }
 
 /// What has become of a job.
@@ -197,12 +209,30 @@ impl TapJobs {
                 "jobs cannot be stored here: another server of this data directory runs them, or it cannot be written; use /tap/sync",
             ));
         };
+        if !self.has_room_for(&record) {
+            return Err(Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!(
+                    "there is no room for the job: {MOST_JOBS} jobs with {} MiB of parameters are kept; delete some, or use /tap/sync",
+                    MOST_BYTES >> 20
+                ),
+            ));
+        }
         write(directory, &record).map_err(|error| {
             let sentence = format!("the job cannot be written down: {error}");
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, sentence)
         })?;
         self.lock().insert(record.id, record.clone());
         Ok(self.with_query(record))
+    }
+
+    fn has_room_for(&self, record: &JobRecord) -> bool {
+        let records = self.lock();
+        let others = records.values().filter(|other| other.id != record.id);
+        let (jobs, bytes) = others.fold((1, record.num_bytes()), |(jobs, bytes), other| {
+            (jobs + 1, bytes + other.num_bytes())
+        });
+        jobs <= MOST_JOBS && bytes <= MOST_BYTES
     }
 
     fn with_query(&self, mut record: JobRecord) -> Job {
