@@ -31,14 +31,15 @@ def is_correlated(query: Query) -> bool:
 
 
 def has_correlated_value(query: Query) -> bool:
-    """Whether a subquery whose value is computed, as a scalar or within an item, aggregate or sort key, names columns of the query around it."""
+    """Whether a subquery whose value is computed, as a scalar, for ANY and ALL or within an item, aggregate or sort key, names columns of the
+    query around it."""
 
     def asks(node: Node) -> bool:
         asked = (below for _, below in walk(node) if isinstance(below, (Exists, InQuery, Quantified)))
         return any(is_correlated(below.query) for below in asked)
 
     for _, node in walk(query):
-        if isinstance(node, ScalarQuery) and is_correlated(node.query):
+        if isinstance(node, (ScalarQuery, Quantified)) and is_correlated(node.query):
             return True
         if isinstance(node, (Item, Aggregate, Window, SortKey)) and asks(node):
             return True
@@ -94,7 +95,7 @@ KNOWN = [
     ),
     Known(r"error 1054: ", "a subquery in ORDER BY that names a column which is not selected", orders_by_a_correlated_subquery),
     Known(
-        r"error (1235: .*does not support logical expression ScalarSubquery|1105: Correlated scalar subquery can only be used in)",
+        r"error (1235: .*does not support logical expression ScalarSubquery|1105: Correlated scalar subquery can only be used in|1052: )",
         "a scalar subquery, or EXISTS or IN as a value, that is correlated by something else than an equality",
         has_correlated_value,
     ),

@@ -58,12 +58,24 @@ impl OptimizerRule for PushProbeFilters {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> datafusion::common::Result<Transformed<LogicalPlan>> {
+        if is_above_total(&plan) {
+            return Ok(Transformed::no(plan));
+        }
         let mut conditions = Vec::new();
         match filtered_crossmatch(&plan, &mut conditions) {
             Some(node) if !conditions.is_empty() => push(node, conditions, &plan),
             _ => self.rule.rewrite(plan, config),
         }
     }
+}
+
+/// Whether a plan is a condition on the only row of an aggregate without groups. DataFusion would push below it what names no column, as it
+/// does with groups: the row, of no rows then, would be there all the same.
+fn is_above_total(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::Filter(filter) = plan else {
+        return false;
+    };
+    matches!(filter.input.as_ref(), LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty())
 }
 
 /// The crossmatch that stands below filters and nothing else, and their conditions.

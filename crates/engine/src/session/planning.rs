@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, ScalarValue, exec_err, plan_err};
 use datafusion::datasource::source_as_provider;
-use datafusion::execution::SessionState;
+use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{LogicalPlan, Statement as PlanStatement};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::parser::Statement;
@@ -22,6 +22,8 @@ use crate::provider::{ArchiveDatabase, ArchiveTable};
 
 /// How often a statement is planned anew when one of its tables changes meanwhile.
 const ATTEMPTS: usize = 20;
+/// How the engine says that it cannot see that a plan is sorted.
+const UNSORTED: &str = "does not satisfy order requirements";
 
 /// The logical and the physical plan of a statement.
 pub(super) async fn plan(
@@ -29,8 +31,33 @@ pub(super) async fn plan(
     statement: Statement,
 ) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
     let logical = Box::pin(logical_plan(state, statement)).await?;
-    let plan = state.create_physical_plan(&logical).await?;
+    let optimized = state.optimize(&logical)?;
+    let plan = physical_plan(state, &optimized).await?;
     Ok((logical, plan))
+}
+
+/// The physical plan of a statement that is optimised.
+///
+/// The engine checks that what it has made is sorted where it has to be, and cannot see that of some sorts by columns that are equal, or
+/// by expressions with constants. Such a statement is planned once more without partitions, which leaves nothing to be merged in order.
+async fn physical_plan(
+    state: &SessionState,
+    optimized: &LogicalPlan,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let planned = state
+        .query_planner()
+        .create_physical_plan(optimized, state)
+        .await;
+    match planned {
+        Err(error) if error.to_string().contains(UNSORTED) => {
+            let config = state.config().clone().with_target_partitions(1);
+            let whole = SessionStateBuilder::new_from_existing(state.clone());
+            let whole = whole.with_config(config).build();
+            let planner = whole.query_planner();
+            planner.create_physical_plan(optimized, &whole).await
+        }
+        planned => planned,
+    }
 }
 
 /// The same for a statement whose parameters are placeholders.
@@ -60,8 +87,7 @@ pub(super) async fn plan_with_parameters(
         _ => return plan_err!("a prepared statement has no plan"),
     };
     let optimized = candidate.with_parameters(state.optimize(&logical)?)?;
-    let planner = state.query_planner();
-    let plan = planner.create_physical_plan(&optimized, state).await?;
+    let plan = physical_plan(state, &optimized).await?;
     Ok((logical, plan))
 }
 

@@ -11,8 +11,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use sql::Dialect;
 use sql::mysql::Operators;
 use sql::rules::{
-    CheckIntegers, CompareValues, GuardValues, OrderComparisons, ProjectSubqueries, WidenFloats,
-    WriteOutMemberships,
+    CheckIntegers, CompareValues, GuardValues, OrderComparisons, PlainUsing, ProjectSubqueries,
+    WidenFloats, WriteOutMemberships,
 };
 
 use super::{CATALOG, NO_DATABASE, SessionOptions};
@@ -150,6 +150,7 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
     rules.insert(coercion, Arc::new(ProjectSubqueries));
     rules.push(Arc::new(GuardValues));
     rules.push(Arc::new(OrderComparisons));
+    rules.push(Arc::new(PlainUsing));
     Ok(rules)
 }
 

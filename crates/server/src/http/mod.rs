@@ -69,6 +69,10 @@ const LONGEST_HEAD: usize = 64 << 10;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClientAddress(pub(crate) SocketAddr);
 
+/// Whether the client has connected in TLS.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Encrypted(pub(crate) bool);
+
 /// The routes, which are served under the allowed host names alone.
 pub(crate) fn router(state: Arc<HttpState>, names: AllowedHosts) -> Router {
     let cors = CorsLayer::new()
@@ -109,15 +113,22 @@ pub(crate) async fn serve(
 ) {
     let activity = Activity::new(slot, shared.http_patience);
     let Some(tls) = &shared.tls else {
-        return serve_stream(shared, router, stream, address, activity).await;
+        let encrypted = Encrypted(false);
+        return serve_stream(shared, router, stream, (address, encrypted), activity).await;
     };
     let Some(stream) = negotiate(stream, tls, &activity, shared.http_patience).await else {
         debug!(%address, "TLS was not agreed upon");
         return;
     };
     match stream {
-        Negotiated::Clear(stream) => serve_stream(shared, router, stream, address, activity).await,
-        Negotiated::Tls(stream) => serve_stream(shared, router, *stream, address, activity).await,
+        Negotiated::Clear(stream) => {
+            let client = (address, Encrypted(false));
+            serve_stream(shared, router, stream, client, activity).await
+        }
+        Negotiated::Tls(stream) => {
+            let client = (address, Encrypted(true));
+            serve_stream(shared, router, *stream, client, activity).await
+        }
     }
 }
 
@@ -156,7 +167,7 @@ async fn serve_stream<S>(
     shared: Arc<Shared>,
     router: Router,
     stream: S,
-    address: SocketAddr,
+    (address, encrypted): (SocketAddr, Encrypted),
     activity: Arc<Activity>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -178,6 +189,7 @@ async fn serve_stream<S>(
     let (running, begun) = (Arc::clone(&shared.processes), Arc::clone(&activity));
     let service = hyper::service::service_fn(move |mut request: hyper::Request<_>| {
         request.extensions_mut().insert(ClientAddress(address));
+        request.extensions_mut().insert(encrypted);
         let span = info_span!("request", query = running.next_number());
         let runs = begun.begin(request.version());
         let response = log_request(router.clone(), request).instrument(span);

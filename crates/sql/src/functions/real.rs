@@ -102,7 +102,11 @@ fn kept<T: ArrowPrimitiveType>(
     keeps: impl Fn(T::Native) -> bool,
 ) -> ArrayRef {
     let is_same = |x: T::Native| keeps(x) & positive(x).is_eq(x);
-    if all_valid(values, is_same) {
+    if values
+        .values()
+        .iter()
+        .fold(true, |all, &x| all & is_same(x))
+    {
         return Arc::new(values.clone());
     }
     let numbers = values.values().iter().map(|&x| positive(x)).collect();
@@ -118,21 +122,8 @@ pub(super) fn keep_numbers(
     kept_numbers::<Float64Type>(numbers, nulls, keeps)
 }
 
-/// Whether something is so of all values that are not NULL: first of blocks of them, where what stands in the place of a NULL may spoil it.
-fn all_valid<T: ArrowPrimitiveType>(
-    values: &PrimitiveArray<T>,
-    is_so: impl Fn(T::Native) -> bool,
-) -> bool {
-    const BLOCK: usize = 64;
-    let mut blocks = values.values().chunks(BLOCK).zip((0..).step_by(BLOCK));
-    blocks.all(|(block, first)| {
-        block.iter().fold(true, |all, &x| all & is_so(x))
-            || (block.iter().zip(first..)).all(|(&x, at)| values.is_null(at) || is_so(x))
-    })
-}
-
 fn kept_numbers<T: ArrowPrimitiveType>(
-    numbers: Vec<T::Native>,
+    mut numbers: Vec<T::Native>,
     nulls: Option<NullBuffer>,
     keeps: impl Fn(T::Native) -> bool,
 ) -> ArrayRef {
@@ -141,6 +132,14 @@ fn kept_numbers<T: ArrowPrimitiveType>(
         nulls
     } else {
         let kept = BooleanBuffer::collect_bool(numbers.len(), |at| keeps(numbers[at]));
+        // What is computed of the column next finds no NaN in the place of a NULL, which it would have to look at one by one.
+        for number in &mut numbers {
+            *number = if keeps(*number) {
+                *number
+            } else {
+                T::Native::ZERO
+            };
+        }
         NullBuffer::union(nulls.as_ref(), Some(&NullBuffer::new(kept)))
     };
     Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(numbers), nulls))

@@ -86,7 +86,7 @@ pub(super) async fn capabilities(
     State(state): State<Arc<HttpState>>,
     headers: HeaderMap,
 ) -> Response<Body> {
-    let base = base_url(&state, &headers);
+    let base = base_url(&headers);
     let kept = state.shared.queries.kept().as_secs();
     let written = xml::document(|xml| {
         xml.create_element("vosi:capabilities")

@@ -53,7 +53,7 @@ impl Client {
     ) -> Result<Self, Problem> {
         Ok(Self {
             requester: Requester::of(address, headers, None)?,
-            base: base_url(&state, headers),
+            base: base_url(headers),
             state,
         })
     }

@@ -25,18 +25,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
-use axum::middleware::map_response;
+use axum::middleware::{map_request, map_response};
 use axum::response::IntoResponse;
 use axum::routing::get;
 
-use super::HttpState;
 use super::problem::Problem;
+use super::{Encrypted, HttpState};
 use crate::formats::error_document;
 pub(crate) use jobs::TapJobs;
 
 /// Below which all of it is.
 const ROOT: &str = "/tap";
+/// By which a proxy tells how the client has connected to it.
+const FORWARDED_SCHEME: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// The media type of documents that are no tables.
 const XML: &str = "text/xml;charset=utf-8";
 
@@ -64,7 +67,27 @@ pub(super) fn routes() -> Router<Arc<HttpState>> {
         .route("/tap/tables", get(tables::all))
         .route("/tap/tables/{name}", get(tables::one))
         .route("/tap/examples", get(examples::examples))
+        .layer(map_request(name_host))
         .layer(map_response(name_server))
+}
+
+/// Makes sure that the headers tell how the client knows the service: HTTP/2 has the host in the address, and without a proxy the
+/// connection tells the scheme.
+async fn name_host(mut request: Request) -> Request {
+    let encrypted = request
+        .extensions()
+        .get::<Encrypted>()
+        .is_some_and(|it| it.0);
+    let authority = request.uri().authority().map(ToString::to_string);
+    let headers = request.headers_mut();
+    let host = authority.and_then(|authority| HeaderValue::from_str(&authority).ok());
+    if let (None, Some(host)) = (headers.get(header::HOST), host) {
+        headers.insert(header::HOST, host);
+    }
+    let scheme = if encrypted { "https" } else { "http" };
+    let scheme = HeaderValue::from_static(scheme);
+    headers.entry(FORWARDED_SCHEME).or_insert(scheme);
+    request
 }
 
 /// Tells the name and the version of the program.
@@ -125,14 +148,12 @@ fn see_other(location: &str) -> Result<Response<Body>, TapError> {
 }
 
 /// The address of the service as the client knows it: by the host that it names, and by the scheme that a proxy before the server tells.
-fn base_url(state: &HttpState, headers: &HeaderMap) -> String {
-    let given = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let scheme = match given("x-forwarded-proto") {
+fn base_url(headers: &HeaderMap) -> String {
+    let given = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let scheme = match given(FORWARDED_SCHEME) {
         Some("https") => "https",
-        Some(_) => "http",
-        None if state.shared.tls.is_some() => "https",
-        None => "http",
+        _ => "http",
     };
-    let host = given("host").unwrap_or("localhost");
+    let host = given(header::HOST).unwrap_or("localhost");
     format!("{scheme}://{host}{ROOT}")
 }
