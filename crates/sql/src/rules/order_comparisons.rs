@@ -29,7 +29,7 @@ impl AnalyzerRule for OrderComparisons {
 fn ordered(expr: Expr) -> Transformed<Expr> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
-            if left.as_literal().is_some() && right.as_literal().is_none() =>
+            if is_constant(&left) && !is_constant(&right) =>
         {
             match op.swap() {
                 Some(swapped) => {
@@ -42,9 +42,19 @@ fn ordered(expr: Expr) -> Transformed<Expr> {
     }
 }
 
+/// Whether an expression is a literal, or one that type coercion has given another type: the optimizer makes a literal of it.
+fn is_constant(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(..) => true,
+        Expr::Cast(cast) => is_constant(&cast.expr),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use datafusion::logical_expr::{Operator, col, lit};
+    use arrow::datatypes::DataType;
+    use datafusion::logical_expr::{Cast, Operator, col, lit};
 
     use super::*;
 
@@ -61,8 +71,11 @@ mod tests {
             (Operator::Gt, Operator::Lt),
             (Operator::GtEq, Operator::LtEq),
         ] {
-            let found = ordered(binary(lit(388), op, col("a")));
-            assert_eq!(found.data, binary(col("a"), swapped, lit(388)));
+            let cast = Expr::Cast(Cast::new(Box::new(lit(388)), DataType::Int64));
+            for constant in [lit(388), cast] {
+                let found = ordered(binary(constant.clone(), op, col("a")));
+                assert_eq!(found.data, binary(col("a"), swapped, constant));
+            }
             for kept in [
                 binary(col("a"), op, lit(388)),
                 binary(lit(1), op, lit(2)),
