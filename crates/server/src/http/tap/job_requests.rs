@@ -58,8 +58,8 @@ impl Client {
         })
     }
 
-    async fn job(&self, id: &str) -> Result<Job, Problem> {
-        self.state.jobs.find(id, &self.requester.user).await
+    fn job(&self, id: &str) -> Result<Job, Problem> {
+        self.state.jobs.find(id, &self.requester.user)
     }
 
     fn to_job(&self, job: &Job) -> Result<Response<Body>, TapError> {
@@ -93,7 +93,7 @@ impl Client {
         }
         let job = match record == job.record {
             true => job,
-            false => self.state.jobs.put(record)?,
+            false => self.state.jobs.put(record).await?,
         };
         match given.value("PHASE")? {
             None => Ok(job),
@@ -115,7 +115,7 @@ impl Client {
             Ok(()) => JobStep::Submitted,
             Err(error) => JobStep::Refused(error.sentence),
         };
-        self.state.jobs.put(record)
+        self.state.jobs.put(record).await
     }
 
     async fn submit(&self, record: &JobRecord) -> Result<(), Problem> {
@@ -149,13 +149,13 @@ impl Client {
             Phase::Pending => {
                 let mut record = job.record;
                 record.step = JobStep::Aborted;
-                self.state.jobs.put(record)
+                self.state.jobs.put(record).await
             }
             Phase::Queued | Phase::Executing => {
                 let (id, owner) = (job.record.id, &job.record.owner);
                 // It may have ended in this moment.
                 let _ = self.state.shared.queries.cancel(id, owner).await;
-                self.job(&id.to_string()).await
+                self.job(&id.to_string())
             }
             _ => Ok(job),
         }
@@ -187,7 +187,7 @@ impl Client {
                 () = tokio::time::sleep(LOOK) => {}
                 () = self.state.shared.closing.cancelled() => break,
             }
-            job = self.job(&id).await?;
+            job = self.job(&id)?;
         }
         Ok(job)
     }
@@ -267,7 +267,11 @@ pub(super) async fn create(
     let given = parameters(&state, query.as_deref(), &headers, body).await?;
     let client = Client::of(state, address, &headers)?;
     let owner = client.requester.user.clone();
-    let job = client.state.jobs.create(owner, own_parameters(&given))?;
+    let job = client
+        .state
+        .jobs
+        .create(owner, own_parameters(&given))
+        .await?;
     let job = client.change(job, &given).await?;
     client.to_job(&job)
 }
@@ -282,7 +286,7 @@ pub(super) async fn show(
 ) -> Result<Response<Body>, TapError> {
     let given = of_address(query.as_deref())?;
     let client = Client::of(state, address, &headers)?;
-    let job = client.wait(client.job(&id).await?, &given).await?;
+    let job = client.wait(client.job(&id)?, &given).await?;
     Ok(document(XML, job_document::job(&job, &client.base)))
 }
 
@@ -297,7 +301,7 @@ pub(super) async fn change(
 ) -> Result<Response<Body>, TapError> {
     let given = parameters(&state, query.as_deref(), &headers, body).await?;
     let client = Client::of(state, address, &headers)?;
-    let job = client.job(&id).await?;
+    let job = client.job(&id)?;
     match given.value("ACTION")? {
         Some(action) if action.eq_ignore_ascii_case("DELETE") => {
             client.state.jobs.destroy(&job.record).await;
@@ -316,7 +320,7 @@ pub(super) async fn delete(
     headers: HeaderMap,
 ) -> Result<Response<Body>, TapError> {
     let client = Client::of(state, address, &headers)?;
-    let job = client.job(&id).await?;
+    let job = client.job(&id)?;
     client.state.jobs.destroy(&job.record).await;
     client.to_list()
 }
@@ -329,7 +333,7 @@ pub(super) async fn part(
     headers: HeaderMap,
 ) -> Result<Response<Body>, TapError> {
     let client = Client::of(state, address, &headers)?;
-    let job = client.job(&id).await?;
+    let job = client.job(&id)?;
     let plain = |text: &str| Ok(problem::text(StatusCode::OK, text));
     match part.as_str() {
         "phase" => plain(job.phase().name()),
@@ -370,7 +374,7 @@ pub(super) async fn change_part(
 ) -> Result<Response<Body>, TapError> {
     let given = parameters(&state, query.as_deref(), &headers, body).await?;
     let client = Client::of(state, address, &headers)?;
-    let job = client.job(&id).await?;
+    let job = client.job(&id)?;
     let wanted = match part.as_str() {
         "phase" => "PHASE",
         "destruction" => "DESTRUCTION",
@@ -392,7 +396,7 @@ pub(super) async fn result(
     headers: HeaderMap,
 ) -> Result<Response<Body>, TapError> {
     let client = Client::of(state, address, &headers)?;
-    let job = client.job(&id).await?;
+    let job = client.job(&id)?;
     if job.phase() != Phase::Completed {
         let sentence = match job.error() {
             Some(error) => format!("job {id} has no result: {error}"),

@@ -15,6 +15,7 @@ use axum::http::StatusCode;
 use engine::{QueryInfo, QueryState};
 use queries::QueryService;
 use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
 
 use crate::http::problem::Problem;
 
@@ -175,7 +176,7 @@ impl TapJobs {
     ///
     /// # Errors
     /// Nothing can be stored here.
-    pub(super) fn create(
+    pub(super) async fn create(
         &self,
         owner: String,
         parameters: Vec<(String, String)>,
@@ -190,7 +191,8 @@ impl TapJobs {
             parameters,
             step: JobStep::Pending,
         };
-        self.put(record)
+        self.destroy_old().await;
+        self.put(record).await
     }
 
     /// How long a job is kept at most, in microseconds.
@@ -202,8 +204,8 @@ impl TapJobs {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(super) fn put(&self, record: JobRecord) -> Result<Job, Problem> {
-        let Some(directory) = &self.directory else {
+    pub(super) async fn put(&self, record: JobRecord) -> Result<Job, Problem> {
+        let Some(directory) = self.directory.clone() else {
             return Err(Problem::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "jobs cannot be stored here: another server of this data directory runs them, or it cannot be written; use /tap/sync",
@@ -218,7 +220,11 @@ impl TapJobs {
                 ),
             ));
         }
-        write(directory, &record).map_err(|error| {
+        let written = record.clone();
+        // It waits for the disk.
+        let written = spawn_blocking(move || write(&directory, &written)).await;
+        let written = written.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        written.map_err(|error| {
             let sentence = format!("the job cannot be written down: {error}");
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, sentence)
         })?;
@@ -251,10 +257,10 @@ impl TapJobs {
     ///
     /// # Errors
     /// There is none of the number, or it is another owner's.
-    pub(super) async fn find(&self, id: &str, owner: &str) -> Result<Job, Problem> {
-        self.destroy_old().await;
+    pub(super) fn find(&self, id: &str, owner: &str) -> Result<Job, Problem> {
         let number: Option<u64> = id.parse().ok();
         let found = number.and_then(|id| self.lock().get(&id).cloned());
+        let found = found.filter(|record| record.destruction > now());
         let found = found.ok_or_else(|| {
             Problem::not_found(format!(
                 "there is no job {id}: it was never made, or is destroyed; /tap/async lists the jobs"
@@ -290,7 +296,7 @@ impl TapJobs {
         self.lock().remove(&record.id);
         if let Some(directory) = &self.directory {
             // What stays is forgotten when the next process finds its time over.
-            let _ = fs::remove_file(file_of(directory, record.id));
+            let _ = tokio::fs::remove_file(file_of(directory, record.id)).await;
         }
     }
 
@@ -326,8 +332,15 @@ fn read_all(directory: &Path) -> BTreeMap<u64, JobRecord> {
         return BTreeMap::new();
     };
     let read = |path: PathBuf| {
-        let record: JobRecord = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-        Some((record.id, record))
+        let bytes = fs::read(&path);
+        let record = bytes.and_then(|bytes| Ok(serde_json::from_slice::<JobRecord>(&bytes)?));
+        match record {
+            Ok(record) => Some((record.id, record)),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "a job cannot be read");
+                None
+            }
+        }
     };
     let paths = files.flatten().map(|file| file.path());
     paths.filter_map(read).collect()

@@ -37,18 +37,24 @@ pub(super) async fn all(
             return Err(Problem::bad(format!("detail is {other}: it is min or max")).into());
         }
     };
-    let entries = tap_schema(&state.archive).await?;
-    let written = xml::document(|xml| {
+    let archive = Arc::clone(&state.archive);
+    // There may be a hundred thousand columns.
+    let mut written = state.shared.query_runtime.compute(async move {
+        let entries = tap_schema(&archive).await?;
+        Ok(tableset(&entries, with_columns))
+    });
+    Ok(super::document(XML, written.recv_one().await?))
+}
+
+fn tableset(entries: &[TapSchemaEntry], with_columns: bool) -> Vec<u8> {
+    xml::document(|xml| {
         xml.create_element("vosi:tableset")
             .with_attributes(NAMESPACES)
             .write_inner_content(|xml| {
-                entries
-                    .iter()
-                    .try_for_each(|entry| schema(xml, entry, with_columns))
+                (entries.iter()).try_for_each(|entry| schema(xml, entry, with_columns))
             })?;
         Ok(())
-    });
-    Ok(super::document(XML, written))
+    })
 }
 
 /// `GET /tap/tables/{name}`: one table with its columns.
