@@ -118,6 +118,64 @@ def test_taplint_finds_no_error(server: Server) -> None:
     assert re.search(r"Execution success/attempt: (\d+)/\1$", done.stdout, re.MULTILINE), done.stdout
 
 
+# An expression or a query for everything of the language that the service declares, by its first word.
+FEATURES = {
+    "AREA": "AREA(CIRCLE(1, 2, 3))",
+    "BOX": "COORD1(CENTROID(BOX(1, 2, 3, 4)))",
+    "CENTROID": "COORD2(CENTROID(CIRCLE(1, 2, 3)))",
+    "CIRCLE": "CONTAINS(POINT(1, 2), CIRCLE(1, 2, 3))",
+    "CONTAINS": "CONTAINS(POINT(ra, dec), CIRCLE(1, 2, 3))",
+    "COORD1": "COORD1(POINT(ra, dec))",
+    "COORD2": "COORD2(POINT(ra, dec))",
+    "COORDSYS": "COORDSYS(POINT('ICRS', ra, dec))",
+    "DISTANCE": "DISTANCE(ra, dec, 3, 4) + DISTANCE(POINT(ra, dec), POINT(3, 4))",
+    "INTERSECTS": "INTERSECTS(CIRCLE(1, 2, 3), POLYGON(1, 2, 3, 4, 5, 1))",
+    "POINT": "CONTAINS(POINT('ICRS', ra, dec), BOX(1, 2, 3, 4))",
+    "POLYGON": "CONTAINS(POINT(ra, dec), POLYGON(1, 2, 3, 4, 5, 1))",
+    "REGION": "CONTAINS(POINT(ra, dec), REGION('Circle ICRS 1 2 3'))",
+    "LOWER": "LOWER(name)",
+    "UPPER": "UPPER(name)",
+    "ILIKE": "SELECT name FROM sky.Star WHERE name ILIKE 'STAR%'",
+    "UNION": "SELECT id FROM sky.Star UNION SELECT galaxy FROM sky.Galaxy",
+    "EXCEPT": "SELECT id FROM sky.Star EXCEPT SELECT galaxy FROM sky.Galaxy",
+    "INTERSECT": "SELECT id FROM sky.Star INTERSECT SELECT galaxy FROM sky.Galaxy",
+    "WITH": "WITH s AS (SELECT id FROM sky.Star) SELECT COUNT(*) AS n FROM s",
+    "COALESCE": "COALESCE(flux, 1)",
+    "CAST": "CAST(flux AS INTEGER)",
+    "OFFSET": "SELECT id FROM sky.Star ORDER BY id OFFSET 5",
+    "ivo_healpix_index": "ivo_healpix_index(6, ra, dec)",
+    "ivo_healpix_center": "COORD1(ivo_healpix_center(6, 5))",
+    "ivo_to_jd": "ivo_to_jd(seen)",
+    "ivo_to_mjd": "ivo_to_mjd(seen)",
+    "ivo_nocasematch": "ivo_nocasematch(name, 'STAR')",
+    "ivo_hasword": "ivo_hasword(name, 'star')",
+    "ivo_hashlist_has": "ivo_hashlist_has('a#b', 'b')",
+    "ivo_string_agg": "ivo_string_agg(name, ',')",
+    "ivo_interval_overlaps": "ivo_interval_overlaps(1, 2, 1.5, 3)",
+    "scisql_angSep": "scisql_angSep(ra, dec, 1, 2)",
+    "scisql_fluxToAbMag": "scisql_fluxToAbMag(flux)",
+    "scisql_abMagToFlux": "scisql_abMagToFlux(20)",
+    "scisql_nanojanskyToAbMag": "scisql_nanojanskyToAbMag(flux)",
+    "scisql_abMagToNanojansky": "scisql_abMagToNanojansky(20)",
+}
+
+
+def test_what_is_declared_can_be_done(server: Server) -> None:
+    """Every form of the capabilities is executed in a query, and every format of results is written."""
+    document = ElementTree.fromstring(ask(server, "/tap/capabilities").text)
+    forms = [form.text or "" for form in document.iter("form")]
+    declared = {re.split(r"\W", form)[0] for form in forms}
+    assert declared == set(FEATURES) and len(forms) == len(declared)
+    for name, text in FEATURES.items():
+        query = text if text.startswith(("SELECT", "WITH")) else f"SELECT {text} AS x FROM sky.Star WHERE flux > 0"
+        found = ask(server, "/tap/sync", QUERY=query, FORMAT="csv")
+        assert found.status == 200 and rows_of(found.text), f"{name}: {found.text}"
+    for form in document.iter("outputFormat"):
+        for name in [form.findtext("mime"), form.findtext("alias")]:
+            answer = ask(server, "/tap/sync", QUERY="SELECT TOP 1 id FROM sky.Star", FORMAT=name)
+            assert answer.status == 200, f"{name}: {answer.text}"
+
+
 def test_pyvo_browses_and_asks(service: pyvo.dal.TAPService) -> None:
     """Tables with their columns, a synchronous query with a quoted name, and a count over a region."""
     tables = service.tables

@@ -17,7 +17,7 @@ use crate::http::HttpState;
 const VERSIONS: [&str; 2] = ["2.1", "2.0"];
 
 /// Optional features of the language, by the ends of their groups' identifiers.
-const FEATURES: [(&str, &[&str]); 9] = [
+const FEATURES: [(&str, &[&str]); 8] = [
     (
         "adqlgeo",
         &[
@@ -41,7 +41,6 @@ const FEATURES: [(&str, &[&str]); 9] = [
     ("adql-common-table", &["WITH"]),
     ("adql-conditional", &["COALESCE"]),
     ("adql-type", &["CAST"]),
-    ("adql-unit", &["IN_UNIT"]),
     ("adql-offset", &["OFFSET"]),
     (
         "udf",

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
-use axum::extract::{Extension, Path, RawQuery, State};
+use axum::extract::{Extension, FromRequestParts, Path, RawQuery};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Response, StatusCode};
 use futures::StreamExt;
 use queries::{Protocol, Submission};
@@ -17,12 +18,12 @@ use super::sync::{RESULT, columns, default_database};
 use super::{TapError, XML, base_url, document, job_document, see_other, tell_overflow};
 use crate::ClientError;
 use crate::formats::{TableWriter, error_document};
+use crate::http::HttpState;
 use crate::http::limited::{LimitedBatches, write};
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::{self, Problem};
 use crate::http::query_api::Requester;
 use crate::http::streaming::streaming_response;
-use crate::http::{ClientAddress, HttpState};
 use crate::metrics;
 
 /// The longest time that a request waits for a job's phase to change.
@@ -39,25 +40,31 @@ const OF_REQUESTS: [&str; 5] = [
 ];
 
 /// Who asks, and the address under which it knows the service.
-struct Client {
+pub(super) struct Client {
     state: Arc<HttpState>,
     requester: Requester,
     base: String,
 }
 
-impl Client {
-    fn of(
-        state: Arc<HttpState>,
-        address: ClientAddress,
-        headers: &HeaderMap,
-    ) -> Result<Self, Problem> {
+impl FromRequestParts<Arc<HttpState>> for Client {
+    type Rejection = TapError;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &Arc<HttpState>,
+    ) -> Result<Self, TapError> {
+        let Extension(address) = Extension::from_request_parts(parts, state)
+            .await
+            .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.body_text()))?;
         Ok(Self {
-            requester: Requester::of(address, headers, None)?,
-            base: base_url(headers),
-            state,
+            requester: Requester::of(address, &parts.headers, None)?,
+            base: base_url(&parts.headers),
+            state: Arc::clone(state),
         })
     }
+}
 
+impl Client {
     fn job(&self, id: &str) -> Result<Job, Problem> {
         self.state.jobs.find(id, &self.requester.user)
     }
@@ -212,13 +219,10 @@ fn own_parameters(given: &RequestParameters) -> Vec<(String, String)> {
 
 /// `GET /tap/async`: the jobs of the client, of some phases, since a time, or the last ones.
 pub(super) async fn list(
-    State(state): State<Arc<HttpState>>,
-    Extension(address): Extension<ClientAddress>,
+    client: Client,
     RawQuery(query): RawQuery,
-    headers: HeaderMap,
 ) -> Result<Response<Body>, TapError> {
     let given = of_address(query.as_deref())?;
-    let client = Client::of(state, address, &headers)?;
     let phases = phases(&given)?;
     let after = given.value("AFTER")?.map(|text| {
         job_document::read_time(text).ok_or_else(|| {
@@ -258,14 +262,12 @@ fn phases(given: &RequestParameters) -> Result<Vec<Phase>, Problem> {
 
 /// `POST /tap/async`: makes a job, and starts it with PHASE=RUN.
 pub(super) async fn create(
-    State(state): State<Arc<HttpState>>,
-    Extension(address): Extension<ClientAddress>,
+    client: Client,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, TapError> {
-    let given = parameters(&state, query.as_deref(), &headers, body).await?;
-    let client = Client::of(state, address, &headers)?;
+    let given = parameters(&client.state, query.as_deref(), &headers, body).await?;
     let owner = client.requester.user.clone();
     let job = client
         .state
@@ -278,29 +280,24 @@ pub(super) async fn create(
 
 /// `GET /tap/async/{id}`, which waits with WAIT.
 pub(super) async fn show(
-    State(state): State<Arc<HttpState>>,
-    Extension(address): Extension<ClientAddress>,
+    client: Client,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
-    headers: HeaderMap,
 ) -> Result<Response<Body>, TapError> {
     let given = of_address(query.as_deref())?;
-    let client = Client::of(state, address, &headers)?;
     let job = client.wait(client.job(&id)?, &given).await?;
     Ok(document(XML, job_document::job(&job, &client.base)))
 }
 
 /// `POST /tap/async/{id}`.
 pub(super) async fn change(
-    State(state): State<Arc<HttpState>>,
-    Extension(address): Extension<ClientAddress>,
+    client: Client,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, TapError> {
-    let given = parameters(&state, query.as_deref(), &headers, body).await?;
-    let client = Client::of(state, address, &headers)?;
+    let given = parameters(&client.state, query.as_deref(), &headers, body).await?;
     let job = client.job(&id)?;
     match given.value("ACTION")? {
         Some(action) if action.eq_ignore_ascii_case("DELETE") => {
@@ -314,12 +311,9 @@ pub(super) async fn change(
 
 /// `DELETE /tap/async/{id}`.
 pub(super) async fn delete(
-    State(state): State<Arc<HttpState>>,
-    Extension(address): Extension<ClientAddress>,
+    client: Client,
     Path(id): Path<String>,
-    headers: HeaderMap,
 ) -> Result<Response<Body>, TapError> {
-    let client = Client::of(state, address, &headers)?;
     let job = client.job(&id)?;
     client.state.jobs.destroy(&job.record).await;
     client.to_list()
@@ -327,12 +321,9 @@ pub(super) async fn delete(
 
 /// `GET /tap/async/{id}/{part}`.
 pub(super) async fn part(
-    State(state): State<Arc<HttpState>>,
-    Extension(address): Extension<ClientAddress>,
+    client: Client,
     Path((id, part)): Path<(String, String)>,
-    headers: HeaderMap,
 ) -> Result<Response<Body>, TapError> {
-    let client = Client::of(state, address, &headers)?;
     let job = client.job(&id)?;
     let plain = |text: &str| Ok(problem::text(StatusCode::OK, text));
     match part.as_str() {
@@ -365,15 +356,13 @@ fn no_part(part: &str) -> Problem {
 
 /// `POST /tap/async/{id}/{part}`: of `phase`, `parameters`, `destruction`, `executionduration`.
 pub(super) async fn change_part(
-    State(state): State<Arc<HttpState>>,
-    Extension(address): Extension<ClientAddress>,
+    client: Client,
     Path((id, part)): Path<(String, String)>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, TapError> {
-    let given = parameters(&state, query.as_deref(), &headers, body).await?;
-    let client = Client::of(state, address, &headers)?;
+    let given = parameters(&client.state, query.as_deref(), &headers, body).await?;
     let job = client.job(&id)?;
     let wanted = match part.as_str() {
         "phase" => "PHASE",
@@ -390,12 +379,9 @@ pub(super) async fn change_part(
 
 /// `GET /tap/async/{id}/results/result`.
 pub(super) async fn result(
-    State(state): State<Arc<HttpState>>,
-    Extension(address): Extension<ClientAddress>,
+    client: Client,
     Path(id): Path<String>,
-    headers: HeaderMap,
 ) -> Result<Response<Body>, TapError> {
-    let client = Client::of(state, address, &headers)?;
     let job = client.job(&id)?;
     if job.phase() != Phase::Completed {
         let sentence = match job.error() {
