@@ -12,7 +12,7 @@ use sql::Dialect;
 use sql::mysql::Operators;
 use sql::rules::{
     CheckIntegers, CompareValues, GuardValues, OrderComparisons, PlainUsing, ProjectSubqueries,
-    WidenFloats, WriteOutMemberships,
+    WidenFloats, WindowOrders, WriteOutMemberships,
 };
 
 use super::{CATALOG, NO_DATABASE, SessionOptions};
@@ -151,6 +151,7 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
     rules.push(Arc::new(GuardValues));
     rules.push(Arc::new(OrderComparisons));
     rules.push(Arc::new(PlainUsing));
+    rules.push(Arc::new(WindowOrders));
     Ok(rules)
 }
 

@@ -44,12 +44,14 @@ pub(super) fn all() -> Vec<Arc<AggregateUDF>> {
     all_default_aggregate_functions()
         .into_iter()
         .filter(|function| !PLAIN.contains(&function.name()))
-        .map(|function| {
-            let name = function.name().to_owned();
-            let signature = function.signature().clone();
-            GuardedAggregate::udaf(name, function, signature, None)
-        })
+        .map(of_unknown_growth)
         .collect()
+}
+
+/// An aggregate of which the engine knows no more than that it computes the same: not that it grows with its rows, either.
+pub(crate) fn of_unknown_growth(function: Arc<AggregateUDF>) -> Arc<AggregateUDF> {
+    let (name, signature) = (function.name().to_owned(), function.signature().clone());
+    GuardedAggregate::udaf(name, function, signature, None)
 }
 
 /// An aggregate of the engine's under the name `name`, guarded, which takes one argument, whatever its type: it is made of the

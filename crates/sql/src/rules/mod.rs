@@ -11,6 +11,7 @@ mod project_subqueries;
 mod recognise_geometry;
 mod row_members;
 mod widen_floats;
+mod window_orders;
 
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub use plain_using::PlainUsing;
 pub use project_subqueries::ProjectSubqueries;
 pub use recognise_geometry::RecogniseGeometry;
 pub use widen_floats::WidenFloats;
+pub use window_orders::WindowOrders;
 
 /// Rewrites every expression of a plan and of its subqueries, from the leaves up, keeping the names of its columns.
 /// `rewrite` is given the columns that the expression may refer to.
