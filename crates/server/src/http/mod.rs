@@ -14,6 +14,7 @@ mod same_site;
 mod state;
 mod streaming;
 mod tap;
+mod tracked_query;
 mod upload;
 
 use std::convert::Infallible;

@@ -1,33 +1,25 @@
 //! Rows for Qserv's REST API: of a statement that runs while its client waits, and of a stored result. Both run on the query runtime.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use engine::RowStream;
 use futures::StreamExt;
-use queries::{Protocol, QueryGuard};
-use sql::{Connection, Warning};
+use sql::Warning;
 
 use super::qserv_rows::{BinaryEncoding, QservRows};
 use super::requester::Requester;
 use crate::http::streaming::BLOCK_BYTES;
-use crate::metrics::{self, QueryOutcome, QueryTimer, StatementKind};
+use crate::http::tracked_query::TrackedQuery;
+use crate::metrics;
 use crate::process_list::TrackedTask;
-use crate::query_log::QueryLogEntry;
 use crate::query_runtime::ResultSender;
 use crate::{ClientError, Shared};
 
-/// A statement whose client waits for its rows. It is listed among the processes and the queries of the server until it is dropped.
+/// A statement whose client waits for its rows.
 pub(super) struct SynchronousQuery {
-    shared: Arc<Shared>,
-    work: TrackedTask,
-    registered: QueryGuard,
-    connection: Connection,
-    statement: String,
+    query: TrackedQuery,
     encoding: BinaryEncoding,
-    timer: QueryTimer,
-    begun: Instant,
 }
 
 impl SynchronousQuery {
@@ -39,33 +31,9 @@ impl SynchronousQuery {
         statement: String,
         encoding: BinaryEncoding,
     ) -> Self {
-        let begun = Instant::now();
-        let kind = StatementKind::of(&statement);
-        let Requester { user, peer } = requester;
-        let work = shared.track_for(peer, &user, database.as_deref(), "Query", &statement);
-        let registered = shared.queries.registry().begin(
-            &user,
-            database.as_deref(),
-            Protocol::Http,
-            &statement,
-            work.stop_token(),
-        );
-        let connection = Connection {
-            id: work.connection_id(),
-            user,
-            host: peer.host(),
-            server_info: Arc::clone(&shared.server_info),
-            ..Connection::alone(database)
-        };
         Self {
-            shared: Arc::clone(shared),
-            work,
-            registered,
-            connection,
-            statement,
+            query: TrackedQuery::begin(shared, requester, database, statement),
             encoding,
-            timer: shared.metrics.begin(metrics::Protocol::Http, kind, begun),
-            begun,
         }
     }
 
@@ -74,34 +42,21 @@ impl SynchronousQuery {
     /// # Errors
     /// The statement failed before its first block, or the client has gone.
     pub(super) async fn run(self, sender: ResultSender<Bytes>) -> Result<(), ClientError> {
-        let mut output = RowSender::new(&self.shared, self.encoding, sender);
-        self.registered.execution().attach();
-        let outcome = self.work.run(self.execute(&mut output)).await;
-        let rows = output.num_rows();
-        let error = outcome.as_ref().err();
-        let ending = QueryOutcome::of_work(&outcome);
-        let took = self.begun.elapsed();
-        self.timer.end(ending, took);
-        let ended = QueryLogEntry {
-            ending,
-            took,
-            rows,
-            user: &self.connection.user,
-            database: self.connection.database.as_deref(),
-            error,
-        };
-        ended.log(self.shared.slow, || self.statement.clone());
-        let query_error = error.cloned().map(Into::into);
-        self.registered.end(rows, query_error.as_ref());
+        let mut output = RowSender::new(&self.query.shared, self.encoding, sender);
+        let outcome = Box::pin(self.query.run(self.execute(&mut output))).await;
+        self.query.end(&outcome, output.num_rows());
         output.finish(outcome).await
     }
 
     async fn execute(&self, output: &mut RowSender) -> Result<Vec<Warning>, ClientError> {
-        let sessions = &self.shared.sessions;
-        let session = sessions.of(self.connection.database.as_deref()).await?;
-        let result = session
-            .execute_for(&self.statement, &self.connection)
-            .await?;
+        let TrackedQuery {
+            shared,
+            connection,
+            statement,
+            ..
+        } = &self.query;
+        let session = shared.sessions.of(connection.database.as_deref()).await?;
+        let result = session.execute_for(statement, connection).await?;
         output.begin(&result.schema);
         output.send_all(result.batches).await?;
         Ok(result.warnings)

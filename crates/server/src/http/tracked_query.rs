@@ -1,0 +1,93 @@
+//! A query whose client waits for its rows over HTTP: what the server knows of it while it runs, and when it has ended.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use queries::{Protocol, QueryGuard};
+use sql::Connection;
+
+use super::query_api::Requester;
+use crate::metrics::{self, QueryOutcome, QueryTimer, StatementKind};
+use crate::process_list::TrackedTask;
+use crate::query_log::QueryLogEntry;
+use crate::{ClientError, Shared};
+
+/// A query that runs. It is listed among the processes and the queries of the server until it is dropped.
+pub(super) struct TrackedQuery {
+    pub(super) shared: Arc<Shared>,
+    pub(super) connection: Connection,
+    pub(super) statement: String,
+    work: TrackedTask,
+    registered: QueryGuard,
+    timer: QueryTimer,
+    begun: Instant,
+}
+
+impl TrackedQuery {
+    /// Registers a query.
+    pub(super) fn begin(
+        shared: &Arc<Shared>,
+        requester: Requester,
+        database: Option<String>,
+        statement: String,
+    ) -> Self {
+        let begun = Instant::now();
+        let kind = StatementKind::of(&statement);
+        let Requester { user, peer } = requester;
+        let work = shared.track_for(peer, &user, database.as_deref(), "Query", &statement);
+        let registered = shared.queries.registry().begin(
+            &user,
+            database.as_deref(),
+            Protocol::Http,
+            &statement,
+            work.stop_token(),
+        );
+        let connection = Connection {
+            id: work.connection_id(),
+            user,
+            host: peer.host(),
+            server_info: Arc::clone(&shared.server_info),
+            ..Connection::alone(database)
+        };
+        Self {
+            shared: Arc::clone(shared),
+            connection,
+            statement,
+            work,
+            registered,
+            timer: shared.metrics.begin(metrics::Protocol::Http, kind, begun),
+            begun,
+        }
+    }
+
+    /// Runs the query's work, from which it is told to stop.
+    ///
+    /// # Errors
+    /// Those of the work, or it was stopped.
+    pub(super) async fn run<T>(
+        &self,
+        work: impl Future<Output = Result<T, ClientError>>,
+    ) -> Result<T, ClientError> {
+        self.registered.execution().attach();
+        self.work.run(work).await
+    }
+
+    /// Notes how the query has ended, after so many rows.
+    pub(super) fn end<T>(self, outcome: &Result<T, ClientError>, rows: u64) {
+        let error = outcome.as_ref().err();
+        let ending = QueryOutcome::of_work(outcome);
+        let took = self.begun.elapsed();
+        self.timer.end(ending, took);
+        let ended = QueryLogEntry {
+            ending,
+            took,
+            rows,
+            user: &self.connection.user,
+            database: self.connection.database.as_deref(),
+            error,
+        };
+        ended.log(self.shared.slow, || self.statement.clone());
+        let query_error = error.cloned().map(Into::into);
+        self.registered.end(rows, query_error.as_ref());
+    }
+}
