@@ -50,3 +50,19 @@ def test_results_of_windows_are_sorted(connection: pymysql.connections.Connectio
         asked = f"SELECT {function} OVER ({partition}ORDER BY {order} {frame}) AS w FROM Star ORDER BY w{way}"
         cursor.execute(asked)
         assert list(cursor.fetchall()) == oracle.execute(asked).fetchall(), asked
+
+
+@pytest.mark.parametrize("first, second", [("MAX(n)", "MAX(n)"), ("MAX(1)", "MAX(0 + 1)"), ("LEAD(n, 1)", "LEAD(n, 2 - 1)"), ("SUM(0.5)", "SUM(1.5 - 1)")])
+def test_windows_that_constants_make_equal(connection: pymysql.connections.Connection, oracle: sqlite3.Connection, first: str, second: str) -> None:
+    """Both in the SELECT list, and one in ORDER BY alone."""
+    cursor = connection.cursor()
+    for asked in (
+        f"SELECT {first} OVER (ORDER BY id) AS w, {second} OVER (ORDER BY id) AS v, id FROM Star ORDER BY id",
+        f"SELECT {first} OVER (ORDER BY id) AS w, id FROM Star ORDER BY {second} OVER (ORDER BY id), id",
+    ):
+        cursor.execute(asked)
+        assert [tuple(map(float_or_none, row)) for row in cursor.fetchall()] == [tuple(map(float_or_none, row)) for row in oracle.execute(asked)], asked
+
+
+def float_or_none(value: object) -> float | None:
+    return None if value is None else float(str(value))

@@ -186,6 +186,9 @@ class MeridianWriter(Writer):
             return f"{'TIMESTAMP' if node.kind == 'time' else 'DATE'} '{node.value}'"
         if isinstance(node.value, bool):
             return "TRUE" if node.value else "FALSE"
+        if isinstance(node.value, float) and 1e15 <= abs(node.value) < 1e16:
+            # With all its digits and no exponent it were a decimal, which is compared with an integer digit by digit.
+            return f"{node.value!r}e0"
         return repr(node.value)
 
     def _sortkey(self, node: SortKey) -> str:

@@ -6,7 +6,7 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, Extension, Filter, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
-use sql::rules::{KeepListsApart, RecogniseGeometry};
+use sql::rules::{DistinctWindows, KeepListsApart, RecogniseGeometry};
 
 use super::node::CrossmatchNode;
 use crate::EngineError;
@@ -24,7 +24,7 @@ pub(crate) struct PushProbeFilters {
 }
 
 impl PushProbeFilters {
-    /// DataFusion's rules with this in the place of its filter pushdown, and with ours of geometry.
+    /// DataFusion's rules with this in the place of its filter pushdown, and with ours beside them.
     ///
     /// # Errors
     /// This version of DataFusion lacks one of the rules that ours go by.
@@ -37,6 +37,8 @@ impl PushProbeFilters {
         let simplified = place(&rules, "simplify_expressions")?;
         rules.insert(simplified + 1, Arc::new(RecogniseGeometry));
         rules.insert(simplified, Arc::new(KeepListsApart));
+        let common = place(&rules, "common_sub_expression_eliminate")?;
+        rules.insert(common, Arc::new(DistinctWindows));
         let pushed = place(&rules, "push_down_filter")?;
         let rule = Arc::clone(&rules[pushed]);
         rules[pushed] = Arc::new(Self { rule });

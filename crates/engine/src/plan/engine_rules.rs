@@ -1,4 +1,4 @@
-//! DataFusion's own physical rules, with guards where they are wrong.
+//! DataFusion's own physical rules, with guards where they are wrong, and the rules of ours that run wherever they do.
 //!
 //! A guard replaces a rule by the rule's name. A missing rule is an error when a session starts: without its guard a later result could be
 //! wrong.
@@ -10,11 +10,12 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 
 use super::bound_top_groups::BoundTopGroups;
+use super::distinct_members;
 use super::push_filters::PushFilters;
 
 pub(crate) type Rules = Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>;
 
-/// DataFusion's rules in their order, guarded.
+/// DataFusion's rules in their order, guarded, with ours.
 ///
 /// # Errors
 /// This version of DataFusion lacks a rule that has a guard.
@@ -22,6 +23,7 @@ pub(crate) fn engine_rules() -> Result<Rules> {
     let mut rules = PhysicalOptimizer::new().rules;
     PushFilters::guard(&mut rules)?;
     BoundTopGroups::guard(&mut rules)?;
+    distinct_members::insert(&mut rules)?;
     Ok(rules)
 }
 

@@ -13,6 +13,7 @@ mod checked_rules;
 mod crossmatch_locality;
 mod cut_chunk_phases;
 mod cut_pieces;
+mod distinct_members;
 mod engine_rules;
 mod group_by_chunk;
 mod join_locality;

@@ -15,6 +15,7 @@ pub(crate) mod mysql;
 mod photometry;
 mod real;
 mod row;
+mod row_key;
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -32,6 +33,8 @@ pub(crate) use guarded::of_unknown_growth;
 pub use photometry::is_magnitude_of_flux;
 pub use real::{REAL, real, real_constant};
 pub(crate) use row::{ROW, row, values_of_row};
+pub(crate) use row_key::ROW_KEY;
+use row_key::row_key;
 
 /// DataFusion's functions of few arguments and any amount of memory. Neither dialect has them.
 pub const UNBOUNDED: [&str; 5] = [
@@ -52,6 +55,7 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
     functions.push(real());
     functions.push(apart());
     functions.push(row());
+    functions.push(row_key());
     functions
 }
 

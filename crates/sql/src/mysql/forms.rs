@@ -10,6 +10,7 @@ use super::build::{
     argument, call, choice, number, plain_arguments, plain_cast, text, unit_name, unnamed,
 };
 use super::compare_all;
+use crate::functions::ROW_KEY;
 use crate::{ErrorCode, SqlError};
 
 /// MySQL rounds exact numbers by other rules than doubles; a constant with a point is exact.
@@ -417,8 +418,7 @@ pub(super) fn count_of_several(mut function: Function) -> Function {
         && list.args.len() > 1
     {
         let values: Vec<Expr> = list.args.drain(..).filter_map(unnamed).collect();
-        let whole = call("struct", values.clone());
-        list.args = vec![argument(null_where_any_is(values, whole))];
+        list.args = vec![argument(call(ROW_KEY, values))];
     }
     function
 }

@@ -2,6 +2,7 @@
 
 mod check_integers;
 mod compare_values;
+mod distinct_windows;
 mod guard_values;
 mod keep_lists_apart;
 mod memberships;
@@ -23,6 +24,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 
 pub use check_integers::CheckIntegers;
 pub use compare_values::CompareValues;
+pub use distinct_windows::DistinctWindows;
 pub use guard_values::GuardValues;
 pub use keep_lists_apart::KeepListsApart;
 pub use memberships::WriteOutMemberships;
