@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pymysql
@@ -21,12 +21,12 @@ TIMES = 4
 
 @pytest.fixture(scope="module")
 def connection(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Iterator[pymysql.connections.Connection]:
-    """A connection to a table of keys and of values that may be NULL."""
+    """A connection to a director: keys, which are never NULL, and values that may be."""
     directory = tmp_path_factory.mktemp("lists")
     rows = directory / "rows.csv"
-    rows.write_text("id,a\n" + "".join(f"{key},{'' if value is None else value}\n" for key, value in ROWS))
+    rows.write_text("id,ra,decl,a\n" + "".join(f"{key},{key * 40},{key},{'' if value is None else value}\n" for key, value in ROWS))
     data: Path = directory / "data"
-    meridian.must("load", "--data", data, "--db", "sky", "--table", "Values", "--kind", "replicated", rows)
+    meridian.must("load", "--data", data, "--db", "sky", "--table", "Values", "--key", "id", "--ra", "ra", "--dec", "decl", rows)
     with serving(meridian, data) as server, server.connect(database="sky") as connected:
         yield connected
 
@@ -40,28 +40,34 @@ def oracle() -> sqlite3.Connection:
     return connected
 
 
-def condition(rng: random.Random, depth: int) -> str:
+def element(rng: random.Random) -> str:
+    """What a value is compared with: mostly a number, sometimes a column or NULL."""
+    return rng.choice(["#", "#", "#", "#", "a", "id", "NULL"])
+
+
+def condition(rng: random.Random, depth: int, member: Callable[[random.Random], str]) -> str:
     """A condition with `#` in the place of each number."""
     if depth == 0 or rng.random() < 0.2:
         column = rng.choice(["a", "a", "id"])
         negated = rng.choice(["", "NOT "])
         match rng.randrange(4):
             case 0:
-                return f"{column} {rng.choice(['=', '<>'])} #"
+                return f"{column} {rng.choice(['=', '<>'])} {member(rng)}"
             case length:
-                return f"{column} {negated}IN ({', '.join('#' * length)})"
-    parts = [condition(rng, depth - 1) for _ in range(rng.choice([2, 2, 3]))]
+                return f"{column} {negated}IN ({', '.join(member(rng) for _ in range(length))})"
+    parts = [condition(rng, depth - 1, member) for _ in range(rng.choice([2, 2, 3]))]
     joined = f" {rng.choice(['AND', 'OR'])} ".join(parts)
     return f"{rng.choice(['', '', 'NOT '])}({joined})"
 
 
+@pytest.mark.parametrize("member", [lambda _: "#", element], ids=["numbers", "anything"])
 @pytest.mark.parametrize("seed", range(4))
-def test_lists_are_as_sqlite_has_them(connection: pymysql.connections.Connection, oracle: sqlite3.Connection, seed: int) -> None:
+def test_lists_are_as_sqlite_has_them(connection: pymysql.connections.Connection, oracle: sqlite3.Connection, seed: int, member: Callable[[random.Random], str]) -> None:
     """In WHERE, where unknown counts as false, and as an item of the SELECT, where it is NULL."""
     rng = random.Random(seed)
     cursor = connection.cursor()
     for _ in range(STATEMENTS // 4):
-        wording = condition(rng, rng.choice([1, 2, 2]))
+        wording = condition(rng, rng.choice([1, 2, 2]), member)
         forms = [f"SELECT id FROM `Values` WHERE {wording} ORDER BY id", f"SELECT id, ({wording}) AS q FROM `Values` ORDER BY id"]
         for form in forms:
             for _ in range(TIMES):

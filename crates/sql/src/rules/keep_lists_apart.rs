@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The simplifier also makes lists of `x = 1 OR x = 2`, and of the opposite below NOT; such chains count as one list. Lists of an operand that
-//! is never NULL are left as they are, except in expressions with placeholders, which the simplifier takes for values unlike all others.
+//! is never NULL are left as they are, except in expressions with lists of anything but values: NULL may be among them, and the simplifier
+//! takes placeholders and columns for values unlike all others.
 
 use std::collections::HashMap;
 
@@ -80,8 +81,8 @@ fn may_have_lists(plan: &LogicalPlan) -> Result<bool> {
 /// The lists of an expression that were met.
 struct Lists<'a> {
     schema: &'a DFSchema,
-    /// Whether the expression has placeholders.
-    has_placeholders: bool,
+    /// Whether the expression has a placeholder, or a list in which something is not a value.
+    is_open: bool,
     /// How many of each operand.
     seen: HashMap<Expr, i64>,
 }
@@ -99,7 +100,13 @@ impl<'a> Lists<'a> {
     fn of(schema: &'a DFSchema, expr: &Expr) -> Result<Self> {
         Ok(Self {
             schema,
-            has_placeholders: expr.exists(|expr| Ok(matches!(expr, Expr::Placeholder(_))))?,
+            is_open: expr.exists(|expr| {
+                Ok(match expr {
+                    Expr::Placeholder(_) => true,
+                    Expr::InList(list) => !list.list.iter().all(is_value),
+                    _ => false,
+                })
+            })?,
             seen: HashMap::new(),
         })
     }
@@ -179,8 +186,13 @@ impl<'a> Lists<'a> {
     /// Whether merging lists of the operand could change a value.
     fn may_differ(&self, operand: &Expr) -> bool {
         // An operand that cannot be resolved here, such as a column of an outer query, may be NULL.
-        self.has_placeholders || operand.nullable(self.schema).unwrap_or(true)
+        self.is_open || operand.nullable(self.schema).unwrap_or(true)
     }
+}
+
+/// Whether an expression is a constant other than NULL.
+fn is_value(expr: &Expr) -> bool {
+    expr.as_literal().is_some_and(|value| !value.is_null())
 }
 
 /// The operand of a member that the simplifier makes part of the list of its chain.
