@@ -65,9 +65,9 @@ class Oracle:
         self.places = world.places()
         self.connection = duckdb_of(world)
 
-    def ask(self, query: Query) -> Rows:
-        """The rows of a statement."""
-        text = for_duckdb(query, self.places)
+    def ask(self, query: Query, takes_last: bool = False) -> Rows:
+        """The rows of a statement. Of equally near rows those with the smallest places are found, or with the greatest."""
+        text = for_duckdb(query, self.places, takes_last)
         try:
             with limited(ORACLE_SECONDS, self.connection.interrupt):
                 rows = self.connection.execute(text).fetchmany(MOST_ROWS + 1)

@@ -186,10 +186,7 @@ class MeridianWriter(Writer):
             return f"{'TIMESTAMP' if node.kind == 'time' else 'DATE'} '{node.value}'"
         if isinstance(node.value, bool):
             return "TRUE" if node.value else "FALSE"
-        if isinstance(node.value, float) and 1e15 <= abs(node.value) < 1e16:
-            # With all its digits and no exponent it were a decimal, which is compared with an integer digit by digit.
-            return f"{node.value!r}e0"
-        return repr(node.value)
+        return number(node.value)
 
     def _sortkey(self, node: SortKey) -> str:
         return f"{self.write(node.expr)}{' DESC' * node.descending}"
@@ -229,17 +226,18 @@ TYPES = {"int": "BIGINT", "real": "DOUBLE", "text": "VARCHAR", "time": "TIMESTAM
 FOUND = {
     "all": "row_number() OVER () > 0",
     "best": "s = min(s) OVER (PARTITION BY l_id) AND s = min(s) OVER (PARTITION BY r_id)",
-    "best1": "row_number() OVER (PARTITION BY l_id ORDER BY s) <= {}",
-    "best2": "row_number() OVER (PARTITION BY r_id ORDER BY s) <= {}",
+    "best1": "row_number() OVER (PARTITION BY l_id ORDER BY s, r_id {tied}) <= {at_most}",
+    "best2": "row_number() OVER (PARTITION BY r_id ORDER BY s, l_id {tied}) <= {at_most}",
 }
 REGIONS = {"circle": "is_in_circle({}, {}, {})", "box": "is_in_box({}, {}, {})", "poly": "(in_polygon({}, {}, [{}]) = 1)"}
 
 
 class DuckWriter(Writer):
-    """DuckDB's dialect. `places` says which tables an area restricts."""
+    """DuckDB's dialect. `places` says which tables an area restricts; of equally near rows the first ones are found, or the last ones."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, takes_last: bool = False) -> None:
         self.places = places
+        self.tied = "DESC" if takes_last else "ASC"
         self.area: Area | None = None
 
     def name(self, name: str) -> str:
@@ -321,8 +319,14 @@ class DuckWriter(Writer):
         return (
             f"(WITH {', '.join(sides)}, p AS MATERIALIZED (SELECT l_id, r_id, {separation} AS s FROM l, r "
             f"WHERE {separation} <= {self.write(node.radius)}), c AS MATERIALIZED (SELECT * FROM p QUALIFY "
-            f"{FOUND[node.find].format(at_most)}) SELECT {', '.join(columns)} FROM {joined}) {node.alias}"
+            f"{FOUND[node.find].format(at_most=at_most, tied=self.tied)}) SELECT {', '.join(columns)} FROM {joined}) {node.alias}"
         )
+
+
+def number(value: object) -> str:
+    """An integer or a double as Meridian is given it. A double of all its digits without an exponent were a decimal, which is compared with an
+    integer digit by digit."""
+    return f"{value!r}e0" if isinstance(value, float) and 1e15 <= abs(value) < 1e16 else repr(value)
 
 
 def for_meridian(query: Query) -> str:
@@ -330,9 +334,9 @@ def for_meridian(query: Query) -> str:
     return MeridianWriter().write(query)
 
 
-def for_duckdb(query: Query, places: Places) -> str:
+def for_duckdb(query: Query, places: Places, takes_last: bool = False) -> str:
     """A statement as DuckDB is asked."""
-    return DuckWriter(places).write(query)
+    return DuckWriter(places, takes_last).write(query)
 
 
 def as_prepared(query: Query) -> tuple[str, list[object]]:
