@@ -8,7 +8,9 @@ use crate::clock::utc_now;
 use crate::names::is_usable;
 use crate::sqlite::SqliteCatalog;
 use crate::state::CatalogState;
-use crate::{CatalogError, Chunk, Database, LoadId, NewDatabase, PartContents, Table, TableSpec};
+use crate::{
+    CatalogError, Chunk, Database, LoadId, NewDatabase, PartContents, Rights, Table, TableSpec,
+};
 
 /// What exists in one data directory. Cheap to clone: clones share their connections.
 ///
@@ -18,6 +20,8 @@ use crate::{CatalogError, Chunk, Database, LoadId, NewDatabase, PartContents, Ta
 pub struct Catalog {
     backend: Arc<dyn CatalogBackend>,
     data_dir: Arc<Path>,
+    /// Of whoever asks: what else there is does not exist for them.
+    rights: Arc<Rights>,
 }
 
 /// One of the tables that [`Catalog::repartition`] shows anew.
@@ -56,6 +60,7 @@ impl Catalog {
         Ok(Self {
             backend: Arc::new(SqliteCatalog::open(data_dir).await?),
             data_dir: data_dir.into(),
+            rights: Arc::new(Rights::All),
         })
     }
 
@@ -64,7 +69,21 @@ impl Catalog {
         Ok(Self {
             backend: Arc::new(SqliteCatalog::open_or_create(data_dir).await?),
             data_dir: data_dir.into(),
+            rights: Arc::new(Rights::All),
         })
+    }
+
+    /// The same catalog as somebody with these rights sees it.
+    pub fn seen_with(&self, rights: Arc<Rights>) -> Self {
+        Self {
+            rights,
+            ..self.clone()
+        }
+    }
+
+    /// The rights of whoever asks.
+    pub fn rights(&self) -> &Arc<Rights> {
+        &self.rights
     }
 
     /// The data directory, as it was named.
@@ -101,21 +120,34 @@ impl Catalog {
 
     /// All databases, by name.
     pub async fn databases(&self) -> Result<Vec<Database>, CatalogError> {
-        self.backend.databases().await
+        let mut databases = self.backend.databases().await?;
+        databases.retain(|database| self.rights.may_see_database(&database.name));
+        Ok(databases)
     }
 
     /// The database of this name, without regard to case.
     pub async fn database(&self, name: &str) -> Result<Option<Database>, CatalogError> {
-        self.backend.database(name).await
+        match self.rights.may_see_database(name) {
+            true => self.backend.database(name).await,
+            false => Ok(None),
+        }
     }
 
     /// The tables of a database, by name; none if there is no such database.
     pub async fn tables(&self, database: &str) -> Result<Vec<Table>, CatalogError> {
-        self.backend.tables(database, None).await
+        if !self.rights.may_see_database(database) {
+            return Ok(Vec::new());
+        }
+        let mut tables = self.backend.tables(database, None).await?;
+        tables.retain(|table| self.rights.may_read(database, &table.spec.name));
+        Ok(tables)
     }
 
     /// The table of this name in a database, both without regard to case.
     pub async fn table(&self, database: &str, name: &str) -> Result<Option<Table>, CatalogError> {
+        if !self.rights.may_read(database, name) {
+            return Ok(None);
+        }
         let mut found = self.backend.tables(database, Some(name)).await?;
         Ok(found.pop())
     }

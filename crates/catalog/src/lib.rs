@@ -23,6 +23,7 @@ mod error;
 mod lock;
 mod names;
 mod process;
+mod rights;
 mod sqlite;
 mod state;
 mod table;
@@ -33,6 +34,7 @@ pub use column::{Column, ColumnType};
 pub use error::CatalogError;
 pub use lock::{Holder, LoadLock};
 pub use names::{fold_name, path_name};
+pub use rights::{Rights, Tables};
 pub use state::CatalogState;
 pub use table::{
     Chunk, Database, DirectorRef, LoadId, NewDatabase, OverlapFile, Part, PartContents, Position,

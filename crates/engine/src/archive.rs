@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow::datatypes::SchemaRef;
-use catalog::{Catalog, CatalogState, LoadId, Table, TableKind};
+use catalog::{Catalog, CatalogState, LoadId, Rights, Table, TableKind};
 use sky::Chunker;
 use store::{DecodedBlocks, LoadDir, OpenFiles, StoreError};
 
@@ -20,9 +20,18 @@ const USUAL_KEPT_BYTES: u64 = 64 << 20;
 /// How often a table is looked up again if a newer load replaced it meanwhile.
 const LOOKS: usize = 5;
 
-/// A data directory on which queries are executed. All sessions of a process share it.
+/// A data directory on which queries are executed, as somebody with certain rights sees it. All sessions of a process share what is
+/// open of it.
 pub struct Archive {
+    /// What there is for whoever asks.
+    catalog: Catalog,
+    opened: Arc<Opened>,
+}
+
+/// What is open of a data directory, whoever asks.
+struct Opened {
     data_dir: PathBuf,
+    /// All that there is.
     catalog: Catalog,
     files: OpenFiles,
     /// The latest list of parts of each table that was requested, by folded database and table name. An entry keeps these parts'
@@ -76,7 +85,7 @@ pub(crate) struct StoredTableId {
 
 impl std::fmt::Debug for Archive {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Archive({})", self.data_dir.display())
+        write!(f, "Archive({})", self.opened.data_dir.display())
     }
 }
 
@@ -88,31 +97,43 @@ impl Archive {
 
     /// Opens a data directory that exists. Up to `bytes` of decoded columns and director indexes are kept in memory for later queries.
     pub async fn open_keeping(data_dir: &Path, bytes: u64) -> Result<Arc<Self>, EngineError> {
-        let files = OpenFiles::new(OPEN_FILES).keeping(DecodedBlocks::new(bytes));
-        Ok(Arc::new(Self {
+        let catalog = Catalog::open(data_dir).await?;
+        let opened = Opened {
             data_dir: data_dir.to_owned(),
-            catalog: Catalog::open(data_dir).await?,
-            files,
+            catalog: catalog.clone(),
+            files: OpenFiles::new(OPEN_FILES).keeping(DecodedBlocks::new(bytes)),
             tables: Mutex::default(),
             parts: Mutex::default(),
+        };
+        Ok(Arc::new(Self {
+            catalog,
+            opened: Arc::new(opened),
         }))
     }
 
-    /// What exists.
+    /// The same archive as somebody with these rights sees it: other databases and tables do not exist. What is open is shared.
+    pub fn seen_with(&self, rights: Arc<Rights>) -> Arc<Self> {
+        Arc::new(Self {
+            catalog: self.opened.catalog.seen_with(rights),
+            opened: Arc::clone(&self.opened),
+        })
+    }
+
+    /// What exists for whoever asks.
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
     }
 
     /// The chunk files that are open.
     pub fn files(&self) -> &OpenFiles {
-        &self.files
+        &self.opened.files
     }
 
     /// What it takes now.
     pub fn usage(&self) -> Usage {
-        let decoded = self.files.decoded();
+        let decoded = self.files().decoded();
         Usage {
-            open_files: self.files.len(),
+            open_files: self.files().len(),
             cache_bytes: decoded.map_or(0, |it| it.num_bytes()),
             shared_bytes: decoded.map_or(0, |it| it.num_shared_bytes()),
             cache_limit: decoded.map_or(0, |it| it.budget()),
@@ -120,30 +141,43 @@ impl Archive {
         }
     }
 
-    /// The table as it is now; `None` if there is none of that name. Names are matched without regard to case.
+    /// The table as it is now; `None` if whoever asks sees none of that name. Names are matched without regard to case.
     pub async fn table(
         &self,
         database: &str,
         name: &str,
     ) -> Result<Option<Arc<LoadedTable>>, EngineError> {
+        match self.catalog.rights().may_read(database, name) {
+            true => self.any_table(database, name).await,
+            false => Ok(None),
+        }
+    }
+
+    /// The same whoever asks: for what a table's own files are read by, as the index of its director.
+    pub(crate) async fn any_table(
+        &self,
+        database: &str,
+        name: &str,
+    ) -> Result<Option<Arc<LoadedTable>>, EngineError> {
+        let catalog = &self.opened.catalog;
         let folded = (catalog::fold_name(database), catalog::fold_name(name));
         let mut looks = 0;
         loop {
             looks += 1;
             // The state is read before the catalog: a later change makes the next look-up read the catalog again.
-            let state = self.catalog.state();
-            if let Some(known) = lock(&self.tables).get(&folded)
+            let state = catalog.state();
+            if let Some(known) = lock(&self.opened.tables).get(&folded)
                 && state.is_some()
                 && known.state == state
             {
                 return Ok(Some(Arc::clone(&known.table)));
             }
-            let Some(table) = self.catalog.table(database, name).await? else {
-                let dropped = lock(&self.tables).remove(&folded);
+            let Some(table) = catalog.table(database, name).await? else {
+                let dropped = lock(&self.opened.tables).remove(&folded);
                 self.close_unused(dropped);
                 return Ok(None);
             };
-            if let Some(known) = lock(&self.tables).get_mut(&folded)
+            if let Some(known) = lock(&self.opened.tables).get_mut(&folded)
                 && known.table.table == table
             {
                 known.state = state;
@@ -155,7 +189,7 @@ impl Archive {
                         state,
                         table: Arc::clone(&loaded),
                     };
-                    let before = lock(&self.tables).insert(folded, known);
+                    let before = lock(&self.opened.tables).insert(folded, known);
                     self.close_unused(before);
                     return Ok(Some(loaded));
                 }
@@ -171,12 +205,12 @@ impl Archive {
         let Some(before) = before else {
             return;
         };
-        let tables = lock(&self.tables);
+        let tables = lock(&self.opened.tables);
         let shown = tables.values().flat_map(|known| &known.table.stored.parts);
         let shown: HashSet<LoadId> = shown.map(|part| part.load).collect();
         for part in &before.table.stored.parts {
             if !shown.contains(&part.load) {
-                self.files.forget(part.dir.path());
+                self.files().forget(part.dir.path());
             }
         }
     }
@@ -188,7 +222,7 @@ impl Archive {
     pub async fn release_changed_tables(&self) -> Result<(), EngineError> {
         let state = self.catalog.state();
         let known: Vec<(String, String)> = {
-            let tables = lock(&self.tables);
+            let tables = lock(&self.opened.tables);
             let changed = tables
                 .iter()
                 .filter(|(_, it)| state.is_none() || it.state != state);
@@ -196,7 +230,7 @@ impl Archive {
         };
         let mut outcome = Ok(());
         for (database, table) in known {
-            outcome = outcome.and(self.table(&database, &table).await.map(drop));
+            outcome = outcome.and(self.any_table(&database, &table).await.map(drop));
         }
         outcome
     }
@@ -243,13 +277,13 @@ impl Archive {
         table: &str,
         load: LoadId,
     ) -> Result<Arc<StoredPart>, EngineError> {
-        let mut parts = lock(&self.parts);
+        let mut parts = lock(&self.opened.parts);
         if let Some(part) = parts.get(&load).and_then(Weak::upgrade) {
             return Ok(part);
         }
         let part = Arc::new(StoredPart {
             load,
-            dir: LoadDir::open(&self.data_dir, database, table, load)?,
+            dir: LoadDir::open(&self.opened.data_dir, database, table, load)?,
             chunks: tokio::sync::OnceCell::new(),
             index: tokio::sync::OnceCell::new(),
         });

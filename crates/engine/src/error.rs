@@ -43,6 +43,18 @@ impl EngineError {
         }
     }
 
+    /// Whoever asks may read no table of this full name, if there is one.
+    pub(crate) fn denied_table(name: &str) -> Self {
+        let error = SqlError::new(sql::denied_table(name));
+        error.with_code(ErrorCode::TABLE_DENIED).into()
+    }
+
+    /// Whoever asks may use no database of this name, if there is one.
+    pub(crate) fn denied_database(name: &str) -> Self {
+        let error = SqlError::new(sql::denied_database(name));
+        error.with_code(ErrorCode::DATABASE_DENIED).into()
+    }
+
     /// What a file that a query names is read wrong by.
     pub(crate) fn from_file(cause: &(dyn std::error::Error + Send + Sync + 'static)) -> Self {
         let code = match cause.downcast_ref() {

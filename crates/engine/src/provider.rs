@@ -119,6 +119,9 @@ impl ArchiveDatabase {
         error: DataFusionError,
     ) -> Result<DataFusionError> {
         let catalog = self.archive.catalog();
+        if !catalog.rights().may_read_all_of(&self.name) {
+            return Ok(NotFound::Denied.error(&self.name, table));
+        }
         let databases = catalog.databases().await.map_err(external)?;
         let names: Vec<String> = databases
             .into_iter()

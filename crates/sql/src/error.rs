@@ -304,6 +304,11 @@ impl SqlError {
                 );
                 Self::about(sql, short, sentence).with_code(ErrorCode::NO_TABLE)
             }
+            Some(NotFound::Denied) => {
+                let database = name.rsplit('.').nth(1).unwrap_or_default();
+                let full = format!("{}.{table}", typed(sql, database));
+                Self::about(sql, short, denied_table(&full)).with_code(ErrorCode::TABLE_DENIED)
+            }
             None => {
                 let hint = suggestion(short, tables);
                 let hint = hint.unwrap_or_else(|| listing("tables here", tables));
@@ -350,6 +355,20 @@ impl SqlError {
     }
 }
 
+/// The sentence about a table that whoever asks may not read; it does not tell whether there is one.
+pub fn denied_table(name: &str) -> String {
+    format!(
+        "you may not read a table {name}: SHOW TABLES lists those that you may, and who runs this archive can grant more"
+    )
+}
+
+/// The sentence about a database in which whoever asks may read nothing; it does not tell whether there is one.
+pub fn denied_database(name: &str) -> String {
+    format!(
+        "you may not use a database {name}: SHOW DATABASES lists those that you may, and who runs this archive can grant more"
+    )
+}
+
 /// What who looks up tables says of one that is not there, beside that: it travels in the text of the engine's error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotFound {
@@ -357,17 +376,21 @@ pub enum NotFound {
     Database(Vec<String>),
     /// Other databases have a table of this name: these.
     TableBut(Vec<String>),
+    /// Whoever asks may read some tables of the database at most, and not this one, should there be one.
+    Denied,
 }
 
 impl NotFound {
     const DATABASE: &str = " not found, nor its database, among ";
     const TABLE_BUT: &str = " not found, but in ";
+    const DENIED: &str = " not found, or may not be read";
 
     /// The engine's error for a table of a database.
     pub fn error(&self, database: &str, table: &str) -> DataFusionError {
         let (words, names) = match self {
-            Self::Database(names) => (Self::DATABASE, names),
-            Self::TableBut(names) => (Self::TABLE_BUT, names),
+            Self::Database(names) => (Self::DATABASE, names.as_slice()),
+            Self::TableBut(names) => (Self::TABLE_BUT, names.as_slice()),
+            Self::Denied => (Self::DENIED, Default::default()),
         };
         // A line each: a name may have any other character.
         let names = names.join("\n");
@@ -378,6 +401,9 @@ impl NotFound {
         let names = |text: &str| text.lines().map(str::to_owned).collect();
         if let Some(text) = rest.strip_prefix(Self::DATABASE) {
             return Some(Self::Database(names(text)));
+        }
+        if rest.starts_with(Self::DENIED) {
+            return Some(Self::Denied);
         }
         let text = rest.strip_prefix(Self::TABLE_BUT)?;
         Some(Self::TableBut(names(text)))

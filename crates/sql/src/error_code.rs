@@ -32,6 +32,10 @@ codes! {
     TOO_MANY_CONNECTIONS = 1040, "08004";
     /// The two sides do not understand each other from the start (`ER_HANDSHAKE_ERROR`).
     HANDSHAKE = 1043, "08S01";
+    /// A database in which whoever asks may read nothing (`ER_DBACCESS_DENIED_ERROR`).
+    DATABASE_DENIED = 1044, "42000";
+    /// No user of this name has this password (`ER_ACCESS_DENIED_ERROR`).
+    LOGIN_DENIED = 1045, "28000";
     /// A table is named without its database, and none is chosen (`ER_NO_DB_ERROR`).
     NO_DATABASE_CHOSEN = 1046, "3D000";
     /// No such command in the protocol (`ER_UNKNOWN_COM_ERROR`).
@@ -72,6 +76,8 @@ codes! {
     MISSING_GROUP_BY = 1140, "42000";
     /// A column in HAVING that is not grouped by (`ER_NON_GROUPING_FIELD_USED`).
     UNGROUPED_IN_HAVING = 1463, "42000";
+    /// A table that whoever asks may not read (`ER_TABLEACCESS_DENIED_ERROR`).
+    TABLE_DENIED = 1142, "42000";
     /// No table has this name (`ER_NO_SUCH_TABLE`).
     NO_TABLE = 1146, "42S02";
     /// More bytes than a packet may have (`ER_NET_PACKET_TOO_LARGE`).

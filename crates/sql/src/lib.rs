@@ -32,7 +32,7 @@ pub use areaspec::{TableShape, TableShapes};
 pub use connection::Connection;
 pub use crossmatch::{Find, MatchCall, MatchFunction, MatchJoin};
 pub use dialect::Dialect;
-pub use error::{NotFound, SqlError, is_own_mistake};
+pub use error::{NotFound, SqlError, denied_database, denied_table, is_own_mistake};
 pub use error_code::ErrorCode;
 pub use fold::{fold_case, fold_word};
 pub use functions::mysql::Moment;

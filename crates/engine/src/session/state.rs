@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use catalog::fold_name;
+use catalog::{Rights, fold_name};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::optimizer::analyzer::Analyzer;
@@ -206,7 +206,12 @@ impl DefaultDatabase {
                 let known: Vec<String> = names.chain([INFORMATION_SCHEMA.to_owned()]).collect();
                 let folded = fold_name(wanted);
                 let found = known.iter().find(|name| fold_name(name) == folded).cloned();
-                found.map(chosen).ok_or_else(|| no_database(wanted, &known))
+                found
+                    .map(chosen)
+                    .ok_or_else(|| match archive.catalog().rights().as_ref() {
+                        Rights::All => no_database(wanted, &known),
+                        Rights::Listed(_) => EngineError::denied_database(wanted),
+                    })
             }
             None => match (names.next(), names.next()) {
                 (Some(only), None) => Ok(chosen(only)),

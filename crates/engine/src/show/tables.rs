@@ -1,7 +1,7 @@
 //! Lists of databases, tables, columns and keys.
 
 use arrow::datatypes::DataType;
-use catalog::{Column, ColumnType, Table, TableKind, fold_name};
+use catalog::{Column, ColumnType, Rights, Table, TableKind, fold_name};
 use sql::mysql::TableName;
 use sql::{ErrorCode, SqlError};
 
@@ -30,9 +30,12 @@ async fn declared(archive: &Archive, database: &str) -> Result<String, EngineErr
         return Ok(INFORMATION_SCHEMA.to_owned());
     }
     let found = archive.catalog().database(database).await?;
-    let found = found.ok_or_else(|| EngineError::NoDatabase {
-        name: database.to_owned(),
-        hint: "SHOW DATABASES lists those that there are".to_owned(),
+    let found = found.ok_or_else(|| match archive.catalog().rights().as_ref() {
+        Rights::All => EngineError::NoDatabase {
+            name: database.to_owned(),
+            hint: "SHOW DATABASES lists those that there are".to_owned(),
+        },
+        Rights::Listed(_) => EngineError::denied_database(database),
     })?;
     Ok(found.name)
 }
@@ -133,7 +136,11 @@ pub(super) async fn table(
 ) -> Result<Table, EngineError> {
     let database = declared(archive, name.database.as_deref().unwrap_or(default)).await?;
     let found = archive.catalog().table(&database, &name.table).await?;
-    found.ok_or_else(|| no_table(&database, name))
+    let may_read_all = archive.catalog().rights().may_read_all_of(&database);
+    found.ok_or_else(|| match may_read_all {
+        true => no_table(&database, name),
+        false => EngineError::denied_table(&format!("{database}.{}", name.table)),
+    })
 }
 
 fn no_table(database: &str, name: &TableName) -> EngineError {
