@@ -1,0 +1,75 @@
+//! What can go wrong, in sentences that say what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why an operation on the users failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UsersError {
+    /// The file is there and cannot be read.
+    #[error("{} cannot be read: {source}; nobody can log in until it can", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// SQLite fails.
+    #[error("the users in {} cannot be read or changed: {source}", path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's error.
+        source: sqlx::Error,
+    },
+    /// The file is of a newer program.
+    #[error(
+        "{} is of a newer version of this program, {found} where this one knows {known}: use the newer one",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version known here.
+        known: i64,
+    },
+    /// There is no such user.
+    #[error("there is no user {name}: `meridian user list` tells those that there are")]
+    NoUser {
+        /// The name that was given.
+        name: String,
+    },
+    /// There is one already.
+    #[error(
+        "there is a user {name} already (names that differ in case alone are the same): `meridian user passwd` changes the password"
+    )]
+    Exists {
+        /// The user's name.
+        name: String,
+    },
+    /// The name cannot be used.
+    #[error(
+        "{name:?} cannot be the name of a user: it has 1 to 32 letters, digits, `_`, `-`, `.` or `@`, and is no name of a database of the server's own"
+    )]
+    BadName {
+        /// The name.
+        name: String,
+    },
+    /// The password cannot be used.
+    #[error("a password has 1 to 256 bytes, none of them zero: for a user without one give --no-password")]
+    BadPassword,
+    /// The user does not have this grant.
+    #[error("{name} has no grant to read {grant}: `meridian user show {name}` tells those that there are")]
+    NoGrant {
+        /// The user.
+        name: String,
+        /// What was to be taken back.
+        grant: String,
+    },
+    /// The operating system has no random numbers.
+    #[error("the operating system has no random numbers")]
+    NoRandomness,
+}

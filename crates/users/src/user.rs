@@ -1,0 +1,117 @@
+//! A user, and all of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use catalog::{Rights, fold_name};
+
+use crate::secret::Token;
+use crate::{Grant, UsersError, UsersState, now};
+
+/// The user that whoever gives no name is taken for, if there is one.
+pub const ANONYMOUS: &str = "anonymous";
+
+const LONGEST_NAME: usize = 32;
+/// Databases of the server's own.
+const RESERVED: [&str; 5] = [
+    "information_schema",
+    "tap_schema",
+    "tap_upload",
+    "mysql",
+    "sys",
+];
+
+/// Somebody who may log in.
+#[derive(Debug, Clone)]
+pub struct User {
+    /// The name.
+    pub name: String,
+    /// The hash of the password; `None` if there is none, and then no password fits.
+    pub password: Option<String>,
+    /// See [`crate::Scramble::is_answered`].
+    pub challenge: Option<[u8; 32]>,
+    /// Whether everything may be read, and everybody's queries ended.
+    pub is_admin: bool,
+    /// Seconds since 1970 at which the user was added.
+    pub created: i64,
+    /// What was granted, by database and table.
+    pub grants: Vec<Grant>,
+    /// What the grants come to, with the user's own database.
+    pub rights: Arc<Rights>,
+    /// How many tokens are valid.
+    pub tokens: usize,
+}
+
+impl User {
+    pub(crate) fn set_rights(&mut self) {
+        let mut rights = match self.is_admin {
+            true => Rights::All,
+            false => Rights::none(),
+        };
+        rights.add(&self.name, None);
+        for grant in &self.grants {
+            rights.add(&grant.database, grant.table.as_deref());
+        }
+        self.rights = Arc::new(rights);
+    }
+}
+
+/// All users, as they were at one time.
+#[derive(Debug)]
+pub struct UserList {
+    state: UsersState,
+    pub(crate) users: BTreeMap<String, Arc<User>>,
+    /// Users and the times of expiry, by the hashes of their tokens.
+    pub(crate) tokens: HashMap<[u8; 32], (String, i64)>,
+}
+
+impl UserList {
+    pub(crate) fn empty(state: UsersState) -> Self {
+        Self {
+            state,
+            users: BTreeMap::new(),
+            tokens: HashMap::new(),
+        }
+    }
+
+    /// The state that was read.
+    pub fn state(&self) -> UsersState {
+        self.state
+    }
+
+    /// Whether there are none: then nobody has to log in.
+    pub fn is_empty(&self) -> bool {
+        self.users.is_empty()
+    }
+
+    /// The users, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<User>> {
+        self.users.values()
+    }
+
+    /// The user of this name, in which upper and lower case are told apart.
+    pub fn user(&self, name: &str) -> Option<&Arc<User>> {
+        self.users.get(name)
+    }
+
+    /// The user whom a token lets in, if it has not expired.
+    pub fn of_token(&self, text: &str) -> Option<&Arc<User>> {
+        if !Token::may_be(text) {
+            return None;
+        }
+        let (name, expires) = self.tokens.get(&Token::hash(text))?;
+        (*expires > now()).then(|| self.user(name)).flatten()
+    }
+}
+
+pub(crate) fn check_name(name: &str) -> Result<(), UsersError> {
+    let allowed = |c: char| c.is_alphanumeric() || "_-.@".contains(c);
+    let length = name.chars().count();
+    let is_reserved = RESERVED.contains(&fold_name(name).as_str());
+    match (1..=LONGEST_NAME).contains(&length) && name.chars().all(allowed) && !is_reserved {
+        true => Ok(()),
+        false => Err(UsersError::BadName {
+            name: name.to_owned(),
+        }),
+    }
+}
