@@ -15,7 +15,7 @@ pub fn utc_now() -> String {
 ///
 /// The calendar is computed in years that begin in March, so that the leap day is a year's last
 /// (H. Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`).
-fn utc_text(seconds: u64) -> String {
+pub fn utc_text(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let since_era = days + 719_468;
     let (era, day_of_era) = (since_era / 146_097, since_era % 146_097);

@@ -30,6 +30,7 @@ mod table;
 
 pub use access::{make_directories, writable_file};
 pub use catalog::{Append, Catalog, Publication, Superseded};
+pub use clock::utc_text;
 pub use column::{Column, ColumnType};
 pub use error::CatalogError;
 pub use lock::{Holder, LoadLock};

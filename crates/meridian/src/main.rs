@@ -27,6 +27,7 @@ mod synthesize_commands;
 mod synthesize_load;
 mod synthesize_progress;
 mod tables;
+mod user_commands;
 
 /// What it gives is counted, for the bound on what statements may take.
 #[global_allocator]
@@ -80,6 +81,11 @@ enum Command {
     /// and a server that ends or is killed goes on with it when it runs again.
     #[command(subcommand)]
     Query(query_commands::QueryCommand),
+    /// The users of a data directory: who may log in to a server of it, and what they may read.
+    ///
+    /// While there are none, nobody has to log in. Servers that run see a change with the next statement.
+    #[command(subcommand)]
+    User(user_commands::UserCommand),
     /// Queries of sky geometry: which chunk, which chunks, which trixel.
     #[command(subcommand)]
     Sky(sky_commands::SkyCommand),
@@ -109,6 +115,7 @@ fn main() -> ExitCode {
         Command::Drop(command) => drop::run(command),
         Command::Tables(arguments) => tables::run(arguments),
         Command::Query(command) => query_commands::run(command),
+        Command::User(command) => user_commands::run(command),
         Command::Sky(command) => sky_commands::run(command),
         Command::Synthesize(command) => synthesize_commands::run(command),
         Command::Completion(arguments) => shell_files::print_completion(Cli::command(), &arguments),

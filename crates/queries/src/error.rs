@@ -25,6 +25,13 @@ impl QueryError {
 }
 
 impl QueryError {
+    /// There is no query of this number.
+    pub fn no_query(id: u64) -> Self {
+        let sentence =
+            format!("there is no query of number {id}; information_schema.QUERIES lists them");
+        Self::new(ErrorCode::NO_CONNECTION, sentence)
+    }
+
     /// Whether somebody ended the query, rather than a mistake in it.
     pub(crate) fn is_abort(&self) -> bool {
         [ErrorCode::INTERRUPTED, ErrorCode::SERVER_ENDS].contains(&self.code)

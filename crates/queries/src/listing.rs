@@ -3,7 +3,6 @@
 use engine::{QueryInfo, QueryState};
 
 use crate::registry::Query;
-use crate::service::no_query;
 use crate::{QueryError, QueryService};
 
 /// Which queries of the list are wanted.
@@ -47,7 +46,10 @@ impl QueryService {
     /// # Errors
     /// There is none of the number.
     pub fn find(&self, id: u64) -> Result<QueryInfo, QueryError> {
-        let query = self.registry().find(id).ok_or_else(|| no_query(id))?;
+        let query = self
+            .registry()
+            .find(id)
+            .ok_or_else(|| QueryError::no_query(id))?;
         Ok(query.record().info(self.place(id)))
     }
 }

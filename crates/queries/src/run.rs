@@ -160,7 +160,7 @@ impl QueryService {
         let record = query.record();
         let session = self
             .host
-            .session(record.database.clone(), record.dialect)
+            .session(record.user.clone(), record.database.clone(), record.dialect)
             .await?;
         let journal = Arc::new(Journal::open(&directory.join("journal"))?);
         let prepared = prepare(&session, &record).await?;
@@ -236,7 +236,7 @@ pub(crate) async fn check(
 ) -> Result<(), QueryError> {
     let record = query.record();
     let session = host
-        .session(record.database.clone(), record.dialect)
+        .session(record.user.clone(), record.database.clone(), record.dialect)
         .await?;
     let prepared = prepare(&session, &record).await?;
     let pieces = prepared.pieces_of_phases().iter().sum::<usize>();

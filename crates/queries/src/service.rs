@@ -32,9 +32,10 @@ use crate::stored_result;
 
 /// What a query needs of its server.
 pub trait QueryHost: std::fmt::Debug + Send + Sync {
-    /// The session of a database, or of none, for statements of a dialect.
+    /// A user's session of a database, or of none, for statements of a dialect.
     fn session(
         &self,
+        user: String,
         database: Option<String>,
         dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<Session>, QueryError>>;
@@ -322,7 +323,10 @@ impl QueryService {
     }
 
     fn query_of(&self, id: u64, user: &str) -> Result<Arc<Query>, QueryError> {
-        let query = self.registry.find(id).ok_or_else(|| no_query(id))?;
+        let query = self
+            .registry
+            .find(id)
+            .ok_or_else(|| QueryError::no_query(id))?;
         let owner = query.record().user;
         if owner != user {
             let sentence = format!("query {id} is of another user, {owner}");
@@ -419,10 +423,4 @@ impl QueryService {
             _ => self.result(id, user),
         }
     }
-}
-
-pub(crate) fn no_query(id: u64) -> QueryError {
-    let sentence =
-        format!("there is no query of number {id}; information_schema.QUERIES lists them");
-    QueryError::new(ErrorCode::NO_CONNECTION, sentence)
 }

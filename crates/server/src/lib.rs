@@ -21,6 +21,7 @@ mod query_runtime;
 mod sessions;
 mod tls;
 mod unix_socket;
+mod visitors;
 
 use std::collections::HashMap;
 use std::io;
@@ -32,7 +33,8 @@ use std::time::Duration;
 
 use ::queries::scheduler::{LaneTable, SchedulerOptions};
 use ::queries::{QueryError, QueryService};
-use engine::{Archive, ConeTable, EngineError};
+use ::users::{User, Users, UsersError};
+use engine::{Archive, ConeTable, EngineError, QueryInfo};
 use ingest::BytePool;
 use sql::connection::{ProcessInfo, ServerInfo, VariableValue};
 use tokio::sync::Semaphore;
@@ -44,7 +46,7 @@ use tracing::{error, info};
 pub use ::queries::QueryLimits;
 pub use client_error::ClientError;
 use connection_slots::ConnectionLimits;
-use http::{AllowedHosts, HttpState, ListRoom};
+use http::{AllowedHosts, Door, HttpState, ListRoom};
 use listener::{Endpoint, Listener, Peer};
 use metrics::{Metrics, QueryCounts};
 use process_list::{ProcessList, TrackedTask};
@@ -54,6 +56,7 @@ use query_runtime::QueryRuntime;
 use sessions::Sessions;
 use tls::Tls;
 pub use tls::{TlsError, TlsFiles};
+use visitors::{Visitor, Visitors};
 
 /// How long stopped statements may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -71,7 +74,7 @@ pub const DEFAULT_HTTP_ADDRESS: &str = "127.0.0.1:8080";
 pub struct Config {
     /// The data directory.
     pub data: PathBuf,
-    /// Where MySQL clients connect: `host:port`, a loopback address. Port 0 takes a free port. `None`: the server does not listen for them.
+    /// Where MySQL clients connect: `host:port`; a loopback address, unless there are users and TLS. Port 0 takes a free port. `None`: the server does not listen for them.
     pub mysql: Option<String>,
     /// A Unix-domain socket for MySQL clients on this machine, instead of an address or in addition.
     pub mysql_socket: Option<PathBuf>,
@@ -97,6 +100,8 @@ pub struct Config {
     pub grace: Duration,
     /// The certificate for clients that request TLS; `None`: the server does not offer TLS.
     pub tls: Option<TlsFiles>,
+    /// Whether the server may listen at addresses that other machines reach, without users or without TLS.
+    pub is_insecure: bool,
     /// Statements that take longer are logged with their text.
     pub slow: Option<Duration>,
     /// The limits of queries that are submitted to run without a connection.
@@ -121,6 +126,7 @@ impl Config {
             http_patience: Duration::from_secs(15),
             grace: Duration::from_secs(30),
             tls: None,
+            is_insecure: false,
             slow: None,
             queries: QueryLimits::default(),
         }
@@ -137,6 +143,9 @@ pub enum ServerError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The users cannot be read.
+    #[error(transparent)]
+    Users(#[from] UsersError),
     /// The stored queries cannot be read.
     #[error(transparent)]
     Queries(#[from] QueryError),
@@ -148,8 +157,9 @@ pub enum ServerError {
     },
     /// The address is reachable from other machines.
     #[error(
-        "{address} can be reached from other machines, and there are no users and passwords here yet: whoever connected could read \
-         everything. Listen on 127.0.0.1, and let others in through a tunnel, as with `ssh -L`"
+        "{address} can be reached from other machines: whoever connected could read everything, or read along. Add users with \
+         `meridian user add` and give a certificate with --tls-cert and --tls-key; or listen on 127.0.0.1, and let others in through a \
+         tunnel, as with `ssh -L`; or give --insecure, where the network is trusted"
     )]
     NotLoopback {
         /// The address.
@@ -218,9 +228,12 @@ const RELEASE_INTERVAL: Duration = Duration::from_secs(5);
 /// The user of HTTP requests that name none.
 pub(crate) const HTTP_USER: &str = "http";
 
-/// What all connections share.
-#[derive(Debug)]
+/// What all connections share, as one user sees it.
+#[derive(Debug, Clone)]
 pub(crate) struct Shared {
+    /// Who that is; `None` while there are no users, and before a login.
+    pub(crate) user: Option<Arc<User>>,
+    pub(crate) visitors: Arc<Visitors>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) query_runtime: Arc<QueryRuntime>,
     pub(crate) processes: Arc<ProcessList>,
@@ -230,7 +243,7 @@ pub(crate) struct Shared {
     pub(crate) mysql_port: Option<u16>,
     /// The acceptors for clients that request TLS.
     pub(crate) tls: Option<Tls>,
-    pub(crate) metrics: Metrics,
+    pub(crate) metrics: Arc<Metrics>,
     /// Statements that take longer are logged with their text.
     pub(crate) slow: Option<Duration>,
     /// How long the head of an HTTP request may take to arrive.
@@ -246,6 +259,41 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The same as a visitor sees it.
+    pub(crate) fn seen_by(&self, visitor: &Visitor) -> Self {
+        Self {
+            user: visitor.user.clone(),
+            sessions: Arc::clone(&visitor.sessions),
+            ..self.clone()
+        }
+    }
+
+    /// Whether queries and connections of this user are seen, and may be ended.
+    pub(crate) fn may_see_those_of(&self, user: &str) -> bool {
+        let me = self.user.as_ref();
+        me.is_none_or(|me| me.is_admin || me.name == user)
+    }
+
+    /// Whose queries are listed: those of the user whom a request names, of the only one who may be seen, or everybody's.
+    pub(crate) fn whose(&self, named: Option<&str>) -> Option<String> {
+        match &self.user {
+            Some(me) if !me.is_admin => Some(me.name.clone()),
+            _ => named.map(str::to_owned),
+        }
+    }
+
+    /// A query of this number.
+    ///
+    /// # Errors
+    /// There is none that may be seen.
+    pub(crate) fn find_query(&self, id: u64) -> Result<QueryInfo, QueryError> {
+        let found = self.queries.find(id)?;
+        match self.may_see_those_of(&found.user) {
+            true => Ok(found),
+            false => Err(QueryError::no_query(id)),
+        }
+    }
+
     /// Adds work that is not a statement of a MySQL connection to the process list, so that it is visible and can be killed.
     pub(crate) fn track(
         &self,
@@ -310,13 +358,16 @@ impl Server {
     /// The data directory cannot be opened, or an address cannot be bound.
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
         let tls = config.tls.as_ref().map(Tls::read).transpose()?;
-        let mysql = listener::bind_tcp(config.mysql.as_deref(), "--mysql").await?;
+        let users = Users::of(&config.data);
+        let has_users = !users.list().await?.is_empty();
+        let is_guarded = config.is_insecure || (has_users && tls.is_some());
+        let mysql = listener::bind_tcp(config.mysql.as_deref(), "--mysql", is_guarded).await?;
         let mysql_socket = config
             .mysql_socket
             .as_deref()
             .map(listener::bind_unix)
             .transpose()?;
-        let http = listener::bind_tcp(config.http.as_deref(), "--http").await?;
+        let http = listener::bind_tcp(config.http.as_deref(), "--http", is_guarded).await?;
         let archive = Archive::open_keeping(&config.data, config.cache).await?;
         engine::bound_memory(&archive, config.memory);
         let processes = ProcessList::new();
@@ -334,8 +385,14 @@ impl Server {
             source,
         })?;
         let query_runtime = Arc::new(query_runtime);
+        let visitors = Arc::new(Visitors::new(
+            users,
+            Arc::clone(&archive),
+            Arc::clone(&sessions),
+            Arc::clone(&tables),
+        ));
         let host = Host {
-            sessions: Arc::clone(&sessions),
+            visitors: Arc::clone(&visitors),
             query_runtime: Arc::clone(&query_runtime),
         };
         let queries = open_queries(&config, host).await?;
@@ -352,13 +409,15 @@ impl Server {
         let metrics = Metrics::new(move || counted.usage(), query_runtime.health())?;
         poll_queries(&metrics, &queries)?;
         let shared = Arc::new(Shared {
+            user: None,
+            visitors,
             sessions,
             processes,
             queries,
             server_info: Arc::new(server_info),
             mysql_port,
             tls,
-            metrics,
+            metrics: Arc::new(metrics),
             query_runtime,
             slow: config.slow,
             http_patience: config.http_patience,
@@ -377,8 +436,7 @@ impl Server {
         );
         let http = http.map(|listening| {
             let names = AllowedHosts::new(listening.address, &config.http_hosts);
-            let router = http::router(Arc::new(state), names);
-            Endpoint::Http(listening, router)
+            Endpoint::Http(listening, Door::new(state, names).router())
         });
         let listeners = [
             mysql.map(Endpoint::MySql),

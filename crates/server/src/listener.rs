@@ -241,10 +241,12 @@ impl Accepted<'_> {
     }
 }
 
-/// Binds a loopback address; `None` if none is configured. `option` is the option that configures it.
+/// Binds an address, which has to be of this machine alone unless the server is guarded; `None` if none is configured. `option` is the
+/// option that configures it.
 pub(crate) async fn bind_tcp(
     wanted: Option<&str>,
     option: &'static str,
+    is_guarded: bool,
 ) -> Result<Option<TcpEndpoint>, ServerError> {
     let Some(wanted) = wanted else {
         return Ok(None);
@@ -256,7 +258,7 @@ pub(crate) async fn bind_tcp(
     // A name that resolves to several addresses means 127.0.0.1 rather than ::1, which clients try in this order.
     let address = found.min_by_key(SocketAddr::is_ipv6);
     let address = address.ok_or_else(no_address)?;
-    if !address.ip().is_loopback() {
+    if !is_guarded && !address.ip().is_loopback() {
         return Err(ServerError::NotLoopback { address });
     }
     let rejected = |source: io::Error| match source.kind() {

@@ -103,6 +103,14 @@ impl ProcessList {
         true
     }
 
+    /// The user of a connection, if there is one of the number.
+    pub(crate) fn user_of(&self, id: u64) -> Option<String> {
+        let id = u32::try_from(id).ok()?;
+        let process = lock(&self.connections).get(&id).cloned()?;
+        let now = lock(&process.now);
+        Some(now.user.clone())
+    }
+
     /// All connections, by their numbers.
     pub(crate) fn processes(&self) -> Vec<ProcessInfo> {
         let processes = lock(&self.connections).clone();

@@ -13,23 +13,30 @@ use sql::connection::ProcessInfo;
 use crate::ClientError;
 use crate::process_list::ProcessList;
 use crate::query_runtime::QueryRuntime;
-use crate::sessions::Sessions;
+use crate::visitors::Visitors;
 
-/// The sessions and the threads on which queries run.
+/// The users' sessions and the threads on which queries run.
 #[derive(Debug)]
 pub(crate) struct Host {
-    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) visitors: Arc<Visitors>,
     pub(crate) query_runtime: Arc<QueryRuntime>,
 }
 
 impl QueryHost for Host {
     fn session(
         &self,
+        user: String,
         database: Option<String>,
         dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<Session>, QueryError>> {
-        let sessions = Arc::clone(&self.sessions);
-        async move { Ok(sessions.of_dialect(database.as_deref(), dialect).await?) }.boxed()
+        let visitors = Arc::clone(&self.visitors);
+        async move {
+            // With the rights that the user has now, not with those of when the query was submitted.
+            let visitor = visitors.of(&user).await?;
+            let sessions = &visitor.sessions;
+            Ok(sessions.of_dialect(database.as_deref(), dialect).await?)
+        }
+        .boxed()
     }
 
     fn run(
@@ -91,6 +98,44 @@ impl SystemTables for ServerTables {
             true => queries.partial_result(query, user)?,
             false => queries.result(query, user)?,
         })
+    }
+}
+
+/// The same as a user sees it who is no administrator: their own connections and queries.
+#[derive(Debug)]
+pub(crate) struct UserTables {
+    tables: Arc<ServerTables>,
+    user: String,
+}
+
+impl UserTables {
+    pub(crate) fn new(tables: Arc<ServerTables>, user: &str) -> Self {
+        Self {
+            tables,
+            user: user.to_owned(),
+        }
+    }
+}
+
+impl SystemTables for UserTables {
+    fn processes(&self) -> Vec<ProcessInfo> {
+        let mut processes = self.tables.processes();
+        processes.retain(|process| process.user == self.user);
+        processes
+    }
+
+    fn queries(&self) -> Vec<QueryInfo> {
+        let mut queries = self.tables.queries();
+        queries.retain(|query| query.user == self.user);
+        queries
+    }
+
+    fn forecast(&self, estimate: &ScanEstimate) -> ScanForecast {
+        self.tables.forecast(estimate)
+    }
+
+    fn result(&self, query: u64, _: &str, partial: bool) -> Result<StoredRows, EngineError> {
+        self.tables.result(query, &self.user, partial)
     }
 }
 

@@ -49,6 +49,20 @@ impl Sessions {
         })
     }
 
+    /// The sessions of somebody who sees another archive and other tables of the server's. Memory and threads are shared.
+    pub(crate) fn seen_with(&self, archive: Arc<Archive>, system: Arc<dyn SystemTables>) -> Self {
+        let options = SessionOptions {
+            system: Some(system),
+            ..self.options.clone()
+        };
+        Self {
+            archive,
+            options,
+            received: Arc::clone(&self.received),
+            made: Mutex::default(),
+        }
+    }
+
     /// The uploaded files.
     pub(crate) fn received(&self) -> &Arc<ReceivedFiles> {
         &self.received

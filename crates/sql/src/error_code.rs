@@ -58,6 +58,8 @@ codes! {
     TABLE_TWICE = 1066, "42000";
     /// No connection has this number (`ER_NO_SUCH_THREAD`).
     NO_CONNECTION = 1094, "HY000";
+    /// Somebody else's connection (`ER_KILL_DENIED_ERROR`).
+    NOT_OWNER = 1095, "HY000";
     /// A result that is larger than what is stored of one query (`ER_TOO_BIG_SELECT`).
     RESULT_TOO_LARGE = 1104, "42000";
     /// Text in anything but UTF-8 (`ER_UNKNOWN_CHARACTER_SET`).

@@ -180,12 +180,11 @@ pub(crate) async fn list(path: &Path, state: UsersState) -> Result<UserList> {
         return Ok(list);
     }
     let mut users: Vec<User> = Vec::new();
-    let rows = sqlx::query(
-        "SELECT name, password, challenge, is_admin, created FROM users ORDER BY name",
-    )
-    .fetch_all(&mut *reading)
-    .await
-    .map_err(failed(path))?;
+    let rows =
+        sqlx::query("SELECT name, password, challenge, is_admin, created FROM users ORDER BY name")
+            .fetch_all(&mut *reading)
+            .await
+            .map_err(failed(path))?;
     for row in rows {
         let challenge: Option<Vec<u8>> = row.try_get("challenge").map_err(failed(path))?;
         users.push(User {

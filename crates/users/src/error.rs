@@ -59,10 +59,14 @@ pub enum UsersError {
         name: String,
     },
     /// The password cannot be used.
-    #[error("a password has 1 to 256 bytes, none of them zero: for a user without one give --no-password")]
+    #[error(
+        "a password has 1 to 256 bytes, none of them zero: for a user without one give --no-password"
+    )]
     BadPassword,
     /// The user does not have this grant.
-    #[error("{name} has no grant to read {grant}: `meridian user show {name}` tells those that there are")]
+    #[error(
+        "{name} has no grant to read {grant}: `meridian user show {name}` tells those that there are"
+    )]
     NoGrant {
         /// The user.
         name: String,

@@ -19,7 +19,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use database::Grant;
 pub use error::UsersError;
-pub use secret::{NO_USER, Scramble, Token, verify_password};
+pub use secret::{NO_USER, Scramble, Token, fingerprint, verify_password};
 pub use user::{ANONYMOUS, User, UserList};
 
 const FILE_NAME: &str = "users.sqlite";
@@ -277,7 +277,14 @@ mod tests {
     async fn names_that_cannot_be_used() {
         let directory = tempfile::tempdir().unwrap();
         let users = Users::of(directory.path());
-        for name in ["", "a b", "a/b", "information_schema", "a'", &"x".repeat(33)] {
+        for name in [
+            "",
+            "a b",
+            "a/b",
+            "information_schema",
+            "a'",
+            &"x".repeat(33),
+        ] {
             let error = users.add(name, None, false).await.unwrap_err();
             assert!(
                 matches!(error, UsersError::BadName { .. }),

@@ -1,7 +1,7 @@
 //! Passwords and tokens: what is kept of them, and how what a client sends is verified.
 
-use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use argon2::Argon2;
+use argon2::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
@@ -18,8 +18,7 @@ const TOKEN: usize = 24;
 const PREFIX: &str = "mrd_";
 
 /// The hash that a password is compared with where there is no such user, so that it takes as long: argon2id of nothing that anybody knows.
-pub const NO_USER: &str =
-    "$argon2id$v=19$m=19456,t=2,p=1$bWVyaWRpYW5ub25lMDAwMA$0000000000000000000000000000000000000000000";
+pub const NO_USER: &str = "$argon2id$v=19$m=19456,t=2,p=1$bWVyaWRpYW5ub25lMDAwMA$0000000000000000000000000000000000000000000";
 
 /// What is kept of a password.
 #[derive(Debug, Clone)]
@@ -73,7 +72,9 @@ impl Scramble<'_> {
         };
         let mask = sha256(&[challenge, self.0]);
         let mut once = response;
-        once.iter_mut().zip(mask).for_each(|(byte, mask)| *byte ^= mask);
+        once.iter_mut()
+            .zip(mask)
+            .for_each(|(byte, mask)| *byte ^= mask);
         sha256(&[&once]).ct_eq(challenge).into()
     }
 }
@@ -111,6 +112,16 @@ impl Token {
     }
 }
 
+/// SHA-256 of texts, which do not run into each other.
+pub fn fingerprint(texts: &[&str]) -> [u8; 32] {
+    let hashes: Vec<[u8; 32]> = texts
+        .iter()
+        .map(|text| sha256(&[text.as_bytes()]))
+        .collect();
+    let parts: Vec<&[u8]> = hashes.iter().map(<[u8; 32]>::as_slice).collect();
+    sha256(&parts)
+}
+
 fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -127,7 +138,10 @@ mod tests {
     fn answer(password: &str, nonce: &[u8]) -> Vec<u8> {
         let once = sha256(&[password.as_bytes()]);
         let mask = sha256(&[&sha256(&[&once]), nonce]);
-        once.iter().zip(mask).map(|(byte, mask)| byte ^ mask).collect()
+        once.iter()
+            .zip(mask)
+            .map(|(byte, mask)| byte ^ mask)
+            .collect()
     }
 
     #[test]

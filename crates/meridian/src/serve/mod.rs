@@ -88,6 +88,7 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
         http_patience: settings.http_timeout,
         grace: settings.grace,
         tls: tls_files(settings.tls_cert, settings.tls_key)?,
+        is_insecure: settings.insecure,
         slow: Some(settings.slow).filter(|slow| !slow.is_zero()),
         cone_columns: layers.cone_columns(),
         queries: QueryLimits {

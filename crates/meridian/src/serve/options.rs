@@ -48,6 +48,11 @@ impl Row {
             .value_name(self.value)
             .env(self.environment)
             .help(self.help.trim_end_matches('.'));
+        let argument = match self.value {
+            // `--insecure` alone says yes.
+            "yes|no" => argument.num_args(0..=1).default_missing_value("yes"),
+            _ => argument,
+        };
         match self.default {
             DefaultValue::Is(default) if !default.is_empty() => argument.default_value(default),
             DefaultValue::Is(_) | DefaultValue::Needed | DefaultValue::Machine(..) => argument,
@@ -128,6 +133,8 @@ options! {
         "The server's certificate in PEM, followed by its issuers', for clients that request TLS.";
     tls_key: Option<PathBuf> = "tls-key" "FILE", "MERIDIAN_TLS_KEY", file, DefaultValue::Is(""),
         "The certificate's private key in PEM, without a password.";
+    insecure: bool = "insecure" "yes|no", "MERIDIAN_INSECURE", yes_or_no, DefaultValue::Is("no"),
+        "Listen where other machines connect, too, without users or without TLS: only where the network is trusted.";
     log: EnvFilter = "log" "LEVEL", "RUST_LOG", filter, DefaultValue::Is(DEFAULT_LOG),
         "The level of Meridian's log on standard error: error, warn, info, debug or trace; or directives as in RUST_LOG.";
     log_format: Form = "log-format" "FORMAT", "MERIDIAN_LOG_FORMAT", Form::read, DefaultValue::Is("text"),
@@ -214,6 +221,14 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .ok_or_else(|| format!("{text:?} is not a number of seconds, which is 0 or more"))
+}
+
+fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" | "true" => Ok(true),
+        "no" | "false" | "" => Ok(false),
+        _ => Err(format!("{text:?} is neither yes nor no")),
+    }
 }
 
 fn days(text: &str) -> Result<Duration, String> {

@@ -5,6 +5,7 @@
 
 mod activity;
 mod cone;
+mod door;
 mod limited;
 mod pages;
 mod parameters;
@@ -48,6 +49,7 @@ use crate::metrics::Protocol;
 use crate::tls::Tls;
 use activity::{Activity, WatchedStream};
 pub(crate) use cone::ListRoom;
+pub(crate) use door::Door;
 pub(crate) use same_site::AllowedHosts;
 pub(crate) use state::HttpState;
 
@@ -74,8 +76,8 @@ pub(crate) struct ClientAddress(pub(crate) SocketAddr);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Encrypted(pub(crate) bool);
 
-/// The routes, which are served under the allowed host names alone.
-pub(crate) fn router(state: Arc<HttpState>, names: AllowedHosts) -> Router {
+/// The routes of one user, which are served under the allowed host names alone.
+fn router(state: Arc<HttpState>, names: Arc<AllowedHosts>) -> Router {
     let cors = CorsLayer::new()
         .allow_origin(Any)
         .allow_methods([Method::GET, Method::HEAD, Method::POST])
@@ -96,10 +98,7 @@ pub(crate) fn router(state: Arc<HttpState>, names: AllowedHosts) -> Router {
         .merge(query_api::routes())
         .fallback(pages::nothing_here)
         .layer(compression)
-        .layer(from_fn_with_state(
-            Arc::new(names),
-            same_site::own_names_only,
-        ))
+        .layer(from_fn_with_state(names, same_site::own_names_only))
         .layer(CatchPanicLayer::custom(problem::panicked))
         .with_state(state)
 }

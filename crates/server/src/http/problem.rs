@@ -56,6 +56,8 @@ impl From<ClientError> for Problem {
     fn from(error: ClientError) -> Self {
         let status = match error.code {
             ErrorCode::NO_DATABASE | ErrorCode::NO_TABLE => StatusCode::NOT_FOUND,
+            ErrorCode::DATABASE_DENIED | ErrorCode::TABLE_DENIED => StatusCode::FORBIDDEN,
+            ErrorCode::LOGIN_DENIED => StatusCode::UNAUTHORIZED,
             ErrorCode::STORAGE | ErrorCode::INTERNAL | ErrorCode::OTHER => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }

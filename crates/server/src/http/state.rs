@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use axum::http::StatusCode;
 use catalog::LoadId;
 use engine::{Archive, ConeTable};
 
@@ -10,6 +11,7 @@ use super::cone::{ColumnSelection, ListRoom, ServedTable};
 use super::problem::Problem;
 use super::tap::TapJobs;
 use crate::Shared;
+use crate::visitors::Visitor;
 
 /// The columns that cone searches return by default, by the folded names of database and table.
 pub(crate) type ConfiguredColumns = HashMap<(String, String), Vec<String>>;
@@ -19,9 +21,9 @@ pub(crate) type ConfiguredColumns = HashMap<(String, String), Vec<String>>;
 pub(crate) struct HttpState {
     pub(crate) shared: Arc<Shared>,
     pub(crate) archive: Arc<Archive>,
-    pub(crate) configured_columns: ConfiguredColumns,
-    pub(crate) lists: ListRoom,
-    pub(crate) jobs: TapJobs,
+    pub(crate) configured_columns: Arc<ConfiguredColumns>,
+    pub(crate) lists: Arc<ListRoom>,
+    pub(crate) jobs: Arc<TapJobs>,
     /// The selected columns of tables, by load and verbosity.
     chosen: Mutex<HashMap<(LoadId, u8), Arc<ColumnSelection>>>,
 }
@@ -34,11 +36,23 @@ impl HttpState {
         lists: ListRoom,
     ) -> Self {
         Self {
-            jobs: TapJobs::open(Arc::clone(&shared.queries)),
+            jobs: Arc::new(TapJobs::open(Arc::clone(&shared.queries))),
             shared,
             archive,
-            configured_columns,
-            lists,
+            configured_columns: Arc::new(configured_columns),
+            lists: Arc::new(lists),
+            chosen: Mutex::default(),
+        }
+    }
+
+    /// The same for a user: over the archive and the sessions that they see.
+    pub(crate) fn seen_by(&self, visitor: &Visitor) -> Self {
+        Self {
+            shared: Arc::new(self.shared.seen_by(visitor)),
+            archive: Arc::clone(&visitor.archive),
+            configured_columns: Arc::clone(&self.configured_columns),
+            lists: Arc::clone(&self.lists),
+            jobs: Arc::clone(&self.jobs),
             chosen: Mutex::default(),
         }
     }
@@ -91,6 +105,10 @@ impl HttpState {
     /// The error for a table that does not exist.
     async fn no_such(&self, database: &str, table: &str) -> Result<Problem, Problem> {
         let catalog = self.archive.catalog();
+        if !catalog.rights().may_read_all_of(database) {
+            let sentence = sql::denied_table(&format!("{database}.{table}"));
+            return Ok(Problem::new(StatusCode::FORBIDDEN, sentence));
+        }
         let listed = |names: Vec<String>| match names.is_empty() {
             true => "none".to_owned(),
             false => names.join(", "),

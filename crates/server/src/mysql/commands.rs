@@ -63,6 +63,13 @@ impl Client {
 
     /// Kills a connection, or only its statement.
     pub(crate) fn kill(&self, id: u64, statement_only: bool) -> Result<(), ClientError> {
+        let user = self.shared.processes.user_of(id);
+        if user.is_some_and(|user| !self.shared.may_see_those_of(&user)) {
+            let sentence = format!(
+                "connection {id} is another user's: only they or an administrator can end it"
+            );
+            return Err(ClientError::new(ErrorCode::NOT_OWNER, sentence));
+        }
         if self.shared.processes.kill(id, statement_only) {
             tracing::debug!(id, statement_only, "killed");
             return Ok(());

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ingest::Reservation;
-use sql::connection::Variables;
+use sql::connection::{ServerInfo, Variables};
 use sql::{Connection, ErrorCode};
 use tokio::time::timeout;
 use tracing::{Instrument, debug, info_span};
@@ -14,9 +14,9 @@ use tracing::{Instrument, debug, info_span};
 use super::capabilities::Capabilities;
 use super::columns::define_with_default;
 use super::handshake::{
-    AuthenticationStep, HandshakeResponse, NATIVE_PASSWORD, Scramble, handshake_error,
-    has_password, is_ssl_request, put_auth_confirmed, put_auth_switch_request, put_handshake,
-    tls_not_offered,
+    AuthenticationStep, CACHING_SHA2, HandshakeResponse, NATIVE_PASSWORD, Scramble,
+    handshake_error, has_password, is_ssl_request, put_auth_confirmed, put_auth_switch_request,
+    put_handshake, tls_not_offered,
 };
 use super::packets::{Halves, PacketBuffer, PacketError, PacketReader, PacketWriter};
 use super::prepared::PreparedStatements;
@@ -27,6 +27,7 @@ use crate::listener::Peer;
 use crate::metrics::Protocol;
 use crate::process_list::ConnectionGuard;
 use crate::tls::Tls;
+use crate::visitors::{Entrance, Visitor};
 use crate::{ClientError, Shared};
 
 /// How long the handshake may take.
@@ -63,6 +64,13 @@ mod commands {
 /// A client and the state of its connection.
 pub(crate) struct Client {
     pub(super) shared: Arc<Shared>,
+    /// Who has logged in.
+    pub(super) visitor: Option<Arc<Visitor>>,
+    pub(super) peer: Peer,
+    /// What the server tells of itself to whoever may know all.
+    pub(super) server_info: Option<Arc<dyn ServerInfo>>,
+    /// Whether nobody between can read what the client sends.
+    pub(super) is_private: bool,
     pub(super) guard: ConnectionGuard,
     pub(super) incoming: PacketReader,
     pub(super) sending: PacketWriter,
@@ -142,6 +150,10 @@ impl Client {
         let room = Reservation::of(&shared.packets);
         Self {
             prepared: PreparedStatements::new(Reservation::of(&shared.packets)),
+            visitor: None,
+            peer,
+            server_info: None,
+            is_private: matches!(peer, Peer::Socket),
             shared,
             guard,
             incoming: PacketReader::new(read, room),
@@ -158,11 +170,19 @@ impl Client {
             let sentence = "the operating system has no random numbers";
             return Ok(Err(ClientError::new(ErrorCode::HANDSHAKE, sentence)));
         };
+        let entrance = match self.shared.visitors.entrance().await {
+            Ok(entrance) => entrance,
+            Err(error) => return Ok(Err(error)),
+        };
+        let plugin = match &entrance {
+            Entrance::Open(_) => NATIVE_PASSWORD,
+            Entrance::Users(_) => CACHING_SHA2,
+        };
         let id = self.connection.id;
         let acceptor = self.shared.tls.as_ref().map(Tls::for_mysql);
         let tls = acceptor.is_some();
         self.outgoing
-            .add(|bytes| put_handshake(bytes, id, &scramble, tls));
+            .add(|bytes| put_handshake(bytes, id, &scramble, tls, plugin));
         let mut packet = match self.read_packet().await? {
             Ok(packet) => packet,
             Err(error) => return Ok(Err(error)),
@@ -172,6 +192,7 @@ impl Client {
                 return Ok(Err(tls_not_offered()));
             };
             self.encrypt(&acceptor).await?;
+            self.is_private = true;
             packet = match self.read_packet().await? {
                 Ok(packet) => packet,
                 Err(error) => return Ok(Err(error)),
@@ -192,13 +213,26 @@ impl Client {
         handshake_response: HandshakeResponse,
         scramble: &Scramble,
     ) -> CommandResult {
-        if let Err(error) = self.authenticate(handshake_response.step, scramble).await? {
-            return Ok(Err(error));
-        }
+        let visitor = match self.shared.visitors.entrance().await {
+            Ok(Entrance::Open(visitor)) => self
+                .authenticate(handshake_response.step, scramble)
+                .await?
+                .map(|()| visitor),
+            Ok(Entrance::Users(list)) => self.log_in(&list, &handshake_response, scramble).await?,
+            Err(error) => Err(error),
+        };
+        let visitor = match visitor {
+            Ok(visitor) => visitor,
+            Err(error) => return Ok(Err(error)),
+        };
         let connection = Arc::make_mut(&mut self.connection);
-        connection.user = handshake_response.user;
+        connection.user = match &visitor.user {
+            Some(user) => user.name.clone(),
+            None => handshake_response.user,
+        };
         connection.database = None;
         self.guard.set_identity(&connection.user, None);
+        self.admit(visitor);
         if let Some(database) = handshake_response.database
             && let Err(error) = self.use_database(&database).await
         {
@@ -210,7 +244,7 @@ impl Client {
         Ok(Ok(()))
     }
 
-    /// Completes the exchange that the client's authentication plugin expects. No password is checked, because there are no users yet.
+    /// Completes the exchange that the client's authentication plugin expects, where there are no users, and so no password is checked.
     async fn authenticate(
         &mut self,
         step: AuthenticationStep,
@@ -237,7 +271,7 @@ impl Client {
     }
 
     /// Sends the buffered packets and reads the client's next packet.
-    async fn read_packet(&mut self) -> Result<Result<Bytes, ClientError>, Disconnected> {
+    pub(super) async fn read_packet(&mut self) -> Result<Result<Bytes, ClientError>, Disconnected> {
         self.send_all().await?;
         self.incoming.number = self.outgoing.number;
         let packet = self.incoming.next(MAX_HANDSHAKE_PACKET).await;
@@ -344,6 +378,10 @@ impl Client {
         let Some((command, rest)) = packet.split_first() else {
             return Ok(Err(ClientError::malformed("it is empty")));
         };
+        if let Err(error) = self.renew_rights().await {
+            self.close_with_error(&error).await;
+            return Err(Disconnected);
+        }
         let mut reader = Reader::new(rest);
         match *command {
             commands::QUIT => return Err(Disconnected),

@@ -14,6 +14,7 @@ mod commands;
 mod connection;
 mod encryption;
 mod handshake;
+mod login;
 mod numbers;
 mod packets;
 mod parameters;

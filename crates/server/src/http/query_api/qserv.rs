@@ -254,7 +254,7 @@ pub(super) async fn status(
 ) -> Response<Body> {
     let returned = async {
         check_version(&parameters(query.as_deref())?, None, since::STATUS)?;
-        let info = state.shared.queries.find(query_number(&id)?)?;
+        let info = state.shared.find_query(query_number(&id)?)?;
         Ok(fields([("status", described(&info, now()))]))
     };
     respond(returned.await)

@@ -1,11 +1,12 @@
-//! Who sends a request: the name that it gives. There are no passwords yet, so any is accepted, as with MySQL's protocol.
+//! Who sends a request: the user who has logged in, or, while there are no users, the name that it gives.
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::HTTP_USER;
 use crate::http::ClientAddress;
+use crate::http::door::LOGGED_IN;
 use crate::http::problem::Problem;
 use crate::listener::Peer;
 
@@ -20,15 +21,25 @@ pub(in crate::http) struct Requester {
 }
 
 impl Requester {
-    /// The sender: `named` if it is given, else the name of HTTP's Basic authentication (RFC 7617), else [`HTTP_USER`].
+    /// The sender: whoever has logged in; while nobody has to, `named` if it is given, else the name of HTTP's Basic authentication (RFC 7617), else [`HTTP_USER`].
     ///
     /// # Errors
-    /// The name cannot be read.
+    /// The name cannot be read, or is not that of whoever has logged in.
     pub(in crate::http) fn of(
         address: ClientAddress,
         headers: &HeaderMap,
         named: Option<&str>,
     ) -> Result<Self, Problem> {
+        if let Some(user) = headers.get(LOGGED_IN).and_then(|name| name.to_str().ok()) {
+            if named.is_some_and(|named| named != user) {
+                let sentence = format!("you are logged in as {user}, and can act for nobody else");
+                return Err(Problem::new(StatusCode::FORBIDDEN, sentence));
+            }
+            return Ok(Self {
+                user: user.to_owned(),
+                peer: Peer::Address(address.0),
+            });
+        }
         let authenticated = match headers.get(header::AUTHORIZATION) {
             None => None,
             Some(value) => Some(basic_name(value.as_bytes()).ok_or_else(|| {

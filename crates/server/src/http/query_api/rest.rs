@@ -89,7 +89,7 @@ fn parameters(query: Option<&str>) -> Result<RequestParameters, Problem> {
 
 /// The query of a path.
 fn known(state: &HttpState, id: &str) -> Result<QueryInfo, RestError> {
-    let found = state.shared.queries.find(query_number(id)?);
+    let found = state.shared.find_query(query_number(id)?);
     found.map_err(|error| RestError {
         status: StatusCode::NOT_FOUND,
         ..error.into()
@@ -111,7 +111,7 @@ pub(super) async fn list(
     }
     let filter = QueryFilter {
         states: states(parameters.value("STATE")?)?,
-        user: parameters.value("USER")?.map(str::to_owned),
+        user: state.shared.whose(parameters.value("USER")?),
         before: parameters.count("BEFORE")?,
     };
     let queries = Arc::clone(&state.shared.queries);

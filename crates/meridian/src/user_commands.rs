@@ -1,0 +1,390 @@
+//! `meridian user`: who may log in to a server of a data directory, and what they may read.
+
+use std::io::{IsTerminal, Read, stdin};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use catalog::Catalog;
+use clap::{Args, Subcommand, ValueEnum};
+use console::Term;
+use serde::Serialize;
+use tokio::runtime::Runtime;
+use users::{Grant, User, Users};
+
+use crate::console::{remark, tell};
+use crate::failure::Failure;
+
+const SECONDS_OF_A_DAY: u64 = 86_400;
+/// Bytes of standard input that are read for a password.
+const MOST_READ: u64 = 4096;
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum UserCommand {
+    /// Add a user. From the first one on, everybody has to log in.
+    ///
+    /// The user called anonymous, without a password, is whoever does not log in.
+    Add(AddArguments),
+    /// Give a user another password.
+    Passwd(PasswordArguments),
+    /// Remove a user with all grants and tokens.
+    Remove(UserArguments),
+    /// Let a user read a database or a table.
+    Grant(GrantArguments),
+    /// Take a grant back.
+    Revoke(GrantArguments),
+    /// Make a token, by which programs log in over HTTP instead of with a password, and print it.
+    Token(TokenArguments),
+    /// List the users.
+    List(ListArguments),
+    /// Show a user with the grants.
+    Show(UserArguments),
+}
+
+/// Which user of which data directory.
+#[derive(Args)]
+pub struct UserArguments {
+    /// The user's name.
+    name: String,
+    #[command(flatten)]
+    directory: DirectoryArguments,
+}
+
+/// Which data directory.
+#[derive(Args)]
+pub struct DirectoryArguments {
+    /// The data directory.
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
+    data: PathBuf,
+}
+
+/// Where the password comes from.
+#[derive(Args)]
+pub struct PasswordArguments {
+    #[command(flatten)]
+    user: UserArguments,
+    /// Read the password from standard input, up to the end of its first line, instead of asking for it.
+    #[arg(long, conflicts_with = "no_password")]
+    password_stdin: bool,
+    /// No password: only tokens let the user in.
+    #[arg(long)]
+    no_password: bool,
+}
+
+/// A new user.
+#[derive(Args)]
+pub struct AddArguments {
+    #[command(flatten)]
+    password: PasswordArguments,
+    /// Let the user read everything, and see and end everybody's queries.
+    #[arg(long)]
+    admin: bool,
+}
+
+/// What is granted or taken back.
+#[derive(Args)]
+pub struct GrantArguments {
+    #[command(flatten)]
+    user: UserArguments,
+    /// The right to read a database, or one table of it; may be given several times.
+    #[arg(long, value_name = "DB[.TABLE]", required = true)]
+    read: Vec<GrantName>,
+}
+
+/// A new token.
+#[derive(Args)]
+pub struct TokenArguments {
+    #[command(flatten)]
+    user: UserArguments,
+    /// For how many days it is valid.
+    #[arg(long, value_name = "N", default_value_t = 90, value_parser = clap::value_parser!(u64).range(1..=3650))]
+    days: u64,
+    /// Make none, and take all of the user's tokens back.
+    #[arg(long, conflicts_with = "days")]
+    revoke_all: bool,
+}
+
+/// How to list.
+#[derive(Args)]
+pub struct ListArguments {
+    #[command(flatten)]
+    directory: DirectoryArguments,
+    /// The format.
+    #[arg(long, value_enum, default_value_t = ListFormat::Table)]
+    format: ListFormat,
+}
+
+/// A format of the list.
+#[derive(Clone, Copy, ValueEnum)]
+enum ListFormat {
+    /// For people.
+    Table,
+    /// A JSON array with an object for each user.
+    Json,
+}
+
+/// A database, or a database and a table.
+#[derive(Debug, Clone)]
+struct GrantName {
+    database: String,
+    table: Option<String>,
+}
+
+impl FromStr for GrantName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (database, table) = match text.split_once('.') {
+            Some((database, "*")) => (database, None),
+            Some((database, table)) => (database, Some(table.to_owned())),
+            None => (text, None),
+        };
+        let is_name = |name: &str| !name.is_empty() && !name.contains('.') && name.trim() == name;
+        match is_name(database) && table.as_deref().is_none_or(is_name) {
+            true => Ok(Self {
+                database: database.to_owned(),
+                table,
+            }),
+            false => Err(format!(
+                "{text:?} is no database or table: write it as in sky or sky.Object"
+            )),
+        }
+    }
+}
+
+impl GrantName {
+    fn grant(&self) -> Grant {
+        Grant::new(&self.database, self.table.as_deref())
+    }
+}
+
+impl UserCommand {
+    fn directory(&self) -> &DirectoryArguments {
+        match self {
+            Self::Add(it) => &it.password.user.directory,
+            Self::Passwd(it) => &it.user.directory,
+            Self::Remove(it) | Self::Show(it) => &it.directory,
+            Self::Grant(it) | Self::Revoke(it) => &it.user.directory,
+            Self::Token(it) => &it.user.directory,
+            Self::List(it) => &it.directory,
+        }
+    }
+}
+
+/// Does it.
+pub fn run(command: UserCommand) -> Result<(), Failure> {
+    let data = &command.directory().data;
+    let runtime = Runtime::new()?;
+    // A directory that is none is told apart from one without users.
+    let catalog = runtime.block_on(Catalog::open(data))?;
+    let users = Users::of(data);
+    match &command {
+        UserCommand::Add(it) => add(&runtime, &users, it),
+        UserCommand::Passwd(it) => {
+            let password = it.read()?;
+            let changed = users.set_password(&it.user.name, password.as_deref());
+            runtime.block_on(changed)?;
+            tell(&format!("{} has another password\n", it.user.name))
+        }
+        UserCommand::Remove(it) => {
+            runtime.block_on(users.remove(&it.name))?;
+            let left = runtime.block_on(users.list())?;
+            let open = match left.is_empty() {
+                true => "; there are no users any more, and nobody has to log in",
+                false => "",
+            };
+            tell(&format!("{} is removed{open}\n", it.name))
+        }
+        UserCommand::Grant(it) => {
+            for grant in &it.read {
+                runtime.block_on(note_missing(&catalog, grant))?;
+            }
+            runtime.block_on(users.grant(&it.user.name, &it.grants()))?;
+            show(&runtime, &users, &it.user.name)
+        }
+        UserCommand::Revoke(it) => {
+            runtime.block_on(users.revoke(&it.user.name, &it.grants()))?;
+            show(&runtime, &users, &it.user.name)
+        }
+        UserCommand::Token(it) => token(&runtime, &users, it),
+        UserCommand::List(it) => list(&runtime, &users, it.format),
+        UserCommand::Show(it) => show(&runtime, &users, &it.name),
+    }
+}
+
+impl GrantArguments {
+    fn grants(&self) -> Vec<Grant> {
+        self.read.iter().map(GrantName::grant).collect()
+    }
+}
+
+impl PasswordArguments {
+    /// The password; `None` if there is to be none.
+    fn read(&self) -> Result<Option<String>, Failure> {
+        if self.no_password {
+            return Ok(None);
+        }
+        if self.password_stdin || !stdin().is_terminal() {
+            let mut text = String::new();
+            stdin().take(MOST_READ).read_to_string(&mut text)?;
+            let line = text.lines().next().unwrap_or_default();
+            return Ok(Some(line.to_owned()));
+        }
+        let terminal = Term::stderr();
+        terminal.write_str(&format!("Password of {}: ", self.user.name))?;
+        let first = terminal.read_secure_line()?;
+        terminal.write_str("The same again: ")?;
+        match terminal.read_secure_line()? == first {
+            true => Ok(Some(first)),
+            false => Err(Failure::new("the two passwords differ: nothing is changed")),
+        }
+    }
+}
+
+fn add(runtime: &Runtime, users: &Users, arguments: &AddArguments) -> Result<(), Failure> {
+    let name = &arguments.password.user.name;
+    let before = runtime.block_on(users.list())?;
+    let password = arguments.password.read()?;
+    runtime.block_on(users.add(name, password.as_deref(), arguments.admin))?;
+    let first = match before.is_empty() {
+        true => "; from now on everybody has to log in",
+        false => "",
+    };
+    let rights = match arguments.admin {
+        true => "may read everything".to_owned(),
+        false => format!("may read nothing yet: `meridian user grant {name} --read DB[.TABLE]`"),
+    };
+    tell(&format!("{name} is added and {rights}{first}\n"))
+}
+
+/// Remarks on a grant of what is not there.
+async fn note_missing(catalog: &Catalog, grant: &GrantName) -> Result<(), Failure> {
+    let name = grant.grant();
+    let exists = match &grant.table {
+        None => catalog.database(&grant.database).await?.is_some(),
+        Some(table) => catalog.table(&grant.database, table).await?.is_some(),
+    };
+    if !exists {
+        remark(&format!(
+            "note: there is no {name} yet; the grant counts once there is"
+        ));
+    }
+    Ok(())
+}
+
+fn token(runtime: &Runtime, users: &Users, arguments: &TokenArguments) -> Result<(), Failure> {
+    let name = &arguments.user.name;
+    if arguments.revoke_all {
+        let gone = runtime.block_on(users.revoke_tokens(name))?;
+        return tell(&format!("{gone} of {name}'s tokens are taken back\n"));
+    }
+    let seconds = arguments.days * SECONDS_OF_A_DAY;
+    let token = runtime.block_on(users.make_token(name, seconds))?;
+    remark(&format!(
+        "valid for {} days; it is shown this once",
+        arguments.days
+    ));
+    tell(&format!("{}\n", token.text()))
+}
+
+/// A user as the list has them.
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    admin: bool,
+    password: bool,
+    tokens: usize,
+    created: String,
+    read: Vec<String>,
+}
+
+impl Listed {
+    fn of(user: &User) -> Self {
+        Self {
+            name: user.name.clone(),
+            admin: user.is_admin,
+            password: user.password.is_some(),
+            tokens: user.tokens,
+            created: catalog::utc_text(user.created.max(0) as u64),
+            read: user.grants.iter().map(Grant::to_string).collect(),
+        }
+    }
+
+    fn may_read(&self) -> String {
+        match (self.admin, self.read.is_empty()) {
+            (true, _) => "everything".to_owned(),
+            (false, true) => "nothing".to_owned(),
+            (false, false) => self.read.join(", "),
+        }
+    }
+
+    fn logs_in_with(&self) -> String {
+        let tokens = match self.tokens {
+            0 => None,
+            1 => Some("1 token".to_owned()),
+            many => Some(format!("{many} tokens")),
+        };
+        let password = self.password.then(|| "password".to_owned());
+        let all: Vec<String> = password.into_iter().chain(tokens).collect();
+        match all.is_empty() {
+            true => "nothing".to_owned(),
+            false => all.join(", "),
+        }
+    }
+}
+
+fn list(runtime: &Runtime, users: &Users, format: ListFormat) -> Result<(), Failure> {
+    let list = runtime.block_on(users.list())?;
+    let listed: Vec<Listed> = list.iter().map(|user| Listed::of(user)).collect();
+    match format {
+        ListFormat::Json => {
+            let text = serde_json::to_string_pretty(&listed)?;
+            tell(&format!("{text}\n"))
+        }
+        ListFormat::Table if listed.is_empty() => {
+            tell("there are no users: nobody has to log in\n")
+        }
+        ListFormat::Table => {
+            let width = |of: &dyn Fn(&Listed) -> usize| listed.iter().map(of).max().unwrap_or(0);
+            let names = width(&|it| it.name.chars().count()).max("user".len());
+            let ways = width(&|it| it.logs_in_with().len()).max("logs in with".len());
+            let mut text = format!("{:names$}  {:ways$}  may read\n", "user", "logs in with");
+            for user in &listed {
+                let (way, read) = (user.logs_in_with(), user.may_read());
+                text.push_str(&format!("{:names$}  {way:ways$}  {read}\n", user.name));
+            }
+            tell(&text)
+        }
+    }
+}
+
+fn show(runtime: &Runtime, users: &Users, name: &str) -> Result<(), Failure> {
+    let list = runtime.block_on(users.list())?;
+    let user = list.user(name).ok_or_else(|| users::UsersError::NoUser {
+        name: name.to_owned(),
+    })?;
+    let user = Listed::of(user);
+    tell(&format!(
+        "user          {}\nadded         {}\nlogs in with  {}\nmay read      {}\n",
+        user.name,
+        user.created,
+        user.logs_in_with(),
+        user.may_read()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_grants() {
+        let read = |text: &str| text.parse::<GrantName>().map(|it| it.grant().to_string());
+        assert_eq!(read("Sky").unwrap(), "sky");
+        assert_eq!(read("sky.*").unwrap(), "sky");
+        assert_eq!(read("Sky.Object").unwrap(), "sky.object");
+        for wrong in ["", ".x", "sky.", "a.b.c", " sky"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! The door: who sends a request, by its header `Authorization`, and which routes serve them.
+//!
+//! Each user has routes of their own, over the archive and the sessions that they see, so that no handler can show them more. While there
+//! are no users everybody has the same.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::users::UserList;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tower::ServiceExt;
+
+use super::problem::Problem;
+use super::state::HttpState;
+use super::{AllowedHosts, ClientAddress};
+use crate::listener::Peer;
+use crate::visitors::{Entrance, Visitor, failed_login};
+
+/// The name of whoever has logged in. It is taken away where it comes with a request, and given by the door alone.
+pub(crate) const LOGGED_IN: HeaderName = HeaderName::from_static("x-meridian-user");
+/// The name of whoever has logged in, for clients of the Virtual Observatory (AuthVO 1.0).
+const VO_AUTHENTICATED: HeaderName = HeaderName::from_static("x-vo-authenticated");
+/// What everybody may ask: whether the server is there.
+const OF_EVERYBODY: [&str; 2] = ["/healthz", "/readyz"];
+/// What is asked of clients that have not logged in.
+const CHALLENGES: [&str; 2] = [
+    "Basic realm=\"Meridian\", charset=\"UTF-8\"",
+    "Bearer realm=\"Meridian\"",
+];
+
+/// The routes of each user.
+#[derive(Debug)]
+pub(crate) struct Door {
+    state: Arc<HttpState>,
+    names: Arc<AllowedHosts>,
+    /// By the user's name, with the visitor that they are for.
+    routes: Mutex<HashMap<String, (Arc<Visitor>, Router)>>,
+}
+
+impl Door {
+    pub(crate) fn new(state: HttpState, names: AllowedHosts) -> Self {
+        Self {
+            state: Arc::new(state),
+            names: Arc::new(names),
+            routes: Mutex::default(),
+        }
+    }
+
+    /// All requests, each of which goes on to the routes of its user.
+    pub(crate) fn router(self) -> Router {
+        Router::new().fallback(enter).with_state(Arc::new(self))
+    }
+
+    fn routes_of(&self, visitor: &Arc<Visitor>) -> Router {
+        let name = visitor.user.as_ref().map_or("", |user| &user.name);
+        let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, routes)) = routes.get(name)
+            && Arc::ptr_eq(&known.sessions, &visitor.sessions)
+        {
+            return routes.clone();
+        }
+        let state = Arc::new(self.state.seen_by(visitor));
+        let made = super::router(state, Arc::clone(&self.names));
+        routes.insert(name.to_owned(), (Arc::clone(visitor), made.clone()));
+        made
+    }
+}
+
+/// Lets a request in, or says how to log in.
+async fn enter(State(door): State<Arc<Door>>, mut request: Request) -> Response<Body> {
+    request.headers_mut().remove(LOGGED_IN);
+    let visitors = &door.state.shared.visitors;
+    let list = match visitors.entrance().await {
+        Ok(Entrance::Open(visitor)) => return serve(&door, &visitor, request).await,
+        Ok(Entrance::Users(list)) => list,
+        Err(error) => {
+            return Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.sentence).into_response();
+        }
+    };
+    let is_open =
+        request.method() == Method::OPTIONS || OF_EVERYBODY.contains(&request.uri().path());
+    if is_open {
+        return serve(&door, &visitors.nobody(&list), request).await;
+    }
+    let address = request.extensions().get::<ClientAddress>();
+    let peer = address.map_or(Peer::Socket, |address| Peer::Address(address.0));
+    let visitor = match log_in(
+        &door,
+        &list,
+        request.headers().get(header::AUTHORIZATION).cloned(),
+        peer,
+    )
+    .await
+    {
+        Ok(visitor) => visitor,
+        Err(sentence) => return challenge(&sentence),
+    };
+    let Some(name) = visitor
+        .user
+        .as_ref()
+        .and_then(|user| HeaderValue::from_str(&user.name).ok())
+    else {
+        return Problem::bad("a user whose name is not of ASCII letters cannot log in over HTTP")
+            .into_response();
+    };
+    let is_anonymous = !request.headers().contains_key(header::AUTHORIZATION);
+    request.headers_mut().insert(LOGGED_IN, name.clone());
+    let mut response = serve(&door, &visitor, request).await;
+    if is_anonymous {
+        // Login is optional: this is how to.
+        add_challenges(response.headers_mut());
+    } else {
+        response.headers_mut().insert(VO_AUTHENTICATED, name);
+    }
+    response
+}
+
+async fn serve(door: &Door, visitor: &Arc<Visitor>, request: Request) -> Response<Body> {
+    match door.routes_of(visitor).oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    }
+}
+
+/// Who sends a request; else a sentence.
+async fn log_in(
+    door: &Door,
+    list: &UserList,
+    authorization: Option<HeaderValue>,
+    peer: Peer,
+) -> Result<Arc<Visitor>, String> {
+    let visitors = &door.state.shared.visitors;
+    let Some(value) = authorization else {
+        return visitors.anonymous(list).ok_or_else(|| {
+            "log in: send a name and a password, as with curl -u NAME, or a token, as Authorization: Bearer".to_owned()
+        });
+    };
+    let (name, found) = match credentials(&value) {
+        Some(Credentials::Password(name, password)) => {
+            let found = visitors.log_in(list, &name, &password).await;
+            (name, found)
+        }
+        Some(Credentials::Token(token)) => (String::new(), visitors.of_token(list, &token)),
+        None => {
+            return Err(
+                "the header Authorization cannot be read: send `Basic` and the base64 of name:password, or `Bearer` and a token"
+                    .to_owned(),
+            );
+        }
+    };
+    match found {
+        Some(visitor) => Ok(visitor),
+        None => {
+            failed_login(&name, peer).await;
+            Err(
+                "the name, the password or the token is not right, or the token has expired"
+                    .to_owned(),
+            )
+        }
+    }
+}
+
+/// What a request brings to log in with.
+enum Credentials {
+    Password(String, String),
+    Token(String),
+}
+
+/// Of RFC 7617 and RFC 6750.
+fn credentials(value: &HeaderValue) -> Option<Credentials> {
+    let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
+    let rest = rest.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(Credentials::Token(rest.to_owned()));
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = String::from_utf8(STANDARD.decode(rest).ok()?).ok()?;
+    let (name, password) = decoded.split_once(':')?;
+    Some(Credentials::Password(name.to_owned(), password.to_owned()))
+}
+
+fn challenge(sentence: &str) -> Response<Body> {
+    let mut response = Problem::new(StatusCode::UNAUTHORIZED, sentence).into_response();
+    add_challenges(response.headers_mut());
+    response
+}
+
+fn add_challenges(headers: &mut HeaderMap) {
+    for challenge in CHALLENGES {
+        headers.append(
+            header::WWW_AUTHENTICATE,
+            HeaderValue::from_static(challenge),
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! How users of this server log in with MySQL's clients: by `caching_sha2_password`, whose challenge is answered without the password
+//! crossing the network; and, where nobody can listen, by the password or a token itself.
+
+use std::str;
+use std::sync::Arc;
+
+use ::users::{ANONYMOUS, UserList};
+use sql::ErrorCode;
+use sql::connection::{ProcessInfo, ServerInfo, VariableValue};
+
+use super::capabilities::Capabilities;
+use super::connection::{Client, Disconnected};
+use super::handshake::{
+    CACHING_SHA2, HandshakeResponse, Scramble, has_password, put_auth_confirmed,
+    put_auth_switch_request, put_password_request,
+};
+use crate::ClientError;
+use crate::visitors::{Visitor, failed_login};
+
+impl Client {
+    /// Has a user prove who they are.
+    pub(super) async fn log_in(
+        &mut self,
+        list: &UserList,
+        handshake_response: &HandshakeResponse,
+        scramble: &Scramble,
+    ) -> Result<Result<Arc<Visitor>, ClientError>, Disconnected> {
+        let name = &handshake_response.user;
+        let mut response = handshake_response.response.clone();
+        if handshake_response.plugin != CACHING_SHA2 {
+            if !handshake_response
+                .capabilities
+                .has(Capabilities::PLUGIN_AUTH)
+            {
+                let sentence = "the client knows no authentication plugins: use a newer one, which has caching_sha2_password";
+                return Ok(Err(ClientError::new(ErrorCode::HANDSHAKE, sentence)));
+            }
+            self.outgoing
+                .add(|bytes| put_auth_switch_request(bytes, CACHING_SHA2, scramble));
+            response = match self.read_packet().await? {
+                Ok(packet) => packet.to_vec(),
+                Err(error) => return Ok(Err(error)),
+            };
+        }
+        let visitors = Arc::clone(&self.shared.visitors);
+        let found = match has_password(&response) {
+            false if name == ANONYMOUS => visitors.anonymous(list),
+            false => None,
+            true => visitors.answered(list, name, scramble.bytes(), &response),
+        };
+        if let Some(visitor) = found {
+            if has_password(&response) {
+                self.outgoing.add(put_auth_confirmed);
+            }
+            return Ok(Ok(visitor));
+        }
+        if self.is_private && has_password(&response) {
+            self.outgoing.add(put_password_request);
+            let packet = match self.read_packet().await? {
+                Ok(packet) => packet,
+                Err(error) => return Ok(Err(error)),
+            };
+            let password = packet.strip_suffix(b"\0").unwrap_or(&packet);
+            if let Ok(password) = str::from_utf8(password)
+                && let Some(visitor) = visitors.log_in(list, name, password).await
+            {
+                return Ok(Ok(visitor));
+            }
+        }
+        failed_login(name, self.peer).await;
+        let with = if has_password(&response) { "YES" } else { "NO" };
+        let sentence = format!(
+            "Access denied for user '{name}'@'{}' (using password: {with})",
+            self.connection.host
+        );
+        Ok(Err(ClientError::new(ErrorCode::LOGIN_DENIED, sentence)))
+    }
+
+    /// Shows the client from now on what a visitor sees.
+    pub(super) fn admit(&mut self, visitor: Arc<Visitor>) {
+        self.shared = Arc::new(self.shared.seen_by(&visitor));
+        let connection = Arc::make_mut(&mut self.connection);
+        let server = &connection.server_info;
+        let server = Arc::clone(self.server_info.get_or_insert_with(|| Arc::clone(server)));
+        connection.server_info = match &visitor.user {
+            Some(user) if !user.is_admin => Arc::new(OwnServerInfo {
+                user: user.name.clone(),
+                server,
+            }),
+            _ => server,
+        };
+        self.visitor = Some(visitor);
+    }
+
+    /// Looks whether the users have changed since the last command: a grant that was taken back does not count any more, and a user who
+    /// was removed is told so.
+    pub(super) async fn renew_rights(&mut self) -> Result<(), ClientError> {
+        let visitors = &self.shared.visitors;
+        if (self.visitor.as_ref()).is_some_and(|visitor| visitors.is_current(visitor)) {
+            return Ok(());
+        }
+        let visitor = visitors.of(&self.connection.user).await?;
+        let had_none = self.visitor.as_ref().is_some_and(|it| it.user.is_none());
+        if had_none && visitor.user.is_some() {
+            // A name that nobody has proved to have.
+            let sentence =
+                "this server has users since this connection was made: connect again and log in";
+            return Err(ClientError::new(ErrorCode::LOGIN_DENIED, sentence));
+        }
+        self.admit(visitor);
+        Ok(())
+    }
+}
+
+/// The server's information as a user sees it who is no administrator: their own connections.
+#[derive(Debug)]
+struct OwnServerInfo {
+    user: String,
+    server: Arc<dyn ServerInfo>,
+}
+
+impl ServerInfo for OwnServerInfo {
+    fn variable(&self, name: &str) -> Option<VariableValue> {
+        self.server.variable(name)
+    }
+
+    fn status(&self) -> Vec<(&'static str, String)> {
+        self.server.status()
+    }
+
+    fn processes(&self) -> Vec<ProcessInfo> {
+        let mut processes = self.server.processes();
+        processes.retain(|process| process.user == self.user);
+        processes
+    }
+}
