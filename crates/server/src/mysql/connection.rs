@@ -67,6 +67,8 @@ pub(crate) struct Client {
     /// Who has logged in.
     pub(super) visitor: Option<Arc<Visitor>>,
     pub(super) peer: Peer,
+    /// What the client's answer to the handshake went by.
+    scramble: Option<Scramble>,
     /// What the server tells of itself to whoever may know all.
     pub(super) server_info: Option<Arc<dyn ServerInfo>>,
     /// Whether nobody between can read what the client sends.
@@ -152,6 +154,7 @@ impl Client {
             prepared: PreparedStatements::new(Reservation::of(&shared.packets)),
             visitor: None,
             peer,
+            scramble: None,
             server_info: None,
             is_private: matches!(peer, Peer::Socket),
             shared,
@@ -170,6 +173,7 @@ impl Client {
             let sentence = "the operating system has no random numbers";
             return Ok(Err(ClientError::new(ErrorCode::HANDSHAKE, sentence)));
         };
+        self.scramble = Some(scramble.clone());
         let entrance = match self.shared.visitors.entrance().await {
             Ok(entrance) => entrance,
             Err(error) => return Ok(Err(error)),
@@ -489,7 +493,8 @@ impl Client {
             Ok(handshake_response) => handshake_response,
             Err(error) => return Ok(Err(error)),
         };
-        let Ok(scramble) = Scramble::random() else {
+        // Clients answer to the one of the handshake.
+        let Some(scramble) = self.scramble.clone() else {
             return Err(Disconnected);
         };
         self.reset();

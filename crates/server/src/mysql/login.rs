@@ -107,7 +107,13 @@ impl Client {
                 "this server has users since this connection was made: connect again and log in";
             return Err(ClientError::new(ErrorCode::LOGIN_DENIED, sentence));
         }
+        let rights = Arc::clone(visitor.archive.catalog().rights());
         self.admit(visitor);
+        let connection = Arc::make_mut(&mut self.connection);
+        if (connection.database.as_ref()).is_some_and(|name| !rights.may_see_database(name)) {
+            connection.database = None;
+            self.guard.set_identity(&connection.user, None);
+        }
         Ok(())
     }
 }
