@@ -83,6 +83,15 @@ def orders_by_a_column_of_an_items_name(query: Query) -> bool:
     return False
 
 
+def aggregates_several_memberships(query: Query) -> bool:
+    """Whether aggregates or window functions have two subqueries as values."""
+    found = 0
+    for _, node in walk(query):
+        if isinstance(node, (Aggregate, Window)):
+            found += sum(isinstance(below, (Exists, InQuery, Quantified)) for _, below in walk(node))
+    return found > 1
+
+
 KNOWN = [
     Known(
         r"error (1690|1525): .*(to Nanosecond|to Timestamp\(ns\))",
@@ -92,6 +101,11 @@ KNOWN = [
         r"error (1235: .*(does not support logical expression|in the ON of an outer join are not supported)|1054: |1105: )",
         "IN and EXISTS in the ON of an outer join, and scalar subqueries in ON",
         has_subquery_in_on,
+    ),
+    Known(
+        r"error 1060: .*(EXISTS|IN\b|unique expression names)",
+        "two aggregates or window functions over EXISTS or IN that differ in the subquery alone have one name",
+        aggregates_several_memberships,
     ),
     Known(r"error 1054: ", "a subquery in ORDER BY that names a column which is not selected", orders_by_a_correlated_subquery),
     Known(

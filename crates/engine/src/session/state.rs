@@ -131,7 +131,7 @@ type AnalyzerRules = Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sy
 type PhysicalRules =
     Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>;
 
-/// DataFusion's analysis with ours: subqueries are moved out of aggregates and sort keys, values made comparable as MySQL compares
+/// DataFusion's analysis with ours: joins USING columns of different types become joins ON, subqueries are moved out of aggregates and sort keys, values made comparable as MySQL compares
 /// them, memberships written out, floats widened and integers checked before types are coerced, values guarded and the constants of
 /// comparisons put on the right after.
 ///
@@ -148,9 +148,9 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
         rules.insert(coercion, Arc::new(CompareValues));
     }
     rules.insert(coercion, Arc::new(ProjectSubqueries));
+    rules.insert(coercion, Arc::new(PlainUsing));
     rules.push(Arc::new(GuardValues));
     rules.push(Arc::new(OrderComparisons));
-    rules.push(Arc::new(PlainUsing));
     rules.push(Arc::new(WindowOrders));
     Ok(rules)
 }

@@ -49,13 +49,23 @@ impl OptimizerRule for KeepListsApart {
         let names = NamePreserver::new(&plan);
         let rewritten = plan.map_expressions(|expr| {
             let saved = names.save(&expr);
-            let rewritten = Lists::of(&schema, &expr)?.rewrite(expr)?;
+            let rewritten = keep_apart(&schema, expr)?;
             Ok(rewritten.update_data(|expr| saved.restore(expr)))
         })?;
         match rewritten.transformed {
             true => rewritten.map_data(|plan| plan.recompute_schema()),
             false => Ok(rewritten),
         }
+    }
+}
+
+/// Arguments of aggregates and window functions are expressions of their own: one that is also sorted by has to stay equal to itself.
+fn keep_apart(schema: &DFSchema, expr: Expr) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::Alias(_) | Expr::AggregateFunction(_) | Expr::WindowFunction(_) => {
+            expr.map_children(|child| keep_apart(schema, child))
+        }
+        expr => Lists::of(schema, &expr)?.rewrite(expr),
     }
 }
 

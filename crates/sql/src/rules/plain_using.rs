@@ -1,15 +1,15 @@
 //! Joins USING columns whose values are converted.
 //!
-//! Once types are coerced, such a join compares expressions. The engine takes the keys of a join USING for columns, and fails where it
-//! looks for those that two tables have in common: it is made a join ON.
+//! Once values are made comparable, such a join compares expressions. The engine takes the keys of a join USING for columns, and fails
+//! wherever it looks for those that two tables have in common: it is made a join ON before.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::common::{JoinConstraint, Result};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{ExprSchemable, Join, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
-/// Makes joins USING columns of different types joins ON. Runs after type coercion.
+/// Makes joins USING columns of different types joins ON. Runs before anything converts values.
 #[derive(Debug, Default)]
 pub struct PlainUsing;
 
@@ -19,12 +19,9 @@ impl AnalyzerRule for PlainUsing {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let is_column = |key: &Expr| matches!(key, Expr::Column(_));
         plan.transform_up_with_subqueries(|plan| match plan {
             LogicalPlan::Join(mut join)
-                if join.join_constraint == JoinConstraint::Using
-                    && !(join.on.iter())
-                        .all(|(left, right)| is_column(left) && is_column(right)) =>
+                if join.join_constraint == JoinConstraint::Using && !has_equal_types(&join) =>
             {
                 join.join_constraint = JoinConstraint::On;
                 Ok(Transformed::yes(LogicalPlan::Join(join)))
@@ -33,4 +30,11 @@ impl AnalyzerRule for PlainUsing {
         })
         .data()
     }
+}
+
+fn has_equal_types(join: &Join) -> bool {
+    join.on.iter().all(|(left, right)| {
+        let left = left.get_type(join.left.schema()).ok();
+        left.is_some() && left == right.get_type(join.right.schema()).ok()
+    })
 }
