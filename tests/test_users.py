@@ -400,7 +400,7 @@ def test_the_command_line(meridian: Meridian, tmp_path: Path) -> None:
     assert listed["read"] == ["later", "sky.star"] and listed["password"] and not listed["admin"]
     assert "password" in must(meridian, data, "show", "ann")
     for arguments, sentence in [
-        (("add", "Ann"), "already"), (("add", "a b"), "cannot be the name"), (("add", "information_schema"), "cannot be the name"),
+        (("add", "Ann"), "already"), (("add", "SKY"), "a database sky already"), (("add", "a b"), "cannot be the name"), (("add", "information_schema"), "cannot be the name"),
         (("grant", "bob", "--read", "sky"), "no user bob"), (("remove", "bob"), "no user bob"), (("show", "bob"), "no user bob"),
         (("revoke", "ann", "--read", "sky"), "no grant to read sky"), (("grant", "ann", "--read", "a.b.c"), "no database or table"),
     ]:  # fmt: skip

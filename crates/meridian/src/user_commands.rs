@@ -79,6 +79,9 @@ pub struct AddArguments {
     /// Let the user read everything, and see and end everybody's queries.
     #[arg(long)]
     admin: bool,
+    /// Let the user have the database of their name that is there already, and change its tables.
+    #[arg(long)]
+    own_database: bool,
 }
 
 /// What is granted or taken back.
@@ -179,7 +182,17 @@ pub fn run(command: UserCommand) -> Result<(), Failure> {
     let catalog = runtime.block_on(Catalog::open(data))?;
     let users = Users::of(data);
     match &command {
-        UserCommand::Add(it) => add(&runtime, &users, it),
+        UserCommand::Add(it) => {
+            let name = &it.password.user.name;
+            let taken = runtime.block_on(catalog.database(name))?;
+            if let Some(taken) = taken.filter(|_| !it.own_database) {
+                return Err(Failure::new(format!(
+                    "there is a database {} already, and a user of the name could change its tables: choose another name, or give --own-database",
+                    taken.name
+                )));
+            }
+            add(&runtime, &users, it)
+        }
         UserCommand::Passwd(it) => {
             let password = it.read()?;
             let changed = users.set_password(&it.user.name, password.as_deref());

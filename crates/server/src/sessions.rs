@@ -63,6 +63,11 @@ impl Sessions {
         }
     }
 
+    /// The archive that they are sessions of.
+    pub(crate) fn archive(&self) -> &Arc<Archive> {
+        &self.archive
+    }
+
     /// The uploaded files.
     pub(crate) fn received(&self) -> &Arc<ReceivedFiles> {
         &self.received

@@ -72,6 +72,12 @@ codes! {
     INTERNAL = 1815, "HY000";
     /// None of the others (`ER_UNKNOWN_ERROR`).
     OTHER = 1105, "HY000";
+    /// A table of this name is there already (`ER_TABLE_EXISTS_ERROR`).
+    TABLE_EXISTS = 1050, "42S01";
+    /// No table of this name is there to be dropped (`ER_BAD_TABLE_ERROR`).
+    NO_TABLE_TO_DROP = 1051, "42S02";
+    /// More or fewer values than columns (`ER_WRONG_VALUE_COUNT_ON_ROW`).
+    WRONG_VALUE_COUNT = 1136, "21S01";
     /// An aggregate where none may be (`ER_INVALID_GROUP_FUNC_USE`).
     MISPLACED_AGGREGATE = 1111, "HY000";
     /// A column beside an aggregate without GROUP BY (`ER_MIX_OF_GROUP_FUNC_AND_FIELDS`).

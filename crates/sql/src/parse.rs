@@ -235,7 +235,8 @@ fn only_queries(sql: &str) -> SqlError {
     SqlError::about(
         sql,
         mysql::first_word(sql),
-        "only queries can be executed: SELECT, WITH, VALUES, EXPLAIN, SHOW; `meridian load` creates tables, and no statement changes them",
+        "only queries can be executed: SELECT, WITH, VALUES, EXPLAIN, SHOW; `meridian load` creates tables, and users of a server make tables of \
+         their own by MySQL's protocol: CREATE TABLE ... AS SELECT, INSERT, DROP TABLE",
     )
     .with_code(ErrorCode::READ_ONLY)
 }

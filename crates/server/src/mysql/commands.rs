@@ -33,8 +33,8 @@ impl Client {
                 }
             }
             Command::Cancel(id) => self.cancel(id).await?,
-            // It returns a row: `run_statement` executes it.
-            Command::Submit(_) => {}
+            // These tell more than that they are done: `run_statement` executes them.
+            Command::Submit(_) | Command::Table(_) => {}
         }
         let connection = Arc::make_mut(&mut self.connection);
         (connection.found_rows, connection.row_count) = (0, 0);

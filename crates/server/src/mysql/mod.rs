@@ -16,6 +16,7 @@ mod encryption;
 mod handshake;
 mod login;
 mod numbers;
+mod own_tables;
 mod packets;
 mod parameters;
 mod prepared;

@@ -34,13 +34,18 @@ impl Status {
 
 /// Appends an OK packet.
 pub(crate) fn ok(bytes: &mut Vec<u8>, status: Status) {
-    put_ok(bytes, OK, status, 0);
+    put_ok(bytes, OK, status, (0, 0));
 }
 
-fn put_ok(bytes: &mut Vec<u8>, header: u8, status: Status, warnings: u16) {
+/// Appends an OK packet with the number of rows that were changed.
+pub(crate) fn changed(bytes: &mut Vec<u8>, status: Status, rows: u64) {
+    put_ok(bytes, OK, status, (rows, 0));
+}
+
+fn put_ok(bytes: &mut Vec<u8>, header: u8, status: Status, (affected, warnings): (u64, u16)) {
     bytes.push(header);
-    // Affected rows, and the last inserted key.
-    put_length(bytes, 0);
+    put_length(bytes, affected);
+    // The last inserted key.
     put_length(bytes, 0);
     bytes.extend_from_slice(&status.0.to_le_bytes());
     bytes.extend_from_slice(&warnings.to_le_bytes());
@@ -54,7 +59,7 @@ pub(crate) fn end_of_rows(
     warnings: u16,
 ) {
     match capabilities.has(Capabilities::DEPRECATE_EOF) {
-        true => put_ok(bytes, EOF, status, warnings),
+        true => put_ok(bytes, EOF, status, (0, warnings)),
         false => put_eof(bytes, status, warnings),
     }
 }

@@ -16,7 +16,7 @@ use super::capabilities::Capabilities;
 use super::connection::{Client, CommandResult, Disconnected, not_utf8};
 use super::prepared::put_prepared;
 use super::query::{PacketBatch, Query, ResultColumns, describe};
-use super::responses::{end_of_rows, ok};
+use super::responses::{changed, end_of_rows, ok};
 use super::rows::Form;
 use super::watch::{Deadline, Interruption, Watch};
 use super::wire::Reader;
@@ -37,6 +37,8 @@ const MOST_PARAMETERS: usize = u16::MAX as usize;
 
 /// The result of a statement.
 enum StatementResult {
+    /// The number of rows that were changed.
+    Changed(u64),
     /// It returned no rows.
     Done,
     /// It returned this many rows.
@@ -135,6 +137,12 @@ impl Client {
         let status = self.status().followed(more);
         match outcome {
             StatementResult::Done => self.outgoing.add(|bytes| ok(bytes, status)),
+            StatementResult::Changed(rows) => {
+                self.outgoing.add(|bytes| changed(bytes, status, rows));
+                let connection = Arc::make_mut(&mut self.connection);
+                connection.found_rows = 0;
+                connection.row_count = i64::try_from(rows).unwrap_or(i64::MAX);
+            }
             StatementResult::Rows(rows) => {
                 let warnings = self.connection.warnings.len();
                 let warnings = u16::try_from(warnings).unwrap_or(u16::MAX);
@@ -159,6 +167,10 @@ impl Client {
             Some(Command::Submit(statement)) => {
                 is_listed = false;
                 self.submit(statement, watch).await?
+            }
+            Some(Command::Table(command)) => {
+                let rows = self.change_table(command, watch).await?;
+                return Ok(StatementResult::Changed(rows));
             }
             Some(command) => {
                 self.execute_command(command, watch).await?;

@@ -25,8 +25,49 @@ pub enum Command {
     Submit(String),
     /// Ends a query: its number.
     Cancel(u64),
+    /// Makes, fills or drops a table.
+    Table(TableCommand),
     /// Transactions and locks for reading: where nothing changes there is nothing to do.
     Nothing,
+}
+
+/// A statement that changes a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TableCommand {
+    /// `CREATE TABLE ... AS SELECT`.
+    Create {
+        /// The table.
+        table: TargetTable,
+        /// Whether it is no mistake that there is one already.
+        if_not_exists: bool,
+        /// The query whose rows it gets.
+        query: String,
+    },
+    /// `INSERT INTO ... SELECT` or `VALUES`.
+    Insert {
+        /// The table.
+        table: TargetTable,
+        /// The columns that get values, in their order; all if none are named.
+        columns: Vec<String>,
+        /// The query of the rows.
+        query: String,
+    },
+    /// `DROP TABLE`.
+    Drop {
+        /// The tables.
+        tables: Vec<TargetTable>,
+        /// Whether it is no mistake that there is none.
+        if_exists: bool,
+    },
+}
+
+/// A table that a statement changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetTable {
+    /// The database, if it is named.
+    pub database: Option<String>,
+    /// The table's name.
+    pub table: String,
 }
 
 /// One setting of a SET.
@@ -86,6 +127,9 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
         "kill" => |words| words.read_kill().map(Some),
         "submit" => |words| words.read_submit().map(Some),
         "cancel" => |words| words.read_cancel().map(Some),
+        "create" => |words| words.read_create(),
+        "insert" => |words| words.read_insert(),
+        "drop" => |words| words.read_drop(),
         "begin" => |words| {
             let _ = words.word("work");
             Ok(words.is_at_end().then_some(Command::Nothing))
@@ -106,10 +150,10 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
 }
 
 /// The words and signs of a statement.
-struct TokenReader<'a> {
-    text: &'a str,
-    tokens: Vec<TokenWithSpan>,
-    at: usize,
+pub(super) struct TokenReader<'a> {
+    pub(super) text: &'a str,
+    pub(super) tokens: Vec<TokenWithSpan>,
+    pub(super) at: usize,
 }
 
 impl<'a> TokenReader<'a> {
@@ -127,7 +171,7 @@ impl<'a> TokenReader<'a> {
         })
     }
 
-    fn peek(&self) -> Option<&Token> {
+    pub(super) fn peek(&self) -> Option<&Token> {
         self.tokens.get(self.at).map(|token| &token.token)
     }
 
@@ -136,21 +180,21 @@ impl<'a> TokenReader<'a> {
     }
 
     /// Takes a word, if it is the next.
-    fn word(&mut self, wanted: &str) -> bool {
+    pub(super) fn word(&mut self, wanted: &str) -> bool {
         let is_next = matches!(self.peek(), Some(Token::Word(word))
             if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted));
         self.at += usize::from(is_next);
         is_next
     }
 
-    fn sign(&mut self, wanted: &Token) -> bool {
+    pub(super) fn sign(&mut self, wanted: &Token) -> bool {
         let is_next = self.peek() == Some(wanted);
         self.at += usize::from(is_next);
         is_next
     }
 
     /// A name, with or without quotes, or text.
-    fn name(&mut self, what: &str) -> Result<String, SqlError> {
+    pub(super) fn name(&mut self, what: &str) -> Result<String, SqlError> {
         let name = match self.peek() {
             Some(Token::Word(word)) => word.value.clone(),
             Some(Token::SingleQuotedString(text) | Token::DoubleQuotedString(text)) => text.clone(),
@@ -160,7 +204,7 @@ impl<'a> TokenReader<'a> {
         Ok(name)
     }
 
-    fn expected(&self, what: &str) -> SqlError {
+    pub(super) fn expected(&self, what: &str) -> SqlError {
         let sentence = format!("the statement cannot be read: {what} is expected");
         let error = match self.tokens.get(self.at) {
             Some(token) => SqlError::at_word(self.text, token.span.start, sentence),
@@ -169,7 +213,7 @@ impl<'a> TokenReader<'a> {
         error.with_code(ErrorCode::SYNTAX)
     }
 
-    fn end(&self) -> Result<(), SqlError> {
+    pub(super) fn end(&self) -> Result<(), SqlError> {
         match self.is_at_end() {
             true => Ok(()),
             false => Err(self.expected("the end")),
@@ -205,9 +249,14 @@ impl<'a> TokenReader<'a> {
                 "a statement is expected after SUBMIT, as in SUBMIT SELECT COUNT(*) FROM Object";
             return Err(SqlError::new(sentence).with_code(ErrorCode::SYNTAX));
         };
-        let begin = Places::new(self.text).byte(first.span.start);
-        let statement = self.text[begin..].trim_end().trim_end_matches(';');
-        Ok(Command::Submit(statement.trim_end().to_owned()))
+        Ok(Command::Submit(self.text_from(first)))
+    }
+
+    /// The statement's text from a token on.
+    pub(super) fn text_from(&self, token: &TokenWithSpan) -> String {
+        let begin = Places::new(self.text).byte(token.span.start);
+        let text = self.text[begin..].trim_end().trim_end_matches(';');
+        text.trim_end().to_owned()
     }
 
     /// `CANCEL id`, or `CANCEL QUERY id`.

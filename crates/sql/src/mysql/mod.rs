@@ -21,10 +21,11 @@ mod rewrite;
 mod row_values;
 mod select;
 mod show;
+mod table_command;
 mod templates;
 mod truth;
 
-pub use command::{AssignedValue, Assignment, Command, Scope, command};
+pub use command::{AssignedValue, Assignment, Command, Scope, TableCommand, TargetTable, command};
 pub(crate) use grammar::MySqlGrammar;
 pub(crate) use having::AGGREGATES;
 pub use keywords::keywords;

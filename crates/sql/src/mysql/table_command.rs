@@ -1,0 +1,256 @@
+//! Statements that change tables: CREATE TABLE ... AS, INSERT and DROP TABLE.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::command::{Command, TableCommand, TargetTable, TokenReader};
+use crate::{ErrorCode, SqlError};
+
+type Read = Result<Option<Command>, SqlError>;
+
+impl TokenReader<'_> {
+    /// `CREATE TABLE [IF NOT EXISTS] name [AS] query`; nothing else that is created is known here.
+    pub(super) fn read_create(&mut self) -> Read {
+        if !self.word("table") {
+            return Ok(None);
+        }
+        let if_not_exists = self.word("if");
+        if if_not_exists && !(self.word("not") && self.word("exists")) {
+            return Err(self.expected("IF NOT EXISTS"));
+        }
+        let table = self.target()?;
+        let _ = self.word("as");
+        let query = self.rest_of_query().ok_or_else(|| {
+            let sentence =
+                "a table is made of the rows of a query: CREATE TABLE name AS SELECT ...";
+            SqlError::new(sentence).with_code(ErrorCode::SYNTAX)
+        })?;
+        Ok(Some(Command::Table(TableCommand::Create {
+            table,
+            if_not_exists,
+            query,
+        })))
+    }
+
+    /// `INSERT INTO name [(columns)] query`, or `VALUES (...), (...)`.
+    pub(super) fn read_insert(&mut self) -> Read {
+        if !self.word("into") {
+            return Ok(None);
+        }
+        let table = self.target()?;
+        let mut columns = Vec::new();
+        let is_list = self.peek() == Some(&Token::LParen) && !self.is_query(1);
+        if is_list && self.sign(&Token::LParen) {
+            loop {
+                columns.push(self.name("the name of a column")?);
+                if !self.sign(&Token::Comma) {
+                    break;
+                }
+            }
+            if !self.sign(&Token::RParen) {
+                return Err(self.expected(")"));
+            }
+        }
+        let query = match self.word("values") || self.word("value") {
+            true => self.values()?,
+            false => self
+                .rest_of_query()
+                .ok_or_else(|| self.expected("VALUES or a query"))?,
+        };
+        Ok(Some(Command::Table(TableCommand::Insert {
+            table,
+            columns,
+            query,
+        })))
+    }
+
+    /// `DROP TABLE [IF EXISTS] name, name`.
+    pub(super) fn read_drop(&mut self) -> Read {
+        if !self.word("table") && !self.word("tables") {
+            return Ok(None);
+        }
+        let if_exists = self.word("if");
+        if if_exists && !self.word("exists") {
+            return Err(self.expected("IF EXISTS"));
+        }
+        let mut tables = vec![self.target()?];
+        while self.sign(&Token::Comma) {
+            tables.push(self.target()?);
+        }
+        let _ = self.word("restrict") || self.word("cascade");
+        self.end()?;
+        Ok(Some(Command::Table(TableCommand::Drop {
+            tables,
+            if_exists,
+        })))
+    }
+
+    fn target(&mut self) -> Result<TargetTable, SqlError> {
+        let first = self.name("the name of a table")?;
+        if !self.sign(&Token::Period) {
+            return Ok(TargetTable {
+                database: None,
+                table: first,
+            });
+        }
+        Ok(TargetTable {
+            database: Some(first),
+            table: self.name("the name of a table")?,
+        })
+    }
+
+    /// Whether a query begins so many tokens further on.
+    fn is_query(&self, ahead: usize) -> bool {
+        let words = ["select", "with", "table"];
+        let tokens = self.tokens.iter().skip(self.at + ahead);
+        let first = tokens
+            .map(|token| &token.token)
+            .find(|token| **token != Token::LParen);
+        matches!(first, Some(Token::Word(word))
+            if word.quote_style.is_none() && words.iter().any(|it| word.value.eq_ignore_ascii_case(it)))
+    }
+
+    /// The text from here on, if a query begins here.
+    fn rest_of_query(&self) -> Option<String> {
+        let first = self.tokens.get(self.at)?;
+        self.is_query(0).then(|| self.text_from(first))
+    }
+
+    /// The rows of VALUES as a query: each becomes a SELECT.
+    fn values(&mut self) -> Result<String, SqlError> {
+        let mut rows = Vec::new();
+        loop {
+            let _ = self.word("row");
+            if self.peek() != Some(&Token::LParen) {
+                return Err(self.expected("( and the values of a row"));
+            }
+            let begin = self.tokens[self.at + 1..].first().map(|it| it.span.start);
+            let mut depth = 0_usize;
+            let end = loop {
+                let Some(token) = self.tokens.get(self.at) else {
+                    return Err(self.expected(")"));
+                };
+                let end = token.span.start;
+                self.at += 1;
+                match token.token {
+                    Token::LParen => depth += 1,
+                    Token::RParen if depth == 1 => break end,
+                    Token::RParen => depth -= 1,
+                    _ => {}
+                }
+            };
+            let places = crate::fold::Places::new(self.text);
+            let begin = begin.map_or(0, |begin| places.byte(begin));
+            let row = self.text[begin..places.byte(end)].trim();
+            if row.is_empty() {
+                let sentence = "a row of VALUES has no values: write one for each column, or NULL";
+                return Err(SqlError::new(sentence).with_code(ErrorCode::SYNTAX));
+            }
+            rows.push(format!("SELECT {row}"));
+            if !self.sign(&Token::Comma) {
+                break;
+            }
+        }
+        self.end()?;
+        Ok(rows.join(" UNION ALL "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::command::command;
+    use super::*;
+
+    fn read(text: &str) -> Command {
+        command(text).unwrap().unwrap()
+    }
+
+    fn table(database: Option<&str>, table: &str) -> TargetTable {
+        TargetTable {
+            database: database.map(str::to_owned),
+            table: table.to_owned(),
+        }
+    }
+
+    #[test]
+    fn tables_are_made_of_queries() {
+        for (text, exists) in [
+            ("CREATE TABLE ann.near AS SELECT 1 AS a", false),
+            ("create table if not exists ann.near (SELECT 1 AS a)", true),
+            (
+                "CREATE TABLE ann.near WITH w AS (SELECT 1) SELECT * FROM w;",
+                false,
+            ),
+        ] {
+            let Command::Table(TableCommand::Create {
+                table: made,
+                if_not_exists,
+                query,
+            }) = read(text)
+            else {
+                panic!("{text}");
+            };
+            assert_eq!((made, if_not_exists), (table(Some("ann"), "near"), exists));
+            assert!(text.contains(&query), "{query}");
+        }
+        for wrong in [
+            "CREATE TABLE t (a INT)",
+            "CREATE TABLE t",
+            "CREATE TABLE",
+            "CREATE TABLE IF EXISTS t AS SELECT 1",
+        ] {
+            assert!(command(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(command("CREATE VIEW v AS SELECT 1").unwrap(), None);
+    }
+
+    #[test]
+    fn rows_are_inserted() {
+        let text = "INSERT INTO t (`a b`, c) VALUES (1, CONCAT('x)', (2))), ROW(-3, NULL)";
+        let Command::Table(TableCommand::Insert {
+            table: into,
+            columns,
+            query,
+        }) = read(text)
+        else {
+            panic!("no INSERT");
+        };
+        assert_eq!(
+            (into, columns),
+            (table(None, "t"), vec!["a b".to_owned(), "c".to_owned()])
+        );
+        assert_eq!(
+            query,
+            "SELECT 1, CONCAT('x)', (2)) UNION ALL SELECT -3, NULL"
+        );
+        let text = "INSERT INTO t (SELECT 1)";
+        let Command::Table(TableCommand::Insert { columns, query, .. }) = read(text) else {
+            panic!("no INSERT");
+        };
+        assert!(columns.is_empty() && query == "(SELECT 1)");
+        for wrong in [
+            "INSERT INTO t",
+            "INSERT INTO t VALUES",
+            "INSERT INTO t VALUES ()",
+            "INSERT INTO t VALUES (1",
+            "INSERT INTO t VALUES (1) x",
+            "INSERT INTO t (a VALUES (1)",
+        ] {
+            assert!(command(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn tables_are_dropped() {
+        let dropped = read("DROP TABLE IF EXISTS a.b, `c d`");
+        let tables = vec![table(Some("a"), "b"), table(None, "c d")];
+        assert_eq!(
+            dropped,
+            Command::Table(TableCommand::Drop {
+                tables,
+                if_exists: true
+            })
+        );
+        assert!(command("DROP TABLE a b").is_err());
+        assert_eq!(command("DROP DATABASE a").unwrap(), None);
+    }
+}

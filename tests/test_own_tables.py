@@ -1,0 +1,197 @@
+"""Tables of users' own: made of queries, filled, dropped, shared, and by whom."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from meridian_cli import Meridian
+from serving import Server, serving
+from small_tables import load_stars_and_bands
+from test_users import PASSWORD, Site, must
+
+
+def site_of(meridian: Meridian, data: Path, server: Server) -> Site:
+    return Site(meridian, data, server)
+
+
+@pytest.fixture(scope="module")
+def site(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Ann and Bob may read the database sky; the administrator is boss."""
+    data = load_stars_and_bands(meridian, tmp_path_factory.mktemp("own"), 400)
+    must(meridian, data, "add", "boss", "--admin", password=PASSWORD)
+    for name in ("ann", "bob"):
+        must(meridian, data, "add", name, password=PASSWORD)
+        must(meridian, data, "grant", name, "--read", "sky")
+    with serving(meridian, data) as server:
+        yield site_of(meridian, data, server)
+
+
+@pytest.fixture
+def ann(site: Site) -> Iterator[pymysql.connections.Connection]:
+    """Ann's connection; her tables are dropped afterwards."""
+    with site.connect("ann") as connection:
+        yield connection
+    with site.connect("ann") as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = 'ann'")
+        for (table,) in cursor.fetchall():
+            cursor.execute(f"DROP TABLE ann.`{table}`")
+
+
+def rows(connection: pymysql.connections.Connection, statement: str) -> list[tuple[object, ...]]:
+    cursor = connection.cursor()
+    cursor.execute(statement)
+    return sorted(cursor.fetchall(), key=str)
+
+
+def number(connection: pymysql.connections.Connection, statement: str) -> int:
+    """MySQL's number of the error."""
+    with pytest.raises(pymysql.err.MySQLError) as rejected:
+        connection.cursor().execute(statement)
+    return int(rejected.value.args[0])
+
+
+def test_a_table_has_the_rows_of_its_query(site: Site, ann: pymysql.connections.Connection) -> None:
+    """Numbers, texts, times, NULL; under the names of the columns; at every protocol at once."""
+    query = "SELECT id, ra, `dec` AS decl, CONCAT('s', id) AS name, IF(id % 3 = 0, NULL, id / 2) AS half, TIMESTAMP '2026-11-25 01:02:03' AS seen, DATE '2026-11-25' AS day FROM sky.Star WHERE id < 50"
+    assert ann.cursor().execute(f"CREATE TABLE near AS {query}") == 50
+    assert rows(ann, "SELECT * FROM ann.near") == rows(ann, query)
+    cursor = ann.cursor()
+    cursor.execute("SELECT * FROM ann.near LIMIT 0")
+    assert [column[0] for column in cursor.description] == ["id", "ra", "decl", "name", "half", "seen", "day"]
+    assert rows(ann, "SHOW TABLES FROM ann") == [("near",)]
+    assert rows(ann, "SELECT COUNT(*) FROM ann.near a JOIN sky.Star s ON a.id = s.id") == [(50,)]
+    assert rows(ann, "SELECT COUNT(*) FROM crossmatch(ann.near, sky.Star, 0.5)") == [(50,)]
+    status, said, _ = site.http("tap/sync", "ann", LANG="ADQL", FORMAT="csv", QUERY="SELECT COUNT(*) FROM ann.near")
+    assert status == 200 and said.split()[-1] == "50"
+
+
+def test_names_and_what_is_there_already(ann: pymysql.connections.Connection) -> None:
+    cursor = ann.cursor()
+    cursor.execute("CREATE TABLE a AS SELECT 1 AS x")
+    assert number(ann, "CREATE TABLE ann.A AS SELECT 2 AS x") == 1050
+    assert cursor.execute("CREATE TABLE IF NOT EXISTS a AS SELECT 2 AS x") == 0
+    assert rows(ann, "SELECT x FROM ann.a") == [(1,)]
+    cursor.execute("CREATE TABLE ann.`two words` AS SELECT COUNT(*) FROM sky.Star")
+    assert rows(ann, "SELECT `COUNT(*)` FROM ann.`two words`") == [(400,)]
+    cursor.execute("CREATE TABLE none_at_all AS SELECT id, ra FROM sky.Star WHERE id < 0")
+    assert rows(ann, "SELECT COUNT(*) FROM ann.none_at_all") == [(0,)]
+    assert number(ann, "DROP TABLE ann.nothing") == 1051
+    cursor.execute("DROP TABLE IF EXISTS nothing, a")
+    assert number(ann, "SELECT * FROM ann.a") == 1146
+    for wrong in ["CREATE TABLE b (x INT)", "CREATE TABLE b", "CREATE TABLE b AS SELECT id, ID FROM sky.Star", "CREATE TABLE b AS SELECT nothing FROM sky.Star", "CREATE TABLE b AS SELECT 1 AS x FROM nowhere.t"]:
+        assert number(ann, wrong) in (1064, 1105, 1054, 1142, 1060), wrong
+    assert number(ann, "SELECT * FROM ann.b") == 1146
+
+
+def test_rows_are_inserted(ann: pymysql.connections.Connection) -> None:
+    """VALUES and queries, into all columns and into some; the number of rows is told; what cannot be is rejected as a whole."""
+    cursor = ann.cursor()
+    cursor.execute("CREATE TABLE t AS SELECT id, ra, CONCAT('s', id) AS name FROM sky.Star WHERE id < 3")
+    assert cursor.execute("INSERT INTO t VALUES (100, 1.5, 'it''s (here)'), (101, NULL, NULL)") == 2
+    assert cursor.execute("INSERT INTO ann.t (name, id) SELECT 'q', id FROM sky.Star WHERE id BETWEEN 10 AND 12") == 3
+    expected = {(100, 1.5, "it's (here)"), (101, None, None), (10, None, "q"), (11, None, "q"), (12, None, "q")}
+    assert set(rows(ann, "SELECT id, ra, name FROM ann.t WHERE id >= 3")) == expected
+    cursor.execute("SELECT ROW_COUNT()")
+    before = rows(ann, "SELECT * FROM ann.t")
+    for wrong, code in [
+        ("INSERT INTO t VALUES (1)", {1136}), ("INSERT INTO t (id, nothing) VALUES (1, 2)", {1054}), ("INSERT INTO nothing VALUES (1)", {1146}),
+        ("INSERT INTO t (id) VALUES ('many')", {1105}), ("INSERT INTO t VALUES", {1064}), ("INSERT INTO t (id) VALUES (1), (2, 3)", {1222, 1105}),
+    ]:  # fmt: skip
+        assert number(ann, wrong) in code, wrong
+    assert rows(ann, "SELECT * FROM ann.t") == before
+
+
+def test_a_table_may_be_made_of_itself(ann: pymysql.connections.Connection) -> None:
+    cursor = ann.cursor()
+    cursor.execute("CREATE TABLE t AS SELECT 1 AS x")
+    for _ in range(4):
+        cursor.execute("INSERT INTO t SELECT x + 1 FROM ann.t")
+    assert rows(ann, "SELECT COUNT(*), MAX(x) FROM ann.t") == [(16, 5)]
+
+
+def test_whose_tables_they_are(site: Site, ann: pymysql.connections.Connection) -> None:
+    """Others neither see nor change them until they are granted; an administrator does; nobody changes the catalogue."""
+    ann.cursor().execute("CREATE TABLE mine AS SELECT id, ra FROM sky.Star WHERE id < 5")
+    with site.connect("bob") as bob, site.connect("boss") as boss:
+        assert number(bob, "SELECT * FROM ann.mine") == 1142
+        for statement in ("DROP TABLE ann.mine", "INSERT INTO ann.mine VALUES (1, 2)", "CREATE TABLE ann.more AS SELECT 1 AS x", "DROP TABLE sky.Star", "CREATE TABLE sky.x AS SELECT 1 AS a", "INSERT INTO sky.Band VALUES (9, 'x')"):
+            assert number(bob, statement) == 1142, statement
+        must(site.meridian, site.data, "grant", "bob", "--read", "ann.mine")
+        assert rows(bob, "SELECT COUNT(*) FROM ann.mine") == [(5,)]
+        assert number(bob, "INSERT INTO ann.mine VALUES (1, 2)") == 1142
+        assert boss.cursor().execute("INSERT INTO ann.mine VALUES (9, 9)") == 1
+        assert rows(ann, "SELECT COUNT(*) FROM ann.mine") == [(6,)]
+        # The query is read with the rights of whoever asks.
+        assert number(bob, "CREATE TABLE stolen AS SELECT * FROM ann.other") == 1142
+
+
+def test_without_users_there_are_none(meridian: Meridian, tmp_path: Path) -> None:
+    data = load_stars_and_bands(meridian, tmp_path, 20)
+    with serving(meridian, data) as server, server.connect(user="ann", database="sky") as connection:
+        for statement in ("CREATE TABLE t AS SELECT 1 AS x", "INSERT INTO Band VALUES (1, 'x')", "DROP TABLE Band"):
+            assert number(connection, statement) == 1290, statement
+
+
+def test_a_statement_that_is_ended_leaves_nothing(site: Site, ann: pymysql.connections.Connection) -> None:
+    ann.cursor().execute("SET max_execution_time = 300")
+    begun = time.monotonic()
+    assert number(ann, "CREATE TABLE long_one AS SELECT a.id FROM sky.Star a, sky.Star b, sky.Star c, sky.Star d WHERE a.ra + b.ra + c.ra + d.ra < 1") == 3024
+    assert time.monotonic() - begun < 5
+    assert number(ann, "SELECT * FROM ann.long_one") in (1146, 1142)
+
+
+def test_many_connections_insert_at_once(site: Site, ann: pymysql.connections.Connection) -> None:
+    """Each row that was acknowledged is there once."""
+    ann.cursor().execute("CREATE TABLE counted AS SELECT 0 AS x")
+    done: list[int] = []
+
+    def insert(first: int) -> None:
+        with site.connect("ann") as connection:
+            for value in range(first, first + 5):
+                assert connection.cursor().execute(f"INSERT INTO counted VALUES ({value})") == 1
+                done.append(value)
+
+    threads = [threading.Thread(target=insert, args=(first,)) for first in (100, 200, 300, 400)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(done) == 20
+    assert [row[0] for row in rows(ann, "SELECT x FROM ann.counted WHERE x > 0")] == sorted(done)
+
+
+def test_what_is_acknowledged_outlives_the_server(meridian: Meridian, tmp_path: Path) -> None:
+    """Killed while rows are inserted: every acknowledged one is there once, and no half of another."""
+    data = load_stars_and_bands(meridian, tmp_path, 50)
+    must(meridian, data, "add", "ann", password=PASSWORD)
+    must(meridian, data, "grant", "ann", "--read", "sky")
+    acknowledged: list[int] = []
+    for attempt in range(4):
+        with serving(meridian, data) as server:
+            site = site_of(meridian, data, server)
+            with site.connect("ann") as connection:
+                cursor = connection.cursor()
+                cursor.execute("CREATE TABLE IF NOT EXISTS t AS SELECT 0 AS batch, id FROM sky.Star WHERE id < 0")
+                killer = threading.Timer(0.4 + 0.15 * attempt, os.kill, (server.process.pid, signal.SIGKILL))
+                killer.start()
+                try:
+                    for batch in range(1000 * attempt, 1000 * attempt + 500):
+                        cursor.execute(f"INSERT INTO t SELECT {batch}, id FROM sky.Star WHERE id < 7")
+                        acknowledged.append(batch)
+                except pymysql.err.MySQLError:
+                    pass
+                killer.join()
+    counted = dict(meridian.rows(data, "ann", "SELECT batch, COUNT(*) FROM t GROUP BY batch"))
+    assert set(acknowledged) <= set(counted) and len(set(counted) - set(acknowledged)) <= 4
+    assert set(counted.values()) <= {7}
+    assert len(acknowledged) > 4
+    meridian.must("check", "--data", data)
