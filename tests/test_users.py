@@ -250,6 +250,19 @@ def test_every_road_over_http(site: Site, name: str, table: str) -> None:
     assert (answer.get("success") == 1) is bool(may), said
 
 
+def test_grants_are_shown(site: Site) -> None:
+    expected = {
+        "boss": {"SELECT ON *.*"},
+        "reader": {"USAGE ON *.*", "SELECT, INSERT, CREATE, DROP ON `reader`.*", "SELECT ON `sky`.*"},
+        "narrow": {"USAGE ON *.*", "SELECT, INSERT, CREATE, DROP ON `narrow`.*", "SELECT ON `sky`.`band`"},
+    }
+    for name, grants in expected.items():
+        with site.connect(name) as connection:
+            cursor = connection.cursor()
+            cursor.execute("SHOW GRANTS")
+            assert {row[0] for row in cursor.fetchall()} == {f"GRANT {grant} TO `{name}`@`127.0.0.1`" for grant in grants}
+
+
 def test_queries_are_their_owners(site: Site) -> None:
     """Listed, shown, cancelled and downloaded by their owner and an administrator alone."""
     status, said, _ = site.http("queries", "reader", method="POST", body=b'{"statement": "SELECT COUNT(*) FROM sky.Star"}')

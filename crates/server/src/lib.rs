@@ -239,6 +239,7 @@ pub struct Server {
     archive: Arc<Archive>,
     shared: Arc<Shared>,
     grace: Duration,
+    has_users: bool,
 }
 
 /// Opens the queries of the data directory.
@@ -374,7 +375,13 @@ impl Server {
             archive,
             shared,
             grace: config.grace,
+            has_users,
         })
+    }
+
+    /// Whether clients had to log in when the server began.
+    pub fn has_users(&self) -> bool {
+        self.has_users
     }
 
     /// The names of the databases.

@@ -6,6 +6,7 @@
 mod static_lists;
 mod tables;
 
+use catalog::{Rights, Tables, fold_name};
 use sql::Connection;
 use sql::connection::ProcessInfo;
 use sql::mysql::{ShowKind, ShowStatement};
@@ -64,7 +65,7 @@ pub(crate) async fn query(
         ShowKind::Variables { global } => named_values(connection.all_variables(*global)),
         ShowKind::Status => named_values(connection.server_info.status()),
         ShowKind::Processes { full } => processes(connection.server_info.processes(), *full),
-        ShowKind::Grants => grants(connection),
+        ShowKind::Grants => grants(archive, connection),
         ShowKind::Warnings { from, most } => warnings(connection, *from, *most),
         ShowKind::WarningCount => {
             let count = connection.warnings.len().to_string();
@@ -121,13 +122,32 @@ fn processes(processes: Vec<ProcessInfo>, full: bool) -> Rows {
     Rows::new(&headings, processes.into_iter().map(row).collect())
 }
 
-fn grants(connection: &Connection) -> Rows {
+/// What whoever asks may do, as MySQL writes it: read what was granted, and change the tables of their own database.
+fn grants(archive: &Archive, connection: &Connection) -> Rows {
     let (user, host) = (&connection.user, &connection.host);
+    let mut granted = Vec::new();
+    match archive.catalog().rights().as_ref() {
+        Rights::All => granted.push("SELECT ON *.*".to_owned()),
+        Rights::Listed(databases) => {
+            granted.push("USAGE ON *.*".to_owned());
+            for (database, tables) in databases {
+                match tables {
+                    Tables::All if *database == fold_name(user) => {
+                        granted.push(format!("SELECT, INSERT, CREATE, DROP ON `{database}`.*"));
+                    }
+                    Tables::All => granted.push(format!("SELECT ON `{database}`.*")),
+                    Tables::Listed(tables) => {
+                        let of = |table: &String| format!("SELECT ON `{database}`.`{table}`");
+                        granted.extend(tables.iter().map(of));
+                    }
+                }
+            }
+        }
+    }
+    let row = |what: String| vec![Some(format!("GRANT {what} TO `{user}`@`{host}`"))];
     Rows {
         headings: vec![format!("Grants for {user}@{host}")],
-        rows: vec![vec![Some(format!(
-            "GRANT SELECT ON *.* TO `{user}`@`{host}`"
-        ))]],
+        rows: granted.into_iter().map(row).collect(),
     }
 }
 

@@ -164,10 +164,14 @@ async fn announce(data: &str, server: &Server) -> Result<(), Failure> {
     let mut text = format!("Meridian {} serves {of}\n", env!("CARGO_PKG_VERSION"));
     let chosen = databases.first().map(|name| format!(" {name}"));
     let chosen = chosen.unwrap_or_default();
+    let (login, user) = match server.has_users() {
+        true => (" -u NAME -p", "-u NAME "),
+        false => ("", ""),
+    };
     if let Some(address) = server.mysql_address() {
         let (host, port) = (address.ip(), address.port());
         writeln!(text, "MySQL clients connect to {address}, as with")?;
-        writeln!(text, "  mysql -h {host} -P {port}{chosen}")?;
+        writeln!(text, "  mysql -h {host} -P {port}{login}{chosen}")?;
     }
     if let Some(socket) = server.mysql_socket() {
         let socket = socket.display();
@@ -175,7 +179,7 @@ async fn announce(data: &str, server: &Server) -> Result<(), Failure> {
             text,
             "MySQL clients of this machine connect by {socket}, as with"
         )?;
-        writeln!(text, "  mysql -S {socket}{chosen}")?;
+        writeln!(text, "  mysql -S {socket}{login}{chosen}")?;
     }
     if let Some(address) = server.http_address() {
         writeln!(text, "HTTP clients connect to http://{address}, as with")?;
@@ -187,9 +191,9 @@ async fn announce(data: &str, server: &Server) -> Result<(), Failure> {
         match example {
             Some((database, table, [ra, dec])) => writeln!(
                 text,
-                "  curl 'http://{address}/scs/{database}/{table}?RA={ra:.4}&DEC={dec:.4}&SR={EXAMPLE_RADIUS}&RESPONSEFORMAT=csv'"
+                "  curl {user}'http://{address}/scs/{database}/{table}?RA={ra:.4}&DEC={dec:.4}&SR={EXAMPLE_RADIUS}&RESPONSEFORMAT=csv'"
             ),
-            None => writeln!(text, "  curl http://{address}/"),
+            None => writeln!(text, "  curl {user}http://{address}/"),
         }?;
     }
     tell(&text)
