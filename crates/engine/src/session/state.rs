@@ -11,8 +11,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use sql::Dialect;
 use sql::mysql::Operators;
 use sql::rules::{
-    CheckIntegers, CompareValues, GuardValues, OrderComparisons, PlainUsing, ProjectSubqueries,
-    WidenFloats, WindowOrders, WriteOutMemberships,
+    ApartGroups, CheckIntegers, CompareValues, GuardValues, OrderComparisons, PlainUsing,
+    ProjectSubqueries, WidenFloats, WindowOrders, WriteOutMemberships,
 };
 
 use super::{CATALOG, NO_DATABASE, SessionOptions};
@@ -152,6 +152,7 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
     rules.push(Arc::new(GuardValues));
     rules.push(Arc::new(OrderComparisons));
     rules.push(Arc::new(WindowOrders));
+    rules.push(Arc::new(ApartGroups));
     Ok(rules)
 }
 

@@ -1,5 +1,6 @@
 //! Analysis of logical plans for the value rules, run before any optimisation, and what keeps optimisation from breaking them.
 
+mod apart_groups;
 mod check_integers;
 mod compare_values;
 mod distinct_windows;
@@ -22,6 +23,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
+pub use apart_groups::ApartGroups;
 pub use check_integers::CheckIntegers;
 pub use compare_values::CompareValues;
 pub use distinct_windows::DistinctWindows;
