@@ -4,6 +4,7 @@
 //! are no users everybody has the same.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::users::UserList;
@@ -14,6 +15,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCod
 use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures::Stream;
 use tower::ServiceExt;
 
 use super::problem::Problem;
@@ -122,10 +125,17 @@ async fn enter(State(door): State<Arc<Door>>, mut request: Request) -> Response<
 }
 
 async fn serve(door: &Door, visitor: &Arc<Visitor>, request: Request) -> Response<Body> {
+    let is_head = request.method() == Method::HEAD;
     match door.routes_of(visitor).oneshot(request).await {
+        // The length of a response that is streamed is not known; of an empty body it would be said to be 0.
+        Ok(response) if is_head => response.map(|_| Body::from_stream(unknown_length())),
         Ok(response) => response,
         Err(never) => match never {},
     }
+}
+
+fn unknown_length() -> impl Stream<Item = Result<Bytes, Infallible>> {
+    futures::stream::empty()
 }
 
 /// Who sends a request; else a sentence.
