@@ -118,6 +118,15 @@ def test_a_table_may_be_made_of_itself(ann: pymysql.connections.Connection) -> N
     assert rows(ann, "SELECT COUNT(*), MAX(x) FROM ann.t") == [(16, 5)]
 
 
+def test_a_limit_of_what_is_shown_does_not_cut_a_table(ann: pymysql.connections.Connection) -> None:
+    """`sql_select_limit`, which graphical clients set, is about results."""
+    cursor = ann.cursor()
+    cursor.execute("SET sql_select_limit = 10")
+    assert cursor.execute("CREATE TABLE all_of_them AS SELECT id FROM sky.Star") == 400
+    assert cursor.execute("INSERT INTO all_of_them SELECT id + 1000 FROM sky.Star") == 400
+    assert cursor.execute("SELECT id FROM ann.all_of_them") == 10
+
+
 def test_whose_tables_they_are(site: Site, ann: pymysql.connections.Connection) -> None:
     """Others neither see nor change them until they are granted; an administrator does; nobody changes the catalogue."""
     ann.cursor().execute("CREATE TABLE mine AS SELECT id, ra FROM sky.Star WHERE id < 5")

@@ -249,7 +249,10 @@ impl Change {
             .sessions
             .of(self.connection.database.as_deref())
             .await?;
-        let mut result = session.execute_for(&self.query, &self.connection).await?;
+        // A limit of what a client shows would cut the table short without a word.
+        let mut connection = Connection::clone(&self.connection);
+        connection.variables.set("sql_select_limit", None)?;
+        let mut result = session.execute_for(&self.query, &connection).await?;
         let schema = self.schema(&result.schema)?;
         let out = BufWriter::new(File::create(path).map_err(of_file)?);
         let mut writer = ResultWriter::new(ResultFormat::Parquet, &schema, out).map_err(of_file)?;
