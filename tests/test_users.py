@@ -250,6 +250,15 @@ def test_every_road_over_http(site: Site, name: str, table: str) -> None:
     assert (answer.get("success") == 1) is bool(may), said
 
 
+def test_statements_about_users_say_where_they_are_changed(site: Site) -> None:
+    statements = ["CREATE USER x IDENTIFIED BY 'y'", "GRANT SELECT ON sky.* TO fresh", "REVOKE ALL ON sky.* FROM reader", "DROP USER reader", "ALTER USER reader", "SET PASSWORD = 'x'"]
+    with site.connect("boss") as connection:
+        for statement in statements:
+            with pytest.raises(pymysql.err.MySQLError) as rejected:
+                connection.cursor().execute(statement)
+            assert rejected.value.args[0] == 1290 and "`meridian user`" in rejected.value.args[1], statement
+
+
 def test_grants_are_shown(site: Site) -> None:
     expected = {
         "boss": {"SELECT ON *.*"},

@@ -130,6 +130,11 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
         "create" => |words| words.read_create(),
         "insert" => |words| words.read_insert(),
         "drop" => |words| words.read_drop(),
+        "grant" | "revoke" => |_| Err(of_users()),
+        "alter" => |words| match words.word("user") {
+            true => Err(of_users()),
+            false => Ok(None),
+        },
         "begin" => |words| {
             let _ = words.word("work");
             Ok(words.is_at_end().then_some(Command::Nothing))
@@ -147,6 +152,12 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
     let mut words = TokenReader::of(text)?;
     words.at = 1;
     read(&mut words)
+}
+
+/// The error for a statement about users.
+pub(super) fn of_users() -> SqlError {
+    let sentence = "users, passwords and grants are changed on the command line of the server's machine, with `meridian user`: see docs/users.md";
+    SqlError::new(sentence).with_code(ErrorCode::READ_ONLY)
 }
 
 /// The words and signs of a statement.
@@ -298,8 +309,7 @@ impl<'a> TokenReader<'a> {
             || self.word("resource")
             || (self.word("default") && self.word("role"))
         {
-            let sentence = "there are no users here yet, and so no passwords and no roles";
-            return Err(SqlError::new(sentence).with_code(ErrorCode::READ_ONLY));
+            return Err(of_users());
         }
         let mut assignments = Vec::new();
         loop {

@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::command::{Command, TableCommand, TargetTable, TokenReader};
+use super::command::{Command, TableCommand, TargetTable, TokenReader, of_users};
 use crate::{ErrorCode, SqlError};
 
 type Read = Result<Option<Command>, SqlError>;
@@ -10,6 +10,9 @@ type Read = Result<Option<Command>, SqlError>;
 impl TokenReader<'_> {
     /// `CREATE TABLE [IF NOT EXISTS] name [AS] query`; nothing else that is created is known here.
     pub(super) fn read_create(&mut self) -> Read {
+        if self.word("user") || self.word("role") {
+            return Err(of_users());
+        }
         if !self.word("table") {
             return Ok(None);
         }
@@ -65,6 +68,9 @@ impl TokenReader<'_> {
 
     /// `DROP TABLE [IF EXISTS] name, name`.
     pub(super) fn read_drop(&mut self) -> Read {
+        if self.word("user") || self.word("role") {
+            return Err(of_users());
+        }
         if !self.word("table") && !self.word("tables") {
             return Ok(None);
         }
