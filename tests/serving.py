@@ -29,13 +29,14 @@ class Server:
     def __init__(self, meridian: Meridian, data: Path, *options: object) -> None:
         self.said: list[str] = []
         self.logged: list[str] = []
-        endpoints = ("--mysql", "127.0.0.1:0", "--http", "127.0.0.1:0")
+        usual = {"--mysql": "127.0.0.1:0", "--http": "127.0.0.1:0"}
+        endpoints = [word for pair in usual.items() if pair[0] not in options for word in pair]
         self.process = meridian.start("serve", "--data", data, *endpoints, *options)
         assert self.process.stdout is not None and self.process.stderr is not None
         self._listen(self.process.stdout, self.said)
         self._listen(self.process.stderr, self.logged)
-        self.port = self._port("MySQL clients connect to 127")
-        self.http_port = self._port("HTTP clients connect to http://127")
+        self.port = self._port("MySQL clients connect to ")
+        self.http_port = self._port("HTTP clients connect to http://")
 
     def _listen(self, pipe: object, lines: list[str]) -> None:
         def read() -> None:
@@ -46,7 +47,7 @@ class Server:
 
     def _port(self, words: str) -> int:
         def found() -> re.Match[str] | None:
-            return re.search(re.escape(words) + r"\.0\.0\.1:(\d+)", "\n".join(self.said))
+            return re.search(re.escape(words) + r"[\d.]+:(\d+)", "\n".join(self.said))
 
         wait_until(lambda: found() is not None or self.process.poll() is not None, START_SECONDS, "listens")
         match = found()

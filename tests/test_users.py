@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
+import ssl
 import subprocess
 import time
 import urllib.error
@@ -138,7 +140,7 @@ def test_http_asks_for_a_login_and_takes_passwords_and_tokens(site: Site) -> Non
 
 
 def test_a_header_of_the_servers_own_does_not_let_in(site: Site) -> None:
-    """The name that the door gives to the routes behind it is taken away where it comes with a request."""
+    """The name that authentication gives to the routes is taken away where it comes with a request."""
     request = urllib.request.Request(site.server.url("/queries"), headers={"X-Meridian-User": "boss"})
     with pytest.raises(urllib.error.HTTPError) as rejected:
         urllib.request.urlopen(request, timeout=30)
@@ -248,6 +250,15 @@ def test_every_road_over_http(site: Site, name: str, table: str) -> None:
     status, said, _ = site.http("query", name, method="POST", body=json.dumps({"query": statement, "database": ""}).encode())
     answer = json.loads(said)
     assert (answer.get("success") == 1) is bool(may), said
+
+
+def test_no_database_is_chosen(site: Site) -> None:
+    """That is what is told, whatever may be read."""
+    for name in ("boss", "reader", "narrow", "fresh"):
+        with site.connect(name) as connection:
+            with pytest.raises(pymysql.err.MySQLError) as rejected:
+                connection.cursor().execute("SELECT * FROM Star")
+            assert rejected.value.args[0] == 1046, name
 
 
 def test_statements_about_users_say_where_they_are_changed(site: Site) -> None:
@@ -460,3 +471,46 @@ def test_addresses_that_others_reach_need_users_and_tls(meridian: Meridian, tmp_
     must(meridian, data, "add", "ann", password=PASSWORD)
     assert "can be reached from other machines" in start()
     assert "MySQL clients connect" in start(*tls)
+
+
+def own_address() -> str | None:
+    """An address of this machine that is no loopback address."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            # Nothing is sent: it only chooses the way.
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        address = str(probe.getsockname()[0])
+    return None if address.startswith("127.") else address
+
+
+def test_a_server_that_others_reach_stays_closed(meridian: Meridian, tmp_path: Path) -> None:
+    """Passwords are not taken in the clear from elsewhere, and the last user to go does not open it."""
+    data = load_stars_and_bands(meridian, tmp_path, 20)
+    must(meridian, data, "add", "ann", "--admin", password=PASSWORD)
+    certificates = Path(__file__).parent / "certificates"
+    options = ("--http", "0.0.0.0:0", "--tls-cert", certificates / "server.pem", "--tls-key", certificates / "server.key")
+    with serving(meridian, data, *options) as server:
+        site = Site(meridian, data, server)
+        login = {"Authorization": "Basic " + base64.b64encode(f"ann:{PASSWORD}".encode()).decode()}
+        port = server.url("/").rsplit(":", 1)[1].strip("/")
+
+        def status(address: str, scheme: str, headers: dict[str, str]) -> int:
+            context = ssl._create_unverified_context() if scheme == "https" else None
+            request = urllib.request.Request(f"{scheme}://{address}:{port}/queries", headers=headers)
+            try:
+                return int(urllib.request.urlopen(request, timeout=30, context=context).status)
+            except urllib.error.HTTPError as error:
+                return error.code
+
+        assert status("127.0.0.1", "http", login) == 200
+        elsewhere = own_address()
+        if elsewhere is not None:
+            assert status(elsewhere, "https", login) == 200
+            assert status(elsewhere, "http", login) == 403
+        must(meridian, data, "remove", "ann")
+        assert status("127.0.0.1", "http", {}) == status("127.0.0.1", "http", login) == 401
+        with pytest.raises(pymysql.err.MySQLError) as rejected:
+            site.connect("ann")
+        assert rejected.value.args[0] == 1045

@@ -11,7 +11,6 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use sql::NotFound;
 
-use crate::Archive;
 use crate::error::external;
 use crate::exec::TableScanExec;
 use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
@@ -19,6 +18,7 @@ use crate::loaded_table::LoadedTable;
 use crate::plan_cache::with_first_values;
 use crate::system_tables::SystemTables;
 use crate::tap_schema::{TAP_SCHEMA, TapSchema};
+use crate::{Archive, NO_DATABASE};
 
 /// All databases of an archive. Databases and tables are found by looking, so that those that are made meanwhile are there;
 /// what there is, `information_schema` says.
@@ -119,7 +119,8 @@ impl ArchiveDatabase {
         error: DataFusionError,
     ) -> Result<DataFusionError> {
         let catalog = self.archive.catalog();
-        if !catalog.rights().may_read_all_of(&self.name) {
+        // Where no database is chosen, that is what is wrong.
+        if self.name != NO_DATABASE && !catalog.rights().may_read_all_of(&self.name) {
             return Ok(NotFound::Denied.error(&self.name, table));
         }
         let databases = catalog.databases().await.map_err(external)?;

@@ -5,6 +5,7 @@
 //! rows are produced as fast as the client reads them; no byte that a client sends can make the server panic, and a panic in a query is an
 //! error of that query alone.
 
+mod authenticator;
 mod client_error;
 mod connection_slots;
 mod formats;
@@ -22,7 +23,6 @@ mod server_error;
 mod sessions;
 mod tls;
 mod unix_socket;
-mod visitors;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -44,9 +44,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 pub use ::queries::QueryLimits;
+use authenticator::{Authenticator, Principal};
 pub use client_error::ClientError;
 use connection_slots::ConnectionLimits;
-use http::{AllowedHosts, Door, HttpState, ListRoom};
+use http::{AllowedHosts, HttpState, ListRoom, UserRoutes};
 use listener::{Endpoint, Listener, Peer};
 use metrics::{Metrics, QueryCounts};
 use process_list::{ProcessList, TrackedTask};
@@ -57,7 +58,6 @@ pub use server_error::ServerError;
 use sessions::Sessions;
 use tls::Tls;
 pub use tls::{TlsError, TlsFiles};
-use visitors::{Visitor, Visitors};
 
 /// How long stopped statements may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -145,7 +145,7 @@ pub(crate) const HTTP_USER: &str = "http";
 pub(crate) struct Shared {
     /// Who that is; `None` while there are no users, and before a login.
     pub(crate) user: Option<Arc<User>>,
-    pub(crate) visitors: Arc<Visitors>,
+    pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) query_runtime: Arc<QueryRuntime>,
     pub(crate) processes: Arc<ProcessList>,
@@ -171,11 +171,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The same as a visitor sees it.
-    pub(crate) fn seen_by(&self, visitor: &Visitor) -> Self {
+    /// The same as a principal sees it.
+    pub(crate) fn seen_by(&self, principal: &Principal) -> Self {
         Self {
-            user: visitor.user.clone(),
-            sessions: Arc::clone(&visitor.sessions),
+            user: principal.user.clone(),
+            sessions: Arc::clone(&principal.sessions),
             ..self.clone()
         }
     }
@@ -254,6 +254,21 @@ async fn open_queries(config: &Config, host: Host) -> Result<Arc<QueryService>, 
     Ok(QueryService::open(&config.data, host, config.queries, scheduling).await?)
 }
 
+/// Listeners at the endpoints that are configured.
+fn listeners_of(
+    endpoints: [Option<Endpoint>; 3],
+    limits: ConnectionLimits,
+) -> Result<Vec<Listener>, ServerError> {
+    let endpoints = endpoints.into_iter().flatten();
+    let listeners: Vec<Listener> = endpoints
+        .map(|endpoint| Listener::new(endpoint, limits))
+        .collect();
+    match listeners.is_empty() {
+        true => Err(ServerError::NoListener),
+        false => Ok(listeners),
+    }
+}
+
 /// Has the metrics tell of the queries.
 fn poll_queries(metrics: &Metrics, queries: &Arc<QueryService>) -> Result<(), ServerError> {
     let counting = Arc::clone(queries);
@@ -281,6 +296,8 @@ impl Server {
             .map(listener::bind_unix)
             .transpose()?;
         let http = listener::bind_tcp(config.http.as_deref(), "--http", is_guarded).await?;
+        let addresses = [&mysql, &http].into_iter().flatten();
+        let is_local = { addresses }.all(|endpoint| endpoint.address.ip().is_loopback());
         let archive = Archive::open_keeping(&config.data, config.cache).await?;
         engine::bound_memory(&archive, config.memory);
         let processes = ProcessList::new();
@@ -298,14 +315,15 @@ impl Server {
             source,
         })?;
         let query_runtime = Arc::new(query_runtime);
-        let visitors = Arc::new(Visitors::new(
+        let authenticator = Arc::new(Authenticator::new(
             users,
+            is_local || config.is_insecure,
             Arc::clone(&archive),
             Arc::clone(&sessions),
             Arc::clone(&tables),
         ));
         let host = Host {
-            visitors: Arc::clone(&visitors),
+            authenticator: Arc::clone(&authenticator),
             query_runtime: Arc::clone(&query_runtime),
         };
         let queries = open_queries(&config, host).await?;
@@ -323,7 +341,7 @@ impl Server {
         poll_queries(&metrics, &queries)?;
         let shared = Arc::new(Shared {
             user: None,
-            visitors,
+            authenticator,
             sessions,
             processes,
             queries,
@@ -349,7 +367,7 @@ impl Server {
         );
         let http = http.map(|listening| {
             let names = AllowedHosts::new(listening.address, &config.http_hosts);
-            Endpoint::Http(listening, Door::new(state, names).router())
+            Endpoint::Http(listening, UserRoutes::new(state, names).router())
         });
         let listeners = [
             mysql.map(Endpoint::MySql),
@@ -362,16 +380,8 @@ impl Server {
                 .max_connections_per_address
                 .unwrap_or(config.max_connections),
         };
-        let listeners: Vec<Listener> = listeners
-            .into_iter()
-            .flatten()
-            .map(|endpoint| Listener::new(endpoint, limits))
-            .collect();
-        if listeners.is_empty() {
-            return Err(ServerError::NoListener);
-        }
         Ok(Self {
-            listeners,
+            listeners: listeners_of(listeners, limits)?,
             archive,
             shared,
             grace: config.grace,

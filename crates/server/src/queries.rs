@@ -11,14 +11,14 @@ use sql::Dialect;
 use sql::connection::ProcessInfo;
 
 use crate::ClientError;
+use crate::authenticator::Authenticator;
 use crate::process_list::ProcessList;
 use crate::query_runtime::QueryRuntime;
-use crate::visitors::Visitors;
 
 /// The users' sessions and the threads on which queries run.
 #[derive(Debug)]
 pub(crate) struct Host {
-    pub(crate) visitors: Arc<Visitors>,
+    pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) query_runtime: Arc<QueryRuntime>,
 }
 
@@ -29,11 +29,11 @@ impl QueryHost for Host {
         database: Option<String>,
         dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<Session>, QueryError>> {
-        let visitors = Arc::clone(&self.visitors);
+        let authenticator = Arc::clone(&self.authenticator);
         async move {
             // With the rights that the user has now, not with those of when the query was submitted.
-            let visitor = visitors.of(&user).await?;
-            let sessions = &visitor.sessions;
+            let principal = authenticator.of(&user).await?;
+            let sessions = &principal.sessions;
             Ok(sessions.of_dialect(database.as_deref(), dialect).await?)
         }
         .boxed()

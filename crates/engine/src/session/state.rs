@@ -131,9 +131,9 @@ type AnalyzerRules = Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sy
 type PhysicalRules =
     Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>;
 
-/// DataFusion's analysis with ours: joins USING columns of different types become joins ON, subqueries are moved out of aggregates and sort keys, values made comparable as MySQL compares
-/// them, memberships written out, floats widened and integers checked before types are coerced, values guarded and the constants of
-/// comparisons put on the right after.
+/// DataFusion's analysis with ours. Before types are coerced: joins USING columns of different types become joins ON, subqueries are moved
+/// out of aggregates and sort keys, values made comparable as MySQL compares them, memberships written out, floats widened and integers
+/// checked. After that values are guarded, the constants of comparisons put on the right, and the columns of grouping sets told apart.
 ///
 /// # Errors
 /// This version of DataFusion has no rule that coerces types.

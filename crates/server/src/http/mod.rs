@@ -4,8 +4,8 @@
 //! any origin may read all but those about queries.
 
 mod activity;
+mod authentication;
 mod cone;
-mod door;
 mod limited;
 mod pages;
 mod parameters;
@@ -48,8 +48,8 @@ use crate::connection_slots::{ConnectionSlot, LimitReached};
 use crate::metrics::Protocol;
 use crate::tls::Tls;
 use activity::{Activity, WatchedStream};
+pub(crate) use authentication::UserRoutes;
 pub(crate) use cone::ListRoom;
-pub(crate) use door::Door;
 pub(crate) use same_site::AllowedHosts;
 pub(crate) use state::HttpState;
 
@@ -73,7 +73,7 @@ const LONGEST_HEAD: usize = 64 << 10;
 pub(crate) struct ClientAddress(pub(crate) SocketAddr);
 
 /// Whether the client has connected in TLS.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Encrypted(pub(crate) bool);
 
 /// The routes of one user, which are served under the allowed host names alone.

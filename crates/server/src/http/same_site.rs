@@ -42,9 +42,20 @@ impl AllowedHosts {
         let name = folded(authority.host());
         let address = name.trim_start_matches('[').trim_end_matches(']');
         if let Ok(address) = address.parse::<IpAddr>() {
-            return address.is_loopback() || address == self.listened;
+            let is_own = address.is_loopback() || address == self.listened;
+            return is_own || self.named.contains(address.to_string().as_str());
         }
         name == "localhost" || name.ends_with(".localhost") || self.named.contains(&name)
+    }
+
+    /// Whether a request may be addressed to a host. A server that listens at all addresses of its machine is called by any: what a page
+    /// can give another meaning is a name.
+    fn may_be_addressed(&self, host: &str) -> bool {
+        let is_address = |authority: Authority| {
+            let address = authority.host().trim_matches(['[', ']']);
+            address.parse::<IpAddr>().is_ok()
+        };
+        self.has(host) || (self.listened.is_unspecified() && host.parse().is_ok_and(is_address))
     }
 
     /// Whether an origin (`https://host:port`) is this service, or another service of this machine.
@@ -63,8 +74,8 @@ impl AllowedHosts {
         let mut hosts = hosts.map(|host| host.to_str().unwrap_or_default());
         let authority = uri.authority().map(Authority::as_str);
         if let Some(host) = hosts
-            .find(|host| !self.has(host))
-            .or_else(|| authority.filter(|host| !self.has(host)))
+            .find(|host| !self.may_be_addressed(host))
+            .or_else(|| authority.filter(|host| !self.may_be_addressed(host)))
         {
             return rejected(format!(
                 "the service is not called {host:?}: use the address at which it listens, or give the name with --http-hosts"
@@ -76,7 +87,15 @@ impl AllowedHosts {
         }
         let origins = headers.get_all(header::ORIGIN).iter();
         let mut origins = origins.map(|origin| origin.to_str().unwrap_or_default());
-        if let Some(origin) = origins.find(|origin| !self.has_origin(origin)) {
+        // A page of the address to which it sends is the service's own.
+        let addressed = headers
+            .get(header::HOST)
+            .and_then(|host| host.to_str().ok());
+        let is_same = |origin: &str| {
+            let host = origin.split_once("://").map(|(_, host)| host);
+            host.is_some() && host == addressed
+        };
+        if let Some(origin) = origins.find(|origin| !self.has_origin(origin) && !is_same(origin)) {
             return rejected(format!(
                 "pages of {origin:?} may read here by GET and send nothing: send it from a program, or give the page's host with \
                  --http-hosts"
@@ -147,6 +166,27 @@ mod tests {
         ] {
             assert!(!names().has(host), "{host}");
         }
+    }
+
+    #[test]
+    fn a_server_at_all_addresses_is_called_by_any_of_them() {
+        let everywhere = AllowedHosts::new(([0, 0, 0, 0], 8080).into(), &["10.0.0.9".to_owned()]);
+        for host in ["10.0.0.8:8080", "[2001:db8::1]:8080", "10.0.0.9"] {
+            assert!(everywhere.may_be_addressed(host), "{host}");
+        }
+        assert!(!everywhere.may_be_addressed("evil.example"));
+        assert!(!names().may_be_addressed("10.0.0.8:8080"));
+        let sent = |host: &str, origin: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+            let sent = everywhere.check(&Method::POST, &Uri::from_static("/"), &headers);
+            sent.is_ok()
+        };
+        assert!(sent("10.0.0.8:8080", "https://10.0.0.8:8080"));
+        assert!(sent("10.0.0.8:8080", "https://10.0.0.9"));
+        assert!(!sent("10.0.0.8:8080", "https://10.0.0.7"));
+        assert!(!sent("10.0.0.8:8080", "https://10.0.0.8:9090"));
     }
 
     fn answered(method: &Method, headers: &[(&str, &str)]) -> bool {

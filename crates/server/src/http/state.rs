@@ -11,7 +11,7 @@ use super::cone::{ColumnSelection, ListRoom, ServedTable};
 use super::problem::Problem;
 use super::tap::TapJobs;
 use crate::Shared;
-use crate::visitors::Visitor;
+use crate::authenticator::Principal;
 
 /// The columns that cone searches return by default, by the folded names of database and table.
 pub(crate) type ConfiguredColumns = HashMap<(String, String), Vec<String>>;
@@ -46,10 +46,10 @@ impl HttpState {
     }
 
     /// The same for a user: over the archive and the sessions that they see.
-    pub(crate) fn seen_by(&self, visitor: &Visitor) -> Self {
+    pub(crate) fn seen_by(&self, principal: &Principal) -> Self {
         Self {
-            shared: Arc::new(self.shared.seen_by(visitor)),
-            archive: Arc::clone(&visitor.archive),
+            shared: Arc::new(self.shared.seen_by(principal)),
+            archive: Arc::clone(&principal.archive),
             configured_columns: Arc::clone(&self.configured_columns),
             lists: Arc::clone(&self.lists),
             jobs: Arc::clone(&self.jobs),

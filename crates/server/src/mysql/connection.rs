@@ -22,12 +22,12 @@ use super::packets::{Halves, PacketBuffer, PacketError, PacketReader, PacketWrit
 use super::prepared::PreparedStatements;
 use super::responses::{Status, end_of_rows, err, ok};
 use super::wire::{Malformed, Reader};
+use crate::authenticator::{LoginPolicy, Principal};
 use crate::connection_slots::{ConnectionSlot, LimitReached};
 use crate::listener::Peer;
 use crate::metrics::Protocol;
 use crate::process_list::ConnectionGuard;
 use crate::tls::Tls;
-use crate::visitors::{Entrance, Visitor};
 use crate::{ClientError, Shared};
 
 /// How long the handshake may take.
@@ -65,7 +65,7 @@ mod commands {
 pub(crate) struct Client {
     pub(super) shared: Arc<Shared>,
     /// Who has logged in.
-    pub(super) visitor: Option<Arc<Visitor>>,
+    pub(super) principal: Option<Arc<Principal>>,
     pub(super) peer: Peer,
     /// What the client's answer to the handshake went by.
     scramble: Option<Scramble>,
@@ -152,7 +152,7 @@ impl Client {
         let room = Reservation::of(&shared.packets);
         Self {
             prepared: PreparedStatements::new(Reservation::of(&shared.packets)),
-            visitor: None,
+            principal: None,
             peer,
             scramble: None,
             server_info: None,
@@ -174,13 +174,13 @@ impl Client {
             return Ok(Err(ClientError::new(ErrorCode::HANDSHAKE, sentence)));
         };
         self.scramble = Some(scramble.clone());
-        let entrance = match self.shared.visitors.entrance().await {
-            Ok(entrance) => entrance,
+        let login_policy = match self.shared.authenticator.login_policy().await {
+            Ok(login_policy) => login_policy,
             Err(error) => return Ok(Err(error)),
         };
-        let plugin = match &entrance {
-            Entrance::Open(_) => NATIVE_PASSWORD,
-            Entrance::Users(_) => CACHING_SHA2,
+        let plugin = match &login_policy {
+            LoginPolicy::Open(_) => NATIVE_PASSWORD,
+            LoginPolicy::Required(_) => CACHING_SHA2,
         };
         let id = self.connection.id;
         let acceptor = self.shared.tls.as_ref().map(Tls::for_mysql);
@@ -217,26 +217,28 @@ impl Client {
         handshake_response: HandshakeResponse,
         scramble: &Scramble,
     ) -> CommandResult {
-        let visitor = match self.shared.visitors.entrance().await {
-            Ok(Entrance::Open(visitor)) => self
+        let principal = match self.shared.authenticator.login_policy().await {
+            Ok(LoginPolicy::Open(principal)) => self
                 .authenticate(handshake_response.step, scramble)
                 .await?
-                .map(|()| visitor),
-            Ok(Entrance::Users(list)) => self.log_in(&list, &handshake_response, scramble).await?,
+                .map(|()| principal),
+            Ok(LoginPolicy::Required(list)) => {
+                self.log_in(&list, &handshake_response, scramble).await?
+            }
             Err(error) => Err(error),
         };
-        let visitor = match visitor {
-            Ok(visitor) => visitor,
+        let principal = match principal {
+            Ok(principal) => principal,
             Err(error) => return Ok(Err(error)),
         };
         let connection = Arc::make_mut(&mut self.connection);
-        connection.user = match &visitor.user {
+        connection.user = match &principal.user {
             Some(user) => user.name.clone(),
             None => handshake_response.user,
         };
         connection.database = None;
         self.guard.set_identity(&connection.user, None);
-        self.admit(visitor);
+        self.set_principal(principal);
         if let Some(database) = handshake_response.database
             && let Err(error) = self.use_database(&database).await
         {

@@ -15,7 +15,7 @@ use super::handshake::{
     put_auth_switch_request, put_password_request,
 };
 use crate::ClientError;
-use crate::visitors::{Visitor, failed_login};
+use crate::authenticator::{Principal, failed_login};
 
 impl Client {
     /// Has a user prove who they are.
@@ -24,7 +24,7 @@ impl Client {
         list: &UserList,
         handshake_response: &HandshakeResponse,
         scramble: &Scramble,
-    ) -> Result<Result<Arc<Visitor>, ClientError>, Disconnected> {
+    ) -> Result<Result<Arc<Principal>, ClientError>, Disconnected> {
         let name = &handshake_response.user;
         let mut response = handshake_response.response.clone();
         if handshake_response.plugin != CACHING_SHA2 {
@@ -42,17 +42,17 @@ impl Client {
                 Err(error) => return Ok(Err(error)),
             };
         }
-        let visitors = Arc::clone(&self.shared.visitors);
+        let authenticator = Arc::clone(&self.shared.authenticator);
         let found = match has_password(&response) {
-            false if name == ANONYMOUS => visitors.anonymous(list),
+            false if name == ANONYMOUS => authenticator.anonymous(list),
             false => None,
-            true => visitors.answered(list, name, scramble.bytes(), &response),
+            true => authenticator.answered(list, name, scramble.bytes(), &response),
         };
-        if let Some(visitor) = found {
+        if let Some(principal) = found {
             if has_password(&response) {
                 self.outgoing.add(put_auth_confirmed);
             }
-            return Ok(Ok(visitor));
+            return Ok(Ok(principal));
         }
         if self.is_private && has_password(&response) {
             self.outgoing.add(put_password_request);
@@ -62,9 +62,9 @@ impl Client {
             };
             let password = packet.strip_suffix(b"\0").unwrap_or(&packet);
             if let Ok(password) = str::from_utf8(password)
-                && let Some(visitor) = visitors.log_in(list, name, password).await
+                && let Some(principal) = authenticator.log_in(list, name, password).await
             {
-                return Ok(Ok(visitor));
+                return Ok(Ok(principal));
             }
         }
         failed_login(name, self.peer).await;
@@ -76,39 +76,39 @@ impl Client {
         Ok(Err(ClientError::new(ErrorCode::LOGIN_DENIED, sentence)))
     }
 
-    /// Shows the client from now on what a visitor sees.
-    pub(super) fn admit(&mut self, visitor: Arc<Visitor>) {
-        self.shared = Arc::new(self.shared.seen_by(&visitor));
+    /// Shows the client from now on what a principal sees.
+    pub(super) fn set_principal(&mut self, principal: Arc<Principal>) {
+        self.shared = Arc::new(self.shared.seen_by(&principal));
         let connection = Arc::make_mut(&mut self.connection);
         let server = &connection.server_info;
         let server = Arc::clone(self.server_info.get_or_insert_with(|| Arc::clone(server)));
-        connection.server_info = match &visitor.user {
+        connection.server_info = match &principal.user {
             Some(user) if !user.is_admin => Arc::new(OwnServerInfo {
                 user: user.name.clone(),
                 server,
             }),
             _ => server,
         };
-        self.visitor = Some(visitor);
+        self.principal = Some(principal);
     }
 
     /// Looks whether the users have changed since the last command: a grant that was taken back does not count any more, and a user who
     /// was removed is told so.
     pub(super) async fn renew_rights(&mut self) -> Result<(), ClientError> {
-        let visitors = &self.shared.visitors;
-        if (self.visitor.as_ref()).is_some_and(|visitor| visitors.is_current(visitor)) {
+        let authenticator = &self.shared.authenticator;
+        if (self.principal.as_ref()).is_some_and(|principal| authenticator.is_current(principal)) {
             return Ok(());
         }
-        let visitor = visitors.of(&self.connection.user).await?;
-        let had_none = self.visitor.as_ref().is_some_and(|it| it.user.is_none());
-        if had_none && visitor.user.is_some() {
+        let principal = authenticator.of(&self.connection.user).await?;
+        let had_none = self.principal.as_ref().is_some_and(|it| it.user.is_none());
+        if had_none && principal.user.is_some() {
             // A name that nobody has proved to have.
             let sentence =
                 "this server has users since this connection was made: connect again and log in";
             return Err(ClientError::new(ErrorCode::LOGIN_DENIED, sentence));
         }
-        let rights = Arc::clone(visitor.archive.catalog().rights());
-        self.admit(visitor);
+        let rights = Arc::clone(principal.archive.catalog().rights());
+        self.set_principal(principal);
         let connection = Arc::make_mut(&mut self.connection);
         if (connection.database.as_ref()).is_some_and(|name| !rights.may_see_database(name)) {
             connection.database = None;

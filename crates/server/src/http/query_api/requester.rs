@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::HTTP_USER;
 use crate::http::ClientAddress;
-use crate::http::door::LOGGED_IN;
+use crate::http::authentication::LOGGED_IN;
 use crate::http::problem::Problem;
 use crate::listener::Peer;
 

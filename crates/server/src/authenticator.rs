@@ -28,9 +28,9 @@ const VERIFIED_AT_ONCE: usize = 2;
 /// Passwords that are known to be right, so that the requests of a client cost nothing after the first.
 const MOST_VERIFIED: usize = 10_000;
 
-/// Somebody who is served.
+/// Somebody who is served, with what they see.
 #[derive(Debug)]
-pub(crate) struct Visitor {
+pub(crate) struct Principal {
     /// `None` while there are no users.
     pub(crate) user: Option<Arc<User>>,
     /// What there is for them.
@@ -40,39 +40,43 @@ pub(crate) struct Visitor {
     state: UsersState,
 }
 
-/// How one gets in.
+/// Whether clients have to log in.
 #[derive(Debug)]
-pub(crate) enum Entrance {
-    /// There are no users.
-    Open(Arc<Visitor>),
-    /// One of these.
-    Users(Arc<UserList>),
+pub(crate) enum LoginPolicy {
+    /// No: there are no users, and all clients are the same principal.
+    Open(Arc<Principal>),
+    /// Yes, as one of these.
+    Required(Arc<UserList>),
 }
 
-/// Decides who is served.
+/// Authenticates clients.
 #[derive(Debug)]
-pub(crate) struct Visitors {
+pub(crate) struct Authenticator {
     users: Users,
+    /// Whether only this machine reaches the server, or its operator trusts the network.
+    is_trusted: bool,
     archive: Arc<Archive>,
     sessions: Arc<Sessions>,
     tables: Arc<ServerTables>,
     list: Mutex<Option<Arc<UserList>>>,
-    known: Mutex<HashMap<String, Arc<Visitor>>>,
+    known: Mutex<HashMap<String, Arc<Principal>>>,
     /// Hashes of names and passwords that were right for the users as they are now.
     verified: Mutex<HashSet<[u8; 32]>>,
     verifying: Semaphore,
 }
 
-impl Visitors {
+impl Authenticator {
     /// Of an archive that is seen as a whole, and its sessions.
     pub(crate) fn new(
         users: Users,
+        is_trusted: bool,
         archive: Arc<Archive>,
         sessions: Arc<Sessions>,
         tables: Arc<ServerTables>,
     ) -> Self {
         Self {
             users,
+            is_trusted,
             archive,
             sessions,
             tables,
@@ -83,16 +87,22 @@ impl Visitors {
         }
     }
 
-    /// How one gets in now.
+    /// Whether clients have to log in now.
     ///
     /// # Errors
-    /// The users cannot be read: then nobody gets in.
-    pub(crate) async fn entrance(&self) -> Result<Entrance, ClientError> {
+    /// The users cannot be read: then nobody can.
+    pub(crate) async fn login_policy(&self) -> Result<LoginPolicy, ClientError> {
         let list = self.list().await?;
-        Ok(match list.is_empty() {
-            true => Entrance::Open(self.everybody(&list)),
-            false => Entrance::Users(list),
+        // A server that others reach does not open when its last user goes.
+        Ok(match list.is_empty() && self.is_trusted {
+            true => LoginPolicy::Open(self.everybody(&list)),
+            false => LoginPolicy::Required(list),
         })
+    }
+
+    /// Whether a client at this address may send a password without TLS.
+    pub(crate) fn may_log_in_clear(&self, peer: Peer) -> bool {
+        self.is_trusted || peer.address().is_none_or(|address| address.is_loopback())
     }
 
     async fn list(&self) -> Result<Arc<UserList>, ClientError> {
@@ -108,19 +118,21 @@ impl Visitors {
         Ok(list)
     }
 
-    /// Whether a visitor is still who they were, with the same rights.
-    pub(crate) fn is_current(&self, visitor: &Visitor) -> bool {
-        self.users.state().is_ok_and(|state| state == visitor.state)
+    /// Whether a principal is still who they were, with the same rights.
+    pub(crate) fn is_current(&self, principal: &Principal) -> bool {
+        self.users
+            .state()
+            .is_ok_and(|state| state == principal.state)
     }
 
-    /// The visitor of a user's name, who has logged in before.
+    /// The principal of a user's name, who has logged in before.
     ///
     /// # Errors
     /// There is no such user any more, or the users cannot be read.
-    pub(crate) async fn of(&self, name: &str) -> Result<Arc<Visitor>, ClientError> {
-        match self.entrance().await? {
-            Entrance::Open(visitor) => Ok(visitor),
-            Entrance::Users(list) => match list.user(name) {
+    pub(crate) async fn of(&self, name: &str) -> Result<Arc<Principal>, ClientError> {
+        match self.login_policy().await? {
+            LoginPolicy::Open(principal) => Ok(principal),
+            LoginPolicy::Required(list) => match list.user(name) {
                 Some(user) => Ok(self.admit(&list, user)),
                 None => {
                     let sentence = format!("{name} is no user here any more");
@@ -130,13 +142,13 @@ impl Visitors {
         }
     }
 
-    /// A visitor who sees nothing: for what is served to everybody.
-    pub(crate) fn nobody(&self, list: &UserList) -> Arc<Visitor> {
+    /// A principal who sees nothing: for what is served to everybody.
+    pub(crate) fn nobody(&self, list: &UserList) -> Arc<Principal> {
         self.seen("", None, Arc::new(Rights::none()), list.state())
     }
 
-    fn everybody(&self, list: &UserList) -> Arc<Visitor> {
-        Arc::new(Visitor {
+    fn everybody(&self, list: &UserList) -> Arc<Principal> {
+        Arc::new(Principal {
             user: None,
             archive: Arc::clone(&self.archive),
             sessions: Arc::clone(&self.sessions),
@@ -144,8 +156,8 @@ impl Visitors {
         })
     }
 
-    /// The visitor of a user who has proved to be that.
-    fn admit(&self, list: &UserList, user: &Arc<User>) -> Arc<Visitor> {
+    /// The principal of a user who has proved to be that.
+    fn admit(&self, list: &UserList, user: &Arc<User>) -> Arc<Principal> {
         let rights = Arc::clone(&user.rights);
         self.seen(&user.name, Some(Arc::clone(user)), rights, list.state())
     }
@@ -156,7 +168,7 @@ impl Visitors {
         user: Option<Arc<User>>,
         rights: Arc<Rights>,
         state: UsersState,
-    ) -> Arc<Visitor> {
+    ) -> Arc<Principal> {
         let mut known = lock(&self.known);
         let before = known.get(name).cloned();
         if let Some(before) = &before
@@ -182,24 +194,24 @@ impl Visitors {
                 (archive, Arc::new(sessions))
             }
         };
-        let visitor = Arc::new(Visitor {
+        let principal = Arc::new(Principal {
             user,
             archive,
             sessions,
             state,
         });
-        known.insert(name.to_owned(), Arc::clone(&visitor));
-        visitor
+        known.insert(name.to_owned(), Arc::clone(&principal));
+        principal
     }
 
-    /// Lets a client of MySQL's in that has answered a challenge.
+    /// The user of a client of MySQL's that has answered a challenge.
     pub(crate) fn answered(
         &self,
         list: &UserList,
         name: &str,
         scramble: &[u8],
         response: &[u8],
-    ) -> Option<Arc<Visitor>> {
+    ) -> Option<Arc<Principal>> {
         let user = list.user(name)?;
         let challenge = user.challenge.as_ref()?;
         Scramble(scramble)
@@ -207,19 +219,19 @@ impl Visitors {
             .then(|| self.admit(list, user))
     }
 
-    /// Lets whoever names nobody in, if there is a user for that.
-    pub(crate) fn anonymous(&self, list: &UserList) -> Option<Arc<Visitor>> {
+    /// The user of clients that do not log in, if there is one.
+    pub(crate) fn anonymous(&self, list: &UserList) -> Option<Arc<Principal>> {
         let user = list.user(ANONYMOUS)?;
         user.password.is_none().then(|| self.admit(list, user))
     }
 
-    /// Lets somebody in by a token, or by a name and a password, of which the latter may be a token as well.
+    /// The user of a name and a password, or of a token that is given as the password.
     pub(crate) async fn log_in(
         &self,
         list: &UserList,
         name: &str,
         password: &str,
-    ) -> Option<Arc<Visitor>> {
+    ) -> Option<Arc<Principal>> {
         if let Some(user) = list.of_token(password) {
             return Some(self.admit(list, user));
         }
@@ -246,8 +258,8 @@ impl Visitors {
         Some(self.admit(list, user))
     }
 
-    /// Lets somebody in by a token alone.
-    pub(crate) fn of_token(&self, list: &UserList, token: &str) -> Option<Arc<Visitor>> {
+    /// The user of a token.
+    pub(crate) fn of_token(&self, list: &UserList, token: &str) -> Option<Arc<Principal>> {
         list.of_token(token).map(|user| self.admit(list, user))
     }
 }

@@ -1,4 +1,4 @@
-//! The door: who sends a request, by its header `Authorization`, and which routes serve them.
+//! Authentication over HTTP: who sends a request, by its header `Authorization`, and which routes serve them.
 //!
 //! Each user has routes of their own, over the archive and the sessions that they see, so that no handler can show them more. While there
 //! are no users everybody has the same.
@@ -21,11 +21,11 @@ use tower::ServiceExt;
 
 use super::problem::Problem;
 use super::state::HttpState;
-use super::{AllowedHosts, ClientAddress};
+use super::{AllowedHosts, ClientAddress, Encrypted};
+use crate::authenticator::{LoginPolicy, Principal, failed_login};
 use crate::listener::Peer;
-use crate::visitors::{Entrance, Visitor, failed_login};
 
-/// The name of whoever has logged in. It is taken away where it comes with a request, and given by the door alone.
+/// The name of whoever has logged in. It is taken away where it comes with a request, and given here alone.
 pub(crate) const LOGGED_IN: HeaderName = HeaderName::from_static("x-meridian-user");
 /// The name of whoever has logged in, for clients of the Virtual Observatory (AuthVO 1.0).
 const VO_AUTHENTICATED: HeaderName = HeaderName::from_static("x-vo-authenticated");
@@ -39,14 +39,14 @@ const CHALLENGES: [&str; 2] = [
 
 /// The routes of each user.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct UserRoutes {
     state: Arc<HttpState>,
     names: Arc<AllowedHosts>,
-    /// By the user's name, with the visitor that they are for.
-    routes: Mutex<HashMap<String, (Arc<Visitor>, Router)>>,
+    /// By the user's name.
+    routes: Mutex<HashMap<String, (Arc<Principal>, Router)>>,
 }
 
-impl Door {
+impl UserRoutes {
     pub(crate) fn new(state: HttpState, names: AllowedHosts) -> Self {
         Self {
             state: Arc::new(state),
@@ -57,31 +57,36 @@ impl Door {
 
     /// All requests, each of which goes on to the routes of its user.
     pub(crate) fn router(self) -> Router {
-        Router::new().fallback(enter).with_state(Arc::new(self))
+        Router::new()
+            .fallback(authenticate)
+            .with_state(Arc::new(self))
     }
 
-    fn routes_of(&self, visitor: &Arc<Visitor>) -> Router {
-        let name = visitor.user.as_ref().map_or("", |user| &user.name);
+    fn routes_of(&self, principal: &Arc<Principal>) -> Router {
+        let name = principal.user.as_ref().map_or("", |user| &user.name);
         let mut routes = self.routes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, routes)) = routes.get(name)
-            && Arc::ptr_eq(&known.sessions, &visitor.sessions)
+            && Arc::ptr_eq(&known.sessions, &principal.sessions)
         {
             return routes.clone();
         }
-        let state = Arc::new(self.state.seen_by(visitor));
+        let state = Arc::new(self.state.seen_by(principal));
         let made = super::router(state, Arc::clone(&self.names));
-        routes.insert(name.to_owned(), (Arc::clone(visitor), made.clone()));
+        routes.insert(name.to_owned(), (Arc::clone(principal), made.clone()));
         made
     }
 }
 
-/// Lets a request in, or says how to log in.
-async fn enter(State(door): State<Arc<Door>>, mut request: Request) -> Response<Body> {
+/// Serves a request as its user, or says how to log in.
+async fn authenticate(
+    State(user_routes): State<Arc<UserRoutes>>,
+    mut request: Request,
+) -> Response<Body> {
     request.headers_mut().remove(LOGGED_IN);
-    let visitors = &door.state.shared.visitors;
-    let list = match visitors.entrance().await {
-        Ok(Entrance::Open(visitor)) => return serve(&door, &visitor, request).await,
-        Ok(Entrance::Users(list)) => list,
+    let authenticator = &user_routes.state.shared.authenticator;
+    let list = match authenticator.login_policy().await {
+        Ok(LoginPolicy::Open(principal)) => return serve(&user_routes, &principal, request).await,
+        Ok(LoginPolicy::Required(list)) => list,
         Err(error) => {
             return Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.sentence).into_response();
         }
@@ -89,22 +94,29 @@ async fn enter(State(door): State<Arc<Door>>, mut request: Request) -> Response<
     let is_open =
         request.method() == Method::OPTIONS || OF_EVERYBODY.contains(&request.uri().path());
     if is_open {
-        return serve(&door, &visitors.nobody(&list), request).await;
+        return serve(&user_routes, &authenticator.nobody(&list), request).await;
     }
     let address = request.extensions().get::<ClientAddress>();
     let peer = address.map_or(Peer::Socket, |address| Peer::Address(address.0));
-    let visitor = match log_in(
-        &door,
+    let is_clear = request.extensions().get() != Some(&Encrypted(true));
+    let sends_secret = request.headers().contains_key(header::AUTHORIZATION);
+    if is_clear && sends_secret && !authenticator.may_log_in_clear(peer) {
+        let sentence =
+            "passwords and tokens are taken in TLS alone here: send the request to https://";
+        return Problem::new(StatusCode::FORBIDDEN, sentence).into_response();
+    }
+    let principal = match log_in(
+        &user_routes,
         &list,
         request.headers().get(header::AUTHORIZATION).cloned(),
         peer,
     )
     .await
     {
-        Ok(visitor) => visitor,
+        Ok(principal) => principal,
         Err(sentence) => return challenge(&sentence),
     };
-    let Some(name) = visitor
+    let Some(name) = principal
         .user
         .as_ref()
         .and_then(|user| HeaderValue::from_str(&user.name).ok())
@@ -114,7 +126,7 @@ async fn enter(State(door): State<Arc<Door>>, mut request: Request) -> Response<
     };
     let is_anonymous = !request.headers().contains_key(header::AUTHORIZATION);
     request.headers_mut().insert(LOGGED_IN, name.clone());
-    let mut response = serve(&door, &visitor, request).await;
+    let mut response = serve(&user_routes, &principal, request).await;
     if is_anonymous {
         // Login is optional: this is how to.
         add_challenges(response.headers_mut());
@@ -124,9 +136,13 @@ async fn enter(State(door): State<Arc<Door>>, mut request: Request) -> Response<
     response
 }
 
-async fn serve(door: &Door, visitor: &Arc<Visitor>, request: Request) -> Response<Body> {
+async fn serve(
+    user_routes: &UserRoutes,
+    principal: &Arc<Principal>,
+    request: Request,
+) -> Response<Body> {
     let is_head = request.method() == Method::HEAD;
-    match door.routes_of(visitor).oneshot(request).await {
+    match user_routes.routes_of(principal).oneshot(request).await {
         // The length of a response that is streamed is not known; of an empty body it would be said to be 0.
         Ok(response) if is_head => response.map(|_| Body::from_stream(unknown_length())),
         Ok(response) => response,
@@ -140,23 +156,23 @@ fn unknown_length() -> impl Stream<Item = Result<Bytes, Infallible>> {
 
 /// Who sends a request; else a sentence.
 async fn log_in(
-    door: &Door,
+    user_routes: &UserRoutes,
     list: &UserList,
     authorization: Option<HeaderValue>,
     peer: Peer,
-) -> Result<Arc<Visitor>, String> {
-    let visitors = &door.state.shared.visitors;
+) -> Result<Arc<Principal>, String> {
+    let authenticator = &user_routes.state.shared.authenticator;
     let Some(value) = authorization else {
-        return visitors.anonymous(list).ok_or_else(|| {
+        return authenticator.anonymous(list).ok_or_else(|| {
             "log in: send a name and a password, as with curl -u NAME, or a token, as Authorization: Bearer".to_owned()
         });
     };
     let (name, found) = match credentials(&value) {
         Some(Credentials::Password(name, password)) => {
-            let found = visitors.log_in(list, &name, &password).await;
+            let found = authenticator.log_in(list, &name, &password).await;
             (name, found)
         }
-        Some(Credentials::Token(token)) => (String::new(), visitors.of_token(list, &token)),
+        Some(Credentials::Token(token)) => (String::new(), authenticator.of_token(list, &token)),
         None => {
             return Err(
                 "the header Authorization cannot be read: send `Basic` and the base64 of name:password, or `Bearer` and a token"
@@ -165,7 +181,7 @@ async fn log_in(
         }
     };
     match found {
-        Some(visitor) => Ok(visitor),
+        Some(principal) => Ok(principal),
         None => {
             failed_login(&name, peer).await;
             Err(
