@@ -1,0 +1,593 @@
+//! An alert database: where it is, who writes into it, and how stores of several detectors are committed together.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use arrow::array::RecordBatch;
+use serde::{Deserialize, Serialize};
+use sky::Region;
+use tokio::sync::{mpsc, oneshot};
+use tracing::{error, info};
+
+use crate::definition::{Definition, write_new};
+use crate::error::{AlertsError, Result};
+use crate::operation::{Operation, Outcome};
+use crate::reads::{Reader, ReplicaChunk, SourceSelection};
+use crate::schema::{AlertSchema, AlertTable};
+use crate::statements::{Dialect, SET_METADATA, tables};
+use crate::store::{Connection, PostgresStore, SqliteStore, Store, Values};
+use crate::transaction::Transaction;
+use crate::updates::UpdateRecord;
+
+/// The directory of a data directory in which alert databases are, each in one of its name.
+const DIRECTORY: &str = "alerts";
+const CONFIG: &str = "config.json";
+const SQLITE_FILE: &str = "hot.sqlite";
+/// Operations that wait for the writer.
+const MOST_WAITING: usize = 1024;
+/// Operations that are committed together.
+const MOST_TOGETHER: usize = 64;
+/// Rows after which no more operations are committed together.
+const MANY_ROWS: usize = 50_000;
+const LONGEST_NAME: usize = 48;
+
+/// Where rows are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "store", rename_all = "lowercase")]
+pub enum StoreKind {
+    /// In a file beside the configuration.
+    Sqlite,
+    /// In a PostgreSQL database.
+    Postgres {
+        /// `postgres://USER:PASSWORD@HOST:PORT/DATABASE`.
+        url: String,
+    },
+}
+
+impl StoreKind {
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres { .. } => "postgres",
+        }
+    }
+}
+
+/// An alert database, opened.
+#[derive(Debug)]
+pub struct AlertDatabase {
+    name: String,
+    kind: StoreKind,
+    store: Arc<dyn Store>,
+    definition: Arc<RwLock<Arc<Definition>>>,
+    writer: mpsc::Sender<Job>,
+}
+
+struct Job {
+    operation: Operation,
+    reply: oneshot::Sender<Result<Outcome>>,
+}
+
+/// The alert databases of a data directory, in the order of their names.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn list(data_dir: &Path) -> Result<Vec<String>> {
+    let directory = data_dir.join(DIRECTORY);
+    let failed = |source| AlertsError::File {
+        path: directory.clone(),
+        source,
+    };
+    let entries = match std::fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(failed)?;
+        if entry.path().join(CONFIG).is_file() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Makes an alert database. It is there as a whole, or not at all.
+///
+/// # Errors
+/// There is one of the name, the name cannot be used, or the store cannot be reached or has one already.
+pub async fn create(
+    data_dir: &Path,
+    name: &str,
+    kind: &StoreKind,
+    schema: &AlertSchema,
+    replica_seconds: Option<i64>,
+) -> Result<()> {
+    let directory = directory_of(data_dir, name)?;
+    if directory.join(CONFIG).exists() {
+        return Err(AlertsError::Exists {
+            name: name.to_owned(),
+            path: directory,
+        });
+    }
+    let failed = |source| AlertsError::File {
+        path: directory.clone(),
+        source,
+    };
+    std::fs::create_dir_all(&directory).map_err(failed)?;
+    // What a creation that was killed has left is in nobody's way: it has no configuration.
+    let opened = open_store(&directory, name, kind).await?;
+    let mut writer = opened.store.writer().await?;
+    let connection = writer.as_mut();
+    connection.run("BEGIN").await?;
+    if kind == &StoreKind::Sqlite {
+        connection.run(&drop_tables()).await?;
+    }
+    connection
+        .run(&tables(opened.dialect))
+        .await
+        .map_err(|error| match (kind, &error) {
+            (StoreKind::Postgres { .. }, AlertsError::Storage(source))
+                if source.to_string().contains("already exists") =>
+            {
+                AlertsError::Conflict(format!(
+                    "the PostgreSQL database has an alert database {name} already"
+                ))
+            }
+            _ => error,
+        })?;
+    write_new(connection, schema, replica_seconds).await?;
+    let metadata = [
+        ("version:schema", schema.version().to_owned()),
+        ("version:meridian", env!("CARGO_PKG_VERSION").to_owned()),
+        (
+            "config:replica_seconds",
+            replica_seconds.unwrap_or(0).to_string(),
+        ),
+    ];
+    let keys = Values::texts(metadata.iter().map(|(key, _)| (*key).to_owned()));
+    let values = Values::texts(metadata.into_iter().map(|(_, value)| value));
+    connection.change(SET_METADATA, &[keys, values]).await?;
+    connection.run("COMMIT").await?;
+    drop(writer);
+    write_config(&directory.join(CONFIG), kind).map_err(failed)
+}
+
+fn drop_tables() -> String {
+    let names = [
+        "settings",
+        "metadata",
+        "layouts",
+        "visits",
+        "stores",
+        "replica_chunks",
+        "latest",
+        "objects",
+        "sources",
+        "forced",
+        "updates",
+    ];
+    let drops = names
+        .iter()
+        .map(|name| format!("DROP TABLE IF EXISTS {name};"));
+    drops.collect::<Vec<_>>().join("\n")
+}
+
+/// It may hold a password, and appears whole.
+fn write_config(path: &Path, kind: &StoreKind) -> std::io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let text = serde_json::to_string_pretty(kind)?;
+    let temporary = path.with_extension("new");
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&temporary, path)?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    std::fs::File::open(directory)?.sync_all()
+}
+
+/// Names are of letters, digits and underscores, so that they can stand in paths, URLs and statements.
+fn directory_of(data_dir: &Path, name: &str) -> Result<PathBuf> {
+    let is_usable = (1..=LONGEST_NAME).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    match is_usable {
+        true => Ok(data_dir.join(DIRECTORY).join(name)),
+        false => Err(AlertsError::Invalid(format!(
+            "{name:?} cannot be the name of an alert database: it has 1 to {LONGEST_NAME} ASCII letters, digits or underscores"
+        ))),
+    }
+}
+
+struct OpenedStore {
+    store: Arc<dyn Store>,
+    dialect: Dialect,
+}
+
+async fn open_store(directory: &Path, name: &str, kind: &StoreKind) -> Result<OpenedStore> {
+    Ok(match kind {
+        StoreKind::Sqlite => OpenedStore {
+            store: Arc::new(SqliteStore::open(name, &directory.join(SQLITE_FILE)).await?),
+            dialect: Dialect::Sqlite,
+        },
+        StoreKind::Postgres { url } => OpenedStore {
+            store: Arc::new(PostgresStore::open(name, url).await?),
+            dialect: Dialect::Postgres,
+        },
+    })
+}
+
+impl AlertDatabase {
+    /// Opens an alert database.
+    ///
+    /// # Errors
+    /// There is none of the name, or it cannot be read.
+    pub async fn open(data_dir: &Path, name: &str) -> Result<Self> {
+        let no_database = || AlertsError::NoDatabase {
+            name: name.to_owned(),
+        };
+        let directory = directory_of(data_dir, name).map_err(|_| no_database())?;
+        let path = directory.join(CONFIG);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(no_database()),
+            Err(source) => return Err(AlertsError::File { path, source }),
+        };
+        let kind: StoreKind = serde_json::from_slice(&text)
+            .map_err(|error| AlertsError::Damaged(format!("{}: {error}", path.display())))?;
+        let store = open_store(&directory, name, &kind).await?.store;
+        let definition = Definition::read(name, store.reader().await?.as_mut()).await?;
+        let definition = Arc::new(RwLock::new(Arc::new(definition)));
+        let (sender, receiver) = mpsc::channel(MOST_WAITING);
+        let writer = Writer {
+            name: name.to_owned(),
+            store: Arc::clone(&store),
+            definition: Arc::clone(&definition),
+            connection: None,
+        };
+        tokio::spawn(writer.run(receiver));
+        Ok(Self {
+            name: name.to_owned(),
+            kind,
+            store,
+            definition,
+            writer: sender,
+        })
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where rows are kept.
+    pub fn kind(&self) -> &StoreKind {
+        &self.kind
+    }
+
+    /// The schema.
+    pub fn schema(&self) -> Arc<AlertSchema> {
+        Arc::clone(&self.definition().schema)
+    }
+
+    /// The time span of a replica chunk in seconds, if they are kept.
+    pub fn replica_seconds(&self) -> Option<i64> {
+        self.definition().replica_seconds
+    }
+
+    fn definition(&self) -> Arc<Definition> {
+        Arc::clone(
+            &self
+                .definition
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+
+    /// Does an operation. When this returns without an error, what it did is on disk.
+    ///
+    /// # Errors
+    /// It was refused, or could not be done; then nothing of it was.
+    pub async fn apply(&self, operation: Operation) -> Result<Outcome> {
+        let (reply, outcome) = oneshot::channel();
+        let job = Job { operation, reply };
+        self.writer
+            .send(job)
+            .await
+            .map_err(|_| AlertsError::Ending)?;
+        outcome.await.map_err(|_| AlertsError::Ending)?
+    }
+
+    /// The latest versions of the live objects in a region.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn latest_objects(&self, region: &Region) -> Result<Vec<RecordBatch>> {
+        let definition = self.definition();
+        let mut connection = self.store.reader().await?;
+        reader(connection.as_mut(), &definition)
+            .latest_objects(region)
+            .await
+    }
+
+    /// The objects whose latest version began at a time or later, as MJD (TAI); without a time, since
+    /// [`Operation::ResetDeduplication`].
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn objects_since(&self, since: Option<f64>) -> Result<Vec<RecordBatch>> {
+        let definition = self.definition();
+        let mut connection = self.store.reader().await?;
+        reader(connection.as_mut(), &definition)
+            .objects_since(since)
+            .await
+    }
+
+    /// Sources whose exposures' middle is at a time or later, as MJD (TAI). Those of the solar system are left out.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn sources(
+        &self,
+        selection: &SourceSelection,
+        since: f64,
+    ) -> Result<Vec<RecordBatch>> {
+        let definition = self.definition();
+        let mut connection = self.store.reader().await?;
+        reader(connection.as_mut(), &definition)
+            .sources(selection, since)
+            .await
+    }
+
+    /// Forced sources whose exposures' middle is at a time or later, as MJD (TAI).
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn forced_sources(
+        &self,
+        selection: &SourceSelection,
+        since: f64,
+    ) -> Result<Vec<RecordBatch>> {
+        let definition = self.definition();
+        let mut connection = self.store.reader().await?;
+        reader(connection.as_mut(), &definition)
+            .forced(selection, since)
+            .await
+    }
+
+    /// Whether a source or a forced source of an exposure of a detector was stored.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn contains(&self, visit: i64, detector: i64) -> Result<bool> {
+        let definition = self.definition();
+        let mut connection = self.store.reader().await?;
+        reader(connection.as_mut(), &definition)
+            .contains(visit, detector)
+            .await
+    }
+
+    /// How many live objects have exactly one source.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn objects_of_one_source(&self) -> Result<u64> {
+        let definition = self.definition();
+        let mut connection = self.store.reader().await?;
+        reader(connection.as_mut(), &definition)
+            .objects_of_one_source()
+            .await
+    }
+
+    /// All metadata, in the order of the keys.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn metadata(&self) -> Result<Vec<(String, String)>> {
+        let definition = self.definition();
+        let mut connection = self.store.reader().await?;
+        reader(connection.as_mut(), &definition).metadata().await
+    }
+
+    /// The replica chunks, in the order of their times; `None` if the database keeps none.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn replica_chunks(&self) -> Result<Option<Vec<ReplicaChunk>>> {
+        let definition = self.definition();
+        if definition.replica_seconds.is_none() {
+            return Ok(None);
+        }
+        let mut connection = self.store.reader().await?;
+        reader(connection.as_mut(), &definition)
+            .replica_chunks()
+            .await
+            .map(Some)
+    }
+
+    /// The rows of a table that were stored in these chunks, with the column `apdb_replica_chunk` behind the others.
+    ///
+    /// # Errors
+    /// The database keeps no chunks, or the store cannot be read.
+    pub async fn rows_of_chunks(
+        &self,
+        table: AlertTable,
+        chunks: &[i64],
+    ) -> Result<Vec<RecordBatch>> {
+        let definition = self.with_chunks()?;
+        let mut connection = self.store.reader().await?;
+        reader(connection.as_mut(), &definition)
+            .rows_of_chunks(table, chunks)
+            .await
+    }
+
+    /// The updates that were logged in these chunks, in their order.
+    ///
+    /// # Errors
+    /// The database keeps no chunks, or the store cannot be read.
+    pub async fn updates_of_chunks(&self, chunks: &[i64]) -> Result<Vec<UpdateRecord>> {
+        let definition = self.with_chunks()?;
+        let mut connection = self.store.reader().await?;
+        reader(connection.as_mut(), &definition)
+            .updates_of_chunks(chunks)
+            .await
+    }
+
+    fn with_chunks(&self) -> Result<Arc<Definition>> {
+        let definition = self.definition();
+        match definition.replica_seconds {
+            Some(_) => Ok(definition),
+            None => Err(AlertsError::Conflict(format!(
+                "the alert database {} keeps no replica chunks: it was made without --replica",
+                self.name
+            ))),
+        }
+    }
+}
+
+fn reader<'a>(connection: &'a mut dyn Connection, definition: &'a Definition) -> Reader<'a> {
+    Reader {
+        connection,
+        definition,
+    }
+}
+
+/// The one that changes a database. Operations that wait are committed together: they share the wait for the disk.
+struct Writer {
+    name: String,
+    store: Arc<dyn Store>,
+    definition: Arc<RwLock<Arc<Definition>>>,
+    connection: Option<Box<dyn Connection>>,
+}
+
+impl Writer {
+    async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        while let Some(first) = jobs.recv().await {
+            let mut rows = rows_of(&first.operation);
+            let mut together = vec![first];
+            while together.len() < MOST_TOGETHER && rows < MANY_ROWS {
+                // An operation that changes the schema is the last one of its group.
+                if together
+                    .iter()
+                    .any(|job| matches!(job.operation, Operation::SetSchema(_)))
+                {
+                    break;
+                }
+                let Ok(job) = jobs.try_recv() else {
+                    break;
+                };
+                rows += rows_of(&job.operation);
+                together.push(job);
+            }
+            self.commit(together).await;
+        }
+    }
+
+    async fn commit(&mut self, jobs: Vec<Job>) {
+        let outcomes = match self.try_commit(&jobs).await {
+            Ok(outcomes) => outcomes,
+            Err(AlertsError::Storage(failure)) if jobs.len() > 1 => {
+                // One of them may be at fault: the others need not fail with it.
+                info!(database = self.name, error = %failure, "operations are committed one by one");
+                self.connection = None;
+                for job in jobs {
+                    Box::pin(self.commit(vec![job])).await;
+                }
+                return;
+            }
+            Err(failure) => {
+                error!(database = self.name, error = %failure, "an alert database could not be changed");
+                // What state the connection is in is not known.
+                self.connection = None;
+                let told = failure.to_string();
+                let again =
+                    |_: &Job| Err(AlertsError::Storage(sqlx::Error::Protocol(told.clone())));
+                match failure {
+                    AlertsError::InUse { .. } => {
+                        let name = self.name.clone();
+                        jobs.iter()
+                            .map(|_| Err(AlertsError::InUse { name: name.clone() }))
+                            .collect()
+                    }
+                    _ => jobs.iter().map(again).collect(),
+                }
+            }
+        };
+        for (job, outcome) in jobs.into_iter().zip(outcomes) {
+            // A client that hung up does not wait for it.
+            let _ = job.reply.send(outcome);
+        }
+    }
+
+    /// Runs operations in one transaction, each in a savepoint, so that one that is refused leaves the others alone.
+    async fn try_commit(&mut self, jobs: &[Job]) -> Result<Vec<Result<Outcome>>> {
+        let definition = Arc::clone(
+            &self
+                .definition
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        );
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            None => self.connection.insert(self.store.writer().await?),
+        };
+        let connection = connection.as_mut();
+        let mut outcomes = Vec::with_capacity(jobs.len());
+        let mut has_new_schema = false;
+        connection.run("BEGIN").await?;
+        for job in jobs {
+            connection.run("SAVEPOINT operation").await?;
+            let mut transaction = Transaction {
+                connection,
+                definition: &definition,
+            };
+            let outcome = transaction.apply(&job.operation).await;
+            match &outcome {
+                Ok(_) => {
+                    has_new_schema |= matches!(job.operation, Operation::SetSchema(_));
+                    connection.run("RELEASE SAVEPOINT operation").await?;
+                }
+                // Nothing can be said of the others either.
+                Err(AlertsError::Storage(_)) => return outcome.map(|_| Vec::new()),
+                Err(_) => {
+                    connection
+                        .run("ROLLBACK TO SAVEPOINT operation; RELEASE SAVEPOINT operation")
+                        .await?;
+                }
+            }
+            outcomes.push(outcome);
+        }
+        connection.run("COMMIT").await?;
+        if has_new_schema {
+            let definition = Definition::read(&self.name, connection).await?;
+            info!(
+                database = self.name,
+                version = definition.schema.version(),
+                "an alert database has another schema"
+            );
+            *self
+                .definition
+                .write()
+                .unwrap_or_else(PoisonError::into_inner) = Arc::new(definition);
+        }
+        Ok(outcomes)
+    }
+}
+
+fn rows_of(operation: &Operation) -> usize {
+    match operation {
+        Operation::Store(request) => request.rows(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,33 @@
+//! The nightly alert database (Level 1): what image differencing finds in each exposure of each detector, stored as it comes and read back
+//! by the pipelines a minute later.
+//!
+//! It has versions of objects, their sources and their forced sources, in the columns of the operator's schema, in SQLite or in PostgreSQL
+//! with the same statements. May depend on `sky`; knows nothing of chunks, queries or protocols.
+//!
+//! Invariants:
+//! * An operation is done as a whole, or refused and not done at all; what was acknowledged is on disk. A store that is sent again under the
+//!   same name is stored once.
+//! * An object has at most one open version, intervals of validity never overlap, and no row is ever overwritten: only when a version ends,
+//!   to which object a source belongs, how many sources an object has, and when a row was withdrawn are changed, and each such change is in
+//!   the log of updates.
+//! * All times are the client's.
+
+mod database;
+mod definition;
+mod error;
+mod layout;
+mod operation;
+mod reads;
+mod rows;
+mod schema;
+mod statements;
+mod store;
+mod transaction;
+mod updates;
+
+pub use database::{AlertDatabase, StoreKind, create, list};
+pub use error::AlertsError;
+pub use operation::{Operation, Outcome, StoreRequest};
+pub use reads::{ReplicaChunk, SourceSelection};
+pub use schema::{AlertSchema, AlertTable, Column, ColumnType, TableSchema};
+pub use updates::{ObjectPlace, SourcePlace, Update, UpdateRecord};

@@ -1,0 +1,230 @@
+//! The tables of an alert database, and the statements on them. They are the same for SQLite and PostgreSQL.
+//!
+//! `CROSS JOIN` keeps SQLite from looping over the table before the given rows.
+
+/// Which types a database has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+/// The version of the tables.
+pub(crate) const FORMAT: i64 = 1;
+
+const TABLES: &str = "
+CREATE TABLE settings (name {text} PRIMARY KEY, value {text} NOT NULL) {plain};
+CREATE TABLE metadata (name {text} PRIMARY KEY, value {text} NOT NULL) {plain};
+CREATE TABLE layouts (number {int} PRIMARY KEY, table_name {text} NOT NULL, columns {text} NOT NULL) {plain};
+CREATE TABLE visits (visit {int} NOT NULL, detector {int} NOT NULL, PRIMARY KEY (visit, detector)) {clustered};
+-- What clients call their stores, so that one that is sent again is stored once.
+CREATE TABLE stores (request {text} PRIMARY KEY, stored {real} NOT NULL) {clustered};
+-- A chunk that was deleted keeps its number and loses its id.
+CREATE TABLE replica_chunks (number {int} PRIMARY KEY, id {int} UNIQUE, updated {int} NOT NULL, unique_id {text} NOT NULL) {plain};
+
+-- The latest version of each live object.
+CREATE TABLE latest (
+    htm {int} NOT NULL,
+    object {int} NOT NULL,
+    validity_start {real} NOT NULL,
+    sources {int},
+    layout {int} NOT NULL,
+    payload {bytes} NOT NULL,
+    PRIMARY KEY (htm, object)
+) {clustered};
+CREATE UNIQUE INDEX latest_object ON latest (object);
+
+CREATE TABLE objects (
+    object {int} NOT NULL,
+    validity_start {real} NOT NULL,
+    validity_end {real},
+    sources {int},
+    chunk {int},
+    layout {int} NOT NULL,
+    payload {bytes} NOT NULL
+) {plain};
+CREATE UNIQUE INDEX objects_version ON objects (object, validity_start);
+CREATE UNIQUE INDEX objects_open ON objects (object) WHERE validity_end IS NULL;
+CREATE INDEX objects_start ON objects (validity_start);
+CREATE INDEX objects_chunk ON objects (chunk) WHERE chunk IS NOT NULL;
+
+-- Clustered by object, as they are read; those of no object have the smallest number.
+CREATE TABLE sources (
+    object {int} NOT NULL,
+    midpoint {real} NOT NULL,
+    source {int} NOT NULL,
+    htm {int} NOT NULL,
+    ss_object {int},
+    ss_reassigned {real},
+    withdrawn {real},
+    chunk {int},
+    layout {int} NOT NULL,
+    payload {bytes} NOT NULL,
+    PRIMARY KEY (object, midpoint, source)
+) {clustered};
+CREATE UNIQUE INDEX sources_source ON sources (source);
+CREATE INDEX sources_htm ON sources (htm);
+CREATE INDEX sources_chunk ON sources (chunk) WHERE chunk IS NOT NULL;
+
+CREATE TABLE forced (
+    object {int} NOT NULL,
+    visit {int} NOT NULL,
+    detector {int} NOT NULL,
+    midpoint {real} NOT NULL,
+    htm {int} NOT NULL,
+    withdrawn {real},
+    chunk {int},
+    layout {int} NOT NULL,
+    payload {bytes} NOT NULL,
+    PRIMARY KEY (object, visit, detector)
+) {clustered};
+CREATE INDEX forced_htm ON forced (htm);
+CREATE INDEX forced_chunk ON forced (chunk) WHERE chunk IS NOT NULL;
+
+CREATE TABLE updates (
+    time_ns {int} NOT NULL,
+    place {int} NOT NULL,
+    chunk {int},
+    record {text} NOT NULL,
+    PRIMARY KEY (time_ns, place)
+) {clustered};
+CREATE INDEX updates_chunk ON updates (chunk) WHERE chunk IS NOT NULL;
+";
+
+/// The statements that make the tables.
+pub(crate) fn tables(dialect: Dialect) -> String {
+    let (int, real, bytes, text, plain, clustered) = match dialect {
+        Dialect::Sqlite => (
+            "INTEGER",
+            "REAL",
+            "BLOB",
+            "TEXT",
+            "STRICT",
+            "STRICT, WITHOUT ROWID",
+        ),
+        Dialect::Postgres => ("bigint", "double precision", "bytea", "text", "", ""),
+    };
+    let replaced = [
+        ("{int}", int),
+        ("{real}", real),
+        ("{bytes}", bytes),
+        ("{text}", text),
+        ("{plain}", plain),
+        ("{clustered}", clustered),
+    ];
+    let tables = replaced
+        .iter()
+        .fold(TABLES.to_owned(), |tables, (name, value)| {
+            tables.replace(name, value)
+        });
+    tables.trim().to_owned()
+}
+
+// Settings, metadata, layouts.
+
+pub(crate) const SETTINGS: &str = "SELECT name, value FROM settings";
+pub(crate) const SET_SETTING: &str = "WITH r(name, value) AS ({rows}) INSERT INTO settings (name, value) SELECT name, value FROM r WHERE true \
+     ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+pub(crate) const LAYOUTS: &str = "SELECT number, table_name, columns FROM layouts ORDER BY number";
+pub(crate) const ADD_LAYOUT: &str = "WITH r(number, table_name, columns) AS ({rows}) INSERT INTO layouts (number, table_name, columns) \
+     SELECT number, table_name, columns FROM r";
+pub(crate) const METADATA: &str = "SELECT name, value FROM metadata ORDER BY name";
+pub(crate) const SET_METADATA: &str = "WITH r(name, value) AS ({rows}) INSERT INTO metadata (name, value) SELECT name, value FROM r WHERE true \
+     ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+pub(crate) const ADD_METADATA: &str = "WITH r(name, value) AS ({rows}) INSERT INTO metadata (name, value) SELECT name, value FROM r WHERE true \
+     ON CONFLICT (name) DO NOTHING";
+pub(crate) const DELETE_METADATA: &str =
+    "WITH r(name) AS ({rows}) DELETE FROM metadata WHERE name IN (SELECT name FROM r)";
+
+// Storing.
+
+pub(crate) const STORED_REQUEST: &str = "WITH r(request) AS ({rows}) SELECT s.stored FROM r CROSS JOIN stores s WHERE s.request = r.request";
+pub(crate) const ADD_REQUEST: &str = "WITH r(request, stored) AS ({rows}) INSERT INTO stores (request, stored) SELECT request, stored FROM r";
+pub(crate) const ADD_VISITS: &str = "WITH r(visit, detector) AS ({rows}) INSERT INTO visits (visit, detector) SELECT visit, detector FROM r WHERE true \
+     ON CONFLICT (visit, detector) DO NOTHING";
+pub(crate) const VISIT: &str = "WITH r(visit, detector) AS ({rows}) SELECT v.visit FROM r CROSS JOIN visits v \
+     WHERE v.visit = r.visit AND v.detector = r.detector";
+pub(crate) const LATEST_OF: &str = "WITH r(object) AS ({rows}) SELECT l.object, l.htm, l.validity_start, l.sources, l.layout, l.payload \
+     FROM r CROSS JOIN latest l WHERE l.object = r.object";
+/// Of objects that may have been closed: when the last of their versions began and ended.
+pub(crate) const LAST_VERSIONS: &str = "WITH r(object) AS ({rows}) SELECT o.object, MAX(o.validity_start), MAX(o.validity_end) \
+     FROM r CROSS JOIN objects o WHERE o.object = r.object GROUP BY o.object";
+pub(crate) const CLOSE_VERSIONS: &str = "WITH r(object, validity_start, validity_end) AS ({rows}) UPDATE objects SET validity_end = r.validity_end FROM r \
+     WHERE objects.object = r.object AND objects.validity_start = r.validity_start";
+pub(crate) const REMOVE_LATEST: &str = "WITH r(htm, object) AS ({rows}) DELETE FROM latest WHERE (htm, object) IN (SELECT htm, object FROM r)";
+pub(crate) const ADD_LATEST: &str = "WITH r(htm, object, validity_start, sources, layout, payload) AS ({rows}) \
+     INSERT INTO latest (htm, object, validity_start, sources, layout, payload) \
+     SELECT htm, object, validity_start, sources, layout, payload FROM r";
+pub(crate) const ADD_OBJECTS: &str = "WITH r(object, validity_start, sources, chunk, layout, payload) AS ({rows}) \
+     INSERT INTO objects (object, validity_start, sources, chunk, layout, payload) \
+     SELECT object, validity_start, sources, chunk, layout, payload FROM r";
+pub(crate) const ADD_SOURCES: &str = "WITH r(object, midpoint, source, htm, ss_object, ss_reassigned, withdrawn, chunk, layout, payload) AS ({rows}) \
+     INSERT INTO sources (object, midpoint, source, htm, ss_object, ss_reassigned, withdrawn, chunk, layout, payload) \
+     SELECT object, midpoint, source, htm, ss_object, ss_reassigned, withdrawn, chunk, layout, payload FROM r WHERE true \
+     ON CONFLICT DO NOTHING";
+pub(crate) const ADD_FORCED: &str = "WITH r(object, visit, detector, midpoint, htm, withdrawn, chunk, layout, payload) AS ({rows}) \
+     INSERT INTO forced (object, visit, detector, midpoint, htm, withdrawn, chunk, layout, payload) \
+     SELECT object, visit, detector, midpoint, htm, withdrawn, chunk, layout, payload FROM r WHERE true \
+     ON CONFLICT DO NOTHING";
+
+// Changing.
+
+pub(crate) const SOURCES_BY_ID: &str = "WITH r(source) AS ({rows}) SELECT s.source, s.object, s.midpoint, s.ss_object, s.withdrawn, s.layout, s.payload \
+     FROM r CROSS JOIN sources s WHERE s.source = r.source";
+pub(crate) const MOVE_SOURCES: &str = "WITH r(source, object) AS ({rows}) UPDATE sources SET object = r.object, ss_object = NULL, ss_reassigned = NULL FROM r \
+     WHERE sources.source = r.source";
+pub(crate) const REASSIGN_SOURCES: &str = "WITH r(source, ss_object, ss_reassigned) AS ({rows}) \
+     UPDATE sources SET ss_object = r.ss_object, ss_reassigned = r.ss_reassigned FROM r WHERE sources.source = r.source";
+pub(crate) const WITHDRAW_SOURCES: &str = "WITH r(source, withdrawn) AS ({rows}) UPDATE sources SET withdrawn = r.withdrawn FROM r WHERE sources.source = r.source";
+/// Objects that still have a source which is none of the solar system.
+pub(crate) const WITH_SOURCES: &str = "WITH r(object) AS ({rows}) SELECT r.object FROM r \
+     WHERE EXISTS (SELECT 1 FROM sources s WHERE s.object = r.object AND s.ss_object IS NULL)";
+pub(crate) const COUNT_LATEST: &str = "WITH r(htm, object, sources) AS ({rows}) UPDATE latest SET sources = r.sources FROM r \
+     WHERE latest.htm = r.htm AND latest.object = r.object";
+pub(crate) const COUNT_OBJECTS: &str = "WITH r(object, validity_start, sources) AS ({rows}) UPDATE objects SET sources = r.sources FROM r \
+     WHERE objects.object = r.object AND objects.validity_start = r.validity_start";
+pub(crate) const FORCED_BY_ID: &str = "WITH r(object, visit, detector) AS ({rows}) \
+     SELECT f.object, f.visit, f.detector, f.midpoint, f.withdrawn, f.layout, f.payload \
+     FROM r CROSS JOIN forced f WHERE f.object = r.object AND f.visit = r.visit AND f.detector = r.detector";
+pub(crate) const WITHDRAW_FORCED: &str = "WITH r(object, visit, detector, withdrawn) AS ({rows}) UPDATE forced SET withdrawn = r.withdrawn FROM r \
+     WHERE forced.object = r.object AND forced.visit = r.visit AND forced.detector = r.detector";
+pub(crate) const LAST_PLACE: &str = "WITH r(time_ns) AS ({rows}) SELECT MAX(u.place) FROM r CROSS JOIN updates u WHERE u.time_ns = r.time_ns";
+pub(crate) const ADD_UPDATES: &str = "WITH r(time_ns, place, chunk, record) AS ({rows}) INSERT INTO updates (time_ns, place, chunk, record) \
+     SELECT time_ns, place, chunk, record FROM r WHERE true ON CONFLICT (time_ns, place) DO NOTHING";
+
+// Replica chunks.
+
+pub(crate) const CHUNK_OF: &str =
+    "WITH r(id) AS ({rows}) SELECT c.number FROM r CROSS JOIN replica_chunks c WHERE c.id = r.id";
+pub(crate) const NEXT_CHUNK: &str = "SELECT COALESCE(MAX(number), 0) + 1 FROM replica_chunks";
+pub(crate) const ADD_CHUNK: &str = "WITH r(number, id, updated, unique_id) AS ({rows}) INSERT INTO replica_chunks (number, id, updated, unique_id) \
+     SELECT number, id, updated, unique_id FROM r WHERE true \
+     ON CONFLICT (number) DO UPDATE SET updated = excluded.updated, unique_id = excluded.unique_id";
+pub(crate) const CHUNKS: &str =
+    "SELECT id, updated, unique_id FROM replica_chunks WHERE id IS NOT NULL ORDER BY id";
+pub(crate) const DELETE_CHUNKS: &str =
+    "WITH r(id) AS ({rows}) UPDATE replica_chunks SET id = NULL WHERE id IN (SELECT id FROM r)";
+pub(crate) const OBJECTS_OF_CHUNKS: &str = "WITH r(id) AS ({rows}) SELECT o.object, o.validity_start, o.validity_end, o.sources, c.id, o.layout, o.payload \
+     FROM r CROSS JOIN replica_chunks c CROSS JOIN objects o WHERE c.id = r.id AND o.chunk = c.number";
+pub(crate) const SOURCES_OF_CHUNKS: &str = "WITH r(id) AS ({rows}) SELECT s.source, s.object, s.ss_object, s.ss_reassigned, s.midpoint, s.withdrawn, c.id, s.layout, s.payload \
+     FROM r CROSS JOIN replica_chunks c CROSS JOIN sources s WHERE c.id = r.id AND s.chunk = c.number";
+pub(crate) const FORCED_OF_CHUNKS: &str = "WITH r(id) AS ({rows}) SELECT f.object, f.visit, f.detector, f.midpoint, f.withdrawn, c.id, f.layout, f.payload \
+     FROM r CROSS JOIN replica_chunks c CROSS JOIN forced f WHERE c.id = r.id AND f.chunk = c.number";
+pub(crate) const UPDATES_OF_CHUNKS: &str = "WITH r(id) AS ({rows}) SELECT u.record, u.time_ns, u.place FROM r CROSS JOIN replica_chunks c CROSS JOIN updates u \
+     WHERE c.id = r.id AND u.chunk = c.number";
+
+// Reading.
+
+pub(crate) const LATEST_IN: &str = "WITH r(low, high) AS ({rows}) SELECT l.object, l.validity_start, l.sources, l.layout, l.payload \
+     FROM r CROSS JOIN latest l WHERE l.htm BETWEEN r.low AND r.high";
+pub(crate) const SOURCES_OF: &str = "WITH r(object, since) AS ({rows}) SELECT s.source, s.object, s.ss_object, s.ss_reassigned, s.midpoint, s.withdrawn, s.layout, s.payload \
+     FROM r CROSS JOIN sources s WHERE s.object = r.object AND s.midpoint >= r.since AND s.ss_object IS NULL";
+pub(crate) const SOURCES_IN: &str = "WITH r(low, high, since) AS ({rows}) SELECT s.source, s.object, s.ss_object, s.ss_reassigned, s.midpoint, s.withdrawn, s.layout, s.payload \
+     FROM r CROSS JOIN sources s WHERE s.htm BETWEEN r.low AND r.high AND s.midpoint >= r.since AND s.ss_object IS NULL";
+pub(crate) const FORCED_OF: &str = "WITH r(object, since) AS ({rows}) SELECT f.object, f.visit, f.detector, f.midpoint, f.withdrawn, f.layout, f.payload \
+     FROM r CROSS JOIN forced f WHERE f.object = r.object AND f.midpoint >= r.since";
+pub(crate) const FORCED_IN: &str = "WITH r(low, high, since) AS ({rows}) SELECT f.object, f.visit, f.detector, f.midpoint, f.withdrawn, f.layout, f.payload \
+     FROM r CROSS JOIN forced f WHERE f.htm BETWEEN r.low AND r.high AND f.midpoint >= r.since";
+pub(crate) const OBJECTS_SINCE: &str = "WITH r(since) AS ({rows}) SELECT o.object, o.validity_start, o.sources, o.layout, o.payload \
+     FROM r CROSS JOIN objects o WHERE o.validity_start >= r.since AND o.validity_end IS NULL";
+pub(crate) const OBJECTS_OF_ONE_SOURCE: &str = "SELECT COUNT(*) FROM latest WHERE sources = 1";

@@ -1,0 +1,141 @@
+//! The databases below: SQLite and PostgreSQL, behind one trait, with the same statements.
+//!
+//! A statement works on many rows at a time: `{rows}` in it stands for a table of values, which each database is given in the way that is
+//! fast there (several rows of parameters, or arrays). It is used as `WITH r(a, b) AS ({rows}) ...`.
+
+mod postgres;
+mod sqlite;
+
+use std::fmt;
+
+use async_trait::async_trait;
+
+pub(crate) use postgres::PostgresStore;
+pub(crate) use sqlite::SqliteStore;
+
+use crate::error::Result;
+
+/// The type of a column of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Int,
+    Real,
+    Bytes,
+    Text,
+}
+
+/// A column of values, of rows that go into a statement or come from one.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Values {
+    Int(Vec<Option<i64>>),
+    Real(Vec<Option<f64>>),
+    Bytes(Vec<Option<Vec<u8>>>),
+    Text(Vec<Option<String>>),
+}
+
+impl Values {
+    pub(crate) fn ints(values: impl IntoIterator<Item = i64>) -> Self {
+        Self::Int(values.into_iter().map(Some).collect())
+    }
+
+    pub(crate) fn reals(values: impl IntoIterator<Item = f64>) -> Self {
+        Self::Real(values.into_iter().map(Some).collect())
+    }
+
+    pub(crate) fn bytes(values: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        Self::Bytes(values.into_iter().map(Some).collect())
+    }
+
+    pub(crate) fn texts(values: impl IntoIterator<Item = String>) -> Self {
+        Self::Text(values.into_iter().map(Some).collect())
+    }
+
+    fn empty(kind: Kind) -> Self {
+        match kind {
+            Kind::Int => Self::Int(Vec::new()),
+            Kind::Real => Self::Real(Vec::new()),
+            Kind::Bytes => Self::Bytes(Vec::new()),
+            Kind::Text => Self::Text(Vec::new()),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Int(values) => values.len(),
+            Self::Real(values) => values.len(),
+            Self::Bytes(values) => values.len(),
+            Self::Text(values) => values.len(),
+        }
+    }
+
+    /// The numbers; none if these are others.
+    pub(crate) fn into_ints(self) -> Vec<Option<i64>> {
+        match self {
+            Self::Int(values) => values,
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn into_reals(self) -> Vec<Option<f64>> {
+        match self {
+            Self::Real(values) => values,
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<Option<Vec<u8>>> {
+        match self {
+            Self::Bytes(values) => values,
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn into_texts(self) -> Vec<Option<String>> {
+        match self {
+            Self::Text(values) => values,
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Where rows are kept.
+#[async_trait]
+pub(crate) trait Store: Send + Sync + fmt::Debug {
+    /// The only connection that changes anything.
+    ///
+    /// # Errors
+    /// Another process has it.
+    async fn writer(&self) -> Result<Box<dyn Connection>>;
+
+    /// A connection to read with.
+    async fn reader(&self) -> Result<Box<dyn Connection>>;
+}
+
+/// A connection.
+#[async_trait]
+pub(crate) trait Connection: Send {
+    /// Runs a statement that changes rows, and tells how many it changed. Without rows to give, nothing is run.
+    async fn change(&mut self, statement: &str, rows: &[Values]) -> Result<u64>;
+
+    /// Runs a statement that returns columns of these kinds. With `{rows}` and without rows to give, nothing is run.
+    async fn fetch(
+        &mut self,
+        statement: &str,
+        rows: &[Values],
+        kinds: &[Kind],
+    ) -> Result<Vec<Values>>;
+
+    /// Runs statements without values, as BEGIN.
+    async fn run(&mut self, statements: &str) -> Result<()>;
+}
+
+/// What stands for the rows in a statement.
+const ROWS: &str = "{rows}";
+
+/// The first column of a result.
+pub(crate) fn first(mut columns: Vec<Values>) -> Values {
+    match columns.is_empty() {
+        true => Values::empty(Kind::Int),
+        false => columns.swap_remove(0),
+    }
+}

@@ -1,0 +1,188 @@
+//! PostgreSQL: a schema of a database, written into by the one server that holds its advisory lock.
+
+use std::str::FromStr;
+
+use async_trait::async_trait;
+use futures::TryStreamExt;
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions};
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Postgres, Row};
+
+use super::{Connection, Kind, ROWS, Store, Values};
+use crate::error::{AlertsError, Result};
+
+const READERS: u32 = 8;
+
+/// A schema of a database.
+#[derive(Debug)]
+pub(crate) struct PostgresStore {
+    name: String,
+    schema: String,
+    options: PgConnectOptions,
+    readers: PgPool,
+}
+
+impl PostgresStore {
+    /// Of a database at a URL. The schema is made if it is not there.
+    pub(crate) async fn open(name: &str, url: &str) -> Result<Self> {
+        let schema = format!("meridian_{}", name.to_lowercase());
+        let options = PgConnectOptions::from_str(url)?
+            .application_name("meridian")
+            .options([("search_path", schema.as_str())])
+            .statement_cache_capacity(500);
+        Ok(Self {
+            name: name.to_owned(),
+            readers: PgPoolOptions::new()
+                .max_connections(READERS)
+                .connect_lazy_with(options.clone()),
+            options,
+            schema,
+        })
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn writer(&self) -> Result<Box<dyn Connection>> {
+        let mut connection = self.options.connect().await?;
+        // The name of a database here has letters, digits and underscores alone.
+        let lock = format!(
+            "SELECT pg_try_advisory_lock(hashtextextended('{}', 28))",
+            self.schema
+        );
+        let is_ours: bool = sqlx::query_scalar(AssertSqlSafe(lock))
+            .fetch_one(&mut connection)
+            .await?;
+        if !is_ours {
+            let name = self.name.clone();
+            return Err(AlertsError::InUse { name });
+        }
+        run(
+            &mut connection,
+            &format!("CREATE SCHEMA IF NOT EXISTS {}", self.schema),
+        )
+        .await?;
+        Ok(Box::new(PostgresWriter(connection)))
+    }
+
+    async fn reader(&self) -> Result<Box<dyn Connection>> {
+        Ok(Box::new(PostgresReader(self.readers.acquire().await?)))
+    }
+}
+
+struct PostgresWriter(PgConnection);
+
+struct PostgresReader(PoolConnection<Postgres>);
+
+#[async_trait]
+impl Connection for PostgresWriter {
+    async fn change(&mut self, statement: &str, rows: &[Values]) -> Result<u64> {
+        change(&mut self.0, statement, rows).await
+    }
+
+    async fn fetch(
+        &mut self,
+        statement: &str,
+        rows: &[Values],
+        kinds: &[Kind],
+    ) -> Result<Vec<Values>> {
+        fetch(&mut self.0, statement, rows, kinds).await
+    }
+
+    async fn run(&mut self, statements: &str) -> Result<()> {
+        run(&mut self.0, statements).await
+    }
+}
+
+#[async_trait]
+impl Connection for PostgresReader {
+    async fn change(&mut self, statement: &str, rows: &[Values]) -> Result<u64> {
+        change(&mut self.0, statement, rows).await
+    }
+
+    async fn fetch(
+        &mut self,
+        statement: &str,
+        rows: &[Values],
+        kinds: &[Kind],
+    ) -> Result<Vec<Values>> {
+        fetch(&mut self.0, statement, rows, kinds).await
+    }
+
+    async fn run(&mut self, statements: &str) -> Result<()> {
+        run(&mut self.0, statements).await
+    }
+}
+
+async fn change(connection: &mut PgConnection, statement: &str, rows: &[Values]) -> Result<u64> {
+    if rows.first().is_none_or(|values| values.len() == 0) {
+        return Ok(0);
+    }
+    let query = sqlx::query(AssertSqlSafe(with_rows(statement, rows)));
+    Ok(bound(query, rows)
+        .execute(connection)
+        .await?
+        .rows_affected())
+}
+
+async fn fetch(
+    connection: &mut PgConnection,
+    statement: &str,
+    rows: &[Values],
+    kinds: &[Kind],
+) -> Result<Vec<Values>> {
+    let mut found: Vec<Values> = kinds.iter().map(|&kind| Values::empty(kind)).collect();
+    if statement.contains(ROWS) && rows.first().is_none_or(|values| values.len() == 0) {
+        return Ok(found);
+    }
+    let query = sqlx::query(AssertSqlSafe(with_rows(statement, rows)));
+    let mut stream = bound(query, rows).fetch(connection);
+    while let Some(row) = stream.try_next().await? {
+        for (at, values) in found.iter_mut().enumerate() {
+            match values {
+                Values::Int(values) => values.push(row.try_get(at)?),
+                Values::Real(values) => values.push(row.try_get(at)?),
+                Values::Bytes(values) => values.push(row.try_get(at)?),
+                Values::Text(values) => values.push(row.try_get(at)?),
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn run(connection: &mut PgConnection, statements: &str) -> Result<()> {
+    sqlx::raw_sql(AssertSqlSafe(statements.to_owned()))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+fn with_rows(statement: &str, rows: &[Values]) -> String {
+    let arrays = rows.iter().enumerate().map(|(at, values)| {
+        let array = match values {
+            Values::Int(_) => "bigint",
+            Values::Real(_) => "double precision",
+            Values::Bytes(_) => "bytea",
+            Values::Text(_) => "text",
+        };
+        format!("${}::{array}[]", at + 1)
+    });
+    let arrays = arrays.collect::<Vec<_>>().join(", ");
+    statement.replace(ROWS, &format!("SELECT * FROM unnest({arrays})"))
+}
+
+fn bound<'q>(
+    mut query: Query<'q, Postgres, PgArguments>,
+    rows: &'q [Values],
+) -> Query<'q, Postgres, PgArguments> {
+    for values in rows {
+        query = match values {
+            Values::Int(values) => query.bind(values.as_slice()),
+            Values::Real(values) => query.bind(values.as_slice()),
+            Values::Bytes(values) => query.bind(values.as_slice()),
+            Values::Text(values) => query.bind(values.as_slice()),
+        };
+    }
+    query
+}

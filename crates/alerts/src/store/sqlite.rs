@@ -1,0 +1,254 @@
+//! SQLite: a file in write-ahead mode, that is on disk when a transaction is committed.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::TryStreamExt;
+use sqlx::pool::PoolConnection;
+use sqlx::query::Query;
+use sqlx::sqlite::{
+    SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{AssertSqlSafe, ConnectOptions, Row, Sqlite, SqliteConnection, SqlitePool};
+
+use super::{Connection, Kind, ROWS, Store, Values};
+use crate::error::{AlertsError, Result};
+
+/// Rows of values in one statement, largest first, so that few different statements are prepared.
+const STRIDES: [usize; 4] = [256, 32, 4, 1];
+/// Bytes of a page: a row of a few hundred columns fits into a leaf without overflowing.
+const PAGE_BYTES: u32 = 8192;
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+const READERS: u32 = 4;
+/// KiB of pages that a connection keeps, negated as SQLite wants it.
+const CACHE: &str = "-131072";
+/// Pages of the write-ahead log after which it is copied into the file.
+const CHECKPOINT_PAGES: &str = "8192";
+
+/// A file.
+#[derive(Debug)]
+pub(crate) struct SqliteStore {
+    name: String,
+    path: PathBuf,
+    /// Kept locked by whoever writes.
+    lock: Arc<File>,
+    readers: SqlitePool,
+}
+
+impl SqliteStore {
+    /// Opens a file, which is made if it is not there.
+    pub(crate) async fn open(name: &str, path: &Path) -> Result<Self> {
+        let lock_path = path.with_extension("lock");
+        let lock = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&lock_path);
+        let lock = lock.map_err(|source| AlertsError::File {
+            path: lock_path,
+            source,
+        })?;
+        // Write-ahead mode is a property of the file, which readers cannot give it.
+        options(path)?.connect().await?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .connect_lazy_with(options(path)?.pragma("query_only", "true"));
+        Ok(Self {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            lock: Arc::new(lock),
+            readers,
+        })
+    }
+}
+
+fn options(path: &Path) -> Result<SqliteConnectOptions> {
+    let options = SqliteConnectOptions::from_str("sqlite:")?;
+    Ok(options
+        .filename(path)
+        .create_if_missing(true)
+        .busy_timeout(BUSY_TIMEOUT)
+        .page_size(PAGE_BYTES)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .pragma("cache_size", CACHE)
+        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+        .row_buffer_size(1024)
+        .statement_cache_capacity(500))
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn writer(&self) -> Result<Box<dyn Connection>> {
+        match self.lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let name = self.name.clone();
+                return Err(AlertsError::InUse { name });
+            }
+            Err(TryLockError::Error(source)) => {
+                let path = self.path.clone();
+                return Err(AlertsError::File { path, source });
+            }
+        }
+        Ok(Box::new(SqliteWriter {
+            connection: options(&self.path)?.connect().await?,
+            lock: Arc::clone(&self.lock),
+        }))
+    }
+
+    async fn reader(&self) -> Result<Box<dyn Connection>> {
+        Ok(Box::new(SqliteReader(self.readers.acquire().await?)))
+    }
+}
+
+struct SqliteWriter {
+    connection: SqliteConnection,
+    lock: Arc<File>,
+}
+
+impl Drop for SqliteWriter {
+    fn drop(&mut self) {
+        // It can only fail if the file is gone.
+        let _ = self.lock.unlock();
+    }
+}
+
+struct SqliteReader(PoolConnection<Sqlite>);
+
+#[async_trait]
+impl Connection for SqliteWriter {
+    async fn change(&mut self, statement: &str, rows: &[Values]) -> Result<u64> {
+        change(&mut self.connection, statement, rows).await
+    }
+
+    async fn fetch(
+        &mut self,
+        statement: &str,
+        rows: &[Values],
+        kinds: &[Kind],
+    ) -> Result<Vec<Values>> {
+        fetch(&mut self.connection, statement, rows, kinds).await
+    }
+
+    async fn run(&mut self, statements: &str) -> Result<()> {
+        run(&mut self.connection, statements).await
+    }
+}
+
+#[async_trait]
+impl Connection for SqliteReader {
+    async fn change(&mut self, statement: &str, rows: &[Values]) -> Result<u64> {
+        change(&mut self.0, statement, rows).await
+    }
+
+    async fn fetch(
+        &mut self,
+        statement: &str,
+        rows: &[Values],
+        kinds: &[Kind],
+    ) -> Result<Vec<Values>> {
+        fetch(&mut self.0, statement, rows, kinds).await
+    }
+
+    async fn run(&mut self, statements: &str) -> Result<()> {
+        run(&mut self.0, statements).await
+    }
+}
+
+async fn change(
+    connection: &mut SqliteConnection,
+    statement: &str,
+    rows: &[Values],
+) -> Result<u64> {
+    let mut changed = 0;
+    for (begin, count) in strides(rows) {
+        let text = with_rows(statement, rows.len(), count);
+        let query = sqlx::query(AssertSqlSafe(text));
+        let done = bound(query, rows, begin, count)
+            .execute(&mut *connection)
+            .await?;
+        changed += done.rows_affected();
+    }
+    Ok(changed)
+}
+
+async fn fetch(
+    connection: &mut SqliteConnection,
+    statement: &str,
+    rows: &[Values],
+    kinds: &[Kind],
+) -> Result<Vec<Values>> {
+    let mut found: Vec<Values> = kinds.iter().map(|&kind| Values::empty(kind)).collect();
+    let strides = match statement.contains(ROWS) {
+        true => strides(rows),
+        false => vec![(0, 0)],
+    };
+    for (begin, count) in strides {
+        let text = with_rows(statement, rows.len(), count);
+        let query = sqlx::query(AssertSqlSafe(text));
+        let mut stream = bound(query, rows, begin, count).fetch(&mut *connection);
+        while let Some(row) = stream.try_next().await? {
+            for (at, values) in found.iter_mut().enumerate() {
+                match values {
+                    Values::Int(values) => values.push(row.try_get_unchecked(at)?),
+                    Values::Real(values) => values.push(row.try_get_unchecked(at)?),
+                    Values::Bytes(values) => values.push(row.try_get_unchecked(at)?),
+                    Values::Text(values) => values.push(row.try_get_unchecked(at)?),
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+async fn run(connection: &mut SqliteConnection, statements: &str) -> Result<()> {
+    sqlx::raw_sql(AssertSqlSafe(statements.to_owned()))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Where the rows of each statement begin, and how many they are.
+fn strides(rows: &[Values]) -> Vec<(usize, usize)> {
+    let all = rows.first().map_or(0, Values::len);
+    let (mut strides, mut begin) = (Vec::new(), 0);
+    for stride in STRIDES {
+        while all - begin >= stride {
+            strides.push((begin, stride));
+            begin += stride;
+        }
+    }
+    strides
+}
+
+fn with_rows(statement: &str, columns: usize, rows: usize) -> String {
+    if !statement.contains(ROWS) {
+        return statement.to_owned();
+    }
+    let row = format!("({})", vec!["?"; columns].join(","));
+    statement.replace(ROWS, &format!("VALUES {}", vec![row; rows].join(",")))
+}
+
+fn bound<'q>(
+    mut query: Query<'q, Sqlite, SqliteArguments>,
+    rows: &'q [Values],
+    begin: usize,
+    count: usize,
+) -> Query<'q, Sqlite, SqliteArguments> {
+    for row in begin..begin + count {
+        for values in rows {
+            query = match values {
+                Values::Int(values) => query.bind(values[row]),
+                Values::Real(values) => query.bind(values[row]),
+                Values::Bytes(values) => query.bind(values[row].as_deref()),
+                Values::Text(values) => query.bind(values[row].as_deref()),
+            };
+        }
+    }
+    query
+}
