@@ -6,6 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use heap::CountingAllocator;
 use mimalloc::MiMalloc;
 
+mod alert_commands;
 mod aligned;
 mod check;
 mod compact;
@@ -86,6 +87,9 @@ enum Command {
     /// While there are none, nobody has to log in. Servers that run see a change with the next statement.
     #[command(subcommand)]
     User(user_commands::UserCommand),
+    /// Make and list nightly alert databases, into which pipelines store what they find in each exposure.
+    #[command(subcommand)]
+    Alerts(alert_commands::AlertsCommand),
     /// Queries of sky geometry: which chunk, which chunks, which trixel.
     #[command(subcommand)]
     Sky(sky_commands::SkyCommand),
@@ -116,6 +120,7 @@ fn main() -> ExitCode {
         Command::Tables(arguments) => tables::run(arguments),
         Command::Query(command) => query_commands::run(command),
         Command::User(command) => user_commands::run(command),
+        Command::Alerts(command) => alert_commands::run(command),
         Command::Sky(command) => sky_commands::run(command),
         Command::Synthesize(command) => synthesize_commands::run(command),
         Command::Completion(arguments) => shell_files::print_completion(Cli::command(), &arguments),

@@ -47,7 +47,7 @@ pub use ::queries::QueryLimits;
 use authenticator::{Authenticator, Principal};
 pub use client_error::ClientError;
 use connection_slots::ConnectionLimits;
-use http::{AllowedHosts, HttpState, ListRoom, UserRoutes};
+use http::{AlertDatabases, AllowedHosts, HttpState, ListRoom, UserRoutes};
 use listener::{Endpoint, Listener, Peer};
 use metrics::{Metrics, QueryCounts};
 use process_list::{ProcessList, TrackedTask};
@@ -364,6 +364,7 @@ impl Server {
             Arc::clone(&archive),
             config.cone_columns,
             lists,
+            AlertDatabases::new(&config.data, config.memory as u64),
         );
         let http = http.map(|listening| {
             let names = AllowedHosts::new(listening.address, &config.http_hosts);

@@ -4,6 +4,7 @@
 //! any origin may read all but those about queries.
 
 mod activity;
+mod alerts;
 mod authentication;
 mod cone;
 mod limited;
@@ -48,6 +49,7 @@ use crate::connection_slots::{ConnectionSlot, LimitReached};
 use crate::metrics::Protocol;
 use crate::tls::Tls;
 use activity::{Activity, WatchedStream};
+pub(crate) use alerts::AlertDatabases;
 pub(crate) use authentication::UserRoutes;
 pub(crate) use cone::ListRoom;
 pub(crate) use same_site::AllowedHosts;
@@ -96,6 +98,7 @@ fn router(state: Arc<HttpState>, names: Arc<AllowedHosts>) -> Router {
         .merge(tap::routes())
         .layer(cors)
         .merge(query_api::routes())
+        .merge(alerts::routes())
         .fallback(pages::nothing_here)
         .layer(compression)
         .layer(from_fn_with_state(names, same_site::own_names_only))

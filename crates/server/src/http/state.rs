@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use catalog::LoadId;
 use engine::{Archive, ConeTable};
 
+use super::alerts::AlertDatabases;
 use super::cone::{ColumnSelection, ListRoom, ServedTable};
 use super::problem::Problem;
 use super::tap::TapJobs;
@@ -24,6 +25,7 @@ pub(crate) struct HttpState {
     pub(crate) configured_columns: Arc<ConfiguredColumns>,
     pub(crate) lists: Arc<ListRoom>,
     pub(crate) jobs: Arc<TapJobs>,
+    pub(crate) alerts: Arc<AlertDatabases>,
     /// The selected columns of tables, by load and verbosity.
     chosen: Mutex<HashMap<(LoadId, u8), Arc<ColumnSelection>>>,
 }
@@ -34,6 +36,7 @@ impl HttpState {
         archive: Arc<Archive>,
         configured_columns: ConfiguredColumns,
         lists: ListRoom,
+        alerts: AlertDatabases,
     ) -> Self {
         Self {
             jobs: Arc::new(TapJobs::open(Arc::clone(&shared.queries))),
@@ -41,6 +44,7 @@ impl HttpState {
             archive,
             configured_columns: Arc::new(configured_columns),
             lists: Arc::new(lists),
+            alerts: Arc::new(alerts),
             chosen: Mutex::default(),
         }
     }
@@ -53,6 +57,7 @@ impl HttpState {
             configured_columns: Arc::clone(&self.configured_columns),
             lists: Arc::clone(&self.lists),
             jobs: Arc::clone(&self.jobs),
+            alerts: Arc::clone(&self.alerts),
             chosen: Mutex::default(),
         }
     }

@@ -1,0 +1,114 @@
+//! `meridian alerts`: the nightly alert databases of a data directory.
+
+use std::fs::read_to_string;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use alerts::{AlertDatabase, AlertSchema, AlertTable, StoreKind};
+use catalog::Catalog;
+use clap::{Args, Subcommand};
+use tokio::runtime::Runtime;
+
+use crate::console::tell;
+use crate::failure::Failure;
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum AlertsCommand {
+    /// Make an alert database, which `meridian serve` then serves below /alerts/NAME.
+    Create(CreateArguments),
+    /// List the alert databases.
+    List(ListArguments),
+}
+
+/// A new alert database.
+#[derive(Args)]
+pub struct CreateArguments {
+    /// The name: ASCII letters, digits and underscores. A user of the same name may store into it.
+    name: String,
+    /// The data directory, which is made if it is not there.
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
+    data: PathBuf,
+    /// The schema, in Felis's language (YAML), with the tables DiaObject, DiaSource and DiaForcedSource.
+    #[arg(long, value_name = "FILE")]
+    schema: PathBuf,
+    /// Keep replica chunks, by which copies of the database follow it.
+    #[arg(long)]
+    replica: bool,
+    /// Seconds of a replica chunk.
+    #[arg(long, value_name = "N", default_value = "600", requires = "replica")]
+    replica_seconds: NonZeroU32,
+    /// Keep the rows in this PostgreSQL database instead of a file: postgres://USER:PASSWORD@HOST:PORT/DATABASE.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "MERIDIAN_ALERTS_POSTGRES",
+        hide_env_values = true
+    )]
+    postgres: Option<String>,
+}
+
+/// Which data directory.
+#[derive(Args)]
+pub struct ListArguments {
+    /// The data directory.
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
+    data: PathBuf,
+}
+
+/// Does it.
+pub fn run(command: AlertsCommand) -> Result<(), Failure> {
+    let runtime = Runtime::new()?;
+    match command {
+        AlertsCommand::Create(arguments) => runtime.block_on(create(arguments)),
+        AlertsCommand::List(arguments) => runtime.block_on(list(arguments)),
+    }
+}
+
+async fn create(arguments: CreateArguments) -> Result<(), Failure> {
+    let path = &arguments.schema;
+    let text = read_to_string(path)
+        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    let schema = AlertSchema::parse(&text)
+        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    Catalog::open_or_create(&arguments.data).await?;
+    let kind = match arguments.postgres {
+        Some(url) => StoreKind::Postgres { url },
+        None => StoreKind::Sqlite,
+    };
+    let seconds = arguments
+        .replica
+        .then(|| i64::from(arguments.replica_seconds.get()));
+    alerts::create(&arguments.data, &arguments.name, &kind, &schema, seconds).await?;
+    let columns = AlertTable::ALL
+        .map(|table| format!("{} {}", table.name(), schema.table(table).columns.len()));
+    tell(&format!(
+        "the alert database {} is made, with schema {} (columns: {}), in {}\nserve it with: meridian serve --data {}\n",
+        arguments.name,
+        schema.version(),
+        columns.join(", "),
+        kind.name(),
+        arguments.data.display()
+    ))
+}
+
+async fn list(arguments: ListArguments) -> Result<(), Failure> {
+    Catalog::open(&arguments.data).await?;
+    let names = alerts::list(&arguments.data)?;
+    if names.is_empty() {
+        return tell("there are no alert databases: `meridian alerts create` makes one\n");
+    }
+    for name in names {
+        let database = AlertDatabase::open(&arguments.data, &name).await?;
+        let replica = database.replica_seconds().map_or_else(
+            || "no replica chunks".to_owned(),
+            |seconds| format!("replica chunks of {seconds} s"),
+        );
+        tell(&format!(
+            "{name}  {}  schema {}  {replica}\n",
+            database.kind().name(),
+            database.schema().version()
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! The alert databases over HTTP: what pipelines store and read every 39 seconds at night.
+//!
+//! Rows travel as Arrow streams, everything else as JSON. Pages of other sites cannot read these responses: they have no header of CORS.
+
+mod body;
+mod changes;
+mod reads;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ::alerts::{AlertDatabase, AlertsError};
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::{get, post, put};
+use ingest::BytePool;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::{Mutex, OnceCell};
+use tracing::error;
+
+use super::HttpState;
+use super::problem::Problem;
+
+/// The share of the memory for queries that the bodies of requests may take.
+const SHARE_OF_BODIES: u64 = 4;
+const LEAST_BODIES: u64 = 64 << 20;
+
+/// The alert databases of a data directory, each opened when it is asked for first.
+#[derive(Debug)]
+pub(crate) struct AlertDatabases {
+    data: PathBuf,
+    opened: Mutex<HashMap<String, Arc<OnceCell<Arc<AlertDatabase>>>>>,
+    /// The memory for the bodies of requests.
+    bodies: Arc<BytePool>,
+}
+
+impl AlertDatabases {
+    /// Of a data directory, in a server that may use so many bytes of memory for queries.
+    pub(crate) fn new(data: &Path, memory: u64) -> Self {
+        Self {
+            data: data.to_owned(),
+            opened: Mutex::default(),
+            bodies: BytePool::new((memory / SHARE_OF_BODIES).max(LEAST_BODIES)),
+        }
+    }
+
+    async fn database(&self, name: &str) -> Result<Arc<AlertDatabase>, AlertsError> {
+        // Names that are none are not kept.
+        if !self.names()?.iter().any(|known| known == name) {
+            return Err(AlertsError::NoDatabase {
+                name: name.to_owned(),
+            });
+        }
+        let cell = Arc::clone(self.opened.lock().await.entry(name.to_owned()).or_default());
+        let open = || async { AlertDatabase::open(&self.data, name).await.map(Arc::new) };
+        cell.get_or_try_init(open).await.cloned()
+    }
+
+    fn names(&self) -> Result<Vec<String>, AlertsError> {
+        ::alerts::list(&self.data)
+    }
+}
+
+/// The routes.
+pub(super) fn routes() -> Router<Arc<HttpState>> {
+    Router::new()
+        .route("/alerts", get(reads::list))
+        .route("/alerts/{database}", get(reads::describe))
+        .route(
+            "/alerts/{database}/schema",
+            get(reads::schema).put(changes::set_schema),
+        )
+        .route("/alerts/{database}/metadata", get(reads::metadata))
+        .route(
+            "/alerts/{database}/metadata/{key}",
+            put(changes::set_metadata).delete(changes::delete_metadata),
+        )
+        .route(
+            "/alerts/{database}/objects/latest",
+            post(reads::latest_objects),
+        )
+        .route(
+            "/alerts/{database}/objects/since",
+            post(reads::objects_since),
+        )
+        .route(
+            "/alerts/{database}/objects/of-one-source",
+            get(reads::objects_of_one_source),
+        )
+        .route(
+            "/alerts/{database}/objects/close",
+            post(changes::close_objects),
+        )
+        .route("/alerts/{database}/sources", post(reads::sources))
+        .route(
+            "/alerts/{database}/sources/withdraw",
+            post(changes::withdraw_sources),
+        )
+        .route(
+            "/alerts/{database}/sources/to-solar-system",
+            post(changes::reassign_to_solar_system),
+        )
+        .route(
+            "/alerts/{database}/sources/to-objects",
+            post(changes::reassign_to_objects),
+        )
+        .route(
+            "/alerts/{database}/forced-sources",
+            post(reads::forced_sources),
+        )
+        .route(
+            "/alerts/{database}/forced-sources/withdraw",
+            post(changes::withdraw_forced_sources),
+        )
+        .route("/alerts/{database}/store", post(changes::store))
+        .route(
+            "/alerts/{database}/visits/{visit}/{detector}",
+            get(reads::contains),
+        )
+        .route(
+            "/alerts/{database}/deduplication/reset",
+            post(changes::reset_deduplication),
+        )
+        .route("/alerts/{database}/updates", post(changes::append_updates))
+        .route(
+            "/alerts/{database}/replica-chunks",
+            get(reads::replica_chunks),
+        )
+        .route(
+            "/alerts/{database}/replica-chunks/rows",
+            post(reads::rows_of_chunks),
+        )
+        .route(
+            "/alerts/{database}/replica-chunks/updates",
+            post(reads::updates_of_chunks),
+        )
+        .route(
+            "/alerts/{database}/replica-chunks/delete",
+            post(changes::delete_replica_chunks),
+        )
+}
+
+/// What a request does with a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// The database that a request names, if its sender may have it.
+///
+/// With users, administrators may have all, whoever has the database's name may have it, and whoever may read all tables of the database of
+/// its name may read it.
+async fn database(
+    state: &HttpState,
+    name: &str,
+    access: Access,
+) -> Result<Arc<AlertDatabase>, AlertProblem> {
+    let is_theirs = state.shared.user.as_ref().is_none_or(|user| {
+        user.is_admin || catalog::fold_name(&user.name) == catalog::fold_name(name)
+    });
+    let may_read = || state.archive.catalog().rights().may_read_all_of(name);
+    if !(is_theirs || access == Access::Read && may_read()) {
+        let verb = match access {
+            Access::Read => "read",
+            Access::Write => "change",
+        };
+        let sentence = format!("you may not {verb} the alert database {name}");
+        return Err(AlertProblem(Problem::new(StatusCode::FORBIDDEN, sentence)));
+    }
+    Ok(state.alerts.database(name).await?)
+}
+
+/// A failed request, told as an object.
+#[derive(Debug)]
+pub(super) struct AlertProblem(Problem);
+
+impl From<Problem> for AlertProblem {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
+
+impl From<AlertsError> for AlertProblem {
+    fn from(failure: AlertsError) -> Self {
+        let status = match &failure {
+            AlertsError::Invalid(_) | AlertsError::Schema(_) => StatusCode::BAD_REQUEST,
+            AlertsError::Missing(_) | AlertsError::NoDatabase { .. } => StatusCode::NOT_FOUND,
+            AlertsError::Conflict(_) | AlertsError::Exists { .. } => StatusCode::CONFLICT,
+            AlertsError::Storage(_) | AlertsError::InUse { .. } | AlertsError::Ending => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        if status.is_server_error() {
+            error!(error = %failure, "a request to an alert database failed");
+        }
+        Self(Problem::new(status, failure.to_string()))
+    }
+}
+
+impl IntoResponse for AlertProblem {
+    fn into_response(self) -> Response<Body> {
+        let mut response = json_response(&json!({"error": self.0.sentence}));
+        *response.status_mut() = self.0.status;
+        response
+    }
+}
+
+/// A value as a response in JSON.
+fn json_response(value: &impl Serialize) -> Response<Body> {
+    // Numbers, texts and lists of them are always written.
+    let text = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = Response::new(Body::from(text));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
