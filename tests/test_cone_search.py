@@ -527,7 +527,7 @@ def test_a_list_may_be_a_votable(server: Server) -> None:
 @pytest.mark.parametrize(
     ("body", "parameters", "words"),
     [
-        (b"", {"SR": 1}, "there is no list"),
+        (b"", {"SR": 1}, "the list is empty"),
         (b"ra,dec\n1,2\n", {}, "SR is missing"),
         (b"ra,dec\n1,2\n", {"SR": 1, "FIND": "x"}, "FIND is x"),
         (b"alpha,delta\n1,2\n", {"SR": 1}, "of the list are its position: name them, as in RA=ra&DEC=dec; it has alpha, delta\n"),

@@ -19,6 +19,9 @@ from urllib.parse import urlencode
 from xml.etree import ElementTree
 
 import astropy.io.votable
+import astropy.table
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import pyvo
 
@@ -105,14 +108,15 @@ def error_of(answer: Answer) -> str:
 
 
 def test_taplint_finds_no_error(server: Server) -> None:
-    """All stages but those that need uploads or other networks."""
+    """All stages but that which needs other networks, and no warning but that texts come back in Unicode."""
     program = shutil.which("stilts")
     assert program is not None, "stilts is missing: scripts/setup tests installs it"
-    stages = "TMV TME TMS TMC CPV CAP AVV QGE QPO QAS UWS MDQ OBS EXA"
+    stages = "TMV TME TMS TMC CPV CAP AVV QGE QPO QAS UWS MDQ OBS UPL EXA"
     command = [program, "taplint", f"tapurl={server.url('/tap')}", f"stages={stages}", "report=EWSF", "maxrepeat=5"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert "Errors: 0;" in done.stdout, done.stdout
     assert not re.search(r"^E-", done.stdout, re.MULTILINE), done.stdout
+    assert not re.search(r"^W-MDQ", done.stdout, re.MULTILINE), done.stdout
     # Every query of the examples is executed, and read by its grammar.
     assert re.search(r"Syntax validity success/attempt: (\d+)/\1, ", done.stdout), done.stdout
     assert re.search(r"Execution success/attempt: (\d+)/\1$", done.stdout, re.MULTILINE), done.stdout
@@ -244,7 +248,12 @@ def test_no_rows_are_wanted(server: Server) -> None:
         ({"QUERY": "SELECT 1", "LANG": "PQL"}, 400, "LANG is PQL: it is one of ADQL"),
         ({"QUERY": "SELECT 1", "FORMAT": "xls"}, 400, "RESPONSEFORMAT is xls: it is one of"),
         ({"QUERY": "SELECT 1", "MAXREC": "many"}, 400, "MAXREC is no whole number of rows: many"),
-        ({"QUERY": "SELECT 1", "UPLOAD": "t,param:f"}, 400, "takes no uploads"),
+        ({"QUERY": "SELECT 1", "UPLOAD": "t,param:f"}, 400, "UPLOAD names the part f, which the request does not have"),
+        ({"QUERY": "SELECT 1", "UPLOAD": "t"}, 400, "UPLOAD is t: send the table in the request"),
+        ({"QUERY": "SELECT 1", "UPLOAD": "t,http://127.0.0.1/x.vot"}, 400, "127.0.0.1 is not on the public network"),
+        ({"QUERY": "SELECT 1", "UPLOAD": "t,file:///etc/passwd"}, 400, "file is not fetched, only http and https"),
+        ({"QUERY": "SELECT * FROM TAP_UPLOAD.t"}, 404, "no table was uploaded with this statement"),
+        ({"QUERY": "SELECT * FROM read_csv('/etc/passwd')"}, 400, "read_csv"),
         ({"QUERY": "SELECT FROM"}, 400, "expected an expression, found: from"),
         ({"QUERY": "SELECT flx FROM sky.Star"}, 400, "there is no column flx; did you mean flux?"),
         ({"QUERY": "SELECT 1 FROM sky.Nothing"}, 404, "nothing"),
@@ -261,11 +270,212 @@ def test_mistakes_are_documents(server: Server, parameters: dict[str, object], s
 
 
 def test_forms_of_another_type_are_refused(server: Server) -> None:
-    """As uploads are sent."""
-    request = urllib.request.Request(server.url("/tap/sync"), data=b"--x", headers={"Content-Type": "multipart/form-data; boundary=x"})
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(request, timeout=60)
-    assert refused.value.code == 415 and b"takes no uploads" in refused.value.read()
+    for media_type, body, status, sentence in (
+        ("application/json", b"{}", 415, "send the parameters as a form"),
+        ("multipart/form-data", b"--x", 400, "the form cannot be read"),
+        ("multipart/form-data; boundary=x", b"--x", 400, "the form cannot be read"),
+        ("multipart/form-data; boundary=x", b"--x\r\nContent-Disposition: form-data\r\n\r\n1\r\n--x--\r\n", 400, "has no name"),
+    ):
+        request = urllib.request.Request(server.url("/tap/sync"), data=body, headers={"Content-Type": media_type})
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=60)
+        assert refused.value.code == status and sentence in refused.value.read().decode()
+
+
+def send(server: Server, path: str, fields: dict[str, object], files: dict[str, bytes], *, typed: bool = True) -> Answer:
+    """A request with a form of several parts."""
+    parts = []
+    for name, value in fields.items():
+        parts.append(f'--b0undary\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode())
+    for name, content in files.items():
+        head = f'--b0undary\r\nContent-Disposition: form-data; name="{name}"'
+        head += f'; filename="{name}.bin"\r\nContent-Type: application/octet-stream' if typed else ""
+        parts.append(f"{head}\r\n\r\n".encode() + content + b"\r\n")
+    body = b"".join([*parts, b"--b0undary--\r\n"])
+    request = urllib.request.Request(server.url(path), data=body, headers={"Content-Type": "multipart/form-data; boundary=b0undary"})
+    try:
+        with urllib.request.urlopen(request, timeout=120) as response:
+            return Answer(response, response.read())
+    except urllib.error.HTTPError as error:
+        return Answer(error, error.read())
+
+
+def places_of(server: Server) -> list[tuple[int, float, float]]:
+    """Some stars, each moved by half an arcsecond, and places without one."""
+    rows = rows_of(ask(server, "/tap/sync", QUERY="SELECT id, ra, dec FROM sky.Star WHERE id < 200 ORDER BY id", FORMAT="csv").text)
+    stars = [(int(number), float(ra), float(dec) + 0.5 / 3600) for number, ra, dec in rows]
+    return stars + [(1000 + n, 10.0 * n, 89.5) for n in range(30)]
+
+
+def as_csv(rows: list[tuple[int, float, float]]) -> bytes:
+    return "".join(["n,ra,dec\n", *(f"{n},{ra!r},{dec!r}\n" for n, ra, dec in rows)]).encode()
+
+
+def as_parquet(rows: list[tuple[int, float, float]]) -> bytes:
+    sink = io.BytesIO()
+    columns = list(zip(*rows, strict=True))
+    pq.write_table(pa.table(dict(zip(("n", "ra", "dec"), columns, strict=True))), sink)
+    return sink.getvalue()
+
+
+def as_votable(rows: list[tuple[int, float, float]], tabledata_format: str = "tabledata") -> bytes:
+    table = astropy.table.Table(rows=rows, names=("n", "ra", "dec"))
+    document = astropy.io.votable.from_table(table)
+    sink = io.BytesIO()
+    document.to_xml(sink, tabledata_format=tabledata_format)
+    return sink.getvalue()
+
+
+NEAREST = (
+    "SELECT u.n, s.id FROM TAP_UPLOAD.mine AS u JOIN sky.Star AS s ON DISTANCE(POINT(s.ra, s.dec), POINT(u.ra, u.dec)) < 0.0003 ORDER BY u.n"
+)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "tabledata", "binary", "binary2"])
+def test_uploaded_tables_are_joined(server: Server, form: str) -> None:
+    """In every format, and in every place of a query."""
+    rows = places_of(server)
+    content = {"csv": as_csv, "parquet": as_parquet}.get(form, lambda rows: as_votable(rows, form))(rows)
+    files = {"table1": content}
+    fields: dict[str, object] = {"UPLOAD": "mine,param:table1", "FORMAT": "csv", "LANG": "ADQL"}
+    answer = send(server, "/tap/sync", {**fields, "QUERY": NEAREST}, files)
+    assert answer.status == 200, answer.text
+    assert rows_of(answer.text) == [[str(n), str(n)] for n in range(200)]
+    for query, expected in (
+        ("SELECT COUNT(*) AS n FROM tap_upload.mine", [["230"]]),
+        ("SELECT TAP_UPLOAD.mine.n FROM TAP_UPLOAD.MINE WHERE tap_upload.mine.n < 2 ORDER BY n", [["0"], ["1"]]),
+        ("SELECT TOP 1 mine.* FROM tap_upload.mine WHERE n = 1000", [["1000", "0", "89.5"]]),
+        ("SELECT COUNT(*) AS n FROM sky.Star WHERE id IN (SELECT n FROM tap_upload.mine)", [["230"]]),
+        ("SELECT COUNT(*) AS n FROM tap_upload.mine a, tap_upload.mine AS b WHERE a.n = b.n", [["230"]]),
+    ):
+        answer = send(server, "/tap/sync", {**fields, "QUERY": query}, files)
+        assert answer.status == 200, answer.text
+        found = rows_of(answer.text)
+        assert [[float(value) for value in row] for row in found] == [[float(value) for value in row] for row in expected], query
+
+
+def test_the_same_query_reads_another_table(server: Server) -> None:
+    """A plan that is kept has nothing of an upload."""
+    fields: dict[str, object] = {"UPLOAD": "t,param:x", "QUERY": "SELECT SUM(n) AS n FROM TAP_UPLOAD.t", "FORMAT": "csv"}
+    for numbers in ([1, 2], [5], [7, 8, 9]):
+        content = as_csv([(n, 1.0, 2.0) for n in numbers])
+        assert rows_of(send(server, "/tap/sync", fields, {"x": content}).text) == [[str(sum(numbers))]]
+        assert rows_of(send(server, "/tap/sync", fields, {"x": content}, typed=False).text) == [[str(sum(numbers))]]
+    assert ask(server, "/tap/sync", fields).status == 400
+
+
+def test_results_tell_what_columns_are(server: Server) -> None:
+    """Units and UCDs of the tables' columns, under whatever name, and nothing of what is computed from them."""
+    table = astropy.table.Table(rows=[(1, 2.5, 3.5, "x")], names=("n", "v", "ra", "t"))
+    table["v"].unit = "km/s"
+    document = astropy.io.votable.from_table(table)
+    field = document.get_first_table().get_field_by_id_or_name("v")
+    field.ucd = "spect.dopplerVeloc"
+    document.get_first_table().get_field_by_id_or_name("t").xtype = "timestamp"
+    sink = io.BytesIO()
+    document.to_xml(sink)
+    query = (
+        "SELECT TOP 1 s.ra AS r, s.dec, s.id, s.flux, u.v AS speed, u.v * 2 AS twice, q.w, u.t, p.star"
+        " FROM sky.Star s, TAP_UPLOAD.u AS u, (SELECT v AS w FROM TAP_UPLOAD.u GROUP BY v) q, sky.Pairs p"
+    )
+    expected = {
+        "r": ("deg", "pos.eq.ra;meta.main", None),
+        "dec": ("deg", "pos.eq.dec;meta.main", None),
+        "id": (None, "meta.id;meta.main", None),
+        "flux": (None, None, None),
+        "speed": ("km / s", "spect.dopplerVeloc", None),
+        "twice": (None, None, None),
+        "w": ("km / s", "spect.dopplerVeloc", None),
+        "t": (None, None, "timestamp"),
+        "star": (None, "meta.id", None),
+    }
+    # Asked twice: a plan that is kept says the same.
+    for _ in range(2):
+        answer = send(server, "/tap/sync", {"UPLOAD": "u,param:x", "QUERY": query, "FORMAT": "votable"}, {"x": sink.getvalue()})
+        fields = astropy.io.votable.parse(io.BytesIO(answer.text.encode())).get_first_table().fields
+        found = {field.name: (str(field.unit) if field.unit else None, field.ucd, field.xtype) for field in fields}
+        assert found == expected
+    for _ in range(3):
+        plain = ask(server, "/tap/sync", QUERY="SELECT ra FROM sky.Star WHERE id = 7").text
+        assert 'ucd="pos.eq.ra;meta.main" unit="deg"' in plain
+
+
+def test_several_tables_are_uploaded(server: Server) -> None:
+    first, second = as_csv([(n, 1.0, 2.0) for n in range(10)]), as_votable([(n, 1.0, 2.0) for n in range(5, 20)])
+    query = "SELECT a.n FROM TAP_UPLOAD.a JOIN TAP_UPLOAD.b ON a.n = b.n ORDER BY a.n"
+    fields: dict[str, object] = {"UPLOAD": "a,param:one;b,param:two", "QUERY": query, "FORMAT": "csv"}
+    answer = send(server, "/tap/sync", fields, {"one": first, "two": second})
+    assert rows_of(answer.text) == [[str(n)] for n in range(5, 10)]
+
+
+def test_mistakes_of_uploads_are_said(server: Server) -> None:
+    """By the names that the client has given, never by those of files."""
+    good = as_csv([(1, 2.0, 3.0)])
+    fields: dict[str, object] = {"UPLOAD": "mine,param:x", "QUERY": "SELECT * FROM TAP_UPLOAD.mine", "FORMAT": "csv"}
+    for changes, content, status, sentence in (
+        ({"QUERY": "SELECT * FROM TAP_UPLOAD.other"}, good, 404, "no table of this name was uploaded with this statement; there are: mine"),
+        ({"QUERY": "SELECT nothing FROM TAP_UPLOAD.mine"}, good, 400, "there is no column nothing"),
+        ({"UPLOAD": "mine,param:y"}, good, 400, "UPLOAD names the part y"),
+        ({"UPLOAD": "mine,param:x;MINE,param:x"}, good, 400, "two tables MINE"),
+        ({"UPLOAD": "my table,param:x"}, good, 400, "names a table &quot;my table&quot;"),
+        ({}, b"", 400, "the uploaded table is empty"),
+        ({}, b"<VOTABLE><RESOURCE><TABLE>", 400, "TAP_UPLOAD.mine"),
+        ({}, b"PAR1 and no more", 400, "TAP_UPLOAD.mine"),
+        ({}, b"n,ra\n1,2\n3\n", 400, "TAP_UPLOAD.mine"),
+    ):
+        answer = send(server, "/tap/sync", {**fields, **changes}, {"x": content})
+        said = error_of(answer) if answer.status != 200 else answer.text
+        assert answer.status == status and sentence.lower() in said.lower(), (sentence, said)
+        assert "read_" not in said and "/tmp" not in said, said
+    job = send(server, "/tap/async", {**fields, "PHASE": "RUN"}, {"x": b"<VOTABLE><RESOURCE><TABLE>"})
+    path = job.url[len(server.url("")) :]
+    wait_until(lambda: text_of(server, f"{path}/phase") == "ERROR", 60, "the job fails")
+    said = ask(server, f"{path}/error").text
+    assert "TAP_UPLOAD.mine" in said and "read_" not in said, said
+
+
+def test_pyvo_uploads(service: pyvo.dal.TAPService, server: Server) -> None:
+    """To queries and to jobs."""
+    table = astropy.table.Table(rows=places_of(server), names=("n", "ra", "dec"))
+    for found in (
+        service.search(NEAREST, uploads={"mine": table}),
+        service.run_async(NEAREST, uploads={"mine": table}),
+    ):
+        assert list(found["n"]) == list(found["id"]) == list(range(200))
+
+
+def test_jobs_keep_their_tables(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    """Until they are destroyed, and over the end of a server."""
+    copy = tmp_path / "data"
+    shutil.copytree(data, copy, ignore=shutil.ignore_patterns("queries"))
+    kept = copy / "queries" / "jobs" / "uploads"
+    long = "SELECT COUNT(*) AS n FROM sky.Source a, sky.Source b, TAP_UPLOAD.mine u WHERE a.flux + b.flux < 0.5 AND u.n = 3"
+    with serving(meridian, copy) as server:
+        files = {"x": as_csv([(n, 1.0, 2.0) for n in range(5)])}
+        fields: dict[str, object] = {"UPLOAD": "mine,param:x", "QUERY": long, "FORMAT": "csv"}
+        pending = send(server, "/tap/async", {**fields, "QUERY": "SELECT SUM(n) AS n FROM TAP_UPLOAD.mine"}, files)
+        running = send(server, "/tap/async", {**fields, "PHASE": "RUN"}, files)
+        paths = [job.url[len(server.url("")) :] for job in (pending, running)]
+        later = job_of(server, QUERY="SELECT COUNT(*) AS n FROM TAP_UPLOAD.two", FORMAT="csv")
+        assert send(server, f"{later}/parameters", {"UPLOAD": "two,param:y"}, {"y": as_csv([(1, 2.0, 3.0)])}).status == 200
+        paths.append(later)
+        assert len(list(kept.iterdir())) == 3
+        wait_until(lambda: text_of(server, f"{paths[1]}/phase") == "EXECUTING", 60, "the job runs")
+        server.stop(signal.SIGKILL)
+    (kept / "left").write_text("by a server that was killed")
+    with serving(meridian, copy) as server:
+        assert len(list(kept.iterdir())) == 3
+        for job, expected in zip(paths, ("10", None, "1"), strict=True):
+            ask(server, f"{job}/phase", {"PHASE": "RUN"})
+            wait_until(lambda job=job: text_of(server, f"{job}/phase") == "COMPLETED", 120, "the job is complete")
+            found = rows_of(ask(server, f"{job}/results/result").text)
+            assert expected is None or found == [[expected]]
+        assert found
+        plain = "SELECT COUNT(*) AS n FROM sky.Source a, sky.Source b WHERE a.flux + b.flux < 0.5"
+        assert rows_of(ask(server, f"{paths[1]}/results/result").text) == rows_of(ask(server, "/tap/sync", QUERY=plain, FORMAT="csv").text)
+        for job in paths:
+            assert ask(server, job, {"ACTION": "DELETE"}).status == 200
+        assert not list(kept.iterdir())
 
 
 def test_tables_are_described(server: Server) -> None:

@@ -51,8 +51,8 @@ pub use memory::bound_memory;
 pub use piece::{ChunkSlice, Piece};
 pub use restriction::Restriction;
 pub use session::{
-    NO_DATABASE, PreparedQuery, QueryResult, Session, SessionOptions, analyzer_rules,
-    physical_rules, runtime,
+    NO_DATABASE, PreparedQuery, QueryResult, Session, SessionOptions, UCD, UNIT, XTYPE,
+    analyzer_rules, physical_rules, runtime,
 };
 pub use stored_rows::{RowStream, StoredRows};
 pub use system_tables::{QueryInfo, QueryState, ScanForecast, SystemTables};

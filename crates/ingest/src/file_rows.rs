@@ -13,7 +13,7 @@ use catalog::Column;
 use crate::budget::{DecodeBudget, DecodeMeter};
 use crate::error::IngestError;
 use crate::format::text::TextLayout;
-use crate::format::{self, Magic, Names, Part, ReadContext, Source, TableFile};
+use crate::format::{self, FieldDescription, Magic, Names, Part, ReadContext, Source, TableFile};
 use crate::progress::Progress;
 use crate::rejected_rows::RejectedRows;
 use crate::row_batch::travel_schema;
@@ -129,6 +129,11 @@ impl RowFile {
     /// Its columns, as they are called in it.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// What the file says of a column, by its place.
+    pub fn described(&self, column: usize) -> Option<FieldDescription> {
+        self.file.described(column)
     }
 
     /// The columns of right ascension and declination, where the file says which these are.

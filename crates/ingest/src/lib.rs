@@ -60,6 +60,7 @@ pub use compact::{CompactReport, CompactRequest, CompactedTable, Merge, compact}
 pub use error::IngestError;
 pub use fault::FAULT_PHASES;
 pub use file_rows::{FileFormat, FileRows, RowFile};
+pub use format::FieldDescription;
 pub use format::made::{MadeBatches, RowSource};
 pub use load::load;
 pub use memory::{default_memory, machine_memory, parse_size};

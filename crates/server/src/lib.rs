@@ -47,7 +47,7 @@ pub use ::queries::QueryLimits;
 use authenticator::{Authenticator, Principal};
 pub use client_error::ClientError;
 use connection_slots::ConnectionLimits;
-use http::{AlertDatabases, AllowedHosts, HttpState, ListRoom, UserRoutes};
+use http::{AlertDatabases, AllowedHosts, HttpState, TableRoom, UserRoutes};
 use listener::{Endpoint, Listener, Peer};
 use metrics::{Metrics, QueryCounts};
 use process_list::{ProcessList, TrackedTask};
@@ -358,7 +358,7 @@ impl Server {
             ended: CancellationToken::new(),
         });
         let received = Arc::clone(shared.sessions.received());
-        let lists = ListRoom::new(config.memory as u64, received, config.http_patience);
+        let lists = TableRoom::new(config.memory as u64, received, config.http_patience);
         let state = HttpState::new(
             Arc::clone(&shared),
             Arc::clone(&archive),
@@ -366,6 +366,7 @@ impl Server {
             lists,
             AlertDatabases::new(&config.data, config.memory as u64),
         );
+        state.jobs.reopen_uploads().await;
         let http = http.map(|listening| {
             let names = AllowedHosts::new(listening.address, &config.http_hosts);
             Endpoint::Http(listening, UserRoutes::new(state, names).router())

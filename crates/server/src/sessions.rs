@@ -90,7 +90,7 @@ impl Sessions {
         self.of_dialect(database, Dialect::MySql).await
     }
 
-    /// The session of a database, or of none, for statements of a dialect.
+    /// The session of a database, or of none, for statements of a dialect. Those of ADQL may name uploaded files, as tables come with them.
     ///
     /// # Errors
     /// The database does not exist.
@@ -100,7 +100,7 @@ impl Sessions {
         dialect: Dialect,
     ) -> Result<Arc<Session>, EngineError> {
         let database = database.unwrap_or(NO_DATABASE);
-        self.kept(database, false, dialect).await
+        self.kept(database, dialect == Dialect::Adql, dialect).await
     }
 
     /// A session for statements of the server's own, which may name uploaded files.

@@ -1,4 +1,6 @@
 //! The encoding of a file scan: the file's path, under which the process that runs the scan must find the same file.
+//!
+//! A file that was sent to this process is encoded too, so that a plan which reads it has a digest; it is decoded nowhere.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,25 +21,29 @@ pub(super) struct FileScanMessage {
     format: String,
     #[prost(uint64, repeated, tag = "3")]
     columns: Vec<u64>,
+    /// Whether it was sent to this process.
+    #[prost(bool, tag = "4")]
+    is_received: bool,
 }
 
 impl FileScanMessage {
     pub fn of(scan: &FileScanExec) -> Result<Self> {
         let file = scan.file();
-        if file.budget().is_limited() {
-            return internal_err!(
-                "a file that was sent is read by the process that it was sent to"
-            );
-        }
         let path = std::path::absolute(file.path())?;
         Ok(Self {
             path: path.to_string_lossy().into_owned(),
             format: file.format().name().to_owned(),
             columns: scan.columns().iter().map(|at| *at as u64).collect(),
+            is_received: file.budget().is_limited(),
         })
     }
 
     pub fn into_scan(self) -> Result<FileScanExec> {
+        if self.is_received {
+            return internal_err!(
+                "a file that was sent is read by the process that it was sent to"
+            );
+        }
         let mut formats = FileFormat::ALL.into_iter();
         let Some(format) = formats.find(|format| format.name() == self.format) else {
             return internal_err!(

@@ -16,7 +16,7 @@ use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TablePr
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use ingest::{FileFormat, RowFile};
+use ingest::{FieldDescription, FileFormat, RowFile};
 
 use crate::error::external;
 
@@ -93,6 +93,13 @@ impl FileTable {
     /// The columns under the names that they have in the file.
     pub fn declared(&self) -> &SchemaRef {
         self.file.schema()
+    }
+
+    /// What the file says of a column, by its folded name.
+    pub fn described(&self, name: &str) -> Option<FieldDescription> {
+        let columns = self.schema.fields().iter();
+        let at = columns.zip(0..).find(|(field, _)| field.name() == name)?.1;
+        self.file.described(at)
     }
 
     /// The (folded) names of the columns that the file says are the position.

@@ -3,6 +3,7 @@
 mod explain;
 mod journaled;
 mod names;
+mod origins;
 mod planning;
 mod state;
 
@@ -32,6 +33,7 @@ use crate::provider::ArchiveCatalog;
 use crate::system_tables::SystemTables;
 use crate::{Archive, EngineError, QueryExecution, ScanEstimate, estimate, interruptible, show};
 use names::Shapes;
+pub use origins::{UCD, UNIT, XTYPE};
 use planning::{plan, plan_with_parameters};
 use state::{DefaultDatabase, Planners};
 pub use state::{analyzer_rules, physical_rules, runtime};

@@ -11,7 +11,7 @@ use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
 use sql::{Headings, SqlError, TableShape, TableShapes};
 
-use super::Session;
+use super::{Session, origins};
 use crate::EngineError;
 use crate::crossmatch::suffixed;
 use crate::error::log_own_mistake;
@@ -39,11 +39,17 @@ impl Session {
         let headings = headings.resolve(&names, &|name| {
             plain(name).or_else(|| suffixed(name, plain))
         });
-        let fields: Vec<Field> = result
-            .fields()
-            .iter()
-            .zip(headings)
-            .map(|(field, name)| field.as_ref().clone().with_name(name))
+        let described = origins::metadata(logical);
+        let columns = result.fields().iter().zip(headings).enumerate();
+        let fields: Vec<Field> = columns
+            .map(|(at, (field, name))| {
+                let metadata = described.get(at).cloned().unwrap_or_default();
+                field
+                    .as_ref()
+                    .clone()
+                    .with_name(name)
+                    .with_metadata(metadata)
+            })
             .collect();
         Ok(Arc::new(Schema::new(fields)))
     }

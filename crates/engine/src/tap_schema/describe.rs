@@ -114,6 +114,24 @@ fn description(spec: &TableSpec) -> String {
     }
 }
 
+/// The unit of a table's column, and what it is physically in words of UCD1+; by its name, whose case does not matter.
+pub(crate) fn unit_and_ucd(
+    spec: &TableSpec,
+    column: &str,
+) -> (Option<&'static str>, Option<&'static str>) {
+    let column = fold_name(column);
+    let is = |name: &String| fold_name(name) == column;
+    if spec.key.as_ref().is_some_and(is) {
+        return (None, Some("meta.id;meta.main"));
+    }
+    match &spec.position {
+        Some(position) if is(&position.ra) => (Some("deg"), Some("pos.eq.ra;meta.main")),
+        Some(position) if is(&position.dec) => (Some("deg"), Some("pos.eq.dec;meta.main")),
+        _ if spec.directors.iter().any(|director| is(&director.key)) => (None, Some("meta.id")),
+        _ => (None, None),
+    }
+}
+
 fn columns(spec: &TableSpec) -> Vec<TapColumn> {
     let is = |column: &Column, name: Option<&String>| {
         name.is_some_and(|name| fold_name(name) == fold_name(&column.name))
@@ -125,20 +143,15 @@ fn columns(spec: &TableSpec) -> Vec<TapColumn> {
         let refers = spec.directors.iter().any(|it| is(column, Some(&it.key)));
         let (datatype, arraysize, xtype) = votable_type(column.ty);
         let is_partitioned = spec.kind != TableKind::Replicated;
+        let (unit, ucd) = unit_and_ucd(spec, &column.name);
         TapColumn {
             name: adql_name(&column.name),
             datatype,
             arraysize,
             xtype,
             description: None,
-            unit: (is_ra || is_dec).then_some("deg"),
-            ucd: match (is_key, is_ra, is_dec) {
-                (true, ..) => Some("meta.id;meta.main"),
-                (_, true, _) => Some("pos.eq.ra;meta.main"),
-                (_, _, true) => Some("pos.eq.dec;meta.main"),
-                _ if refers => Some("meta.id"),
-                _ => None,
-            },
+            unit,
+            ucd,
             is_indexed: is_partitioned
                 && (refers || is_ra || is_dec || (is_key && spec.kind == TableKind::Director)),
             is_principal: is_key || is_ra || is_dec || refers,

@@ -16,6 +16,7 @@ use datafusion::datasource::MemTable;
 
 use crate::error::external;
 use crate::{Archive, EngineError};
+pub(crate) use describe::unit_and_ucd;
 pub use describe::{ForeignKey, TapColumn, TapSchemaEntry, TapTable};
 
 /// The folded name of the database of these tables.

@@ -155,6 +155,17 @@ impl OddValues {
     }
 }
 
+/// What a file says of a column besides its name and type. Words that it does not have are empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FieldDescription {
+    /// The unit of its values.
+    pub unit: String,
+    /// What it is physically, in words of UCD1 or UCD1+.
+    pub ucd: String,
+    /// How its values are to be read (DALI 1.1).
+    pub xtype: String,
+}
+
 /// An input file whose format is known.
 pub(crate) trait TableFile: Send + Sync {
     /// The columns that the file itself declares or lets one infer.
@@ -170,6 +181,11 @@ pub(crate) trait TableFile: Send + Sync {
 
     /// The names in the header of a text file, whose columns can be inferred one by one.
     fn header_names(&self) -> Option<&[String]> {
+        None
+    }
+
+    /// What the file says of a column, by its place.
+    fn described(&self, _column: usize) -> Option<FieldDescription> {
         None
     }
 

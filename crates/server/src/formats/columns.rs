@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
+use engine::{UCD, UNIT, XTYPE};
 
 /// The role of a column in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,12 +32,18 @@ pub(crate) struct TableColumn {
     /// How its values are sent.
     pub(crate) form: ValueForm,
     /// What it is physically.
-    pub(crate) ucd: Option<&'static str>,
+    pub(crate) ucd: Option<String>,
+    /// The unit of its values.
+    pub(crate) unit: Option<String>,
+    /// How its values are to be read.
+    pub(crate) xtype: Option<String>,
 }
 
 impl TableColumn {
     /// A column of a table, its UCD in the words of UCD1+.
     pub(crate) fn new(field: &Field, role: Role) -> Self {
+        // What the column of the table is that it comes from.
+        let word = |name: &str| field.metadata().get(name).cloned();
         let ucd = match role {
             Role::Identifier => Some("meta.id;meta.main"),
             Role::RightAscension => Some("pos.eq.ra;meta.main"),
@@ -44,15 +51,26 @@ impl TableColumn {
             Role::Separation => Some("pos.angDistance"),
             Role::Other => None,
         };
+        let form = match role {
+            // Simple Cone Search wants a text, whatever the key's type.
+            Role::Identifier => ValueForm::Text,
+            // A time that is a text is one of ASCII (DALI 1.1, section 3.3.3).
+            _ if field
+                .metadata()
+                .get(XTYPE)
+                .is_some_and(|xtype| xtype == "timestamp") =>
+            {
+                ValueForm::Text
+            }
+            _ => ValueForm::of(field.data_type()),
+        };
         Self {
             name: field.name().clone(),
             role,
-            ucd,
-            form: match role {
-                // Simple Cone Search wants a text, whatever the key's type.
-                Role::Identifier => ValueForm::Text,
-                _ => ValueForm::of(field.data_type()),
-            },
+            ucd: ucd.map(str::to_owned).or_else(|| word(UCD)),
+            unit: unit(role).map(str::to_owned).or_else(|| word(UNIT)),
+            xtype: form.xtype().map(str::to_owned).or_else(|| word(XTYPE)),
+            form,
         }
     }
 
@@ -65,7 +83,7 @@ impl TableColumn {
             Role::Separation | Role::Other => None,
         };
         Self {
-            ucd,
+            ucd: ucd.map(str::to_owned),
             ..Self::new(field, role)
         }
     }
@@ -74,13 +92,13 @@ impl TableColumn {
     pub(crate) fn arrow_field(&self) -> FieldRef {
         Arc::new(Field::new(&self.name, self.form.arrow(), true))
     }
+}
 
-    pub(crate) fn unit(&self) -> Option<&'static str> {
-        match self.role {
-            Role::RightAscension | Role::Declination => Some("deg"),
-            Role::Separation => Some("arcsec"),
-            Role::Identifier | Role::Other => None,
-        }
+fn unit(role: Role) -> Option<&'static str> {
+    match role {
+        Role::RightAscension | Role::Declination => Some("deg"),
+        Role::Separation => Some("arcsec"),
+        Role::Identifier | Role::Other => None,
     }
 }
 
@@ -206,6 +224,6 @@ mod tests {
         let field = Field::new("objectId", DataType::Int64, false);
         let column = TableColumn::of_cone(&field, Role::Identifier);
         assert_eq!(column.form.datatype(), "char");
-        assert_eq!(column.ucd, Some("ID_MAIN"));
+        assert_eq!(column.ucd.as_deref(), Some("ID_MAIN"));
     }
 }

@@ -22,9 +22,9 @@ fn described(column: &TableColumn) -> Value {
         ("name", Some(column.name.as_str())),
         ("datatype", Some(column.form.datatype())),
         ("arraysize", array),
-        ("xtype", column.form.xtype()),
-        ("ucd", column.ucd),
-        ("unit", column.unit()),
+        ("xtype", column.xtype.as_deref()),
+        ("ucd", column.ucd.as_deref()),
+        ("unit", column.unit.as_deref()),
     ];
     let known = words
         .into_iter()

@@ -55,9 +55,9 @@ fn field(column: &TableColumn, out: &mut Vec<u8>) {
         attribute("arraysize", "*", out);
     }
     let optional = [
-        ("xtype", column.form.xtype()),
-        ("ucd", column.ucd),
-        ("unit", column.unit()),
+        ("xtype", column.xtype.as_deref()),
+        ("ucd", column.ucd.as_deref()),
+        ("unit", column.unit.as_deref()),
         ("ref", in_system(column.role).then_some("icrs")),
     ];
     for (name, value) in optional {

@@ -12,6 +12,7 @@ mod pages;
 mod parameters;
 mod problem;
 mod query_api;
+mod received_table;
 mod same_site;
 mod state;
 mod streaming;
@@ -51,7 +52,7 @@ use crate::tls::Tls;
 use activity::{Activity, WatchedStream};
 pub(crate) use alerts::AlertDatabases;
 pub(crate) use authentication::UserRoutes;
-pub(crate) use cone::ListRoom;
+pub(crate) use received_table::TableRoom;
 pub(crate) use same_site::AllowedHosts;
 pub(crate) use state::HttpState;
 

@@ -8,8 +8,9 @@ use catalog::LoadId;
 use engine::{Archive, ConeTable};
 
 use super::alerts::AlertDatabases;
-use super::cone::{ColumnSelection, ListRoom, ServedTable};
+use super::cone::{ColumnSelection, ServedTable};
 use super::problem::Problem;
+use super::received_table::TableRoom;
 use super::tap::TapJobs;
 use crate::Shared;
 use crate::authenticator::Principal;
@@ -23,7 +24,7 @@ pub(crate) struct HttpState {
     pub(crate) shared: Arc<Shared>,
     pub(crate) archive: Arc<Archive>,
     pub(crate) configured_columns: Arc<ConfiguredColumns>,
-    pub(crate) lists: Arc<ListRoom>,
+    pub(crate) lists: Arc<TableRoom>,
     pub(crate) jobs: Arc<TapJobs>,
     pub(crate) alerts: Arc<AlertDatabases>,
     /// The selected columns of tables, by load and verbosity.
@@ -35,15 +36,19 @@ impl HttpState {
         shared: Arc<Shared>,
         archive: Arc<Archive>,
         configured_columns: ConfiguredColumns,
-        lists: ListRoom,
+        lists: TableRoom,
         alerts: AlertDatabases,
     ) -> Self {
+        let lists = Arc::new(lists);
         Self {
-            jobs: Arc::new(TapJobs::open(Arc::clone(&shared.queries))),
+            jobs: Arc::new(TapJobs::open(
+                Arc::clone(&shared.queries),
+                Arc::clone(&lists),
+            )),
             shared,
             archive,
             configured_columns: Arc::new(configured_columns),
-            lists: Arc::new(lists),
+            lists,
             alerts: Arc::new(alerts),
             chosen: Mutex::default(),
         }

@@ -13,6 +13,8 @@ mod rewrite;
 mod stcs;
 mod top;
 mod units;
+mod uploads;
 
 pub(crate) use grammar::AdqlGrammar;
 pub(crate) use rewrite::rewrite;
+pub use uploads::{UPLOAD_SCHEMA, UploadedName, with_uploads};

@@ -8,6 +8,8 @@ use arrow::array::{
 };
 use catalog::{Column, ColumnType};
 
+use crate::format::FieldDescription;
+
 /// What a cell, or each element of one, is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Datatype {
@@ -96,7 +98,9 @@ pub(super) struct Field {
     pub name: String,
     pub datatype: Datatype,
     pub size: ArraySize,
+    /// In lower case and without spaces.
     pub ucd: String,
+    pub described: FieldDescription,
     /// The number that stands for none.
     pub null: Option<i64>,
 }

@@ -14,6 +14,7 @@ use super::metered::Metered;
 use super::{Document, Xml};
 use crate::budget::DecodeBudget;
 use crate::error::IngestError;
+use crate::format::FieldDescription;
 
 /// UCDs of the position of a row, in the present and in the old vocabulary.
 const POSITION_UCDS: [[&str; 2]; 2] = [
@@ -158,12 +159,18 @@ fn field(element: &BytesStart<'_>) -> Result<Field, String> {
             format!("the column {name} has the arraysize {text:?}, which is none")
         })?,
     };
-    let ucd = attribute(element, "ucd")?.unwrap_or_default();
+    let word = |name| Ok::<_, String>(attribute(element, name)?.unwrap_or_default());
+    let described = FieldDescription {
+        unit: word("unit")?,
+        ucd: word("ucd")?,
+        xtype: word("xtype")?,
+    };
     Ok(Field {
         name,
         datatype,
         size,
-        ucd: ucd.replace(' ', "").to_ascii_lowercase(),
+        ucd: described.ucd.replace(' ', "").to_ascii_lowercase(),
+        described,
         null: None,
     })
 }

@@ -29,7 +29,7 @@ use self::field::{Field, Values};
 use self::header::{Header, Serialization};
 use self::metered::Metered;
 use self::tabledata::TableDataRows;
-use super::{Names, Part, ReadContext, Source, TableFile};
+use super::{FieldDescription, Names, Part, ReadContext, Source, TableFile};
 use crate::budget::DecodeBudget;
 use crate::error::IngestError;
 use crate::normalise;
@@ -111,6 +111,13 @@ impl VoTableFile {
 impl TableFile for VoTableFile {
     fn columns(&self) -> Result<Vec<Column>, IngestError> {
         Ok(self.header.fields.iter().map(Field::column).collect())
+    }
+
+    fn described(&self, column: usize) -> Option<FieldDescription> {
+        self.header
+            .fields
+            .get(column)
+            .map(|field| field.described.clone())
     }
 
     fn position(&self) -> Option<[String; 2]> {

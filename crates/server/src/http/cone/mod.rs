@@ -7,7 +7,6 @@
 
 mod multicone;
 mod parameters;
-mod position_list;
 mod response;
 mod served_table;
 
@@ -26,7 +25,6 @@ use super::{ClientAddress, HttpState};
 use crate::formats::{Format, error_document, metadata_document};
 use crate::metrics::{Protocol, QueryOutcome, QueryTimer, StatementKind};
 pub(crate) use multicone::multicone_search;
-pub(crate) use position_list::ListRoom;
 pub(crate) use served_table::{ColumnSelection, ServedTable};
 
 /// A cone whose chunks' sub-chunks have no more rows than this is executed on the network thread.

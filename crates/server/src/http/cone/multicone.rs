@@ -10,9 +10,8 @@ use catalog::fold_name;
 use engine::EngineError;
 use futures::{StreamExt, TryStreamExt};
 use prometheus::IntCounter;
-use sql::{Connection, ErrorCode, SqlError};
+use sql::{Connection, Dialect, ErrorCode, SqlError};
 
-use super::position_list::PositionList;
 use super::served_table::ServedTable;
 use super::{begin, error_response, record_outcome};
 use crate::ClientError;
@@ -20,13 +19,21 @@ use crate::formats::{Format, Role, TableColumn, TableWriter};
 use crate::http::limited::{LimitedBatches, write};
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
+use crate::http::received_table::{LONGEST_TABLE, ReceivedTable};
 use crate::http::streaming::streaming_response;
+use crate::http::upload::Upload;
 use crate::http::{ClientAddress, HttpState};
 use crate::listener::Peer;
 use crate::metrics::{Protocol, QueryOutcome, QueryTimer, StatementKind};
 use crate::query_runtime::ResultSender;
 use crate::sessions::Sessions;
 
+/// What is uploaded here.
+const LIST: Upload = Upload {
+    name: "the list",
+    most_bytes: LONGEST_TABLE,
+    advice: "send it in parts",
+};
 const ARCSEC_PER_DEGREE: f64 = 3600.0;
 /// The suffix of a table's column whose name the list has too.
 const SUFFIX: &str = "_2";
@@ -65,7 +72,7 @@ pub(crate) async fn multicone_search(
     let answered = async {
         let served = state.served(&database, &table, given.verbosity()?).await?;
         let params = MulticoneParams::read(&given)?;
-        let list = PositionList::receive(body, &state.lists).await?;
+        let list = ReceivedTable::receive(body, LIST, &state.lists).await?;
         let counted = counted.take();
         respond(&state, address, served, params, (list, format), counted).await
     };
@@ -163,7 +170,7 @@ fn quoted(name: &str) -> String {
 }
 
 /// The statement that matches the list.
-fn statement(served: &ServedTable, params: &MulticoneParams, list: &PositionList) -> String {
+fn statement(served: &ServedTable, params: &MulticoneParams, list: &ReceivedTable) -> String {
     let spec = served.cones.table().spec();
     let columns: Vec<String> = served
         .described()
@@ -176,7 +183,7 @@ fn statement(served: &ServedTable, params: &MulticoneParams, list: &PositionList
         .map(|[ra, dec]| format!(", left_ra => {}, left_dec => {}", quoted(ra), quoted(dec)));
     format!(
         "SELECT * FROM crossmatch({}, (SELECT {} FROM {}.{}), {}, '{}', '{}'{})",
-        list.as_table(),
+        list.as_table(Dialect::MySql),
         columns.join(", "),
         quoted(&spec.database),
         quoted(&spec.name),
@@ -192,7 +199,7 @@ async fn respond(
     address: ClientAddress,
     served: ServedTable,
     params: MulticoneParams,
-    (list, format): (PositionList, Format),
+    (list, format): (ReceivedTable, Format),
     counted: Option<QueryTimer>,
 ) -> Result<Response<Body>, Problem> {
     let shared = &state.shared;
@@ -227,7 +234,7 @@ async fn respond(
 struct MulticoneQuery {
     state: Arc<HttpState>,
     served: ServedTable,
-    list: PositionList,
+    list: ReceivedTable,
     text: String,
     database: String,
     max_rows: Option<u64>,

@@ -12,6 +12,7 @@ use axum::http::{HeaderMap, Response};
 use super::xml::{self, Xml, text};
 use super::{XML, base_url};
 use crate::http::HttpState;
+use crate::http::received_table::LONGEST_TABLE;
 
 /// Versions of ADQL, the first one preferred.
 const VERSIONS: [&str; 2] = ["2.1", "2.0"];
@@ -165,10 +166,27 @@ fn table_access(xml: &mut Xml, base: &str, kept: u64) -> io::Result<()> {
                     text(xml, "alias", name)
                 })?;
             }
+            for method in ["inline", "http", "https"] {
+                let method = format!("ivo://ivoa.net/std/TAPRegExt#upload-{method}");
+                xml.create_element("uploadMethod")
+                    .with_attribute(("ivo-id", method.as_str()))
+                    .write_empty()?;
+            }
             xml.create_element("retentionPeriod")
                 .write_inner_content(|xml| {
                     text(xml, "default", &kept.to_string())?;
                     text(xml, "hard", &kept.to_string())
+                })?;
+            xml.create_element("uploadLimit")
+                .write_inner_content(|xml| {
+                    for limit in ["default", "hard"] {
+                        xml.create_element(limit)
+                            .with_attribute(("unit", "byte"))
+                            .write_text_content(quick_xml::events::BytesText::new(
+                                &LONGEST_TABLE.to_string(),
+                            ))?;
+                    }
+                    Ok(())
                 })?;
             Ok(())
         })?;

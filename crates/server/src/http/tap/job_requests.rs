@@ -12,9 +12,11 @@ use futures::StreamExt;
 use queries::{Protocol, Submission};
 use sql::Dialect;
 
+use super::form::TapForm;
 use super::jobs::{Job, JobRecord, JobStep, Phase};
-use super::request::{TapRequest, of_address, parameters};
+use super::request::{TapRequest, of_address};
 use super::sync::{RESULT, columns, default_database};
+use super::uploads::Uploads;
 use super::{TapError, XML, base_url, document, job_document, see_other, tell_overflow};
 use crate::ClientError;
 use crate::formats::{TableWriter, error_document};
@@ -78,8 +80,16 @@ impl Client {
     }
 
     /// Changes a job as a request says.
-    async fn change(&self, job: Job, given: &RequestParameters) -> Result<Job, Problem> {
+    async fn change(&self, job: Job, form: TapForm) -> Result<Job, Problem> {
+        let given = &form.parameters;
         let mut record = job.record.clone();
+        if !form.uploads.is_empty() {
+            only_pending(&job, "UPLOAD")?;
+            self.state
+                .jobs
+                .keep_uploads(&mut record, form.uploads)
+                .await?;
+        }
         if let Some(seconds) = given.count("EXECUTIONDURATION")? {
             only_pending(&job, "EXECUTIONDURATION")?;
             record.execution_duration = seconds;
@@ -95,7 +105,10 @@ impl Client {
         }
         for (name, value) in own_parameters(given) {
             only_pending(&job, &name)?;
-            record.parameters.retain(|(known, _)| *known != name);
+            // Of uploads there may be several.
+            record
+                .parameters
+                .retain(|(known, _)| *known != name || name == "UPLOAD");
             record.parameters.push((name, value));
         }
         let job = match record == job.record {
@@ -128,6 +141,8 @@ impl Client {
     async fn submit(&self, record: &JobRecord) -> Result<(), Problem> {
         let request = TapRequest::read(&RequestParameters::of(record.parameters.clone()))?;
         let shared = &self.state.shared;
+        let jobs = &self.state.jobs;
+        let statement = jobs.names_of(record).statement(&request.statement)?;
         let limit = record.execution_duration;
         let submission = Submission {
             user: record.owner.clone(),
@@ -137,8 +152,9 @@ impl Client {
             row_limit: request.max_rows.map(|most| most.saturating_add(1)),
             time_limit: (limit > 0).then(|| Duration::from_secs(limit)),
             dialect: Dialect::Adql,
-            statement: request.statement,
+            statement,
         };
+        jobs.open_uploads(record).await?;
         let (queries, id) = (Arc::clone(&shared.queries), record.id);
         // It is written down whole also if the client hangs up meanwhile.
         let submitted = tokio::spawn(async move { queries.submit_as(id, submission).await });
@@ -217,6 +233,15 @@ fn own_parameters(given: &RequestParameters) -> Vec<(String, String)> {
         .collect()
 }
 
+/// The parameters that say what is done with a job.
+fn of_requests(given: &RequestParameters) -> RequestParameters {
+    let all = given.all().iter().cloned();
+    RequestParameters::of(
+        all.filter(|(name, _)| OF_REQUESTS.contains(&name.as_str()))
+            .collect(),
+    )
+}
+
 /// `GET /tap/async`: the jobs of the client, of some phases, since a time, or the last ones.
 pub(super) async fn list(
     client: Client,
@@ -267,14 +292,15 @@ pub(super) async fn create(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, TapError> {
-    let given = parameters(&client.state, query.as_deref(), &headers, body).await?;
+    let form = TapForm::receive(&client.state, query.as_deref(), &headers, body).await?;
     let owner = client.requester.user.clone();
-    let job = client
-        .state
-        .jobs
-        .create(owner, own_parameters(&given))
-        .await?;
-    let job = client.change(job, &given).await?;
+    let own = own_parameters(&form.parameters);
+    let job = client.state.jobs.create(owner, own, form.uploads).await?;
+    let rest = TapForm {
+        parameters: of_requests(&form.parameters),
+        uploads: Uploads::default(),
+    };
+    let job = client.change(job, rest).await?;
     client.to_job(&job)
 }
 
@@ -297,15 +323,15 @@ pub(super) async fn change(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, TapError> {
-    let given = parameters(&client.state, query.as_deref(), &headers, body).await?;
+    let form = TapForm::receive(&client.state, query.as_deref(), &headers, body).await?;
     let job = client.job(&id)?;
-    match given.value("ACTION")? {
+    match form.parameters.value("ACTION")? {
         Some(action) if action.eq_ignore_ascii_case("DELETE") => {
             client.state.jobs.destroy(&job.record).await;
             client.to_list()
         }
         Some(other) => Err(Problem::bad(format!("ACTION is {other}: it is DELETE")).into()),
-        None => client.to_job(&client.change(job, &given).await?),
+        None => client.to_job(&client.change(job, form).await?),
     }
 }
 
@@ -362,7 +388,7 @@ pub(super) async fn change_part(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, TapError> {
-    let given = parameters(&client.state, query.as_deref(), &headers, body).await?;
+    let form = TapForm::receive(&client.state, query.as_deref(), &headers, body).await?;
     let job = client.job(&id)?;
     let wanted = match part.as_str() {
         "phase" => "PHASE",
@@ -371,10 +397,10 @@ pub(super) async fn change_part(
         "parameters" => "",
         _ => return Err(no_part(&part).into()),
     };
-    if !wanted.is_empty() && given.value(wanted)?.is_none() {
+    if !wanted.is_empty() && form.parameters.value(wanted)?.is_none() {
         return Err(Problem::bad(format!("{wanted} is missing: send it as a form")).into());
     }
-    client.to_job(&client.change(job, &given).await?)
+    client.to_job(&client.change(job, form).await?)
 }
 
 /// `GET /tap/async/{id}/results/result`.

@@ -4,7 +4,7 @@
 //! destroyed) is in a file of its own, `queries/jobs/<number>.json`, written anew as a whole at each change; everything about its
 //! execution is the query's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
-use engine::{QueryInfo, QueryState};
+use engine::{QueryInfo, QueryState, ReceivedFile};
+use ingest::FileFormat;
 use queries::QueryService;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
+use super::uploads::{NamedFile, UploadNames, Uploads};
+use crate::ClientError;
 use crate::http::problem::Problem;
+use crate::http::received_table::TableRoom;
 
 /// The directory below that of the queries.
 const DIRECTORY: &str = "jobs";
+/// The directory of uploaded tables below it.
+const UPLOADS: &str = "uploads";
+/// Bytes of the uploaded tables of all jobs.
+const MOST_UPLOADED: u64 = 8 << 30;
+/// Random letters of a table's file.
+const NAME_LETTERS: usize = 32;
 /// Jobs that are kept at a time, and bytes of all their parameters.
 const MOST_JOBS: usize = 100_000;
 const MOST_BYTES: usize = 256 << 20;
@@ -37,7 +47,48 @@ pub(super) struct JobRecord {
     pub(super) execution_duration: u64,
     /// Names in upper case, and values.
     pub(super) parameters: Vec<(String, String)>,
+    /// The tables that came with it.
+    #[serde(default)]
+    pub(super) uploads: Vec<JobUpload>,
     pub(super) step: JobStep,
+}
+
+/// A table that came with a job. Its file is in the directory of uploads, under a name that nobody can guess.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct JobUpload {
+    name: String,
+    file: String,
+    format: UploadFormat,
+    bytes: u64,
+}
+
+/// The format of a table that came with a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum UploadFormat {
+    Parquet,
+    Text,
+    VoTable,
+}
+
+impl From<FileFormat> for UploadFormat {
+    fn from(format: FileFormat) -> Self {
+        match format {
+            FileFormat::Parquet => Self::Parquet,
+            FileFormat::Text => Self::Text,
+            FileFormat::VoTable => Self::VoTable,
+        }
+    }
+}
+
+impl From<UploadFormat> for FileFormat {
+    fn from(format: UploadFormat) -> Self {
+        match format {
+            UploadFormat::Parquet => Self::Parquet,
+            UploadFormat::Text => Self::Text,
+            UploadFormat::VoTable => Self::VoTable,
+        }
+    }
 }
 
 impl JobRecord {
@@ -106,6 +157,8 @@ pub(super) struct Job {
     pub(super) record: JobRecord,
     /// Its query, once it is one.
     pub(super) query: Option<QueryInfo>,
+    /// What its tables are called.
+    uploads: UploadNames,
 }
 
 impl Job {
@@ -132,7 +185,8 @@ impl Job {
             JobStep::Refused(sentence) => Some(sentence.clone()),
             _ if self.phase() == Phase::Error => {
                 let error = self.query.as_ref().and_then(|query| query.error.clone());
-                Some(error.unwrap_or_else(|| "the query failed".to_owned()))
+                let error = error.unwrap_or_else(|| "the query failed".to_owned());
+                Some(self.uploads.sentence(&error))
             }
             _ => None,
         }
@@ -153,18 +207,134 @@ pub(crate) struct TapJobs {
     /// `None` where queries cannot be submitted.
     directory: Option<PathBuf>,
     records: Mutex<BTreeMap<u64, JobRecord>>,
+    lists: Arc<TableRoom>,
+    /// The tables of jobs that are queries, by the job: statements may name them while these are held.
+    opened: Mutex<HashMap<u64, Vec<ReceivedFile>>>,
 }
 
 impl TapJobs {
     /// Reads the jobs that a former process left.
-    pub(crate) fn open(queries: Arc<QueryService>) -> Self {
+    pub(crate) fn open(queries: Arc<QueryService>, lists: Arc<TableRoom>) -> Self {
         let directory = queries.directory().map(|it| it.join(DIRECTORY));
         let records = directory.as_deref().map(read_all).unwrap_or_default();
+        if let Some(directory) = &directory {
+            remove_left_uploads(directory, &records);
+        }
         Self {
             queries,
             directory,
             records: Mutex::new(records),
+            lists,
+            opened: Mutex::default(),
         }
+    }
+
+    /// Opens the tables of jobs that a former process has begun, before they go on.
+    pub(crate) async fn reopen_uploads(&self) {
+        let records: Vec<JobRecord> = self.lock().values().cloned().collect();
+        for record in records.iter().filter(|record| !record.uploads.is_empty()) {
+            let is_active = self.with_query(record.clone()).phase().is_active();
+            if is_active && let Err(error) = self.open_uploads(record).await {
+                tracing::warn!(
+                    job = record.id,
+                    error = error.sentence,
+                    "a table of a job cannot be read"
+                );
+            }
+        }
+    }
+
+    /// Opens the tables of a job.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub(super) async fn open_uploads(&self, record: &JobRecord) -> Result<(), ClientError> {
+        self.close_uploads();
+        let Some(directory) = &self.directory else {
+            return Ok(());
+        };
+        let mut opened = Vec::new();
+        for upload in &record.uploads {
+            let path = directory.join(UPLOADS).join(&upload.file);
+            let file = self.lists.reopen(path, upload.format.into()).await;
+            opened.push(file.map_err(|error| self.names_of(record).unreadable(error.into()))?);
+        }
+        let mut all = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if !opened.is_empty() {
+            all.insert(record.id, opened);
+        }
+        Ok(())
+    }
+
+    /// Closes the tables of jobs that have ended.
+    fn close_uploads(&self) {
+        let is_active = |id: u64| {
+            let query = self.queries.find(id);
+            query.is_ok_and(|query| {
+                matches!(query.state, QueryState::Queued | QueryState::Executing)
+            })
+        };
+        let mut all = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|id, _| is_active(*id));
+    }
+
+    /// What the tables of a job are called.
+    pub(super) fn names_of(&self, record: &JobRecord) -> UploadNames {
+        let directory = self.directory.clone().unwrap_or_default().join(UPLOADS);
+        let named = |upload: &JobUpload| {
+            NamedFile::new(
+                &upload.name,
+                &directory.join(&upload.file),
+                upload.format.into(),
+            )
+        };
+        UploadNames(record.uploads.iter().map(named).collect())
+    }
+
+    /// Keeps tables that came with a job.
+    ///
+    /// # Errors
+    /// There is no room for them, or a table of the name came before.
+    pub(super) async fn keep_uploads(
+        &self,
+        record: &mut JobRecord,
+        uploads: Uploads,
+    ) -> Result<(), Problem> {
+        let Some(directory) = self.directory.as_ref().map(|it| it.join(UPLOADS)) else {
+            return Ok(());
+        };
+        for (name, table) in uploads.into_tables() {
+            if record
+                .uploads
+                .iter()
+                .any(|known| known.name.eq_ignore_ascii_case(&name))
+            {
+                return Err(Problem::bad(format!("the job has a table {name} already")));
+            }
+            let kept: u64 = self
+                .lock()
+                .values()
+                .flat_map(|record| &record.uploads)
+                .map(|upload| upload.bytes)
+                .sum();
+            let (from, to, format) = (table.path(), directory.clone(), table.format().into());
+            let copied = spawn_blocking(move || {
+                copy_upload(&to, Path::new(&from), MOST_UPLOADED.saturating_sub(kept))
+            })
+            .await;
+            let copied = copied.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+            let (file, bytes) = copied.map_err(|error| {
+                let sentence = format!("the table {name} cannot be kept with the job: {error}");
+                Problem::new(StatusCode::INSUFFICIENT_STORAGE, sentence)
+            })?;
+            record.uploads.push(JobUpload {
+                name,
+                file,
+                format,
+                bytes,
+            });
+        }
+        Ok(())
     }
 
     /// A panic in another thread leaves the map consistent, because every change is a single operation.
@@ -180,18 +350,21 @@ impl TapJobs {
         &self,
         owner: String,
         parameters: Vec<(String, String)>,
+        uploads: Uploads,
     ) -> Result<Job, Problem> {
         let created = now();
-        let record = JobRecord {
+        let mut record = JobRecord {
             id: self.queries.reserve_number(),
             owner,
             created,
             destruction: created.saturating_add(self.longest()),
             execution_duration: 0,
             parameters,
+            uploads: Vec::new(),
             step: JobStep::Pending,
         };
         self.destroy_old().await;
+        self.keep_uploads(&mut record, uploads).await?;
         self.put(record).await
     }
 
@@ -250,7 +423,12 @@ impl TapJobs {
         if query.is_some() {
             record.step = JobStep::Submitted;
         }
-        Job { record, query }
+        let uploads = self.names_of(&record);
+        Job {
+            record,
+            query,
+            uploads,
+        }
     }
 
     /// A job of an owner.
@@ -294,9 +472,13 @@ impl TapJobs {
             let _ = self.queries.remove(record.id, &record.owner).await;
         }
         self.lock().remove(&record.id);
+        self.close_uploads();
         if let Some(directory) = &self.directory {
             // What stays is forgotten when the next process finds its time over.
             let _ = tokio::fs::remove_file(file_of(directory, record.id)).await;
+            for upload in &record.uploads {
+                let _ = tokio::fs::remove_file(directory.join(UPLOADS).join(&upload.file)).await;
+            }
         }
     }
 
@@ -327,6 +509,51 @@ fn write(directory: &Path, record: &JobRecord) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Copies a table to a file with a name that nobody can guess. Gives the name and its bytes.
+fn copy_upload(directory: &Path, from: &Path, room: u64) -> std::io::Result<(String, u64)> {
+    if fs::metadata(from)?.len() > room {
+        let sentence = format!(
+            "the tables of jobs may have {} MiB together; delete some jobs",
+            MOST_UPLOADED >> 20
+        );
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::StorageFull,
+            sentence,
+        ));
+    }
+    catalog::make_directories(directory)?;
+    let file = tempfile::Builder::new()
+        .rand_bytes(NAME_LETTERS)
+        .tempfile_in(directory)?;
+    let bytes = std::io::copy(&mut fs::File::open(from)?, &mut file.as_file())?;
+    file.as_file().sync_data()?;
+    let name = file
+        .path()
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    file.keep()?;
+    Ok((name, bytes))
+}
+
+/// Removes tables whose jobs were never written down.
+fn remove_left_uploads(directory: &Path, records: &BTreeMap<u64, JobRecord>) {
+    let known: HashSet<&str> = records
+        .values()
+        .flat_map(|record| &record.uploads)
+        .map(|upload| upload.file.as_str())
+        .collect();
+    let files = fs::read_dir(directory.join(UPLOADS))
+        .into_iter()
+        .flatten()
+        .flatten();
+    for file in files.filter(|file| !known.contains(file.file_name().to_string_lossy().as_ref())) {
+        // What stays is tried again by the next process.
+        let _ = fs::remove_file(file.path());
+    }
+}
+
 fn read_all(directory: &Path) -> BTreeMap<u64, JobRecord> {
     let Ok(files) = fs::read_dir(directory) else {
         return BTreeMap::new();
@@ -343,7 +570,10 @@ fn read_all(directory: &Path) -> BTreeMap<u64, JobRecord> {
         }
     };
     let paths = files.flatten().map(|file| file.path());
-    paths.filter_map(read).collect()
+    paths
+        .filter(|path| path.is_file())
+        .filter_map(read)
+        .collect()
 }
 
 /// Microseconds since 1970.
@@ -367,6 +597,12 @@ mod tests {
             destruction: 2,
             execution_duration: 3,
             parameters: vec![("QUERY".to_owned(), "SELECT 1".to_owned())],
+            uploads: vec![JobUpload {
+                name: "mine".to_owned(),
+                file: "x".to_owned(),
+                format: UploadFormat::Text,
+                bytes: 5,
+            }],
             step: JobStep::Refused("no".to_owned()),
         };
         write(directory.path(), &record).unwrap();

@@ -12,12 +12,15 @@
 
 mod capabilities;
 mod examples;
+mod fetch;
+mod form;
 mod job_document;
 mod job_requests;
 mod jobs;
 mod request;
 mod sync;
 mod tables;
+mod uploads;
 mod xml;
 
 use std::sync::Arc;

@@ -1,53 +1,12 @@
 //! The parameters of a query, from the address or from a form.
 
-use std::sync::Arc;
-
-use axum::body::Body;
-use axum::http::{HeaderMap, StatusCode, header};
-
 use super::TapError;
 use crate::formats::Format;
-use crate::http::HttpState;
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
-use crate::http::upload::{ReceivedBody, Upload};
 
-/// A form with a query.
-const FORM: Upload = Upload {
-    name: "the form",
-    most_bytes: 16 << 20,
-    advice: "send a shorter query, and long lists of keys as a table",
-};
-const FORM_TYPE: &str = "application/x-www-form-urlencoded";
 /// Names of the language.
 const LANGUAGES: [&str; 3] = ["ADQL", "ADQL-2.0", "ADQL-2.1"];
-
-/// The parameters of a form and of the address.
-///
-/// # Errors
-/// The form cannot be read.
-pub(super) async fn parameters(
-    state: &Arc<HttpState>,
-    query: Option<&str>,
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<RequestParameters, Problem> {
-    let media_type = headers.get(header::CONTENT_TYPE);
-    let media_type = media_type.and_then(|value| value.to_str().ok());
-    let plain = media_type.map(|it| it.split(';').next().unwrap_or(it).trim());
-    if plain.is_some_and(|given| !given.eq_ignore_ascii_case(FORM_TYPE)) {
-        return Err(Problem::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            format!(
-                "the request is of type {}: send the parameters as a form, {FORM_TYPE}; this service takes no uploads",
-                plain.unwrap_or_default()
-            ),
-        ));
-    }
-    let shared = &state.shared;
-    let body = ReceivedBody::receive(body, FORM, shared.http_patience, &shared.packets).await?;
-    RequestParameters::read_form(query.unwrap_or_default(), &body.bytes)
-}
 
 /// A query and how its rows are wanted.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +19,7 @@ pub(super) struct TapRequest {
 }
 
 impl TapRequest {
-    /// Reads REQUEST, LANG, QUERY, RESPONSEFORMAT (or FORMAT) and MAXREC. Unknown parameters are ignored.
+    /// Reads REQUEST, LANG, QUERY, RESPONSEFORMAT (or FORMAT) and MAXREC. Others are ignored.
     ///
     /// # Errors
     /// One of them is missing or has no such value.
@@ -79,11 +38,6 @@ impl TapRequest {
                 "LANG is {language}: it is one of {}; SQL in MySQL's dialect is for connections of its protocol and for POST /queries",
                 LANGUAGES.join(", ")
             )));
-        }
-        if parameters.value("UPLOAD")?.is_some() {
-            return Err(Problem::bad(
-                "this service takes no uploads: positions are matched by POST to /scs/<database>/<table>",
-            ));
         }
         let statement = parameters.value("QUERY")?.ok_or_else(|| {
             Problem::bad("QUERY is missing: the query in ADQL, as in QUERY=SELECT TOP 5 * FROM TAP_SCHEMA.tables")
@@ -139,7 +93,6 @@ mod tests {
             ("REQUEST=getCapabilities", "REQUEST is getCapabilities"),
             ("QUERY=SELECT+1&FORMAT=fits", "RESPONSEFORMAT is fits"),
             ("QUERY=SELECT+1&MAXREC=-1", "MAXREC is no whole number"),
-            ("QUERY=SELECT+1&UPLOAD=a,param:b", "takes no uploads"),
         ] {
             let error = read(query).unwrap_err();
             assert!(error.contains(sentence), "{query}: {error}");

@@ -7,15 +7,17 @@ use axum::body::Body;
 use axum::extract::{Extension, RawQuery, State};
 use axum::http::{HeaderMap, Response};
 use bytes::Bytes;
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use sql::Dialect;
 
-use super::request::{TapRequest, of_address, parameters};
+use super::form::TapForm;
+use super::request::{TapRequest, of_address};
+use super::uploads::Uploads;
 use super::{TapError, tell_overflow};
 use crate::formats::{Format, Role, TableColumn, TableWriter};
 use crate::http::limited::{LimitedBatches, write};
-use crate::http::parameters::RequestParameters;
 use crate::http::query_api::Requester;
+use crate::http::received_table::TableRoom;
 use crate::http::streaming::streaming_response;
 use crate::http::tracked_query::TrackedQuery;
 use crate::http::{ClientAddress, HttpState};
@@ -33,7 +35,12 @@ pub(super) async fn get(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response<Body>, TapError> {
-    answer(&state, address, &headers, &of_address(query.as_deref())?).await
+    let parameters = of_address(query.as_deref())?;
+    let form = TapForm {
+        uploads: Uploads::of(&parameters, Vec::new(), &state.lists).await?,
+        parameters,
+    };
+    answer(&state, address, &headers, form).await
 }
 
 /// `POST /tap/sync`.
@@ -44,19 +51,19 @@ pub(super) async fn post(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, TapError> {
-    let parameters = parameters(&state, query.as_deref(), &headers, body).await?;
-    answer(&state, address, &headers, &parameters).await
+    let form = TapForm::receive(&state, query.as_deref(), &headers, body).await?;
+    answer(&state, address, &headers, form).await
 }
 
 async fn answer(
     state: &Arc<HttpState>,
     address: ClientAddress,
     headers: &HeaderMap,
-    parameters: &RequestParameters,
+    form: TapForm,
 ) -> Result<Response<Body>, TapError> {
-    let request = TapRequest::read(parameters)?;
+    let request = TapRequest::read(&form.parameters)?;
     let requester = Requester::of(address, headers, None)?;
-    let query = SynchronousQuery::begin(&state.shared, requester, request).await?;
+    let query = SynchronousQuery::begin(state, requester, request, form.uploads).await?;
     let format = query.format;
     let runtime = &state.shared.query_runtime;
     let overflow = Arc::clone(&query.overflow);
@@ -89,6 +96,8 @@ pub(super) async fn default_database(shared: &Shared) -> Result<Option<String>, 
 /// A query that runs.
 struct SynchronousQuery {
     query: TrackedQuery,
+    uploads: Uploads,
+    lists: Arc<TableRoom>,
     format: Format,
     /// The most rows that are wanted.
     max_rows: Option<u64>,
@@ -98,12 +107,16 @@ struct SynchronousQuery {
 
 impl SynchronousQuery {
     async fn begin(
-        shared: &Arc<Shared>,
+        state: &HttpState,
         requester: Requester,
         request: TapRequest,
+        uploads: Uploads,
     ) -> Result<Self, ClientError> {
+        let shared = &state.shared;
         let database = default_database(shared).await?;
         Ok(Self {
+            uploads,
+            lists: Arc::clone(&state.lists),
             query: TrackedQuery::begin(shared, requester, database, request.statement),
             format: request.format,
             max_rows: request.max_rows,
@@ -135,11 +148,19 @@ impl SynchronousQuery {
         } = &self.query;
         let database = connection.database.as_deref();
         let session = shared.sessions.of_dialect(database, Dialect::Adql).await?;
-        let result = session.execute_for(statement, connection).await?;
+        let names = self.uploads.names();
+        // Statements may name the tables while these are held.
+        let _opened = self.uploads.open(&self.lists).await?;
+        let statement = names.statement(statement)?;
+        let result = session.execute_for(&statement, connection).await;
+        let result = result.map_err(|error| names.shown(error.into()))?;
         let columns = columns(&result.schema);
         let counter = shared.metrics.rows(metrics::Protocol::Http);
         let writer = TableWriter::new(self.format, RESULT, &columns);
-        let wanted = LimitedBatches::new(result.batches.boxed(), self.max_rows, counter);
+        let batches = result
+            .batches
+            .map_err(move |error| names.shown_of_engine(error));
+        let wanted = LimitedBatches::new(batches.boxed(), self.max_rows, counter);
         let mut wanted = wanted.noting(&self.overflow);
         let written = write(writer, &mut wanted, sender).await;
         *rows = wanted.sent();

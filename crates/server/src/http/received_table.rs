@@ -1,6 +1,7 @@
-//! Uploaded lists of positions: how they are received and stored, and how much disk and memory they may take.
+//! Uploaded tables, as lists of positions: how they are received and stored, and how much disk and memory they may take.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use axum::http::StatusCode;
 use engine::{EngineError, ReceivedFile, ReceivedFiles};
 use futures::StreamExt;
 use ingest::{BytePool, DecodeBudget, DecodeLimits, FileFormat, Reservation};
-use sql::{ErrorCode, SqlError};
+use sql::{Dialect, ErrorCode, SqlError};
 use tempfile::NamedTempFile;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -17,43 +18,39 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use crate::http::problem::Problem;
 use crate::http::upload::{Upload, UploadRate};
 
-/// What is uploaded here.
-const LIST: Upload = Upload {
-    name: "the list",
-    most_bytes: 256 << 20,
-    advice: "send it in parts",
-};
-/// Bytes of disk for all lists together.
+/// Bytes of the longest table that is accepted.
+pub(super) const LONGEST_TABLE: u64 = 256 << 20;
+/// Bytes of disk for all tables together.
 const ROOM_ON_DISK: u64 = 1 << 30;
-/// Bytes of decoded rows of one list.
+/// Bytes of decoded rows of one table.
 const MOST_DECODED: u64 = 256 << 20;
-/// The decoded rows of all lists may take this fraction of the statements' memory, within the limits below.
+/// The decoded rows of all tables may take this fraction of the statements' memory, within the limits below.
 const PART_OF_MEMORY: u64 = 4;
 const ROOM_DECODED: std::ops::RangeInclusive<u64> = 32 << 20..=4 << 30;
-/// Bytes of one row of a list.
+/// Bytes of one row of a table.
 const LONGEST_ROW: usize = 8 << 20;
-/// Columns of a list; the table's columns are added to them.
+/// Columns of a table; in a match the other table's are added to them.
 const MOST_COLUMNS: usize = 1000;
-/// Lists that are opened concurrently; the others wait.
+/// Tables that are opened concurrently; the others wait.
 const LOOKED_AT: usize = 2;
-/// Bytes by which the format of a list is recognised.
+/// Bytes by which the format of a table is recognised.
 const SNIFFED: usize = 4;
-/// Blocks of a list that wait to be written to its file.
+/// Blocks of a table that wait to be written to its file.
 const PARTS_AHEAD: usize = 4;
 
-/// The storage for uploaded lists.
+/// The storage for uploaded tables.
 #[derive(Debug)]
-pub(crate) struct ListRoom {
+pub(crate) struct TableRoom {
     on_disk: Arc<BytePool>,
     decoded: Arc<BytePool>,
     files: Arc<ReceivedFiles>,
-    /// Limits how many lists are opened concurrently, which takes a processor.
+    /// Limits how many tables are opened concurrently, which takes a processor.
     looked_at: Semaphore,
-    /// How long nothing may arrive of a list, and how long it may be slow.
+    /// How long nothing may arrive of a table, and how long it may be slow.
     patience: Duration,
 }
 
-impl ListRoom {
+impl TableRoom {
     /// `memory` is that of all statements together.
     pub(crate) fn new(memory: u64, files: Arc<ReceivedFiles>, patience: Duration) -> Self {
         let decoded = memory / PART_OF_MEMORY;
@@ -66,19 +63,42 @@ impl ListRoom {
         }
     }
 
-    /// Opens a list, which statements may name from then on.
+    /// Opens a table, which statements may name from then on.
     ///
     /// # Errors
-    /// The list cannot be read, or not within its budget.
-    pub(super) async fn open(&self, list: &PositionList) -> Result<ReceivedFile, EngineError> {
+    /// The table cannot be read, or not within its budget.
+    pub(super) async fn open(&self, table: &ReceivedTable) -> Result<ReceivedFile, EngineError> {
         // The semaphore is never closed.
         let _turn = self.looked_at.acquire().await;
-        let (files, path) = (Arc::clone(&self.files), list.file.path().to_path_buf());
-        let (format, budget) = (list.format, list.budget.clone());
+        let path = table.file.path().to_path_buf();
+        self.open_file(path, table.format, table.budget.clone())
+            .await
+    }
+
+    /// Opens a file that was received before.
+    ///
+    /// # Errors
+    /// It cannot be read, or not within its budget.
+    pub(super) async fn reopen(
+        &self,
+        path: PathBuf,
+        format: FileFormat,
+    ) -> Result<ReceivedFile, EngineError> {
+        let _turn = self.looked_at.acquire().await;
+        self.open_file(path, format, self.budget()).await
+    }
+
+    async fn open_file(
+        &self,
+        path: PathBuf,
+        format: FileFormat,
+        budget: DecodeBudget,
+    ) -> Result<ReceivedFile, EngineError> {
+        let files = Arc::clone(&self.files);
         let opened = spawn_blocking(move || files.open(&path, format, budget)).await;
         opened.unwrap_or_else(|error| {
             let sentence =
-                format!("the server panicked while it read the list, which is a bug: {error}");
+                format!("the server panicked while it read the table, which is a bug: {error}");
             Err(SqlError::new(sentence)
                 .with_code(ErrorCode::INTERNAL)
                 .into())
@@ -95,16 +115,16 @@ impl ListRoom {
     }
 }
 
-/// An uploaded list of positions, whose file is removed when this is dropped.
+/// An uploaded table, whose file is removed when this is dropped.
 #[derive(Debug)]
-pub(super) struct PositionList {
+pub(super) struct ReceivedTable {
     file: NamedTempFile,
     format: FileFormat,
     budget: DecodeBudget,
     _on_disk: Reservation,
 }
 
-/// Cancels the decoding of a list when it is dropped. The response holds it, so that decoding ends when the client leaves.
+/// Cancels the decoding of a table when it is dropped. The response holds it, so that decoding ends when the client leaves.
 #[derive(Debug)]
 pub(super) struct DecodingGuard(DecodeBudget);
 
@@ -114,21 +134,26 @@ impl Drop for DecodingGuard {
     }
 }
 
-impl PositionList {
-    /// Receives a list.
+impl ReceivedTable {
+    /// Receives a table.
     ///
     /// # Errors
-    /// The list is incomplete, too slow or too long, or its storage is full.
-    pub(super) async fn receive(body: Body, room: &ListRoom) -> Result<Self, Problem> {
+    /// It is incomplete, too slow or too long, or the storage is full.
+    pub(super) async fn receive(
+        body: Body,
+        upload: Upload,
+        room: &TableRoom,
+    ) -> Result<Self, Problem> {
         let mut on_disk = Reservation::of(&room.on_disk);
         let (results, writer) = write_file();
         let mut head = Vec::new();
-        let mut pace = UploadRate::new(LIST, room.patience);
+        let mut pace = UploadRate::new(upload, room.patience);
         let mut body = body.into_data_stream();
         while let Some(part) = pace.next(body.next()).await? {
-            let part = part.map_err(|_| Problem::bad("the list was not sent to its end"))?;
+            let part =
+                part.map_err(|_| Problem::bad(format!("{} was not sent to its end", upload.name)))?;
             pace.count(part.len())?;
-            on_disk.resize(pace.bytes()).map_err(|_| no_room())?;
+            on_disk.resize(pace.bytes()).map_err(|_| no_room(upload))?;
             let missing = SNIFFED.saturating_sub(head.len()).min(part.len());
             head.extend_from_slice(&part[..missing]);
             if results.send(part).await.is_err() {
@@ -138,11 +163,14 @@ impl PositionList {
         }
         drop(results);
         let written = writer.await.map_err(std::io::Error::other);
-        let file = written.and_then(|file| file).map_err(not_kept)?;
+        let file = written
+            .and_then(|file| file)
+            .map_err(|error| not_kept(upload, &error))?;
         if pace.bytes() == 0 {
-            return Err(Problem::bad(
-                "there is no list: send one as the request's body, as with curl --data-binary @positions.csv",
-            ));
+            return Err(Problem::bad(format!(
+                "{} is empty: send its rows, as with curl --data-binary @positions.csv",
+                upload.name
+            )));
         }
         Ok(Self {
             format: format_of(&head),
@@ -157,21 +185,34 @@ impl PositionList {
         self.file.path().display().to_string()
     }
 
-    /// The list as a table function in FROM.
-    pub(super) fn as_table(&self) -> String {
-        let path = self.path().replace('\\', "\\\\").replace('\'', "''");
-        let function = match self.format {
-            FileFormat::Parquet => "read_parquet",
-            FileFormat::Text => "read_csv",
-            FileFormat::VoTable => "read_votable",
-        };
-        format!("{function}('{path}')")
+    /// What its file is.
+    pub(super) fn format(&self) -> FileFormat {
+        self.format
+    }
+
+    /// The table as a function in FROM, in a dialect.
+    pub(super) fn as_table(&self, dialect: Dialect) -> String {
+        table_function(self.format, &self.path(), dialect)
     }
 
     /// The guard that the response has to hold.
     pub(super) fn decoding_guard(&self) -> DecodingGuard {
         DecodingGuard(self.budget.clone())
     }
+}
+
+/// A file as a function in FROM, in a dialect.
+pub(super) fn table_function(format: FileFormat, path: &str, dialect: Dialect) -> String {
+    let path = match dialect {
+        Dialect::MySql => path.replace('\\', "\\\\"),
+        Dialect::Adql => path.to_owned(),
+    };
+    let function = match format {
+        FileFormat::Parquet => "read_parquet",
+        FileFormat::Text => "read_csv",
+        FileFormat::VoTable => "read_votable",
+    };
+    format!("{function}('{}')", path.replace('\'', "''"))
 }
 
 /// Starts a thread that writes a file and may block on the disk. The file is removed if its receiver is dropped.
@@ -191,19 +232,19 @@ fn write_file() -> (
     (sender, writer)
 }
 
-fn no_room() -> Problem {
+fn no_room(upload: Upload) -> Problem {
     Problem::new(
         StatusCode::SERVICE_UNAVAILABLE,
         format!(
-            "there is no room for the list now: the lists that are matched at a time may have {} MiB together; send it again in a \
-             while",
+            "there is no room for {} now: those that are read at a time may have {} MiB together; send it again in a while",
+            upload.name,
             ROOM_ON_DISK >> 20
         ),
     )
 }
 
-fn not_kept(error: std::io::Error) -> Problem {
-    let sentence = format!("the list cannot be kept while it is read: {error}");
+fn not_kept(upload: Upload, error: &std::io::Error) -> Problem {
+    let sentence = format!("{} cannot be kept while it is read: {error}", upload.name);
     Problem::new(StatusCode::INSUFFICIENT_STORAGE, sentence)
 }
 
@@ -230,8 +271,14 @@ mod tests {
         assert_eq!(format_of(b""), FileFormat::Text);
     }
 
-    fn room(patience: Duration) -> ListRoom {
-        ListRoom::new(0, Arc::default(), patience)
+    const LIST: Upload = Upload {
+        name: "the list",
+        most_bytes: LONGEST_TABLE,
+        advice: "send it in parts",
+    };
+
+    fn room(patience: Duration) -> TableRoom {
+        TableRoom::new(0, Arc::default(), patience)
     }
 
     #[tokio::test]
@@ -243,7 +290,9 @@ mod tests {
             .chain(futures::stream::pending()),
         );
         let room = room(Duration::from_millis(50));
-        let problem = PositionList::receive(endless, &room).await.unwrap_err();
+        let problem = ReceivedTable::receive(endless, LIST, &room)
+            .await
+            .unwrap_err();
         assert_eq!(problem.status, StatusCode::REQUEST_TIMEOUT);
         assert_eq!(room.on_disk.used(), 0);
     }
@@ -258,7 +307,7 @@ mod tests {
             ))
         });
         let room = room(Duration::from_millis(500));
-        let problem = PositionList::receive(Body::from_stream(trickle), &room).await;
+        let problem = ReceivedTable::receive(Body::from_stream(trickle), LIST, &room).await;
         let problem = problem.unwrap_err();
         assert_eq!(problem.status, StatusCode::REQUEST_TIMEOUT);
         assert!(problem.sentence.contains("slower than"), "{problem:?}");
@@ -267,10 +316,10 @@ mod tests {
     #[tokio::test]
     async fn a_list_takes_room_while_it_is_there() {
         let room = room(Duration::from_secs(5));
-        let list = PositionList::receive(Body::from("ra,dec\n1,2\n"), &room).await;
+        let list = ReceivedTable::receive(Body::from("ra,dec\n1,2\n"), LIST, &room).await;
         let list = list.unwrap();
         assert_eq!(room.on_disk.used(), 11);
-        assert!(list.as_table().starts_with("read_csv('"));
+        assert!(list.as_table(Dialect::MySql).starts_with("read_csv('"));
         let path = list.path();
         drop(list);
         assert_eq!(room.on_disk.used(), 0);

@@ -1,0 +1,179 @@
+//! The parameters of a request with the tables that come with them, from the address, a form, or a form of several parts.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, StatusCode, header};
+use futures::StreamExt;
+use multer::{Field, Multipart};
+
+use super::uploads::{Source, TABLE, Uploads};
+use crate::http::HttpState;
+use crate::http::parameters::RequestParameters;
+use crate::http::problem::Problem;
+use crate::http::received_table::ReceivedTable;
+use crate::http::upload::{ReceivedBody, Upload, UploadRate};
+
+/// A form with a query.
+const FORM: Upload = Upload {
+    name: "the form",
+    most_bytes: 16 << 20,
+    advice: "send a shorter query, and long lists of keys as a table",
+};
+const FORM_TYPE: &str = "application/x-www-form-urlencoded";
+const PARTS_TYPE: &str = "multipart/form-data";
+/// Parameters that are never tables, whatever a client says of their parts.
+const PLAIN: [&str; 14] = [
+    "REQUEST",
+    "LANG",
+    "QUERY",
+    "FORMAT",
+    "RESPONSEFORMAT",
+    "MAXREC",
+    "UPLOAD",
+    "PHASE",
+    "ACTION",
+    "DESTRUCTION",
+    "EXECUTIONDURATION",
+    "WAIT",
+    "VERSION",
+    "RUNID",
+];
+const MOST_PARTS: usize = 100;
+
+/// What a request brings.
+#[derive(Debug)]
+pub(super) struct TapForm {
+    pub(super) parameters: RequestParameters,
+    pub(super) uploads: Uploads,
+}
+
+impl TapForm {
+    /// Receives a form, and reads the parameters of the address besides it.
+    ///
+    /// # Errors
+    /// The form cannot be read, or names a table that does not come with it.
+    pub(super) async fn receive(
+        state: &Arc<HttpState>,
+        query: Option<&str>,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<Self, Problem> {
+        let media_type = headers.get(header::CONTENT_TYPE);
+        let media_type = media_type.and_then(|value| value.to_str().ok());
+        let plain = media_type.map(|it| it.split(';').next().unwrap_or(it).trim());
+        let query = query.unwrap_or_default();
+        match plain {
+            Some(given) if given.eq_ignore_ascii_case(PARTS_TYPE) => {
+                let parts = Parts::receive(state, media_type.unwrap_or_default(), body).await?;
+                parts.into_form(state, query).await
+            }
+            Some(given) if !given.eq_ignore_ascii_case(FORM_TYPE) => Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                format!(
+                    "the request is of type {given}: send the parameters as a form, {FORM_TYPE}, and tables with them as {PARTS_TYPE}"
+                ),
+            )),
+            _ => {
+                let shared = &state.shared;
+                let body = ReceivedBody::receive(body, FORM, shared.http_patience, &shared.packets)
+                    .await?;
+                let parameters = RequestParameters::read_form(query, &body.bytes)?;
+                Ok(Self {
+                    uploads: Uploads::of(&parameters, Vec::new(), &state.lists).await?,
+                    parameters,
+                })
+            }
+        }
+    }
+}
+
+/// The parts of a form.
+#[derive(Debug, Default)]
+struct Parts {
+    values: Vec<(String, String)>,
+    tables: Vec<(String, ReceivedTable)>,
+}
+
+impl Parts {
+    async fn receive(
+        state: &Arc<HttpState>,
+        media_type: &str,
+        body: Body,
+    ) -> Result<Self, Problem> {
+        let boundary = multer::parse_boundary(media_type).map_err(unreadable)?;
+        let mut parts = Multipart::new(body.into_data_stream(), boundary);
+        let patience = state.shared.http_patience;
+        let (mut received, mut pace) = (Self::default(), UploadRate::new(FORM, patience));
+        while let Some(part) = pace.next(parts.next_field()).await?.map_err(unreadable)? {
+            let Some(name) = part.name().map(str::to_owned) else {
+                return Err(Problem::bad("a part of the form has no name"));
+            };
+            if received.values.len() + received.tables.len() >= MOST_PARTS {
+                return Err(Problem::bad(format!(
+                    "the form has more than {MOST_PARTS} parts"
+                )));
+            }
+            if is_table(&name, &part) {
+                let body = Body::from_stream(part);
+                let table = ReceivedTable::receive(body, TABLE, &state.lists).await?;
+                received.tables.push((name, table));
+            } else {
+                let value = text(part, &mut pace).await?;
+                received.values.push((name, value));
+            }
+        }
+        Ok(received)
+    }
+
+    async fn into_form(mut self, state: &Arc<HttpState>, query: &str) -> Result<TapForm, Problem> {
+        // A table may come as a plain value, too.
+        let sources = Uploads::sources(&RequestParameters::of(self.values.clone()))?;
+        let is_named = |name: &str| {
+            let mut fields = sources.iter().map(|(_, source)| source);
+            fields.any(
+                |source| matches!(source, Source::Field(field) if field.eq_ignore_ascii_case(name)),
+            )
+        };
+        let (mut values, mut plain_tables) = (Vec::new(), Vec::new());
+        for (name, value) in self.values {
+            match is_named(&name) {
+                true => plain_tables.push((name, value)),
+                false => values.push((name, value)),
+            }
+        }
+        for (name, value) in plain_tables {
+            let table = ReceivedTable::receive(Body::from(value), TABLE, &state.lists).await?;
+            self.tables.push((name, table));
+        }
+        let address = RequestParameters::read(query)?;
+        values.extend(address.all().iter().cloned());
+        let parameters = RequestParameters::of(values);
+        Ok(TapForm {
+            uploads: Uploads::of(&parameters, self.tables, &state.lists).await?,
+            parameters,
+        })
+    }
+}
+
+fn is_table(name: &str, part: &Field<'_>) -> bool {
+    let is_text = part
+        .content_type()
+        .is_none_or(|given| given.essence_str() == "text/plain");
+    let is_plain = PLAIN.iter().any(|plain| plain.eq_ignore_ascii_case(name));
+    !is_plain && (part.file_name().is_some() || !is_text)
+}
+
+async fn text(mut part: Field<'_>, pace: &mut UploadRate) -> Result<String, Problem> {
+    let mut bytes: Vec<u8> = Vec::new();
+    while let Some(block) = pace.next(part.next()).await? {
+        let block: Bytes = block.map_err(unreadable)?;
+        pace.count(block.len())?;
+        bytes.extend_from_slice(&block);
+    }
+    String::from_utf8(bytes).map_err(|_| Problem::bad("a part of the form is no text in UTF-8"))
+}
+
+fn unreadable(error: multer::Error) -> Problem {
+    Problem::bad(format!("the form cannot be read: {error}"))
+}

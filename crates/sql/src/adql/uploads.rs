@@ -1,0 +1,191 @@
+//! Tables that come with a statement: `TAP_UPLOAD.name` (TAP 1.1, section 2.7.5) is what they are called in it.
+
+use std::ops::Range;
+
+use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_TABLE_ALIAS};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use crate::fold::{Places, fold_word};
+use crate::{Dialect, ErrorCode, SqlError};
+
+/// The schema of uploaded tables.
+pub const UPLOAD_SCHEMA: &str = "tap_upload";
+
+/// A table that comes with a statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadedName {
+    /// Its name behind `TAP_UPLOAD.`; its case does not matter.
+    pub name: String,
+    /// What stands for it in FROM, such as `read_votable('...')`.
+    pub table: String,
+}
+
+/// A statement of ADQL's with what stands for its uploaded tables in their places. Where the statement gives a table no other name, its own
+/// is its alias, so that columns can be qualified by it.
+///
+/// # Errors
+/// It names an uploaded table that did not come with it. A text that cannot be taken apart is returned as it is: parsing it tells why.
+pub fn with_uploads(text: &str, uploads: &[UploadedName]) -> Result<String, SqlError> {
+    let Ok(tokens) = Dialect::Adql.tokenizer(text).tokenize_with_location() else {
+        return Ok(text.to_owned());
+    };
+    let places = Places::new(text);
+    let tokens: Vec<TokenWithSpan> = tokens
+        .into_iter()
+        .filter(|token| !matches!(token.token, Token::Whitespace(_)))
+        .collect();
+    let mut written = String::with_capacity(text.len());
+    let (mut at, mut copied) = (0, 0);
+    while at < tokens.len() {
+        let Some(reference) = Reference::at(&tokens[at..]) else {
+            at += 1;
+            continue;
+        };
+        let known = uploads
+            .iter()
+            .find(|upload| fold_word(&upload.name) == reference.name);
+        let Some(upload) = known else {
+            let location = tokens[at + 2].span.start;
+            return Err(
+                SqlError::at_word(text, location, unknown(uploads)).with_code(ErrorCode::NO_TABLE)
+            );
+        };
+        let span = places.byte(tokens[at].span.start)..places.byte(tokens[at + 2].span.end);
+        written.push_str(&text[copied..span.start]);
+        written.push_str(&reference.written(upload, text, &span));
+        copied = span.end;
+        at += 3;
+    }
+    written.push_str(&text[copied..]);
+    Ok(written)
+}
+
+fn unknown(uploads: &[UploadedName]) -> String {
+    let names: Vec<&str> = uploads.iter().map(|upload| upload.name.as_str()).collect();
+    match names.is_empty() {
+        true => "no table was uploaded with this statement: send one with the parameter UPLOAD"
+            .to_owned(),
+        false => format!(
+            "no table of this name was uploaded with this statement; there are: {}",
+            names.join(", ")
+        ),
+    }
+}
+
+/// `TAP_UPLOAD.name` in a statement.
+struct Reference {
+    /// Folded.
+    name: String,
+    place: Place,
+}
+
+/// Where it stands.
+enum Place {
+    /// Before the name of a column or `*`.
+    Column,
+    /// In FROM, before another name for the table.
+    Named,
+    /// In FROM, by itself.
+    Unnamed,
+}
+
+impl Reference {
+    /// The one that the tokens begin with.
+    fn at(tokens: &[TokenWithSpan]) -> Option<Self> {
+        let word = |at: usize| match tokens.get(at).map(|token| &token.token) {
+            Some(Token::Word(word)) => Some(word),
+            _ => None,
+        };
+        let is =
+            |at: usize, wanted: &Token| tokens.get(at).is_some_and(|token| token.token == *wanted);
+        if fold_word(&word(0)?.value) != UPLOAD_SCHEMA || !is(1, &Token::Period) {
+            return None;
+        }
+        let name = fold_word(&word(2)?.value);
+        let place = match word(3) {
+            _ if is(3, &Token::Period) => Place::Column,
+            Some(next) if next.keyword == Keyword::AS => Place::Named,
+            Some(next)
+                if next.quote_style.is_some()
+                    || !RESERVED_FOR_TABLE_ALIAS.contains(&next.keyword) =>
+            {
+                Place::Named
+            }
+            _ => Place::Unnamed,
+        };
+        Some(Self { name, place })
+    }
+
+    fn written(&self, upload: &UploadedName, text: &str, span: &Range<usize>) -> String {
+        let own_name = text[span.clone()]
+            .rsplit('.')
+            .next()
+            .unwrap_or(&upload.name)
+            .trim();
+        match self.place {
+            Place::Column => own_name.to_owned(),
+            Place::Named => upload.table.clone(),
+            Place::Unnamed => format!("{} AS {own_name}", upload.table),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(text: &str) -> Result<String, String> {
+        let uploads = ["mine", "Select"].map(|name| UploadedName {
+            name: name.to_owned(),
+            table: format!("read_x('{name}')"),
+        });
+        with_uploads(text, &uploads).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn uploaded_tables_get_what_stands_for_them() {
+        for (text, wanted) in [
+            ("SELECT 1", "SELECT 1"),
+            (
+                "SELECT * FROM TAP_UPLOAD.mine",
+                "SELECT * FROM read_x('mine') AS mine",
+            ),
+            (
+                "SELECT * FROM tap_upload . Mine AS u JOIN t ON u.a = t.a",
+                "SELECT * FROM read_x('mine') AS u JOIN t ON u.a = t.a",
+            ),
+            (
+                "SELECT TAP_UPLOAD.mine.a, tap_upload.mine.* FROM tap_upload.mine, t",
+                "SELECT mine.a, mine.* FROM read_x('mine') AS mine, t",
+            ),
+            (
+                "SELECT a FROM tap_upload.mine m WHERE a = 1",
+                "SELECT a FROM read_x('mine') m WHERE a = 1",
+            ),
+            (
+                "SELECT a FROM tap_upload.mine WHERE a = 'tap_upload.mine'",
+                "SELECT a FROM read_x('mine') AS mine WHERE a = 'tap_upload.mine'",
+            ),
+            (
+                "SELECT (SELECT COUNT(*) FROM tap_upload.mine) FROM t -- tap_upload.other",
+                "SELECT (SELECT COUNT(*) FROM read_x('mine') AS mine) FROM t -- tap_upload.other",
+            ),
+            (
+                "SELECT a FROM tap_upload.mine NATURAL JOIN tap_upload.\"Select\" ORDER BY a",
+                "SELECT a FROM read_x('mine') AS mine NATURAL JOIN read_x('Select') AS \"Select\" ORDER BY a",
+            ),
+            (
+                "SELECT a FROM tap_upload.mine \"x y\"",
+                "SELECT a FROM read_x('mine') \"x y\"",
+            ),
+            ("SELECT tap_upload FROM t", "SELECT tap_upload FROM t"),
+            ("SELECT 'unfinished", "SELECT 'unfinished"),
+        ] {
+            assert_eq!(written(text).as_deref(), Ok(wanted), "{text}");
+        }
+        let error = written("SELECT * FROM tap_upload.other").unwrap_err();
+        assert!(error.contains("there are: mine, Select"), "{error}");
+        let none = with_uploads("SELECT * FROM tap_upload.other", &[]).unwrap_err();
+        assert!(none.to_string().contains("no table was uploaded"), "{none}");
+    }
+}
