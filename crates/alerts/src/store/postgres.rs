@@ -13,6 +13,13 @@ use super::{Connection, Kind, ROWS, Store, Values};
 use crate::error::{AlertsError, Result};
 
 const READERS: u32 = 8;
+/// Every statement here looks a few given rows up in an index. Without statistics, or with those of an hour ago, PostgreSQL may take the
+/// whole table instead.
+const OF_SESSIONS: [(&str, &str); 3] = [
+    ("enable_seqscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+];
 
 /// A schema of a database.
 #[derive(Debug)]
@@ -29,6 +36,7 @@ impl PostgresStore {
         let schema = format!("meridian_{}", name.to_lowercase());
         let options = PgConnectOptions::from_str(url)?
             .application_name("meridian")
+            .options(OF_SESSIONS)
             .options([("search_path", schema.as_str())])
             .statement_cache_capacity(500);
         Ok(Self {
