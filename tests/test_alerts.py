@@ -135,6 +135,19 @@ def test_a_column_is_added_at_night(meridian: Meridian, tmp_path: Path, store: l
                 database.set_schema(wrong)
 
 
+def test_another_server_reads_rows_of_a_later_schema(meridian: Meridian, tmp_path: Path, store: list[str]) -> None:
+    name = create(meridian, tmp_path, *store)
+    first = "  - {name: flags, datatype: long, nullable: true, description: Flags.}\n  - {name: timeProcessedMjdTai"
+    longer = SCHEMA.read_text().replace(first, "  - {name: band, datatype: char, nullable: true, description: Band.}\n" + first)
+    with serving(meridian, tmp_path) as server, serving(meridian, tmp_path) as second:
+        database, other = client(server, name), client(second, name)
+        assert other.forced_sources(objects=[1], since=0).num_rows == 0
+        database.set_schema(longer)
+        columns = {"diaObjectId": [1], "visit": [5], "detector": [7], "ra": [10.0], "dec": [5.0], "midpointMjdTai": [60000.0]}
+        database.store(60000.0, forced_sources=pa.table(columns | {"band": ["r"], "timeProcessedMjdTai": [60000.0]}))
+        assert other.forced_sources(objects=[1], since=0)["band"].to_pylist() == ["r"]
+
+
 def test_bad_requests(meridian: Meridian, tmp_path: Path, store: list[str]) -> None:
     """Each is refused with a sentence, and nothing of it stays."""
     name = create(meridian, tmp_path, *store)
@@ -379,12 +392,14 @@ def test_commands(meridian: Meridian, tmp_path: Path) -> None:
         ("prompt", SCHEMA.read_text(), "there is an alert database prompt already"),
         ("a/b", SCHEMA.read_text(), "cannot be the name of an alert database"),
         ("x", "tables: [", "the schema cannot be used"),
+        ("x", "ra,dec\n" + "1,2\n" * 10**4, "the schema cannot be used: invalid type"),
         ("x", SCHEMA.read_text().replace("name: midpointMjdTai", "name: midpoint"), "DiaSource has no column midpointMjdTai"),
         ("x", SCHEMA.read_text().replace("name: diaSourceId, datatype: long", "name: diaSourceId, datatype: text"), "has to be of type Long"),
     ):
         bad.write_text(text)
         outcome = meridian.run("alerts", "create", name, "--data", data, "--schema", bad)
         assert outcome.status == 1 and words in outcome.complaint, outcome.complaint
+        assert len(outcome.complaint) < 500
     outcome = meridian.run("alerts", "create", "x", "--data", data, "--schema", tmp_path / "none.yaml")
     assert outcome.status == 1 and "none.yaml: No such file" in outcome.complaint
     outcome = meridian.run("alerts", "create", "x", "--data", data, "--schema", SCHEMA, "--postgres", "postgres://nobody@127.0.0.1:1/x")
@@ -399,7 +414,9 @@ def test_who_may_do_what(meridian: Meridian, tmp_path: Path) -> None:
     """Its namesake stores, whoever was granted its name reads, others do neither."""
     create(meridian, tmp_path, name="prompt")
     with serving(meridian, tmp_path) as server:
-        for user, options in (("prompt", ()), ("reader", ()), ("other", ()), ("root", ("--admin",))):
+        refusal = meridian.run("user", "add", "PROMPT", "--data", tmp_path, "--no-password")
+        assert refusal.status == 1 and "a user of the name could change its tables" in refusal.complaint
+        for user, options in (("prompt", ("--own-database",)), ("reader", ()), ("other", ()), ("root", ("--admin",))):
             words = [str(meridian.binary), "user", "add", user, "--data", str(tmp_path), "--password-stdin", *options]
             subprocess.run(words, input="pw", text=True, check=True, capture_output=True)
         meridian.must("user", "grant", "reader", "--data", tmp_path, "--read", "prompt")

@@ -228,6 +228,20 @@ async fn open_store(directory: &Path, name: &str, kind: &StoreKind) -> Result<Op
     })
 }
 
+/// Reads; rows that another server has stored with a later schema are read with that.
+macro_rules! read {
+    ($database:ident, $method:ident($($argument:expr),*)) => {{
+        let mut reader = $database.reader().await?;
+        match reader.$method($($argument),*).await {
+            Err(AlertsError::UnknownLayout { .. }) => {
+                $database.redefine(&mut reader).await?;
+                reader.$method($($argument),*).await
+            }
+            outcome => outcome,
+        }
+    }};
+}
+
 impl AlertDatabase {
     /// Opens an alert database.
     ///
@@ -309,16 +323,31 @@ impl AlertDatabase {
         outcome.await.map_err(|_| AlertsError::Ending)?
     }
 
+    /// What reads with a connection of its own.
+    async fn reader(&self) -> Result<Reader> {
+        Ok(Reader {
+            connection: self.store.reader().await?,
+            definition: self.definition(),
+        })
+    }
+
+    /// Reads anew what is known of the database.
+    async fn redefine(&self, reader: &mut Reader) -> Result<()> {
+        let definition = Arc::new(Definition::read(&self.name, reader.connection.as_mut()).await?);
+        reader.definition = Arc::clone(&definition);
+        *self
+            .definition
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = definition;
+        Ok(())
+    }
+
     /// The latest versions of the live objects in a region.
     ///
     /// # Errors
     /// The store cannot be read.
     pub async fn latest_objects(&self, region: &Region) -> Result<Vec<RecordBatch>> {
-        let definition = self.definition();
-        let mut connection = self.store.reader().await?;
-        reader(connection.as_mut(), &definition)
-            .latest_objects(region)
-            .await
+        read!(self, latest_objects(region))
     }
 
     /// The objects whose latest version began at a time or later, as MJD (TAI); without a time, since
@@ -327,11 +356,7 @@ impl AlertDatabase {
     /// # Errors
     /// The store cannot be read.
     pub async fn objects_since(&self, since: Option<f64>) -> Result<Vec<RecordBatch>> {
-        let definition = self.definition();
-        let mut connection = self.store.reader().await?;
-        reader(connection.as_mut(), &definition)
-            .objects_since(since)
-            .await
+        read!(self, objects_since(since))
     }
 
     /// Sources whose exposures' middle is at a time or later, as MJD (TAI). Those of the solar system are left out.
@@ -343,11 +368,7 @@ impl AlertDatabase {
         selection: &SourceSelection,
         since: f64,
     ) -> Result<Vec<RecordBatch>> {
-        let definition = self.definition();
-        let mut connection = self.store.reader().await?;
-        reader(connection.as_mut(), &definition)
-            .sources(selection, since)
-            .await
+        read!(self, sources(selection, since))
     }
 
     /// Forced sources whose exposures' middle is at a time or later, as MJD (TAI).
@@ -359,11 +380,7 @@ impl AlertDatabase {
         selection: &SourceSelection,
         since: f64,
     ) -> Result<Vec<RecordBatch>> {
-        let definition = self.definition();
-        let mut connection = self.store.reader().await?;
-        reader(connection.as_mut(), &definition)
-            .forced(selection, since)
-            .await
+        read!(self, forced(selection, since))
     }
 
     /// Whether a source or a forced source of an exposure of a detector was stored.
@@ -371,11 +388,7 @@ impl AlertDatabase {
     /// # Errors
     /// The store cannot be read.
     pub async fn contains(&self, visit: i64, detector: i64) -> Result<bool> {
-        let definition = self.definition();
-        let mut connection = self.store.reader().await?;
-        reader(connection.as_mut(), &definition)
-            .contains(visit, detector)
-            .await
+        read!(self, contains(visit, detector))
     }
 
     /// How many live objects have exactly one source.
@@ -383,11 +396,7 @@ impl AlertDatabase {
     /// # Errors
     /// The store cannot be read.
     pub async fn objects_of_one_source(&self) -> Result<u64> {
-        let definition = self.definition();
-        let mut connection = self.store.reader().await?;
-        reader(connection.as_mut(), &definition)
-            .objects_of_one_source()
-            .await
+        read!(self, objects_of_one_source())
     }
 
     /// All metadata, in the order of the keys.
@@ -395,9 +404,7 @@ impl AlertDatabase {
     /// # Errors
     /// The store cannot be read.
     pub async fn metadata(&self) -> Result<Vec<(String, String)>> {
-        let definition = self.definition();
-        let mut connection = self.store.reader().await?;
-        reader(connection.as_mut(), &definition).metadata().await
+        read!(self, metadata())
     }
 
     /// The replica chunks, in the order of their times; `None` if the database keeps none.
@@ -405,15 +412,10 @@ impl AlertDatabase {
     /// # Errors
     /// The store cannot be read.
     pub async fn replica_chunks(&self) -> Result<Option<Vec<ReplicaChunk>>> {
-        let definition = self.definition();
-        if definition.replica_seconds.is_none() {
-            return Ok(None);
+        match self.replica_seconds() {
+            None => Ok(None),
+            Some(_) => read!(self, replica_chunks()).map(Some),
         }
-        let mut connection = self.store.reader().await?;
-        reader(connection.as_mut(), &definition)
-            .replica_chunks()
-            .await
-            .map(Some)
     }
 
     /// The rows of a table that were stored in these chunks, with the column `apdb_replica_chunk` behind the others.
@@ -425,11 +427,8 @@ impl AlertDatabase {
         table: AlertTable,
         chunks: &[i64],
     ) -> Result<Vec<RecordBatch>> {
-        let definition = self.with_chunks()?;
-        let mut connection = self.store.reader().await?;
-        reader(connection.as_mut(), &definition)
-            .rows_of_chunks(table, chunks)
-            .await
+        self.check_has_chunks()?;
+        read!(self, rows_of_chunks(table, chunks))
     }
 
     /// The updates that were logged in these chunks, in their order.
@@ -437,29 +436,18 @@ impl AlertDatabase {
     /// # Errors
     /// The database keeps no chunks, or the store cannot be read.
     pub async fn updates_of_chunks(&self, chunks: &[i64]) -> Result<Vec<UpdateRecord>> {
-        let definition = self.with_chunks()?;
-        let mut connection = self.store.reader().await?;
-        reader(connection.as_mut(), &definition)
-            .updates_of_chunks(chunks)
-            .await
+        self.check_has_chunks()?;
+        read!(self, updates_of_chunks(chunks))
     }
 
-    fn with_chunks(&self) -> Result<Arc<Definition>> {
-        let definition = self.definition();
-        match definition.replica_seconds {
-            Some(_) => Ok(definition),
+    fn check_has_chunks(&self) -> Result<()> {
+        match self.replica_seconds() {
+            Some(_) => Ok(()),
             None => Err(AlertsError::Conflict(format!(
                 "the alert database {} keeps no replica chunks: it was made without --replica",
                 self.name
             ))),
         }
-    }
-}
-
-fn reader<'a>(connection: &'a mut dyn Connection, definition: &'a Definition) -> Reader<'a> {
-    Reader {
-        connection,
-        definition,
     }
 }
 

@@ -66,22 +66,26 @@ pub enum AlertsError {
         /// The system's error.
         source: io::Error,
     },
+    /// Rows have a layout that came later than what is known of the database here.
+    #[error("rows have the unknown layout {number}")]
+    UnknownLayout {
+        /// The layout's number.
+        number: i64,
+    },
+    /// More rows were found than are read at a time.
+    #[error(
+        "more than {most} rows were found: ask for a smaller region, fewer objects or a shorter time"
+    )]
+    TooMany {
+        /// How many are read.
+        most: usize,
+    },
     /// What is stored contradicts itself.
     #[error("the alert database is damaged: {0}")]
     Damaged(String),
     /// The server ends.
     #[error("the server ends: send it again when it is back")]
     Ending,
-}
-
-impl AlertsError {
-    /// Whether the request was at fault, and neither the database nor the machine.
-    pub fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::Invalid(_) | Self::Missing(_) | Self::Conflict(_) | Self::NoDatabase { .. }
-        )
-    }
 }
 
 /// A list of numbers in a sentence, shortened.

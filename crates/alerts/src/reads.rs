@@ -1,6 +1,7 @@
 //! What pipelines read.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use sky::htm::{Level, ranges};
@@ -44,12 +45,12 @@ pub struct ReplicaChunk {
 }
 
 /// Reads with a connection.
-pub(crate) struct Reader<'a> {
-    pub(crate) connection: &'a mut dyn Connection,
-    pub(crate) definition: &'a Definition,
+pub(crate) struct Reader {
+    pub(crate) connection: Box<dyn Connection>,
+    pub(crate) definition: Arc<Definition>,
 }
 
-impl Reader<'_> {
+impl Reader {
     /// The latest versions of live objects in a region.
     pub(crate) async fn latest_objects(&mut self, region: &Region) -> Result<Vec<RecordBatch>> {
         let (low, high) = htm_ranges(region)?;

@@ -257,9 +257,7 @@ impl FoundRows {
                 layout.check(&self.payloads_of(&rows))?;
                 Ok((layout.as_ref(), rows))
             }
-            None => Err(AlertsError::Damaged(format!(
-                "rows have an unknown layout, {number}"
-            ))),
+            None => Err(AlertsError::UnknownLayout { number }),
         };
         groups.into_iter().map(group).collect()
     }

@@ -250,13 +250,15 @@ impl AlertSchema {
     /// It is no schema, or lacks a table or a column, or one has another type.
     pub fn parse(text: &str) -> Result<Self> {
         let file: SchemaFile =
-            serde_norway::from_str(text).map_err(|error| AlertsError::Schema(error.to_string()))?;
+            serde_norway::from_str(text).map_err(|error| AlertsError::Schema(shortened(&error)))?;
         let table = |name: &str| -> Result<Option<TableSchema>> {
             let Some(found) = file.tables.iter().find(|table| table.name == name) else {
                 return Ok(None);
             };
-            let columns: Vec<Column> = serde_norway::from_value(found.columns.clone())
-                .map_err(|error| AlertsError::Schema(format!("the columns of {name}: {error}")))?;
+            let columns: Vec<Column> =
+                serde_norway::from_value(found.columns.clone()).map_err(|error| {
+                    AlertsError::Schema(format!("the columns of {name}: {}", shortened(&error)))
+                })?;
             for (at, column) in columns.iter().enumerate() {
                 if columns[..at].iter().any(|other| other.name == column.name) {
                     let sentence = format!("{name} has two columns {}", column.name);
@@ -405,6 +407,16 @@ fn check_known(kind: AlertTable, table: &TableSchema) -> Result<()> {
                 ))),
             }
         }
+    }
+}
+
+/// What is wrong with a file, without all of the file, which an error may cite.
+fn shortened(error: &serde_norway::Error) -> String {
+    const MOST: usize = 200;
+    let text = error.to_string();
+    match text.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text,
     }
 }
 

@@ -185,10 +185,14 @@ pub fn run(command: UserCommand) -> Result<(), Failure> {
         UserCommand::Add(it) => {
             let name = &it.password.user.name;
             let taken = runtime.block_on(catalog.database(name))?;
+            let alerts = alerts::list(data)?.into_iter();
+            let taken = taken.map(|taken| taken.name).or_else(|| {
+                let folded = catalog::fold_name(name);
+                { alerts }.find(|database| catalog::fold_name(database) == folded)
+            });
             if let Some(taken) = taken.filter(|_| !it.own_database) {
                 return Err(Failure::new(format!(
-                    "there is a database {} already, and a user of the name could change its tables: choose another name, or give --own-database",
-                    taken.name
+                    "there is a database {taken} already, and a user of the name could change its tables: choose another name, or give --own-database"
                 )));
             }
             add(&runtime, &users, it)

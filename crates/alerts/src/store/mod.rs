@@ -13,7 +13,7 @@ use async_trait::async_trait;
 pub(crate) use postgres::PostgresStore;
 pub(crate) use sqlite::SqliteStore;
 
-use crate::error::Result;
+use crate::error::{AlertsError, Result};
 
 /// The type of a column of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,6 +131,17 @@ pub(crate) trait Connection: Send {
 
 /// What stands for the rows in a statement.
 const ROWS: &str = "{rows}";
+/// Rows that are read at a time: a gigabyte or so.
+const MOST_FOUND: usize = 2_000_000;
+
+/// Counts a row that was found.
+fn count_found(rows: &mut usize) -> Result<()> {
+    *rows += 1;
+    match *rows > MOST_FOUND {
+        true => Err(AlertsError::TooMany { most: MOST_FOUND }),
+        false => Ok(()),
+    }
+}
 
 /// The first column of a result.
 pub(crate) fn first(mut columns: Vec<Values>) -> Values {

@@ -9,7 +9,7 @@ use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Postgres, Row};
 
-use super::{Connection, Kind, ROWS, Store, Values};
+use super::{Connection, Kind, ROWS, Store, Values, count_found};
 use crate::error::{AlertsError, Result};
 
 const READERS: u32 = 8;
@@ -140,6 +140,7 @@ async fn fetch(
     rows: &[Values],
     kinds: &[Kind],
 ) -> Result<Vec<Values>> {
+    let mut rows_found = 0;
     let mut found: Vec<Values> = kinds.iter().map(|&kind| Values::empty(kind)).collect();
     if statement.contains(ROWS) && rows.first().is_none_or(|values| values.len() == 0) {
         return Ok(found);
@@ -147,6 +148,7 @@ async fn fetch(
     let query = sqlx::query(AssertSqlSafe(with_rows(statement, rows)));
     let mut stream = bound(query, rows).fetch(connection);
     while let Some(row) = stream.try_next().await? {
+        count_found(&mut rows_found)?;
         for (at, values) in found.iter_mut().enumerate() {
             match values {
                 Values::Int(values) => values.push(row.try_get(at)?),

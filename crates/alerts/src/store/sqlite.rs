@@ -15,11 +15,11 @@ use sqlx::sqlite::{
 };
 use sqlx::{AssertSqlSafe, ConnectOptions, Row, Sqlite, SqliteConnection, SqlitePool};
 
-use super::{Connection, Kind, ROWS, Store, Values};
+use super::{Connection, Kind, ROWS, Store, Values, count_found};
 use crate::error::{AlertsError, Result};
 
 /// Rows of values in one statement, largest first, so that few different statements are prepared.
-const STRIDES: [usize; 4] = [256, 32, 4, 1];
+const STRIDES: [usize; 9] = [256, 128, 64, 32, 16, 8, 4, 2, 1];
 /// Bytes of a page: a row of a few hundred columns fits into a leaf without overflowing.
 const PAGE_BYTES: u32 = 8192;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -183,6 +183,7 @@ async fn fetch(
     rows: &[Values],
     kinds: &[Kind],
 ) -> Result<Vec<Values>> {
+    let mut rows_found = 0;
     let mut found: Vec<Values> = kinds.iter().map(|&kind| Values::empty(kind)).collect();
     let strides = match statement.contains(ROWS) {
         true => strides(rows),
@@ -193,6 +194,7 @@ async fn fetch(
         let query = sqlx::query(AssertSqlSafe(text));
         let mut stream = bound(query, rows, begin, count).fetch(&mut *connection);
         while let Some(row) = stream.try_next().await? {
+            count_found(&mut rows_found)?;
             for (at, values) in found.iter_mut().enumerate() {
                 match values {
                     Values::Int(values) => values.push(row.try_get_unchecked(at)?),

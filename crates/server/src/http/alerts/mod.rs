@@ -190,6 +190,7 @@ impl From<AlertsError> for AlertProblem {
         let status = match &failure {
             AlertsError::Invalid(_) | AlertsError::Schema(_) => StatusCode::BAD_REQUEST,
             AlertsError::Missing(_) | AlertsError::NoDatabase { .. } => StatusCode::NOT_FOUND,
+            AlertsError::TooMany { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             AlertsError::Conflict(_) | AlertsError::Exists { .. } => StatusCode::CONFLICT,
             AlertsError::Storage(_) | AlertsError::InUse { .. } | AlertsError::Ending => {
                 StatusCode::SERVICE_UNAVAILABLE
