@@ -160,7 +160,7 @@ impl OddValues {
 pub struct FieldDescription {
     /// The unit of its values.
     pub unit: String,
-    /// What it is physically, in words of UCD1 or UCD1+.
+    /// What it is physically, in words of UCD1+.
     pub ucd: String,
     /// How its values are to be read (DALI 1.1).
     pub xtype: String,

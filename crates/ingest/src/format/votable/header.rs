@@ -160,19 +160,32 @@ fn field(element: &BytesStart<'_>) -> Result<Field, String> {
         })?,
     };
     let word = |name| Ok::<_, String>(attribute(element, name)?.unwrap_or_default());
+    let ucd = word("ucd")?;
     let described = FieldDescription {
         unit: word("unit")?,
-        ucd: word("ucd")?,
+        ucd: in_ucd1_plus(&ucd).to_owned(),
         xtype: word("xtype")?,
     };
     Ok(Field {
         name,
         datatype,
         size,
-        ucd: described.ucd.replace(' ', "").to_ascii_lowercase(),
+        ucd: ucd.replace(' ', "").to_ascii_lowercase(),
         described,
         null: None,
     })
+}
+
+/// A UCD in words of UCD1+, which has small letters in each; of UCD1's words, which Simple Cone Search still has, those of rows and positions.
+/// Source: An IVOA Standard for Unified Content Descriptors 1.1 (2005).
+fn in_ucd1_plus(ucd: &str) -> &str {
+    match ucd.trim() {
+        "ID_MAIN" => "meta.id;meta.main",
+        "POS_EQ_RA_MAIN" => "pos.eq.ra;meta.main",
+        "POS_EQ_DEC_MAIN" => "pos.eq.dec;meta.main",
+        word if word.bytes().any(|byte| byte.is_ascii_lowercase()) => word,
+        _ => "",
+    }
 }
 
 fn attribute(element: &BytesStart<'_>, name: &str) -> Result<Option<String>, String> {
