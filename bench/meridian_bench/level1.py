@@ -252,7 +252,7 @@ def report(results: dict[str, tuple[dict[str, Times], dict[str, float]]], detect
         ):
             ours, theirs = (times[name].median(which, when) * 1e3 for name in ("meridian", "peer"))
             rows.append([store, what, f"{ours:.1f}", f"{theirs:.1f}", f"{theirs / ours:.1f} x"])
-    lines += ["", *markdown_table(["store", "what", "Meridian", "lsst.dax.apdb", "ratio"], rows), ""]
+    lines += ["", *markdown_table(["store", "what", "Meridian", "lsst.dax.apdb", "ratio"], rows)]
     for store, (times, _) in results.items():
         ours = times["meridian"]
         cost = {
