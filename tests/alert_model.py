@@ -99,10 +99,9 @@ class Model:
             "sources": table_of([row | {"timeProcessedMjdTai": time} for row in sources]),
             "forced_sources": table_of([row | {"timeProcessedMjdTai": time} for row in forced]),
         }
-        assert self.database.store(time, **given) == bool(objects or sources or forced)
-        if objects or sources or forced:
-            # The same again is stored once.
-            assert not self.database.store(time, **given)
+        assert self.database.store(time, **given)
+        # The same again is stored once.
+        assert not self.database.store(time, **given)
         for row in objects:
             if row["firstDiaSourceMjdTai"] is not None and math.isnan(row["firstDiaSourceMjdTai"]):
                 row["firstDiaSourceMjdTai"] = None

@@ -134,7 +134,8 @@ pub async fn create(
                 if source.to_string().contains("already exists") =>
             {
                 AlertsError::Conflict(format!(
-                    "the PostgreSQL database has an alert database {name} already"
+                    "the PostgreSQL database has an alert database {name} already, in its schema meridian_{}: choose another name, or drop the schema if no server uses it",
+                    name.to_lowercase()
                 ))
             }
             _ => error,

@@ -269,6 +269,21 @@ fn listeners_of(
     }
 }
 
+/// What all HTTP requests share. The tables of jobs that a former process has begun are open before these go on.
+async fn http_state(config: &Config, shared: &Arc<Shared>, archive: &Arc<Archive>) -> HttpState {
+    let memory = config.memory as u64;
+    let received = Arc::clone(shared.sessions.received());
+    let state = HttpState::new(
+        Arc::clone(shared),
+        Arc::clone(archive),
+        config.cone_columns.clone(),
+        TableRoom::new(memory, received, config.http_patience),
+        AlertDatabases::new(&config.data, memory),
+    );
+    state.jobs.reopen_uploads().await;
+    state
+}
+
 /// Has the metrics tell of the queries.
 fn poll_queries(metrics: &Metrics, queries: &Arc<QueryService>) -> Result<(), ServerError> {
     let counting = Arc::clone(queries);
@@ -333,7 +348,7 @@ impl Server {
         let server_info = LiveServerInfo {
             processes: Arc::clone(&processes),
             port: mysql_port.unwrap_or(0),
-            socket: config.mysql_socket,
+            socket: config.mysql_socket.clone(),
             max_connections: config.max_connections as u64,
             tls: tls.is_some(),
         };
@@ -357,16 +372,7 @@ impl Server {
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
         });
-        let received = Arc::clone(shared.sessions.received());
-        let lists = TableRoom::new(config.memory as u64, received, config.http_patience);
-        let state = HttpState::new(
-            Arc::clone(&shared),
-            Arc::clone(&archive),
-            config.cone_columns,
-            lists,
-            AlertDatabases::new(&config.data, config.memory as u64),
-        );
-        state.jobs.reopen_uploads().await;
+        let state = http_state(&config, &shared, &archive).await;
         let http = http.map(|listening| {
             let names = AllowedHosts::new(listening.address, &config.http_hosts);
             Endpoint::Http(listening, UserRoutes::new(state, names).router())

@@ -1,10 +1,10 @@
 //! PostgreSQL: a schema of a database, written into by the one server that holds its advisory lock.
 
+use std::ops::DerefMut;
 use std::str::FromStr;
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
-use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions};
 use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, PgPool, Postgres, Row};
@@ -71,40 +71,18 @@ impl Store for PostgresStore {
             &format!("CREATE SCHEMA IF NOT EXISTS {}", self.schema),
         )
         .await?;
-        Ok(Box::new(PostgresWriter(connection)))
+        Ok(Box::new(Handle(Box::new(connection))))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>> {
-        Ok(Box::new(PostgresReader(self.readers.acquire().await?)))
+        Ok(Box::new(Handle(self.readers.acquire().await?)))
     }
 }
 
-struct PostgresWriter(PgConnection);
-
-struct PostgresReader(PoolConnection<Postgres>);
+struct Handle<C>(C);
 
 #[async_trait]
-impl Connection for PostgresWriter {
-    async fn change(&mut self, statement: &str, rows: &[Values]) -> Result<u64> {
-        change(&mut self.0, statement, rows).await
-    }
-
-    async fn fetch(
-        &mut self,
-        statement: &str,
-        rows: &[Values],
-        kinds: &[Kind],
-    ) -> Result<Vec<Values>> {
-        fetch(&mut self.0, statement, rows, kinds).await
-    }
-
-    async fn run(&mut self, statements: &str) -> Result<()> {
-        run(&mut self.0, statements).await
-    }
-}
-
-#[async_trait]
-impl Connection for PostgresReader {
+impl<C: DerefMut<Target = PgConnection> + Send> Connection for Handle<C> {
     async fn change(&mut self, statement: &str, rows: &[Values]) -> Result<u64> {
         change(&mut self.0, statement, rows).await
     }

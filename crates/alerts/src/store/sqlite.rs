@@ -1,6 +1,7 @@
 //! SQLite: a file in write-ahead mode, that is on disk when a transaction is committed.
 
 use std::fs::{File, TryLockError};
+use std::ops::DerefMut;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -8,7 +9,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
-use sqlx::pool::PoolConnection;
 use sqlx::query::Query;
 use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous,
@@ -95,33 +95,39 @@ impl Store for SqliteStore {
                 return Err(AlertsError::File { path, source });
             }
         }
-        Ok(Box::new(SqliteWriter {
-            connection: options(&self.path)?.connect().await?,
-            lock: Arc::clone(&self.lock),
+        let lock = WriterLock(Arc::clone(&self.lock));
+        Ok(Box::new(Handle {
+            connection: Box::new(options(&self.path)?.connect().await?),
+            _lock: Some(lock),
         }))
     }
 
     async fn reader(&self) -> Result<Box<dyn Connection>> {
-        Ok(Box::new(SqliteReader(self.readers.acquire().await?)))
+        Ok(Box::new(Handle {
+            connection: self.readers.acquire().await?,
+            _lock: None,
+        }))
     }
 }
 
-struct SqliteWriter {
-    connection: SqliteConnection,
-    lock: Arc<File>,
+/// A connection, and the lock of whoever writes, which goes after it.
+struct Handle<C> {
+    connection: C,
+    _lock: Option<WriterLock>,
 }
 
-impl Drop for SqliteWriter {
+/// The lock of a file, taken.
+struct WriterLock(Arc<File>);
+
+impl Drop for WriterLock {
     fn drop(&mut self) {
         // It can only fail if the file is gone.
-        let _ = self.lock.unlock();
+        let _ = self.0.unlock();
     }
 }
 
-struct SqliteReader(PoolConnection<Sqlite>);
-
 #[async_trait]
-impl Connection for SqliteWriter {
+impl<C: DerefMut<Target = SqliteConnection> + Send> Connection for Handle<C> {
     async fn change(&mut self, statement: &str, rows: &[Values]) -> Result<u64> {
         change(&mut self.connection, statement, rows).await
     }
@@ -137,26 +143,6 @@ impl Connection for SqliteWriter {
 
     async fn run(&mut self, statements: &str) -> Result<()> {
         run(&mut self.connection, statements).await
-    }
-}
-
-#[async_trait]
-impl Connection for SqliteReader {
-    async fn change(&mut self, statement: &str, rows: &[Values]) -> Result<u64> {
-        change(&mut self.0, statement, rows).await
-    }
-
-    async fn fetch(
-        &mut self,
-        statement: &str,
-        rows: &[Values],
-        kinds: &[Kind],
-    ) -> Result<Vec<Values>> {
-        fetch(&mut self.0, statement, rows, kinds).await
-    }
-
-    async fn run(&mut self, statements: &str) -> Result<()> {
-        run(&mut self.0, statements).await
     }
 }
 
