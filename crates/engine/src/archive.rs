@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow::datatypes::SchemaRef;
-use catalog::{Catalog, CatalogState, LoadId, Rights, Table, TableKind};
-use sky::Chunker;
-use store::{DecodedBlocks, LoadDir, OpenFiles, StoreError};
+use catalog::{Catalog, CatalogState, Chunk, LoadId, Rights, Table, TableKind};
+use futures::future::BoxFuture;
+use sky::{ChunkId, Chunker};
+use store::{ByteSource, DecodedBlocks, LoadDir, OpenFiles, StoreError};
 
 use crate::loaded_table::{LoadedTable, StoredTable};
 use crate::stored_part::StoredPart;
@@ -39,6 +40,23 @@ struct Opened {
     tables: Mutex<HashMap<(String, String), CachedTable>>,
     /// Parts that somebody reads.
     parts: Mutex<HashMap<LoadId, Weak<StoredPart>>>,
+    /// Of a worker: what it has of the parts of another directory.
+    replicas: Option<Arc<dyn Replicas>>,
+}
+
+/// What a process has of the parts of another data directory, in the place of a catalog.
+///
+/// The files that it has lie where they would lie in that directory, and those that it lacks are read from who has them.
+pub trait Replicas: std::fmt::Debug + Send + Sync {
+    /// The chunks of a part.
+    fn chunks(&self, part: LoadId) -> BoxFuture<'_, Result<Vec<Chunk>, EngineError>>;
+
+    /// What a chunk file that is not here is read from; `file` is the chunk after which it is named.
+    fn source(
+        &self,
+        part: LoadId,
+        file: ChunkId,
+    ) -> BoxFuture<'_, Result<Arc<dyn ByteSource>, StoreError>>;
 }
 
 /// The resources that a data directory uses, for monitoring.
@@ -98,17 +116,37 @@ impl Archive {
     /// Opens a data directory that exists. Up to `bytes` of decoded columns and director indexes are kept in memory for later queries.
     pub async fn open_keeping(data_dir: &Path, bytes: u64) -> Result<Arc<Self>, EngineError> {
         let catalog = Catalog::open(data_dir).await?;
+        Ok(Self::of(data_dir, catalog, bytes, None))
+    }
+
+    /// Opens, and makes if need be, a directory for replicas of the parts of another one. No table has a name there.
+    pub async fn open_replicas(
+        data_dir: &Path,
+        bytes: u64,
+        replicas: Arc<dyn Replicas>,
+    ) -> Result<Arc<Self>, EngineError> {
+        let catalog = Catalog::open_or_create(data_dir).await?;
+        Ok(Self::of(data_dir, catalog, bytes, Some(replicas)))
+    }
+
+    fn of(
+        data_dir: &Path,
+        catalog: Catalog,
+        bytes: u64,
+        replicas: Option<Arc<dyn Replicas>>,
+    ) -> Arc<Self> {
         let opened = Opened {
             data_dir: data_dir.to_owned(),
             catalog: catalog.clone(),
             files: OpenFiles::new(OPEN_FILES).keeping(DecodedBlocks::new(bytes)),
             tables: Mutex::default(),
             parts: Mutex::default(),
+            replicas,
         };
-        Ok(Arc::new(Self {
+        Arc::new(Self {
             catalog,
             opened: Arc::new(opened),
-        }))
+        })
     }
 
     /// The same archive as somebody with these rights sees it: other databases and tables do not exist. What is open is shared.
@@ -127,6 +165,17 @@ impl Archive {
     /// The chunk files that are open.
     pub fn files(&self) -> &OpenFiles {
         &self.opened.files
+    }
+
+    /// Of a worker: what it has of the parts of another directory.
+    pub(crate) fn replicas(&self) -> Option<&Arc<dyn Replicas>> {
+        self.opened.replicas.as_ref()
+    }
+
+    /// The parts that somebody in this process reads, whether or not a table shows them still.
+    pub fn parts_in_use(&self) -> Vec<Arc<StoredPart>> {
+        let parts = lock(&self.opened.parts);
+        parts.values().filter_map(Weak::upgrade).collect()
     }
 
     /// What it takes now.

@@ -4,9 +4,10 @@
 //! A [`QueryExecution`] is kept with the statement's [`Interrupt`], so whatever thread works on the statement finds it, and a plan
 //! carries nothing of it.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatch;
 use futures::future::BoxFuture;
@@ -24,6 +25,8 @@ pub struct QueryExecution {
     journal: Option<Arc<dyn PieceJournal>>,
     scheduler: Option<Arc<dyn PieceScheduler>>,
     admission: Option<Arc<dyn Admission>>,
+    /// Pieces that others have run, by who they are.
+    remote: Mutex<BTreeMap<String, u64>>,
 }
 
 impl QueryExecution {
@@ -79,6 +82,9 @@ impl QueryExecution {
             format!("decoded: {} bytes", self.reads.decoded()),
             format!("found decoded: {} bytes", self.reads.shared()),
         ];
+        let remote = self.remote.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_worker = |(name, pieces)| format!("pieces of worker {name}: {pieces}");
+        lines.extend(remote.iter().map(of_worker));
         lines.extend(self.scheduler().map(|it| it.report()).unwrap_or_default());
         lines
     }
@@ -96,6 +102,15 @@ impl QueryExecution {
     /// Notes that a phase of so many pieces begins.
     pub(crate) fn add_pieces(&self, pieces: usize) {
         self.pieces.fetch_add(pieces as u64, Relaxed);
+    }
+
+    /// Notes that a worker has run a piece to its end.
+    pub fn count_remote(&self, worker: &str) {
+        let mut remote = self.remote.lock().unwrap_or_else(PoisonError::into_inner);
+        match remote.get_mut(worker) {
+            Some(pieces) => *pieces += 1,
+            None => drop(remote.insert(worker.to_owned(), 1)),
+        }
     }
 
     /// Notes that a piece has run to its end.

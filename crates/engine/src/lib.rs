@@ -12,6 +12,7 @@ mod condition;
 mod cone;
 mod coverage;
 mod crossmatch;
+mod dispatch;
 mod error;
 mod estimate;
 pub mod exec;
@@ -35,10 +36,13 @@ mod stored_rows;
 mod system_tables;
 mod tap_schema;
 
-pub use archive::{Archive, Usage};
+pub use archive::{Archive, Replicas, Usage};
 pub use codec::PlanCodec;
 pub use cone::{ConeSearch, ConeTable};
 pub use coverage::{Coverage, SubChunkSet};
+pub use dispatch::{
+    DispatchedPhase, EncodedPhase, PieceDispatcher, PieceEvent, ShareRows, ShareRun,
+};
 pub use error::EngineError;
 pub use estimate::{INTERACTIVE_CHUNKS, ScanEstimate, TableEstimate};
 pub use execution::{
@@ -54,6 +58,7 @@ pub use session::{
     NO_DATABASE, PreparedQuery, QueryResult, Session, SessionOptions, UCD, UNIT, XTYPE,
     analyzer_rules, physical_rules, runtime,
 };
+pub use stored_part::StoredPart;
 pub use stored_rows::{RowStream, StoredRows};
 pub use system_tables::{QueryInfo, QueryState, ScanForecast, SystemTables};
 pub use tap_schema::{ForeignKey, TapColumn, TapSchemaEntry, TapTable, tap_schema};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use catalog::{Chunk, LoadId, TableKind};
 use sky::ChunkId;
-use store::{ChunkFile, DirectorIndex, LoadDir, OpenFile, StoreError};
+use store::{ByteSource, ChunkFile, DirectorIndex, LoadDir, LocalFile, OpenFile, StoreError};
 use tokio::sync::OnceCell;
 
 use crate::piece::ChunkSlice;
@@ -32,13 +32,26 @@ pub(crate) struct FileOfSlices {
 }
 
 impl StoredPart {
+    /// The chunk after which the file is named that has the rows of a chunk; `None` if the part has none there, or that is not known yet.
+    pub fn file_of(&self, chunk: ChunkId) -> Option<ChunkId> {
+        Some(self.chunks.get()?.get(&chunk)?.file)
+    }
+
+    /// The directory of its files.
+    pub fn dir(&self) -> &LoadDir {
+        &self.dir
+    }
+
     pub(crate) async fn chunks(
         &self,
         archive: &Archive,
     ) -> Result<&HashMap<ChunkId, Chunk>, EngineError> {
         self.chunks
             .get_or_try_init(|| async {
-                let chunks = archive.catalog().chunks(self.load).await?;
+                let chunks = match archive.replicas() {
+                    Some(replicas) => replicas.chunks(self.load).await?,
+                    None => archive.catalog().chunks(self.load).await?,
+                };
                 Ok(chunks.into_iter().map(|c| (c.chunk, c)).collect())
             })
             .await
@@ -65,7 +78,19 @@ impl StoredPart {
         checksum: u64,
     ) -> Result<Arc<OpenFile>, EngineError> {
         let path = self.dir.chunk_path(name);
-        let file = archive.files().file(&path).await?;
+        let file = match archive.replicas() {
+            None => archive.files().file(&path).await?,
+            Some(replicas) => {
+                let open = async {
+                    match LocalFile::open(&path) {
+                        Ok(file) => Ok(Arc::new(file) as Arc<dyn ByteSource>),
+                        Err(StoreError::Missing { .. }) => replicas.source(self.load, name).await,
+                        Err(error) => Err(error),
+                    }
+                };
+                archive.files().file_from(&path, open).await?
+            }
+        };
         if file.checksum() != checksum {
             return Err(StoreError::Damaged {
                 path,

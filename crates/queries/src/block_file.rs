@@ -238,7 +238,7 @@ impl BlockWriter {
 }
 
 /// Views may refer to far more bytes than their rows have, which would all be written.
-fn without_unused_bytes(batch: &RecordBatch) -> RecordBatch {
+pub fn without_unused_bytes(batch: &RecordBatch) -> RecordBatch {
     let is_view = |ty: &DataType| matches!(ty, DataType::Utf8View | DataType::BinaryView);
     let columns = batch.columns().iter();
     if !columns.clone().any(|column| is_view(column.data_type())) {

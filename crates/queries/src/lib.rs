@@ -21,7 +21,9 @@ mod storage;
 mod stored_result;
 mod turns;
 
+pub use block_file::without_unused_bytes;
 pub use error::QueryError;
 pub use listing::QueryFilter;
 pub use registry::{Protocol, QueryGuard, QueryRegistry};
 pub use service::{QueryHost, QueryLimits, QueryService, Submission};
+pub use turns::QueryTurns;

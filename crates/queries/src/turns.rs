@@ -14,14 +14,15 @@ use crate::scheduler::{
 const BYTES_PER_PIECE: u64 = 16 << 20;
 
 /// Enrolls the phases of one query with the scheduler.
-pub(crate) struct QueryTurns {
+pub struct QueryTurns {
     scheduler: Arc<PieceScheduler>,
     query: u64,
     held: HeldQuery,
 }
 
 impl QueryTurns {
-    pub(crate) fn new(scheduler: &Arc<PieceScheduler>, query: u64) -> Self {
+    /// The phases of the query of this number.
+    pub fn new(scheduler: &Arc<PieceScheduler>, query: u64) -> Self {
         Self {
             scheduler: Arc::clone(scheduler),
             query,

@@ -23,6 +23,12 @@ macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $state:literal;)*) => {
         impl ErrorCode {
             $($(#[$doc])* pub const $name: Self = Self { number: $number, state: $state };)*
+
+            /// The code of this number; [`Self::OTHER`] if there is none.
+            pub fn of_number(number: u16) -> Self {
+                let known = [$(Self::$name),*];
+                known.into_iter().find(|it| it.number == number).unwrap_or(Self::OTHER)
+            }
         }
     };
 }

@@ -109,7 +109,7 @@ pub enum StoreError {
 impl StoreError {
     /// For `map_err` after an operation on `path`: a full disk and a missing file get their own
     /// sentences.
-    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {

@@ -251,6 +251,25 @@ impl From<&Chunk> for PartChunk {
     }
 }
 
+impl From<&PartChunk> for Chunk {
+    fn from(chunk: &PartChunk) -> Self {
+        Self {
+            chunk: chunk.chunk,
+            file: chunk.file,
+            rows: chunk.rows,
+            strays: chunk.strays,
+            bytes: chunk.bytes,
+            checksum: chunk.checksum,
+            overlap: chunk.overlap.map(|overlap| OverlapFile {
+                rows: overlap.rows,
+                bytes: overlap.bytes,
+                checksum: overlap.checksum,
+            }),
+            bounds: chunk.bounds,
+        }
+    }
+}
+
 impl From<OverlapFile> for PartOverlap {
     fn from(file: OverlapFile) -> Self {
         Self {

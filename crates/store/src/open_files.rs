@@ -90,7 +90,12 @@ impl OpenFiles {
         self.file_from(path, open).await
     }
 
-    async fn file_from(
+    /// The file of this name with all its chunks, which is read from the source that `open` gives if it is not open.
+    ///
+    /// # Errors
+    ///
+    /// Those of `open` and [`OpenFile::open_source`]; a file that could not be opened is tried again the next time.
+    pub async fn file_from(
         &self,
         path: &Path,
         open: impl Future<Output = Result<Arc<dyn ByteSource>, StoreError>>,

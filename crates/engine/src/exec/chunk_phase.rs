@@ -22,14 +22,15 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
     displayable,
 };
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use sql::Interrupt;
 
 use super::gathered::WaitingRows;
-use super::journaled::JournaledRun;
+use super::journaled::JournaledPieces;
 use super::run_pieces::PhaseRun;
 use super::unscheduled::UnscheduledPhase;
 use super::{ChunkNumberExec, NeighbourJoinExec, PieceScanExec, RowsOf};
+use crate::dispatch::{DispatchedPhase, Dispatching, EncodedPhase, ShareRun, encode_phase};
 use crate::error::external;
 use crate::execution::{EnrolledPhase, PhaseDemand, PhaseKey, QueryExecution};
 use crate::interruptible::interruptible;
@@ -297,32 +298,136 @@ impl PieceRunner {
     }
 }
 
-async fn decode_all(pieces: SendableRecordBatchStream) -> Result<Vec<Piece>> {
+async fn decode_all(pieces: SendableRecordBatchStream) -> Result<Arc<[Piece]>> {
     let batches: Vec<RecordBatch> = pieces.try_collect().await?;
     let pieces = batches.iter().map(Piece::decode);
-    Ok(pieces.collect::<Result<Vec<_>>>()?.concat())
+    Ok(pieces.collect::<Result<Vec<_>>>()?.concat().into())
 }
 
-/// The turns of pieces: by the scheduler of the query, or else in their order.
-fn enroll(
-    execution: Option<&QueryExecution>,
-    pieces: &[Piece],
+/// How the turns of pieces are arranged: by the scheduler of the query, or else in their order.
+pub(super) struct Turns {
+    pub execution: Option<Arc<QueryExecution>>,
+    /// The largest scan rating of the tables that are read.
+    pub rating: u8,
+    /// How many pieces run at once.
+    pub concurrency: usize,
+    /// How many chunks all pieces of the phase have together, also those that run elsewhere.
+    pub num_chunks: usize,
+}
+
+impl Turns {
+    /// The turns of these pieces.
+    pub fn enroll(&self, pieces: &[Piece]) -> Arc<dyn EnrolledPhase> {
+        let scheduler = self
+            .execution
+            .as_deref()
+            .and_then(QueryExecution::scheduler);
+        let Some(scheduler) = scheduler else {
+            return Arc::new(UnscheduledPhase::new(pieces.len(), self.concurrency));
+        };
+        let slices = pieces.iter().map(|piece| piece.slices());
+        let first = |slices: &Arc<[ChunkSlice]>| slices.first().map_or(0, |slice| slice.chunk.0);
+        scheduler.enroll(PhaseDemand {
+            chunks: slices
+                .map(|slices| u32::try_from(first(slices)).unwrap_or(0))
+                .collect(),
+            num_chunks: self.num_chunks,
+            rating: self.rating,
+        })
+    }
+}
+
+fn num_chunks(pieces: &[Piece]) -> usize {
+    pieces.iter().map(|piece| piece.slices().len()).sum()
+}
+
+/// A phase that is about to run.
+struct StartedPhase {
+    runner: PieceRunner,
+    pieces: Arc<[Piece]>,
     rating: u8,
     concurrency: usize,
-) -> Arc<dyn EnrolledPhase> {
-    let Some(scheduler) = execution.and_then(QueryExecution::scheduler) else {
-        return Arc::new(UnscheduledPhase::new(pieces.len(), concurrency));
+}
+
+impl StartedPhase {
+    /// The run of the pieces with these numbers, of which others may run some.
+    fn run(self, numbers: Vec<usize>) -> PhaseRun {
+        let settings = self.runner.context.session_config();
+        let dispatching = settings.get_extension::<Dispatching>();
+        let dispatched = dispatching.and_then(|dispatching| self.dispatch(&dispatching, &numbers));
+        let (local, remote) = match dispatched {
+            None => (numbers, None),
+            Some(dispatched) => {
+                let local = dispatched.local.iter().map(|at| numbers[*at]).collect();
+                let events = dispatched
+                    .events
+                    .map(move |event| event.renumbered(&numbers));
+                (local, Some(events.boxed()))
+            }
+        };
+        PhaseRun {
+            turns: Turns {
+                execution: self.runner.execution.clone(),
+                rating: self.rating,
+                concurrency: self.concurrency,
+                num_chunks: num_chunks(&self.pieces),
+            },
+            runner: self.runner,
+            pieces: self.pieces,
+            local,
+            remote,
+        }
+    }
+
+    fn dispatch(&self, dispatching: &Dispatching, numbers: &[usize]) -> Option<DispatchedPhase> {
+        let execution = self.runner.execution.as_ref();
+        let pieces: Arc<[Piece]> = numbers.iter().map(|at| self.pieces[*at].clone()).collect();
+        let phase = encode_phase(&self.runner.inner, &pieces, self.rating, execution)?;
+        let phase = EncodedPhase {
+            num_chunks: num_chunks(&self.pieces),
+            ..phase
+        };
+        dispatching.0.dispatch(phase)
+    }
+}
+
+/// Runs the pieces of a share that came from another process. The rows of each piece come together.
+pub(crate) fn run_share(
+    share: ShareRun,
+    inner: &Arc<dyn ExecutionPlan>,
+    concurrency: usize,
+    context: Arc<TaskContext>,
+) -> Result<BoxStream<'static, Result<(usize, SendableRecordBatchStream)>>> {
+    let waiting = WaitingRows::new(&context, &inner.schema());
+    let execution = QueryExecution::current();
+    let run = PhaseRun {
+        local: (0..share.pieces.len()).collect(),
+        remote: None,
+        turns: Turns {
+            execution: execution.clone(),
+            rating: share.rating,
+            concurrency: concurrency.max(1),
+            num_chunks: share.num_chunks,
+        },
+        runner: PieceRunner {
+            inner: for_one_run(inner)?,
+            context,
+            done: Count::new(),
+            interrupt: Interrupt::current_or_new(),
+            execution,
+        },
+        pieces: share.pieces.into(),
     };
-    let slices = pieces.iter().map(|piece| piece.slices());
-    let first = |slices: &Arc<[ChunkSlice]>| slices.first().map_or(0, |slice| slice.chunk.0);
-    scheduler.enroll(PhaseDemand {
-        chunks: slices
-            .clone()
-            .map(|slices| u32::try_from(first(slices)).unwrap_or(0))
-            .collect(),
-        num_chunks: slices.map(|slices| slices.len()).sum(),
-        rating,
+    let pieces = run.piece_by_piece(waiting);
+    Ok(stream::unfold(Some(pieces), |pieces| async move {
+        let mut pieces = pieces?;
+        match pieces.next().await {
+            Ok(Some(piece)) => Some((Ok(piece), Some(pieces))),
+            Ok(None) => None,
+            Err(error) => Some((Err(error), None)),
+        }
     })
+    .boxed())
 }
 
 impl DisplayAs for ChunkPhaseExec {
@@ -407,35 +512,31 @@ impl ExecutionPlan for ChunkPhaseExec {
             if let Some(execution) = &execution {
                 execution.add_pieces(pieces.len());
             }
-            let watched = execution.as_deref();
-            let journal = watched.and_then(QueryExecution::journal);
-            if let (Some(phase), Some(journal)) = (journaled, journal) {
-                let journal = journal.open_phase(phase.key, pieces.len());
-                let run = JournaledRun {
-                    runner,
-                    pieces,
-                    journal: journal.map_err(external)?,
-                    concurrency,
-                };
-                return Ok(match phase.only_committed {
-                    true => run.committed_rows().boxed(),
+            let num_pieces = pieces.len();
+            let phase = StartedPhase {
+                runner,
+                pieces,
+                rating,
+                concurrency,
+            };
+            let journal = execution.as_deref().and_then(QueryExecution::journal);
+            if let (Some(known), Some(journal)) = (journaled, journal) {
+                let journal = journal
+                    .open_phase(known.key, num_pieces)
+                    .map_err(external)?;
+                let journaled = JournaledPieces::new(journal, num_pieces);
+                return Ok(match known.only_committed {
+                    true => journaled.committed_rows(phase.runner).boxed(),
                     false => {
-                        let enroll = |left: &[Piece]| enroll(watched, left, rating, concurrency);
-                        run.rows(enroll).boxed()
+                        let run = phase.run(journaled.left());
+                        journaled.rows(run)
                     }
                 });
             }
-            let turns = enroll(watched, &pieces, rating, concurrency);
-            let run = PhaseRun {
-                runner,
-                pieces,
-                turns,
-                concurrency,
-            };
-            Ok::<_, datafusion::common::DataFusionError>(if ordered {
-                run.in_order(waiting).boxed()
-            } else {
-                run.unordered().boxed()
+            let run = phase.run((0..num_pieces).collect());
+            Ok::<_, datafusion::common::DataFusionError>(match ordered {
+                true => run.in_order(waiting).boxed(),
+                false => run.unordered(waiting).boxed(),
             })
         })
         .try_flatten();

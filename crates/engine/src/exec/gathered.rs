@@ -36,9 +36,9 @@ impl WaitingRows {
     }
 
     /// Begins to take the rows of a piece.
-    pub fn gather(&self) -> GatheredPiece<'_> {
+    pub fn gather(self: &Arc<Self>) -> GatheredPiece {
         GatheredPiece {
-            waiting: self,
+            waiting: Arc::clone(self),
             batches: Vec::new(),
             held: Vec::new(),
             files: Vec::new(),
@@ -50,21 +50,21 @@ impl WaitingRows {
 type OpenFile = Box<dyn FnOnce() -> Result<SendableRecordBatchStream> + Send>;
 
 /// The rows of a piece while they come.
-pub(super) struct GatheredPiece<'a> {
-    waiting: &'a WaitingRows,
+pub(super) struct GatheredPiece {
+    waiting: Arc<WaitingRows>,
     batches: Vec<RecordBatch>,
     held: Vec<Held>,
     /// The rows before these, where there was no room for them.
     files: Vec<OpenFile>,
 }
 
-impl GatheredPiece<'_> {
+impl GatheredPiece {
     /// Takes some rows.
     ///
     /// # Errors
     /// A temporary file cannot be written.
     pub fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        let waiting = self.waiting;
+        let waiting = Arc::clone(&self.waiting);
         let held = Held::try_new(&waiting.memory, batch.get_array_memory_size());
         let has_room = held.is_some();
         self.held.extend(held);
@@ -132,7 +132,7 @@ mod tests {
     use arrow::array::Int64Array;
     use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 
-    fn keep(waiting: &WaitingRows, batches: Vec<RecordBatch>) -> SendableRecordBatchStream {
+    fn keep(waiting: &Arc<WaitingRows>, batches: Vec<RecordBatch>) -> SendableRecordBatchStream {
         let mut piece = waiting.gather();
         for batch in batches {
             piece.push(batch).unwrap();
@@ -147,7 +147,7 @@ mod tests {
         let context = TaskContext::default().with_runtime(runtime);
         let column = Int64Array::from_iter_values(0..100_000);
         let batch = RecordBatch::try_from_iter([("n", Arc::new(column) as _)]).unwrap();
-        let waiting_rows = WaitingRows::new(&context, &batch.schema());
+        let waiting_rows = Arc::new(WaitingRows::new(&context, &batch.schema()));
         let waiting: Vec<_> = (0..4)
             .map(|_| keep(&waiting_rows, vec![batch.clone()]))
             .collect();
@@ -166,7 +166,7 @@ mod tests {
             let column = Int64Array::from_iter_values(n..n + 100_000);
             RecordBatch::try_from_iter([("n", Arc::new(column) as _)]).unwrap()
         };
-        let waiting_rows = WaitingRows::new(&context, &batch(0).schema());
+        let waiting_rows = Arc::new(WaitingRows::new(&context, &batch(0).schema()));
         let waiting: Vec<_> = (0..20)
             .map(|n| keep(&waiting_rows, vec![batch(n), batch(-n)]))
             .collect();

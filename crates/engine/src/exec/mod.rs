@@ -15,7 +15,7 @@ mod unscheduled;
 
 pub use chunk_number::ChunkNumberExec;
 pub use chunk_phase::{ChunkPhaseExec, PhaseSummary};
-pub(crate) use chunk_phase::{JournaledPhase, bind_to_piece, pieces_run};
+pub(crate) use chunk_phase::{JournaledPhase, bind_to_piece, pieces_run, run_share};
 pub(crate) use crossmatch::separation_field;
 pub use crossmatch::{
     CrossmatchExec, MatchColumn, MatchRule, MatchSelection, MatchSide, SEPARATION_COLUMN, Unmatched,

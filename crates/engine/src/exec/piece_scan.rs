@@ -188,7 +188,11 @@ impl PieceScanExec {
         self.piece.as_ref()
     }
 
-    pub(crate) fn stored(&self) -> &StoredTable {
+    pub(crate) fn archive(&self) -> &Arc<Archive> {
+        &self.archive
+    }
+
+    pub(crate) fn stored(&self) -> &Arc<StoredTable> {
         &self.stored
     }
 

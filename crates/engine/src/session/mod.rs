@@ -25,13 +25,16 @@ use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::stream::{BoxStream, Stream, StreamExt};
 use sql::{Connection, Dialect, ErrorCode, Headings, Interrupt, Parsed, SqlError, Warning};
 
-use crate::exec::ChunkPhaseExec;
+use crate::exec::{ChunkPhaseExec, run_share};
 use crate::files::FileAccess;
 use crate::loaded_table::CHUNK_NUMBER;
 use crate::plan_cache::{Candidate, PlanCache, QueryFingerprint};
 use crate::provider::ArchiveCatalog;
 use crate::system_tables::SystemTables;
-use crate::{Archive, EngineError, QueryExecution, ScanEstimate, estimate, interruptible, show};
+use crate::{
+    Archive, EngineError, PieceDispatcher, QueryExecution, RowStream, ScanEstimate, ShareRows,
+    ShareRun, estimate, interruptible, show,
+};
 use names::Shapes;
 pub use origins::{UCD, UNIT, XTYPE};
 use planning::{plan, plan_with_parameters};
@@ -61,6 +64,8 @@ pub struct SessionOptions {
     pub dialect: Dialect,
     /// What a server adds to the tables.
     pub system: Option<Arc<dyn SystemTables>>,
+    /// Has pieces run by other processes.
+    pub dispatcher: Option<Arc<dyn PieceDispatcher>>,
 }
 
 impl Default for SessionOptions {
@@ -73,6 +78,7 @@ impl Default for SessionOptions {
             files: FileAccess::Nothing,
             dialect: Dialect::default(),
             system: None,
+            dispatcher: None,
         }
     }
 }
@@ -409,6 +415,25 @@ impl Session {
         let plan = journaled::with_journal(plan, &self.archive, only_committed)
             .map_err(|error| EngineError::from_run(&error))?;
         self.start(PreparedQuery { plan, ..prepared })
+    }
+
+    /// Runs the pieces of a share that came from another process: their rows, piece by piece, in the order in which they end. The rows
+    /// end without an error only if every piece has run.
+    ///
+    /// # Errors
+    /// The plan cannot be read, or reads more than tables.
+    pub fn run_share(&self, share: ShareRun) -> Result<ShareRows, EngineError> {
+        let context = self.task();
+        let cores = context.session_config().target_partitions();
+        let failed = |error| EngineError::from_run(&error);
+        let plan = share.decode(&self.archive, &context).map_err(failed)?;
+        let pieces = run_share(share, &plan, cores, context).map_err(failed)?;
+        let pieces = pieces.map(move |piece| {
+            let (number, rows) = piece.map_err(failed)?;
+            let rows: RowStream = rows.map(move |batch| batch.map_err(failed)).boxed();
+            Ok((number, rows))
+        });
+        Ok(pieces.boxed())
     }
 
     /// The task context of every plan of the session.

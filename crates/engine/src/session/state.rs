@@ -17,6 +17,7 @@ use sql::rules::{
 
 use super::{CATALOG, NO_DATABASE, SessionOptions};
 use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters};
+use crate::dispatch::Dispatching;
 use crate::information_schema::INFORMATION_SCHEMA;
 use crate::memory::MeasuredPool;
 use crate::plan::{
@@ -63,6 +64,9 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
         .with_default_catalog_and_schema(CATALOG, database)
         .with_create_default_catalog_and_schema(false)
         .with_information_schema(false);
+    if let Some(dispatcher) = &options.dispatcher {
+        config = config.with_extension(Arc::new(Dispatching(Arc::clone(dispatcher))));
+    }
     // Names are folded before DataFusion sees them.
     config.options_mut().sql_parser.enable_ident_normalization = false;
     // The logical plan knows of more expressions that they are never NULL than the physical one does, as of CASE WHEN that is

@@ -21,7 +21,10 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_RANGE, HOST, HeaderName, RANGE};
+use hyper::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_RANGE, HOST, HeaderName, HeaderValue,
+    RANGE,
+};
 use hyper::http::uri::{Authority, PathAndQuery};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -58,6 +61,8 @@ impl Default for HttpTimeouts {
 pub struct HttpPeer {
     authority: Authority,
     timeouts: HttpTimeouts,
+    /// What every request says of who sends it.
+    authorization: Option<HeaderValue>,
     idle: Mutex<Vec<Connection>>,
 }
 
@@ -80,8 +85,20 @@ impl HttpPeer {
         Ok(Arc::new(Self {
             authority,
             timeouts,
+            authorization: None,
             idle: Mutex::default(),
         }))
+    }
+
+    /// The same peer, to which every request says who sends it.
+    #[must_use]
+    pub fn authorized_by(&self, authorization: HeaderValue) -> Arc<Self> {
+        Arc::new(Self {
+            authority: self.authority.clone(),
+            timeouts: self.timeouts,
+            authorization: Some(authorization),
+            idle: Mutex::default(),
+        })
     }
 
     /// Reads a range, over a kept connection if there is one that still works.
@@ -111,7 +128,11 @@ impl HttpPeer {
         path: &PathAndQuery,
         read: &RangeRead<'_>,
     ) -> io::Result<Request<Empty<Bytes>>> {
-        Request::get(path.as_str())
+        let mut request = Request::get(path.as_str());
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        request
             .header(HOST, self.authority.as_str())
             .header(RANGE, format!("bytes={}-{}", read.offset, read.last()))
             // Bytes of the file, not of what somebody between would make of it.

@@ -1,0 +1,218 @@
+//! Pieces that run in other processes, as the engine asks for them and as those processes run them.
+//!
+//! ```text
+//!   phase ──► PieceDispatcher ──┬─► pieces that run here
+//!                               └─► shares, one for a worker ──► ShareRun ──► rows, piece by piece ──► PieceEvents
+//! ```
+//!
+//! Invariant: the rows of a run of a piece count only if that run is told to be done, and of all runs of a piece one at most is.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::common::DataFusionError;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion_proto::physical_plan::AsExecutionPlan;
+use datafusion_proto::protobuf::PhysicalPlanNode;
+use futures::stream::BoxStream;
+use prost::Message;
+
+use crate::exec::{PieceScanExec, RowsOf};
+use crate::loaded_table::StoredTable;
+use crate::piece::Piece;
+use crate::{Archive, EngineError, FileScanExec, PlanCodec, QueryExecution, RowStream};
+
+/// Has pieces of chunk phases run by other processes.
+pub trait PieceDispatcher: fmt::Debug + Send + Sync {
+    /// Begins to have pieces of a phase run elsewhere; `None` if all of them have to run here.
+    fn dispatch(&self, phase: EncodedPhase) -> Option<DispatchedPhase>;
+}
+
+/// A phase whose pieces may run elsewhere.
+#[derive(Debug, Clone)]
+pub struct EncodedPhase {
+    /// The plan of a piece, as [`ShareRun`] reads it.
+    pub plan: Arc<[u8]>,
+    /// The pieces.
+    pub pieces: Arc<[Piece]>,
+    /// The tables that a piece reads, each with which of its rows; the one by whose chunks the pieces are cut comes first.
+    pub tables: Vec<(Arc<StoredTable>, RowsOf)>,
+    /// The largest scan rating of these.
+    pub rating: u8,
+    /// How many chunks all pieces have together.
+    pub num_chunks: usize,
+    /// Who is told which workers run the pieces.
+    pub execution: Option<Arc<QueryExecution>>,
+}
+
+/// A phase of which pieces run elsewhere.
+pub struct DispatchedPhase {
+    /// The numbers of the pieces that run here, ascending.
+    pub local: Vec<usize>,
+    /// What comes of the others. It ends when each of them is done, or was left to run here. Dropping it ends their runs.
+    pub events: BoxStream<'static, PieceEvent>,
+}
+
+/// What comes of a piece that runs elsewhere.
+#[derive(Debug)]
+pub enum PieceEvent {
+    /// Rows of one run of a piece.
+    Rows {
+        /// The run, by a number that no other run of the phase has.
+        run: u64,
+        /// The piece.
+        piece: usize,
+        /// The rows.
+        batch: RecordBatch,
+    },
+    /// A run has given all rows of the piece, and they count.
+    Done {
+        /// The run.
+        run: u64,
+        /// The piece.
+        piece: usize,
+    },
+    /// What a run gave counts for nothing.
+    Discarded {
+        /// The run.
+        run: u64,
+        /// The piece.
+        piece: usize,
+    },
+    /// A piece has to run here.
+    RunLocally(usize),
+    /// The query fails.
+    Failed(DataFusionError),
+}
+
+impl PieceEvent {
+    /// The same of pieces that have these numbers in a longer list.
+    pub(crate) fn renumbered(mut self, numbers: &[usize]) -> Self {
+        if let Self::Rows { piece, .. }
+        | Self::Done { piece, .. }
+        | Self::Discarded { piece, .. }
+        | Self::RunLocally(piece) = &mut self
+        {
+            *piece = numbers[*piece];
+        }
+        self
+    }
+}
+
+/// What a session keeps of its dispatcher with the settings of its plans.
+#[derive(Debug)]
+pub(crate) struct Dispatching(pub Arc<dyn PieceDispatcher>);
+
+/// The phase as it travels; `None` if its pieces read what only this process has.
+pub(crate) fn encode_phase(
+    inner: &Arc<dyn ExecutionPlan>,
+    pieces: &Arc<[Piece]>,
+    rating: u8,
+    execution: Option<&Arc<QueryExecution>>,
+) -> Option<EncodedPhase> {
+    let mut leaves = Leaves::default();
+    inner.apply(|node| leaves.add(node)).ok()?;
+    let archive = leaves.archive.filter(|_| !leaves.is_bound_to_process)?;
+    let mut tables = leaves.tables;
+    // Pieces are cut by the chunks of a table whose own rows they read.
+    tables.sort_by_key(|(_, rows)| match rows {
+        RowsOf::Own => 0,
+        RowsOf::LeftHome | RowsOf::RightHome => 1,
+        RowsOf::Neighbourhood | RowsOf::Whole => 2,
+    });
+    if tables
+        .first()
+        .is_none_or(|(_, rows)| *rows == RowsOf::Whole)
+    {
+        return None;
+    }
+    let codec = PlanCodec::new(archive);
+    let encoded = PhysicalPlanNode::try_from_physical_plan(Arc::clone(inner), &codec);
+    let plan = match encoded {
+        Ok(plan) => plan.encode_to_vec(),
+        Err(error) => {
+            tracing::debug!(%error, "a phase cannot run elsewhere");
+            return None;
+        }
+    };
+    Some(EncodedPhase {
+        plan: plan.into(),
+        num_chunks: pieces.iter().map(|piece| piece.slices().len()).sum(),
+        pieces: Arc::clone(pieces),
+        tables,
+        rating,
+        execution: execution.cloned(),
+    })
+}
+
+/// What the pieces of a plan read.
+#[derive(Default)]
+struct Leaves {
+    archive: Option<Arc<Archive>>,
+    tables: Vec<(Arc<StoredTable>, RowsOf)>,
+    /// Whether it reads what only this process has.
+    is_bound_to_process: bool,
+}
+
+impl Leaves {
+    fn add(
+        &mut self,
+        node: &Arc<dyn ExecutionPlan>,
+    ) -> datafusion::common::Result<TreeNodeRecursion> {
+        if let Some(scan) = node.downcast_ref::<PieceScanExec>() {
+            self.archive = Some(Arc::clone(scan.archive()));
+            self.tables.push((Arc::clone(scan.stored()), scan.rows()));
+        }
+        // Files are this machine's, and a subquery's value is in this process.
+        self.is_bound_to_process |= node.is::<FileScanExec>() || node.is::<DataSourceExec>();
+        node.apply_expressions(&mut |expr| {
+            expr.apply(|expr| {
+                self.is_bound_to_process |= expr.is::<ScalarSubqueryExpr>();
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    }
+}
+
+/// The rows of the pieces of a share, each by its number in the share, in the order in which they end.
+pub type ShareRows = BoxStream<'static, Result<(usize, RowStream), EngineError>>;
+
+/// Pieces of a phase that came from another process, to run here.
+#[derive(Debug, Clone)]
+pub struct ShareRun {
+    /// The plan of a piece ([`EncodedPhase::plan`]).
+    pub plan: Arc<[u8]>,
+    /// The pieces of the share.
+    pub pieces: Vec<Piece>,
+    /// The largest scan rating of the tables that are read.
+    pub rating: u8,
+    /// How many chunks all pieces of the phase have together.
+    pub num_chunks: usize,
+}
+
+impl ShareRun {
+    /// The plan, with the tables of this archive.
+    pub(crate) fn decode(
+        &self,
+        archive: &Arc<Archive>,
+        context: &datafusion::execution::TaskContext,
+    ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
+        let node = PhysicalPlanNode::decode(self.plan.as_ref()).map_err(|error| {
+            DataFusionError::Internal(format!("the plan of a share cannot be read: {error}"))
+        })?;
+        let plan = node.try_into_physical_plan(context, &PlanCodec::new(Arc::clone(archive)))?;
+        let mut opens_files = false;
+        plan.apply(|node| {
+            opens_files |= node.is::<FileScanExec>() || node.is::<DataSourceExec>();
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        match opens_files {
+            true => datafusion::common::exec_err!("the plan of a share names files"),
+            false => Ok(plan),
+        }
+    }
+}
