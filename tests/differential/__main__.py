@@ -11,6 +11,7 @@ from pathlib import Path
 
 from conftest import binary_path
 from differential.cases import OPEN_CASES, all_cases, complaint
+from differential.engines import WORKERS
 from differential.run import Plan, run
 from meridian_cli import Meridian
 
@@ -48,6 +49,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=2_000, help="how many statements Meridian is asked")
     parser.add_argument("--minutes", type=float, default=None, help="end after so many minutes, if --count is not reached before")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worlds at once, each with a server of its own")
+    parser.add_argument("--workers", type=int, default=0, help="workers of a cluster of each server; none by default")
     parser.add_argument("--world", type=int, default=0, help="the number of the first world: goes on where another run of the seed ended")
     parser.add_argument("--statement", default=None, help="ask this statement of the first world alone, by its number")
     parser.add_argument("--per-world", type=int, default=500, help="statements to ask of each world")
@@ -56,6 +58,8 @@ def main() -> int:
     parser.add_argument("--open-cases", action="store_true", help="say which of the mistakes that are known are repaired")
     parser.add_argument("--ignore", action="append", default=[], help="a pattern of categories of failures that are only counted")
     arguments = parser.parse_args()
+    # The processes that ask a world's statements inherit it.
+    os.environ[WORKERS] = str(arguments.workers)
     binary = binary_path()
     if not binary.is_file():
         parser.error(f"there is no program at {binary}: build it with `cargo build --workspace --bin meridian`, or set MERIDIAN_BIN")

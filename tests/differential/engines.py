@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +15,7 @@ import duckdb
 import mysql.connector
 import pymysql
 
+from cluster_members import Cluster
 from differential.databases import World, duckdb_of
 from differential.tree import Query, Table, walk
 from differential.writing import FILES, as_prepared, for_duckdb, for_meridian
@@ -131,17 +134,33 @@ class CommandLine:
         self.asker.close()
 
 
+# The workers of each world's cluster; none by default: a server alone.
+WORKERS = "MERIDIAN_DIFFERENTIAL_WORKERS"
+
+
 class Served:
-    """Statements that `meridian serve` is asked."""
+    """Statements that `meridian serve` is asked, alone or with the workers of a cluster."""
 
     def __init__(self, meridian: Meridian, directory: Path) -> None:
         self.meridian, self.directory = meridian, directory
+        self.cluster: Cluster | None = None
+        workers = int(os.environ.get(WORKERS, "0"))
+        if workers:
+            options = ("--threads", 2, "--log", "error")
+            self.cluster = Cluster(meridian, directory / "cluster", directory / "data", min(2, workers), *options)
+            for number in range(workers):
+                self.cluster.start_worker(f"w{number}", "--log", "error")
+            self.cluster.wait_for_replicas()
         self.server = self._start()
         self.connection: pymysql.connections.Connection | None = None
         self.prepared: mysql.connector.MySQLConnection | None = None
         self.command_line = CommandLine(meridian, directory)
 
     def _start(self) -> Server:
+        if self.cluster is not None:
+            if self.cluster.server.process.poll() is not None:
+                self.cluster.restart_front_end(signal.SIGTERM)
+            return self.cluster.server
         return Server(self.meridian, self.directory / "data", "--threads", 2, "--log", "error")
 
     def _revive(self) -> None:
@@ -206,12 +225,16 @@ class Served:
             with suppress(Exception):
                 if connection is not None:
                     connection.close()
-        if self.server.process.poll() is None:
+        if self.cluster is not None:
+            self.cluster.end()
+        elif self.server.process.poll() is None:
             self.server.stop()
 
     @property
     def panics(self) -> str:
-        """What the server has logged of panics."""
+        """What the server, or a member of the cluster, has logged of panics."""
+        if self.cluster is not None:
+            return self.cluster.panics
         return "\n".join(line for line in self.server.logged if "panicked" in line or "the server panic" in line)
 
 

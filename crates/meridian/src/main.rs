@@ -9,6 +9,7 @@ use mimalloc::MiMalloc;
 mod alert_commands;
 mod aligned;
 mod check;
+mod cluster_commands;
 mod compact;
 mod console;
 mod drop;
@@ -29,6 +30,7 @@ mod synthesize_load;
 mod synthesize_progress;
 mod tables;
 mod user_commands;
+mod worker;
 
 /// What it gives is counted, for the bound on what statements may take.
 #[global_allocator]
@@ -90,6 +92,14 @@ enum Command {
     /// Make and list nightly alert databases, into which pipelines store what they find in each exposure.
     #[command(subcommand)]
     Alerts(alert_commands::AlertsCommand),
+    /// A worker of a cluster: holds replicas of chunk files and runs pieces of queries.
+    ///
+    /// It joins the cluster of a server that was started with `meridian serve --cluster`, gets the files that it shall hold, and runs until
+    /// Ctrl-C or SIGTERM ends it. What it was running then runs elsewhere.
+    Worker(worker::WorkerArguments),
+    /// The cluster of a running server: its workers, their state, and how far the files are from having their replicas.
+    #[command(subcommand)]
+    Cluster(cluster_commands::ClusterCommand),
     /// Queries of sky geometry: which chunk, which chunks, which trixel.
     #[command(subcommand)]
     Sky(sky_commands::SkyCommand),
@@ -121,6 +131,8 @@ fn main() -> ExitCode {
         Command::Query(command) => query_commands::run(command),
         Command::User(command) => user_commands::run(command),
         Command::Alerts(command) => alert_commands::run(command),
+        Command::Worker(arguments) => worker::run(arguments),
+        Command::Cluster(command) => cluster_commands::run(command),
         Command::Sky(command) => sky_commands::run(command),
         Command::Synthesize(command) => synthesize_commands::run(command),
         Command::Completion(arguments) => shell_files::print_completion(Cli::command(), &arguments),

@@ -34,6 +34,7 @@ use std::time::Duration;
 use ::queries::scheduler::{LaneTable, SchedulerOptions};
 use ::queries::{QueryError, QueryService};
 use ::users::{User, Users};
+use cluster::{ClusterOptions, FrontEnd};
 use engine::{Archive, ConeTable, EngineError, QueryInfo};
 use ingest::BytePool;
 use sql::connection::{ProcessInfo, ServerInfo, VariableValue};
@@ -107,6 +108,8 @@ pub struct Config {
     pub slow: Option<Duration>,
     /// The limits of queries that are submitted to run without a connection.
     pub queries: QueryLimits,
+    /// The cluster whose front end the server is, if it is one.
+    pub cluster: Option<ClusterOptions>,
 }
 
 impl Config {
@@ -130,6 +133,7 @@ impl Config {
             is_insecure: false,
             slow: None,
             queries: QueryLimits::default(),
+            cluster: None,
         }
     }
 }
@@ -238,6 +242,7 @@ pub struct Server {
     listeners: Vec<Listener>,
     archive: Arc<Archive>,
     shared: Arc<Shared>,
+    front_end: Option<Arc<FrontEnd>>,
     grace: Duration,
     has_users: bool,
 }
@@ -317,11 +322,16 @@ impl Server {
         engine::bound_memory(&archive, config.memory);
         let processes = ProcessList::new();
         let tables = ServerTables::new(Arc::clone(&processes));
+        let front_end = match config.cluster.clone() {
+            Some(options) => Some(FrontEnd::bind(Arc::clone(&archive), options).await?),
+            None => None,
+        };
         let sessions = Sessions::new(
             Arc::clone(&archive),
             config.threads,
             config.memory,
             Arc::clone(&tables) as _,
+            front_end.as_ref().map(|it| it.dispatcher()),
         )?;
         let sessions = Arc::new(sessions);
         let query_runtime = QueryRuntime::new(config.threads);
@@ -392,6 +402,7 @@ impl Server {
             listeners: listeners_of(listeners, limits)?,
             archive,
             shared,
+            front_end,
             grace: config.grace,
             has_users,
         })
@@ -459,6 +470,11 @@ impl Server {
         })
     }
 
+    /// The address for the workers of the cluster.
+    pub fn cluster_address(&self) -> Option<SocketAddr> {
+        self.front_end.as_ref().map(|it| it.address())
+    }
+
     fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.listeners.iter().map(Listener::endpoint)
     }
@@ -469,6 +485,12 @@ impl Server {
         // Submitted queries that run do not delay the end: the next process goes on with them.
         let queries = Arc::clone(&self.shared.queries);
         let queries = tokio::spawn(queries.run(stop.clone()));
+        // Workers run pieces until the last statement has ended.
+        let left = CancellationToken::new();
+        if let Some(front_end) = self.front_end {
+            tokio::spawn(front_end.run(left.clone()));
+        }
+        let _leaving = left.drop_guard();
         let open = self.listeners.into_iter();
         let open =
             open.map(|listener| listener.accept_loop(Arc::clone(&self.shared), stop.clone()));

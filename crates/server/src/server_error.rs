@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use ::queries::QueryError;
 use ::users::UsersError;
+use cluster::ClusterError;
 use engine::EngineError;
 
 use crate::tls::TlsError;
@@ -26,6 +27,9 @@ pub enum ServerError {
     /// The stored queries cannot be read.
     #[error(transparent)]
     Queries(#[from] QueryError),
+    /// The server cannot be the front end of a cluster.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     /// The address cannot be resolved.
     #[error("{address} is no address to listen on: write it as in 127.0.0.1:4040")]
     NoAddress {

@@ -7,8 +7,8 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::{
-    Archive, EngineError, FileAccess, NO_DATABASE, ReceivedFiles, Session, SessionOptions,
-    SystemTables,
+    Archive, EngineError, FileAccess, NO_DATABASE, PieceDispatcher, ReceivedFiles, Session,
+    SessionOptions, SystemTables,
 };
 use sql::Dialect;
 
@@ -26,12 +26,14 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// `memory` is shared by the sorts, groups and joins of all sessions; `system` has the server's tables.
+    /// `memory` is shared by the sorts, groups and joins of all sessions; `system` has the server's tables; `dispatcher` has pieces run
+    /// by the workers of a cluster.
     pub(crate) fn new(
         archive: Arc<Archive>,
         cores: NonZeroUsize,
         memory: usize,
         system: Arc<dyn SystemTables>,
+        dispatcher: Option<Arc<dyn PieceDispatcher>>,
     ) -> Result<Self, EngineError> {
         let options = SessionOptions {
             cores: Some(cores),
@@ -39,6 +41,7 @@ impl Sessions {
             // A client need not have the right to read this machine's files.
             files: FileAccess::Nothing,
             system: Some(system),
+            dispatcher,
             ..SessionOptions::default()
         };
         Ok(Self {

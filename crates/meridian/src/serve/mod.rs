@@ -10,8 +10,10 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
+use cluster::ClusterOptions;
 use server::{Config, QueryLimits, Server, TlsFiles};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +24,7 @@ use crate::console::tell;
 use crate::failure::Failure;
 use layers::{CommandLineOptions, Layers};
 use options::Settings;
+pub(crate) use options::{DEFAULT_LOG, filter as log_filter};
 
 /// Threads for the network, which only hand on what others compute.
 const NETWORK_THREADS: usize = 2;
@@ -98,6 +101,13 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
             blocking: settings.max_blocking,
             ..QueryLimits::default()
         },
+        cluster: cluster_options(
+            settings.cluster,
+            settings.cluster_secret,
+            settings.replicas,
+            settings.lost_after,
+            settings.insecure,
+        )?,
     };
     let (threads, memory, cache) = (config.threads, config.memory, config.cache);
     let server = Server::bind(config).await?;
@@ -134,8 +144,31 @@ fn tls_files(
     }
 }
 
+/// A front end of a cluster needs the secret of its members.
+fn cluster_options(
+    address: Option<String>,
+    secret: Option<PathBuf>,
+    replicas: NonZeroUsize,
+    lost_after: Duration,
+    is_insecure: bool,
+) -> Result<Option<ClusterOptions>, Failure> {
+    match (address, secret) {
+        (None, _) => Ok(None),
+        (Some(_), None) => Err(Failure::new(
+            "a cluster needs a secret that all its members know: give --cluster-secret, with a file as `openssl rand -hex 32` makes it",
+        )),
+        (Some(address), Some(secret)) => Ok(Some(ClusterOptions {
+            address,
+            secret,
+            replicas: replicas.get(),
+            lost_after,
+            is_insecure,
+        })),
+    }
+}
+
 /// Cancels at the first signal and leaves at the second.
-async fn stop_at_signals(
+pub(crate) async fn stop_at_signals(
     (mut interrupt, mut terminate): (Signal, Signal),
     stop: CancellationToken,
 ) {
@@ -195,6 +228,13 @@ async fn announce(data: &str, server: &Server) -> Result<(), Failure> {
             ),
             None => writeln!(text, "  curl {user}http://{address}/"),
         }?;
+    }
+    if let Some(address) = server.cluster_address() {
+        writeln!(text, "Workers join at {address}, as with")?;
+        writeln!(
+            text,
+            "  meridian worker --join {address} --data DIR --cluster-secret FILE"
+        )?;
     }
     tell(&text)
 }

@@ -12,7 +12,7 @@ use super::logging::Form;
 use crate::failure::Failure;
 
 /// The default log level.
-pub(super) const DEFAULT_LOG: &str = "warn,meridian=info,meridian_server=info";
+pub(crate) const DEFAULT_LOG: &str = "warn,meridian=info,meridian_server=info,cluster=info";
 
 /// An option.
 #[derive(Debug)]
@@ -133,6 +133,14 @@ options! {
         "The server's certificate in PEM, followed by its issuers', for clients that request TLS.";
     tls_key: Option<PathBuf> = "tls-key" "FILE", "MERIDIAN_TLS_KEY", file, DefaultValue::Is(""),
         "The certificate's private key in PEM, without a password.";
+    cluster: Option<String> = "cluster" "ADDR", "MERIDIAN_CLUSTER", endpoint, DefaultValue::Is("off"),
+        "Where workers join, which then run pieces of the queries; port 0 takes a free port, off is no cluster.";
+    cluster_secret: Option<PathBuf> = "cluster-secret" "FILE", "MERIDIAN_CLUSTER_SECRET", file, DefaultValue::Is(""),
+        "The file with the secret that all members of the cluster know.";
+    replicas: NonZeroUsize = "replicas" "N", "MERIDIAN_REPLICAS", count, DefaultValue::Is("3"),
+        "Workers of the cluster that shall hold each chunk file.";
+    lost_after: Duration = "lost-after" "SECONDS", "MERIDIAN_LOST_AFTER", some_seconds, DefaultValue::Is("60"),
+        "Seconds for which a worker of the cluster may be silent before others get its replicas.";
     insecure: bool = "insecure" "yes|no", "MERIDIAN_INSECURE", yes_or_no, DefaultValue::Is("no"),
         "Listen where other machines connect, too, without users or without TLS: only where the network is trusted.";
     log: EnvFilter = "log" "LEVEL", "RUST_LOG", filter, DefaultValue::Is(DEFAULT_LOG),
@@ -242,16 +250,20 @@ fn days(text: &str) -> Result<Duration, String> {
 /// Levels at which libraries say more than anybody wants to read.
 const TALKATIVE: [&str; 3] = ["info", "debug", "trace"];
 
-/// A level alone is that of Meridian's own crates, whose names begin so but for one; libraries warn at most.
+/// A level alone is that of Meridian's own crates, whose names begin so but for two; libraries warn at most.
 fn of_own_crates(text: &str) -> String {
     let level = text.trim().to_ascii_lowercase();
     match TALKATIVE.contains(&level.as_str()) {
-        true => format!("warn,meridian={level},queries={level}"),
+        true => format!("warn,meridian={level},queries={level},cluster={level}"),
         false => text.to_owned(),
     }
 }
 
-fn filter(text: &str) -> Result<EnvFilter, String> {
+/// What of the log is written.
+///
+/// # Errors
+/// The text is neither a level nor directives.
+pub(crate) fn filter(text: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(of_own_crates(text)).map_err(|error| {
         format!("{text:?} cannot be read ({error}): give error, warn, info, debug or trace")
     })
@@ -264,7 +276,8 @@ mod tests {
     /// `--log debug` gave hundreds of lines of the HTTP library for each line of a statement.
     #[test]
     fn a_level_alone_is_that_of_our_crates() {
-        assert_eq!(of_own_crates("Debug"), "warn,meridian=debug,queries=debug");
+        let own = "warn,meridian=debug,queries=debug,cluster=debug";
+        assert_eq!(of_own_crates("Debug"), own);
         for text in ["warn", "error", "debug,h2=warn", "meridian_server=debug"] {
             assert_eq!(of_own_crates(text), text);
         }

@@ -1,0 +1,266 @@
+//! Requests to other members, over connections that are kept for the next request.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION};
+use axum::http::{Method, Request, Response, StatusCode};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::{ClusterError, Secret};
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(3);
+/// How long a short request may take.
+const SHORT_REQUEST: Duration = Duration::from_secs(10);
+/// Bytes of a short response.
+const SHORT_RESPONSE: usize = 256 << 20;
+/// Connections to a member that wait for the next request.
+const MOST_IDLE: usize = 8;
+
+type Connection = SendRequest<Full<Bytes>>;
+
+/// Sends requests to members of a cluster.
+pub(crate) struct MemberClient {
+    secret: Secret,
+    idle: Arc<Mutex<HashMap<String, Vec<Connection>>>>,
+}
+
+impl fmt::Debug for MemberClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MemberClient")
+    }
+}
+
+/// A response whose body is still to be read.
+pub(crate) struct MemberResponse {
+    /// Its status.
+    pub status: StatusCode,
+    /// Where else it says to ask.
+    pub location: Option<String>,
+    body: Incoming,
+    address: String,
+    connection: Option<Connection>,
+    idle: Arc<Mutex<HashMap<String, Vec<Connection>>>>,
+}
+
+impl MemberResponse {
+    /// The next bytes; `None` at the end. The connection is then kept.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, hyper::Error> {
+        while let Some(frame) = self.body.frame().await {
+            if let Ok(bytes) = frame?.into_data() {
+                return Ok(Some(bytes));
+            }
+        }
+        if let Some(connection) = self.connection.take() {
+            let mut idle = lock(&self.idle);
+            let kept = idle.entry(self.address.clone()).or_default();
+            if kept.len() < MOST_IDLE {
+                kept.push(connection);
+            }
+        }
+        Ok(None)
+    }
+
+    /// All bytes, if they are not too many.
+    pub async fn text(mut self) -> String {
+        let mut text = Vec::new();
+        while let Ok(Some(bytes)) = self.next().await {
+            text.extend_from_slice(&bytes);
+            if text.len() > 4096 {
+                break;
+            }
+        }
+        String::from_utf8_lossy(&text).trim().to_owned()
+    }
+}
+
+impl MemberClient {
+    pub fn new(secret: Secret) -> Self {
+        Self {
+            secret,
+            idle: Arc::default(),
+        }
+    }
+
+    pub fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    /// Sends a request and waits for the head of its response.
+    ///
+    /// # Errors
+    /// The member cannot be reached.
+    pub async fn send(
+        &self,
+        method: Method,
+        address: &str,
+        path: &str,
+        body: Bytes,
+    ) -> Result<MemberResponse, ClusterError> {
+        let failed = |why: String| ClusterError::Member {
+            member: address.to_owned(),
+            why,
+        };
+        let request = || {
+            Request::builder()
+                .method(method.clone())
+                .uri(path)
+                .header(HOST, address)
+                .header(AUTHORIZATION, self.secret.authorization())
+                .header(CONTENT_TYPE, "application/octet-stream")
+                .body(Full::new(body.clone()))
+                .map_err(|error| failed(format!("cannot be asked: {error}")))
+        };
+        loop {
+            let kept = lock(&self.idle).get_mut(address).and_then(Vec::pop);
+            let is_kept = kept.is_some();
+            let mut connection = match kept {
+                Some(connection) => connection,
+                None => connect(address).await.map_err(failed)?,
+            };
+            let request = request()?;
+            let sent = async {
+                connection.ready().await?;
+                connection.send_request(request).await
+            };
+            match sent.await {
+                Ok(response) => return Ok(self.response(address, connection, response)),
+                // The member may have closed it while it waited, which is no news of the member.
+                Err(_) if is_kept => {}
+                Err(error) => return Err(failed(format!("does not answer: {error}"))),
+            }
+        }
+    }
+
+    fn response(
+        &self,
+        address: &str,
+        connection: Connection,
+        response: Response<Incoming>,
+    ) -> MemberResponse {
+        let location = response.headers().get(LOCATION);
+        let location = location.and_then(|it| it.to_str().ok());
+        MemberResponse {
+            status: response.status(),
+            location: location.map(str::to_owned),
+            body: response.into_body(),
+            address: address.to_owned(),
+            connection: Some(connection),
+            idle: Arc::clone(&self.idle),
+        }
+    }
+
+    /// Sends a short request, with JSON if any, and reads the response whole.
+    ///
+    /// # Errors
+    /// The member cannot be reached, or refuses.
+    pub async fn bytes(
+        &self,
+        method: Method,
+        address: &str,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Bytes, ClusterError> {
+        let failed = |why: String| ClusterError::Member {
+            member: address.to_owned(),
+            why,
+        };
+        let exchange = async {
+            let response = self.send(method, address, path, body).await?;
+            if response.status != StatusCode::OK {
+                let status = response.status;
+                let why = match response.text().await {
+                    text if text.is_empty() => format!("answers {status}"),
+                    text => format!("answers {status}: {text}"),
+                };
+                return Err(failed(why));
+            }
+            let mut response = response;
+            let mut all = Vec::new();
+            while let Some(bytes) = response
+                .next()
+                .await
+                .map_err(|error| failed(format!("stopped in the middle: {error}")))?
+            {
+                if all.len() + bytes.len() > SHORT_RESPONSE {
+                    return Err(failed("says too much".to_owned()));
+                }
+                all.extend_from_slice(&bytes);
+            }
+            Ok(Bytes::from(all))
+        };
+        match timeout(SHORT_REQUEST, exchange).await {
+            Ok(done) => done,
+            Err(_) => Err(failed(format!(
+                "did not answer within {} s",
+                SHORT_REQUEST.as_secs()
+            ))),
+        }
+    }
+
+    /// Sends JSON and reads JSON.
+    ///
+    /// # Errors
+    /// The member cannot be reached, refuses, or answers with something else.
+    pub async fn json<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        address: &str,
+        path: &str,
+        body: Option<&(impl Serialize + Sync)>,
+    ) -> Result<T, ClusterError> {
+        let failed = |error: serde_json::Error| ClusterError::Member {
+            member: address.to_owned(),
+            why: format!("says what cannot be read: {error}"),
+        };
+        let body = body.map(serde_json::to_vec).transpose().map_err(failed)?;
+        let body = Bytes::from(body.unwrap_or_default());
+        let bytes = self.bytes(method, address, path, body).await?;
+        serde_json::from_slice(&bytes).map_err(failed)
+    }
+}
+
+async fn connect(address: &str) -> Result<Connection, String> {
+    let stream = match timeout(CONNECT, TcpStream::connect(address)).await {
+        Ok(stream) => stream.map_err(|error| format!("cannot be reached: {error}"))?,
+        Err(_) => {
+            return Err(format!(
+                "cannot be reached: no connection within {} s",
+                CONNECT.as_secs()
+            ));
+        }
+    };
+    stream
+        .set_nodelay(true)
+        .map_err(|error| format!("cannot be reached: {error}"))?;
+    let (sender, driver) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| format!("does not speak HTTP: {error}"))?;
+    // It ends with the connection.
+    tokio::spawn(driver);
+    Ok(sender)
+}
+
+/// The bytes of a request's body, no more than so many.
+pub(crate) async fn read_body(body: axum::body::Body, most: usize) -> Result<Bytes, String> {
+    let limited = Limited::new(body, most).collect().await;
+    limited
+        .map(http_body_util::Collected::to_bytes)
+        .map_err(|error| error.to_string())
+}
+
+/// Every change is a single one, so that a panic elsewhere leaves it whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,177 @@
+//! Dispatch: pieces of a phase are sent to the workers that hold their chunks, in shares, and what comes back is handed to the engine.
+
+mod run;
+mod shares;
+#[cfg(test)]
+mod simulation;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use catalog::fold_name;
+use engine::exec::RowsOf;
+use engine::{DispatchedPhase, EncodedPhase, Piece, PieceDispatcher, StoredTable};
+use futures::StreamExt;
+use futures::stream;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use crate::client::MemberClient;
+use crate::front_end::{Member, Members};
+use crate::placement::{Candidate, rank};
+use run::PhaseDrive;
+pub(crate) use run::share_body_parts;
+use shares::Shares;
+
+/// Events that may wait for the engine.
+const EVENTS_AHEAD: usize = 16;
+
+/// Sends pieces to the workers of a cluster.
+pub(crate) struct Dispatcher {
+    archive: String,
+    /// A number of this process.
+    process: u64,
+    members: Arc<Members>,
+    client: Arc<MemberClient>,
+    /// Where connections live.
+    runtime: Handle,
+    phases: AtomicU64,
+}
+
+impl fmt::Debug for Dispatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dispatcher({})", self.archive)
+    }
+}
+
+impl Dispatcher {
+    /// A dispatcher whose connections live in the runtime in which this is called.
+    pub fn new(
+        archive: String,
+        process: u64,
+        members: Arc<Members>,
+        client: Arc<MemberClient>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            archive,
+            process,
+            members,
+            client,
+            runtime: Handle::current(),
+            phases: AtomicU64::new(0),
+        })
+    }
+}
+
+impl PieceDispatcher for Dispatcher {
+    fn dispatch(&self, phase: EncodedPhase) -> Option<DispatchedPhase> {
+        let workers = self.members.live();
+        let preferences = Preferences::new(&phase.tables, &workers)?;
+        let holders: Vec<Vec<usize>> = phase.pieces.iter().map(|it| preferences.of(it)).collect();
+        let (mut local, mut remote, mut held) = (Vec::new(), Vec::new(), Vec::new());
+        for (piece, holders) in holders.into_iter().enumerate() {
+            match holders.is_empty() {
+                true => local.push(piece),
+                false => {
+                    remote.push(piece);
+                    held.push(holders);
+                }
+            }
+        }
+        if remote.is_empty() {
+            return None;
+        }
+        let threads: Vec<usize> = workers.iter().map(|(_, it)| it.report.threads).collect();
+        let (sender, receiver) = mpsc::channel(EVENTS_AHEAD);
+        let drive = PhaseDrive {
+            number: self.phases.fetch_add(1, Relaxed),
+            archive: self.archive.clone(),
+            process: self.process,
+            members: Arc::clone(&self.members),
+            client: Arc::clone(&self.client),
+            workers,
+            pieces: remote,
+            phase,
+        };
+        let driven = self
+            .runtime
+            .spawn(drive.run(Shares::new(held, &threads), sender));
+        let events = Events {
+            receiver,
+            driven: driven.abort_handle(),
+        };
+        let events = stream::unfold(events, |mut events| async move {
+            let event = events.receiver.recv().await?;
+            Some((event, events))
+        });
+        Some(DispatchedPhase {
+            local,
+            events: events.boxed(),
+        })
+    }
+}
+
+/// The events of a phase. Dropping them ends what workers do for it.
+struct Events {
+    receiver: mpsc::Receiver<engine::PieceEvent>,
+    driven: tokio::task::AbortHandle,
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        self.driven.abort();
+    }
+}
+
+/// Which workers are preferred for a piece: those that hold most of what it reads, in the order of placement.
+struct Preferences<'a> {
+    database: String,
+    tables: Vec<&'a StoredTable>,
+    workers: &'a [(String, Member)],
+    candidates: Vec<Candidate>,
+}
+
+impl<'a> Preferences<'a> {
+    /// `None` if there is no worker.
+    fn new(
+        tables: &'a [(Arc<StoredTable>, RowsOf)],
+        workers: &'a [(String, Member)],
+    ) -> Option<Self> {
+        let (first, _) = tables.first().filter(|_| !workers.is_empty())?;
+        let cut = tables
+            .iter()
+            .filter(|(_, rows)| matches!(rows, RowsOf::Own | RowsOf::LeftHome | RowsOf::RightHome));
+        let candidate = |(name, member): &(String, Member)| Candidate {
+            name: name.clone(),
+            weight: (member.report.disk_bytes as f64 / 1e9).max(1.0),
+        };
+        Some(Self {
+            database: fold_name(&first.database),
+            tables: cut.map(|(table, _)| table.as_ref()).collect(),
+            candidates: workers.iter().map(candidate).collect(),
+            workers,
+        })
+    }
+
+    /// The workers that hold anything of what a piece reads, the preferred one first.
+    fn of(&self, piece: &Piece) -> Vec<usize> {
+        let Some(slice) = piece.slices().first() else {
+            return Vec::new();
+        };
+        let mut held = vec![0_usize; self.workers.len()];
+        for part in self.tables.iter().flat_map(|table| &table.parts) {
+            let Some(file) = part.file_of(slice.chunk) else {
+                continue;
+            };
+            for (held, (_, member)) in held.iter_mut().zip(self.workers) {
+                *held += usize::from(member.holds(part.load, file));
+            }
+        }
+        let mut ranked = rank(&self.database, slice.chunk, &self.candidates);
+        ranked.retain(|at| held[*at] > 0);
+        // The sort is stable: placement decides between workers that hold as much.
+        ranked.sort_by_key(|at| std::cmp::Reverse(held[*at]));
+        ranked
+    }
+}

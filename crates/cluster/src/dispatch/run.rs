@@ -1,0 +1,377 @@
+//! The run of a phase by workers: carries out what [`Shares`] decides, over connections.
+
+use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::RecordBatch;
+use arrow_ipc::writer::StreamWriter;
+use axum::http::{Method, StatusCode};
+use bytes::Bytes;
+use datafusion::common::DataFusionError;
+use engine::{EncodedPhase, EngineError, Piece, PieceEvent};
+use futures::FutureExt;
+use sql::{ErrorCode, SqlError};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{debug, warn};
+
+use super::shares::{Share, Shares};
+use crate::client::MemberClient;
+use crate::frames::{Frame, FrameReader};
+use crate::front_end::{Member, Members};
+use crate::messages::{ErrorClass, PartName, ShareFailure, ShareHead};
+
+/// How often it is looked whether workers still live.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// Frames of all shares together that may wait.
+const FRAMES_AHEAD: usize = 16;
+
+/// What it takes to run a phase.
+pub(super) struct PhaseDrive {
+    pub number: u64,
+    pub archive: String,
+    pub process: u64,
+    pub members: Arc<Members>,
+    pub client: Arc<MemberClient>,
+    pub workers: Vec<(String, Member)>,
+    /// The numbers of the pieces that workers run, in the phase.
+    pub pieces: Vec<usize>,
+    pub phase: EncodedPhase,
+}
+
+/// What comes of a share.
+struct ShareEvent {
+    run: u64,
+    worker: usize,
+    what: What,
+}
+
+enum What {
+    Rows(usize, RecordBatch),
+    Done(usize),
+    Ended(Result<(), ShareError>),
+}
+
+/// Why a share failed.
+enum ShareError {
+    /// The worker does not answer, or not as it should.
+    Connection(String),
+    /// The worker says why.
+    Told(ShareFailure),
+}
+
+/// Tells the engine; fails when it reads no more.
+type Sender = mpsc::Sender<PieceEvent>;
+
+impl PhaseDrive {
+    /// Runs until each piece is done or was given back.
+    pub async fn run(self, shares: Shares, sender: Sender) {
+        let (events, mut coming) = mpsc::channel(FRAMES_AHEAD);
+        let mut driving = Driving {
+            shares,
+            sender,
+            tasks: JoinSet::new(),
+            aborts: HashMap::new(),
+            began: HashMap::new(),
+            started: Instant::now(),
+            events,
+            drive: Arc::new(self),
+        };
+        let mut ticks = interval(LOOK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if driving.send_shares().await.is_none() || driving.shares.is_over() {
+                return;
+            }
+            let step = tokio::select! {
+                event = coming.recv() => match event {
+                    Some(event) => driving.take(event).await,
+                    None => return,
+                },
+                _ = ticks.tick() => driving.look().await,
+                () = driving.sender.closed() => return,
+            };
+            if step.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+/// A phase while workers run it. Its methods give `None` when there is nobody to run it for any more.
+struct Driving {
+    shares: Shares,
+    sender: Sender,
+    tasks: JoinSet<()>,
+    aborts: HashMap<u64, AbortHandle>,
+    /// The pieces of each run of which rows were handed on, and which are not done.
+    began: HashMap<u64, HashSet<usize>>,
+    started: Instant,
+    events: mpsc::Sender<ShareEvent>,
+    drive: Arc<PhaseDrive>,
+}
+
+impl Driving {
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    async fn tell(&self, event: PieceEvent) -> Option<()> {
+        self.sender.send(event).await.ok()
+    }
+
+    /// Sends what workers can take, and gives back what none can.
+    async fn send_shares(&mut self) -> Option<()> {
+        while let Some(share) = self.shares.next_share(self.now()) {
+            let (run, drive, events) = (share.run, Arc::clone(&self.drive), self.events.clone());
+            let task = self
+                .tasks
+                .spawn(async move { drive.run_share(share, events).await });
+            self.aborts.insert(run, task);
+        }
+        for piece in self.shares.take_local() {
+            let piece = self.drive.pieces[piece];
+            self.tell(PieceEvent::RunLocally(piece)).await?;
+        }
+        Some(())
+    }
+
+    async fn take(&mut self, ShareEvent { run, worker, what }: ShareEvent) -> Option<()> {
+        let (now, number) = (self.now(), |piece: usize| self.drive.pieces[piece]);
+        match what {
+            What::Rows(piece, batch) => {
+                if !self.shares.wants(run, piece) {
+                    return Some(());
+                }
+                self.began.entry(run).or_default().insert(piece);
+                let piece = number(piece);
+                self.tell(PieceEvent::Rows { run, piece, batch }).await
+            }
+            What::Done(piece) => {
+                let counts = self.shares.finish_piece(run, piece, now);
+                let has_rows = self.began.entry(run).or_default().remove(&piece);
+                let piece = number(piece);
+                match counts {
+                    true => {
+                        if let Some(execution) = &self.drive.phase.execution {
+                            execution.count_remote(&self.drive.workers[worker].0);
+                        }
+                        self.tell(PieceEvent::Done { run, piece }).await
+                    }
+                    false if has_rows => self.tell(PieceEvent::Discarded { run, piece }).await,
+                    false => Some(()),
+                }
+            }
+            What::Ended(outcome) => {
+                self.shares.end_run(run, now);
+                self.discard(run).await?;
+                match outcome {
+                    Ok(()) => Some(()),
+                    Err(error) => self.fail(worker, error).await,
+                }
+            }
+        }
+    }
+
+    /// What a run gave of pieces that it did not finish counts for nothing.
+    async fn discard(&mut self, run: u64) -> Option<()> {
+        if let Some(abort) = self.aborts.remove(&run) {
+            abort.abort();
+        }
+        for piece in self.began.remove(&run).unwrap_or_default() {
+            let piece = self.drive.pieces[piece];
+            self.tell(PieceEvent::Discarded { run, piece }).await?;
+        }
+        Some(())
+    }
+
+    async fn fail(&mut self, worker: usize, error: ShareError) -> Option<()> {
+        let name = &self.drive.workers[worker].0;
+        match error {
+            ShareError::Told(failure) if failure.class == ErrorClass::Query => {
+                let error = SqlError::new(failure.sentence);
+                let error = error.with_code(ErrorCode::of_number(failure.code));
+                let error = DataFusionError::External(Box::new(EngineError::from(error)));
+                self.tell(PieceEvent::Failed(error)).await?;
+                return None;
+            }
+            ShareError::Told(failure) if failure.class == ErrorClass::Worker => {
+                warn!(
+                    worker = name,
+                    why = failure.sentence,
+                    "pieces go to other replicas"
+                );
+                return Some(());
+            }
+            ShareError::Told(failure) => {
+                debug!(
+                    worker = name,
+                    why = failure.sentence,
+                    "pieces cannot be run by workers"
+                );
+            }
+            ShareError::Connection(why) => {
+                warn!(worker = name, why, "pieces go to other replicas");
+            }
+        }
+        self.lose(worker).await
+    }
+
+    async fn lose(&mut self, worker: usize) -> Option<()> {
+        for run in self.shares.lose_worker(worker, self.now()) {
+            self.discard(run).await?;
+        }
+        Some(())
+    }
+
+    /// Takes pieces from workers that are silent, and has those of late shares run elsewhere, too.
+    async fn look(&mut self) -> Option<()> {
+        for worker in 0..self.drive.workers.len() {
+            let (name, member) = &self.drive.workers[worker];
+            if !self.shares.is_lost(worker)
+                && !self.drive.members.is_live(name, member.report.process)
+            {
+                warn!(
+                    worker = name,
+                    "a worker is silent: its pieces go to other replicas"
+                );
+                self.lose(worker).await?;
+            }
+        }
+        let doubled = self.shares.double_late(self.now());
+        if doubled > 0 {
+            debug!(pieces = doubled, "late pieces run at another replica, too");
+        }
+        Some(())
+    }
+}
+
+impl PhaseDrive {
+    /// Runs a share at its worker, and tells what comes.
+    async fn run_share(&self, share: Share, events: mpsc::Sender<ShareEvent>) {
+        let (run, worker) = (share.run, share.worker);
+        let exchange = AssertUnwindSafe(self.exchange(&share, &events)).catch_unwind();
+        let outcome = exchange.await.unwrap_or_else(|_| {
+            let why = "what it sent made this process panic, which is a bug of Meridian";
+            Err(ShareError::Connection(why.to_owned()))
+        });
+        let what = What::Ended(outcome);
+        let _ = events.send(ShareEvent { run, worker, what }).await;
+    }
+
+    async fn exchange(
+        &self,
+        share: &Share,
+        events: &mpsc::Sender<ShareEvent>,
+    ) -> Result<(), ShareError> {
+        let broken = |why: String| ShareError::Connection(why);
+        let (run, worker) = (share.run, share.worker);
+        let body = self
+            .body(share)
+            .map_err(|error| broken(error.to_string()))?;
+        let address = &self.workers[worker].1.report.address;
+        let sent = self
+            .client
+            .send(Method::POST, address, "/shares", body)
+            .await;
+        let mut response = sent.map_err(|error| broken(error.to_string()))?;
+        if response.status != StatusCode::OK {
+            let status = response.status;
+            return Err(broken(format!("{status}: {}", response.text().await)));
+        }
+        let piece_of = |piece: u32| {
+            let piece = share.pieces.get(piece as usize).copied();
+            piece.ok_or_else(|| broken("a piece came that is not of the share".to_owned()))
+        };
+        let mut reader = FrameReader::default();
+        while let Some(bytes) = response
+            .next()
+            .await
+            .map_err(|error| broken(format!("it stopped in the middle: {error}")))?
+        {
+            reader.push(&bytes);
+            while let Some(frame) = reader.next().map_err(broken)? {
+                let what = match frame {
+                    Frame::Rows(piece, batch) => What::Rows(piece_of(piece)?, batch),
+                    Frame::Done(piece) => What::Done(piece_of(piece)?),
+                    Frame::Failed(failure) => return Err(ShareError::Told(failure)),
+                    Frame::Footer => {
+                        // The connection is kept for the next share.
+                        let _ = response.next().await;
+                        return Ok(());
+                    }
+                };
+                let sent = events.send(ShareEvent { run, worker, what }).await;
+                sent.map_err(|_| broken("nobody reads it any more".to_owned()))?;
+            }
+        }
+        Err(broken("it ended without a footer".to_owned()))
+    }
+
+    fn body(&self, share: &Share) -> Result<Bytes, EngineError> {
+        let pieces: Vec<Piece> = share
+            .pieces
+            .iter()
+            .map(|piece| self.phase.pieces[self.pieces[*piece]].clone())
+            .collect();
+        let parts = self.phase.tables.iter().flat_map(|(table, _)| {
+            table.parts.iter().map(|part| PartName {
+                part: part.load.0,
+                database: table.database.clone(),
+                table: table.name.clone(),
+            })
+        });
+        let head = ShareHead {
+            archive: self.archive.clone(),
+            front_end: self.process,
+            query: self.number,
+            parts: parts.collect(),
+            rating: self.phase.rating,
+            num_chunks: self.phase.num_chunks,
+            plan_bytes: self.phase.plan.len(),
+        };
+        share_body(&head, &self.phase.plan, &pieces)
+    }
+}
+
+/// A share as it is sent: the length of its head (u32, little-endian), the head in JSON, the plan, and the pieces as an Arrow stream.
+fn share_body(head: &ShareHead, plan: &[u8], pieces: &[Piece]) -> Result<Bytes, EngineError> {
+    let failed = |why: String| EngineError::Query(format!("a share cannot be sent: {why}"));
+    let json = serde_json::to_vec(head).map_err(|error| failed(error.to_string()))?;
+    let encoded = Piece::encode(pieces).map_err(|error| failed(error.to_string()))?;
+    let length = u32::try_from(json.len()).map_err(|error| failed(error.to_string()))?;
+    let mut body = length.to_le_bytes().to_vec();
+    body.extend_from_slice(&json);
+    body.extend_from_slice(plan);
+    let write = || -> Result<Vec<u8>, arrow::error::ArrowError> {
+        let mut writer = StreamWriter::try_new(body, &encoded.schema())?;
+        writer.write(&encoded)?;
+        writer.into_inner()
+    };
+    Ok(write().map_err(|error| failed(error.to_string()))?.into())
+}
+
+/// The head of a share that was sent, its plan, and the encoded pieces.
+///
+/// # Errors
+/// It is no share.
+pub(crate) fn share_body_parts(body: &Bytes) -> Result<(ShareHead, Bytes, Bytes), String> {
+    let short = || "the share is too short".to_owned();
+    let length = body.first_chunk::<4>().ok_or_else(short)?;
+    let plan_at = 4 + u32::from_le_bytes(*length) as usize;
+    let json = body.get(4..plan_at).ok_or_else(short)?;
+    let head: ShareHead = serde_json::from_slice(json)
+        .map_err(|error| format!("the head of the share cannot be read: {error}"))?;
+    let pieces_at = plan_at.saturating_add(head.plan_bytes);
+    if pieces_at > body.len() {
+        return Err(short());
+    }
+    Ok((
+        head,
+        body.slice(plan_at..pieces_at),
+        body.slice(pieces_at..),
+    ))
+}

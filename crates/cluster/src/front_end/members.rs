@@ -1,0 +1,192 @@
+//! The workers that a front end knows: when each was last heard of, and what it holds.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use catalog::LoadId;
+use sky::ChunkId;
+
+use crate::messages::{MemberReport, PartFiles};
+
+/// A worker that has said nothing for so long gets no pieces.
+pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(4);
+
+/// What a worker holds: the files of each part.
+pub(crate) type Holdings = HashMap<LoadId, HashSet<ChunkId>>;
+
+/// A worker.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    /// What it last said.
+    pub report: MemberReport,
+    /// When.
+    pub heard: Instant,
+    /// What it holds.
+    pub holdings: Arc<Holdings>,
+    /// The version of these, with the process that counts it; `None` before it has told.
+    pub holdings_version: Option<(u64, u64)>,
+}
+
+impl Member {
+    /// Whether pieces are sent to it.
+    pub fn is_live(&self, now: Instant) -> bool {
+        now.duration_since(self.heard) < SILENT_AFTER
+    }
+
+    /// Whether it holds a file.
+    pub fn holds(&self, part: LoadId, file: ChunkId) -> bool {
+        self.holdings
+            .get(&part)
+            .is_some_and(|files| files.contains(&file))
+    }
+}
+
+/// The workers of a cluster, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    members: Mutex<BTreeMap<String, Member>>,
+}
+
+impl Members {
+    /// Takes what a worker says of itself. Returns the version of its holdings that is known now, and whether something has changed
+    /// that decides what others shall hold.
+    pub fn report(&self, name: &str, mut report: MemberReport) -> (Option<u64>, bool) {
+        let now = Instant::now();
+        let told = report.holdings.take();
+        let version = (report.process, report.holdings_version);
+        let mut members = self.lock();
+        let before = members.remove(name);
+        let is_new = before.as_ref().is_none_or(|before| !before.is_live(now));
+        let (mut holdings, mut known) = match before {
+            Some(before) => (before.holdings, before.holdings_version),
+            None => (Arc::default(), None),
+        };
+        let has_told = told.is_some();
+        if let Some(told) = told {
+            holdings = Arc::new(holdings_of(&told));
+            known = Some(version);
+        }
+        let known_version = known.filter(|known| *known == version).map(|(_, it)| it);
+        let member = Member {
+            report,
+            heard: now,
+            holdings,
+            holdings_version: known,
+        };
+        members.insert(name.to_owned(), member);
+        (known_version, is_new || has_told)
+    }
+
+    /// The workers at this moment.
+    pub fn all(&self) -> BTreeMap<String, Member> {
+        self.lock().clone()
+    }
+
+    /// The workers to which pieces are sent, by name.
+    pub fn live(&self) -> Vec<(String, Member)> {
+        let now = Instant::now();
+        let members = self.lock();
+        let live = members.iter().filter(|(_, member)| member.is_live(now));
+        live.map(|(name, member)| (name.clone(), member.clone()))
+            .collect()
+    }
+
+    /// Whether pieces are sent to a worker, and it is still the process that it was.
+    pub fn is_live(&self, name: &str, process: u64) -> bool {
+        let members = self.lock();
+        let member = members.get(name);
+        member.is_some_and(|it| it.report.process == process && it.is_live(Instant::now()))
+    }
+
+    /// Forgets a worker.
+    pub fn remove(&self, name: &str) -> bool {
+        self.lock().remove(name).is_some()
+    }
+
+    /// Every change is a single one, so that a panic elsewhere leaves it whole.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Member>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn holdings_of(told: &[PartFiles]) -> Holdings {
+    let files = |files: &[i32]| files.iter().copied().map(ChunkId).collect();
+    let parts = told.iter();
+    parts
+        .map(|it| (LoadId(it.part), files(&it.files)))
+        .collect()
+}
+
+/// Holdings as a worker tells them.
+pub(crate) fn part_files(holdings: &Holdings) -> Vec<PartFiles> {
+    let mut parts: Vec<PartFiles> = holdings
+        .iter()
+        .map(|(part, files)| {
+            let mut files: Vec<i32> = files.iter().map(|file| file.0).collect();
+            files.sort_unstable();
+            PartFiles {
+                part: part.0,
+                files,
+            }
+        })
+        .collect();
+    parts.sort_by_key(|part| part.part);
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn report(
+        process: u64,
+        version: u64,
+        holdings: Option<Vec<PartFiles>>,
+    ) -> MemberReport {
+        MemberReport {
+            address: "127.0.0.1:1".to_owned(),
+            version: "0".to_owned(),
+            archive: None,
+            process,
+            threads: 2,
+            disk_bytes: 1000,
+            free_bytes: 500,
+            assignment: 0,
+            holdings_version: version,
+            holdings,
+            missing_bytes: 0,
+            trouble: None,
+            damaged: 0,
+            pieces: 0,
+        }
+    }
+
+    #[test]
+    fn holdings_are_told_when_they_have_changed_and_after_a_start() {
+        let members = Members::default();
+        let some = vec![PartFiles {
+            part: 3,
+            files: vec![5, 9],
+        }];
+        assert_eq!(members.report("a", report(1, 4, None)), (None, true));
+        assert_eq!(
+            members.report("a", report(1, 4, Some(some.clone()))),
+            (Some(4), true)
+        );
+        assert_eq!(members.report("a", report(1, 4, None)), (Some(4), false));
+        assert!(members.all()["a"].holds(LoadId(3), ChunkId(9)));
+        assert_eq!(
+            members.report("a", report(1, 5, None)),
+            (None, false),
+            "another version"
+        );
+        assert_eq!(
+            members.report("a", report(2, 4, None)),
+            (None, false),
+            "another process"
+        );
+        assert_eq!(part_files(&members.all()["a"].holdings), some);
+        assert!(members.is_live("a", 2) && !members.is_live("a", 1) && !members.is_live("b", 2));
+    }
+}

@@ -1,0 +1,225 @@
+//! A front end's part in a cluster: it knows the workers, says what each shall hold, serves the files that they lack, and has pieces
+//! of queries run by them.
+
+mod assignments;
+mod members;
+mod parts;
+mod routes;
+mod settings;
+mod status;
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use engine::{Archive, PieceDispatcher};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::client::MemberClient;
+use crate::dispatch::Dispatcher;
+use crate::listen::{bind, serve};
+use crate::messages::PartFiles;
+use crate::{ClusterError, Secret};
+use assignments::{Assignments, Inputs, assign};
+pub(crate) use members::{Holdings, Member, Members, part_files};
+use parts::{KnownPart, Parts};
+use settings::Settings;
+
+/// How often a front end looks whether tables have changed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long after its start a front end waits for workers to report before it says what they shall hold: with the first one alone, it
+/// would have to get everything.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// The configuration of a front end's part in a cluster.
+#[derive(Debug, Clone)]
+pub struct ClusterOptions {
+    /// Where members connect: `host:port`; port 0 takes a free port.
+    pub address: String,
+    /// The file with the secret that all members know.
+    pub secret: PathBuf,
+    /// Replicas of each chunk file.
+    pub replicas: usize,
+    /// How long a worker may be silent before others get its replicas.
+    pub lost_after: Duration,
+    /// Whether the address may be one that other machines reach, though what members say is not encrypted.
+    pub is_insecure: bool,
+}
+
+/// A front end of a cluster.
+#[derive(Debug)]
+pub struct FrontEnd {
+    archive: Arc<Archive>,
+    settings: Settings,
+    members: Arc<Members>,
+    parts: Parts,
+    client: Arc<MemberClient>,
+    dispatcher: Arc<Dispatcher>,
+    options: ClusterOptions,
+    listener: Mutex<Option<TcpListener>>,
+    address: SocketAddr,
+    assigned: Mutex<Assigned>,
+    /// Woken when what workers shall hold has to be computed anew.
+    changed: Notify,
+    started: Instant,
+    /// Counts the files that workers asked for, so that they come from all holders by turns.
+    redirections: AtomicUsize,
+}
+
+/// What workers were told to hold.
+#[derive(Debug, Default)]
+struct Assigned {
+    latest: Assignments,
+    parts: Vec<Arc<KnownPart>>,
+    /// The files of each worker, with a number that changes whenever they do.
+    workers: HashMap<String, (u64, Arc<Vec<PartFiles>>)>,
+    /// The number that was given last.
+    version: u64,
+}
+
+impl FrontEnd {
+    /// Binds the address. It is served, and workers are told what to hold, by [`Self::run`]; pieces are sent from threads of the runtime
+    /// in which this is called.
+    ///
+    /// # Errors
+    /// The secret or the settings cannot be read, or the address cannot be bound.
+    pub async fn bind(
+        archive: Arc<Archive>,
+        options: ClusterOptions,
+    ) -> Result<Arc<Self>, ClusterError> {
+        let secret = Secret::read(&options.secret)?;
+        let listener = bind(&options.address, options.is_insecure).await?;
+        let address = listener
+            .local_addr()
+            .map_err(|error| ClusterError::Listen {
+                address: options.address.clone(),
+                why: error.to_string(),
+            })?;
+        let settings = Settings::open(archive.catalog().data_dir())?;
+        let members: Arc<Members> = Arc::default();
+        let client = Arc::new(MemberClient::new(secret));
+        let process = crate::random()?;
+        let assigned = Assigned {
+            // After a start no worker shall take an old number for a new one.
+            version: process >> 16,
+            ..Assigned::default()
+        };
+        Ok(Arc::new(Self {
+            dispatcher: Dispatcher::new(
+                settings.archive().to_owned(),
+                process,
+                Arc::clone(&members),
+                Arc::clone(&client),
+            ),
+            archive,
+            settings,
+            members,
+            parts: Parts::default(),
+            client,
+            options,
+            listener: Mutex::new(Some(listener)),
+            address,
+            assigned: Mutex::new(assigned),
+            changed: Notify::new(),
+            started: Instant::now(),
+            redirections: AtomicUsize::new(0),
+        }))
+    }
+
+    /// Where members connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Has pieces of queries run by workers.
+    pub fn dispatcher(&self) -> Arc<dyn PieceDispatcher> {
+        Arc::clone(&self.dispatcher) as _
+    }
+
+    /// Serves members until it is stopped.
+    pub async fn run(self: Arc<Self>, stop: CancellationToken) {
+        let Some(listener) = lock(&self.listener).take() else {
+            return;
+        };
+        let served = serve(listener, routes::router(Arc::clone(&self)), stop.clone());
+        tokio::select! {
+            () = served => {}
+            () = self.keep_assigning() => {}
+        }
+    }
+
+    async fn keep_assigning(&self) {
+        let mut state = None;
+        loop {
+            let _ = timeout(LOOK_INTERVAL, self.changed.notified()).await;
+            let now = self.archive.catalog().state();
+            if now.is_none() || now != state {
+                match self.parts.list(self.archive.catalog()).await {
+                    Ok(parts) => {
+                        lock(&self.assigned).parts = parts;
+                        state = now;
+                        self.parts.forget_removed();
+                    }
+                    Err(error) => {
+                        warn!(%error, "the parts of the archive cannot be listed");
+                        sleep(LOOK_INTERVAL).await;
+                    }
+                }
+            }
+            self.assign();
+        }
+    }
+
+    /// Computes what the workers shall hold.
+    fn assign(&self) {
+        let members = self.placed_members();
+        let mut assigned = lock(&self.assigned);
+        let parts = std::mem::take(&mut assigned.parts);
+        let latest = assign(&Inputs {
+            parts: &parts,
+            members: &members,
+            draining: &self.settings.draining(),
+            replicas: self.options.replicas,
+        });
+        assigned.parts = parts;
+        for (name, holdings) in &latest.workers {
+            let files = part_files(holdings);
+            let known = assigned.workers.get(name);
+            if known.is_none_or(|(_, known)| **known != files) {
+                assigned.version += 1;
+                let version = assigned.version;
+                assigned
+                    .workers
+                    .insert(name.clone(), (version, Arc::new(files)));
+            }
+        }
+        if assigned.latest.missing_replicas > 0 && latest.missing_replicas == 0 {
+            info!(files = latest.files, "every chunk file has its replicas");
+        }
+        assigned.latest = latest;
+    }
+
+    /// The workers that are not lost: replicas on others count for nothing.
+    fn placed_members(&self) -> BTreeMap<String, Member> {
+        let mut members = self.members.all();
+        let now = Instant::now();
+        members.retain(|_, member| now.duration_since(member.heard) < self.options.lost_after);
+        members
+    }
+
+    fn has_settled(&self) -> bool {
+        self.started.elapsed() >= SETTLE
+    }
+}
+
+/// A panic elsewhere leaves what it guards whole: every change is a single one.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,232 @@
+//! What members and operators ask a front end, over HTTP.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::http::header::LOCATION;
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use axum::{Router, middleware};
+use catalog::LoadId;
+use serde::{Deserialize, Serialize};
+use sky::ChunkId;
+
+use super::{FrontEnd, Member, lock};
+use crate::client::read_body;
+use crate::file_service::{chunk_file, chunk_path, require_secret, serve, serve_manifest};
+use crate::messages::{Assignment, MemberReport};
+
+/// Bytes of a report: a worker with some million files.
+const LONGEST_REPORT: usize = 256 << 20;
+
+/// An answer that is no success: its status and a sentence.
+type Refusal = (StatusCode, String);
+
+pub(super) fn router(front_end: Arc<FrontEnd>) -> Router {
+    let secret = front_end.client.secret().clone();
+    Router::new()
+        .route("/members/{name}", post(report).delete(remove))
+        .route("/members/{name}/drain", post(drain).delete(take_back))
+        .route("/parts/{part}/manifest", get(manifest))
+        .route("/parts/{part}/files/{chunk}", get(file))
+        .route("/status", get(status))
+        .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn_with_state(secret, require_secret))
+        .with_state(front_end)
+}
+
+fn json(value: &impl Serialize) -> Response<Body> {
+    match serde_json::to_vec(value) {
+        Ok(bytes) => bytes.into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// Takes a worker's report, and says what it shall hold.
+async fn report(
+    State(front_end): State<Arc<FrontEnd>>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Result<Response<Body>, Refusal> {
+    let bad = |why: String| (StatusCode::BAD_REQUEST, why);
+    let body = read_body(request.into_body(), LONGEST_REPORT)
+        .await
+        .map_err(bad)?;
+    let report: MemberReport = serde_json::from_slice(&body)
+        .map_err(|error| bad(format!("the report cannot be read: {error}")))?;
+    check(&front_end, &name, &report)?;
+    let known_assignment = report.assignment;
+    let (known_holdings, has_changed) = front_end.members.report(&name, report);
+    if has_changed {
+        front_end.changed.notify_one();
+    }
+    let assigned = lock(&front_end.assigned);
+    let told = assigned.workers.get(&name);
+    let (assignment, parts) = match told.filter(|_| front_end.has_settled()) {
+        Some((version, files)) if *version != known_assignment => {
+            (*version, Some(files.as_ref().clone()))
+        }
+        _ => (known_assignment, None),
+    };
+    Ok(json(&Assignment {
+        archive: front_end.settings.archive().to_owned(),
+        known_holdings,
+        assignment,
+        parts,
+    }))
+}
+
+/// Refuses a worker that belongs elsewhere.
+fn check(front_end: &FrontEnd, name: &str, report: &MemberReport) -> Result<(), Refusal> {
+    let conflict = |why: String| (StatusCode::CONFLICT, why);
+    let ours = env!("CARGO_PKG_VERSION");
+    if report.version != ours {
+        return Err(conflict(format!(
+            "the worker is of version {} and the front end of version {ours}: run one version on all machines",
+            report.version
+        )));
+    }
+    if let Some(archive) = &report.archive
+        && archive != front_end.settings.archive()
+    {
+        return Err(conflict(format!(
+            "the worker's directory holds replicas of the archive {archive}, and this is {}: give it another directory",
+            front_end.settings.archive()
+        )));
+    }
+    let members = front_end.members.live();
+    let other = members.iter().find(|(other, member)| {
+        other == name
+            && member.report.process != report.process
+            && member.report.address != report.address
+    });
+    match other {
+        Some((_, member)) => Err(conflict(format!(
+            "a worker of the name {name} runs at {} already: two cannot share a directory, nor a name",
+            member.report.address
+        ))),
+        None => Ok(()),
+    }
+}
+
+async fn manifest(
+    State(front_end): State<Arc<FrontEnd>>,
+    Path(part): Path<i64>,
+    request: Request,
+) -> Result<Response<Body>, Refusal> {
+    let part = front_end.known_part(part).await?;
+    Ok(serve_manifest(&part.dir, request).await)
+}
+
+/// Who asks for a file to hold it.
+#[derive(Debug, Deserialize)]
+struct Asker {
+    /// The worker that asks, which may be sent to another one: so workers get files from each other.
+    holder: Option<String>,
+}
+
+async fn file(
+    State(front_end): State<Arc<FrontEnd>>,
+    Path((part, chunk)): Path<(i64, i32)>,
+    Query(asker): Query<Asker>,
+    request: Request,
+) -> Result<Response<Body>, Refusal> {
+    if let Some(asker) = asker.holder
+        && let Some(address) = front_end.other_holder(&asker, LoadId(part), ChunkId(chunk))
+    {
+        let location = format!("http://{address}{}", chunk_path(part, chunk));
+        return Ok((StatusCode::TEMPORARY_REDIRECT, [(LOCATION, location)]).into_response());
+    }
+    let part = front_end.known_part(part).await?;
+    Ok(serve(&part.dir.join(chunk_file(chunk)), request).await)
+}
+
+impl FrontEnd {
+    /// The address of a worker that holds a file, by turns; `None` where it is this process's turn.
+    fn other_holder(&self, asker: &str, part: LoadId, file: ChunkId) -> Option<String> {
+        let members = self.members.live();
+        let holds = |(name, member): &&(String, Member)| name != asker && member.holds(part, file);
+        let mut holders: Vec<&(String, Member)> = members.iter().filter(holds).collect();
+        let turn = self.redirections.fetch_add(1, Relaxed) % (holders.len() + 1);
+        match turn {
+            0 => None,
+            turn => Some(holders.swap_remove(turn - 1).1.report.address.clone()),
+        }
+    }
+}
+
+impl FrontEnd {
+    /// A part that a table shows or has shown, also one that was published a moment ago.
+    async fn known_part(&self, part: i64) -> Result<Arc<super::KnownPart>, Refusal> {
+        let part = LoadId(part);
+        if let Some(known) = self.parts.get(part) {
+            return Ok(known);
+        }
+        let listed = self.parts.list(self.archive.catalog()).await;
+        listed.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        let found = self.parts.get(part);
+        found.ok_or_else(|| (StatusCode::NOT_FOUND, format!("there is no part {part}")))
+    }
+}
+
+async fn status(State(front_end): State<Arc<FrontEnd>>) -> Response<Body> {
+    json(&front_end.status())
+}
+
+/// Has a worker give everything up.
+async fn drain(
+    State(front_end): State<Arc<FrontEnd>>,
+    Path(name): Path<String>,
+) -> Result<Response<Body>, Refusal> {
+    set_draining(&front_end, &name, true)
+}
+
+/// Has a worker take its share again.
+async fn take_back(
+    State(front_end): State<Arc<FrontEnd>>,
+    Path(name): Path<String>,
+) -> Result<Response<Body>, Refusal> {
+    set_draining(&front_end, &name, false)
+}
+
+fn set_draining(front_end: &FrontEnd, name: &str, drains: bool) -> Result<Response<Body>, Refusal> {
+    if !front_end.members.all().contains_key(name) {
+        return Err(no_worker(name));
+    }
+    let set = front_end.settings.drain(name, drains);
+    set.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    front_end.changed.notify_one();
+    Ok(json(&front_end.status()))
+}
+
+/// Forgets a worker that is gone.
+async fn remove(
+    State(front_end): State<Arc<FrontEnd>>,
+    Path(name): Path<String>,
+) -> Result<Response<Body>, Refusal> {
+    let members = front_end.members.all();
+    let Some(member) = members.get(&name) else {
+        return Err(no_worker(&name));
+    };
+    if member.is_live(std::time::Instant::now()) {
+        let why = format!(
+            "the worker {name} runs at {}: drain it, and end it when it is drained",
+            member.report.address
+        );
+        return Err((StatusCode::CONFLICT, why));
+    }
+    let forgotten = front_end.settings.drain(&name, false);
+    forgotten.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    front_end.members.remove(&name);
+    front_end.changed.notify_one();
+    Ok(json(&front_end.status()))
+}
+
+fn no_worker(name: &str) -> Refusal {
+    let why =
+        format!("there is no worker of the name {name}: `meridian cluster status` lists them");
+    (StatusCode::NOT_FOUND, why)
+}

@@ -1,0 +1,86 @@
+//! The state of a cluster, for operators.
+
+use std::time::Instant;
+
+use super::members::SILENT_AFTER;
+use super::{FrontEnd, Member, lock};
+use crate::messages::{ClusterStatus, WorkerStatus};
+
+impl FrontEnd {
+    /// The workers, and how far the files are from having their replicas.
+    pub(super) fn status(&self) -> ClusterStatus {
+        // What has changed a moment ago counts, too.
+        self.assign();
+        let draining = self.settings.draining();
+        let members = self.members.all();
+        let workers: Vec<WorkerStatus> = members
+            .iter()
+            .map(|(name, member)| self.worker_status(name, member, draining.contains(name)))
+            .collect();
+        let latest = lock(&self.assigned).latest.clone();
+        let mut warnings = Vec::new();
+        if latest.unplaced_replicas > 0 {
+            let takers = workers
+                .iter()
+                .filter(|it| it.state == "live" || it.state == "silent");
+            let takers = takers.count();
+            warnings.push(match takers < self.options.replicas {
+                true => format!(
+                    "{} replicas have no place: there shall be {} of each file, and {takers} workers take files",
+                    latest.unplaced_replicas, self.options.replicas
+                ),
+                false => format!(
+                    "{} replicas have no place: the disks of the workers are as full as they may be (80 %)",
+                    latest.unplaced_replicas
+                ),
+            });
+        }
+        let troubled = workers.iter().filter_map(|it| {
+            let trouble = it.trouble.as_ref()?;
+            Some(format!("{}: {trouble}", it.name))
+        });
+        warnings.extend(troubled);
+        ClusterStatus {
+            archive: self.settings.archive().to_owned(),
+            replicas: self.options.replicas,
+            files: latest.files,
+            bytes: latest.bytes,
+            missing_replicas: latest.missing_replicas,
+            missing_bytes: latest.missing_bytes,
+            files_without_replica: latest.unheld_files,
+            workers,
+            warnings,
+        }
+    }
+
+    fn worker_status(&self, name: &str, member: &Member, is_draining: bool) -> WorkerStatus {
+        let silent = Instant::now().duration_since(member.heard);
+        let report = &member.report;
+        let holds_chunks = member.holdings.values().flatten().any(|file| file.0 >= 0);
+        let state = match (silent, is_draining) {
+            (silent, _) if silent >= self.options.lost_after => "lost",
+            (silent, _) if silent >= SILENT_AFTER => "silent",
+            (_, true) if holds_chunks => "draining",
+            (_, true) => "drained",
+            (_, false) => "live",
+        };
+        WorkerStatus {
+            name: name.to_owned(),
+            address: report.address.clone(),
+            state: state.to_owned(),
+            silent_seconds: silent.as_secs_f64(),
+            threads: report.threads,
+            files: member
+                .holdings
+                .values()
+                .map(|files| files.len() as u64)
+                .sum(),
+            missing_bytes: report.missing_bytes,
+            disk_bytes: report.disk_bytes,
+            free_bytes: report.free_bytes,
+            pieces: report.pieces,
+            damaged: report.damaged,
+            trouble: report.trouble.clone(),
+        }
+    }
+}

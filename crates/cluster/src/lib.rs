@@ -1,0 +1,41 @@
+//! Several machines: workers that hold replicas of chunk files and run pieces of queries, and the front end that sends these to them.
+//!
+//! ```text
+//!   front end: catalog, all files ──┬── shares of pieces ──► worker ──► rows, piece by piece, and a footer
+//!     ▲        index, plans         ├── assignments ───────► worker: fetches what it lacks, removes what it shall not hold
+//!     └── reports, once a second ───┴─────────────────────── worker
+//! ```
+//!
+//! May depend on `engine` and `queries`. Invariants: rows count only if their piece's frame says that they are all, and each piece
+//! counts once; a replica is given up only when the workers that shall hold the file do; a worker opens no file that a plan names;
+//! nobody who does not know the secret is let in at any port. Knows nothing of SQL text or of clients' protocols.
+
+mod client;
+mod dispatch;
+mod error;
+mod file_service;
+mod frames;
+mod front_end;
+mod listen;
+pub mod messages;
+mod operator;
+mod placement;
+mod secret;
+mod worker;
+
+pub use error::ClusterError;
+pub use front_end::{ClusterOptions, FrontEnd};
+pub use operator::Operator;
+pub use placement::{Candidate, rank};
+pub use secret::Secret;
+pub use worker::{Worker, WorkerOptions};
+
+/// A random number.
+fn random() -> Result<u64, ClusterError> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| ClusterError::Directory {
+        path: "/dev/urandom".into(),
+        why: error.to_string(),
+    })?;
+    Ok(u64::from_le_bytes(bytes))
+}

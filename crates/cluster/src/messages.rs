@@ -1,0 +1,172 @@
+//! What members tell each other, in JSON.
+//!
+//! ```text
+//!   worker ──► front end   POST /members/NAME                 MemberReport, once a second ──► Assignment
+//!                          GET  /parts/PART/manifest          the manifest of a part
+//!                          GET  /parts/PART/files/CHUNK       a chunk file, whole or by ranges
+//!   front end ──► worker   POST /shares                       ShareRequest ──► frames (see `frames`)
+//!   worker ──► worker      GET  /parts/PART/files/CHUNK       a chunk file
+//!   operator ──► front end GET /status, POST /members/NAME/drain, DELETE /members/NAME
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+/// The files of a part, by the chunks after which they are named, ascending.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartFiles {
+    /// The part.
+    pub part: i64,
+    /// Its files.
+    pub files: Vec<i32>,
+}
+
+/// What a worker says of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MemberReport {
+    /// Where it listens.
+    pub address: String,
+    /// The version of its program.
+    pub version: String,
+    /// The archive whose replicas its directory holds; none before it has joined one.
+    pub archive: Option<String>,
+    /// A number of this process, another after each start.
+    pub process: u64,
+    /// Threads that run pieces.
+    pub threads: usize,
+    /// Bytes of the disk on which its directory is.
+    pub disk_bytes: u64,
+    /// Bytes that are free there.
+    pub free_bytes: u64,
+    /// The assignment that it knows.
+    pub assignment: u64,
+    /// Counts the changes of what it holds.
+    pub holdings_version: u64,
+    /// What it holds, if the front end does not know that version yet.
+    pub holdings: Option<Vec<PartFiles>>,
+    /// Bytes of files that it was assigned and does not hold yet.
+    pub missing_bytes: u64,
+    /// Why it last could not get a file, if it still cannot.
+    pub trouble: Option<String>,
+    /// Replicas that were found damaged since it started.
+    pub damaged: u64,
+    /// Pieces that it has run since it started.
+    pub pieces: u64,
+}
+
+/// What a front end says to a worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The archive, by a number that no other has.
+    pub archive: String,
+    /// The version of the worker's holdings that the front end knows; none if it knows none.
+    pub known_holdings: Option<u64>,
+    /// Counts the changes of what this worker shall hold.
+    pub assignment: u64,
+    /// What it shall hold, if it does not know that assignment yet.
+    pub parts: Option<Vec<PartFiles>>,
+}
+
+/// A part that a share reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartName {
+    /// The part.
+    pub part: i64,
+    /// Its database.
+    pub database: String,
+    /// Its table.
+    pub table: String,
+}
+
+/// What the head of a share says; the encoded plan and the pieces follow it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShareHead {
+    /// The archive.
+    pub archive: String,
+    /// Who asks: a number of the front end's process.
+    pub front_end: u64,
+    /// The query, by its number there.
+    pub query: u64,
+    /// The parts that the plan reads.
+    pub parts: Vec<PartName>,
+    /// The largest scan rating of their tables.
+    pub rating: u8,
+    /// How many chunks all pieces of the phase have together.
+    pub num_chunks: usize,
+    /// Bytes of the encoded plan, which come next.
+    pub plan_bytes: usize,
+}
+
+/// Of what kind an error is, which decides what is done about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorClass {
+    /// The statement is wrong or fails wherever it runs.
+    Query,
+    /// The worker cannot read its files, or has no memory: another replica may do.
+    Worker,
+    /// The worker cannot run such a plan at all.
+    Plan,
+}
+
+/// Why a share failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShareFailure {
+    /// Of what kind it is.
+    pub class: ErrorClass,
+    /// MySQL's number of the error.
+    pub code: u16,
+    /// The error in words.
+    pub sentence: String,
+}
+
+/// The state of a cluster, as `meridian cluster status` shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClusterStatus {
+    /// The archive.
+    pub archive: String,
+    /// Replicas of each chunk file that there shall be.
+    pub replicas: usize,
+    /// Its workers, by name.
+    pub workers: Vec<WorkerStatus>,
+    /// Chunk files of partitioned tables.
+    pub files: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Replicas of them that lack, over all files.
+    pub missing_replicas: u64,
+    /// Bytes of these.
+    pub missing_bytes: u64,
+    /// Files that no live worker holds; the front end has them all.
+    pub files_without_replica: u64,
+    /// Why there are fewer replicas than there shall be, if that will not pass by itself.
+    pub warnings: Vec<String>,
+}
+
+/// A worker, as `meridian cluster status` shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Its name.
+    pub name: String,
+    /// Where it listens.
+    pub address: String,
+    /// `live`, `draining`, `drained`, `silent` (its queries go to others) or `lost` (so do its replicas).
+    pub state: String,
+    /// Seconds since it last reported.
+    pub silent_seconds: f64,
+    /// Threads that run pieces.
+    pub threads: usize,
+    /// Files that it holds.
+    pub files: u64,
+    /// Bytes of files that it shall get.
+    pub missing_bytes: u64,
+    /// Bytes of its disk.
+    pub disk_bytes: u64,
+    /// Bytes that are free there.
+    pub free_bytes: u64,
+    /// Pieces that it has run since it started.
+    pub pieces: u64,
+    /// Replicas that were found damaged since it started.
+    pub damaged: u64,
+    /// Why it last could not get a file, if it still cannot.
+    pub trouble: Option<String>,
+}

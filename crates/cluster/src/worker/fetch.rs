@@ -1,0 +1,184 @@
+//! How a worker gets the files that it shall hold, and finds out that one it holds is damaged.
+//!
+//! ```text
+//!   front end: here is the file, or ask that worker ──► FILE.unfinished ──► every block verified ──► FILE
+//! ```
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use axum::http::{Method, StatusCode};
+use bytes::Bytes;
+use catalog::LoadId;
+use sky::ChunkId;
+use store::{OpenFile, StoreError};
+use tokio::io::AsyncWriteExt;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::holdings::{DAMAGED, HeldFiles, UNFINISHED, failed};
+use crate::ClusterError;
+use crate::file_service::{chunk_file, chunk_path};
+use crate::operator::encoded;
+
+/// How long a member may say nothing in the middle of a file.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl HeldFiles {
+    /// Gets a file, verifies it, and holds it.
+    ///
+    /// # Errors
+    /// Nobody gives it, it is damaged, or it cannot be written.
+    pub async fn fetch(&self, part: LoadId, file: ChunkId) -> Result<(), ClusterError> {
+        self.ensure_part(part).await?;
+        let (path, checksum) = {
+            let parts = self.lock();
+            let held = parts.get(&part);
+            let chunk =
+                held.and_then(|held| held.manifest.chunks.iter().find(|it| it.file == file));
+            match (held, chunk) {
+                (Some(held), Some(chunk)) => (held.dir.chunk_path(file), chunk.checksum),
+                _ => {
+                    let why = format!("part {part} has no file {}", chunk_file(file.0));
+                    return Err(failed(&self.data_dir, why));
+                }
+            }
+        };
+        let unfinished = path.with_extension(UNFINISHED);
+        let outcome = self.fetch_into(part, file, checksum, &unfinished).await;
+        if let Err(error) = outcome {
+            let _ = fs::remove_file(&unfinished);
+            return Err(error);
+        }
+        fs::rename(&unfinished, &path).map_err(|error| failed(&path, error.to_string()))?;
+        let _ = fs::remove_file(path.with_extension(DAMAGED));
+        if let Some(held) = self.lock().get_mut(&part) {
+            held.files.insert(file);
+        }
+        self.close(&path);
+        self.version.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    async fn fetch_into(
+        &self,
+        part: LoadId,
+        file: ChunkId,
+        checksum: u64,
+        path: &Path,
+    ) -> Result<(), ClusterError> {
+        let mut outcome = Err(failed(&self.data_dir, "there is no front end".to_owned()));
+        // What another worker gives may be damaged, or it may be gone: then the front end's own file is asked for.
+        let sources = [format!("?holder={}", encoded(&self.name)), String::new()];
+        let front_ends = self.front_ends.iter();
+        for (front_end, whose) in
+            front_ends.flat_map(|it| sources.iter().map(move |from| (it, from)))
+        {
+            let source = format!("{}{whose}", chunk_path(part.0, file.0));
+            outcome = match self.download(front_end, &source, path).await {
+                Ok(()) => verify(path, checksum).await,
+                Err(error) => Err(error),
+            };
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+
+    async fn download(&self, address: &str, source: &str, path: &Path) -> Result<(), ClusterError> {
+        let to = |error: std::io::Error| failed(path, error.to_string());
+        let mut address = address.to_owned();
+        let sent = self
+            .client
+            .send(Method::GET, &address, source, Bytes::new());
+        let mut response = sent.await?;
+        let elsewhere = response.location.take();
+        if let Some((other, source)) = elsewhere.as_deref().and_then(address_and_path) {
+            // The connection is kept for the next request.
+            let _ = response.next().await;
+            address = other.to_owned();
+            response = (self.client)
+                .send(Method::GET, &address, source, Bytes::new())
+                .await?;
+        }
+        let from = |why: String| ClusterError::Member {
+            member: address.clone(),
+            why,
+        };
+        if response.status != StatusCode::OK {
+            let status = response.status;
+            return Err(from(format!("answers {status}: {}", response.text().await)));
+        }
+        let mut written = tokio::fs::File::create(path).await.map_err(to)?;
+        loop {
+            let next = match timeout(PATIENCE, response.next()).await {
+                Ok(next) => next,
+                Err(_) => return Err(from("says nothing in the middle of a file".to_owned())),
+            };
+            let next =
+                next.map_err(|error| from(format!("stopped in the middle of a file: {error}")));
+            match next? {
+                Some(bytes) => written.write_all(&bytes).await.map_err(to)?,
+                None => break,
+            }
+        }
+        written.sync_all().await.map_err(to)
+    }
+
+    /// Reads a file through, and gives it up if it is damaged. `None` if there is no file after this one.
+    pub async fn scrub_after(&self, last: Option<(LoadId, ChunkId)>) -> Option<(LoadId, ChunkId)> {
+        let (next, path) = {
+            let parts = self.lock();
+            let mut files: Vec<(LoadId, ChunkId)> = parts
+                .iter()
+                .flat_map(|(part, held)| held.files.iter().map(|file| (*part, *file)))
+                .collect();
+            files.sort_unstable();
+            let next = files
+                .into_iter()
+                .find(|file| last.is_none_or(|last| *file > last))?;
+            (next, parts.get(&next.0)?.dir.chunk_path(next.1))
+        };
+        match read_through(&path).await.map(drop) {
+            Err(StoreError::Damaged { .. } | StoreError::Missing { .. }) => self.quarantine(&path),
+            Err(error) => tracing::warn!(%error, "a replica cannot be read through"),
+            Ok(()) => {}
+        }
+        Some(next)
+    }
+}
+
+/// Whether a file is whole, and the one that was published.
+async fn verify(path: &Path, checksum: u64) -> Result<(), ClusterError> {
+    match read_through(path).await? == checksum {
+        true => Ok(()),
+        false => Err(failed(
+            path,
+            "it is not the file that was published".to_owned(),
+        )),
+    }
+}
+
+/// The checksum of a file, every block of which is right. A thread of its own reads it, because that may take long.
+async fn read_through(path: &Path) -> Result<u64, StoreError> {
+    let (name, runtime) = (path.to_owned(), Handle::current());
+    let read = move || {
+        runtime.block_on(async {
+            let opened = OpenFile::open(&name).await?;
+            opened.verify().await?;
+            Ok(opened.checksum())
+        })
+    };
+    let read = spawn_blocking(read).await;
+    read.unwrap_or_else(|error| Err(StoreError::io("read", path)(std::io::Error::other(error))))
+}
+
+/// `http://HOST:PORT/PATH` as the address and the path.
+fn address_and_path(location: &str) -> Option<(&str, &str)> {
+    let rest = location.strip_prefix("http://")?;
+    Some(rest.split_at(rest.find('/')?))
+}

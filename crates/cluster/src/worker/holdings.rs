@@ -1,0 +1,486 @@
+//! The files that a worker holds, in a directory that is laid out as a data directory is.
+//!
+//! ```text
+//!   DIR/cluster.json                     the archive that the files are of
+//!   DIR/tables/db.table/PART/manifest.json, chunk_N.mrd
+//! ```
+//!
+//! A file has its final name once it is whole, verified and on the disk. What a killed worker leaves of others is removed at its start.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use axum::http::Method;
+use bytes::Bytes;
+use catalog::{Chunk, LoadId};
+use engine::{Archive, EngineError, Replicas};
+use futures::future::{BoxFuture, FutureExt};
+use sky::ChunkId;
+use store::{
+    ByteSource, HttpFile, HttpPeer, HttpTimeouts, LoadDir, MANIFEST_FILE, PartManifest, Removal,
+    StoreError,
+};
+
+use crate::ClusterError;
+use crate::client::MemberClient;
+use crate::file_service::{chunk_path, manifest_path};
+use crate::front_end::{Holdings, part_files};
+use crate::messages::{PartFiles, PartName};
+
+/// The file that says which archive the files are of.
+const ARCHIVE_FILE: &str = "cluster.json";
+/// The file that a running worker locks.
+const LOCK_FILE: &str = "worker.lock";
+/// What a file is called while it comes.
+pub(super) const UNFINISHED: &str = "unfinished";
+/// What a file is called that was found damaged, until it has come anew.
+pub(super) const DAMAGED: &str = "damaged";
+
+/// A part of which a worker may hold files.
+#[derive(Debug)]
+pub(super) struct HeldPart {
+    pub(super) manifest: PartManifest,
+    /// Keeps the directory.
+    pub(super) dir: LoadDir,
+    pub(super) files: HashSet<ChunkId>,
+}
+
+/// The files that a worker holds.
+#[derive(Debug)]
+pub(crate) struct HeldFiles {
+    pub(super) data_dir: PathBuf,
+    /// The name of the worker.
+    pub(super) name: String,
+    pub(super) front_ends: Vec<String>,
+    pub(super) client: Arc<MemberClient>,
+    archive: OnceLock<String>,
+    parts: Mutex<HashMap<LoadId, HeldPart>>,
+    /// Counts the changes of what is held.
+    pub(super) version: AtomicU64,
+    damaged: AtomicU64,
+    peers: Mutex<HashMap<String, Arc<HttpPeer>>>,
+    /// Whose open files are closed when files change.
+    opened: OnceLock<Weak<Archive>>,
+    /// Held as long as the worker runs.
+    _lock: File,
+}
+
+impl HeldFiles {
+    /// Opens a directory, or makes it.
+    ///
+    /// # Errors
+    /// It cannot be used, or another worker uses it.
+    pub fn open(
+        data_dir: &Path,
+        name: String,
+        front_ends: Vec<String>,
+        client: Arc<MemberClient>,
+    ) -> Result<Arc<Self>, ClusterError> {
+        let lock = lock_directory(data_dir)?;
+        let archive = OnceLock::new();
+        if let Ok(bytes) = fs::read(data_dir.join(ARCHIVE_FILE)) {
+            let named: ArchiveName = serde_json::from_slice(&bytes)
+                .map_err(|error| failed(&data_dir.join(ARCHIVE_FILE), error.to_string()))?;
+            let _ = archive.set(named.archive);
+        }
+        let mut parts = HashMap::new();
+        if archive.get().is_some() {
+            for part in found_parts(data_dir)? {
+                parts.insert(part.manifest.part, part);
+            }
+        }
+        Ok(Arc::new(Self {
+            data_dir: data_dir.to_owned(),
+            name,
+            front_ends,
+            client,
+            archive,
+            parts: Mutex::new(parts),
+            version: AtomicU64::new(1),
+            damaged: AtomicU64::new(0),
+            peers: Mutex::default(),
+            opened: OnceLock::new(),
+            _lock: lock,
+        }))
+    }
+
+    /// Closes open files of this archive when they change.
+    pub fn close_files_of(&self, archive: &Arc<Archive>) {
+        // It is set once, when the worker starts.
+        let _ = self.opened.set(Arc::downgrade(archive));
+    }
+
+    pub fn client(&self) -> &Arc<MemberClient> {
+        &self.client
+    }
+
+    /// The archive that the files are of; none before the worker has joined one.
+    pub fn archive(&self) -> Option<&str> {
+        self.archive.get().map(String::as_str)
+    }
+
+    /// Notes which archive the files are of, if that is not known yet.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn join_archive(&self, archive: &str) -> Result<(), ClusterError> {
+        if self.archive.get().is_some() {
+            return Ok(());
+        }
+        let path = self.data_dir.join(ARCHIVE_FILE);
+        let named = ArchiveName {
+            archive: archive.to_owned(),
+        };
+        let json = serde_json::to_vec(&named).map_err(|error| failed(&path, error.to_string()))?;
+        fs::write(&path, json).map_err(|error| failed(&path, error.to_string()))?;
+        let _ = self.archive.set(archive.to_owned());
+        Ok(())
+    }
+
+    /// Counts the changes of what is held.
+    pub fn version(&self) -> u64 {
+        self.version.load(Relaxed)
+    }
+
+    /// Files that were found damaged since the start.
+    pub fn num_damaged(&self) -> u64 {
+        self.damaged.load(Relaxed)
+    }
+
+    /// What is held.
+    pub fn list(&self) -> Vec<PartFiles> {
+        let parts = self.lock();
+        let held: Holdings = parts
+            .iter()
+            .filter(|(_, part)| !part.files.is_empty())
+            .map(|(number, part)| (*number, part.files.clone()))
+            .collect();
+        part_files(&held)
+    }
+
+    /// The directory of a part.
+    pub fn dir(&self, part: LoadId) -> Option<PathBuf> {
+        Some(self.lock().get(&part)?.dir.path().to_owned())
+    }
+
+    /// Bytes of the files among these that are not held. Those of unknown parts count as nothing.
+    pub fn missing_bytes(&self, wanted: &[PartFiles]) -> u64 {
+        let parts = self.lock();
+        let of_part = |wanted: &PartFiles| -> u64 {
+            let Some(part) = parts.get(&LoadId(wanted.part)) else {
+                return 0;
+            };
+            let missing = |chunk: &&store::PartChunk| {
+                !part.files.contains(&chunk.file) && wanted.files.contains(&chunk.file.0)
+            };
+            part.manifest
+                .chunks
+                .iter()
+                .filter(missing)
+                .map(|it| it.bytes)
+                .sum()
+        };
+        wanted.iter().map(of_part).sum()
+    }
+
+    /// The files among these that are not held.
+    pub fn missing(&self, wanted: &[PartFiles]) -> Vec<(LoadId, ChunkId)> {
+        let parts = self.lock();
+        let mut missing = Vec::new();
+        for PartFiles { part, files } in wanted {
+            let held = parts.get(&LoadId(*part)).map(|part| &part.files);
+            let lacks = |file: &i32| held.is_none_or(|held| !held.contains(&ChunkId(*file)));
+            let files = files.iter().copied().filter(lacks);
+            missing.extend(files.map(|file| (LoadId(*part), ChunkId(file))));
+        }
+        missing
+    }
+
+    /// Makes a part known, so that plans which read it can be decoded.
+    ///
+    /// # Errors
+    /// No front end gives its manifest, or its directory cannot be made.
+    pub async fn ensure_part(&self, part: LoadId) -> Result<(), ClusterError> {
+        if self.lock().contains_key(&part) {
+            return Ok(());
+        }
+        let bytes = self.ask_front_end(&manifest_path(part.0)).await?;
+        let manifest = PartManifest::decode(&bytes, Path::new(MANIFEST_FILE))?;
+        if manifest.part != part {
+            return Err(failed(
+                Path::new(MANIFEST_FILE),
+                format!(
+                    "it is of part {}, and that of part {part} was asked for",
+                    manifest.part
+                ),
+            ));
+        }
+        let (database, table) = (&manifest.table.database, &manifest.table.name);
+        let dir = LoadDir::create(&self.data_dir, database, table, part)?;
+        manifest.write(dir.path())?;
+        let held = HeldPart {
+            manifest,
+            dir,
+            files: HashSet::new(),
+        };
+        self.lock().entry(part).or_insert(held);
+        Ok(())
+    }
+
+    /// The same for the parts of a share, whose names have to be right.
+    ///
+    /// # Errors
+    /// Those of [`Self::ensure_part`]; a part is of another table.
+    pub async fn ensure_parts(&self, names: &[PartName]) -> Result<(), ClusterError> {
+        for name in names {
+            let part = LoadId(name.part);
+            self.ensure_part(part).await?;
+            let parts = self.lock();
+            let spec = parts.get(&part).map(|held| &held.manifest.table);
+            let is_named = spec.is_some_and(|spec| {
+                catalog::fold_name(&spec.database) == catalog::fold_name(&name.database)
+                    && catalog::fold_name(&spec.name) == catalog::fold_name(&name.table)
+            });
+            if !is_named {
+                let why = format!("part {part} is not of {}.{}", name.database, name.table);
+                return Err(failed(&self.data_dir, why));
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask_front_end(&self, path: &str) -> Result<Bytes, ClusterError> {
+        let mut outcome = Err(failed(&self.data_dir, "there is no front end".to_owned()));
+        for front_end in &self.front_ends {
+            let got = self
+                .client
+                .bytes(Method::GET, front_end, path, Bytes::new());
+            outcome = got.await;
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+
+    /// Gives up what is not among these files. Parts that a piece reads now stay until the next time.
+    pub fn keep_only(&self, wanted: &[PartFiles]) {
+        let wanted: HashMap<LoadId, HashSet<ChunkId>> = wanted
+            .iter()
+            .map(|it| {
+                (
+                    LoadId(it.part),
+                    it.files.iter().copied().map(ChunkId).collect(),
+                )
+            })
+            .collect();
+        let mut parts = self.lock();
+        let mut has_changed = false;
+        let mut unwanted = Vec::new();
+        for (number, part) in parts.iter_mut() {
+            let Some(wanted) = wanted.get(number) else {
+                unwanted.push(*number);
+                continue;
+            };
+            let extra: Vec<ChunkId> = part.files.difference(wanted).copied().collect();
+            for file in extra {
+                let path = part.dir.chunk_path(file);
+                part.files.remove(&file);
+                has_changed = true;
+                self.close(&path);
+                if let Err(error) = fs::remove_file(&path) {
+                    tracing::warn!(path = %path.display(), %error, "a file that was given up stays");
+                }
+            }
+        }
+        for number in unwanted {
+            let Some(part) = parts.remove(&number) else {
+                continue;
+            };
+            has_changed |= !part.files.is_empty();
+            self.close(part.dir.path());
+            let (data_dir, spec) = (&self.data_dir, &part.manifest.table);
+            drop(part.dir);
+            match LoadDir::remove(data_dir, &spec.database, &spec.name, number) {
+                Ok(Removal::Removed) => {}
+                Ok(Removal::InUse) => {
+                    // It is found again, with what is left of it.
+                    if let Ok(dir) = LoadDir::open(data_dir, &spec.database, &spec.name, number) {
+                        let (manifest, files) = (part.manifest, part.files);
+                        let part = HeldPart {
+                            manifest,
+                            dir,
+                            files,
+                        };
+                        parts.insert(number, part);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(part = number.0, %error, "a part that was given up stays")
+                }
+            }
+        }
+        if has_changed {
+            self.version.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Gives up a file that was found damaged, so that it comes anew. Others are none of ours.
+    pub fn quarantine(&self, path: &Path) {
+        let mut parts = self.lock();
+        let found = parts.values_mut().find_map(|part| {
+            let mut files = part.files.iter().copied();
+            let file = files.find(|file| part.dir.chunk_path(*file) == path)?;
+            Some((part, file))
+        });
+        let Some((part, file)) = found else {
+            return;
+        };
+        part.files.remove(&file);
+        drop(parts);
+        if let Err(error) = fs::rename(path, path.with_extension(DAMAGED)) {
+            tracing::warn!(path = %path.display(), %error, "a damaged file stays");
+        }
+        self.close(path);
+        self.damaged.fetch_add(1, Relaxed);
+        self.version.fetch_add(1, Relaxed);
+        tracing::warn!(path = %path.display(), "a replica is damaged: it is fetched anew");
+    }
+
+    pub(super) fn close(&self, path: &Path) {
+        if let Some(archive) = self.opened.get().and_then(Weak::upgrade) {
+            archive.files().forget(path);
+        }
+    }
+
+    fn peer(&self, address: &str) -> Result<Arc<HttpPeer>, StoreError> {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(peer) = peers.get(address) {
+            return Ok(Arc::clone(peer));
+        }
+        let peer = HttpPeer::new(address, HttpTimeouts::default())?;
+        let peer = peer.authorized_by(self.client.secret().authorization());
+        peers.insert(address.to_owned(), Arc::clone(&peer));
+        Ok(peer)
+    }
+
+    /// Every change leaves it whole.
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<LoadId, HeldPart>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Replicas for HeldFiles {
+    fn chunks(&self, part: LoadId) -> BoxFuture<'_, Result<Vec<Chunk>, EngineError>> {
+        async move {
+            self.ensure_part(part)
+                .await
+                .map_err(|error| EngineError::Query(error.to_string()))?;
+            let parts = self.lock();
+            let chunks = parts.get(&part).map(|held| &held.manifest.chunks);
+            Ok(chunks.into_iter().flatten().map(Chunk::from).collect())
+        }
+        .boxed()
+    }
+
+    fn source(
+        &self,
+        part: LoadId,
+        file: ChunkId,
+    ) -> BoxFuture<'_, Result<Arc<dyn ByteSource>, StoreError>> {
+        async move {
+            let path = chunk_path(part.0, file.0);
+            let mut outcome = Err(StoreError::Missing {
+                path: PathBuf::from(&path),
+            });
+            for front_end in &self.front_ends {
+                outcome = HttpFile::open(self.peer(front_end)?, &path).await;
+                if outcome.is_ok() {
+                    break;
+                }
+            }
+            Ok(Arc::new(outcome?) as Arc<dyn ByteSource>)
+        }
+        .boxed()
+    }
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct ArchiveName {
+    archive: String,
+}
+
+pub(super) fn failed(path: &Path, why: String) -> ClusterError {
+    ClusterError::Directory {
+        path: path.to_owned(),
+        why,
+    }
+}
+
+/// Makes the directory, and locks it for this worker.
+fn lock_directory(data_dir: &Path) -> Result<File, ClusterError> {
+    let io = |error: std::io::Error| failed(data_dir, error.to_string());
+    fs::create_dir_all(data_dir).map_err(io)?;
+    let lock = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(data_dir.join(LOCK_FILE))
+        .map_err(io)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(failed(
+            data_dir,
+            "another worker uses it: give each worker a directory of its own".to_owned(),
+        )),
+        Err(TryLockError::Error(error)) => Err(io(error)),
+    }
+}
+
+/// The parts in a directory, with the files of each that are whole. What is left of files that were coming is removed.
+fn found_parts(data_dir: &Path) -> Result<Vec<HeldPart>, ClusterError> {
+    let mut found = Vec::new();
+    for table in directories(&data_dir.join("tables"))? {
+        for part in directories(&table)? {
+            let manifest = match PartManifest::read(&part) {
+                Ok(manifest) => manifest,
+                Err(error) => {
+                    tracing::warn!(%error, "a part is left out: it comes anew");
+                    continue;
+                }
+            };
+            let spec = &manifest.table;
+            let opened = LoadDir::open(data_dir, &spec.database, &spec.name, manifest.part);
+            let Ok(dir) = opened else {
+                continue;
+            };
+            let mut files = HashSet::new();
+            for chunk in &manifest.chunks {
+                let path = dir.chunk_path(chunk.file);
+                let _ = fs::remove_file(path.with_extension(UNFINISHED));
+                if path.exists() {
+                    files.insert(chunk.file);
+                }
+            }
+            found.push(HeldPart {
+                manifest,
+                dir,
+                files,
+            });
+        }
+    }
+    Ok(found)
+}
+
+fn directories(dir: &Path) -> Result<Vec<PathBuf>, ClusterError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(dir, error.to_string())),
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    Ok(paths.filter(|path| path.is_dir()).collect())
+}

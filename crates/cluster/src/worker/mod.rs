@@ -1,0 +1,198 @@
+//! A worker: holds replicas of chunk files, runs pieces of queries on them, and serves them to other workers.
+
+mod fetch;
+mod holdings;
+mod report;
+mod share;
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+use axum::{Router, body::Body, middleware};
+use catalog::LoadId;
+use engine::{Archive, NO_DATABASE, Replicas, Session, SessionOptions};
+use queries::scheduler::{LaneTable, PieceScheduler, SchedulerOptions};
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+
+use crate::client::MemberClient;
+use crate::file_service::{chunk_file, require_secret, serve};
+use crate::listen::{bind, serve as serve_port};
+use crate::{ClusterError, Secret};
+use holdings::HeldFiles;
+
+/// The stack of a thread that runs pieces: plans are as deep here as at the front end.
+const STACK: usize = 32 << 20;
+
+/// The configuration of a worker.
+#[derive(Debug, Clone)]
+pub struct WorkerOptions {
+    /// The directory of its replicas.
+    pub data: PathBuf,
+    /// Where front ends listen, `host:port` each; the first that answers is asked.
+    pub join: Vec<String>,
+    /// Where it listens: `host:port`; port 0 takes a free port.
+    pub address: String,
+    /// The address that others are told; the one where it listens by default.
+    pub advertise: Option<String>,
+    /// Its name, which it keeps for life.
+    pub name: String,
+    /// The file with the secret that all members know.
+    pub secret: PathBuf,
+    /// Threads that run pieces.
+    pub threads: NonZeroUsize,
+    /// Bytes of memory for all pieces together.
+    pub memory: usize,
+    /// Bytes of decoded columns that are kept for later pieces.
+    pub cache: u64,
+    /// Whether the address may be one that other machines reach, though what members say is not encrypted.
+    pub is_insecure: bool,
+}
+
+/// A worker that listens.
+#[derive(Debug)]
+pub struct Worker {
+    pub(crate) name: String,
+    /// The address that others are told.
+    pub(crate) address: String,
+    /// A number of this process.
+    pub(crate) process: u64,
+    pub(crate) options: WorkerOptions,
+    pub(crate) held: Arc<HeldFiles>,
+    pub(crate) session: Session,
+    pub(crate) scheduler: Arc<PieceScheduler>,
+    pub(crate) pieces: AtomicU64,
+    orders: report::Orders,
+    /// The threads that run pieces; ends when the worker does, without waiting for them.
+    compute: Option<Runtime>,
+    bound: SocketAddr,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if let Some(compute) = self.compute.take() {
+            compute.shutdown_background();
+        }
+    }
+}
+
+impl Worker {
+    /// Opens the directory and binds the address.
+    ///
+    /// # Errors
+    /// The secret or the directory cannot be read, another worker uses the directory, or the address cannot be bound.
+    pub async fn bind(options: WorkerOptions) -> Result<(Arc<Self>, TcpListener), ClusterError> {
+        let secret = Secret::read(&options.secret)?;
+        let listener = bind(&options.address, options.is_insecure).await?;
+        let failed = |why: std::io::Error| ClusterError::Listen {
+            address: options.address.clone(),
+            why: why.to_string(),
+        };
+        let bound = listener.local_addr().map_err(failed)?;
+        let client = Arc::new(MemberClient::new(secret));
+        let held = HeldFiles::open(
+            &options.data,
+            options.name.clone(),
+            options.join.clone(),
+            client,
+        )?;
+        let replicas = Arc::clone(&held) as Arc<dyn Replicas>;
+        let archive = Archive::open_replicas(&options.data, options.cache, replicas).await?;
+        held.close_files_of(&archive);
+        engine::bound_memory(&archive, options.memory);
+        let session_options = SessionOptions {
+            database: Some(NO_DATABASE.to_owned()),
+            cores: Some(options.threads),
+            runtime: Some(engine::runtime(Some(options.memory))?),
+            ..SessionOptions::default()
+        };
+        let compute = Builder::new_multi_thread()
+            .worker_threads(options.threads.get())
+            .thread_name("meridian-piece")
+            .thread_stack_size(STACK)
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        let worker = Self {
+            name: options.name.clone(),
+            address: options
+                .advertise
+                .clone()
+                .unwrap_or_else(|| bound.to_string()),
+            process: crate::random()?,
+            session: Session::new(archive, &session_options).await?,
+            scheduler: PieceScheduler::new(SchedulerOptions {
+                threads: options.threads.get(),
+                interactive_threads: options.threads.get(),
+                memory_bytes: options.memory as u64,
+                lanes: LaneTable::default(),
+            }),
+            held,
+            pieces: AtomicU64::new(0),
+            orders: report::Orders::default(),
+            compute: Some(compute),
+            bound,
+            options,
+        };
+        Ok((Arc::new(worker), listener))
+    }
+
+    /// Where it listens.
+    pub fn bound_address(&self) -> SocketAddr {
+        self.bound
+    }
+
+    /// The address that others are told.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Joins the cluster, and runs pieces until it is stopped. Shares that run are then cut off, and run elsewhere.
+    pub async fn run(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
+        let router = router(Arc::clone(&self));
+        tokio::select! {
+            () = serve_port(listener, router, stop) => {}
+            () = report::keep_reporting(&self) => {}
+            () = report::keep_fetching(&self) => {}
+            () = report::keep_scrubbing(&self) => {}
+        }
+    }
+
+    fn compute(&self) -> Option<&Runtime> {
+        self.compute.as_ref()
+    }
+
+    fn count_piece(&self) {
+        self.pieces.fetch_add(1, Relaxed);
+    }
+}
+
+fn router(worker: Arc<Worker>) -> Router {
+    let secret = worker.held.client().secret().clone();
+    Router::new()
+        .route("/shares", post(share::run))
+        .route("/parts/{part}/files/{chunk}", get(file))
+        .layer(DefaultBodyLimit::disable())
+        .layer(middleware::from_fn_with_state(secret, require_secret))
+        .with_state(worker)
+}
+
+/// A chunk file that it holds.
+async fn file(
+    State(worker): State<Arc<Worker>>,
+    Path((part, chunk)): Path<(i64, i32)>,
+    request: Request,
+) -> Response<Body> {
+    match worker.held.dir(LoadId(part)) {
+        Some(dir) => serve(&dir.join(chunk_file(chunk)), request).await,
+        None => (StatusCode::NOT_FOUND, format!("there is no part {part}")).into_response(),
+    }
+}

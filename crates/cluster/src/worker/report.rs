@@ -1,0 +1,213 @@
+//! What a worker does by itself: it reports once a second, and gets the files that it shall hold.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use axum::http::Method;
+use futures::stream::{self, StreamExt};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use tracing::{info, warn};
+
+use super::Worker;
+use crate::ClusterError;
+use crate::messages::{Assignment, MemberReport, PartFiles};
+use crate::operator::encoded;
+
+/// How often a worker reports.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// How long it pauses after a file did not come.
+const PAUSE: Duration = Duration::from_secs(2);
+/// How long it waits for something to do.
+const IDLE: Duration = Duration::from_millis(300);
+/// How long a worker pauses after it has read a file through: so many times as long as that took, and no less than this.
+const SCRUB_RATIO: u32 = 100;
+const SCRUB_PAUSE: Duration = Duration::from_millis(500);
+/// How long it pauses after it has read all files through.
+const SCRUB_ROUND: Duration = Duration::from_secs(60);
+/// Files that come at a time.
+const FILES_AT_ONCE: usize = 4;
+
+/// What a worker shall hold, as far as it knows.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The number of the assignment.
+    assignment: u64,
+    parts: Option<Arc<Vec<PartFiles>>>,
+    trouble: Option<String>,
+}
+
+impl Orders {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reports until the worker ends.
+pub(super) async fn keep_reporting(worker: &Worker) {
+    let mut ticks = interval(REPORT_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut known_holdings = None;
+    let mut was_heard = None;
+    loop {
+        ticks.tick().await;
+        let report = report(worker, known_holdings);
+        match tell(worker, &report).await {
+            Ok(assignment) => {
+                if was_heard != Some(true) {
+                    info!(name = worker.name, "joined the cluster");
+                }
+                was_heard = Some(true);
+                known_holdings = assignment.known_holdings;
+                if let Err(error) = worker.held.join_archive(&assignment.archive) {
+                    warn!(%error, "the archive cannot be noted");
+                }
+                if let Some(parts) = assignment.parts {
+                    let mut orders = worker.orders.lock();
+                    orders.assignment = assignment.assignment;
+                    orders.parts = Some(Arc::new(parts));
+                }
+            }
+            Err(error) => {
+                if was_heard != Some(false) {
+                    warn!(%error, "no front end is heard: trying once a second");
+                }
+                was_heard = Some(false);
+                known_holdings = None;
+            }
+        }
+    }
+}
+
+fn report(worker: &Worker, known_holdings: Option<u64>) -> MemberReport {
+    let held = &worker.held;
+    let version = held.version();
+    let (disk_bytes, free_bytes) = disk(&worker.options.data);
+    let orders = worker.orders.lock();
+    let wanted = orders.parts.as_deref();
+    MemberReport {
+        address: worker.address.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        archive: held.archive().map(str::to_owned),
+        process: worker.process,
+        threads: worker.options.threads.get(),
+        disk_bytes,
+        free_bytes,
+        assignment: orders.assignment,
+        holdings_version: version,
+        holdings: (known_holdings != Some(version)).then(|| held.list()),
+        missing_bytes: wanted.map_or(0, |wanted| held.missing_bytes(wanted)),
+        trouble: orders.trouble.clone(),
+        damaged: held.num_damaged(),
+        pieces: worker.pieces.load(Relaxed),
+    }
+}
+
+/// Reports to the first front end that answers.
+async fn tell(worker: &Worker, report: &MemberReport) -> Result<Assignment, ClusterError> {
+    let path = format!("/members/{}", encoded(&worker.name));
+    let client = worker.held.client();
+    let mut outcome = Err(ClusterError::Member {
+        member: worker.options.join.join(","),
+        why: "is no address of a front end".to_owned(),
+    });
+    for front_end in &worker.options.join {
+        outcome = client
+            .json(Method::POST, front_end, &path, Some(report))
+            .await;
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
+/// Gets what the worker shall hold, and gives up the rest, until it ends.
+pub(super) async fn keep_fetching(worker: &Worker) {
+    let mut done = None;
+    loop {
+        let (assignment, parts) = {
+            let orders = worker.orders.lock();
+            (orders.assignment, orders.parts.clone())
+        };
+        let Some(parts) = parts else {
+            sleep(IDLE).await;
+            continue;
+        };
+        let version = worker.held.version();
+        if done == Some((assignment, version)) {
+            sleep(IDLE).await;
+            continue;
+        }
+        let trouble = fetch_missing(worker, assignment, &parts).await;
+        let is_whole = trouble.is_none();
+        worker.orders.lock().trouble = trouble;
+        if !is_whole {
+            sleep(PAUSE).await;
+            continue;
+        }
+        if worker.orders.lock().assignment == assignment {
+            worker.held.keep_only(&parts);
+            done = Some((assignment, worker.held.version()));
+        }
+    }
+}
+
+/// Gets the files that are missing. Returns why one of them did not come.
+async fn fetch_missing(
+    worker: &Worker,
+    assignment: u64,
+    parts: &Arc<Vec<PartFiles>>,
+) -> Option<String> {
+    let missing = worker.held.missing(parts);
+    let fetched = stream::iter(missing).map(|(part, file)| async move {
+        // A newer assignment may not want it any more.
+        match worker.orders.lock().assignment == assignment {
+            true => {}
+            false => return Ok(()),
+        }
+        worker.held.fetch(part, file).await
+    });
+    let mut outcomes = fetched.buffer_unordered(FILES_AT_ONCE);
+    let mut trouble = None;
+    while let Some(outcome) = outcomes.next().await {
+        if let Err(error) = outcome {
+            warn!(%error, "a file did not come");
+            trouble = Some(error.to_string());
+        }
+    }
+    trouble
+}
+
+/// Reads through one file after another, so that damage is found before a query meets it, until the worker ends.
+pub(super) async fn keep_scrubbing(worker: &Worker) {
+    let mut last = None;
+    loop {
+        let began = Instant::now();
+        last = worker.held.scrub_after(last).await;
+        // A hundredth of the time of a disk, and a round is not begun at once after the last one.
+        let pause = match last {
+            Some(_) => SCRUB_PAUSE.max(began.elapsed() * SCRUB_RATIO),
+            None => SCRUB_ROUND,
+        };
+        sleep(pause).await;
+    }
+}
+
+/// Bytes of the disk of a directory, and those that are free.
+fn disk(dir: &std::path::Path) -> (u64, u64) {
+    match rustix::fs::statvfs(dir) {
+        Ok(found) => (
+            found.f_blocks.saturating_mul(found.f_frsize),
+            found.f_bavail.saturating_mul(found.f_frsize),
+        ),
+        Err(_) => (0, 0),
+    }
+}

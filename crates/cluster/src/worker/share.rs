@@ -1,0 +1,203 @@
+//! The run of a share: its pieces run as the scheduler decides, and their rows go back in frames.
+
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow_ipc::reader::StreamReader;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Response, StatusCode};
+use axum::response::IntoResponse;
+use bytes::{Buf, Bytes};
+use engine::{EngineError, Piece, QueryExecution, ShareRun};
+use futures::{FutureExt, StreamExt, stream};
+use queries::QueryTurns;
+use sql::{ErrorCode, Interrupt};
+use store::StoreError;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use super::Worker;
+use crate::client::read_body;
+use crate::dispatch::share_body_parts;
+use crate::frames::{FrameWriter, failure};
+use crate::messages::{ErrorClass, ShareFailure, ShareHead};
+
+/// Bytes of a share as it is sent.
+const LONGEST_SHARE: usize = 256 << 20;
+/// Frames that may wait for the front end.
+const FRAMES_AHEAD: usize = 4;
+
+/// Why a share cannot be run to its end.
+enum ShareError {
+    Engine(EngineError),
+    /// The plan cannot be decoded here.
+    Plan(String),
+    /// Nobody reads the rows any more.
+    Abandoned,
+}
+
+impl From<EngineError> for ShareError {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+/// Runs a share. What comes of it is the body of the response.
+pub(super) async fn run(
+    State(worker): State<Arc<Worker>>,
+    request: Request,
+) -> Result<Response<Body>, (StatusCode, String)> {
+    let bad = |why: String| (StatusCode::BAD_REQUEST, why);
+    let body = read_body(request.into_body(), LONGEST_SHARE)
+        .await
+        .map_err(bad)?;
+    let (head, plan, pieces) = share_body_parts(&body).map_err(bad)?;
+    let pieces = decode_pieces(pieces).map_err(bad)?;
+    if worker.held.archive() != Some(head.archive.as_str()) {
+        let why = "the share is of another archive than the files of this worker";
+        return Err((StatusCode::CONFLICT, why.to_owned()));
+    }
+    worker
+        .held
+        .ensure_parts(&head.parts)
+        .await
+        .map_err(|error| (StatusCode::CONFLICT, error.to_string()))?;
+    let share = ShareRun {
+        plan: plan.to_vec().into(),
+        pieces,
+        rating: head.rating,
+        num_chunks: head.num_chunks,
+    };
+    Ok(Body::from_stream(start(worker, &head, share)).into_response())
+}
+
+fn decode_pieces(stream: Bytes) -> Result<Vec<Piece>, String> {
+    let reader = StreamReader::try_new(stream.reader(), None);
+    let reader = reader.map_err(|error| format!("the pieces cannot be read: {error}"))?;
+    let mut pieces = Vec::new();
+    for batch in reader {
+        let batch = batch.map_err(|error| format!("the pieces cannot be read: {error}"))?;
+        let decoded = Piece::decode(&batch);
+        pieces.extend(decoded.map_err(|error| format!("the pieces cannot be read: {error}"))?);
+    }
+    Ok(pieces)
+}
+
+/// The frames of a share that runs. Dropping them ends it.
+struct Frames {
+    receiver: mpsc::Receiver<Bytes>,
+    interrupt: Arc<Interrupt>,
+    task: Option<AbortHandle>,
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        self.interrupt.end();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+fn start(
+    worker: Arc<Worker>,
+    head: &ShareHead,
+    share: ShareRun,
+) -> impl futures::Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
+    let (sender, receiver) = mpsc::channel(FRAMES_AHEAD);
+    let interrupt = Interrupt::new();
+    // Queries of several front ends have different numbers here.
+    let query = head.front_end.rotate_left(32) ^ head.query;
+    let turns = QueryTurns::new(&worker.scheduler, query);
+    let execution = Arc::new(QueryExecution::new().with_scheduler(Arc::new(turns)));
+    let running = Arc::clone(&worker);
+    let work = async move {
+        execution.attach();
+        let outcome = AssertUnwindSafe(produce(&running, share, &sender)).catch_unwind();
+        let told = match outcome.await {
+            Ok(Ok(()) | Err(ShareError::Abandoned)) => return,
+            Ok(Err(error)) => told(&running, error),
+            Err(_) => ShareFailure {
+                class: ErrorClass::Query,
+                code: ErrorCode::INTERNAL.number,
+                sentence: "a worker panicked while it executed this statement, which is a bug of Meridian: its log says more"
+                    .to_owned(),
+            },
+        };
+        // The front end may have gone.
+        let _ = sender.send(failure(&told)).await;
+    };
+    let work = interrupt.scope(work);
+    let task = worker
+        .compute()
+        .map(|threads| threads.spawn(work).abort_handle());
+    let frames = Frames {
+        receiver,
+        interrupt,
+        task,
+    };
+    stream::unfold(frames, |mut frames| async move {
+        let frame = frames.receiver.recv().await?;
+        Some((Ok(frame), frames))
+    })
+}
+
+/// Runs the pieces and sends their rows.
+async fn produce(
+    worker: &Worker,
+    share: ShareRun,
+    sender: &mpsc::Sender<Bytes>,
+) -> Result<(), ShareError> {
+    let send = async |frame: Bytes| sender.send(frame).await.map_err(|_| ShareError::Abandoned);
+    let failed = |error: arrow::error::ArrowError| {
+        ShareError::Engine(EngineError::Query(format!("rows cannot be sent: {error}")))
+    };
+    let started = worker.session.run_share(share);
+    let mut pieces = started.map_err(|error| ShareError::Plan(error.to_string()))?;
+    let mut writer = FrameWriter::default();
+    while let Some(piece) = pieces.next().await {
+        let (piece, mut batches) = piece?;
+        let piece = u32::try_from(piece).unwrap_or(u32::MAX);
+        let mut rows = 0;
+        while let Some(batch) = batches.next().await {
+            let batch: RecordBatch = batch?;
+            rows += batch.num_rows() as u64;
+            send(writer.rows(piece, &batch).map_err(failed)?).await?;
+        }
+        worker.count_piece();
+        send(writer.done(piece, rows)).await?;
+    }
+    send(writer.footer()).await
+}
+
+/// The error as the front end is told. A damaged file of this worker's is given up.
+fn told(worker: &Worker, error: ShareError) -> ShareFailure {
+    let (class, code, sentence) = match error {
+        ShareError::Plan(why) => (ErrorClass::Plan, ErrorCode::INTERNAL, why),
+        ShareError::Abandoned => (
+            ErrorClass::Worker,
+            ErrorCode::INTERRUPTED,
+            "the statement was cancelled".to_owned(),
+        ),
+        ShareError::Engine(error) => {
+            if let EngineError::Store(StoreError::Damaged { path, .. }) = &error {
+                worker.held.quarantine(path);
+            }
+            let is_of_worker = matches!(error, EngineError::Store(_) | EngineError::Catalog(_))
+                || [ErrorCode::OUT_OF_RESOURCES, ErrorCode::INTERRUPTED].contains(&error.code());
+            let class = match is_of_worker {
+                true => ErrorClass::Worker,
+                false => ErrorClass::Query,
+            };
+            (class, error.code(), error.to_string())
+        }
+    };
+    ShareFailure {
+        class,
+        code: code.number,
+        sentence,
+    }
+}

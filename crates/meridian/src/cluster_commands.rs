@@ -1,0 +1,178 @@
+//! `meridian cluster`: the state of a running cluster, and what an operator changes of it.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use cluster::messages::ClusterStatus;
+use cluster::{Operator, Secret};
+use ingest::{grouped, size};
+use tokio::runtime::Runtime;
+
+use crate::aligned::aligned;
+use crate::console::tell;
+use crate::failure::Failure;
+
+/// Exit status of `check` for a cluster that lacks replicas.
+const LACKS_REPLICAS: u8 = 3;
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum ClusterCommand {
+    /// List the workers, and tell which replicas lack.
+    Status(StatusArguments),
+    /// Succeed if every chunk file has its replicas on live workers, and say what lacks otherwise (exit status 3).
+    Check(FrontEndArguments),
+    /// Have a worker give its replicas to others, so that it can be ended: `status` says when it is drained.
+    Drain(WorkerArguments),
+    /// Have a worker that was drained take its share again.
+    Undrain(WorkerArguments),
+    /// Forget a worker that was ended.
+    Remove(WorkerArguments),
+}
+
+/// Which cluster.
+#[derive(Args)]
+pub struct FrontEndArguments {
+    /// Where a front end of the cluster listens for members: what `meridian serve --cluster` was given.
+    #[arg(long, value_name = "ADDR", env = "MERIDIAN_CLUSTER")]
+    cluster: String,
+    /// The file with the secret that all members of the cluster know.
+    #[arg(long, value_name = "FILE", env = "MERIDIAN_CLUSTER_SECRET")]
+    cluster_secret: PathBuf,
+}
+
+/// Which cluster, and in which form.
+#[derive(Args)]
+pub struct StatusArguments {
+    #[command(flatten)]
+    front_end: FrontEndArguments,
+    /// The form: a table for people, or JSON for programs.
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    format: StatusFormat,
+}
+
+/// Which worker of which cluster.
+#[derive(Args)]
+pub struct WorkerArguments {
+    /// The worker's name, as `meridian cluster status` lists it.
+    name: String,
+    #[command(flatten)]
+    front_end: FrontEndArguments,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum StatusFormat {
+    Table,
+    Json,
+}
+
+/// Does it.
+pub fn run(command: ClusterCommand) -> Result<(), Failure> {
+    let runtime = Runtime::new()?;
+    match command {
+        ClusterCommand::Status(arguments) => {
+            let status = runtime.block_on(arguments.front_end.operator()?.status())?;
+            match arguments.format {
+                StatusFormat::Table => tell(&in_words(&status)),
+                StatusFormat::Json => {
+                    tell(&format!("{}\n", serde_json::to_string_pretty(&status)?))
+                }
+            }
+        }
+        ClusterCommand::Check(front_end) => {
+            check(&runtime.block_on(front_end.operator()?.status())?)
+        }
+        ClusterCommand::Drain(worker) => {
+            let operator = worker.front_end.operator()?;
+            tell(&in_words(&runtime.block_on(operator.drain(&worker.name))?))
+        }
+        ClusterCommand::Undrain(worker) => {
+            let operator = worker.front_end.operator()?;
+            tell(&in_words(
+                &runtime.block_on(operator.take_back(&worker.name))?,
+            ))
+        }
+        ClusterCommand::Remove(worker) => {
+            let operator = worker.front_end.operator()?;
+            tell(&in_words(&runtime.block_on(operator.remove(&worker.name))?))
+        }
+    }
+}
+
+impl FrontEndArguments {
+    fn operator(&self) -> Result<Operator, Failure> {
+        let secret = Secret::read(&self.cluster_secret)?;
+        Ok(Operator::new(self.cluster.clone(), secret))
+    }
+}
+
+/// Fails if replicas lack.
+fn check(status: &ClusterStatus) -> Result<(), Failure> {
+    if status.missing_replicas == 0 {
+        return tell(&replicas_in_words(status));
+    }
+    let text = replicas_in_words(status);
+    Err(Failure::with_status(text.trim_end(), LACKS_REPLICAS))
+}
+
+fn in_words(status: &ClusterStatus) -> String {
+    let mut text = String::new();
+    match status.workers.is_empty() {
+        true => text.push_str(
+            "there are no workers: `meridian worker` starts one, and queries run at the front end meanwhile\n",
+        ),
+        false => text.push_str(&workers(status)),
+    }
+    text.push_str(&replicas_in_words(status));
+    text
+}
+
+fn workers(status: &ClusterStatus) -> String {
+    let headings = [
+        "worker", "address", "state", "silent", "threads", "files", "to get", "disk", "free",
+        "pieces",
+    ];
+    let mut rows = vec![headings.map(str::to_owned).to_vec()];
+    rows.extend(status.workers.iter().map(|worker| {
+        vec![
+            worker.name.clone(),
+            worker.address.clone(),
+            worker.state.clone(),
+            format!("{:.1} s", worker.silent_seconds),
+            worker.threads.to_string(),
+            grouped(worker.files),
+            size(worker.missing_bytes),
+            size(worker.disk_bytes),
+            size(worker.free_bytes),
+            grouped(worker.pieces),
+        ]
+    }));
+    aligned(&rows, |column| column >= 3)
+}
+
+fn replicas_in_words(status: &ClusterStatus) -> String {
+    let mut text = String::new();
+    let files = grouped(status.files);
+    let _ = match status.missing_replicas {
+        0 => writeln!(
+            text,
+            "each of {files} chunk files ({}) has its {} replicas",
+            size(status.bytes),
+            status.replicas
+        ),
+        missing => writeln!(
+            text,
+            "of {files} chunk files ({}), which shall have {} replicas each, {} replicas lack ({}); {} files are at the front end alone",
+            size(status.bytes),
+            status.replicas,
+            grouped(missing),
+            size(status.missing_bytes),
+            grouped(status.files_without_replica)
+        ),
+    };
+    for warning in &status.warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
+    text
+}

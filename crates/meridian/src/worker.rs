@@ -1,0 +1,140 @@
+//! `meridian worker`: a worker of a cluster, until a signal ends it.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use cluster::{Worker, WorkerOptions};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::console::tell;
+use crate::failure::Failure;
+use crate::serve::{self, DEFAULT_LOG};
+
+/// Threads for the network, which only hand on what others compute.
+const NETWORK_THREADS: usize = 2;
+
+/// A worker of a cluster.
+#[derive(Args)]
+pub struct WorkerArguments {
+    /// Where front ends listen for members, separated by commas; the first that answers is asked.
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "MERIDIAN_JOIN",
+        value_delimiter = ',',
+        required = true
+    )]
+    join: Vec<String>,
+    /// The directory for replicas, which is made if it is not there; each worker has its own.
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
+    data: PathBuf,
+    /// The file with the secret that all members of the cluster know.
+    #[arg(long, value_name = "FILE", env = "MERIDIAN_CLUSTER_SECRET")]
+    cluster_secret: PathBuf,
+    /// Where front ends and other workers connect; port 0 takes a free port.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+    listen: String,
+    /// The address that others are told, if it is another than that of --listen.
+    #[arg(long, value_name = "ADDR")]
+    advertise: Option<String>,
+    /// The worker's name, which it has to keep: it decides which files it holds. The name of this machine with that of the directory by
+    /// default.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Threads that run pieces; one for each core by default.
+    #[arg(long, value_name = "N", env = "MERIDIAN_THREADS")]
+    threads: Option<NonZeroUsize>,
+    /// Memory for all pieces together, such as 8G; a third of the machine's by default.
+    #[arg(long, value_name = "SIZE", value_parser = ingest::parse_size, env = "MERIDIAN_MEMORY")]
+    memory: Option<u64>,
+    /// Memory for decoded columns, kept for the next pieces, such as 2G, or 0 for none; a third of the machine's by default.
+    #[arg(long, value_name = "SIZE", value_parser = crate::sql::cache_size, env = "MERIDIAN_CACHE")]
+    cache: Option<u64>,
+    /// Listen where other machines connect, too: what members say to each other is not encrypted, so only where the network is trusted.
+    #[arg(long)]
+    insecure: bool,
+    /// The level of the log on standard error: error, warn, info, debug or trace; or directives as in RUST_LOG.
+    #[arg(long, value_name = "LEVEL", env = "RUST_LOG", default_value = DEFAULT_LOG)]
+    log: String,
+}
+
+/// Runs the worker.
+pub fn run(arguments: WorkerArguments) -> Result<(), Failure> {
+    let filter = serve::log_filter(&arguments.log).map_err(Failure::new)?;
+    serve::log_to_stderr(filter);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(NETWORK_THREADS)
+        .thread_name("meridian-net")
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(work(arguments.into_options()?));
+    // Pieces that still run are of no use to anybody.
+    runtime.shutdown_background();
+    outcome
+}
+
+async fn work(options: WorkerOptions) -> Result<(), Failure> {
+    // Before anything else, so that nothing that has begun is cut off.
+    let signals = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    let (name, data) = (options.name.clone(), options.data.display().to_string());
+    let join = options.join.join(", ");
+    let (worker, listener) = Worker::bind(options).await?;
+    let address = worker.bound_address();
+    tell(&format!(
+        "Meridian {} worker {name} listens at {address}, holds its replicas in {data}, and joins the cluster at {join}\n",
+        env!("CARGO_PKG_VERSION")
+    ))?;
+    info!(version = env!("CARGO_PKG_VERSION"), name, data, address = %address, "started");
+    let stop = CancellationToken::new();
+    tokio::spawn(serve::stop_at_signals(signals, stop.clone()));
+    Arc::clone(&worker).run(listener, stop).await;
+    info!("ended");
+    Ok(())
+}
+
+impl WorkerArguments {
+    fn into_options(self) -> Result<WorkerOptions, Failure> {
+        let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let name = match self.name {
+            Some(name) => name,
+            None => usual_name(&self.data)?,
+        };
+        let is_name = !name.is_empty() && name.len() <= 100 && !name.contains(char::is_control);
+        if !is_name {
+            let sentence = format!("{name:?} is no name of a worker: give 1 to 100 characters");
+            return Err(Failure::new(sentence));
+        }
+        Ok(WorkerOptions {
+            data: self.data,
+            join: self.join,
+            address: self.listen,
+            advertise: self.advertise,
+            name,
+            secret: self.cluster_secret,
+            threads: self.threads.unwrap_or_else(cores),
+            memory: self.memory.unwrap_or_else(ingest::default_memory) as usize,
+            cache: self.cache.unwrap_or_else(crate::sql::default_cache),
+            is_insecure: self.insecure,
+        })
+    }
+}
+
+/// The name of this machine with that of the directory.
+fn usual_name(data: &std::path::Path) -> Result<String, Failure> {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    let machine = machine.map_err(|error| {
+        Failure::new(format!(
+            "the name of this machine is not known ({error}): give --name"
+        ))
+    })?;
+    let data = std::path::absolute(data)?;
+    let directory = data.file_name().unwrap_or_default().to_string_lossy();
+    Ok(format!("{}:{directory}", machine.trim()))
+}

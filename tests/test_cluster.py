@@ -1,0 +1,412 @@
+"""Clusters: what a server with workers answers is what a server alone answers, whatever becomes of the workers meanwhile."""
+
+from __future__ import annotations
+
+import http.client
+import random
+import re
+import shutil
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pymysql
+import pytest
+
+from cluster_members import Cluster, cluster_of
+from meridian_cli import Meridian
+from serving import Server, serving, wait_until
+from small_tables import DIRECTOR, star_lines, write_lines
+
+STARS = 30_000
+# Kinds of statements: partial aggregates, joins by key, by place and by pairs, sorts, windows, outer joins, subqueries, rows of all columns.
+STATEMENTS = [
+    "SELECT COUNT(*), SUM(version), AVG(ra), MIN(`dec`), STDDEV(ra * `dec`) FROM Star",
+    "SELECT id % 10 AS d, COUNT(*), SUM(ra), AVG(`dec`) FROM Star GROUP BY d ORDER BY d",
+    "SELECT s.id % 7 AS d, COUNT(*), SUM(v.flux) FROM Star s JOIN Visit v ON s.id = v.id GROUP BY d ORDER BY d",
+    "SELECT COUNT(*), MIN(scisql_angSep(a.ra, a.`dec`, b.ra, b.`dec`)) FROM Star a, Star b"
+    " WHERE scisql_angSep(a.ra, a.`dec`, b.ra, b.`dec`) < 0.3 AND a.id < b.id",
+    "SELECT id, ra, `dec` FROM Star WHERE qserv_areaspec_circle(120, 10, 12) ORDER BY ra, id",
+    "SELECT id, ra FROM Star ORDER BY ra DESC, id LIMIT 50",
+    "SELECT b.name, COUNT(*) FROM Star s LEFT JOIN Band b ON s.id % 9 = b.id GROUP BY b.name ORDER BY b.name",
+    "SELECT COUNT(*) FROM Star WHERE ra > (SELECT AVG(ra) FROM Star)",
+    "SELECT COUNT(*) FROM Star s WHERE EXISTS (SELECT 1 FROM Visit v WHERE v.id = s.id AND v.flux > 90)",
+    "SELECT COUNT(*), SUM(n) FROM (SELECT id, COUNT(*) AS n FROM Visit GROUP BY id HAVING COUNT(*) > 3) t",
+    "SELECT COUNT(DISTINCT chunkId) FROM Star",
+    "SELECT id, RANK() OVER (PARTITION BY version ORDER BY ra) AS r FROM Star WHERE id < 300 ORDER BY id",
+    "SELECT s.* FROM Star s WHERE id IN (3, 77, 29999, 123456) ORDER BY id",
+    "SELECT GROUP_CONCAT(name ORDER BY id) FROM Band",
+]
+
+
+def load(meridian: Meridian, directory: Path) -> Path:
+    """Stars, visits of them and bands, each table of stars and visits in two parts."""
+    data = directory / "data"
+    lines = star_lines(STARS, 1)
+    half = STARS // 2
+    meridian.load(data, "sky", "Star", write_lines(directory / "stars.csv", lines[:half]), **DIRECTOR)
+    more = write_lines(directory / "more.csv", lines[half:])
+    meridian.must("load", "--data", data, "--db", "sky", "--table", "Star", "--append", more)
+    rng = np.random.default_rng(8)
+    stars, flux = rng.integers(0, STARS, 2 * STARS), rng.uniform(0.0, 100.0, 2 * STARS)
+    visits = [f"{number},{stars[number]},{flux[number]:.6f}" for number in range(2 * STARS)]
+    path = write_lines(directory / "visits.csv", visits, "visit,id,flux")
+    meridian.load(data, "sky", "Visit", path, kind="child", key="id", director="Star")
+    bands = write_lines(directory / "bands.csv", [f"{number},band {number}" for number in range(5)], "id,name")
+    meridian.load(data, "sky", "Band", bands, kind="replicated")
+    return data
+
+
+@pytest.fixture(scope="module")
+def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory."""
+    return load(meridian, tmp_path_factory.mktemp("archive"))
+
+
+@pytest.fixture(scope="module")
+def expected(meridian: Meridian, data: Path) -> dict[str, list[tuple[object, ...]]]:
+    """What a server alone answers."""
+    with serving(meridian, data) as server:
+        return {statement: ask(server, statement) for statement in STATEMENTS}
+
+
+@pytest.fixture
+def cluster(meridian: Meridian, data: Path, tmp_path: Path) -> Iterator[Cluster]:
+    """A front end and three workers with two replicas of each file."""
+    with cluster_of(meridian, tmp_path / "cluster", data) as cluster:
+        yield cluster
+
+
+def ask(server: Server, statement: str, **options: object) -> list[tuple[object, ...]]:
+    """The rows of a statement."""
+    with server.connect(database="sky", **options) as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        return list(cursor.fetchall())
+
+
+def check_all(cluster: Cluster, expected: dict[str, list[tuple[object, ...]]]) -> None:
+    """Every statement is answered as a server alone answers it: floating-point sums to the last bit."""
+    for statement, rows in expected.items():
+        assert ask(cluster.server, statement) == rows, statement
+
+
+# What is answered.
+
+
+def test_answers_are_those_of_a_server_alone(cluster: Cluster, expected: dict[str, list[tuple[object, ...]]]) -> None:
+    for _ in range(3):
+        check_all(cluster, expected)
+    pieces = cluster.pieces()
+    assert all(count > 0 for count in pieces.values()), pieces
+    plan = ask(cluster.server, f"EXPLAIN ANALYZE {STATEMENTS[1]}")
+    assert "pieces of worker w" in str(plan)
+
+
+def test_a_mistake_of_a_statement_is_told_as_by_a_server_alone(cluster: Cluster, meridian: Meridian, data: Path) -> None:
+    statement = "SELECT SUM(9223372036854775807 + version) FROM Star"
+    told = []
+    with serving(meridian, data) as alone:
+        for server in (alone, cluster.server):
+            with pytest.raises(pymysql.err.Error) as raised:
+                ask(server, statement)
+            told.append(raised.value.args)
+    assert told[0] == told[1]
+
+
+def test_submitted_queries_run_at_workers(cluster: Cluster, expected: dict[str, list[tuple[object, ...]]]) -> None:
+    before = sum(cluster.pieces().values())
+    with cluster.server.connect(database="sky", autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SUBMIT {STATEMENTS[2]}")
+        (number, *_), *_ = cursor.fetchall()
+
+        def is_done() -> bool:
+            cursor.execute(f"SELECT STATE FROM information_schema.QUERIES WHERE ID = {number}")
+            return cursor.fetchall()[0][0] == "COMPLETED"
+
+        wait_until(is_done, 60, "the query is completed")
+        cursor.execute(f"SELECT * FROM qserv_result({number})")
+        assert sorted(cursor.fetchall()) == sorted(expected[STATEMENTS[2]])
+    wait_until(lambda: sum(cluster.pieces().values()) > before, 10, "workers tell of the pieces")
+
+
+def test_killing_a_query_ends_it_at_the_workers(cluster: Cluster) -> None:
+    statement = "SELECT COUNT(*) FROM Star a, Star b WHERE scisql_angSep(a.ra, a.`dec`, b.ra, b.`dec`) < 60"
+    with cluster.server.connect(database="sky") as connection:
+        raised: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                with connection.cursor() as cursor:
+                    cursor.execute(statement)
+            except pymysql.err.Error as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        time.sleep(2)
+        ask(cluster.server, f"KILL QUERY {connection.thread_id()}")
+        thread.join(timeout=10)
+        assert raised and raised[0].args[0] == 1317
+    wait_until(lambda: all(is_idle(worker.process.pid) for worker in cluster.workers.values()), 10, "workers are idle")
+
+
+def is_idle(pid: int) -> bool:
+    """Whether a process takes next to no processor time for a while."""
+
+    def ticks() -> int:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = ticks()
+    time.sleep(0.5)
+    return ticks() - before < 10
+
+
+# Workers that come and go.
+
+
+def test_without_workers_the_front_end_answers(
+    meridian: Meridian, data: Path, tmp_path: Path, expected: dict[str, list[tuple[object, ...]]]
+) -> None:
+    cluster = Cluster(meridian, tmp_path / "cluster", data, 2)
+    try:
+        check_all(cluster, expected)
+        outcome = cluster.command("status")
+        assert "there are no workers" in outcome.text and "replicas lack" in outcome.text
+        assert cluster.command("check").status == 3
+    finally:
+        cluster.end()
+
+
+FAULTS = 24
+
+
+def test_faults_under_load_cost_no_answer(cluster: Cluster, expected: dict[str, list[tuple[object, ...]]]) -> None:
+    """Workers are killed, suspended and ended, and their files damaged, while four clients ask."""
+    seed = 20261126
+    rng = random.Random(seed)
+    stop = threading.Event()
+    wrong: list[str] = []
+    asked: Counter[str] = Counter()
+
+    def client(number: int) -> None:
+        chooses = random.Random(seed + number)
+        while not stop.is_set():
+            statement = chooses.choice(list(expected))
+            try:
+                # A comment makes it a statement that was not met: it is planned and sent to workers.
+                rows = ask(cluster.server, f"/* {chooses.random()} */ {statement}")
+            except pymysql.err.Error as error:
+                wrong.append(f"{statement}: {error}")
+                continue
+            asked[statement] += 1
+            if rows != expected[statement]:
+                wrong.append(f"{statement}: {rows[:3]} instead of {expected[statement][:3]}")
+
+    clients = [threading.Thread(target=client, args=(number,)) for number in range(4)]
+    for thread in clients:
+        thread.start()
+    try:
+        for _ in range(FAULTS):
+            name = rng.choice(sorted(cluster.workers))
+            fault = rng.choice(["kill", "suspend", "end", "damage"])
+            disturb(cluster, name, fault, rng)
+            time.sleep(rng.uniform(0.1, 0.8))
+    finally:
+        stop.set()
+        for thread in clients:
+            thread.join(timeout=90)
+    assert not wrong, "\n".join(wrong[:5])
+    assert sum(asked.values()) > 20
+    wait_until(lambda: all(worker["state"] == "live" for worker in cluster.status()["workers"]), 30, "all are live")
+    cluster.wait_for_replicas()
+    check_all(cluster, expected)
+
+
+def disturb(cluster: Cluster, name: str, fault: str, rng: random.Random) -> None:
+    """Does something to a worker, which then runs again."""
+    worker = cluster.workers[name]
+    if fault == "suspend":
+        worker.send_signal(signal.SIGSTOP)
+        time.sleep(rng.uniform(0.2, 6.0))
+        worker.send_signal(signal.SIGCONT)
+    elif fault == "damage":
+        files = worker.files()
+        if files:
+            path = rng.choice(files)
+            content = bytearray(path.read_bytes())
+            content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+            # Under the same name, as if the disk had changed it; what is open still reads what it was.
+            with path.open("r+b") as file:
+                file.write(content)
+    else:
+        worker.end(signal.SIGKILL if fault == "kill" else signal.SIGTERM)
+        time.sleep(rng.uniform(0.0, 1.0))
+        cluster.start_worker(name)
+
+
+def test_a_lost_worker_is_replaced_and_comes_back(
+    meridian: Meridian, data: Path, tmp_path: Path, expected: dict[str, list[tuple[object, ...]]]
+) -> None:
+    with cluster_of(meridian, tmp_path / "cluster", data, 3, 2, "--lost-after", 6) as cluster:
+        before = {name: len(worker.files()) for name, worker in cluster.workers.items()}
+        cluster.workers["w1"].end(signal.SIGKILL)
+
+        def states() -> dict[str, str]:
+            return {worker["name"]: worker["state"] for worker in cluster.status()["workers"]}
+
+        wait_until(lambda: states() == {"w0": "live", "w1": "lost", "w2": "live"}, 20, "the loss is noticed")
+        cluster.wait_for_replicas()
+        check_all(cluster, expected)
+        cluster.start_worker("w1")
+        wait_until(lambda: {name: len(worker.files()) for name, worker in cluster.workers.items()} == before, 60, "as before")
+        check_all(cluster, expected)
+
+
+def test_a_worker_that_is_drained_can_be_ended(cluster: Cluster, expected: dict[str, list[tuple[object, ...]]]) -> None:
+    assert cluster.command("drain", "nobody").status == 1
+    outcome = cluster.command("remove", "w0")
+    assert outcome.status == 1 and "drain it" in outcome.complaint
+    assert cluster.command("drain", "w0").status == 0
+
+    def state() -> str:
+        (found,) = [worker["state"] for worker in cluster.status()["workers"] if worker["name"] == "w0"]
+        return str(found)
+
+    wait_until(lambda: state() == "drained", 60, "the worker is drained")
+    assert cluster.has_replicas()
+    # The front end remembers.
+    cluster.restart_front_end(signal.SIGKILL)
+    wait_until(lambda: len(cluster.status()["workers"]) == 3, 30, "the workers have come back")
+    wait_until(lambda: state() == "drained", 30, "it is drained still")
+    cluster.workers["w0"].end()
+    wait_until(lambda: state() == "silent", 30, "it is silent")
+    check_all(cluster, expected)
+    assert cluster.command("remove", "w0").status == 0
+    assert [worker["name"] for worker in cluster.status()["workers"]] == ["w1", "w2"]
+    cluster.start_worker("w0")
+    wait_until(lambda: len(cluster.status()["workers"]) == 3, 30, "it has joined again")
+    wait_until(lambda: len(cluster.workers["w0"].files()) > 1 and cluster.has_replicas(), 60, "it has its share again")
+
+
+def test_a_restarted_front_end_moves_no_files(cluster: Cluster, expected: dict[str, list[tuple[object, ...]]]) -> None:
+    def files() -> dict[str, list[Path]]:
+        return {name: worker.files() for name, worker in cluster.workers.items()}
+
+    before = files()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        cluster.restart_front_end(number)
+        check_all(cluster, expected)
+        wait_until(lambda: len(cluster.status()["workers"]) == 3, 30, "the workers have come back")
+        cluster.wait_for_replicas()
+        time.sleep(3)
+        assert files() == before
+
+
+# Tables that come and go.
+
+
+def test_appended_parts_replaced_and_dropped_tables_reach_the_workers(meridian: Meridian, tmp_path: Path) -> None:
+    data = load(meridian, tmp_path)
+    with cluster_of(meridian, tmp_path / "cluster", data) as cluster:
+        count = "SELECT COUNT(*), SUM(version) FROM Star"
+        assert ask(cluster.server, count) == [(STARS, STARS)]
+        new = [f"{STARS + number},{number % 360},{number % 80},5" for number in range(1000)]
+        more = write_lines(tmp_path / "new.csv", new)
+        meridian.must("load", "--data", data, "--db", "sky", "--table", "Star", "--append", more)
+        # At once, whether or not the workers have it.
+        assert ask(cluster.server, f"{count} WHERE version > 0") == [(STARS + 1000, STARS + 5000)]
+        wait_until(cluster.has_replicas, 60, "the part has its replicas")
+        assert ask(cluster.server, f"{count} WHERE version >= 0") == [(STARS + 1000, STARS + 5000)]
+        held = sum(len(worker.files()) for worker in cluster.workers.values())
+        meridian.must("compact", "--data", data, "--all")
+        assert ask(cluster.server, f"{count} WHERE version >= 1") == [(STARS + 1000, STARS + 5000)]
+        wait_until(lambda: sum(len(worker.files()) for worker in cluster.workers.values()) < held, 60, "old parts are gone")
+        meridian.must("drop", "table", "--data", data, "--db", "sky", "--table", "Visit")
+        visits = lambda: [path for worker in cluster.workers.values() for path in worker.files() if "visit" in str(path)]  # noqa: E731
+        wait_until(lambda: not visits(), 60, "the files of the dropped table are gone")
+        assert ask(cluster.server, count) == [(STARS + 1000, STARS + 5000)]
+
+
+# Whoever is no member.
+
+
+def refused(port: int, path: str, authorization: str | None) -> int:
+    """The status of a request at a member's port."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    headers = {} if authorization is None else {"Authorization": authorization}
+    connection.request("POST" if path == "/shares" else "GET", path, body=b"" if path == "/shares" else None, headers=headers)
+    return connection.getresponse().status
+
+
+def test_nobody_is_let_in_without_the_secret(cluster: Cluster) -> None:
+    front_end = int(cluster.address.rsplit(":", 1)[1])
+    secret = cluster.secret.read_text().strip()
+    ports = [(front_end, "/status"), (front_end, "/parts/1/manifest"), (cluster.workers["w0"].port, "/shares")]
+    for port, path in [*ports, (cluster.workers["w1"].port, "/parts/1/files/0"), (front_end, "/nothing")]:
+        for wrong in (None, "Bearer", "Bearer x", f"Bearer {secret}0", f"bearer {secret}", f"Basic {secret}"):
+            assert refused(port, path, wrong) == 401, (path, wrong)
+    assert refused(front_end, "/status", f"Bearer {secret}") == 200
+    assert refused(cluster.workers["w0"].port, "/shares", f"Bearer {secret}") == 400
+
+
+def test_damaged_shares_and_reports_are_refused(cluster: Cluster) -> None:
+    headers = {"Authorization": f"Bearer {cluster.secret.read_text().strip()}"}
+    rng = random.Random(3)
+    bodies = [b"", b"\xff\xff\xff\xff", b"\x02\x00\x00\x00{}", *(rng.randbytes(rng.randrange(200)) for _ in range(200))]
+    for port, path in ((cluster.workers["w0"].port, "/shares"), (int(cluster.address.rsplit(":", 1)[1]), "/members/x")):
+        for body in bodies:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            connection.request("POST", path, body=body, headers=headers)
+            response = connection.getresponse()
+            assert response.status in (400, 409) and response.read(), (path, body)
+    assert [worker["name"] for worker in cluster.status()["workers"]] == ["w0", "w1", "w2"]
+
+
+def said(meridian: Meridian, *words: object) -> str:
+    """The complaint of a call that fails."""
+    outcome = meridian.run(*words)
+    assert outcome.status != 0
+    return outcome.complaint
+
+
+def test_what_cannot_be_a_cluster_is_told(meridian: Meridian, data: Path, tmp_path: Path, cluster: Cluster) -> None:
+    serve = ("serve", "--data", data, "--mysql", "127.0.0.1:0", "--http", "off")
+    assert "--cluster-secret" in said(meridian, *serve, "--cluster", "127.0.0.1:0")
+    secret = tmp_path / "secret"
+    secret.write_text("short")
+    secret.chmod(0o600)
+    assert "16 or more" in said(meridian, *serve, "--cluster", "127.0.0.1:0", "--cluster-secret", secret)
+    secret.write_text("a" * 32)
+    secret.chmod(0o644)
+    assert "chmod 600" in said(meridian, *serve, "--cluster", "127.0.0.1:0", "--cluster-secret", secret)
+    secret.chmod(0o600)
+    assert "--insecure" in said(meridian, *serve, "--cluster", "0.0.0.0:0", "--cluster-secret", secret)
+    worker = ("worker", "--join", cluster.address, "--cluster-secret")
+    assert "another worker uses it" in said(meridian, *worker, secret, "--data", cluster.workers["w0"].directory)
+    assert "401" in said(meridian, "cluster", "status", "--cluster", cluster.address, "--cluster-secret", secret)
+    assert "cannot be reached" in said(meridian, "cluster", "status", "--cluster", "127.0.0.1:1", "--cluster-secret", secret)
+
+
+def test_a_directory_of_another_archive_is_refused(meridian: Meridian, cluster: Cluster, tmp_path: Path) -> None:
+    worker = cluster.workers["w2"]
+    worker.end()
+    named = worker.directory / "cluster.json"
+    named.write_text('{"archive": "0123"}')
+    stranger = cluster.start_worker("w2")
+    wait_until(lambda: "give it another directory" in stranger.log, 30, "it is told why")
+    shutil.rmtree(worker.directory)
+    stranger.end()
+    cluster.start_worker("w2")
+    cluster.wait_for_replicas()
+
+
+def test_the_status_is_a_table_for_people(cluster: Cluster) -> None:
+    text = cluster.command("status").text
+    assert re.search(r"^worker +address +state +silent +threads +files +to get +disk +free +pieces$", text, re.MULTILINE)
+    assert len(re.findall(r"^w\d +127\.0\.0\.1:\d+ +live ", text, re.MULTILINE)) == 3
+    assert "has its 2 replicas" in text
