@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub struct PartFiles {
     /// The part.
     pub part: i64,
+    /// The digest of its manifest: in a directory that was restored, a number may stand for another part than before.
+    pub digest: u64,
     /// Its files.
     pub files: Vec<i32>,
 }
@@ -71,6 +73,8 @@ pub struct Assignment {
 pub struct PartName {
     /// The part.
     pub part: i64,
+    /// The digest of its manifest.
+    pub digest: u64,
     /// Its database.
     pub database: String,
     /// Its table.

@@ -18,10 +18,18 @@ pub struct Candidate {
 
 /// The candidates by their places in the list, best first.
 pub fn rank(database: &str, chunk: ChunkId, candidates: &[Candidate]) -> Vec<usize> {
-    let mut ranked: Vec<(f64, usize)> = candidates
-        .iter()
-        .enumerate()
-        .map(|(at, candidate)| (draw(database, chunk, candidate), at))
+    rank_among(database, chunk, candidates, 0..candidates.len())
+}
+
+/// The same of some of the candidates.
+pub(crate) fn rank_among(
+    database: &str,
+    chunk: ChunkId,
+    candidates: &[Candidate],
+    among: impl Iterator<Item = usize>,
+) -> Vec<usize> {
+    let mut ranked: Vec<(f64, usize)> = among
+        .map(|at| (draw(database, chunk, &candidates[at]), at))
         .collect();
     // The names decide between equal draws, so that everybody ranks alike.
     ranked.sort_by(|(a, left), (b, right)| {

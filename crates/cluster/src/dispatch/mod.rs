@@ -5,11 +5,12 @@ mod shares;
 #[cfg(test)]
 mod simulation;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use catalog::fold_name;
+use catalog::{LoadId, fold_name};
 use engine::exec::RowsOf;
 use engine::{DispatchedPhase, EncodedPhase, Piece, PieceDispatcher, StoredTable};
 use futures::StreamExt;
@@ -18,8 +19,9 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::client::MemberClient;
-use crate::front_end::{Member, Members};
-use crate::placement::{Candidate, rank};
+use crate::front_end::{Member, Members, PartKey, Parts};
+use crate::messages::PartName;
+use crate::placement::{Candidate, rank_among};
 use run::PhaseDrive;
 pub(crate) use run::share_body_parts;
 use shares::Shares;
@@ -33,6 +35,7 @@ pub(crate) struct Dispatcher {
     /// A number of this process.
     process: u64,
     members: Arc<Members>,
+    parts: Arc<Parts>,
     client: Arc<MemberClient>,
     /// Where connections live.
     runtime: Handle,
@@ -51,12 +54,14 @@ impl Dispatcher {
         archive: String,
         process: u64,
         members: Arc<Members>,
+        parts: Arc<Parts>,
         client: Arc<MemberClient>,
     ) -> Arc<Self> {
         Arc::new(Self {
             archive,
             process,
             members,
+            parts,
             client,
             runtime: Handle::current(),
             phases: AtomicU64::new(0),
@@ -67,7 +72,8 @@ impl Dispatcher {
 impl PieceDispatcher for Dispatcher {
     fn dispatch(&self, phase: EncodedPhase) -> Option<DispatchedPhase> {
         let workers = self.members.live();
-        let preferences = Preferences::new(&phase.tables, &workers)?;
+        let parts = known_parts(&self.parts, &phase.tables)?;
+        let preferences = Preferences::new(&phase.tables, &parts, &workers)?;
         let holders: Vec<Vec<usize>> = phase.pieces.iter().map(|it| preferences.of(it)).collect();
         let (mut local, mut remote, mut held) = (Vec::new(), Vec::new(), Vec::new());
         for (piece, holders) in holders.into_iter().enumerate() {
@@ -91,6 +97,7 @@ impl PieceDispatcher for Dispatcher {
             members: Arc::clone(&self.members),
             client: Arc::clone(&self.client),
             workers,
+            parts: part_names(&phase.tables, &parts),
             pieces: remote,
             phase,
         };
@@ -112,6 +119,34 @@ impl PieceDispatcher for Dispatcher {
     }
 }
 
+/// What the parts of tables are, by their numbers; `None` if workers cannot have one of them.
+fn known_parts(
+    parts: &Parts,
+    tables: &[(Arc<StoredTable>, RowsOf)],
+) -> Option<HashMap<LoadId, PartKey>> {
+    let all = tables.iter().flat_map(|(table, _)| &table.parts);
+    all.map(|part| Some((part.load, parts.of(part)?.key)))
+        .collect()
+}
+
+/// The parts as workers are told of them.
+fn part_names(
+    tables: &[(Arc<StoredTable>, RowsOf)],
+    parts: &HashMap<LoadId, PartKey>,
+) -> Vec<PartName> {
+    let of_table = |(table, _): &(Arc<StoredTable>, RowsOf)| -> Vec<PartName> {
+        let keys = table.parts.iter().filter_map(|part| parts.get(&part.load));
+        keys.map(|key| PartName {
+            part: key.part.0,
+            digest: key.digest,
+            database: table.database.clone(),
+            table: table.name.clone(),
+        })
+        .collect()
+    };
+    tables.iter().flat_map(of_table).collect()
+}
+
 /// The events of a phase. Dropping them ends what workers do for it.
 struct Events {
     receiver: mpsc::Receiver<engine::PieceEvent>,
@@ -128,6 +163,7 @@ impl Drop for Events {
 struct Preferences<'a> {
     database: String,
     tables: Vec<&'a StoredTable>,
+    parts: &'a HashMap<LoadId, PartKey>,
     workers: &'a [(String, Member)],
     candidates: Vec<Candidate>,
 }
@@ -136,6 +172,7 @@ impl<'a> Preferences<'a> {
     /// `None` if there is no worker.
     fn new(
         tables: &'a [(Arc<StoredTable>, RowsOf)],
+        parts: &'a HashMap<LoadId, PartKey>,
         workers: &'a [(String, Member)],
     ) -> Option<Self> {
         let (first, _) = tables.first().filter(|_| !workers.is_empty())?;
@@ -150,6 +187,7 @@ impl<'a> Preferences<'a> {
             database: fold_name(&first.database),
             tables: cut.map(|(table, _)| table.as_ref()).collect(),
             candidates: workers.iter().map(candidate).collect(),
+            parts,
             workers,
         })
     }
@@ -161,15 +199,16 @@ impl<'a> Preferences<'a> {
         };
         let mut held = vec![0_usize; self.workers.len()];
         for part in self.tables.iter().flat_map(|table| &table.parts) {
-            let Some(file) = part.file_of(slice.chunk) else {
+            let (Some(file), Some(key)) = (part.file_of(slice.chunk), self.parts.get(&part.load))
+            else {
                 continue;
             };
             for (held, (_, member)) in held.iter_mut().zip(self.workers) {
-                *held += usize::from(member.holds(part.load, file));
+                *held += usize::from(member.holds(*key, file));
             }
         }
-        let mut ranked = rank(&self.database, slice.chunk, &self.candidates);
-        ranked.retain(|at| held[*at] > 0);
+        let holders = (0..held.len()).filter(|at| held[*at] > 0);
+        let mut ranked = rank_among(&self.database, slice.chunk, &self.candidates, holders);
         // The sort is stable: placement decides between workers that hold as much.
         ranked.sort_by_key(|at| std::cmp::Reverse(held[*at]));
         ranked

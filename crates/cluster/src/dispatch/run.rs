@@ -37,6 +37,8 @@ pub(super) struct PhaseDrive {
     pub members: Arc<Members>,
     pub client: Arc<MemberClient>,
     pub workers: Vec<(String, Member)>,
+    /// The parts that the plan reads.
+    pub parts: Vec<PartName>,
     /// The numbers of the pieces that workers run, in the phase.
     pub pieces: Vec<usize>,
     pub phase: EncodedPhase,
@@ -317,18 +319,11 @@ impl PhaseDrive {
             .iter()
             .map(|piece| self.phase.pieces[self.pieces[*piece]].clone())
             .collect();
-        let parts = self.phase.tables.iter().flat_map(|(table, _)| {
-            table.parts.iter().map(|part| PartName {
-                part: part.load.0,
-                database: table.database.clone(),
-                table: table.name.clone(),
-            })
-        });
         let head = ShareHead {
             archive: self.archive.clone(),
             front_end: self.process,
             query: self.number,
-            parts: parts.collect(),
+            parts: self.parts.clone(),
             rating: self.phase.rating,
             num_chunks: self.phase.num_chunks,
             plan_bytes: self.phase.plan.len(),

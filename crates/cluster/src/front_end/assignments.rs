@@ -90,7 +90,7 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
         for file in &part.files {
             let mut give = |place: usize| {
                 assigned[place]
-                    .entry(part.part)
+                    .entry(part.key)
                     .or_default()
                     .insert(file.file);
             };
@@ -100,7 +100,7 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
             }
             found.files += 1;
             found.bytes += file.bytes;
-            let holds = |place: &Place<'_>| place.member.holds(part.part, file.file);
+            let holds = |place: &Place<'_>| place.member.holds(part.key, file.file);
             let mut targets: BTreeSet<usize> = BTreeSet::new();
             let mut unplaced = 0;
             for chunk in &file.chunks {
@@ -159,11 +159,18 @@ mod tests {
     use catalog::{LoadId, REPLICATED_CHUNK};
     use proptest::prelude::*;
 
-    use super::super::parts::PartFile;
+    use super::super::parts::{PartFile, PartKey};
     use super::*;
     use crate::messages::MemberReport;
 
-    const PART: LoadId = LoadId(7);
+    const PART: PartKey = part_key(7);
+
+    const fn part_key(part: i64) -> PartKey {
+        PartKey {
+            part: LoadId(part),
+            digest: 1,
+        }
+    }
 
     fn part(files: i32) -> Arc<KnownPart> {
         let file = |file| PartFile {
@@ -173,7 +180,7 @@ mod tests {
         };
         let chunks = (0..files).map(|chunk| file(ChunkId(chunk)));
         Arc::new(KnownPart {
-            part: PART,
+            key: PART,
             database: "db".to_owned(),
             dir: PathBuf::new(),
             files: chunks.chain([file(REPLICATED_CHUNK)]).collect(),
@@ -262,7 +269,7 @@ mod tests {
     fn a_file_of_several_chunks_is_wherever_one_of_them_is() {
         let workers = members((0..6).map(|_| member([], 9_000)).collect());
         let shared = KnownPart {
-            part: LoadId(8),
+            key: part_key(8),
             database: "db".to_owned(),
             dir: PathBuf::new(),
             files: vec![PartFile {
@@ -280,7 +287,7 @@ mod tests {
         });
         for held in found.workers.values() {
             let holds = |part: i64, chunk: i32| {
-                let files = held.get(&LoadId(part));
+                let files = held.get(&part_key(part));
                 files.is_some_and(|files| files.contains(&ChunkId(chunk)))
             };
             let any = (10..=12).any(|chunk| holds(7, chunk));

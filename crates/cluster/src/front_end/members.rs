@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use catalog::LoadId;
 use sky::ChunkId;
 
+use super::parts::PartKey;
 use crate::messages::{MemberReport, PartFiles};
 
 /// A worker that has said nothing for so long gets no pieces.
 pub(crate) const SILENT_AFTER: Duration = Duration::from_secs(4);
 
 /// What a worker holds: the files of each part.
-pub(crate) type Holdings = HashMap<LoadId, HashSet<ChunkId>>;
+pub(crate) type Holdings = HashMap<PartKey, HashSet<ChunkId>>;
 
 /// A worker.
 #[derive(Debug, Clone)]
@@ -35,7 +36,7 @@ impl Member {
     }
 
     /// Whether it holds a file.
-    pub fn holds(&self, part: LoadId, file: ChunkId) -> bool {
+    pub fn holds(&self, part: PartKey, file: ChunkId) -> bool {
         self.holdings
             .get(&part)
             .is_some_and(|files| files.contains(&file))
@@ -113,9 +114,17 @@ impl Members {
 fn holdings_of(told: &[PartFiles]) -> Holdings {
     let files = |files: &[i32]| files.iter().copied().map(ChunkId).collect();
     let parts = told.iter();
-    parts
-        .map(|it| (LoadId(it.part), files(&it.files)))
-        .collect()
+    parts.map(|it| (it.key(), files(&it.files))).collect()
+}
+
+impl PartFiles {
+    /// The part.
+    pub(crate) fn key(&self) -> PartKey {
+        PartKey {
+            part: LoadId(self.part),
+            digest: self.digest,
+        }
+    }
 }
 
 /// Holdings as a worker tells them.
@@ -126,7 +135,8 @@ pub(crate) fn part_files(holdings: &Holdings) -> Vec<PartFiles> {
             let mut files: Vec<i32> = files.iter().map(|file| file.0).collect();
             files.sort_unstable();
             PartFiles {
-                part: part.0,
+                part: part.part.0,
+                digest: part.digest,
                 files,
             }
         })
@@ -167,6 +177,7 @@ mod tests {
         let members = Members::default();
         let some = vec![PartFiles {
             part: 3,
+            digest: 8,
             files: vec![5, 9],
         }];
         assert_eq!(members.report("a", report(1, 4, None)), (None, true));
@@ -175,7 +186,12 @@ mod tests {
             (Some(4), true)
         );
         assert_eq!(members.report("a", report(1, 4, None)), (Some(4), false));
-        assert!(members.all()["a"].holds(LoadId(3), ChunkId(9)));
+        let part = |digest: u64| PartKey {
+            part: LoadId(3),
+            digest,
+        };
+        assert!(members.all()["a"].holds(part(8), ChunkId(9)));
+        assert!(!members.all()["a"].holds(part(7), ChunkId(9)));
         assert_eq!(
             members.report("a", report(1, 5, None)),
             (None, false),

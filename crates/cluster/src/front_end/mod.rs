@@ -8,7 +8,7 @@ mod routes;
 mod settings;
 mod status;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use engine::{Archive, PieceDispatcher};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -29,7 +30,8 @@ use crate::messages::PartFiles;
 use crate::{ClusterError, Secret};
 use assignments::{Assignments, Inputs, assign};
 pub(crate) use members::{Holdings, Member, Members, part_files};
-use parts::{KnownPart, Parts};
+use parts::KnownPart;
+pub(crate) use parts::{PartKey, Parts};
 use settings::Settings;
 
 /// How often a front end looks whether tables have changed.
@@ -59,7 +61,7 @@ pub struct FrontEnd {
     archive: Arc<Archive>,
     settings: Settings,
     members: Arc<Members>,
-    parts: Parts,
+    parts: Arc<Parts>,
     client: Arc<MemberClient>,
     dispatcher: Arc<Dispatcher>,
     options: ClusterOptions,
@@ -77,11 +79,25 @@ pub struct FrontEnd {
 #[derive(Debug, Default)]
 struct Assigned {
     latest: Assignments,
-    parts: Vec<Arc<KnownPart>>,
+    parts: Arc<Vec<Arc<KnownPart>>>,
+    /// Of what `latest` was computed.
+    inputs: Option<KnownInputs>,
     /// The files of each worker, with a number that changes whenever they do.
     workers: HashMap<String, (u64, Arc<Vec<PartFiles>>)>,
     /// The number that was given last.
     version: u64,
+}
+
+/// What assignments depend on, in short: equal ones give equal assignments.
+#[derive(Debug, PartialEq)]
+struct KnownInputs {
+    /// The list of parts, by where it lies: a new list lies elsewhere as long as this one is kept.
+    parts: usize,
+    /// The workers that are not lost, each with the version of what it holds.
+    members: Vec<(String, Option<(u64, u64)>)>,
+    draining: HashSet<String>,
+    /// When it was: disks fill up by themselves.
+    minute: u64,
 }
 
 impl FrontEnd {
@@ -106,6 +122,7 @@ impl FrontEnd {
         let members: Arc<Members> = Arc::default();
         let client = Arc::new(MemberClient::new(secret));
         let process = crate::random()?;
+        let parts: Arc<Parts> = Arc::default();
         let assigned = Assigned {
             // After a start no worker shall take an old number for a new one.
             version: process >> 16,
@@ -116,12 +133,13 @@ impl FrontEnd {
                 settings.archive().to_owned(),
                 process,
                 Arc::clone(&members),
+                Arc::clone(&parts),
                 Arc::clone(&client),
             ),
             archive,
             settings,
             members,
-            parts: Parts::default(),
+            parts,
             client,
             options,
             listener: Mutex::new(Some(listener)),
@@ -151,11 +169,11 @@ impl FrontEnd {
         let served = serve(listener, routes::router(Arc::clone(&self)), stop.clone());
         tokio::select! {
             () = served => {}
-            () = self.keep_assigning() => {}
+            () = Arc::clone(&self).keep_assigning() => {}
         }
     }
 
-    async fn keep_assigning(&self) {
+    async fn keep_assigning(self: Arc<Self>) {
         let mut state = None;
         loop {
             let _ = timeout(LOOK_INTERVAL, self.changed.notified()).await;
@@ -163,7 +181,7 @@ impl FrontEnd {
             if now.is_none() || now != state {
                 match self.parts.list(self.archive.catalog()).await {
                     Ok(parts) => {
-                        lock(&self.assigned).parts = parts;
+                        lock(&self.assigned).parts = Arc::new(parts);
                         state = now;
                         self.parts.forget_removed();
                     }
@@ -173,22 +191,39 @@ impl FrontEnd {
                     }
                 }
             }
-            self.assign();
+            // It takes long where there is much to place.
+            let placing = Arc::clone(&self);
+            if let Err(error) = spawn_blocking(move || placing.assign()).await {
+                warn!(%error, "files could not be placed");
+            }
         }
     }
 
-    /// Computes what the workers shall hold.
+    /// Computes what the workers shall hold, if anything has changed that decides it.
     fn assign(&self) {
         let members = self.placed_members();
+        let draining = self.settings.draining();
         let mut assigned = lock(&self.assigned);
-        let parts = std::mem::take(&mut assigned.parts);
+        let inputs = KnownInputs {
+            parts: Arc::as_ptr(&assigned.parts) as usize,
+            members: members
+                .iter()
+                .map(|(name, member)| (name.clone(), member.holdings_version))
+                .collect(),
+            draining: draining.clone(),
+            minute: self.started.elapsed().as_secs() / 60,
+        };
+        if assigned.inputs.as_ref() == Some(&inputs) {
+            return;
+        }
+        assigned.inputs = Some(inputs);
+        let parts = Arc::clone(&assigned.parts);
         let latest = assign(&Inputs {
             parts: &parts,
             members: &members,
-            draining: &self.settings.draining(),
+            draining: &draining,
             replicas: self.options.replicas,
         });
-        assigned.parts = parts;
         for (name, holdings) in &latest.workers {
             let files = part_files(holdings);
             let known = assigned.workers.get(name);

@@ -1,13 +1,15 @@
 //! The parts of an archive as a cluster sees them: where each one's files lie at the front end, and how large they are.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use catalog::{Catalog, LoadId, REPLICATED_CHUNK, fold_name};
-use engine::EngineError;
+use engine::{EngineError, StoredPart};
 use sky::ChunkId;
 use store::{MANIFEST_FILE, PartManifest, StoreError, table_dir};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A file of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,11 +29,31 @@ impl PartFile {
     }
 }
 
+/// A part of a table, by what it is: its number, and the digest of its manifest. In a directory that was restored from a backup a number
+/// may come to stand for another part than before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PartKey {
+    /// Its number.
+    pub part: LoadId,
+    /// The digest of its manifest.
+    pub digest: u64,
+}
+
+impl PartKey {
+    /// The part with this manifest.
+    pub fn new(part: LoadId, manifest: &[u8]) -> Self {
+        Self {
+            part,
+            digest: xxh3_64(manifest),
+        }
+    }
+}
+
 /// A part of a table.
 #[derive(Debug)]
 pub(crate) struct KnownPart {
     /// The part.
-    pub part: LoadId,
+    pub key: PartKey,
     /// The folded name of its database, by which its chunks are placed.
     pub database: String,
     /// Where its files lie.
@@ -41,7 +63,15 @@ pub(crate) struct KnownPart {
 }
 
 impl KnownPart {
-    fn of(dir: PathBuf, manifest: &PartManifest) -> Self {
+    fn read(dir: PathBuf) -> Result<Self, StoreError> {
+        let path = dir.join(MANIFEST_FILE);
+        let bytes = fs::read(&path).map_err(StoreError::io("open", &path))?;
+        let manifest = PartManifest::decode(&bytes, &path)?;
+        let key = PartKey::new(manifest.part, &bytes);
+        Ok(Self::of(key, dir, &manifest))
+    }
+
+    fn of(key: PartKey, dir: PathBuf, manifest: &PartManifest) -> Self {
         let mut files: BTreeMap<ChunkId, PartFile> = BTreeMap::new();
         for chunk in &manifest.chunks {
             let file = files.entry(chunk.file).or_insert_with(|| PartFile {
@@ -54,7 +84,7 @@ impl KnownPart {
             file.chunks.push(chunk.chunk);
         }
         Self {
-            part: manifest.part,
+            key,
             database: fold_name(&manifest.table.database),
             dir,
             files: files.into_values().collect(),
@@ -98,9 +128,7 @@ impl Parts {
         if let Some(known) = self.get(part) {
             return Ok(known);
         }
-        let dir = table_dir.join(part.0.to_string());
-        let manifest = PartManifest::read(&dir)?;
-        let known = Arc::new(KnownPart::of(dir, &manifest));
+        let known = Arc::new(KnownPart::read(table_dir.join(part.0.to_string()))?);
         self.lock().insert(part, Arc::clone(&known));
         Ok(known)
     }
@@ -108,6 +136,12 @@ impl Parts {
     /// A part that was shown once.
     pub fn get(&self, part: LoadId) -> Option<Arc<KnownPart>> {
         self.lock().get(&part).cloned()
+    }
+
+    /// A part that a plan reads; `None` if it has no manifest.
+    pub fn of(&self, part: &StoredPart) -> Option<Arc<KnownPart>> {
+        let table_dir = part.dir().path().parent()?;
+        self.get_or_read(part.load, table_dir).ok()
     }
 
     /// Forgets parts whose files are gone.

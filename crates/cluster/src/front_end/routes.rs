@@ -14,7 +14,7 @@ use catalog::LoadId;
 use serde::{Deserialize, Serialize};
 use sky::ChunkId;
 
-use super::{FrontEnd, Member, lock};
+use super::{FrontEnd, Member, PartKey, lock};
 use crate::client::read_body;
 use crate::file_service::{chunk_file, chunk_path, require_secret, serve, serve_manifest};
 use crate::messages::{Assignment, MemberReport};
@@ -134,19 +134,19 @@ async fn file(
     Query(asker): Query<Asker>,
     request: Request,
 ) -> Result<Response<Body>, Refusal> {
+    let known = front_end.known_part(part).await?;
     if let Some(asker) = asker.holder
-        && let Some(address) = front_end.other_holder(&asker, LoadId(part), ChunkId(chunk))
+        && let Some(address) = front_end.other_holder(&asker, known.key, ChunkId(chunk))
     {
         let location = format!("http://{address}{}", chunk_path(part, chunk));
         return Ok((StatusCode::TEMPORARY_REDIRECT, [(LOCATION, location)]).into_response());
     }
-    let part = front_end.known_part(part).await?;
-    Ok(serve(&part.dir.join(chunk_file(chunk)), request).await)
+    Ok(serve(&known.dir.join(chunk_file(chunk)), request).await)
 }
 
 impl FrontEnd {
     /// The address of a worker that holds a file, by turns; `None` where it is this process's turn.
-    fn other_holder(&self, asker: &str, part: LoadId, file: ChunkId) -> Option<String> {
+    fn other_holder(&self, asker: &str, part: PartKey, file: ChunkId) -> Option<String> {
         let members = self.members.live();
         let holds = |(name, member): &&(String, Member)| name != asker && member.holds(part, file);
         let mut holders: Vec<&(String, Member)> = members.iter().filter(holds).collect();

@@ -8,7 +8,7 @@ use crate::messages::{ClusterStatus, WorkerStatus};
 
 impl FrontEnd {
     /// The workers, and how far the files are from having their replicas.
-    pub(super) fn status(&self) -> ClusterStatus {
+    pub fn status(&self) -> ClusterStatus {
         // What has changed a moment ago counts, too.
         self.assign();
         let draining = self.settings.draining();

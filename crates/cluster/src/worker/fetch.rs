@@ -22,6 +22,7 @@ use tokio::time::timeout;
 use super::holdings::{DAMAGED, HeldFiles, UNFINISHED, failed};
 use crate::ClusterError;
 use crate::file_service::{chunk_file, chunk_path};
+use crate::front_end::PartKey;
 use crate::operator::encoded;
 
 /// How long a member may say nothing in the middle of a file.
@@ -32,8 +33,9 @@ impl HeldFiles {
     ///
     /// # Errors
     /// Nobody gives it, it is damaged, or it cannot be written.
-    pub async fn fetch(&self, part: LoadId, file: ChunkId) -> Result<(), ClusterError> {
-        self.ensure_part(part).await?;
+    pub async fn fetch(&self, key: PartKey, file: ChunkId) -> Result<(), ClusterError> {
+        self.ensure_part(key).await?;
+        let part = key.part;
         let (path, checksum) = {
             let parts = self.lock();
             let held = parts.get(&part);
@@ -55,7 +57,11 @@ impl HeldFiles {
         }
         fs::rename(&unfinished, &path).map_err(|error| failed(&path, error.to_string()))?;
         let _ = fs::remove_file(path.with_extension(DAMAGED));
-        if let Some(held) = self.lock().get_mut(&part) {
+        if let Some(held) = self
+            .lock()
+            .get_mut(&part)
+            .filter(|it| it.digest == key.digest)
+        {
             held.files.insert(file);
         }
         self.close(&path);

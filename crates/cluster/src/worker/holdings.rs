@@ -27,7 +27,7 @@ use store::{
 use crate::ClusterError;
 use crate::client::MemberClient;
 use crate::file_service::{chunk_path, manifest_path};
-use crate::front_end::{Holdings, part_files};
+use crate::front_end::{Holdings, PartKey, part_files};
 use crate::messages::{PartFiles, PartName};
 
 /// The file that says which archive the files are of.
@@ -42,6 +42,8 @@ pub(super) const DAMAGED: &str = "damaged";
 /// A part of which a worker may hold files.
 #[derive(Debug)]
 pub(super) struct HeldPart {
+    /// The digest of the manifest as it was published.
+    pub(super) digest: u64,
     pub(super) manifest: PartManifest,
     /// Keeps the directory.
     pub(super) dir: LoadDir,
@@ -156,7 +158,7 @@ impl HeldFiles {
         let held: Holdings = parts
             .iter()
             .filter(|(_, part)| !part.files.is_empty())
-            .map(|(number, part)| (*number, part.files.clone()))
+            .map(|(number, part)| (part.key(*number), part.files.clone()))
             .collect();
         part_files(&held)
     }
@@ -170,7 +172,8 @@ impl HeldFiles {
     pub fn missing_bytes(&self, wanted: &[PartFiles]) -> u64 {
         let parts = self.lock();
         let of_part = |wanted: &PartFiles| -> u64 {
-            let Some(part) = parts.get(&LoadId(wanted.part)) else {
+            let part = parts.get(&LoadId(wanted.part));
+            let Some(part) = part.filter(|part| part.digest == wanted.digest) else {
                 return 0;
             };
             let missing = |chunk: &&store::PartChunk| {
@@ -187,41 +190,44 @@ impl HeldFiles {
     }
 
     /// The files among these that are not held.
-    pub fn missing(&self, wanted: &[PartFiles]) -> Vec<(LoadId, ChunkId)> {
+    pub fn missing(&self, wanted: &[PartFiles]) -> Vec<(PartKey, ChunkId)> {
         let parts = self.lock();
         let mut missing = Vec::new();
-        for PartFiles { part, files } in wanted {
-            let held = parts.get(&LoadId(*part)).map(|part| &part.files);
-            let lacks = |file: &i32| held.is_none_or(|held| !held.contains(&ChunkId(*file)));
-            let files = files.iter().copied().filter(lacks);
-            missing.extend(files.map(|file| (LoadId(*part), ChunkId(file))));
+        for wanted in wanted {
+            let held = parts.get(&LoadId(wanted.part));
+            let held = held.filter(|part| part.digest == wanted.digest);
+            let lacks = |file: &i32| held.is_none_or(|held| !held.files.contains(&ChunkId(*file)));
+            let files = wanted.files.iter().copied().filter(lacks);
+            missing.extend(files.map(|file| (wanted.key(), ChunkId(file))));
         }
         missing
     }
 
-    /// Makes a part known, so that plans which read it can be decoded.
+    /// Makes a part known, so that plans which read it can be decoded. Another one of that number is given up.
     ///
     /// # Errors
-    /// No front end gives its manifest, or its directory cannot be made.
-    pub async fn ensure_part(&self, part: LoadId) -> Result<(), ClusterError> {
-        if self.lock().contains_key(&part) {
-            return Ok(());
+    /// No front end gives its manifest, its directory cannot be made, or the other one is being read.
+    pub async fn ensure_part(&self, key: PartKey) -> Result<(), ClusterError> {
+        let PartKey { part, digest } = key;
+        {
+            let mut parts = self.lock();
+            match parts.get(&part) {
+                Some(held) if held.digest == digest => return Ok(()),
+                Some(_) => self.remove_part(&mut parts, part)?,
+                None => {}
+            }
         }
         let bytes = self.ask_front_end(&manifest_path(part.0)).await?;
         let manifest = PartManifest::decode(&bytes, Path::new(MANIFEST_FILE))?;
-        if manifest.part != part {
-            return Err(failed(
-                Path::new(MANIFEST_FILE),
-                format!(
-                    "it is of part {}, and that of part {part} was asked for",
-                    manifest.part
-                ),
-            ));
+        if PartKey::new(manifest.part, &bytes) != key {
+            let why = format!("part {part} is another one there than was asked for");
+            return Err(failed(Path::new(MANIFEST_FILE), why));
         }
         let (database, table) = (&manifest.table.database, &manifest.table.name);
         let dir = LoadDir::create(&self.data_dir, database, table, part)?;
-        manifest.write(dir.path())?;
+        write_manifest(dir.path(), &bytes)?;
         let held = HeldPart {
+            digest,
             manifest,
             dir,
             files: HashSet::new(),
@@ -237,7 +243,11 @@ impl HeldFiles {
     pub async fn ensure_parts(&self, names: &[PartName]) -> Result<(), ClusterError> {
         for name in names {
             let part = LoadId(name.part);
-            self.ensure_part(part).await?;
+            self.ensure_part(PartKey {
+                part,
+                digest: name.digest,
+            })
+            .await?;
             let parts = self.lock();
             let spec = parts.get(&part).map(|held| &held.manifest.table);
             let is_named = spec.is_some_and(|spec| {
@@ -268,20 +278,15 @@ impl HeldFiles {
 
     /// Gives up what is not among these files. Parts that a piece reads now stay until the next time.
     pub fn keep_only(&self, wanted: &[PartFiles]) {
-        let wanted: HashMap<LoadId, HashSet<ChunkId>> = wanted
+        let wanted: HashMap<PartKey, HashSet<ChunkId>> = wanted
             .iter()
-            .map(|it| {
-                (
-                    LoadId(it.part),
-                    it.files.iter().copied().map(ChunkId).collect(),
-                )
-            })
+            .map(|it| (it.key(), it.files.iter().copied().map(ChunkId).collect()))
             .collect();
         let mut parts = self.lock();
         let mut has_changed = false;
         let mut unwanted = Vec::new();
         for (number, part) in parts.iter_mut() {
-            let Some(wanted) = wanted.get(number) else {
+            let Some(wanted) = wanted.get(&part.key(*number)) else {
                 unwanted.push(*number);
                 continue;
             };
@@ -297,34 +302,36 @@ impl HeldFiles {
             }
         }
         for number in unwanted {
-            let Some(part) = parts.remove(&number) else {
-                continue;
-            };
-            has_changed |= !part.files.is_empty();
-            self.close(part.dir.path());
-            let (data_dir, spec) = (&self.data_dir, &part.manifest.table);
-            drop(part.dir);
-            match LoadDir::remove(data_dir, &spec.database, &spec.name, number) {
-                Ok(Removal::Removed) => {}
-                Ok(Removal::InUse) => {
-                    // It is found again, with what is left of it.
-                    if let Ok(dir) = LoadDir::open(data_dir, &spec.database, &spec.name, number) {
-                        let (manifest, files) = (part.manifest, part.files);
-                        let part = HeldPart {
-                            manifest,
-                            dir,
-                            files,
-                        };
-                        parts.insert(number, part);
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(part = number.0, %error, "a part that was given up stays")
-                }
+            has_changed |= parts.get(&number).is_some_and(|it| !it.files.is_empty());
+            if let Err(error) = self.remove_part(&mut parts, number) {
+                tracing::debug!(%error, "a part that was given up stays until it is not read");
             }
         }
         if has_changed {
             self.version.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Gives a part up with all its files.
+    fn remove_part(
+        &self,
+        parts: &mut HashMap<LoadId, HeldPart>,
+        number: LoadId,
+    ) -> Result<(), ClusterError> {
+        let Some(mut part) = parts.remove(&number) else {
+            return Ok(());
+        };
+        self.close(part.dir.path());
+        let (data_dir, spec) = (&self.data_dir, part.manifest.table.clone());
+        drop(part.dir);
+        match LoadDir::remove(data_dir, &spec.database, &spec.name, number)? {
+            Removal::Removed => Ok(()),
+            Removal::InUse => {
+                part.dir = LoadDir::open(data_dir, &spec.database, &spec.name, number)?;
+                let why = format!("part {number} is read now, and cannot be given up");
+                parts.insert(number, part);
+                Err(failed(data_dir, why))
+            }
         }
     }
 
@@ -376,12 +383,14 @@ impl HeldFiles {
 impl Replicas for HeldFiles {
     fn chunks(&self, part: LoadId) -> BoxFuture<'_, Result<Vec<Chunk>, EngineError>> {
         async move {
-            self.ensure_part(part)
-                .await
-                .map_err(|error| EngineError::Query(error.to_string()))?;
+            // A share is run only once its parts are known.
             let parts = self.lock();
-            let chunks = parts.get(&part).map(|held| &held.manifest.chunks);
-            Ok(chunks.into_iter().flatten().map(Chunk::from).collect())
+            match parts.get(&part) {
+                Some(held) => Ok(held.manifest.chunks.iter().map(Chunk::from).collect()),
+                None => Err(EngineError::Store(StoreError::Missing {
+                    path: self.data_dir.join(part.to_string()),
+                })),
+            }
         }
         .boxed()
     }
@@ -405,6 +414,39 @@ impl Replicas for HeldFiles {
             Ok(Arc::new(outcome?) as Arc<dyn ByteSource>)
         }
         .boxed()
+    }
+}
+
+impl HeldPart {
+    /// What it is, by its number.
+    pub(super) fn key(&self, part: LoadId) -> PartKey {
+        PartKey {
+            part,
+            digest: self.digest,
+        }
+    }
+
+    /// The part in a directory, with the files of it that are whole. What is left of files that were coming is removed.
+    fn found(data_dir: &Path, path: &Path) -> Result<Self, StoreError> {
+        let name = path.join(MANIFEST_FILE);
+        let bytes = fs::read(&name).map_err(StoreError::io("open", &name))?;
+        let manifest = PartManifest::decode(&bytes, &name)?;
+        let spec = &manifest.table;
+        let dir = LoadDir::open(data_dir, &spec.database, &spec.name, manifest.part)?;
+        let mut files = HashSet::new();
+        for chunk in &manifest.chunks {
+            let path = dir.chunk_path(chunk.file);
+            let _ = fs::remove_file(path.with_extension(UNFINISHED));
+            if path.exists() {
+                files.insert(chunk.file);
+            }
+        }
+        Ok(Self {
+            digest: PartKey::new(manifest.part, &bytes).digest,
+            manifest,
+            dir,
+            files,
+        })
     }
 }
 
@@ -440,36 +482,23 @@ fn lock_directory(data_dir: &Path) -> Result<File, ClusterError> {
     }
 }
 
-/// The parts in a directory, with the files of each that are whole. What is left of files that were coming is removed.
+/// Writes a manifest as it was published, so that it keeps its digest.
+fn write_manifest(dir: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let path = dir.join(MANIFEST_FILE);
+    let unfinished = path.with_extension(UNFINISHED);
+    fs::write(&unfinished, bytes).map_err(StoreError::io("write", &unfinished))?;
+    fs::rename(&unfinished, &path).map_err(StoreError::io("rename", &path))
+}
+
+/// The parts in a directory.
 fn found_parts(data_dir: &Path) -> Result<Vec<HeldPart>, ClusterError> {
     let mut found = Vec::new();
     for table in directories(&data_dir.join("tables"))? {
         for part in directories(&table)? {
-            let manifest = match PartManifest::read(&part) {
-                Ok(manifest) => manifest,
-                Err(error) => {
-                    tracing::warn!(%error, "a part is left out: it comes anew");
-                    continue;
-                }
-            };
-            let spec = &manifest.table;
-            let opened = LoadDir::open(data_dir, &spec.database, &spec.name, manifest.part);
-            let Ok(dir) = opened else {
-                continue;
-            };
-            let mut files = HashSet::new();
-            for chunk in &manifest.chunks {
-                let path = dir.chunk_path(chunk.file);
-                let _ = fs::remove_file(path.with_extension(UNFINISHED));
-                if path.exists() {
-                    files.insert(chunk.file);
-                }
+            match HeldPart::found(data_dir, &part) {
+                Ok(part) => found.push(part),
+                Err(error) => tracing::warn!(%error, "a part is left out: it comes anew"),
             }
-            found.push(HeldPart {
-                manifest,
-                dir,
-                files,
-            });
         }
     }
     Ok(found)
