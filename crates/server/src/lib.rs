@@ -289,8 +289,15 @@ async fn http_state(config: &Config, shared: &Arc<Shared>, archive: &Arc<Archive
     state
 }
 
-/// Has the metrics tell of the queries.
-fn poll_queries(metrics: &Metrics, queries: &Arc<QueryService>) -> Result<(), ServerError> {
+/// Has the metrics tell of the queries, and of the cluster if there is one.
+fn poll_queries(
+    metrics: &Metrics,
+    queries: &Arc<QueryService>,
+    front_end: Option<&Arc<FrontEnd>>,
+) -> Result<(), ServerError> {
+    if let Some(front_end) = front_end {
+        metrics.poll_cluster(front_end)?;
+    }
     let counting = Arc::clone(queries);
     metrics.poll_queries(move || QueryCounts {
         queued: counting.num_queued(),
@@ -363,7 +370,7 @@ impl Server {
             tls: tls.is_some(),
         };
         let metrics = Metrics::new(move || counted.usage(), query_runtime.health())?;
-        poll_queries(&metrics, &queries)?;
+        poll_queries(&metrics, &queries, front_end.as_ref())?;
         let shared = Arc::new(Shared {
             user: None,
             authenticator,

@@ -3,6 +3,7 @@
 //! Counting a statement costs some atomic additions, because its labels are looked up only once. What other parts of the program count
 //! anyway, such as the cache's bytes and the process's memory, is polled when the metrics are read.
 
+mod cluster;
 mod labels;
 mod lanes;
 mod process;
@@ -18,6 +19,8 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+use self::cluster::ClusterMetrics;
+use ::cluster::FrontEnd;
 pub use labels::{Protocol, QueryOutcome, StatementKind};
 use lanes::LaneMetrics;
 pub(crate) use lanes::QueryCounts;
@@ -77,6 +80,7 @@ struct PolledMetrics {
     abandoned: IntGauge,
     process: Option<ProcessMetrics>,
     lanes: Option<LaneMetrics>,
+    cluster: Option<ClusterMetrics>,
 }
 
 impl fmt::Debug for PolledMetrics {
@@ -140,6 +144,17 @@ impl Metrics {
         let lanes = LaneMetrics::register(&self.0.registry, counts)?;
         let mut polled = self.0.polled.lock().unwrap_or_else(PoisonError::into_inner);
         polled.lanes = Some(lanes);
+        Ok(())
+    }
+
+    /// Tells of the cluster from now on.
+    ///
+    /// # Errors
+    /// Two metrics have the same name, which is a bug.
+    pub(crate) fn poll_cluster(&self, front_end: &Arc<FrontEnd>) -> Result<(), prometheus::Error> {
+        let cluster = ClusterMetrics::register(&self.0.registry, Arc::clone(front_end))?;
+        let mut polled = self.0.polled.lock().unwrap_or_else(PoisonError::into_inner);
+        polled.cluster = Some(cluster);
         Ok(())
     }
 
@@ -353,6 +368,7 @@ impl PolledMetrics {
             )?,
             process: ProcessMetrics::register(registry)?,
             lanes: None,
+            cluster: None,
         })
     }
 
@@ -369,6 +385,9 @@ impl PolledMetrics {
         self.abandoned.set(health.abandoned as i64);
         if let Some(process) = &self.process {
             process.look();
+        }
+        if let Some(cluster) = &self.cluster {
+            cluster.look();
         }
         if let Some(lanes) = &self.lanes {
             lanes.look();

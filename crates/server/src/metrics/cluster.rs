@@ -1,0 +1,83 @@
+//! The metrics of the cluster whose front end the server is.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cluster::FrontEnd;
+use prometheus::{IntGauge, IntGaugeVec, Opts, Registry};
+
+use super::registered;
+
+/// The states that workers have.
+const STATES: [&str; 5] = ["live", "draining", "drained", "silent", "lost"];
+
+/// The metrics that tell of workers and replicas, whenever somebody reads them.
+pub(super) struct ClusterMetrics {
+    front_end: Arc<FrontEnd>,
+    workers: IntGaugeVec,
+    pieces: IntGaugeVec,
+    missing: IntGauge,
+    missing_bytes: IntGauge,
+    unheld: IntGauge,
+}
+
+impl fmt::Debug for ClusterMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterMetrics").finish_non_exhaustive()
+    }
+}
+
+impl ClusterMetrics {
+    pub(super) fn register(
+        registry: &Registry,
+        front_end: Arc<FrontEnd>,
+    ) -> Result<Self, prometheus::Error> {
+        let gauge = |name: &str, help: &str| registered(registry, IntGauge::new(name, help)?);
+        let by = |label: &str, name: &str, help: &str| {
+            registered(registry, IntGaugeVec::new(Opts::new(name, help), &[label])?)
+        };
+        Ok(Self {
+            front_end,
+            workers: by(
+                "state",
+                "meridian_cluster_workers",
+                "Workers of the cluster, by state.",
+            )?,
+            pieces: by(
+                "worker",
+                "meridian_cluster_worker_pieces",
+                "Pieces that a worker has run since it started.",
+            )?,
+            missing: gauge(
+                "meridian_cluster_missing_replicas",
+                "Replicas of chunk files that lack.",
+            )?,
+            missing_bytes: gauge(
+                "meridian_cluster_missing_replica_bytes",
+                "Bytes of the replicas that lack.",
+            )?,
+            unheld: gauge(
+                "meridian_cluster_files_without_replica",
+                "Chunk files that no live worker holds.",
+            )?,
+        })
+    }
+
+    pub(super) fn look(&self) {
+        let status = self.front_end.status();
+        for state in STATES {
+            let count = status.workers.iter().filter(|it| it.state == state);
+            let gauge = self.workers.with_label_values(&[state]);
+            gauge.set(count.count() as i64);
+        }
+        // Workers that are forgotten are not told of any more.
+        self.pieces.reset();
+        for worker in &status.workers {
+            let gauge = self.pieces.with_label_values(&[worker.name.as_str()]);
+            gauge.set(worker.pieces as i64);
+        }
+        self.missing.set(status.missing_replicas as i64);
+        self.missing_bytes.set(status.missing_bytes as i64);
+        self.unheld.set(status.files_without_replica as i64);
+    }
+}
