@@ -1,5 +1,5 @@
 # What one does with a clone of Meridian. Every target may be run again at any time.
-.PHONY: help build demo test differential lint bench bench-neighbours bench-concurrent bench-parts bench-level1 micro-bench
+.PHONY: help build demo test differential lint bench bench-neighbours bench-concurrent bench-parts bench-cluster bench-level1 micro-bench
 
 help:
 	@echo "make demo    build Meridian, load 482,000 real stars and ask about them"
@@ -11,6 +11,7 @@ help:
 	@echo "make bench-neighbours   measure what joining neighbours costs: SIZE=small|standard WORK=DIR"
 	@echo "make bench-concurrent   measure many queries at once beside DuckDB: SIZE=small|standard WORK=DIR"
 	@echo "make bench-parts   measure tables of many parts beside the same rows in one: SIZE=small|standard WORK=DIR"
+	@echo "make bench-cluster   measure what dispatch to workers costs beside a server alone: SIZE=small|standard WORK=DIR"
 	@echo "make bench-level1   measure a nightly alert database beside lsst.dax.apdb"
 	@echo "make micro-bench   time the hot loops by themselves"
 
@@ -46,6 +47,9 @@ bench-concurrent: build
 
 bench-parts: build
 	bench/parts --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/parts
+
+bench-cluster: build
+	bench/cluster --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/parts
 
 bench-level1: build
 	bench/level1 --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian

@@ -107,7 +107,7 @@ def part_counts(setup: Setup) -> dict[str, int]:
 
 
 def measure(
-    servers: dict[str, Server], questions: dict[str, Question], rounds: int, rng: random.Random, sky: Sky
+    servers: dict[str, Server], questions: dict[str, Question], rounds: int, rng: random.Random, sky: Sky, base: str = ONE
 ) -> tuple[dict[str, dict[str, float]], list[str]]:
     """The median seconds of each question by each server, in turns, and where answers differ. The first rounds do not count."""
     found: dict[str, dict[str, float]] = {}
@@ -123,7 +123,7 @@ def measure(
                 begun = time.perf_counter()
                 answers[name] = sorted(rows_of(connections[name], text))
                 seconds[name] += [time.perf_counter() - begun] if turn >= 3 else []
-            wrong += [f"- **{name} differs from {ONE}**: `{text}`" for name in servers if not same(answers[ONE], answers[name])]
+            wrong += [f"- **{name} differs from {base}**: `{text}`" for name in servers if not same(answers[base], answers[name])]
         found[title] = {name: statistics.median(times) for name, times in seconds.items()}
     return found, wrong
 
