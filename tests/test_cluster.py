@@ -9,6 +9,7 @@ import shutil
 import signal
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -332,6 +333,30 @@ def test_appended_parts_replaced_and_dropped_tables_reach_the_workers(meridian: 
         assert ask(cluster.server, count) == [(STARS + 1000, STARS + 5000)]
 
 
+def test_a_number_that_stands_for_another_part_is_noticed(meridian: Meridian, tmp_path: Path) -> None:
+    """A data directory that is restored from a backup gives numbers of parts anew, and workers have files of the old ones."""
+    directories = []
+    for version in (1, 2):
+        directory = tmp_path / str(version)
+        directory.mkdir()
+        stars = write_lines(directory / "stars.csv", star_lines(STARS, version))
+        meridian.load(directory / "data", "sky", "Star", stars, **DIRECTOR)
+        directories.append(directory / "data")
+    total = "SELECT SUM(version) FROM Star WHERE ra >= 0"
+    with cluster_of(meridian, tmp_path / "cluster", directories[0]) as cluster:
+        assert ask(cluster.server, total) == [(STARS,)]
+        shutil.copy(directories[0] / "cluster.json", directories[1] / "cluster.json")
+        cluster.data = directories[1]
+        cluster.restart_front_end(signal.SIGTERM)
+        for _ in range(50):
+            assert ask(cluster.server, f"/* {random.random()} */ {total}") == [(2 * STARS,)]
+            time.sleep(0.1)
+        cluster.wait_for_replicas()
+        before = sum(cluster.pieces().values())
+        assert ask(cluster.server, f"/* again */ {total}") == [(2 * STARS,)]
+        wait_until(lambda: sum(cluster.pieces().values()) > before, 10, "workers run the pieces")
+
+
 # Whoever is no member.
 
 
@@ -403,6 +428,40 @@ def test_a_directory_of_another_archive_is_refused(meridian: Meridian, cluster: 
     stranger.end()
     cluster.start_worker("w2")
     cluster.wait_for_replicas()
+
+
+def test_metrics_tell_of_workers_and_replicas(cluster: Cluster) -> None:
+    def gauges() -> dict[str, float]:
+        with urllib.request.urlopen(cluster.server.url("/metrics"), timeout=10) as response:
+            lines = response.read().decode().splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line.startswith("meridian_cluster_"))
+        return {name: float(value) for name, value in pairs}
+
+    found = gauges()
+    assert found['meridian_cluster_workers{state="live"}'] == 3
+    assert found["meridian_cluster_missing_replicas"] == found["meridian_cluster_files_without_replica"] == 0
+    cluster.workers["w1"].end()
+    wait_until(lambda: gauges()['meridian_cluster_workers{state="silent"}'] == 1, 20, "the silent worker is counted")
+
+
+def test_the_demonstration_is_a_cluster_that_ends_with_ctrl_c(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    assert "make demo" in said(meridian, "cluster", "demo", "--data", tmp_path / "nothing", "--work", tmp_path)
+    process = meridian.start("cluster", "demo", "--data", data, "--work", tmp_path / "work")
+    assert process.stdout is not None
+    lines: list[str] = []
+    while not any("Ctrl-C ends all" in line for line in lines):
+        line = process.stdout.readline().decode()
+        assert line, lines
+        lines.append(line)
+    text = "".join(lines)
+    port = int(re.search(r"mysql -h 127\.0\.0\.1 -P (\d+)", text).group(1))  # type: ignore[union-attr]
+    pid = int(re.search(r"kill -9 (\d+)", text).group(1))  # type: ignore[union-attr]
+    with pymysql.connect(host="127.0.0.1", port=port, user="tester", database="sky") as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT COUNT(ra) FROM Star")
+        assert cursor.fetchall() == ((STARS,),)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 0
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 10, "the workers are gone")
 
 
 def test_the_status_is_a_table_for_people(cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ use ingest::{grouped, size};
 use tokio::runtime::Runtime;
 
 use crate::aligned::aligned;
+use crate::cluster_demo::{self, DemoArguments};
 use crate::console::tell;
 use crate::failure::Failure;
 
@@ -29,6 +30,8 @@ pub enum ClusterCommand {
     Undrain(WorkerArguments),
     /// Forget a worker that was ended.
     Remove(WorkerArguments),
+    /// Try a cluster on this machine: a front end and three workers of a data directory, until Ctrl-C.
+    Demo(DemoArguments),
 }
 
 /// Which cluster.
@@ -71,6 +74,7 @@ enum StatusFormat {
 pub fn run(command: ClusterCommand) -> Result<(), Failure> {
     let runtime = Runtime::new()?;
     match command {
+        ClusterCommand::Demo(arguments) => cluster_demo::run(&arguments),
         ClusterCommand::Status(arguments) => {
             let status = runtime.block_on(arguments.front_end.operator()?.status())?;
             match arguments.format {

@@ -10,6 +10,7 @@ mod alert_commands;
 mod aligned;
 mod check;
 mod cluster_commands;
+mod cluster_demo;
 mod compact;
 mod console;
 mod drop;
