@@ -105,6 +105,10 @@ def test_answers_are_those_of_a_server_alone(cluster: Cluster, expected: dict[st
     assert all(count > 0 for count in pieces.values()), pieces
     plan = ask(cluster.server, f"EXPLAIN ANALYZE {STATEMENTS[1]}")
     assert "pieces of worker w" in str(plan)
+    (summary,) = [text for name, text in ask(cluster.server, f"EXPLAIN {STATEMENTS[1]}") if name == "summary"]
+    assert re.search(r"^pieces sent to workers: w\d \d+, w\d \d+, w\d \d+$", str(summary), re.MULTILINE), summary
+    (summary,) = [text for name, text in ask(cluster.server, f"EXPLAIN {STATEMENTS[7]}") if name == "summary"]
+    assert "pieces sent to workers: w" in str(summary), "the subquery's phase goes to workers"
 
 
 def test_a_mistake_of_a_statement_is_told_as_by_a_server_alone(cluster: Cluster, meridian: Meridian, data: Path) -> None:

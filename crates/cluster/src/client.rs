@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::listen::tune;
 use crate::{ClusterError, Secret};
 
 /// How long a connection may take.
@@ -241,9 +242,7 @@ async fn connect(address: &str) -> Result<Connection, String> {
             ));
         }
     };
-    stream
-        .set_nodelay(true)
-        .map_err(|error| format!("cannot be reached: {error}"))?;
+    tune(&stream);
     let (sender, driver) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| format!("does not speak HTTP: {error}"))?;

@@ -30,6 +30,9 @@ use crate::{Archive, EngineError, FileScanExec, PlanCodec, QueryExecution, RowSt
 pub trait PieceDispatcher: fmt::Debug + Send + Sync {
     /// Begins to have pieces of a phase run elsewhere; `None` if all of them have to run here.
     fn dispatch(&self, phase: EncodedPhase) -> Option<DispatchedPhase>;
+
+    /// How many pieces of a phase each worker would get now, for EXPLAIN.
+    fn preview(&self, phase: &EncodedPhase) -> Vec<(String, usize)>;
 }
 
 /// A phase whose pieces may run elsewhere.

@@ -69,26 +69,62 @@ impl Dispatcher {
     }
 }
 
-impl PieceDispatcher for Dispatcher {
-    fn dispatch(&self, phase: EncodedPhase) -> Option<DispatchedPhase> {
+/// Which pieces of a phase go to workers, and to which at first.
+struct SharedOut {
+    workers: Vec<(String, Member)>,
+    parts: Vec<PartName>,
+    /// The numbers of the pieces that no worker holds.
+    local: Vec<usize>,
+    /// The numbers of the others.
+    remote: Vec<usize>,
+    shares: Shares,
+}
+
+impl Dispatcher {
+    /// `None` if no worker can run any of the pieces.
+    fn share_out(&self, phase: &EncodedPhase) -> Option<SharedOut> {
         let workers = self.members.live();
         let parts = known_parts(&self.parts, &phase.tables)?;
         let preferences = Preferences::new(&phase.tables, &parts, &workers)?;
-        let holders: Vec<Vec<usize>> = phase.pieces.iter().map(|it| preferences.of(it)).collect();
         let (mut local, mut remote, mut held) = (Vec::new(), Vec::new(), Vec::new());
-        for (piece, holders) in holders.into_iter().enumerate() {
+        for (number, piece) in phase.pieces.iter().enumerate() {
+            let holders = preferences.of(piece);
             match holders.is_empty() {
-                true => local.push(piece),
+                true => local.push(number),
                 false => {
-                    remote.push(piece);
+                    remote.push(number);
                     held.push(holders);
                 }
             }
         }
-        if remote.is_empty() {
-            return None;
-        }
         let threads: Vec<usize> = workers.iter().map(|(_, it)| it.report.threads).collect();
+        (!remote.is_empty()).then(|| SharedOut {
+            parts: part_names(&phase.tables, &parts),
+            workers,
+            local,
+            remote,
+            shares: Shares::new(held, &threads),
+        })
+    }
+}
+
+impl PieceDispatcher for Dispatcher {
+    fn preview(&self, phase: &EncodedPhase) -> Vec<(String, usize)> {
+        let Some(shared_out) = self.share_out(phase) else {
+            return Vec::new();
+        };
+        let names = shared_out.workers.into_iter().map(|(name, _)| name);
+        names.zip(shared_out.shares.queued()).collect()
+    }
+
+    fn dispatch(&self, phase: EncodedPhase) -> Option<DispatchedPhase> {
+        let SharedOut {
+            workers,
+            parts,
+            local,
+            remote,
+            shares,
+        } = self.share_out(&phase)?;
         let (sender, receiver) = mpsc::channel(EVENTS_AHEAD);
         let drive = PhaseDrive {
             number: self.phases.fetch_add(1, Relaxed),
@@ -97,13 +133,11 @@ impl PieceDispatcher for Dispatcher {
             members: Arc::clone(&self.members),
             client: Arc::clone(&self.client),
             workers,
-            parts: part_names(&phase.tables, &parts),
+            parts,
             pieces: remote,
             phase,
         };
-        let driven = self
-            .runtime
-            .spawn(drive.run(Shares::new(held, &threads), sender));
+        let driven = self.runtime.spawn(drive.run(shares, sender));
         let events = Events {
             receiver,
             driven: driven.abort_handle(),

@@ -146,6 +146,11 @@ impl Shares {
         std::mem::take(&mut self.local)
     }
 
+    /// How many pieces wait for each worker.
+    pub fn queued(&self) -> impl Iterator<Item = usize> {
+        self.workers.iter().map(|worker| worker.queue.len())
+    }
+
     /// Whether rows that a run gives of a piece may come to count.
     pub fn wants(&self, run: u64, piece: usize) -> bool {
         self.runs.contains_key(&run) && self.pieces[piece].is_open

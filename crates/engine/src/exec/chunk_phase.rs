@@ -157,6 +157,13 @@ impl ChunkPhaseExec {
         }
     }
 
+    /// How many of its pieces each worker would get now.
+    pub(crate) fn preview(&self, dispatching: &Dispatching) -> Result<Vec<(String, usize)>> {
+        let pieces: Arc<[Piece]> = self.pieces()?.into();
+        let phase = encode_phase(&self.inner, &pieces, self.rating, None);
+        Ok(phase.map_or_else(Vec::new, |phase| dispatching.0.preview(&phase)))
+    }
+
     /// The plan that runs for each piece.
     pub fn inner(&self) -> &Arc<dyn ExecutionPlan> {
         &self.inner

@@ -1,16 +1,21 @@
 //! What EXPLAIN says of a query as a whole, before its plans.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as Ast;
 use futures::{Stream, StreamExt, future, stream};
 use sql::Parsed;
 
 use super::{PreparedQuery, Session};
+use crate::dispatch::Dispatching;
+use crate::exec::ChunkPhaseExec;
 use crate::{EngineError, QueryExecution, ScanEstimate, estimate};
 
 /// The name of the row, beside `logical_plan` and `physical_plan`.
@@ -37,10 +42,38 @@ impl Session {
             return Ok(None);
         };
         let estimate = estimate::estimate(&self.archive, &plan).await?;
-        let row = [SUMMARY.to_owned(), self.summary(&estimate)];
+        let mut summary = self.summary(&estimate);
+        if let Some(sent) = self.pieces_sent(&plan) {
+            summary.push_str(&sent);
+        }
+        let row = [SUMMARY.to_owned(), summary];
         let columns = row.map(|text| Arc::new(StringArray::from(vec![text])) as ArrayRef);
         // Another form of EXPLAIN may have other columns.
         Ok(RecordBatch::try_new(Arc::clone(&prepared.plan.schema()), columns.to_vec()).ok())
+    }
+
+    /// Which workers the pieces go to, where there is a cluster.
+    fn pieces_sent(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<String> {
+        let task = self.task();
+        let dispatching = task.session_config().get_extension::<Dispatching>()?;
+        let mut sent: BTreeMap<String, usize> = BTreeMap::new();
+        let counted = plan.apply(|node| {
+            if let Some(phase) = node.downcast_ref::<ChunkPhaseExec>() {
+                for (worker, pieces) in phase.preview(&dispatching)? {
+                    *sent.entry(worker).or_default() += pieces;
+                }
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        counted.ok()?;
+        let workers: Vec<String> = sent
+            .into_iter()
+            .map(|(worker, pieces)| format!("{worker} {pieces}"))
+            .collect();
+        Some(match workers.is_empty() {
+            true => "\npieces sent to workers: none".to_owned(),
+            false => format!("\npieces sent to workers: {}", workers.join(", ")),
+        })
     }
 
     fn summary(&self, estimate: &ScanEstimate) -> String {
