@@ -80,6 +80,8 @@ pub struct FrontEnd {
 struct Assigned {
     latest: Assignments,
     parts: Arc<Vec<Arc<KnownPart>>>,
+    /// Counts the lists of parts.
+    list: u64,
     /// Of what `latest` was computed.
     inputs: Option<KnownInputs>,
     /// The files of each worker, with a number that changes whenever they do.
@@ -91,8 +93,8 @@ struct Assigned {
 /// What assignments depend on, in short: equal ones give equal assignments.
 #[derive(Debug, PartialEq)]
 struct KnownInputs {
-    /// The list of parts, by where it lies: a new list lies elsewhere as long as this one is kept.
-    parts: usize,
+    /// The number of the list of parts.
+    list: u64,
     /// The workers that are not lost, each with the version of what it holds.
     members: Vec<(String, Option<(u64, u64)>)>,
     draining: HashSet<String>,
@@ -181,7 +183,10 @@ impl FrontEnd {
             if now.is_none() || now != state {
                 match self.parts.list(self.archive.catalog()).await {
                     Ok(parts) => {
-                        lock(&self.assigned).parts = Arc::new(parts);
+                        let mut assigned = lock(&self.assigned);
+                        assigned.parts = Arc::new(parts);
+                        assigned.list += 1;
+                        drop(assigned);
                         state = now;
                         self.parts.forget_removed();
                     }
@@ -205,7 +210,7 @@ impl FrontEnd {
         let draining = self.settings.draining();
         let mut assigned = lock(&self.assigned);
         let inputs = KnownInputs {
-            parts: Arc::as_ptr(&assigned.parts) as usize,
+            list: assigned.list,
             members: members
                 .iter()
                 .map(|(name, member)| (name.clone(), member.holdings_version))

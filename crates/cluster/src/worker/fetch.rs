@@ -21,6 +21,7 @@ use tokio::time::timeout;
 
 use super::holdings::{DAMAGED, HeldFiles, UNFINISHED, failed};
 use crate::ClusterError;
+use crate::client::MemberResponse;
 use crate::file_service::{chunk_file, chunk_path};
 use crate::front_end::PartKey;
 use crate::operator::encoded;
@@ -95,21 +96,28 @@ impl HeldFiles {
         outcome
     }
 
+    /// Asks for a file, and waits for the head of the response.
+    async fn request(&self, address: &str, source: &str) -> Result<MemberResponse, ClusterError> {
+        let sent = self.client.send(Method::GET, address, source, Bytes::new());
+        match timeout(PATIENCE, sent).await {
+            Ok(response) => response,
+            Err(_) => Err(ClusterError::Member {
+                member: address.to_owned(),
+                why: "does not answer".to_owned(),
+            }),
+        }
+    }
+
     async fn download(&self, address: &str, source: &str, path: &Path) -> Result<(), ClusterError> {
         let to = |error: std::io::Error| failed(path, error.to_string());
         let mut address = address.to_owned();
-        let sent = self
-            .client
-            .send(Method::GET, &address, source, Bytes::new());
-        let mut response = sent.await?;
+        let mut response = self.request(&address, source).await?;
         let elsewhere = response.location.take();
         if let Some((other, source)) = elsewhere.as_deref().and_then(address_and_path) {
             // The connection is kept for the next request.
             let _ = response.next().await;
             address = other.to_owned();
-            response = (self.client)
-                .send(Method::GET, &address, source, Bytes::new())
-                .await?;
+            response = self.request(&address, source).await?;
         }
         let from = |why: String| ClusterError::Member {
             member: address.clone(),

@@ -77,7 +77,7 @@ pub(super) async fn keep_reporting(worker: &Worker) {
             }
             Err(error) => {
                 if was_heard != Some(false) {
-                    warn!(%error, "no front end is heard: trying once a second");
+                    warn!(%error, "not joined: trying once a second");
                 }
                 was_heard = Some(false);
                 known_holdings = None;
