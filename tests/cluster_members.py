@@ -66,7 +66,7 @@ class Member:
 
     def files(self) -> list[Path]:
         """The chunk files that it holds."""
-        return sorted(self.directory.glob("tables/*/*/chunk_*.mrd"))
+        return sorted(self.directory.glob("replicas/tables/*/*/chunk_*.mrd"))
 
 
 class Cluster:

@@ -18,7 +18,7 @@ import numpy as np
 import pymysql
 import pytest
 
-from cluster_members import Cluster, cluster_of
+from cluster_members import Cluster, Member, cluster_of
 from meridian_cli import Meridian
 from serving import Server, serving, wait_until
 from small_tables import DIRECTOR, star_lines, write_lines
@@ -421,10 +421,33 @@ def test_what_cannot_be_a_cluster_is_told(meridian: Meridian, data: Path, tmp_pa
     assert "cannot be reached" in said(meridian, "cluster", "status", "--cluster", "127.0.0.1:1", "--cluster-secret", secret)
 
 
+def test_a_worker_removes_nothing_of_a_data_directory_that_it_is_given(
+    meridian: Meridian, data: Path, tmp_path: Path, expected: dict[str, list[tuple[object, ...]]]
+) -> None:
+    """MERIDIAN_DATA names the archive for most commands: a worker that took it for its own would have removed what it is not assigned."""
+    copy = tmp_path / "copy"
+    shutil.copytree(data, copy)
+    (copy / "cluster.json").unlink(missing_ok=True)
+    before = sorted((path, path.stat().st_size) for path in copy.glob("tables/**/*.mrd"))
+    cluster = Cluster(meridian, tmp_path / "cluster", copy, 1)
+    try:
+        joined = ("--join", cluster.address, "--cluster-secret", cluster.secret, "--memory", "512M", "--cache", "64M")
+        cluster.workers["w0"] = Member(meridian, "w0", copy, *joined)
+        cluster.workers["w1"] = Member(meridian, "w1", tmp_path / "w1", *joined)
+        wait_until(lambda: len(cluster.status()["workers"]) == 2, 30, "the workers have joined")
+        cluster.wait_for_replicas()
+        assert cluster.command("drain", "w0").status == 0
+        wait_until(lambda: cluster.status()["workers"][0]["state"] == "drained", 60, "the worker is drained")
+        assert sorted((path, path.stat().st_size) for path in copy.glob("tables/**/*.mrd")) == before
+        check_all(cluster, expected)
+    finally:
+        cluster.end()
+
+
 def test_a_directory_of_another_archive_is_refused(meridian: Meridian, cluster: Cluster, tmp_path: Path) -> None:
     worker = cluster.workers["w2"]
     worker.end()
-    named = worker.directory / "cluster.json"
+    named = worker.directory / "replicas" / "cluster.json"
     named.write_text('{"archive": "0123"}')
     stranger = cluster.start_worker("w2")
     wait_until(lambda: "give it another directory" in stranger.log, 30, "it is told why")

@@ -109,10 +109,7 @@ impl MemberClient {
         path: &str,
         body: Bytes,
     ) -> Result<MemberResponse, ClusterError> {
-        let failed = |why: String| ClusterError::Member {
-            member: address.to_owned(),
-            why,
-        };
+        let failed = |why: String| ClusterError::member(address, why);
         let request = || {
             Request::builder()
                 .method(method.clone())
@@ -173,10 +170,7 @@ impl MemberClient {
         path: &str,
         body: Bytes,
     ) -> Result<Bytes, ClusterError> {
-        let failed = |why: String| ClusterError::Member {
-            member: address.to_owned(),
-            why,
-        };
+        let failed = |why: String| ClusterError::member(address, why);
         let exchange = async {
             let response = self.send(method, address, path, body).await?;
             if response.status != StatusCode::OK {
@@ -221,9 +215,8 @@ impl MemberClient {
         path: &str,
         body: Option<&(impl Serialize + Sync)>,
     ) -> Result<T, ClusterError> {
-        let failed = |error: serde_json::Error| ClusterError::Member {
-            member: address.to_owned(),
-            why: format!("says what cannot be read: {error}"),
+        let failed = |error: serde_json::Error| {
+            ClusterError::member(address, format!("says what cannot be read: {error}"))
         };
         let body = body.map(serde_json::to_vec).transpose().map_err(failed)?;
         let body = Bytes::from(body.unwrap_or_default());

@@ -48,3 +48,13 @@ pub enum ClusterError {
     #[error(transparent)]
     Store(#[from] StoreError),
 }
+
+impl ClusterError {
+    /// What the member at an address did.
+    pub(crate) fn member(address: &str, why: impl Into<String>) -> Self {
+        Self::Member {
+            member: address.to_owned(),
+            why: why.into(),
+        }
+    }
+}

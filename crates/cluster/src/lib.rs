@@ -26,7 +26,6 @@ mod worker;
 pub use error::ClusterError;
 pub use front_end::{ClusterOptions, FrontEnd};
 pub use operator::Operator;
-pub use placement::{Candidate, rank};
 pub use secret::Secret;
 pub use worker::{Worker, WorkerOptions};
 

@@ -9,15 +9,25 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// A worker as placement sees it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// Its name, which it keeps for life.
     pub name: String,
     /// The share of the chunks that it takes, relative to that of others; above 0.
     pub weight: f64,
 }
 
+impl Candidate {
+    /// A worker whose disk has so many bytes. Disks of a cluster rarely differ by much, and one of unknown size is as good as another.
+    pub fn new(name: &str, disk_bytes: u64) -> Self {
+        Self {
+            name: name.to_owned(),
+            weight: (disk_bytes as f64 / 1e9).max(1.0),
+        }
+    }
+}
+
 /// The candidates by their places in the list, best first.
-pub fn rank(database: &str, chunk: ChunkId, candidates: &[Candidate]) -> Vec<usize> {
+pub(crate) fn rank(database: &str, chunk: ChunkId, candidates: &[Candidate]) -> Vec<usize> {
     rank_among(database, chunk, candidates, 0..candidates.len())
 }
 

@@ -213,10 +213,8 @@ impl<'a> Preferences<'a> {
         let cut = tables
             .iter()
             .filter(|(_, rows)| matches!(rows, RowsOf::Own | RowsOf::LeftHome | RowsOf::RightHome));
-        let candidate = |(name, member): &(String, Member)| Candidate {
-            name: name.clone(),
-            weight: (member.report.disk_bytes as f64 / 1e9).max(1.0),
-        };
+        let candidate =
+            |(name, member): &(String, Member)| Candidate::new(name, member.report.disk_bytes);
         Some(Self {
             database: fold_name(&first.database),
             tables: cut.map(|(table, _)| table.as_ref()).collect(),

@@ -209,7 +209,7 @@ impl Driving {
                 return Some(());
             }
             ShareError::Told(failure) => {
-                debug!(
+                warn!(
                     worker = name,
                     why = failure.sentence,
                     "pieces cannot be run by workers"

@@ -77,11 +77,7 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
         .collect();
     let candidates: Vec<Candidate> = places
         .iter()
-        .map(|place| Candidate {
-            name: place.name.to_owned(),
-            // Disks of a cluster rarely differ by much, and a disk of unknown size is as good as another.
-            weight: (place.member.report.disk_bytes as f64 / 1e9).max(1.0),
-        })
+        .map(|place| Candidate::new(place.name, place.member.report.disk_bytes))
         .collect();
     let mut found = Assignments::default();
     let mut assigned: Vec<Holdings> = places.iter().map(|_| HashMap::new()).collect();

@@ -22,8 +22,8 @@ use crate::messages::{Assignment, MemberReport};
 /// Bytes of a report: a worker with some million files.
 const LONGEST_REPORT: usize = 256 << 20;
 
-/// An answer that is no success: its status and a sentence.
-type Refusal = (StatusCode, String);
+/// Why a request fails: a status and a sentence.
+type ClientError = (StatusCode, String);
 
 pub(super) fn router(front_end: Arc<FrontEnd>) -> Router {
     let secret = front_end.client.secret().clone();
@@ -50,7 +50,7 @@ async fn report(
     State(front_end): State<Arc<FrontEnd>>,
     Path(name): Path<String>,
     request: Request,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<Response<Body>, ClientError> {
     let bad = |why: String| (StatusCode::BAD_REQUEST, why);
     let body = read_body(request.into_body(), LONGEST_REPORT)
         .await
@@ -79,8 +79,8 @@ async fn report(
     }))
 }
 
-/// Refuses a worker that belongs elsewhere.
-fn check(front_end: &FrontEnd, name: &str, report: &MemberReport) -> Result<(), Refusal> {
+/// Rejects a worker that belongs elsewhere.
+fn check(front_end: &FrontEnd, name: &str, report: &MemberReport) -> Result<(), ClientError> {
     let conflict = |why: String| (StatusCode::CONFLICT, why);
     let ours = env!("CARGO_PKG_VERSION");
     if report.version != ours {
@@ -116,7 +116,7 @@ async fn manifest(
     State(front_end): State<Arc<FrontEnd>>,
     Path(part): Path<i64>,
     request: Request,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<Response<Body>, ClientError> {
     let part = front_end.known_part(part).await?;
     Ok(serve_manifest(&part.dir, request).await)
 }
@@ -133,7 +133,7 @@ async fn file(
     Path((part, chunk)): Path<(i64, i32)>,
     Query(asker): Query<Asker>,
     request: Request,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<Response<Body>, ClientError> {
     let known = front_end.known_part(part).await?;
     if let Some(asker) = asker.holder
         && let Some(address) = front_end.other_holder(&asker, known.key, ChunkId(chunk))
@@ -160,7 +160,7 @@ impl FrontEnd {
 
 impl FrontEnd {
     /// A part that a table shows or has shown, also one that was published a moment ago.
-    async fn known_part(&self, part: i64) -> Result<Arc<super::KnownPart>, Refusal> {
+    async fn known_part(&self, part: i64) -> Result<Arc<super::KnownPart>, ClientError> {
         let part = LoadId(part);
         if let Some(known) = self.parts.get(part) {
             return Ok(known);
@@ -180,7 +180,7 @@ async fn status(State(front_end): State<Arc<FrontEnd>>) -> Response<Body> {
 async fn drain(
     State(front_end): State<Arc<FrontEnd>>,
     Path(name): Path<String>,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<Response<Body>, ClientError> {
     set_draining(&front_end, &name, true)
 }
 
@@ -188,11 +188,15 @@ async fn drain(
 async fn take_back(
     State(front_end): State<Arc<FrontEnd>>,
     Path(name): Path<String>,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<Response<Body>, ClientError> {
     set_draining(&front_end, &name, false)
 }
 
-fn set_draining(front_end: &FrontEnd, name: &str, drains: bool) -> Result<Response<Body>, Refusal> {
+fn set_draining(
+    front_end: &FrontEnd,
+    name: &str,
+    drains: bool,
+) -> Result<Response<Body>, ClientError> {
     if !front_end.members.all().contains_key(name) {
         return Err(no_worker(name));
     }
@@ -206,7 +210,7 @@ fn set_draining(front_end: &FrontEnd, name: &str, drains: bool) -> Result<Respon
 async fn remove(
     State(front_end): State<Arc<FrontEnd>>,
     Path(name): Path<String>,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<Response<Body>, ClientError> {
     let members = front_end.members.all();
     let Some(member) = members.get(&name) else {
         return Err(no_worker(&name));
@@ -225,7 +229,7 @@ async fn remove(
     Ok(json(&front_end.status()))
 }
 
-fn no_worker(name: &str) -> Refusal {
+fn no_worker(name: &str) -> ClientError {
     let why =
         format!("there is no worker of the name {name}: `meridian cluster status` lists them");
     (StatusCode::NOT_FOUND, why)

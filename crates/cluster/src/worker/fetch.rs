@@ -101,10 +101,7 @@ impl HeldFiles {
         let sent = self.client.send(Method::GET, address, source, Bytes::new());
         match timeout(PATIENCE, sent).await {
             Ok(response) => response,
-            Err(_) => Err(ClusterError::Member {
-                member: address.to_owned(),
-                why: "does not answer".to_owned(),
-            }),
+            Err(_) => Err(ClusterError::member(address, "does not answer")),
         }
     }
 
@@ -119,10 +116,7 @@ impl HeldFiles {
             address = other.to_owned();
             response = self.request(&address, source).await?;
         }
-        let from = |why: String| ClusterError::Member {
-            member: address.clone(),
-            why,
-        };
+        let from = |why: String| ClusterError::member(&address, why);
         if response.status != StatusCode::OK {
             let status = response.status;
             return Err(from(format!("answers {status}: {}", response.text().await)));

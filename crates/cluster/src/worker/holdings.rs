@@ -1,9 +1,12 @@
 //! The files that a worker holds, in a directory that is laid out as a data directory is.
 //!
 //! ```text
-//!   DIR/cluster.json                     the archive that the files are of
-//!   DIR/tables/db.table/PART/manifest.json, chunk_N.mrd
+//!   DIR/replicas/cluster.json                     the archive that the files are of
+//!   DIR/replicas/tables/db.table/PART/manifest.json, chunk_N.mrd
 //! ```
+//!
+//! They are in a directory of their own below the one that was given, so that a worker that is given the data directory of an archive by
+//! mistake, or one into which somebody loads, removes nothing of it.
 //!
 //! A file has its final name once it is whole, verified and on the disk. What a killed worker leaves of others is removed at its start.
 
@@ -30,6 +33,8 @@ use crate::file_service::{chunk_path, manifest_path};
 use crate::front_end::{Holdings, PartKey, part_files};
 use crate::messages::{PartFiles, PartName};
 
+/// Where the files are, in the directory of a worker.
+pub(super) const REPLICAS: &str = "replicas";
 /// The file that says which archive the files are of.
 const ARCHIVE_FILE: &str = "cluster.json";
 /// The file that a running worker locks.
@@ -137,7 +142,7 @@ impl HeldFiles {
             archive: archive.to_owned(),
         };
         let json = serde_json::to_vec(&named).map_err(|error| failed(&path, error.to_string()))?;
-        fs::write(&path, json).map_err(|error| failed(&path, error.to_string()))?;
+        write_whole(&path, &json)?;
         let _ = self.archive.set(archive.to_owned());
         Ok(())
     }
@@ -225,7 +230,8 @@ impl HeldFiles {
         }
         let (database, table) = (&manifest.table.database, &manifest.table.name);
         let dir = LoadDir::create(&self.data_dir, database, table, part)?;
-        write_manifest(dir.path(), &bytes)?;
+        // As it was published, so that it keeps its digest.
+        write_whole(&dir.path().join(MANIFEST_FILE), &bytes)?;
         let held = HeldPart {
             digest,
             manifest,
@@ -482,12 +488,11 @@ fn lock_directory(data_dir: &Path) -> Result<File, ClusterError> {
     }
 }
 
-/// Writes a manifest as it was published, so that it keeps its digest.
-fn write_manifest(dir: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    let path = dir.join(MANIFEST_FILE);
+/// Writes a file that is there as a whole or not at all.
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let unfinished = path.with_extension(UNFINISHED);
     fs::write(&unfinished, bytes).map_err(StoreError::io("write", &unfinished))?;
-    fs::rename(&unfinished, &path).map_err(StoreError::io("rename", &path))
+    fs::rename(&unfinished, path).map_err(StoreError::io("rename", path))
 }
 
 /// The parts in a directory.

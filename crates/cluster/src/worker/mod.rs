@@ -27,7 +27,7 @@ use crate::client::MemberClient;
 use crate::file_service::{chunk_file, require_secret, serve};
 use crate::listen::{bind, serve as serve_port};
 use crate::{ClusterError, Secret};
-use holdings::HeldFiles;
+use holdings::{HeldFiles, REPLICAS};
 
 /// The stack of a thread that runs pieces: plans are as deep here as at the front end.
 const STACK: usize = 32 << 20;
@@ -98,14 +98,15 @@ impl Worker {
         };
         let bound = listener.local_addr().map_err(failed)?;
         let client = Arc::new(MemberClient::new(secret));
+        let replicas = options.data.join(REPLICAS);
         let held = HeldFiles::open(
-            &options.data,
+            &replicas,
             options.name.clone(),
             options.join.clone(),
             client,
         )?;
-        let replicas = Arc::clone(&held) as Arc<dyn Replicas>;
-        let archive = Archive::open_replicas(&options.data, options.cache, replicas).await?;
+        let files = Arc::clone(&held) as Arc<dyn Replicas>;
+        let archive = Archive::open_replicas(&replicas, options.cache, files).await?;
         held.close_files_of(&archive);
         engine::bound_memory(&archive, options.memory);
         let session_options = SessionOptions {
@@ -148,11 +149,6 @@ impl Worker {
     /// Where it listens.
     pub fn bound_address(&self) -> SocketAddr {
         self.bound
-    }
-
-    /// The address that others are told.
-    pub fn address(&self) -> &str {
-        &self.address
     }
 
     /// Joins the cluster, and runs pieces until it is stopped. Shares that run are then cut off, and run elsewhere.

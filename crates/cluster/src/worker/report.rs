@@ -114,10 +114,8 @@ fn report(worker: &Worker, known_holdings: Option<u64>) -> MemberReport {
 async fn tell(worker: &Worker, report: &MemberReport) -> Result<Assignment, ClusterError> {
     let path = format!("/members/{}", encoded(&worker.name));
     let client = worker.held.client();
-    let mut outcome = Err(ClusterError::Member {
-        member: worker.options.join.join(","),
-        why: "is no address of a front end".to_owned(),
-    });
+    let join = worker.options.join.join(",");
+    let mut outcome = Err(ClusterError::member(&join, "is no address of a front end"));
     for front_end in &worker.options.join {
         outcome = client
             .json(Method::POST, front_end, &path, Some(report))

@@ -45,6 +45,24 @@ impl From<EngineError> for ShareError {
     }
 }
 
+/// A share as it came, still to be decoded.
+struct SentShare {
+    head: ShareHead,
+    plan: Bytes,
+    pieces: Bytes,
+}
+
+impl SentShare {
+    fn decode(self) -> Result<ShareRun, String> {
+        Ok(ShareRun {
+            plan: self.plan.to_vec().into(),
+            pieces: decode_pieces(self.pieces)?,
+            rating: self.head.rating,
+            num_chunks: self.head.num_chunks,
+        })
+    }
+}
+
 /// Runs a share. What comes of it is the body of the response.
 pub(super) async fn run(
     State(worker): State<Arc<Worker>>,
@@ -55,7 +73,6 @@ pub(super) async fn run(
         .await
         .map_err(bad)?;
     let (head, plan, pieces) = share_body_parts(&body).map_err(bad)?;
-    let pieces = decode_pieces(pieces).map_err(bad)?;
     if worker.held.archive() != Some(head.archive.as_str()) {
         let why = "the share is of another archive than the files of this worker";
         return Err((StatusCode::CONFLICT, why.to_owned()));
@@ -65,13 +82,8 @@ pub(super) async fn run(
         .ensure_parts(&head.parts)
         .await
         .map_err(|error| (StatusCode::CONFLICT, error.to_string()))?;
-    let share = ShareRun {
-        plan: plan.to_vec().into(),
-        pieces,
-        rating: head.rating,
-        num_chunks: head.num_chunks,
-    };
-    Ok(Body::from_stream(start(worker, &head, share)).into_response())
+    let share = SentShare { head, plan, pieces };
+    Ok(Body::from_stream(start(worker, share)).into_response())
 }
 
 fn decode_pieces(stream: Bytes) -> Result<Vec<Piece>, String> {
@@ -104,13 +116,12 @@ impl Drop for Frames {
 
 fn start(
     worker: Arc<Worker>,
-    head: &ShareHead,
-    share: ShareRun,
+    share: SentShare,
 ) -> impl futures::Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
     let (sender, receiver) = mpsc::channel(FRAMES_AHEAD);
     let interrupt = Interrupt::new();
     // Queries of several front ends have different numbers here.
-    let query = head.front_end.rotate_left(32) ^ head.query;
+    let query = share.head.front_end.rotate_left(32) ^ share.head.query;
     let turns = QueryTurns::new(&worker.scheduler, query);
     let execution = Arc::new(QueryExecution::new().with_scheduler(Arc::new(turns)));
     let running = Arc::clone(&worker);
@@ -148,13 +159,14 @@ fn start(
 /// Runs the pieces and sends their rows.
 async fn produce(
     worker: &Worker,
-    share: ShareRun,
+    share: SentShare,
     sender: &mpsc::Sender<Bytes>,
 ) -> Result<(), ShareError> {
     let send = async |frame: Bytes| sender.send(frame).await.map_err(|_| ShareError::Abandoned);
     let failed = |error: arrow::error::ArrowError| {
         ShareError::Engine(EngineError::Query(format!("rows cannot be sent: {error}")))
     };
+    let share = share.decode().map_err(ShareError::Plan)?;
     let started = worker.session.run_share(share);
     let mut pieces = started.map_err(|error| ShareError::Plan(error.to_string()))?;
     let mut writer = FrameWriter::default();
