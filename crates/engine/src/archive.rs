@@ -172,12 +172,6 @@ impl Archive {
         self.opened.replicas.as_ref()
     }
 
-    /// The parts that somebody in this process reads, whether or not a table shows them still.
-    pub fn parts_in_use(&self) -> Vec<Arc<StoredPart>> {
-        let parts = lock(&self.opened.parts);
-        parts.values().filter_map(Weak::upgrade).collect()
-    }
-
     /// What it takes now.
     pub fn usage(&self) -> Usage {
         let decoded = self.files().decoded();

@@ -110,11 +110,12 @@ impl PieceEvent {
 #[derive(Debug)]
 pub(crate) struct Dispatching(pub Arc<dyn PieceDispatcher>);
 
-/// The phase as it travels; `None` if its pieces read what only this process has.
+/// Some pieces of a phase, of which all have so many chunks together, for other processes; `None` if they read what only this process has.
 pub(crate) fn encode_phase(
     inner: &Arc<dyn ExecutionPlan>,
     pieces: &Arc<[Piece]>,
     rating: u8,
+    num_chunks: usize,
     execution: Option<&Arc<QueryExecution>>,
 ) -> Option<EncodedPhase> {
     let mut leaves = Leaves::default();
@@ -144,7 +145,7 @@ pub(crate) fn encode_phase(
     };
     Some(EncodedPhase {
         plan: plan.into(),
-        num_chunks: pieces.iter().map(|piece| piece.slices().len()).sum(),
+        num_chunks,
         pieces: Arc::clone(pieces),
         tables,
         rating,

@@ -262,8 +262,13 @@ async fn open_queries(config: &Config, host: Host) -> Result<Arc<QueryService>, 
 /// Listeners at the endpoints that are configured.
 fn listeners_of(
     endpoints: [Option<Endpoint>; 3],
-    limits: ConnectionLimits,
+    config: &Config,
 ) -> Result<Vec<Listener>, ServerError> {
+    let of_an_address = config.max_connections_per_address;
+    let limits = ConnectionLimits {
+        all: config.max_connections,
+        of_an_address: of_an_address.unwrap_or(config.max_connections),
+    };
     let endpoints = endpoints.into_iter().flatten();
     let listeners: Vec<Listener> = endpoints
         .map(|endpoint| Listener::new(endpoint, limits))
@@ -399,14 +404,8 @@ impl Server {
             mysql_socket.map(Endpoint::MySqlSocket),
             http,
         ];
-        let limits = ConnectionLimits {
-            all: config.max_connections,
-            of_an_address: config
-                .max_connections_per_address
-                .unwrap_or(config.max_connections),
-        };
         Ok(Self {
-            listeners: listeners_of(listeners, limits)?,
+            listeners: listeners_of(listeners, &config)?,
             archive,
             shared,
             front_end,

@@ -30,7 +30,7 @@ use super::journaled::JournaledPieces;
 use super::run_pieces::PhaseRun;
 use super::unscheduled::UnscheduledPhase;
 use super::{ChunkNumberExec, NeighbourJoinExec, PieceScanExec, RowsOf};
-use crate::dispatch::{DispatchedPhase, Dispatching, EncodedPhase, ShareRun, encode_phase};
+use crate::dispatch::{DispatchedPhase, Dispatching, ShareRun, encode_phase};
 use crate::error::external;
 use crate::execution::{EnrolledPhase, PhaseDemand, PhaseKey, QueryExecution};
 use crate::interruptible::interruptible;
@@ -160,7 +160,7 @@ impl ChunkPhaseExec {
     /// How many of its pieces each worker would get now.
     pub(crate) fn preview(&self, dispatching: &Dispatching) -> Result<Vec<(String, usize)>> {
         let pieces: Arc<[Piece]> = self.pieces()?.into();
-        let phase = encode_phase(&self.inner, &pieces, self.rating, None);
+        let phase = encode_phase(&self.inner, &pieces, self.rating, num_chunks(&pieces), None);
         Ok(phase.map_or_else(Vec::new, |phase| dispatching.0.preview(&phase)))
     }
 
@@ -389,11 +389,8 @@ impl StartedPhase {
     fn dispatch(&self, dispatching: &Dispatching, numbers: &[usize]) -> Option<DispatchedPhase> {
         let execution = self.runner.execution.as_ref();
         let pieces: Arc<[Piece]> = numbers.iter().map(|at| self.pieces[*at].clone()).collect();
-        let phase = encode_phase(&self.runner.inner, &pieces, self.rating, execution)?;
-        let phase = EncodedPhase {
-            num_chunks: num_chunks(&self.pieces),
-            ..phase
-        };
+        let (inner, num_chunks) = (&self.runner.inner, num_chunks(&self.pieces));
+        let phase = encode_phase(inner, &pieces, self.rating, num_chunks, execution)?;
         dispatching.0.dispatch(phase)
     }
 }
