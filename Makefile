@@ -49,7 +49,7 @@ bench-parts: build
 	bench/parts --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/parts
 
 bench-cluster: build
-	bench/cluster --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/parts
+	bench/cluster --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/cluster
 
 bench-level1: build
 	bench/level1 --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian

@@ -6,7 +6,6 @@ All processes are on one machine and share its processors, so that what is measu
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import secrets
 import socket
@@ -23,9 +22,8 @@ from .concurrent_queries import Server
 from .contenders.base import Setup
 from .machine import describe, memory_bytes
 from .markdown import markdown_table, milliseconds
-from .parts import EPOCHS, OBJECTS, QUESTIONS, ROUNDS, SCAN_QUESTIONS, SCANS, Question, loaded, measure
+from .parts import EPOCHS, OBJECTS, QUESTIONS, ROUNDS, SCAN_QUESTIONS, SCANS, Question, arguments, loaded, measure
 
-BENCH = Path(__file__).resolve().parent.parent
 WORKERS = 3
 REPLICAS = 2
 SEED = 17
@@ -72,17 +70,6 @@ def workers_of(setup: Setup, work: Path, address: str, secret: Path) -> Iterator
         for process in processes:
             process.kill()
             process.wait()
-
-
-def arguments() -> argparse.Namespace:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(prog="bench/cluster", description="Measure a front end with workers beside a server alone.")
-    parser.add_argument("--size", choices=OBJECTS, default="small")
-    parser.add_argument("--meridian", type=Path, required=True, help="the program")
-    parser.add_argument("--work", type=Path, required=True, help="directory for the catalogue, the database and the replicas")
-    parser.add_argument("--out", type=Path, default=BENCH, help="directory for CLUSTER.md")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each process; default: all")
-    return parser.parse_args()
 
 
 def report(options: argparse.Namespace, rows: dict[str, int], measured: dict[str, dict[str, float]], wrong: list[str]) -> str:
@@ -140,4 +127,4 @@ def run(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(arguments()))
+    sys.exit(run(arguments("cluster", "CLUSTER.md", "Measure a front end with workers beside a server alone.")))

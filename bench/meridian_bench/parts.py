@@ -136,14 +136,14 @@ def same(one: list[Any], other: list[Any]) -> bool:
     return alike(one, other) if numbers else one == other
 
 
-def arguments() -> argparse.Namespace:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(prog="bench/parts", description="Measure tables of many parts beside the same rows in one.")
+def arguments(name: str, page: str, description: str) -> argparse.Namespace:
+    """Reads the command line of a benchmark of these sizes, which writes a page."""
+    parser = argparse.ArgumentParser(prog=f"bench/{name}", description=description)
     parser.add_argument("--size", choices=OBJECTS, default="small")
     parser.add_argument("--meridian", type=Path, required=True, help="the program")
     parser.add_argument("--work", type=Path, required=True, help="directory for the catalogue and the databases")
-    parser.add_argument("--out", type=Path, default=BENCH, help="directory for PARTS.md")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: all")
+    parser.add_argument("--out", type=Path, default=BENCH, help=f"directory for {page}")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of each process; default: all")
     return parser.parse_args()
 
 
@@ -211,4 +211,4 @@ def run(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(arguments()))
+    sys.exit(run(arguments("parts", "PARTS.md", "Measure tables of many parts beside the same rows in one.")))
