@@ -416,6 +416,7 @@ def test_what_cannot_be_a_cluster_is_told(meridian: Meridian, data: Path, tmp_pa
     secret.chmod(0o600)
     assert "--insecure" in said(meridian, *serve, "--cluster", "0.0.0.0:0", "--cluster-secret", secret)
     worker = ("worker", "--join", cluster.address, "--cluster-secret")
+    assert "no address of a front end" in said(meridian, "worker", "--join", "nonsense", "--data", tmp_path / "w", "--cluster-secret", secret)
     assert "another worker uses it" in said(meridian, *worker, secret, "--data", cluster.workers["w0"].directory)
     assert "401" in said(meridian, "cluster", "status", "--cluster", cluster.address, "--cluster-secret", secret)
     assert "cannot be reached" in said(meridian, "cluster", "status", "--cluster", "127.0.0.1:1", "--cluster-secret", secret)

@@ -13,6 +13,7 @@ use crate::aligned::aligned;
 use crate::cluster_demo::{self, DemoArguments};
 use crate::console::tell;
 use crate::failure::Failure;
+use crate::worker::member_address;
 
 /// Exit status of `check` for a cluster that lacks replicas.
 const LACKS_REPLICAS: u8 = 3;
@@ -38,7 +39,12 @@ pub enum ClusterCommand {
 #[derive(Args)]
 pub struct FrontEndArguments {
     /// Where a front end of the cluster listens for members: what `meridian serve --cluster` was given.
-    #[arg(long, value_name = "ADDR", env = "MERIDIAN_CLUSTER")]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "MERIDIAN_CLUSTER",
+        value_parser = member_address
+    )]
     cluster: String,
     /// The file with the secret that all members of the cluster know.
     #[arg(long, value_name = "FILE", env = "MERIDIAN_CLUSTER_SECRET")]
@@ -161,9 +167,10 @@ fn replicas_in_words(status: &ClusterStatus) -> String {
     let _ = match status.missing_replicas {
         0 => writeln!(
             text,
-            "each of {files} chunk files ({}) has its {} replicas",
+            "each of {files} chunk files ({}) has its {} replica{}",
             size(status.bytes),
-            status.replicas
+            status.replicas,
+            if status.replicas == 1 { "" } else { "s" }
         ),
         missing => writeln!(
             text,

@@ -26,6 +26,7 @@ pub struct WorkerArguments {
         value_name = "ADDR",
         env = "MERIDIAN_JOIN",
         value_delimiter = ',',
+        value_parser = member_address,
         required = true
     )]
     join: Vec<String>,
@@ -123,6 +124,16 @@ impl WorkerArguments {
             cache: self.cache.unwrap_or_else(crate::sql::default_cache),
             is_insecure: self.insecure,
         })
+    }
+}
+
+/// Where a member of a cluster listens, as `host:port`.
+pub(crate) fn member_address(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|it| it > 0) => {
+            Ok(text.to_owned())
+        }
+        _ => Err("it is no address of a front end: write it as in 127.0.0.1:7600".to_owned()),
     }
 }
 
