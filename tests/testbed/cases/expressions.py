@@ -544,6 +544,47 @@ ENDS_OF_RANGES = selected(
     "ABS(-9223372036854775807)",
 )
 
+# Both servers know these functions; documents are written as MySQL writes them, since MariaDB leaves them as they are.
+DOCUMENT = """'{"n": 7, "f": 1.5, "list": [1, "two", null], "text": "a b", "inner": {"id": 3}}'"""
+
+JSON = selected(
+    *(f"JSON_EXTRACT({DOCUMENT}, '$.{path}')" for path in ("n", "f", "list", "list[1]", "list[9]", "text", "inner", "none")),
+    f"JSON_EXTRACT({DOCUMENT}, '$.n', '$.text')",
+    f"JSON_EXTRACT({DOCUMENT}, '$.list[*]')",
+    f"JSON_EXTRACT({DOCUMENT}, '$.*.id')",
+    f"JSON_UNQUOTE(JSON_EXTRACT({DOCUMENT}, '$.text'))",
+    f"JSON_EXTRACT({DOCUMENT}, '$.text') = 'a b'",
+    f"JSON_EXTRACT({DOCUMENT}, '$.n') + 1",
+    f"JSON_VALUE({DOCUMENT}, '$.text')",
+    f"JSON_VALUE({DOCUMENT}, '$.none')",
+    f"JSON_LENGTH({DOCUMENT})",
+    f"JSON_LENGTH({DOCUMENT}, '$.list')",
+    f"JSON_DEPTH({DOCUMENT})",
+    f"JSON_KEYS({DOCUMENT}, '$.inner')",
+    f"JSON_CONTAINS({DOCUMENT}, '1', '$.list')",
+    f"JSON_CONTAINS({DOCUMENT}, '{{\"n\": 7}}')",
+    f"JSON_CONTAINS({DOCUMENT}, '{{\"n\": 8}}')",
+    f"JSON_CONTAINS_PATH({DOCUMENT}, 'all', '$.n', '$.none')",
+    f"JSON_CONTAINS_PATH({DOCUMENT}, 'one', '$.n', '$.none')",
+    "JSON_VALID('[1, 2')",
+    "JSON_VALID('[1, 2]')",
+    "JSON_VALID(NULL)",
+    "JSON_QUOTE('a\"b')",
+    "JSON_TYPE('[]')",
+    "JSON_TYPE('\"a\"')",
+)
+
+PATTERNS = selected(
+    "REGEXP_REPLACE('abc 123 def', '[0-9]+', '<>')",
+    "REGEXP_REPLACE('aaa', 'a', 'bb')",
+    "REGEXP_REPLACE('abc', 'x', 'y')",
+    "REGEXP_REPLACE('', 'x', 'y')",
+    "REGEXP_REPLACE(NULL, 'x', 'y')",
+    "REGEXP_SUBSTR('abc 123 def 45', '[0-9]+')",
+    "REGEXP_INSTR('abc 123', '[0-9]')",
+    "REGEXP_INSTR('abc', '[0-9]')",
+) + of_extremes("REGEXP_REPLACE(txt, '[aeiou]', '.')")
+
 THEMES = {
     "literals, comments": LITERALS,
     "arithmetic": ARITHMETIC,
@@ -552,6 +593,8 @@ THEMES = {
     "choice": CHOICE,
     "mathematics": MATHEMATICS,
     "text": TEXT,
+    "documents": JSON,
+    "patterns": PATTERNS,
     "dates and times": TIMES,
     "ends of ranges": ENDS_OF_RANGES,
 }

@@ -5,7 +5,7 @@
 use crate::Dialect;
 
 /// Functions of MySQL's dialect, by the kinds of the table "Functions" of docs/sql.md.
-const MYSQL: [(&str, &[&str]); 5] = [
+const MYSQL: [(&str, &[&str]); 7] = [
     (
         "choice",
         &[
@@ -91,6 +91,9 @@ const MYSQL: [(&str, &[&str]); 5] = [
             "FORMAT",
             "MD5",
             "REGEXP_LIKE",
+            "REGEXP_REPLACE",
+            "REGEXP_SUBSTR",
+            "REGEXP_INSTR",
         ],
     ),
     (
@@ -135,6 +138,23 @@ const MYSQL: [(&str, &[&str]); 5] = [
             "TIME_TO_SEC",
         ],
     ),
+    (
+        "JSON",
+        &[
+            "JSON_EXTRACT",
+            "JSON_VALUE",
+            "JSON_UNQUOTE",
+            "JSON_QUOTE",
+            "JSON_VALID",
+            "JSON_TYPE",
+            "JSON_LENGTH",
+            "JSON_DEPTH",
+            "JSON_KEYS",
+            "JSON_CONTAINS",
+            "JSON_CONTAINS_PATH",
+        ],
+    ),
+    ("waiting", &["SLEEP"]),
     (
         "aggregates",
         &[

@@ -1,6 +1,6 @@
 //! How MySQL's texts are read: the parser library's grammar of MySQL with the precedence of MySQL's operators.
 //!
-//! From the tightest: `!`, unary minus and `~`, `^`, `* / DIV % MOD`, `+ -`, `<< >>`, `&`, `|`, comparisons (IS, LIKE, REGEXP
+//! From the tightest: `->` and `->>`, `!`, unary minus and `~`, `^`, `* / DIV % MOD`, `+ -`, `<< >>`, `&`, `|`, comparisons (IS, LIKE, REGEXP
 //! and IN among them), BETWEEN, NOT, `AND &&`, XOR, `OR ||` (MySQL 8.0 Reference Manual, 12.4.1).
 
 use std::any::TypeId;
@@ -140,6 +140,7 @@ impl Dialect for MySqlGrammar {
         let token = parser.peek_token_ref();
         let precedence = match &token.token {
             Token::Word(_) if is_mod(&token.token) => MULTIPLY,
+            Token::Arrow | Token::LongArrow => BANG,
             Token::ShiftLeft | Token::ShiftRight => SHIFT,
             Token::Overlap => AND,
             Token::StringConcat => OR,

@@ -174,8 +174,8 @@ impl Rewriter<'_> {
                 list,
                 negated,
             } => {
-                let list = list.into_iter().map(long_constant).collect();
-                row_values::in_list(long_constant(*expr), list, negated)?
+                let list = list.into_iter().map(compared_value).collect();
+                row_values::in_list(compared_value(*expr), list, negated)?
             }
             Expr::InSubquery {
                 expr,
@@ -353,7 +353,15 @@ impl Rewriter<'_> {
                 self.moved(time, &interval, -1)
             }
             (left, op, right) if is_comparison(&op) => {
-                row_values::compared(long_constant(left), op, long_constant(right))
+                row_values::compared(compared_value(left), op, compared_value(right))
+            }
+            // A value of a JSON document, and the same without quotes.
+            (document, BinaryOperator::Arrow, path) => {
+                Ok(call("mysql_json_extract", vec![document, path]))
+            }
+            (document, BinaryOperator::LongArrow, path) => {
+                let value = call("mysql_json_extract", vec![document, path]);
+                Ok(call("mysql_json_unquote", vec![value]))
             }
             (left, op, right) => Ok(Expr::BinaryOp {
                 left: Box::new(left),
@@ -380,6 +388,22 @@ impl Rewriter<'_> {
             "an INTERVAL is added to a time or subtracted from one, as in lastSeen + INTERVAL 1 DAY",
         )
         .with_code(ErrorCode::SYNTAX)
+    }
+}
+
+/// An operand of a comparison. A text of a JSON document is compared without its quotes.
+fn compared_value(expr: Expr) -> Expr {
+    fn is_of_json(expr: &Expr) -> bool {
+        match expr {
+            Expr::Nested(inner) => is_of_json(inner),
+            Expr::BinaryOp { op, .. } => *op == BinaryOperator::Arrow,
+            Expr::Function(function) => function.name.to_string() == "json_extract",
+            _ => false,
+        }
+    }
+    match is_of_json(&expr) {
+        true => call("mysql_json_unquote", vec![expr]),
+        false => long_constant(expr),
     }
 }
 

@@ -153,6 +153,21 @@ const OWN: &[&str] = &[
     "from_unixtime",
     "time_to_sec",
     "makedate",
+    "json_valid",
+    "json_extract",
+    "json_value",
+    "json_unquote",
+    "json_quote",
+    "json_type",
+    "json_length",
+    "json_depth",
+    "json_keys",
+    "json_contains",
+    "json_contains_path",
+    "regexp_replace",
+    "regexp_substr",
+    "regexp_instr",
+    "sleep",
 ];
 
 /// Functions of the engine's that take doubles, where MySQL's take whatever is one.

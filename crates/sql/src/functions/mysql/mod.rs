@@ -10,12 +10,15 @@ mod calendar;
 pub(crate) mod choice;
 mod columns;
 mod joined;
+mod json;
 mod numbers;
+mod patterns;
 pub(in crate::functions) mod row_function;
+mod sleep;
 mod str_to_date;
 mod text;
 mod times;
-pub(in crate::functions) mod value;
+pub(crate) mod value;
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -33,12 +36,17 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::ne
         text::FUNCTIONS,
         text::BOUNDED,
         times::FUNCTIONS,
+        json::FUNCTIONS,
+        patterns::FUNCTIONS,
     ];
     tables
         .into_iter()
         .flatten()
         .map(|function| (function.name, function.udf()))
-        .chain([(joined::JOINED, joined::joined())])
+        .chain([
+            (joined::JOINED, joined::joined()),
+            (sleep::SLEEP, sleep::sleep()),
+        ])
         .chain(choice::all())
         .collect()
 });

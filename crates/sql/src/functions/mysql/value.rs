@@ -14,7 +14,7 @@ use super::calendar::{self, Moment};
 
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
-pub(in crate::functions) enum Value {
+pub(crate) enum Value {
     Null,
     /// An integer of at most 64 bits, signed or not.
     Integer(i128),
@@ -32,7 +32,7 @@ pub(in crate::functions) enum Value {
 }
 
 /// The type in which a column comes to a function: one for each kind of value.
-pub(in crate::functions) fn canonical_type(given: &DataType) -> DataType {
+pub(crate) fn canonical_type(given: &DataType) -> DataType {
     match given {
         DataType::UInt64 => DataType::UInt64,
         text @ (DataType::Utf8View | DataType::LargeUtf8) => text.clone(),
@@ -52,7 +52,7 @@ pub(in crate::functions) fn canonical_type(given: &DataType) -> DataType {
 }
 
 /// The value of a column of a canonical type in a row.
-pub(in crate::functions) fn value_at(column: &ArrayRef, row: usize) -> Result<Value> {
+pub(crate) fn value_at(column: &ArrayRef, row: usize) -> Result<Value> {
     if column.is_null(row) {
         return Ok(Value::Null);
     }
@@ -133,7 +133,7 @@ impl Value {
     }
 
     /// The value as text; empty for NULL.
-    pub(in crate::functions) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             Self::Null => String::new(),
             Self::Integer(integer) => integer.to_string(),
@@ -293,7 +293,7 @@ fn power_of_ten(power: u8) -> i128 {
     10_i128.pow(power.into())
 }
 
-fn decimal_text(digits: i128, scale: u8) -> String {
+pub(crate) fn decimal_text(digits: i128, scale: u8) -> String {
     let sign = if digits < 0 { "-" } else { "" };
     let digits = digits.unsigned_abs();
     let unit = power_of_ten(scale).unsigned_abs();
