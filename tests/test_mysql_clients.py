@@ -263,8 +263,13 @@ MISTAKES = {
     "INSERT INTO Object VALUES (1)": (1290, "meridian load"),
     "USE nowhere": (1049, "nowhere"),
     "SELECT @@sql_mod": (1193, "sql_mode"),
-    "SELECT @mine": (1235, "@x"),
-    "SET @mine = 1": (1235, "@x"),
+    "SELECT @row := @row + 1": (1235, "SET @row"),
+    "SET @mine = nosuch": (1054, "nosuch"),
+    "SET @mine = (SELECT objectId FROM Object)": (1242, "row"),
+    "SELECT SLEEP(-1)": (1582, "seconds"),
+    "SELECT JSON_TYPE('{oops')": (1105, "no JSON"),
+    "SELECT JSON_EXTRACT('{}', 'a')": (1105, "begins with $"),
+    "SELECT REGEXP_REPLACE('a', '(', '')": (1105, "cannot be read"),
     "SET sql_mode = 'ANSI_QUOTES'": (1231, "ANSI_QUOTES"),
     "SET time_zone = 'Europe/Berlin'": (1298, "Europe/Berlin"),
     "SET NAMES latin1": (1115, "latin1"),
@@ -286,6 +291,70 @@ def test_mistakes_have_numbers_and_sentences(connection: pymysql.connections.Con
     found, sentence = rejected(connection, statement)
     assert found == number and word.lower() in sentence.lower(), sentence
     assert ask(connection, "SELECT 1") == [(1,)], "the connection is not to be used any more"
+
+
+def test_variables_of_users(server: Server, connection: pymysql.connections.Connection) -> None:
+    ask(connection, "SET @ra = 56.75, @name := 'it''s', @n = 1 + 1, @d = 1e-3, @s = -12.50, @day = DATE '2026-01-02'")
+    row = ask(connection, "SELECT @ra, @NAME, @n, @d, @s + 1, @day, @never, @n * 2")
+    assert row == [(decimal.Decimal("56.75"), "it's", 2, 1e-3, decimal.Decimal("-11.50"), "2026-01-02", None, 4)]
+    # The heading is what was typed, and other connections have variables of their own.
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @n")
+        assert [column[0] for column in cursor.description] == ["@n"]
+    with server.connect(database="sky") as other:
+        assert ask(other, "SELECT @n") == [(None,)]
+    # Values of tables, in conditions, lists, limits of cones and parameters.
+    ask(connection, "SET @largest = (SELECT MAX(objectId) FROM Object), @count = (SELECT COUNT(*) FROM Object)")
+    largest, count = ask(connection, "SELECT MAX(objectId), COUNT(*) FROM Object")[0]
+    assert ask(connection, "SELECT @largest, @count") == [(largest, count)]
+    assert ask(connection, "SELECT objectId FROM Object WHERE objectId = @largest") == [(largest,)]
+    assert ask(connection, "SELECT COUNT(*) FROM Object WHERE objectId IN (@largest, @never)") == [(1,)]
+    for value in (largest, largest - 1, largest):
+        ask(connection, f"SET @largest = {value}")
+        assert ask(connection, "SELECT COUNT(*) FROM Object WHERE objectId > @largest")[0][0] == (value < largest)
+    # A submitted query has the values of the moment.
+    query = ask(connection, "SUBMIT SELECT @largest AS a, '@largest' AS b")[0][0]
+    ask(connection, "SET @largest = NULL")
+    state = f"SELECT STATE FROM information_schema.QUERIES WHERE ID = {query}"
+    wait_until(lambda: ask(connection, state) == [("COMPLETED",)], 20, "the query is completed")
+    assert ask(connection, f"SELECT * FROM qserv_result({query})") == [(largest, "@largest")]
+
+
+def test_sleeping_ends_with_the_statement(connection: pymysql.connections.Connection) -> None:
+    begun = time.monotonic()
+    assert ask(connection, "SELECT SLEEP(0.3)") == [(0,)]
+    assert 0.3 <= time.monotonic() - begun < 2
+    ask(connection, "SET max_execution_time = 300")
+    begun = time.monotonic()
+    assert rejected(connection, "SELECT SLEEP(60)")[0] == 3024
+    assert time.monotonic() - begun < 2
+    ask(connection, "SET max_execution_time = DEFAULT")
+
+
+def test_json_documents_are_read(connection: pymysql.connections.Connection) -> None:
+    ask(connection, """SET @doc = '{"name": "M 31", "mags": [3.44, 4.36], "b": {"id": 7}}'""")
+    assert ask(connection, "SELECT JSON_EXTRACT(@doc, '$.mags[1]'), JSON_LENGTH(@doc), JSON_KEYS(@doc)") == [
+        ("4.36", 3, '["b", "mags", "name"]')
+    ]
+    table = "(SELECT @doc AS doc) AS t"
+    assert ask(connection, f"SELECT doc->'$.name', doc->>'$.name', doc->'$.b.id' + 1 FROM {table}") == [('"M 31"', "M 31", 8.0)]
+    for condition, holds in {
+        "doc->'$.name' = 'M 31'": 1,
+        "JSON_EXTRACT(doc, '$.b.id') = 7": 1,
+        "doc->'$.name' IN ('M 33', 'M 31')": 1,
+        "doc->>'$.b.id' > 7": 0,
+        "JSON_CONTAINS(doc, '4.36', '$.mags')": 1,
+        "doc->'$.nothing' IS NULL": 1,
+    }.items():
+        assert ask(connection, f"SELECT COUNT(*) FROM {table} WHERE {condition}") == [(holds,)], condition
+
+
+def test_patterns_are_replaced_and_found(connection: pymysql.connections.Connection) -> None:
+    ask(connection, "SET @name = '2MASS J00424433+4116085'")
+    assert ask(connection, "SELECT REGEXP_REPLACE(@name, 'J([0-9]+)', '<$1>'), REGEXP_SUBSTR(@name, '[0-9]{7,}', 1, 2)") == [
+        ("2MASS <00424433>+4116085", "4116085")
+    ]
+    assert ask(connection, "SELECT REGEXP_INSTR(@name, 'j', 1, 1, 0, 'i'), REGEXP_REPLACE(@name, '[0-9]', '')") == [(7, "MASS J+")]
 
 
 def test_no_database_is_chosen(server: Server) -> None:

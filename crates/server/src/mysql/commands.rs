@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::Session;
 use queries::{Protocol, Submission};
-use sql::connection::{VariableValue, Variables};
+use sql::connection::{MOST_BYTES, UserValue, VariableValue, Variables};
 use sql::mysql::{AssignedValue, Assignment, Command, Scope};
 use sql::{Connection, Dialect, ErrorCode, RESULT_FUNCTION};
 
@@ -94,6 +94,7 @@ impl Client {
         watch: &Watch<'_>,
     ) -> Result<String, Interruption> {
         let variables = &self.connection.variables;
+        let statement = self.connection.user_variables.written_out(&statement);
         let submission = Submission {
             user: self.connection.user.clone(),
             database: self.connection.database.clone(),
@@ -103,7 +104,7 @@ impl Client {
                 .milliseconds_of_a_statement()
                 .map(Duration::from_millis),
             dialect: Dialect::MySql,
-            statement,
+            statement: statement.map_err(ClientError::from)?,
         };
         let queries = Arc::clone(&self.shared.queries);
         let submitted = async move { queries.submit(submission).await };
@@ -127,6 +128,16 @@ impl Client {
                     .variables
                     .set_names(set.as_deref(), collate.as_deref())
                     .map_err(ClientError::from)?,
+                Assignment::User { name, expression } => {
+                    let value = self.evaluate(expression, &changed, watch).await?;
+                    if !changed.user_variables.set(&name, value) {
+                        let sentence = format!(
+                            "the variables of a connection may have {} MiB together: SET @{name} = NULL makes room",
+                            MOST_BYTES >> 20
+                        );
+                        return Err(ClientError::new(ErrorCode::OUT_OF_RESOURCES, sentence).into());
+                    }
+                }
                 Assignment::Variable { scope, name, value } => {
                     Variables::check(&name).map_err(ClientError::from)?;
                     if scope == Scope::Global {
@@ -159,17 +170,26 @@ impl Client {
             AssignedValue::Number(number) => VariableValue::Number(number),
             AssignedValue::Text(text) => VariableValue::Text(text),
             AssignedValue::Expression(expression) => {
-                let sessions = Arc::clone(&self.shared.sessions);
-                let value = evaluate(sessions, expression, Arc::new(connection.clone()));
-                let mut computed = self.shared.query_runtime.compute(value);
-                match watch
-                    .during(&mut self.incoming, computed.recv_one())
-                    .await??
-                {
-                    Some(text) => VariableValue::Text(text),
-                    None => VariableValue::Null,
-                }
+                let value = self.evaluate(expression, connection, watch).await?;
+                value
+                    .text()
+                    .map_or(VariableValue::Null, VariableValue::Text)
             }
         }))
+    }
+
+    /// The value of an expression in a SET.
+    async fn evaluate(
+        &mut self,
+        expression: String,
+        connection: &Connection,
+        watch: &Watch<'_>,
+    ) -> Result<UserValue, Interruption> {
+        let sessions = Arc::clone(&self.shared.sessions);
+        let value = evaluate(sessions, expression, Arc::new(connection.clone()));
+        let mut computed = self.shared.query_runtime.compute(value);
+        Ok(watch
+            .during(&mut self.incoming, computed.recv_one())
+            .await??)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ingest::Reservation;
-use sql::connection::{ServerInfo, Variables};
+use sql::connection::{ServerInfo, UserVariables, Variables};
 use sql::{Connection, ErrorCode};
 use tokio::time::timeout;
 use tracing::{Instrument, debug, info_span};
@@ -143,6 +143,7 @@ impl Client {
             host: peer.host(),
             database: None,
             variables: Variables::default(),
+            user_variables: UserVariables::default(),
             found_rows: 0,
             warnings: vec![],
             row_count: 0,
@@ -484,6 +485,7 @@ impl Client {
     fn reset(&mut self) {
         let connection = Arc::make_mut(&mut self.connection);
         connection.variables = Variables::default();
+        connection.user_variables = UserVariables::default();
         (connection.found_rows, connection.row_count) = (0, 0);
         connection.warnings.clear();
         self.prepared = PreparedStatements::new(Reservation::of(&self.shared.packets));

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use engine::QueryResult;
 use futures::StreamExt;
+use sql::connection::UserValue;
 use sql::{Connection, ErrorCode, SqlError, Warning};
 
 use super::capabilities::Capabilities;
@@ -184,7 +185,7 @@ pub(crate) async fn evaluate(
     sessions: Arc<Sessions>,
     expression: String,
     connection: Arc<Connection>,
-) -> Result<Option<String>, ClientError> {
+) -> Result<UserValue, ClientError> {
     let session = sessions.of(connection.database.as_deref()).await?;
     let text = format!("SELECT {expression}");
     let mut result = session.execute_for(&text, &connection).await?;
@@ -201,10 +202,7 @@ pub(crate) async fn evaluate(
         if value.is_some() || batch.num_rows() > 1 || batch.num_columns() != 1 {
             return Err(several());
         }
-        let column = batch.column(0);
-        let shown = arrow::util::display::array_value_to_string(column, 0);
-        let shown = shown.map_err(|_| several())?;
-        value = Some((!column.is_null(0)).then_some(shown));
+        value = Some(UserValue::at(batch.column(0), 0).map_err(|_| several())?);
     }
-    Ok(value.flatten())
+    Ok(value.unwrap_or(UserValue::Null))
 }

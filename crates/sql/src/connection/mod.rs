@@ -1,12 +1,15 @@
 //! A connection as SQL statements see it: user, default database, settings.
 
 mod session_values;
+mod user_variables;
 mod variables;
 
 use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use session_values::substitute;
+pub(crate) use user_variables::user_variable;
+pub use user_variables::{MOST_BYTES, UserValue, UserVariables};
 pub use variables::{VariableValue, Variables};
 
 use crate::Warning;
@@ -27,6 +30,8 @@ pub struct Connection {
     pub database: Option<String>,
     /// Its settings.
     pub variables: Variables,
+    /// The variables of the user's own.
+    pub user_variables: UserVariables,
     /// Rows of the last result.
     pub found_rows: u64,
     /// Rows that the last statement changed: -1 after a result with rows.
@@ -46,6 +51,7 @@ impl Connection {
             host: "localhost".to_owned(),
             database,
             variables: Variables::default(),
+            user_variables: UserVariables::default(),
             found_rows: 0,
             row_count: 0,
             warnings: vec![],

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, Function, Ident, Statement, Value, VisitMut, VisitorMut,
+    BinaryOperator, DataType, Expr, Function, Ident, Statement, Value, VisitMut, VisitorMut,
 };
 
 use super::{Connection, SERVER_VERSION, VariableValue};
@@ -13,7 +13,7 @@ use crate::{ErrorCode, SqlError};
 /// Replaces them in a folded statement; returns whether there were any.
 ///
 /// # Errors
-/// An unknown system variable, or a user variable.
+/// An unknown system variable, or an assignment to a variable inside a query.
 pub(crate) fn substitute(
     sql: &str,
     statement: &mut Statement,
@@ -59,6 +59,11 @@ impl SessionValues<'_> {
                 self.word(std::slice::from_ref(name))
             }
             Expr::CompoundIdentifier(names) => self.word(names),
+            Expr::BinaryOp {
+                left,
+                op: BinaryOperator::Assignment,
+                ..
+            } => Err(self.assigned_inside(left)),
             Expr::Function(function) => Ok(self.call(function)),
             _ => Ok(None),
         }
@@ -85,15 +90,21 @@ impl SessionValues<'_> {
             })?;
             return Ok(Some(literal(value)));
         }
-        if first.value.starts_with('@') {
-            let sentence = "variables of one's own, as @x, are not built: put the value into the statement, or bind it to a ?";
-            return Err(
-                SqlError::about(self.sql, first.value.trim_start_matches('@'), sentence)
-                    .with_code(ErrorCode::NOT_SUPPORTED),
-            );
+        if let Some(name) = first.value.strip_prefix('@') {
+            let value = self.connection.user_variables.get(name);
+            return Ok(Some(value.constant()));
         }
         let is_user = rest.is_empty() && first.value == "current_user";
         Ok(is_user.then(|| text(&self.connection.account())))
+    }
+
+    fn assigned_inside(&self, variable: &Expr) -> SqlError {
+        let variable = variable.to_string();
+        let sentence = format!(
+            "a variable gets its value by SET {variable} = ..., not inside a query, whose rows have no order while they are computed; ROW_NUMBER() OVER (ORDER BY ...) numbers rows"
+        );
+        SqlError::about(self.sql, variable.trim_start_matches('@'), sentence)
+            .with_code(ErrorCode::NOT_SUPPORTED)
     }
 
     fn unknown_scope(&self, name: &str) -> SqlError {

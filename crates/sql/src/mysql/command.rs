@@ -3,6 +3,7 @@
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use super::pieces::first_word;
+use crate::connection::user_variable;
 use crate::fold::Places;
 use crate::mistakes::unclosed;
 use crate::{Dialect, ErrorCode, SqlError};
@@ -81,6 +82,13 @@ pub enum Assignment {
         name: String,
         /// What it is to be.
         value: AssignedValue,
+    },
+    /// A variable of the user's own.
+    User {
+        /// Its name, without `@`.
+        name: String,
+        /// The text of the expression whose value it gets.
+        expression: String,
     },
     /// `SET NAMES`: how the client writes and reads text.
     Names {
@@ -334,17 +342,36 @@ impl<'a> TokenReader<'a> {
             assignments.push(self.names()?);
             return Ok(());
         }
+        if let Some(name) = self.user_variable() {
+            self.assignment_sign()?;
+            let (_, typed) = self.until_comma()?;
+            let expression = typed.to_owned();
+            assignments.push(Assignment::User { name, expression });
+            return Ok(());
+        }
         let scope = self.scope();
         if self.word("transaction") {
             return self.read_transaction(scope, assignments);
         }
         let (scope, name) = self.variable(scope.unwrap_or(Scope::Session))?;
-        if !self.sign(&Token::Eq) && !self.sign(&Token::Assignment) {
-            return Err(self.expected("="));
-        }
+        self.assignment_sign()?;
         let value = self.value()?;
         assignments.push(Assignment::Variable { scope, name, value });
         Ok(())
+    }
+
+    fn assignment_sign(&mut self) -> Result<(), SqlError> {
+        match self.sign(&Token::Eq) || self.sign(&Token::Assignment) {
+            true => Ok(()),
+            false => Err(self.expected("=")),
+        }
+    }
+
+    /// The name of a variable of the user's own, if it is next.
+    fn user_variable(&mut self) -> Option<String> {
+        let name = self.peek().and_then(user_variable)?.to_owned();
+        self.at += 1;
+        Some(name)
     }
 
     fn scope(&mut self) -> Option<Scope> {
@@ -412,10 +439,6 @@ impl<'a> TokenReader<'a> {
     fn variable(&mut self, scope: Scope) -> Result<(Scope, String), SqlError> {
         let name = self.name("a system variable")?;
         let Some(first) = name.strip_prefix("@@") else {
-            if name.starts_with('@') {
-                let sentence = "variables of one's own, as @x, are not built: put the value into the statement, or bind it to a ?";
-                return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
-            }
             return Ok((scope, name));
         };
         if !self.sign(&Token::Period) {
@@ -429,8 +452,8 @@ impl<'a> TokenReader<'a> {
         Ok((scope, self.name("a system variable")?))
     }
 
-    /// What stands up to the next comma that is in no parentheses.
-    fn value(&mut self) -> Result<AssignedValue, SqlError> {
+    /// What stands up to the next comma that is in no parentheses: at least one token, and their text.
+    fn until_comma(&mut self) -> Result<(&[TokenWithSpan], &'a str), SqlError> {
         let start = self.at;
         let mut depth = 0_usize;
         while let Some(token) = self.peek() {
@@ -446,7 +469,14 @@ impl<'a> TokenReader<'a> {
         let (Some(first), Some(last)) = (tokens.first(), tokens.last()) else {
             return Err(self.expected("a value"));
         };
-        let typed = self.between(first.span.start, last.span.end);
+        Ok((tokens, self.between(first.span.start, last.span.end)))
+    }
+
+    fn value(&mut self) -> Result<AssignedValue, SqlError> {
+        let (tokens, typed) = self.until_comma()?;
+        let [first, ..] = tokens else {
+            return Ok(AssignedValue::Default);
+        };
         Ok(match (&first.token, tokens.len()) {
             (Token::SingleQuotedString(text) | Token::DoubleQuotedString(text), 1) => {
                 AssignedValue::Text(text.clone())
@@ -521,6 +551,23 @@ mod tests {
     }
 
     #[test]
+    fn variables_of_users_get_the_values_of_expressions() {
+        let user = |name: &str, expression: &str| Assignment::User {
+            name: name.to_owned(),
+            expression: expression.to_owned(),
+        };
+        assert_eq!(
+            read("SET @Ra = 10.5, @b := (SELECT MAX(a, b) FROM t), autocommit = 1, @c='x'"),
+            Command::Set(vec![
+                user("Ra", "10.5"),
+                user("b", "(SELECT MAX(a, b) FROM t)"),
+                set("autocommit", AssignedValue::Number(1)),
+                user("c", "'x'"),
+            ])
+        );
+    }
+
+    #[test]
     fn transactions_are_settings_of_the_session() {
         assert_eq!(
             read("set session transaction isolation level read committed, read only"),
@@ -584,7 +631,8 @@ mod tests {
             ("SET x", 1064),
             ("SET x =", 1064),
             ("SET x = 1,", 1064),
-            ("SET @x = 1", 1235),
+            ("SET @x", 1064),
+            ("SET @x =", 1064),
             ("SET @@nobody.x = 1", 1064),
             ("SET PASSWORD = 'a'", 1290),
             ("SET NAMES", 1064),
