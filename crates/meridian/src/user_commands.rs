@@ -1,5 +1,6 @@
 //! `meridian user`: who may log in to a server of a data directory, and what they may read.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read, stdin};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use console::Term;
 use serde::Serialize;
 use tokio::runtime::Runtime;
-use users::{Grant, User, Users};
+use users::{Grant, Limit, Limits, User, Users};
 
 use crate::console::{remark, tell};
 use crate::failure::Failure;
@@ -33,6 +34,8 @@ pub enum UserCommand {
     Grant(GrantArguments),
     /// Take a grant back.
     Revoke(GrantArguments),
+    /// Set how much a user may take, or everybody; without a limit, show what is set.
+    Limit(LimitArguments),
     /// Make a token, by which programs log in over HTTP instead of with a password, and print it.
     Token(TokenArguments),
     /// List the users.
@@ -92,6 +95,83 @@ pub struct GrantArguments {
     /// The right to read a database, or one table of it; may be given several times.
     #[arg(long, value_name = "DB[.TABLE]", required = true)]
     read: Vec<GrantName>,
+}
+
+/// Whose limits are set, and to what. `none` takes a limit away.
+#[derive(Args)]
+pub struct LimitArguments {
+    /// The user's name.
+    #[arg(required_unless_present = "everybody", conflicts_with = "everybody")]
+    name: Option<String>,
+    /// Set the limits of everybody who has none of their own. They do not count for administrators.
+    #[arg(long)]
+    everybody: bool,
+    #[command(flatten)]
+    directory: DirectoryArguments,
+    /// MySQL connections at a time.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    connections: Option<LimitValue>,
+    /// Queries that run at a time while their clients wait.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    queries: Option<LimitValue>,
+    /// Submitted queries that wait or run at a time.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    submitted: Option<LimitValue>,
+    /// Seconds that a query may take.
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    seconds: Option<LimitValue>,
+    /// Rows of a result.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    rows: Option<LimitValue>,
+    /// HTTP requests in a minute.
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    requests: Option<LimitValue>,
+    /// Bytes of the tables in the user's own database, as in 20GB.
+    #[arg(long, value_name = "SIZE", value_parser = stored_size)]
+    stored: Option<LimitValue>,
+}
+
+/// A limit, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LimitValue(Option<u64>);
+
+impl FromStr for LimitValue {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.eq_ignore_ascii_case("none") {
+            return Ok(Self(None));
+        }
+        match text.parse::<i64>() {
+            Ok(number) if number >= 0 => Ok(Self(Some(number.unsigned_abs()))),
+            _ => Err("a limit is a whole number from 0 on, or none".to_owned()),
+        }
+    }
+}
+
+fn stored_size(text: &str) -> Result<LimitValue, String> {
+    match text.eq_ignore_ascii_case("none") {
+        true => Ok(LimitValue(None)),
+        false => crate::sql::cache_size(text).map(|bytes| LimitValue(Some(bytes))),
+    }
+}
+
+impl LimitArguments {
+    fn changes(&self) -> Vec<(Limit, Option<u64>)> {
+        let given = [
+            (Limit::Connections, self.connections),
+            (Limit::Queries, self.queries),
+            (Limit::Submitted, self.submitted),
+            (Limit::Seconds, self.seconds),
+            (Limit::Rows, self.rows),
+            (Limit::Requests, self.requests),
+            (Limit::Stored, self.stored),
+        ];
+        let changes = given.into_iter();
+        changes
+            .filter_map(|(limit, value)| value.map(|LimitValue(value)| (limit, value)))
+            .collect()
+    }
 }
 
 /// A new token.
@@ -169,6 +249,7 @@ impl UserCommand {
             Self::Remove(it) | Self::Show(it) => &it.directory,
             Self::Grant(it) | Self::Revoke(it) => &it.user.directory,
             Self::Token(it) => &it.user.directory,
+            Self::Limit(it) => &it.directory,
             Self::List(it) => &it.directory,
         }
     }
@@ -224,6 +305,7 @@ pub fn run(command: UserCommand) -> Result<(), Failure> {
             show(&runtime, &users, &it.user.name)
         }
         UserCommand::Token(it) => token(&runtime, &users, it),
+        UserCommand::Limit(it) => limit(&runtime, &users, it),
         UserCommand::List(it) => list(&runtime, &users, it.format),
         UserCommand::Show(it) => show(&runtime, &users, &it.name),
     }
@@ -289,6 +371,38 @@ async fn note_missing(catalog: &Catalog, grant: &GrantName) -> Result<(), Failur
     Ok(())
 }
 
+fn limit(runtime: &Runtime, users: &Users, arguments: &LimitArguments) -> Result<(), Failure> {
+    let changes = arguments.changes();
+    if !changes.is_empty() {
+        runtime.block_on(users.set_limits(arguments.name.as_deref(), &changes))?;
+    }
+    let list = runtime.block_on(users.list())?;
+    let Some(name) = &arguments.name else {
+        return tell(&limits_text("everybody", list.everybody(), &|_| ""));
+    };
+    let user = list
+        .user(name)
+        .ok_or_else(|| users::UsersError::NoUser { name: name.clone() })?;
+    let whose = |limit: Limit| match user.own_limits.get(limit) {
+        None => " (as everybody)",
+        Some(_) => "",
+    };
+    tell(&limits_text(name, &user.limits, &whose))
+}
+
+/// The limits that are set, one in a line.
+fn limits_text(of: &str, limits: &Limits, remark: &dyn Fn(Limit) -> &'static str) -> String {
+    let line = |(limit, most): (Limit, u64)| {
+        let (name, remark) = (limit.name(), remark(limit));
+        format!("{name:<12}  {most:>12}  {}{remark}\n", limit.meaning())
+    };
+    let lines: String = limits.iter().map(line).collect();
+    match lines.is_empty() {
+        true => format!("{of} may take as much as there is\n"),
+        false => lines,
+    }
+}
+
 fn token(runtime: &Runtime, users: &Users, arguments: &TokenArguments) -> Result<(), Failure> {
     let name = &arguments.user.name;
     if arguments.revoke_all {
@@ -313,6 +427,7 @@ struct Listed {
     tokens: usize,
     created: String,
     read: Vec<String>,
+    limits: BTreeMap<&'static str, u64>,
 }
 
 impl Listed {
@@ -324,6 +439,20 @@ impl Listed {
             tokens: user.tokens,
             created: catalog::utc_text(user.created.max(0) as u64),
             read: user.grants.iter().map(Grant::to_string).collect(),
+            limits: { user.limits.iter() }
+                .map(|(limit, most)| (limit.name(), most))
+                .collect(),
+        }
+    }
+
+    fn may_take(&self) -> String {
+        let limits = self.limits.iter();
+        let limits: Vec<String> = limits
+            .map(|(name, most)| format!("{name} {most}"))
+            .collect();
+        match limits.is_empty() {
+            true => "as much as there is".to_owned(),
+            false => limits.join(", "),
         }
     }
 
@@ -382,11 +511,12 @@ fn show(runtime: &Runtime, users: &Users, name: &str) -> Result<(), Failure> {
     })?;
     let user = Listed::of(user);
     tell(&format!(
-        "user          {}\nadded         {}\nlogs in with  {}\nmay read      {}\n",
+        "user          {}\nadded         {}\nlogs in with  {}\nmay read      {}\nmay take      {}\n",
         user.name,
         user.created,
         user.logs_in_with(),
-        user.may_read()
+        user.may_read(),
+        user.may_take()
     ))
 }
 

@@ -1,6 +1,7 @@
 //! The error of a query service.
 
 use std::fmt;
+use std::time::Duration;
 
 use engine::EngineError;
 use sql::{ErrorCode, SqlError};
@@ -12,6 +13,8 @@ pub struct QueryError {
     pub code: ErrorCode,
     /// What is wrong and what to do.
     pub sentence: String,
+    /// After what time the same may be tried again, where a limit of the user's was reached.
+    pub retry_after: Option<Duration>,
 }
 
 impl QueryError {
@@ -20,6 +23,7 @@ impl QueryError {
         Self {
             code,
             sentence: sentence.into(),
+            retry_after: None,
         }
     }
 }

@@ -11,7 +11,7 @@ use engine::{
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use sql::connection::VariableValue;
-use sql::{Connection, ErrorCode, Interrupt};
+use sql::{Connection, Dialect, ErrorCode, Interrupt};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -74,13 +74,7 @@ impl QueryService {
             record.started.get_or_insert_with(now);
         });
         self.write_down(&query).await;
-        let limit = query.record().time_limit.map(Duration::from_millis);
-        let late = async {
-            match limit {
-                Some(limit) => tokio::time::sleep(limit).await,
-                None => std::future::pending().await,
-            }
-        };
+        let late = self.late(&query);
         let work = self.execute(storage.of(query.id), Arc::clone(&query));
         let outcome = tokio::select! {
             biased;
@@ -90,7 +84,7 @@ impl QueryService {
                 lock(&self.running).remove(&query.id);
                 return;
             }
-            () = late => Err(too_late(limit.unwrap_or_default())),
+            error = late => Err(error),
             outcome = work => outcome,
         };
         let kept = i64::try_from(self.limits.kept.as_micros()).unwrap_or(i64::MAX);
@@ -113,6 +107,22 @@ impl QueryService {
         match query.state() {
             QueryState::Completed => drop(fs::remove_file(directory.join("journal"))),
             _ => remove_directory(&directory),
+        }
+    }
+
+    /// Ends, with the error, when a query has taken as long as it may.
+    async fn late(&self, query: &Query) -> QueryError {
+        let record = query.record();
+        // Who has gone meanwhile is told so when the query runs.
+        let limits = self.host.limits(record.user).await.unwrap_or_default();
+        let asked = record.time_limit.map(Duration::from_millis);
+        let Some(limit) = [asked, limits.time].into_iter().flatten().min() else {
+            return std::future::pending().await;
+        };
+        tokio::time::sleep(limit).await;
+        match asked == Some(limit) {
+            true => too_late(limit),
+            false => over_limit(limit),
         }
     }
 
@@ -162,6 +172,9 @@ impl QueryService {
             .host
             .session(record.user.clone(), record.database.clone(), record.dialect)
             .await?;
+        let most_rows = self.host.limits(record.user.clone()).await?.rows;
+        // One row more tells clients of TAP that there are more.
+        let spare = u64::from(record.dialect == Dialect::Adql);
         let journal = Arc::new(Journal::open(&directory.join("journal"))?);
         let prepared = prepare(&session, &record).await?;
         let running = RunningQuery {
@@ -182,6 +195,11 @@ impl QueryService {
         while let Some(batch) = result.batches.next().await {
             writer.write(&batch?)?;
             query.update(|record| record.rows = writer.num_rows());
+            if let Some(most) = most_rows
+                && writer.num_rows() > most.saturating_add(spare)
+            {
+                return Err(engine::too_many_rows(most).into());
+            }
             if writer.num_bytes() > self.limits.result_bytes {
                 return Err(too_large(self.limits.result_bytes));
             }
@@ -279,6 +297,14 @@ fn too_late(limit: Duration) -> QueryError {
         limit.as_millis()
     );
     QueryError::new(ErrorCode::TIME_LIMIT, sentence)
+}
+
+fn over_limit(limit: Duration) -> QueryError {
+    let sentence = format!(
+        "the query took longer than the {} s that one of yours may take: ask for less, or ask the operator for more (SHOW LIMITS tells all limits)",
+        limit.as_secs()
+    );
+    QueryError::new(ErrorCode::LIMIT_REACHED, sentence)
 }
 
 fn too_large(limit: u64) -> QueryError {

@@ -40,11 +40,25 @@ pub trait QueryHost: std::fmt::Debug + Send + Sync {
         dialect: Dialect,
     ) -> BoxFuture<'static, Result<Arc<Session>, QueryError>>;
 
+    /// How much a user may take now.
+    fn limits(&self, user: String) -> BoxFuture<'static, Result<UserLimits, QueryError>>;
+
     /// Runs work on the threads of queries, as a statement of its own. Dropping what is returned ends the work.
     fn run(
         &self,
         work: BoxFuture<'static, Result<(), QueryError>>,
     ) -> BoxFuture<'static, Result<(), QueryError>>;
+}
+
+/// How much a user may take of a query service.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UserLimits {
+    /// Submitted queries that wait or run at a time.
+    pub at_once: Option<u64>,
+    /// Rows of a result.
+    pub rows: Option<u64>,
+    /// How long a query may take.
+    pub time: Option<Duration>,
 }
 
 /// The limits of a query service.
@@ -93,6 +107,27 @@ pub struct Submission {
     pub statement: String,
 }
 
+/// A query that is being submitted.
+struct SubmissionPlace<'a> {
+    service: &'a QueryService,
+    user: String,
+}
+
+impl Drop for SubmissionPlace<'_> {
+    fn drop(&mut self) {
+        let mut submitting = lock(&self.service.submitting);
+        if let Some(here) = submitting.get_mut(&self.user) {
+            *here -= 1;
+            if *here == 0 {
+                submitting.remove(&self.user);
+            }
+        }
+    }
+}
+
+/// After what time whoever has as many submitted queries as they may try again.
+const RETRY: Duration = Duration::from_secs(30);
+
 /// The queries of a server.
 #[derive(Debug)]
 pub struct QueryService {
@@ -105,6 +140,8 @@ pub struct QueryService {
     pub(crate) queue: Mutex<VecDeque<u64>>,
     pub(crate) wake: Notify,
     pub(crate) running: Mutex<HashMap<u64, RunningQuery>>,
+    /// Queries that users are submitting at this moment, by their names.
+    submitting: Mutex<HashMap<String, u64>>,
 }
 
 /// What is needed of a running query for its result so far.
@@ -150,6 +187,7 @@ impl QueryService {
             queue: Mutex::default(),
             wake: Notify::new(),
             running: Mutex::default(),
+            submitting: Mutex::default(),
         });
         service.take_up().await?;
         Ok(service)
@@ -237,6 +275,8 @@ impl QueryService {
             );
             return Err(QueryError::new(ErrorCode::OUT_OF_RESOURCES, sentence));
         }
+        let limits = self.host.limits(submission.user.clone()).await?;
+        let _place = self.take_place(&submission.user, limits.at_once)?;
         let record = QueryRecord {
             id,
             user: submission.user,
@@ -279,6 +319,38 @@ impl QueryService {
         lock(&self.queue).push_back(query.id);
         self.wake.notify_one();
         Ok(())
+    }
+
+    /// Submitted queries of a user that wait or run.
+    pub fn num_submitted_by(&self, user: &str) -> u64 {
+        let all = self.registry.all().into_iter();
+        let theirs = all.filter(|query| {
+            query.is_async && !query.state().is_final() && query.record().user == user
+        });
+        theirs.count() as u64
+    }
+
+    /// Counts a query that is being submitted, until it is in the registry.
+    fn take_place(&self, user: &str, most: Option<u64>) -> Result<SubmissionPlace<'_>, QueryError> {
+        let mut submitting = lock(&self.submitting);
+        let here = submitting.entry(user.to_owned()).or_default();
+        if let Some(most) = most {
+            let taken = self.num_submitted_by(user) + *here;
+            if taken >= most {
+                let sentence = format!(
+                    "you have {taken} of {most} submitted queries that may wait or run at a time: wait until one of them has ended, or end one (information_schema.QUERIES, CANCEL); SHOW LIMITS tells all limits"
+                );
+                return Err(QueryError {
+                    retry_after: Some(RETRY),
+                    ..QueryError::new(ErrorCode::LIMIT_REACHED, sentence)
+                });
+            }
+        }
+        *here += 1;
+        Ok(SubmissionPlace {
+            service: self,
+            user: user.to_owned(),
+        })
     }
 
     /// Ends a query: one that waits or runs.

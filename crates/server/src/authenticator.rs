@@ -20,6 +20,7 @@ use crate::ClientError;
 use crate::listener::Peer;
 use crate::queries::{ServerTables, UserTables};
 use crate::sessions::Sessions;
+use crate::usage::{Usage, Usages};
 
 /// How long whoever failed to log in waits for the answer.
 const FAILURE_DELAY: Duration = Duration::from_millis(500);
@@ -37,6 +38,8 @@ pub(crate) struct Principal {
     pub(crate) archive: Arc<Archive>,
     /// Their sessions.
     pub(crate) sessions: Arc<Sessions>,
+    /// What they take and may take.
+    pub(crate) usage: Arc<Usage>,
     state: UsersState,
 }
 
@@ -60,6 +63,7 @@ pub(crate) struct Authenticator {
     tables: Arc<ServerTables>,
     list: Mutex<Option<Arc<UserList>>>,
     known: Mutex<HashMap<String, Arc<Principal>>>,
+    usages: Usages,
     /// Hashes of names and passwords that were right for the users as they are now.
     verified: Mutex<HashSet<[u8; 32]>>,
     verifying: Semaphore,
@@ -82,6 +86,7 @@ impl Authenticator {
             tables,
             list: Mutex::default(),
             known: Mutex::default(),
+            usages: Usages::default(),
             verified: Mutex::default(),
             verifying: Semaphore::new(VERIFIED_AT_ONCE),
         }
@@ -152,6 +157,7 @@ impl Authenticator {
             user: None,
             archive: Arc::clone(&self.archive),
             sessions: Arc::clone(&self.sessions),
+            usage: Arc::default(),
             state: list.state(),
         })
     }
@@ -194,7 +200,9 @@ impl Authenticator {
                 (archive, Arc::new(sessions))
             }
         };
+        let limits = user.as_ref().map(|user| user.limits).unwrap_or_default();
         let principal = Arc::new(Principal {
+            usage: self.usages.of(name, &limits),
             user,
             archive,
             sessions,

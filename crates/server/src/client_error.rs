@@ -1,6 +1,7 @@
 //! The error that a client receives.
 
 use std::fmt;
+use std::time::Duration;
 
 use engine::EngineError;
 use sql::{ErrorCode, SqlError};
@@ -12,6 +13,8 @@ pub struct ClientError {
     pub code: ErrorCode,
     /// The message: what is wrong and what to do.
     pub sentence: String,
+    /// After what time the same may be tried again, where a limit of the user's was reached.
+    pub retry_after: Option<Duration>,
 }
 
 impl ClientError {
@@ -20,6 +23,16 @@ impl ClientError {
         Self {
             code,
             sentence: sentence.into(),
+            retry_after: None,
+        }
+    }
+
+    /// The same, of a limit under which the user is again after some time.
+    #[must_use]
+    pub(crate) fn retried_after(self, time: Duration) -> Self {
+        Self {
+            retry_after: Some(time),
+            ..self
         }
     }
 

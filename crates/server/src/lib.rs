@@ -20,9 +20,11 @@ mod query_description;
 mod query_log;
 mod query_runtime;
 mod server_error;
+mod server_info;
 mod sessions;
 mod tls;
 mod unix_socket;
+mod usage;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -37,7 +39,7 @@ use ::users::{User, Users};
 use cluster::{ClusterOptions, FrontEnd};
 use engine::{Archive, ConeTable, EngineError, QueryInfo};
 use ingest::BytePool;
-use sql::connection::{ProcessInfo, ServerInfo, VariableValue};
+use sql::connection::ServerInfo;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
@@ -56,9 +58,11 @@ use queries::{Host, ServerTables};
 pub use query_description::QueryDescription;
 use query_runtime::QueryRuntime;
 pub use server_error::ServerError;
+use server_info::{LiveServerInfo, OwnServerInfo};
 use sessions::Sessions;
 use tls::Tls;
 pub use tls::{TlsError, TlsFiles};
+use usage::Usage;
 
 /// How long stopped statements may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -149,6 +153,8 @@ pub(crate) const HTTP_USER: &str = "http";
 pub(crate) struct Shared {
     /// Who that is; `None` while there are no users, and before a login.
     pub(crate) user: Option<Arc<User>>,
+    /// What the user takes and may take.
+    pub(crate) usage: Arc<Usage>,
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) query_runtime: Arc<QueryRuntime>,
@@ -179,8 +185,22 @@ impl Shared {
     pub(crate) fn seen_by(&self, principal: &Principal) -> Self {
         Self {
             user: principal.user.clone(),
+            usage: Arc::clone(&principal.usage),
             sessions: Arc::clone(&principal.sessions),
             ..self.clone()
+        }
+    }
+
+    /// The server's information as the user sees it.
+    pub(crate) fn server_info_for_user(&self, server: Arc<dyn ServerInfo>) -> Arc<dyn ServerInfo> {
+        match &self.user {
+            None => server,
+            Some(user) => Arc::new(OwnServerInfo {
+                user: Arc::clone(user),
+                usage: Arc::clone(&self.usage),
+                queries: Arc::clone(&self.queries),
+                server,
+            }),
         }
     }
 
@@ -378,6 +398,7 @@ impl Server {
         poll_queries(&metrics, &queries, front_end.as_ref())?;
         let shared = Arc::new(Shared {
             user: None,
+            usage: Arc::default(),
             authenticator,
             sessions,
             processes,
@@ -558,39 +579,5 @@ async fn all(connections: &mut [JoinSet<()>]) {
 pub(crate) fn log_panic(left: Result<(), JoinError>) {
     if let Err(error) = left {
         error!(%error, "a connection made the server panic");
-    }
-}
-
-/// The server's variables, status and processes, for SQL statements.
-#[derive(Debug)]
-struct LiveServerInfo {
-    processes: Arc<ProcessList>,
-    port: u16,
-    socket: Option<PathBuf>,
-    max_connections: u64,
-    tls: bool,
-}
-
-impl ServerInfo for LiveServerInfo {
-    fn variable(&self, name: &str) -> Option<VariableValue> {
-        match name {
-            "port" => Some(VariableValue::Number(self.port.into())),
-            "socket" => {
-                let socket = self.socket.as_ref()?;
-                Some(VariableValue::Text(socket.display().to_string()))
-            }
-            "max_connections" => Some(VariableValue::Number(self.max_connections)),
-            "max_allowed_packet" => Some(VariableValue::Number(mysql::LONGEST_COMMAND as u64)),
-            "have_ssl" | "have_openssl" if self.tls => Some(VariableValue::Text("YES".to_owned())),
-            _ => None,
-        }
-    }
-
-    fn status(&self) -> Vec<(&'static str, String)> {
-        self.processes.status()
-    }
-
-    fn processes(&self) -> Vec<ProcessInfo> {
-        self.processes.processes()
     }
 }

@@ -1,16 +1,18 @@
 //! The process list: the connections and the statements that they execute. KILL ends either by its number.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sql::connection::ProcessInfo;
 use sql::{ErrorCode, Interrupt};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::ClientError;
 use crate::listener::Peer;
+use crate::{ClientError, usage};
 
 /// Bytes of a statement's text that the list keeps.
 const SHOWN: usize = 64 << 10;
@@ -286,8 +288,23 @@ impl Drop for Statement {
 pub(crate) struct TrackedTask {
     statement: Statement,
     ended: CancellationToken,
+    limit: Option<TimeLimit>,
     /// Dropped after the statement, which belongs to it.
     guard: ConnectionGuard,
+}
+
+/// What ends work that takes longer than its user may have.
+#[derive(Debug)]
+struct TimeLimit {
+    limit: Duration,
+    is_over: Arc<AtomicBool>,
+    waiting: JoinHandle<()>,
+}
+
+impl Drop for TimeLimit {
+    fn drop(&mut self) {
+        self.waiting.abort();
+    }
 }
 
 impl TrackedTask {
@@ -300,7 +317,33 @@ impl TrackedTask {
         Self {
             statement: guard.begin(command, text),
             ended,
+            limit: None,
             guard,
+        }
+    }
+
+    /// The same, which is ended after a time that begins now. It is the network's threads that wait: those of queries may compute.
+    #[must_use]
+    pub(crate) fn within(self, limit: Option<Duration>) -> Self {
+        let Some(limit) = limit else {
+            return self;
+        };
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (processes, id) = (Arc::clone(&self.guard.processes), self.guard.id);
+        let over = Arc::clone(&is_over);
+        let waiting = tokio::spawn(async move {
+            tokio::time::sleep(limit).await;
+            over.store(true, Release);
+            processes.kill(id.into(), true);
+        });
+        let limit = TimeLimit {
+            limit,
+            is_over,
+            waiting,
+        };
+        Self {
+            limit: Some(limit),
+            ..self
         }
     }
 
@@ -323,7 +366,7 @@ impl TrackedTask {
         work: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, ClientError> {
         lock(&self.statement.process.now).interrupt = Interrupt::current();
-        tokio::select! {
+        let outcome = tokio::select! {
             biased;
             () = self.statement.stopped() => {
                 Err(ClientError::new(ErrorCode::INTERRUPTED, "it was stopped by KILL"))
@@ -332,6 +375,12 @@ impl TrackedTask {
                 Err(ClientError::new(ErrorCode::SERVER_ENDS, "the server shuts down: it was stopped"))
             }
             done = work => done,
+        };
+        match &self.limit {
+            Some(limit) if outcome.is_err() && limit.is_over.load(Acquire) => {
+                Err(usage::too_long(limit.limit))
+            }
+            _ => outcome,
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ::queries::{QueryError, QueryHost, QueryService};
+use ::queries::{QueryError, QueryHost, QueryService, UserLimits};
+use ::users::Limit;
 use engine::{
     EngineError, QueryInfo, ScanEstimate, ScanForecast, Session, StoredRows, SystemTables,
 };
@@ -35,6 +36,19 @@ impl QueryHost for Host {
             let principal = authenticator.of(&user).await?;
             let sessions = &principal.sessions;
             Ok(sessions.of_dialect(database.as_deref(), dialect).await?)
+        }
+        .boxed()
+    }
+
+    fn limits(&self, user: String) -> BoxFuture<'static, Result<UserLimits, QueryError>> {
+        let authenticator = Arc::clone(&self.authenticator);
+        async move {
+            let usage = Arc::clone(&authenticator.of(&user).await?.usage);
+            Ok(UserLimits {
+                at_once: usage.limit(Limit::Submitted),
+                rows: usage.limit(Limit::Rows),
+                time: usage.seconds(),
+            })
         }
         .boxed()
     }
@@ -141,12 +155,20 @@ impl SystemTables for UserTables {
 
 impl From<QueryError> for ClientError {
     fn from(error: QueryError) -> Self {
-        Self::new(error.code, error.sentence)
+        Self {
+            code: error.code,
+            sentence: error.sentence,
+            retry_after: error.retry_after,
+        }
     }
 }
 
 impl From<ClientError> for QueryError {
     fn from(error: ClientError) -> Self {
-        Self::new(error.code, error.sentence)
+        Self {
+            code: error.code,
+            sentence: error.sentence,
+            retry_after: error.retry_after,
+        }
     }
 }

@@ -13,9 +13,11 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, SqliteConnection};
 
 use crate::secret::{Secret, Token};
-use crate::{User, UserList, UsersError, UsersState, now};
+use crate::{Limit, Limits, User, UserList, UsersError, UsersState, now};
 
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+/// The name under which the limits of everybody are stored.
+const EVERYBODY: &str = "";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Of the file: hashes of passwords are for nobody else.
 const MODE: u32 = 0o600;
@@ -43,6 +45,17 @@ CREATE TABLE tokens (
     expires INTEGER NOT NULL
 ) STRICT;
 PRAGMA user_version = 1;
+";
+
+/// What version 2 has more: limits, of a user or, under an empty name, of everybody.
+const LIMITS: &str = "
+CREATE TABLE limits (
+    user TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value INTEGER NOT NULL,
+    PRIMARY KEY (user, name)
+) STRICT;
+PRAGMA user_version = 2;
 ";
 
 /// The right to read a database, or one table of it.
@@ -143,22 +156,8 @@ async fn connect(path: &Path, read_only: bool) -> Result<Opened> {
             known: VERSION,
         });
     }
-    if version == 0 && !read_only {
-        let mut change = connection
-            .begin_with("BEGIN IMMEDIATE")
-            .await
-            .map_err(failed(path))?;
-        let made: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema")
-            .fetch_one(&mut *change)
-            .await
-            .map_err(failed(path))?;
-        if made == 0 {
-            sqlx::raw_sql(SCHEMA)
-                .execute(&mut *change)
-                .await
-                .map_err(failed(path))?;
-        }
-        change.commit().await.map_err(failed(path))?;
+    if version < VERSION && !read_only {
+        migrate(&mut connection).await.map_err(failed(path))?;
     }
     Ok(Opened {
         connection,
@@ -166,16 +165,40 @@ async fn connect(path: &Path, read_only: bool) -> Result<Opened> {
     })
 }
 
+/// Makes the tables of this version, in a file that is new or of a former one.
+async fn migrate(connection: &mut SqliteConnection) -> std::result::Result<(), sqlx::Error> {
+    let mut change = connection.begin_with("BEGIN IMMEDIATE").await?;
+    // Another process may have done it meanwhile.
+    let version: i64 = sqlx::query_scalar("PRAGMA user_version")
+        .fetch_one(&mut *change)
+        .await?;
+    for (made, tables) in [(1, SCHEMA), (2, LIMITS)] {
+        if version < made {
+            sqlx::raw_sql(tables).execute(&mut *change).await?;
+        }
+    }
+    change.commit().await
+}
+
+/// Whether the file has a table: one that is just made, or of a former version, may not.
+async fn has_table(
+    connection: &mut SqliteConnection,
+    name: &str,
+) -> std::result::Result<bool, sqlx::Error> {
+    let found: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name = ?")
+        .bind(name)
+        .fetch_one(connection)
+        .await?;
+    Ok(found > 0)
+}
+
 /// Reads all users.
 pub(crate) async fn list(path: &Path, state: UsersState) -> Result<UserList> {
     let mut opened = connect(path, true).await?;
     let mut reading = opened.connection.begin().await.map_err(failed(path))?;
     let mut list = UserList::empty(state);
-    let exists: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name = 'users'")
-        .fetch_one(&mut *reading)
-        .await
-        .map_err(failed(path))?;
-    if exists == 0 {
+    let exists = has_table(&mut reading, "users").await;
+    if !exists.map_err(failed(path))? {
         // Whoever makes the file has not come further.
         return Ok(list);
     }
@@ -196,6 +219,8 @@ pub(crate) async fn list(path: &Path, state: UsersState) -> Result<UserList> {
             grants: Vec::new(),
             rights: Arc::new(Rights::none()),
             tokens: 0,
+            own_limits: Limits::default(),
+            limits: Limits::default(),
         });
     }
     let grants: Vec<(String, String, String)> =
@@ -222,8 +247,29 @@ pub(crate) async fn list(path: &Path, state: UsersState) -> Result<UserList> {
             list.tokens.insert(hash, (user, expires));
         }
     }
+    let has_limits = has_table(&mut reading, "limits").await;
+    if has_limits.map_err(failed(path))? {
+        let limits: Vec<(String, String, i64)> =
+            sqlx::query_as("SELECT user, name, value FROM limits")
+                .fetch_all(&mut *reading)
+                .await
+                .map_err(failed(path))?;
+        for (user, name, value) in limits {
+            let value = u64::try_from(value).ok();
+            let of = match user.as_str() {
+                EVERYBODY => Some(&mut list.everybody),
+                _ => { users.iter_mut() }
+                    .find(|it| it.name == user)
+                    .map(|it| &mut it.own_limits),
+            };
+            if let (Some(limits), Some(limit)) = (of, Limit::of_name(&name)) {
+                limits.set(limit, value);
+            }
+        }
+    }
     for mut user in users {
         user.set_rights();
+        user.set_limits(&list.everybody);
         list.users.insert(user.name.clone(), Arc::new(user));
     }
     Ok(list)
@@ -288,12 +334,47 @@ pub(crate) async fn set_password(
 }
 
 pub(crate) async fn remove(opened: &mut Opened, name: &str) -> Result<()> {
-    let changed = sqlx::query("DELETE FROM users WHERE name = ?")
-        .bind(name)
-        .execute(&mut opened.connection)
-        .await
-        .map_err(failed(&opened.path))?;
-    of_user(name, changed.rows_affected())
+    let path = opened.path.clone();
+    let mut change = change(&mut opened.connection, &path, name).await?;
+    for removed in [
+        "DELETE FROM users WHERE name = ?",
+        "DELETE FROM limits WHERE user = ?",
+    ] {
+        sqlx::query(removed)
+            .bind(name)
+            .execute(&mut *change)
+            .await
+            .map_err(failed(&path))?;
+    }
+    change.commit().await.map_err(failed(&path))
+}
+
+pub(crate) async fn set_limits(
+    opened: &mut Opened,
+    name: Option<&str>,
+    limits: &[(Limit, Option<u64>)],
+) -> Result<()> {
+    let path = opened.path.clone();
+    let mut change = match name {
+        Some(name) => change(&mut opened.connection, &path, name).await?,
+        None => { opened.connection.begin_with("BEGIN IMMEDIATE").await }.map_err(failed(&path))?,
+    };
+    let user = name.unwrap_or(EVERYBODY);
+    for (limit, value) in limits {
+        let changed = match value {
+            Some(value) => {
+                sqlx::query("INSERT OR REPLACE INTO limits (user, name, value) VALUES (?, ?, ?)")
+                    .bind(user)
+                    .bind(limit.name())
+                    .bind(i64::try_from(*value).unwrap_or(i64::MAX))
+            }
+            None => sqlx::query("DELETE FROM limits WHERE user = ? AND name = ?")
+                .bind(user)
+                .bind(limit.name()),
+        };
+        changed.execute(&mut *change).await.map_err(failed(&path))?;
+    }
+    change.commit().await.map_err(failed(&path))
 }
 
 /// A transaction about a user who is there.

@@ -42,6 +42,9 @@ pub enum UsersError {
         /// The name that was given.
         name: String,
     },
+    /// There is nobody at all.
+    #[error("there are no users yet, and so nobody to limit: `meridian user add` adds one")]
+    Nobody,
     /// There is one already.
     #[error(
         "there is a user {name} already (names that differ in case alone are the same): `meridian user passwd` changes the password"

@@ -8,6 +8,7 @@
 
 mod database;
 mod error;
+mod limits;
 mod secret;
 mod user;
 
@@ -19,6 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use database::Grant;
 pub use error::UsersError;
+pub use limits::{Limit, Limits};
 pub use secret::{NO_USER, Scramble, Token, fingerprint, verify_password};
 pub use user::{ANONYMOUS, User, UserList};
 
@@ -141,6 +143,22 @@ impl Users {
     pub async fn revoke(&self, name: &str, grants: &[Grant]) -> Result<(), UsersError> {
         let mut connection = database::open_existing(&self.path, name).await?;
         database::revoke(&mut connection, name, grants).await
+    }
+
+    /// Sets limits of a user, or of everybody who has none of their own; `None` takes one away.
+    ///
+    /// # Errors
+    /// There is no such user, or there are no users.
+    pub async fn set_limits(
+        &self,
+        name: Option<&str>,
+        limits: &[(Limit, Option<u64>)],
+    ) -> Result<(), UsersError> {
+        if name.is_none() && !self.path.exists() {
+            return Err(UsersError::Nobody);
+        }
+        let mut connection = database::open_existing(&self.path, name.unwrap_or_default()).await?;
+        database::set_limits(&mut connection, name, limits).await
     }
 
     /// Makes a token, which is valid for so many seconds.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use catalog::{Rights, fold_name};
 
 use crate::secret::Token;
-use crate::{Grant, UsersError, UsersState, now};
+use crate::{Grant, Limits, UsersError, UsersState, now};
 
 /// The user that whoever gives no name is taken for, if there is one.
 pub const ANONYMOUS: &str = "anonymous";
@@ -40,6 +40,10 @@ pub struct User {
     pub rights: Arc<Rights>,
     /// How many tokens are valid.
     pub tokens: usize,
+    /// The limits that were set for the user alone.
+    pub own_limits: Limits,
+    /// How much the user may take: the own limits, and those of everybody, which do not count for administrators.
+    pub limits: Limits,
 }
 
 impl User {
@@ -54,6 +58,13 @@ impl User {
         }
         self.rights = Arc::new(rights);
     }
+
+    pub(crate) fn set_limits(&mut self, everybody: &Limits) {
+        self.limits = match self.is_admin {
+            true => self.own_limits,
+            false => self.own_limits.or(everybody),
+        };
+    }
 }
 
 /// All users, as they were at one time.
@@ -61,6 +72,8 @@ impl User {
 pub struct UserList {
     state: UsersState,
     pub(crate) users: BTreeMap<String, Arc<User>>,
+    /// The limits of everybody.
+    pub(crate) everybody: Limits,
     /// Users and the times of expiry, by the hashes of their tokens.
     pub(crate) tokens: HashMap<[u8; 32], (String, i64)>,
 }
@@ -70,6 +83,7 @@ impl UserList {
         Self {
             state,
             users: BTreeMap::new(),
+            everybody: Limits::default(),
             tokens: HashMap::new(),
         }
     }
@@ -82,6 +96,11 @@ impl UserList {
     /// Whether there are none: then nobody has to log in.
     pub fn is_empty(&self) -> bool {
         self.users.is_empty()
+    }
+
+    /// The limits of everybody who has none of their own.
+    pub fn everybody(&self) -> &Limits {
+        &self.everybody
     }
 
     /// The users, by name.

@@ -173,6 +173,34 @@ fn with_headings(
     }
 }
 
+/// A result that ends with an error if it has more rows.
+fn within(most: Option<u64>, mut result: QueryResult) -> QueryResult {
+    let Some(most) = most else {
+        return result;
+    };
+    let mut rows = 0;
+    let counted = result.batches.map(move |batch| {
+        let batch = batch?;
+        rows += batch.num_rows() as u64;
+        match rows > most {
+            true => Err(too_many_rows(most)),
+            false => Ok(batch),
+        }
+    });
+    result.batches = counted.boxed();
+    result
+}
+
+/// The error of a result with more rows than its user may have of one query.
+pub fn too_many_rows(most: u64) -> EngineError {
+    let sentence = format!(
+        "the result has more than {most} rows, which is the most that you may have of one query: give a LIMIT, select fewer rows or aggregate them; SHOW LIMITS tells all limits"
+    );
+    SqlError::new(sentence)
+        .with_code(ErrorCode::LIMIT_REACHED)
+        .into()
+}
+
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Session({:?}, {})", self.archive, self.database)
@@ -358,7 +386,8 @@ impl Session {
         if connection.variables.row_limit().is_some() {
             return Ok(None);
         }
-        self.execute_from_cache(text, Some(most_rows)).await
+        let result = self.execute_from_cache(text, Some(most_rows)).await?;
+        Ok(result.map(|result| within(connection.most_rows, result)))
     }
 
     async fn execute_from_cache(
@@ -463,10 +492,15 @@ impl Session {
         if connection.variables.row_limit().is_none()
             && let Some(result) = self.execute_cached(text).await?
         {
-            return Ok(result);
+            return Ok(within(connection.most_rows, result));
         }
         let only = only(self.parse_for(text, connection).await?)?;
-        self.run(text, only).await
+        // What lists the limits themselves has none.
+        let most = match only.show {
+            Some(_) => None,
+            None => connection.most_rows,
+        };
+        Ok(within(most, self.run(text, only).await?))
     }
 
     /// The columns of the result of a text's only statement, with `headings` if given.

@@ -66,6 +66,7 @@ pub(crate) async fn query(
         ShowKind::Status => named_values(connection.server_info.status()),
         ShowKind::Processes { full } => processes(connection.server_info.processes(), *full),
         ShowKind::Grants => grants(archive, connection),
+        ShowKind::Limits => limits(archive, connection).await?,
         ShowKind::Warnings { from, most } => warnings(connection, *from, *most),
         ShowKind::WarningCount => {
             let count = connection.warnings.len().to_string();
@@ -149,6 +150,37 @@ fn grants(archive: &Archive, connection: &Connection) -> Rows {
         headings: vec![format!("Grants for {user}@{host}")],
         rows: granted.into_iter().map(row).collect(),
     }
+}
+
+/// What whoever asks may take, and takes now.
+async fn limits(archive: &Archive, connection: &Connection) -> Result<Rows, EngineError> {
+    let headings = ["Name", "Limit#", "Used#", "Meaning"];
+    let mut rows = Vec::new();
+    for limit in connection.server_info.limits() {
+        let used = match limit.name {
+            STORED => Some(stored_bytes(archive, &connection.user).await?),
+            _ => limit.used,
+        };
+        rows.push(vec![
+            some(limit.name),
+            limit.most.map(|most| most.to_string()),
+            used.map(|used| used.to_string()),
+            some(limit.meaning),
+        ]);
+    }
+    Ok(Rows::new(&headings, rows))
+}
+
+/// The name of the limit of bytes of a user's own tables, whose use the catalog knows.
+pub const STORED: &str = "stored";
+
+/// Bytes of the tables of a database; none if there is no such database.
+///
+/// # Errors
+/// The catalog cannot be read.
+pub async fn stored_bytes(archive: &Archive, database: &str) -> Result<u64, EngineError> {
+    let tables = archive.catalog().tables(database).await?;
+    Ok(tables.iter().map(|table| table.bytes()).sum())
 }
 
 /// The text of the query. Conditions on a list of tables call its first column `tables`, whatever its heading.

@@ -22,6 +22,7 @@ use tower::ServiceExt;
 use super::problem::Problem;
 use super::state::HttpState;
 use super::{AllowedHosts, ClientAddress, Encrypted};
+use crate::ClientError;
 use crate::authenticator::{LoginPolicy, Principal, failed_login};
 use crate::listener::Peer;
 
@@ -31,6 +32,8 @@ pub(crate) const LOGGED_IN: HeaderName = HeaderName::from_static("x-meridian-use
 const VO_AUTHENTICATED: HeaderName = HeaderName::from_static("x-vo-authenticated");
 /// What everybody may ask: whether the server is there.
 const OF_EVERYBODY: [&str; 2] = ["/healthz", "/readyz"];
+/// Seconds after which whoever has reached a limit of what runs at a time may try again.
+const RETRY_AFTER: &str = "5";
 /// What is asked of clients that have not logged in.
 const CHALLENGES: [&str; 2] = [
     "Basic realm=\"Meridian\", charset=\"UTF-8\"",
@@ -124,9 +127,17 @@ async fn authenticate(
         return Problem::bad("a user whose name is not of ASCII letters cannot log in over HTTP")
             .into_response();
     };
+    let limited = principal.usage.request();
     let is_anonymous = !request.headers().contains_key(header::AUTHORIZATION);
     request.headers_mut().insert(LOGGED_IN, name.clone());
-    let mut response = serve(&user_routes, &principal, request).await;
+    let mut response = match limited {
+        Ok(()) => serve(&user_routes, &principal, request).await,
+        Err(error) => too_many(error),
+    };
+    if response.status() == StatusCode::TOO_MANY_REQUESTS {
+        let headers = response.headers_mut().entry(header::RETRY_AFTER);
+        headers.or_insert(HeaderValue::from_static(RETRY_AFTER));
+    }
     if is_anonymous {
         // Login is optional: this is how to.
         add_challenges(response.headers_mut());
@@ -211,6 +222,15 @@ fn credentials(value: &HeaderValue) -> Option<Credentials> {
     let decoded = String::from_utf8(STANDARD.decode(rest).ok()?).ok()?;
     let (name, password) = decoded.split_once(':')?;
     Some(Credentials::Password(name.to_owned(), password.to_owned()))
+}
+
+/// The response to whoever has sent as many requests as they may.
+fn too_many(error: ClientError) -> Response<Body> {
+    let after = error.retry_after.unwrap_or_default().as_secs_f64().ceil();
+    let mut response = Problem::from(error).into_response();
+    let after = HeaderValue::from(after as u64);
+    response.headers_mut().insert(header::RETRY_AFTER, after);
+    response
 }
 
 fn challenge(sentence: &str) -> Response<Body> {

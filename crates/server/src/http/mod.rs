@@ -8,6 +8,7 @@ mod alerts;
 mod authentication;
 mod cone;
 mod limited;
+mod me;
 mod pages;
 mod parameters;
 mod problem;
@@ -98,6 +99,8 @@ fn router(state: Arc<HttpState>, names: Arc<AllowedHosts>) -> Router {
         )
         .merge(tap::routes())
         .layer(cors)
+        // Not for pages of other sites.
+        .route("/me", get(me::me))
         .merge(query_api::routes())
         .merge(alerts::routes())
         .fallback(pages::nothing_here)

@@ -55,6 +55,7 @@ impl IntoResponse for Problem {
 impl From<ClientError> for Problem {
     fn from(error: ClientError) -> Self {
         let status = match error.code {
+            _ if error.retry_after.is_some() => StatusCode::TOO_MANY_REQUESTS,
             ErrorCode::NO_DATABASE | ErrorCode::NO_TABLE => StatusCode::NOT_FOUND,
             ErrorCode::DATABASE_DENIED | ErrorCode::TABLE_DENIED => StatusCode::FORBIDDEN,
             ErrorCode::LOGIN_DENIED => StatusCode::UNAUTHORIZED,

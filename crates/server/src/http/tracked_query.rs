@@ -5,11 +5,13 @@ use std::time::Instant;
 
 use queries::{Protocol, QueryGuard};
 use sql::Connection;
+use users::Limit;
 
 use super::query_api::Requester;
 use crate::metrics::{self, QueryOutcome, QueryTimer, StatementKind};
 use crate::process_list::TrackedTask;
 use crate::query_log::QueryLogEntry;
+use crate::usage::Taken;
 use crate::{ClientError, Shared};
 
 /// A query that runs. It is listed among the processes and the queries of the server until it is dropped.
@@ -19,22 +21,28 @@ pub(super) struct TrackedQuery {
     pub(super) statement: String,
     work: TrackedTask,
     registered: QueryGuard,
+    _taken: Taken,
     timer: QueryTimer,
     begun: Instant,
 }
 
 impl TrackedQuery {
     /// Registers a query.
+    ///
+    /// # Errors
+    /// Its user has as many that run as they may.
     pub(super) fn begin(
         shared: &Arc<Shared>,
         requester: Requester,
         database: Option<String>,
         statement: String,
-    ) -> Self {
+    ) -> Result<Self, ClientError> {
+        let taken = shared.usage.query()?;
         let begun = Instant::now();
         let kind = StatementKind::of(&statement);
         let Requester { user, peer } = requester;
         let work = shared.track_for(peer, &user, database.as_deref(), "Query", &statement);
+        let work = work.within(shared.usage.seconds());
         let registered = shared.queries.registry().begin(
             &user,
             database.as_deref(),
@@ -46,10 +54,12 @@ impl TrackedQuery {
             id: work.connection_id(),
             user,
             host: peer.host(),
-            server_info: Arc::clone(&shared.server_info),
+            server_info: shared.server_info_for_user(Arc::clone(&shared.server_info)),
+            most_rows: shared.usage.limit(Limit::Rows),
             ..Connection::alone(database)
         };
-        Self {
+        Ok(Self {
+            _taken: taken,
             shared: Arc::clone(shared),
             connection,
             statement,
@@ -57,7 +67,7 @@ impl TrackedQuery {
             registered,
             timer: shared.metrics.begin(metrics::Protocol::Http, kind, begun),
             begun,
-        }
+        })
     }
 
     /// Runs the query's work, from which it is told to stop.

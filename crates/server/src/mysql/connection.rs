@@ -14,8 +14,7 @@ use tracing::{Instrument, debug, info_span};
 use super::capabilities::Capabilities;
 use super::columns::define_with_default;
 use super::handshake::{
-    AuthenticationStep, CACHING_SHA2, HandshakeResponse, NATIVE_PASSWORD, Scramble,
-    handshake_error, has_password, is_ssl_request, put_auth_confirmed, put_auth_switch_request,
+    CACHING_SHA2, HandshakeResponse, NATIVE_PASSWORD, Scramble, handshake_error, is_ssl_request,
     put_handshake, tls_not_offered,
 };
 use super::packets::{Halves, PacketBuffer, PacketError, PacketReader, PacketWriter};
@@ -28,6 +27,7 @@ use crate::listener::Peer;
 use crate::metrics::Protocol;
 use crate::process_list::ConnectionGuard;
 use crate::tls::Tls;
+use crate::usage::Taken;
 use crate::{ClientError, Shared};
 
 /// How long the handshake may take.
@@ -71,6 +71,8 @@ pub(crate) struct Client {
     scramble: Option<Scramble>,
     /// What the server tells of itself to whoever may know all.
     pub(super) server_info: Option<Arc<dyn ServerInfo>>,
+    /// The place among the user's connections.
+    pub(super) taken: Option<Taken>,
     /// Whether nobody between can read what the client sends.
     pub(super) is_private: bool,
     pub(super) guard: ConnectionGuard,
@@ -144,6 +146,7 @@ impl Client {
             database: None,
             variables: Variables::default(),
             user_variables: UserVariables::default(),
+            most_rows: None,
             found_rows: 0,
             warnings: vec![],
             row_count: 0,
@@ -157,6 +160,7 @@ impl Client {
             peer,
             scramble: None,
             server_info: None,
+            taken: None,
             is_private: matches!(peer, Peer::Socket),
             shared,
             guard,
@@ -240,6 +244,12 @@ impl Client {
         connection.database = None;
         self.guard.set_identity(&connection.user, None);
         self.set_principal(principal);
+        // Before a new place is taken, the one of the former user is free.
+        self.taken = None;
+        match self.shared.usage.connection() {
+            Ok(taken) => self.taken = Some(taken),
+            Err(error) => return Ok(Err(error)),
+        }
         if let Some(database) = handshake_response.database
             && let Err(error) = self.use_database(&database).await
         {
@@ -248,32 +258,6 @@ impl Client {
         let status = self.status();
         self.outgoing.add(|bytes| ok(bytes, status));
         self.send_all().await?;
-        Ok(Ok(()))
-    }
-
-    /// Completes the exchange that the client's authentication plugin expects, where there are no users, and so no password is checked.
-    async fn authenticate(
-        &mut self,
-        step: AuthenticationStep,
-        scramble: &Scramble,
-    ) -> CommandResult {
-        let way = match step {
-            AuthenticationStep::Finished => return Ok(Ok(())),
-            AuthenticationStep::Confirm => {
-                self.outgoing.add(put_auth_confirmed);
-                return Ok(Ok(()));
-            }
-            AuthenticationStep::SwitchPlugin(way) => way,
-        };
-        self.outgoing
-            .add(|bytes| put_auth_switch_request(bytes, way, scramble));
-        let response = match self.read_packet().await? {
-            Ok(response) => response,
-            Err(error) => return Ok(Err(error)),
-        };
-        if way != NATIVE_PASSWORD && has_password(&response) {
-            self.outgoing.add(put_auth_confirmed);
-        }
         Ok(Ok(()))
     }
 

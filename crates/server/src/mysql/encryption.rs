@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ingest::Reservation;
 use rustls::ProtocolVersion;
-use sql::connection::{ProcessInfo, ServerInfo, VariableValue};
+use sql::connection::{LimitInfo, ProcessInfo, ServerInfo, VariableValue};
 use tokio::io::{AsyncReadExt, empty, join, sink, split};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -85,5 +85,9 @@ impl ServerInfo for TlsServerInfo {
 
     fn processes(&self) -> Vec<ProcessInfo> {
         self.server.processes()
+    }
+
+    fn limits(&self) -> Vec<LimitInfo> {
+        self.server.limits()
     }
 }

@@ -4,15 +4,14 @@
 use std::str;
 use std::sync::Arc;
 
-use ::users::{ANONYMOUS, UserList};
+use ::users::{ANONYMOUS, Limit, UserList};
 use sql::ErrorCode;
-use sql::connection::{ProcessInfo, ServerInfo, VariableValue};
 
 use super::capabilities::Capabilities;
-use super::connection::{Client, Disconnected};
+use super::connection::{Client, CommandResult, Disconnected};
 use super::handshake::{
-    CACHING_SHA2, HandshakeResponse, Scramble, has_password, put_auth_confirmed,
-    put_auth_switch_request, put_password_request,
+    AuthenticationStep, CACHING_SHA2, HandshakeResponse, NATIVE_PASSWORD, Scramble, has_password,
+    put_auth_confirmed, put_auth_switch_request, put_password_request,
 };
 use crate::ClientError;
 use crate::authenticator::{Principal, failed_login};
@@ -76,19 +75,40 @@ impl Client {
         Ok(Err(ClientError::new(ErrorCode::LOGIN_DENIED, sentence)))
     }
 
+    /// Completes the exchange that the client's authentication plugin expects, where there are no users, and so no password is checked.
+    pub(super) async fn authenticate(
+        &mut self,
+        step: AuthenticationStep,
+        scramble: &Scramble,
+    ) -> CommandResult {
+        let way = match step {
+            AuthenticationStep::Finished => return Ok(Ok(())),
+            AuthenticationStep::Confirm => {
+                self.outgoing.add(put_auth_confirmed);
+                return Ok(Ok(()));
+            }
+            AuthenticationStep::SwitchPlugin(way) => way,
+        };
+        self.outgoing
+            .add(|bytes| put_auth_switch_request(bytes, way, scramble));
+        let response = match self.read_packet().await? {
+            Ok(response) => response,
+            Err(error) => return Ok(Err(error)),
+        };
+        if way != NATIVE_PASSWORD && has_password(&response) {
+            self.outgoing.add(put_auth_confirmed);
+        }
+        Ok(Ok(()))
+    }
+
     /// Shows the client from now on what a principal sees.
     pub(super) fn set_principal(&mut self, principal: Arc<Principal>) {
         self.shared = Arc::new(self.shared.seen_by(&principal));
         let connection = Arc::make_mut(&mut self.connection);
         let server = &connection.server_info;
         let server = Arc::clone(self.server_info.get_or_insert_with(|| Arc::clone(server)));
-        connection.server_info = match &principal.user {
-            Some(user) if !user.is_admin => Arc::new(OwnServerInfo {
-                user: user.name.clone(),
-                server,
-            }),
-            _ => server,
-        };
+        connection.server_info = self.shared.server_info_for_user(server);
+        connection.most_rows = self.shared.usage.limit(Limit::Rows);
         self.principal = Some(principal);
     }
 
@@ -115,28 +135,5 @@ impl Client {
             self.guard.set_identity(&connection.user, None);
         }
         Ok(())
-    }
-}
-
-/// The server's information as a user sees it who is no administrator: their own connections.
-#[derive(Debug)]
-struct OwnServerInfo {
-    user: String,
-    server: Arc<dyn ServerInfo>,
-}
-
-impl ServerInfo for OwnServerInfo {
-    fn variable(&self, name: &str) -> Option<VariableValue> {
-        self.server.variable(name)
-    }
-
-    fn status(&self) -> Vec<(&'static str, String)> {
-        self.server.status()
-    }
-
-    fn processes(&self) -> Vec<ProcessInfo> {
-        let mut processes = self.server.processes();
-        processes.retain(|process| process.user == self.user);
-        processes
     }
 }

@@ -19,10 +19,13 @@ use result_formats::{ResultFormat, ResultWriter};
 use sql::mysql::{TableCommand, TargetTable};
 use sql::{Connection, ErrorCode};
 
+use ::users::Limit;
+
 use super::connection::Client;
 use super::watch::{Interruption, Watch};
 use crate::ClientError;
 use crate::sessions::Sessions;
+use crate::usage::{self, Usage};
 
 /// Memory of one load.
 const MEMORY: u64 = 256 << 20;
@@ -80,6 +83,7 @@ impl Client {
         Change {
             sessions: Arc::clone(&self.shared.sessions),
             connection: Arc::clone(&self.connection),
+            usage: Arc::clone(&self.shared.usage),
             table,
             query,
             filling,
@@ -204,6 +208,7 @@ enum Filling {
 struct Change {
     sessions: Arc<Sessions>,
     connection: Arc<Connection>,
+    usage: Arc<Usage>,
     table: OwnTable,
     query: String,
     filling: Filling,
@@ -215,6 +220,7 @@ impl Change {
         let directory = tempfile::tempdir().map_err(of_file)?;
         let path = directory.path().join("rows.parquet");
         let names = self.write(&path).await?;
+        self.check_room(&path).await?;
         let mut request = LoadRequest::new(
             self.table.data_dir(),
             &self.table.database,
@@ -243,6 +249,24 @@ impl Change {
         Ok(report.map_err(of_load)?.rows_loaded)
     }
 
+    /// Whether the rows of a file fit into what the user may store.
+    async fn check_room(&self, path: &Path) -> Result<(), ClientError> {
+        let Some(most) = self.usage.limit(Limit::Stored) else {
+            return Ok(());
+        };
+        let stored = engine::stored_bytes(&self.table.archive, &self.table.database).await?;
+        // Chunk files take about as much as this one.
+        let more = std::fs::metadata(path).map_err(of_file)?.len();
+        if stored.saturating_add(more) <= most {
+            return Ok(());
+        }
+        let remedy = format!("this statement would add about {more}; DROP TABLE makes room");
+        Err(ClientError {
+            retry_after: None,
+            ..usage::reached(Limit::Stored, stored, most, &remedy)
+        })
+    }
+
     /// Writes the rows of the query to a file. Returns the names of the columns.
     async fn write(&self, path: &Path) -> Result<Vec<String>, ClientError> {
         let session = self
@@ -252,6 +276,7 @@ impl Change {
         // A limit of what a client shows would cut the table short without a word.
         let mut connection = Connection::clone(&self.connection);
         connection.variables.set("sql_select_limit", None)?;
+        connection.most_rows = None;
         let mut result = session.execute_for(&self.query, &connection).await?;
         let schema = self.schema(&result.schema)?;
         let out = BufWriter::new(File::create(path).map_err(of_file)?);

@@ -76,11 +76,12 @@ impl Client {
         let statement = self.guard.begin(command, &text);
         let shared = Arc::clone(&self.shared);
         let timer = self.count(StatementKind::of(&text), &statement);
-        let limit = self.connection.variables.milliseconds_of_a_statement();
+        let asked = self.connection.variables.milliseconds_of_a_statement();
+        let asked = asked.and_then(|limit| Deadline::after(Duration::from_millis(limit)));
         let watch = Watch {
             shared: &shared,
             statement: &statement,
-            deadline: limit.and_then(|limit| Deadline::after(Duration::from_millis(limit))),
+            deadline: Deadline::sooner(asked, self.shared.usage.seconds()),
         };
         let span = info_span!("statement", query = statement.number);
         let executing = async {
@@ -169,6 +170,7 @@ impl Client {
                 self.submit(statement, watch).await?
             }
             Some(Command::Table(command)) => {
+                let _taken = self.shared.usage.query()?;
                 let rows = self.change_table(command, watch).await?;
                 return Ok(StatementResult::Changed(rows));
             }
@@ -176,6 +178,11 @@ impl Client {
                 self.execute_command(command, watch).await?;
                 return Ok(StatementResult::Done);
             }
+        };
+        // What lists the queries, so that one can be ended, is none itself.
+        let _taken = match first_word(&text).eq_ignore_ascii_case("show") {
+            true => None,
+            false => Some(self.shared.usage.query()?),
         };
         let form = match prepared {
             Some(_) => Form::Binary,

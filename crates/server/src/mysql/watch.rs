@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::packets::PacketReader;
 use crate::process_list::Statement;
-use crate::{ClientError, Shared};
+use crate::{ClientError, Shared, usage};
 
 /// Why a statement was interrupted.
 #[derive(Debug)]
@@ -37,13 +37,29 @@ pub(crate) struct Watch<'a> {
 pub(crate) struct Deadline {
     at: Instant,
     limit: Duration,
+    /// Whether it is a limit of the user's, and not one that the connection has set.
+    is_of_user: bool,
 }
 
 impl Deadline {
     /// A limit that begins now.
     pub(crate) fn after(limit: Duration) -> Option<Self> {
         let at = Instant::now().checked_add(limit)?;
-        Some(Self { at, limit })
+        Some(Self {
+            at,
+            limit,
+            is_of_user: false,
+        })
+    }
+
+    /// The sooner one of a limit that the connection has set and one of the user's, which begins now.
+    pub(crate) fn sooner(asked: Option<Self>, of_user: Option<Duration>) -> Option<Self> {
+        let of_user = of_user.and_then(Self::after).map(|limit| Self {
+            is_of_user: true,
+            ..limit
+        });
+        let both = asked.into_iter().chain(of_user);
+        both.min_by_key(|limit| limit.at)
     }
 
     fn is_over(&self) -> bool {
@@ -51,6 +67,9 @@ impl Deadline {
     }
 
     fn missed(self) -> Interruption {
+        if self.is_of_user {
+            return Interruption::Error(usage::too_long(self.limit));
+        }
         let sentence = format!(
             "the statement took longer than max_execution_time, which is {} ms",
             self.limit.as_millis()

@@ -32,6 +32,8 @@ pub struct Connection {
     pub variables: Variables,
     /// The variables of the user's own.
     pub user_variables: UserVariables,
+    /// The most rows that a result may have; one with more ends with an error.
+    pub most_rows: Option<u64>,
     /// Rows of the last result.
     pub found_rows: u64,
     /// Rows that the last statement changed: -1 after a result with rows.
@@ -52,6 +54,7 @@ impl Connection {
             database,
             variables: Variables::default(),
             user_variables: UserVariables::default(),
+            most_rows: None,
             found_rows: 0,
             row_count: 0,
             warnings: vec![],
@@ -75,6 +78,22 @@ pub trait ServerInfo: fmt::Debug + Send + Sync {
 
     /// The connections of SHOW PROCESSLIST.
     fn processes(&self) -> Vec<ProcessInfo>;
+
+    /// The limits of SHOW LIMITS.
+    fn limits(&self) -> Vec<LimitInfo>;
+}
+
+/// A limit of a user in SHOW LIMITS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// How much the user may take; `None` if there is no limit.
+    pub most: Option<u64>,
+    /// How much is taken now, where that is known.
+    pub used: Option<u64>,
+    /// What is limited.
+    pub meaning: &'static str,
 }
 
 /// A connection in SHOW PROCESSLIST.
@@ -112,6 +131,10 @@ impl ServerInfo for NoServer {
     }
 
     fn processes(&self) -> Vec<ProcessInfo> {
+        Vec::new()
+    }
+
+    fn limits(&self) -> Vec<LimitInfo> {
         Vec::new()
     }
 }

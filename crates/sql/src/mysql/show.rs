@@ -61,6 +61,8 @@ pub enum ShowKind {
     },
     /// The privileges of the user.
     Grants,
+    /// How much the user may take, and takes.
+    Limits,
     /// The warnings of the last statement: from an offset on, at most so many.
     Warnings {
         /// The offset, from 0.
@@ -186,6 +188,9 @@ fn listed(
             }
         }
         return Ok((ShowKind::Grants, ""));
+    }
+    if word(parser, "limits") {
+        return Ok((ShowKind::Limits, "name"));
     }
     if word(parser, "warnings") {
         let (from, most) = (0, None);
@@ -458,6 +463,7 @@ mod tests {
             ),
             ("show full processlist", ShowKind::Processes { full: true }),
             ("show grants for 'a'@'%'", ShowKind::Grants),
+            ("show limits", ShowKind::Limits),
             (
                 "show warnings limit 10, 5",
                 ShowKind::Warnings {

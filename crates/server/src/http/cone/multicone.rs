@@ -206,7 +206,9 @@ async fn respond(
     let text = statement(&served, &params, &list);
     let decoding_guard = list.decoding_guard();
     let database = served.cones.table().spec().database.clone();
+    let taken = shared.usage.query()?;
     let work = shared.track(Peer::Address(address.0), &database, "Multicone", &text);
+    let work = work.within(shared.usage.seconds());
     let sessions = Arc::clone(&shared.sessions);
     let state = Arc::clone(state);
     let rows = shared.metrics.rows(Protocol::Http);
@@ -222,6 +224,7 @@ async fn respond(
             rows,
         };
         let outcome = work.run(pairs.write(&sessions, &sender)).await;
+        drop(taken);
         if let Some(counted) = counted {
             counted.end_now(QueryOutcome::of_work(&outcome));
         }

@@ -123,7 +123,7 @@ async fn submit(state: &HttpState, submission: Submission) -> Result<u64, Client
 }
 
 /// A value as a response in JSON.
-fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
+pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
     // Numbers, texts and lists of them are always written.
     let text = serde_json::to_vec(value).unwrap_or_default();
     let mut response = Response::new(Body::from(text));

@@ -50,13 +50,14 @@ pub(super) struct QservError {
 
 impl From<Problem> for QservError {
     fn from(problem: Problem) -> Self {
-        let unreceived = [
+        let not_as_qserv = [
+            StatusCode::TOO_MANY_REQUESTS,
             StatusCode::REQUEST_TIMEOUT,
             StatusCode::PAYLOAD_TOO_LARGE,
             StatusCode::SERVICE_UNAVAILABLE,
         ];
         Self {
-            status: match unreceived.contains(&problem.status) {
+            status: match not_as_qserv.contains(&problem.status) {
                 true => problem.status,
                 false => StatusCode::OK,
             },
@@ -68,7 +69,10 @@ impl From<Problem> for QservError {
 impl From<ClientError> for QservError {
     fn from(error: ClientError) -> Self {
         Self {
-            status: StatusCode::OK,
+            status: match error.retry_after {
+                Some(_) => StatusCode::TOO_MANY_REQUESTS,
+                None => StatusCode::OK,
+            },
             object: error_object(&error.sentence, Some(error.code)),
         }
     }
@@ -213,7 +217,7 @@ pub(super) async fn execute(
         let statement = only_statement(&request.query)?;
         let shared = &state.shared;
         let query =
-            SynchronousQuery::begin(shared, requester, request.database(), statement, encoding);
+            SynchronousQuery::begin(shared, requester, request.database(), statement, encoding)?;
         let mut blocks = shared.query_runtime.spawn(|sender| query.run(sender));
         let first = blocks.recv_one().await?;
         Ok(streamed_from(JSON, first, blocks, ()))

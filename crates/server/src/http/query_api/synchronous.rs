@@ -24,17 +24,20 @@ pub(super) struct SynchronousQuery {
 
 impl SynchronousQuery {
     /// Registers a statement.
+    ///
+    /// # Errors
+    /// Its user has as many queries that run as they may.
     pub(super) fn begin(
         shared: &Arc<Shared>,
         requester: Requester,
         database: Option<String>,
         statement: String,
         encoding: BinaryEncoding,
-    ) -> Self {
-        Self {
-            query: TrackedQuery::begin(shared, requester, database, statement),
+    ) -> Result<Self, ClientError> {
+        Ok(Self {
+            query: TrackedQuery::begin(shared, requester, database, statement)?,
             encoding,
-        }
+        })
     }
 
     /// Executes the statement and sends its rows. An error after the first block is told at the end of the result.

@@ -149,7 +149,8 @@ impl Client {
             database: default_database(shared).await?,
             protocol: Protocol::Http,
             // One more tells that there are more.
-            row_limit: request.max_rows.map(|most| most.saturating_add(1)),
+            row_limit: { shared.usage.rows_within(request.max_rows) }
+                .map(|most| most.saturating_add(1)),
             time_limit: (limit > 0).then(|| Duration::from_secs(limit)),
             dialect: Dialect::Adql,
             statement,
@@ -423,6 +424,7 @@ pub(super) async fn result(
     let (number, format) = (job.record.id, request.format);
     let overflow = Arc::<AtomicBool>::default();
     let noted = Arc::clone(&overflow);
+    let max_rows = shared.usage.rows_within(request.max_rows);
     let results = client
         .state
         .shared
@@ -433,7 +435,7 @@ pub(super) async fn result(
                 let columns = columns(&stored.schema);
                 let counter = shared.metrics.rows(metrics::Protocol::Http);
                 let batches = (stored.open)().boxed();
-                let wanted = LimitedBatches::new(batches, request.max_rows, counter);
+                let wanted = LimitedBatches::new(batches, max_rows, counter);
                 let mut wanted = wanted.noting(&noted);
                 let writer = TableWriter::new(format, RESULT, &columns);
                 write(writer, &mut wanted, &sender).await

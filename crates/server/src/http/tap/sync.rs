@@ -114,12 +114,16 @@ impl SynchronousQuery {
     ) -> Result<Self, ClientError> {
         let shared = &state.shared;
         let database = default_database(shared).await?;
+        let max_rows = shared.usage.rows_within(request.max_rows);
+        let mut query = TrackedQuery::begin(shared, requester, database, request.statement)?;
+        // Rows beyond are cut off, which the result tells, and are no error.
+        query.connection.most_rows = None;
         Ok(Self {
             uploads,
             lists: Arc::clone(&state.lists),
-            query: TrackedQuery::begin(shared, requester, database, request.statement),
+            query,
             format: request.format,
-            max_rows: request.max_rows,
+            max_rows,
             overflow: Arc::default(),
         })
     }

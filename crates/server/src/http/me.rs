@@ -1,0 +1,61 @@
+//! `GET /me`: who a request is served as, and how much they may take.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use serde::Serialize;
+
+use super::HttpState;
+use super::problem::Problem;
+use super::query_api::json;
+
+/// The description of a user.
+#[derive(Debug, Serialize)]
+struct Me {
+    /// The name; none while the server has no users.
+    user: Option<String>,
+    admin: bool,
+    limits: Vec<LimitDescription>,
+}
+
+#[derive(Debug, Serialize)]
+struct LimitDescription {
+    name: &'static str,
+    /// How much may be taken; none without a limit.
+    limit: Option<u64>,
+    /// How much is taken, of what there is a present use.
+    used: Option<u64>,
+    meaning: &'static str,
+}
+
+pub(super) async fn me(State(state): State<Arc<HttpState>>) -> Result<Response<Body>, Problem> {
+    let shared = &state.shared;
+    let info = shared.server_info_for_user(Arc::clone(&shared.server_info));
+    let mut limits = Vec::new();
+    for limit in info.limits() {
+        let used = match (&shared.user, limit.name) {
+            (Some(user), engine::STORED) => {
+                Some(engine::stored_bytes(&state.archive, &user.name).await?)
+            }
+            _ => limit.used,
+        };
+        limits.push(LimitDescription {
+            name: limit.name,
+            limit: limit.most,
+            used,
+            meaning: limit.meaning,
+        });
+    }
+    let user = shared.user.as_ref();
+    let me = Me {
+        user: user.map(|user| user.name.clone()),
+        admin: user.is_none_or(|user| user.is_admin),
+        limits,
+    };
+    let mut response = json(StatusCode::OK, &me);
+    let never = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(header::CACHE_CONTROL, never);
+    Ok(response)
+}

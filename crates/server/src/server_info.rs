@@ -1,0 +1,85 @@
+//! The server's variables, status, processes and limits, for SQL statements: of the whole server, and as a user sees them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ::queries::QueryService;
+use ::users::{Limit, User};
+use sql::connection::{LimitInfo, ProcessInfo, ServerInfo, VariableValue};
+
+use crate::mysql;
+use crate::process_list::ProcessList;
+use crate::usage::Usage;
+
+/// The server's variables, status and processes, for SQL statements.
+#[derive(Debug)]
+pub(crate) struct LiveServerInfo {
+    pub(crate) processes: Arc<ProcessList>,
+    pub(crate) port: u16,
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) max_connections: u64,
+    pub(crate) tls: bool,
+}
+
+impl ServerInfo for LiveServerInfo {
+    fn variable(&self, name: &str) -> Option<VariableValue> {
+        match name {
+            "port" => Some(VariableValue::Number(self.port.into())),
+            "socket" => {
+                let socket = self.socket.as_ref()?;
+                Some(VariableValue::Text(socket.display().to_string()))
+            }
+            "max_connections" => Some(VariableValue::Number(self.max_connections)),
+            "max_allowed_packet" => Some(VariableValue::Number(mysql::LONGEST_COMMAND as u64)),
+            "have_ssl" | "have_openssl" if self.tls => Some(VariableValue::Text("YES".to_owned())),
+            _ => None,
+        }
+    }
+
+    fn status(&self) -> Vec<(&'static str, String)> {
+        self.processes.status()
+    }
+
+    fn processes(&self) -> Vec<ProcessInfo> {
+        self.processes.processes()
+    }
+    fn limits(&self) -> Vec<LimitInfo> {
+        Vec::new()
+    }
+}
+
+/// The same as a user sees it: the own connections, unless the user is an administrator, and the own limits.
+#[derive(Debug)]
+pub(crate) struct OwnServerInfo {
+    pub(crate) user: Arc<User>,
+    pub(crate) usage: Arc<Usage>,
+    pub(crate) queries: Arc<QueryService>,
+    pub(crate) server: Arc<dyn ServerInfo>,
+}
+
+impl ServerInfo for OwnServerInfo {
+    fn variable(&self, name: &str) -> Option<VariableValue> {
+        self.server.variable(name)
+    }
+
+    fn status(&self) -> Vec<(&'static str, String)> {
+        self.server.status()
+    }
+
+    fn processes(&self) -> Vec<ProcessInfo> {
+        let mut processes = self.server.processes();
+        processes.retain(|process| self.user.is_admin || process.user == self.user.name);
+        processes
+    }
+
+    fn limits(&self) -> Vec<LimitInfo> {
+        let mut limits = self.usage.infos();
+        let submitted = limits
+            .iter_mut()
+            .find(|limit| limit.name == Limit::Submitted.name());
+        if let Some(submitted) = submitted {
+            submitted.used = Some(self.queries.num_submitted_by(&self.user.name));
+        }
+        limits
+    }
+}

@@ -1,0 +1,276 @@
+//! What each user takes of the server at the moment, and what each may take.
+//!
+//! A limit that is reached is an error with MySQL's number 1226, over HTTP 429 with the time after which to try again. It names the limit,
+//! the present use and what helps.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::users::{Limit, Limits};
+use sql::ErrorCode;
+use sql::connection::LimitInfo;
+
+use crate::ClientError;
+
+/// After what time whoever has reached a limit of what runs may try again.
+const RETRY: Duration = Duration::from_secs(5);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What users take, by their names.
+#[derive(Debug, Default)]
+pub(crate) struct Usages {
+    users: Mutex<HashMap<String, Arc<Usage>>>,
+}
+
+impl Usages {
+    /// What a user takes, with the limits as they are now.
+    pub(crate) fn of(&self, user: &str, limits: &Limits) -> Arc<Usage> {
+        let mut users = lock(&self.users);
+        let usage = users.entry(user.to_owned()).or_default();
+        *lock(&usage.limits) = *limits;
+        Arc::clone(usage)
+    }
+}
+
+/// What one user takes.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    limits: Mutex<Limits>,
+    connections: AtomicU64,
+    queries: AtomicU64,
+    requests: Mutex<Requests>,
+}
+
+/// The requests of the last minute, as a store of requests that fills up evenly.
+#[derive(Debug, Default)]
+struct Requests {
+    /// How many were taken of it, when that was last computed.
+    taken: f64,
+    at: Option<Instant>,
+}
+
+impl Requests {
+    /// How many are taken now, where `most` come back in a minute.
+    fn taken(&self, most: u64, now: Instant) -> f64 {
+        let since = self
+            .at
+            .map_or(MINUTE, |at| now.saturating_duration_since(at));
+        (self.taken - most as f64 * since.as_secs_f64() / MINUTE.as_secs_f64()).max(0.0)
+    }
+
+    /// Takes one; else the time after which there is one again.
+    fn take(&mut self, most: u64, now: Instant) -> Result<(), Duration> {
+        let taken = self.taken(most, now);
+        if taken + 1.0 > most as f64 {
+            let missing = taken + 1.0 - most as f64;
+            let seconds = missing * MINUTE.as_secs_f64() / most.max(1) as f64;
+            return Err(Duration::from_secs_f64(seconds));
+        }
+        (self.taken, self.at) = (taken + 1.0, Some(now));
+        Ok(())
+    }
+}
+
+/// Something that a user takes until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    usage: Arc<Usage>,
+    limit: Limit,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(counter) = self.usage.counter(self.limit) {
+            counter.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Usage {
+    /// A limit; `None` if there is none.
+    pub(crate) fn limit(&self, limit: Limit) -> Option<u64> {
+        lock(&self.limits).get(limit)
+    }
+
+    fn counter(&self, limit: Limit) -> Option<&AtomicU64> {
+        match limit {
+            Limit::Connections => Some(&self.connections),
+            Limit::Queries => Some(&self.queries),
+            _ => None,
+        }
+    }
+
+    fn take(self: &Arc<Self>, limit: Limit, remedy: &str) -> Result<Taken, ClientError> {
+        let most = self.limit(limit).unwrap_or(u64::MAX);
+        let more = |counter: &AtomicU64| {
+            counter.fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| {
+                (taken < most).then_some(taken + 1)
+            })
+        };
+        match self.counter(limit).map(more) {
+            Some(Err(taken)) => Err(reached(limit, taken, most, remedy)),
+            _ => Ok(Taken {
+                usage: Arc::clone(self),
+                limit,
+            }),
+        }
+    }
+
+    /// Takes a connection.
+    ///
+    /// # Errors
+    /// The limit is reached.
+    pub(crate) fn connection(self: &Arc<Self>) -> Result<Taken, ClientError> {
+        self.take(Limit::Connections, "close one of them")
+    }
+
+    /// Takes a query whose client waits.
+    ///
+    /// # Errors
+    /// The limit is reached.
+    pub(crate) fn query(self: &Arc<Self>) -> Result<Taken, ClientError> {
+        self.take(
+            Limit::Queries,
+            "wait until one of them has ended, or end one (SHOW PROCESSLIST, KILL)",
+        )
+    }
+
+    /// Takes an HTTP request.
+    ///
+    /// # Errors
+    /// The limit is reached.
+    pub(crate) fn request(&self) -> Result<(), ClientError> {
+        let Some(most) = self.limit(Limit::Requests) else {
+            return Ok(());
+        };
+        let mut requests = lock(&self.requests);
+        requests.take(most, Instant::now()).map_err(|after| {
+            let sentence = format!(
+                "you have sent the {most} requests that you may send in a minute: the next one may come in {:.1} s",
+                after.as_secs_f64()
+            );
+            ClientError::new(ErrorCode::LIMIT_REACHED, sentence).retried_after(after)
+        })
+    }
+
+    /// How long a statement may take.
+    pub(crate) fn seconds(&self) -> Option<Duration> {
+        self.limit(Limit::Seconds).map(Duration::from_secs)
+    }
+
+    /// The smaller of the rows that a client wants and those that it may have.
+    pub(crate) fn rows_within(&self, wanted: Option<u64>) -> Option<u64> {
+        match (wanted, self.limit(Limit::Rows)) {
+            (Some(wanted), Some(most)) => Some(wanted.min(most)),
+            (wanted, most) => wanted.or(most),
+        }
+    }
+
+    /// All limits, with what is taken of them as far as it is known here.
+    pub(crate) fn infos(&self) -> Vec<LimitInfo> {
+        let limits = *lock(&self.limits);
+        let info = |limit: Limit| LimitInfo {
+            name: limit.name(),
+            most: limits.get(limit),
+            used: match limit {
+                Limit::Requests => limits.get(limit).map(|most| {
+                    let taken = lock(&self.requests).taken(most, Instant::now());
+                    taken.ceil() as u64
+                }),
+                limit => { self.counter(limit) }.map(|it| it.load(Ordering::Acquire)),
+            },
+            meaning: limit.meaning(),
+        };
+        Limit::ALL.map(info).into()
+    }
+}
+
+/// The error of a limit that is reached.
+pub(crate) fn reached(limit: Limit, used: u64, most: u64, remedy: &str) -> ClientError {
+    let sentence = format!(
+        "you have {used} of {most} {}: {remedy}; SHOW LIMITS tells all limits",
+        limit.meaning()
+    );
+    ClientError::new(ErrorCode::LIMIT_REACHED, sentence).retried_after(RETRY)
+}
+
+/// The error of a statement that takes longer than its user may have.
+pub(crate) fn too_long(limit: Duration) -> ClientError {
+    let sentence = format!(
+        "the query took longer than the {} s that one of yours may take: ask for less, or ask the operator for more (SHOW LIMITS tells all limits)",
+        limit.as_secs()
+    );
+    ClientError::new(ErrorCode::LIMIT_REACHED, sentence)
+}
+
+/// A panic in another thread leaves these whole, because every change is a single operation.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(limits: &[(Limit, u64)]) -> Arc<Usage> {
+        let mut set = Limits::default();
+        for (limit, most) in limits {
+            set.set(*limit, Some(*most));
+        }
+        Usages::default().of("ann", &set)
+    }
+
+    #[test]
+    fn what_runs_is_counted_until_it_ends() {
+        let usage = usage(&[(Limit::Queries, 2)]);
+        let first = usage.query().unwrap();
+        let _second = usage.query().unwrap();
+        let error = usage.query().unwrap_err();
+        assert_eq!(error.code.number, 1226);
+        assert!(
+            error.sentence.starts_with("you have 2 of 2 queries"),
+            "{error}"
+        );
+        assert!(error.retry_after.is_some());
+        drop(first);
+        let _third = usage.query().unwrap();
+        assert!(usage.query().is_err());
+        // No limit, no error; the use is known all the same.
+        let many: Vec<Taken> = (0..100).map(|_| usage.connection().unwrap()).collect();
+        let infos = usage.infos();
+        assert_eq!((infos[0].most, infos[0].used), (None, Some(100)));
+        assert_eq!((infos[1].most, infos[1].used), (Some(2), Some(2)));
+        drop(many);
+        assert_eq!(usage.infos()[0].used, Some(0));
+    }
+
+    #[test]
+    fn limits_change_while_users_are_served() {
+        let usages = Usages::default();
+        let mut limits = Limits::default();
+        let usage = usages.of("ann", &limits);
+        let _one = usage.query().unwrap();
+        limits.set(Limit::Queries, Some(1));
+        assert!(Arc::ptr_eq(&usage, &usages.of("ann", &limits)));
+        assert!(usage.query().is_err());
+        assert!(usages.of("bob", &Limits::default()).query().is_ok());
+    }
+
+    #[test]
+    fn requests_come_back_evenly() {
+        let mut requests = Requests::default();
+        let begin = Instant::now();
+        for _ in 0..60 {
+            requests.take(60, begin).unwrap();
+        }
+        let after = requests.take(60, begin).unwrap_err();
+        assert!((after.as_secs_f64() - 1.0).abs() < 1e-6, "{after:?}");
+        let later = begin + Duration::from_secs(2);
+        assert!(requests.take(60, later).is_ok() && requests.take(60, later).is_ok());
+        assert!(requests.take(60, later).is_err());
+        assert!(requests.take(60, begin + Duration::from_secs(600)).is_ok());
+        assert!(Requests::default().take(0, begin).is_err());
+    }
+}

@@ -1,0 +1,131 @@
+//! How much a user may take: at a time, in a minute, of one query, and of the disk.
+
+use std::fmt;
+
+/// A limit of a user's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Limit {
+    /// Connections by MySQL's protocol that are open at a time.
+    Connections,
+    /// Queries that run at a time while their clients wait.
+    Queries,
+    /// Submitted queries that wait or run at a time.
+    Submitted,
+    /// Seconds that a query may take.
+    Seconds,
+    /// Rows of a result.
+    Rows,
+    /// HTTP requests in a minute.
+    Requests,
+    /// Bytes of the tables in the user's own database.
+    Stored,
+}
+
+impl Limit {
+    /// All of them, in the order in which they are listed.
+    pub const ALL: [Self; 7] = [
+        Self::Connections,
+        Self::Queries,
+        Self::Submitted,
+        Self::Seconds,
+        Self::Rows,
+        Self::Requests,
+        Self::Stored,
+    ];
+
+    /// The name, by which it is set and stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Queries => "queries",
+            Self::Submitted => "submitted",
+            Self::Seconds => "seconds",
+            Self::Rows => "rows",
+            Self::Requests => "requests",
+            Self::Stored => "stored",
+        }
+    }
+
+    /// The limit of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|limit| limit.name() == name)
+    }
+
+    /// What it limits.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Connections => "MySQL connections at a time",
+            Self::Queries => "queries that run at a time while their clients wait",
+            Self::Submitted => "submitted queries that wait or run at a time",
+            Self::Seconds => "seconds that a query may take",
+            Self::Rows => "rows of a result",
+            Self::Requests => "HTTP requests in a minute",
+            Self::Stored => "bytes of the tables in one's own database",
+        }
+    }
+
+    /// Whether it counts what is there at a moment, so that there is a present use.
+    pub fn has_use(self) -> bool {
+        !matches!(self, Self::Seconds | Self::Rows)
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The limits of a user, or those of everybody.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Limits([Option<u64>; Limit::ALL.len()]);
+
+impl Limits {
+    /// A limit; `None` if there is none.
+    pub fn get(&self, limit: Limit) -> Option<u64> {
+        self.0[limit as usize]
+    }
+
+    /// Sets a limit, or takes it away.
+    pub fn set(&mut self, limit: Limit, value: Option<u64>) {
+        self.0[limit as usize] = value;
+    }
+
+    /// These, and where there is none those of `others`.
+    #[must_use]
+    pub fn or(&self, others: &Self) -> Self {
+        let mut limits = *self;
+        for (own, other) in limits.0.iter_mut().zip(others.0) {
+            *own = own.or(other);
+        }
+        limits
+    }
+
+    /// Those that are set.
+    pub fn iter(&self) -> impl Iterator<Item = (Limit, u64)> {
+        let all = Limit::ALL.into_iter();
+        all.filter_map(|limit| Some((limit, self.get(limit)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_limits_come_before_those_of_everybody() {
+        let (mut own, mut everybody) = (Limits::default(), Limits::default());
+        everybody.set(Limit::Rows, Some(10));
+        everybody.set(Limit::Queries, Some(2));
+        own.set(Limit::Rows, Some(1000));
+        let limits = own.or(&everybody);
+        assert_eq!(
+            limits.iter().collect::<Vec<_>>(),
+            [(Limit::Queries, 2), (Limit::Rows, 1000)]
+        );
+        for limit in Limit::ALL {
+            assert_eq!(Limit::of_name(limit.name()), Some(limit));
+        }
+        assert_eq!(Limit::of_name("row"), None);
+    }
+}

@@ -1,0 +1,348 @@
+"""How much users may take: each limit by each protocol, what it says, and that it changes while the server runs."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from meridian_cli import Meridian
+from serving import serving, wait_until
+from small_tables import load_stars_and_bands
+from test_users import PASSWORD, Site, must, user
+
+STARS = 400
+LIMIT_REACHED = 1226
+
+
+@pytest.fixture(scope="module")
+def site(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Ann and Bob may read the database sky; the administrator is boss."""
+    data = load_stars_and_bands(meridian, tmp_path_factory.mktemp("limits"), STARS)
+    must(meridian, data, "add", "boss", "--admin", password=PASSWORD)
+    for name in ("ann", "bob"):
+        must(meridian, data, "add", name, password=PASSWORD)
+        must(meridian, data, "grant", name, "--read", "sky")
+    with serving(meridian, data) as server:
+        yield Site(meridian, data, server)
+
+
+@contextmanager
+def limited(site: Site, whose: str, **limits: object) -> Iterator[None]:
+    """Limits for as long as they are needed."""
+    options = [word for name, value in limits.items() for word in (f"--{name}", value)]
+    none = [word for name in limits for word in (f"--{name}", "none")]
+    must(site.meridian, site.data, "limit", whose, *options)
+    try:
+        yield
+    finally:
+        must(site.meridian, site.data, "limit", whose, *none)
+
+
+def ask(connection: pymysql.connections.Connection, statement: str) -> list[tuple[object, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return list(cursor.fetchall())
+
+
+def refused(connection: pymysql.connections.Connection, statement: str) -> str:
+    """The sentence of a statement that reaches a limit."""
+    with pytest.raises(pymysql.err.MySQLError) as raised:
+        ask(connection, statement)
+    number, sentence = raised.value.args
+    assert number == LIMIT_REACHED, sentence
+    return str(sentence)
+
+
+@contextmanager
+def sleeping(site: Site, name: str, count: int, seconds: float = 30) -> Iterator[list[int]]:
+    """So many queries that run; they are ended afterwards. Gives the numbers of their connections."""
+    connections = [site.connect(name) for _ in range(count)]
+    numbers = [connection.thread_id() for connection in connections]
+
+    def sleep(connection: pymysql.connections.Connection) -> None:
+        try:
+            ask(connection, f"SELECT SLEEP({seconds})")
+        except pymysql.err.MySQLError:
+            pass
+
+    threads = [threading.Thread(target=sleep, args=(connection,)) for connection in connections]
+    for thread in threads:
+        thread.start()
+    try:
+        with site.connect("boss") as boss:
+            running = f"SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = '{name}' AND INFO LIKE 'SELECT SLEEP%'"
+            wait_until(lambda: ask(boss, running) == [(count,)], 20, "they run")
+        yield numbers
+    finally:
+        with site.connect("boss") as boss:
+            for number in numbers:
+                ask(boss, f"KILL QUERY {number}")
+        for thread in threads:
+            thread.join()
+        for connection in connections:
+            connection.close()
+
+
+def post(site: Site, path: str, name: str, **body: object) -> tuple[int, str, dict[str, str]]:
+    status, text, headers = site.http(path, name, method="POST", body=json.dumps(body).encode())
+    return status, text, {key.lower(): value for key, value in headers.items()}
+
+
+def used(site: Site, name: str) -> dict[str, tuple[int | None, int | None]]:
+    """The limits and the use of each, as SHOW LIMITS and /me tell them."""
+    with site.connect(name) as connection:
+        shown = {str(row[0]): (row[1], row[2]) for row in ask(connection, "SHOW LIMITS")}
+    told = json.loads(site.http("me", name)[1])
+    assert told["user"] == name
+    by_http = {limit["name"]: (limit["limit"], limit["used"]) for limit in told["limits"]}
+    # The connection is closed when HTTP tells, and each request is one more.
+    for name in shown.keys() - {"connections", "requests"}:
+        assert shown[name] == by_http[name], name
+    return shown  # type: ignore[return-value]
+
+
+def test_connections(site: Site) -> None:
+    with limited(site, "ann", connections=2), site.connect("ann"):
+        second = site.connect("ann")
+        with pytest.raises(pymysql.err.MySQLError) as raised:
+            site.connect("ann")
+        assert raised.value.args[0] == LIMIT_REACHED and "2 of 2 MySQL connections" in raised.value.args[1]
+        second.close()
+        wait_until(lambda: used(site, "ann")["connections"] == (2, 2), 20, "the place is free")
+        with site.connect("bob"):
+            pass
+
+
+def test_queries_that_run(site: Site) -> None:
+    with limited(site, "ann", queries=2), sleeping(site, "ann", 2) as numbers, site.connect("ann") as third:
+        sentence = refused(third, "SELECT COUNT(*) FROM sky.Star")
+        assert "2 of 2 queries" in sentence and "KILL" in sentence
+        refused(third, "CREATE TABLE mine AS SELECT * FROM sky.Band")
+        for path, body in {"query": {"query": "SELECT 1"}, "tap/sync": None}.items():
+            if body is None:
+                status, text, headers = site.http(path, "ann", LANG="ADQL", QUERY="SELECT id FROM sky.Band")
+                headers = {key.lower(): value for key, value in headers.items()}  # type: ignore[assignment]
+            else:
+                status, text, headers = post(site, path, "ann", **body)
+            assert status == 429 and "2 of 2 queries" in text and int(headers["retry-after"]) > 0, (path, status, text)
+        # What shows and ends them is never one too many, and others are not concerned.
+        assert {row[0] for row in ask(third, "SHOW PROCESSLIST")} >= set(numbers)
+        assert used(site, "ann")["queries"] == (2, 2)
+        with site.connect("bob") as bob:
+            assert ask(bob, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
+        ask(third, f"KILL QUERY {numbers[0]}")
+        wait_until(lambda: used(site, "ann")["queries"] == (2, 1), 20, "one has ended")
+        assert ask(third, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
+
+
+def test_submitted_queries(site: Site) -> None:
+    with limited(site, "ann", submitted=2), site.connect("ann") as ann:
+        first, second = (ask(ann, "SUBMIT SELECT SLEEP(30)")[0][0] for _ in range(2))
+        assert "2 of 2 submitted queries" in refused(ann, "SUBMIT SELECT 1")
+        status, text, headers = post(site, "queries", "ann", statement="SELECT 1")
+        assert status == 429 and json.loads(text)["code"] == LIMIT_REACHED and "retry-after" in headers
+        assert post(site, "query-async", "ann", query="SELECT 1")[0] == 429
+        assert used(site, "ann")["submitted"] == (2, 2)
+        ask(ann, f"CANCEL {first}")
+        third = ask(ann, "SUBMIT SELECT COUNT(*) FROM sky.Star")[0][0]
+        wait_until(lambda: state(ann, third)[0] == "COMPLETED", 20, "it runs")
+        ask(ann, f"CANCEL {second}")
+
+        # Many at once get exactly as many places as there are.
+        outcomes: list[bool] = []
+
+        def submit() -> None:
+            with site.connect("ann") as connection:
+                try:
+                    ask(connection, "SUBMIT SELECT SLEEP(30)")
+                    outcomes.append(True)
+                except pymysql.err.MySQLError as error:
+                    assert error.args[0] == LIMIT_REACHED
+                    outcomes.append(False)
+
+        threads = [threading.Thread(target=submit) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(outcomes) == [False] * 10 + [True] * 2
+        for (number,) in ask(ann, "SELECT ID FROM information_schema.QUERIES WHERE STATE IN ('QUEUED', 'EXECUTING') AND STATEMENT LIKE 'SELECT SLEEP%'"):
+            ask(ann, f"CANCEL {number}")
+
+
+def state(connection: pymysql.connections.Connection, number: object) -> tuple[object, ...]:
+    return ask(connection, f"SELECT STATE, ERROR FROM information_schema.QUERIES WHERE ID = {number}")[0]
+
+
+def test_seconds(site: Site) -> None:
+    with limited(site, "ann", seconds=1), site.connect("ann") as ann:
+        begun = time.monotonic()
+        assert "1 s that one of yours may take" in refused(ann, "SELECT SLEEP(60)")
+        assert time.monotonic() - begun < 5
+        # What the connection has set comes first if it is shorter, under its own number.
+        ask(ann, "SET max_execution_time = 200")
+        with pytest.raises(pymysql.err.MySQLError) as raised:
+            ask(ann, "SELECT SLEEP(60)")
+        assert raised.value.args[0] == 3024
+        ask(ann, "SET max_execution_time = 60000")
+        refused(ann, "SELECT SLEEP(60)")
+        status, text, _ = post(site, "query", "ann", query="SELECT SLEEP(60)")
+        assert json.loads(text)["error_ext"]["code"] == LIMIT_REACHED and "1 s that one of yours" in text, status
+        number = ask(ann, "SUBMIT SELECT SLEEP(60)")[0][0]
+        wait_until(lambda: state(ann, number)[0] == "FAILED", 20, "it is ended")
+        assert "1 s that one of yours" in str(state(ann, number)[1])
+
+
+@pytest.mark.parametrize("rows", [99, 100, 101])
+def test_rows_of_a_result(site: Site, rows: int) -> None:
+    statement = f"SELECT id FROM sky.Star LIMIT {rows}"
+    fits = rows <= 100
+    with limited(site, "ann", rows=100), site.connect("ann") as ann:
+        # A plan that is cached counts as well.
+        for _ in range(3):
+            if fits:
+                assert len(ask(ann, statement)) == rows
+            else:
+                assert "more than 100 rows" in refused(ann, statement)
+        assert ask(ann, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
+        status, text, _ = post(site, "query", "ann", query=statement)
+        assert ("more than 100 rows" in text) == (not fits), (status, text)
+        number = ask(ann, f"SUBMIT {statement}")[0][0]
+        wait_until(lambda: state(ann, number)[0] in ("COMPLETED", "FAILED"), 20, "it has ended")
+        assert state(ann, number)[0] == ("COMPLETED" if fits else "FAILED")
+        # TAP cuts off and says so.
+        for more in ({}, {"MAXREC": 1000}):
+            parameters = {"LANG": "ADQL", "QUERY": f"SELECT TOP {rows} id FROM sky.Star", "FORMAT": "votable/td", **more}
+            status, text, _ = site.http("tap/sync", "ann", **parameters)
+            assert status == 200 and text.count("<TR>") == min(rows, 100)
+            assert ("OVERFLOW" in text) == (not fits)
+        # One's own tables may be larger than what one may be sent.
+        ask(ann, "DROP TABLE IF EXISTS ann.many")
+        ask(ann, "CREATE TABLE ann.many AS SELECT * FROM sky.Star")
+        assert ask(ann, "SELECT COUNT(*) FROM ann.many") == [(STARS,)]
+        ask(ann, "DROP TABLE ann.many")
+
+
+def test_requests_of_a_minute(site: Site) -> None:
+    with limited(site, "ann", requests=30):
+        answers = [site.http("tap/availability", "ann") for _ in range(33)]
+        good = sum(status == 200 for status, _, _ in answers)
+        assert 30 <= good < 33
+        status, text, headers = next(answer for answer in answers if answer[0] != 200)
+        assert status == 429 and "30 requests" in text and 1 <= int(headers["Retry-After"]) <= 3
+        assert site.http("tap/availability", "bob")[0] == 200
+        time.sleep(int(headers["Retry-After"]))
+        assert site.http("tap/availability", "ann")[0] == 200
+
+
+def test_bytes_of_own_tables(site: Site) -> None:
+    with site.connect("ann") as ann:
+        ask(ann, "CREATE TABLE ann.first AS SELECT * FROM sky.Star")
+        taken = used(site, "ann")["stored"][1]
+        assert taken is not None and taken > 1000
+        with limited(site, "ann", stored=taken + 500):
+            sentence = refused(ann, "CREATE TABLE ann.second AS SELECT * FROM sky.Star")
+            assert f"{taken} of {taken + 500} bytes" in sentence and "DROP TABLE" in sentence
+            refused(ann, "INSERT INTO ann.first SELECT * FROM sky.Star")
+            assert ask(ann, "SELECT COUNT(*) FROM ann.first") == [(STARS,)]
+            ask(ann, "DROP TABLE ann.first")
+            ask(ann, "CREATE TABLE ann.second AS SELECT * FROM sky.Star")
+        ask(ann, "DROP TABLE ann.second")
+        assert used(site, "ann")["stored"] == (None, 0)
+
+
+def test_everybody_and_administrators(site: Site) -> None:
+    with limited(site, "--everybody", rows=10, queries=7):
+        with limited(site, "bob", rows=20):
+            assert used(site, "ann")["rows"] == (10, None) and used(site, "bob")["rows"] == (20, None)
+            assert used(site, "bob")["queries"][0] == 7
+            shown = must(site.meridian, site.data, "limit", "bob")
+            assert [line.split()[:2] for line in shown.splitlines()] == [["queries", "7"], ["rows", "20"]]
+            assert "(as everybody)" in shown.splitlines()[0] and "(as everybody)" not in shown.splitlines()[1]
+            assert "may take      queries 7, rows 20" in must(site.meridian, site.data, "show", "bob")
+            listed = json.loads(must(site.meridian, site.data, "list", "--format", "json"))
+            assert {it["name"]: it["limits"] for it in listed}["bob"] == {"queries": 7, "rows": 20}
+        with site.connect("boss") as boss:
+            assert len(ask(boss, "SELECT id FROM sky.Star")) == STARS
+        # An open connection is limited, and is no more, with its next statement.
+        with site.connect("ann") as ann:
+            refused(ann, "SELECT id FROM sky.Star")
+            with limited(site, "ann", rows=1000):
+                assert len(ask(ann, "SELECT id FROM sky.Star")) == STARS
+            refused(ann, "SELECT id FROM sky.Star")
+    assert "may take as much as there is" in must(site.meridian, site.data, "limit", "--everybody")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nobody", "--rows", 5], "there is no user nobody"),
+        (["ann", "--rows", "-1"], "a whole number from 0 on, or none"),
+        (["ann", "--rows", "many"], "a whole number from 0 on, or none"),
+        (["ann", "--stored", "10 apples"], "10 apples"),
+        (["ann", "--everybody", "--rows", 5], "cannot be used with"),
+        (["--rows", 5], "required"),
+    ],
+)
+def test_mistakes(site: Site, arguments: list[object], sentence: str) -> None:
+    done = user(site.meridian, site.data, "limit", *arguments)
+    assert done.returncode != 0 and sentence in done.stderr, done.stderr
+
+
+def test_nobody_is_limited_without_users(meridian: Meridian, tmp_path: Path) -> None:
+    data = load_stars_and_bands(meridian, tmp_path, 20)
+    done = user(meridian, data, "limit", "--everybody", "--rows", 5)
+    assert done.returncode != 0 and "there are no users yet" in done.stderr
+    with serving(meridian, data) as server, server.connect() as connection:
+        assert ask(connection, "SHOW LIMITS") == []
+        assert json.loads(Site(meridian, data, server).http("me", None)[1]) == {"user": None, "admin": True, "limits": []}
+
+
+def test_users_of_a_former_version_get_limits(meridian: Meridian, tmp_path: Path) -> None:
+    data = load_stars_and_bands(meridian, tmp_path, 20)
+    must(meridian, data, "add", "ann", password=PASSWORD)
+    must(meridian, data, "grant", "ann", "--read", "sky")
+    with sqlite3.connect(data / "users.sqlite") as database:
+        database.executescript("DROP TABLE limits; PRAGMA user_version = 1;")
+    with serving(meridian, data) as server:
+        site = Site(meridian, data, server)
+        with site.connect("ann") as ann:
+            assert len(ask(ann, "SELECT id FROM sky.Star")) == 20
+            with limited(site, "ann", rows=5):
+                refused(ann, "SELECT id FROM sky.Star")
+
+
+def test_removed_users_leave_no_limits(site: Site) -> None:
+    must(site.meridian, site.data, "add", "carl", password=PASSWORD)
+    must(site.meridian, site.data, "limit", "carl", "--rows", 5)
+    must(site.meridian, site.data, "remove", "carl")
+    must(site.meridian, site.data, "add", "carl", password=PASSWORD)
+    assert "as much as there is" in must(site.meridian, site.data, "limit", "carl")
+    must(site.meridian, site.data, "remove", "carl")
+
+
+def test_places_are_free_after_whatever_ends(site: Site) -> None:
+    """Errors, cut connections and ended statements leave no query counted."""
+    ends: list[Callable[[pymysql.connections.Connection], object]] = [
+        lambda it: refuse_quietly(it, "SELECT nosuch FROM sky.Star"),
+        lambda it: refuse_quietly(it, "SELEC"),
+        lambda it: ask(it, "SELECT 1"),
+        lambda it: it._sock.close(),  # noqa: SLF001
+    ]
+    for end in ends:
+        connection = site.connect("ann")
+        end(connection)
+    wait_until(lambda: used(site, "ann")["queries"][1] == 0 and used(site, "ann")["connections"][1] <= 4, 20, "nothing is counted")
+
+
+def refuse_quietly(connection: pymysql.connections.Connection, statement: str) -> None:
+    with pytest.raises(pymysql.err.MySQLError):
+        ask(connection, statement)
