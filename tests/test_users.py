@@ -273,8 +273,8 @@ def test_statements_about_users_say_where_they_are_changed(site: Site) -> None:
 def test_grants_are_shown(site: Site) -> None:
     expected = {
         "boss": {"SELECT ON *.*"},
-        "reader": {"USAGE ON *.*", "SELECT, INSERT, CREATE, DROP ON `reader`.*", "SELECT ON `sky`.*"},
-        "narrow": {"USAGE ON *.*", "SELECT, INSERT, CREATE, DROP ON `narrow`.*", "SELECT ON `sky`.`band`"},
+        "reader": {"USAGE ON *.*", "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP ON `reader`.*", "SELECT ON `sky`.*"},
+        "narrow": {"USAGE ON *.*", "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP ON `narrow`.*", "SELECT ON `sky`.`band`"},
     }
     for name, grants in expected.items():
         with site.connect(name) as connection:

@@ -155,6 +155,11 @@ pub enum IngestError {
 }
 
 impl IngestError {
+    /// Whether the table was changed while its new rows were made of the old ones: the same may be tried again.
+    pub fn is_change(&self) -> bool {
+        matches!(self, Self::Catalog(CatalogError::TableChanged { .. }))
+    }
+
     /// Wraps an I/O error with what was being done to which file; a full disk gets its own sentence.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();

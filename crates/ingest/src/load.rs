@@ -4,7 +4,6 @@
 //! under the load's own directory and synced; one catalog transaction makes it visible. A process that dies before
 //! that leaves a directory that nothing refers to, which the next load of the table removes.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,6 +18,7 @@ use crate::directors::{Directors, Family, open_parts, wait_for_lock};
 use crate::dry_run::{unit_note, with_data_dir};
 use crate::error::IngestError;
 use crate::fault;
+use crate::leftovers::{clean_up, remove_load};
 use crate::manifest::write_manifest;
 use crate::memory::default_memory;
 use crate::partitioning::choose_partitioning;
@@ -70,8 +70,9 @@ async fn load_into(
     let inputs = request.input_names();
     let what = format!("loading {}", inputs[0].display());
     let _lock = match request.append {
-        // Appends to one table queue up.
+        // Appends to one table queue up, and so do changes of its rows.
         true => wait_for_lock(&request, &request.table).await?,
+        false if request.made_of.is_some() => wait_for_lock(&request, &request.table).await?,
         false => LoadLock::acquire(&request.data_dir, &request.database, &request.table, &what)?,
     };
     clean_up(catalog, &request).await?;
@@ -102,45 +103,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
         .unwrap_or(Err(IngestError::Internal))
 }
 
-/// Removes what killed loads of the table left, and replaced files that nobody reads any more.
-pub(crate) async fn clean_up(catalog: &Catalog, request: &LoadRequest) -> Result<(), IngestError> {
-    let LoadRequest {
-        database, table, ..
-    } = request;
-    for load in catalog.unpublished_loads(database, table).await? {
-        remove_load(catalog, request, load).await?;
-    }
-    remove_superseded(catalog, &request.data_dir).await?;
-    Ok(())
-}
-
-/// Removes the files of parts that no table shows any more and nobody reads. Gives how many others are still read.
-pub(crate) async fn remove_superseded(
-    catalog: &Catalog,
-    data_dir: &Path,
-) -> Result<usize, IngestError> {
-    let mut in_use = 0;
-    for it in catalog.superseded_loads().await? {
-        match LoadDir::remove(data_dir, &it.database, &it.table, it.load)? {
-            Removal::Removed => catalog.forget(it.load).await?,
-            Removal::InUse => in_use += 1,
-        }
-    }
-    Ok(in_use)
-}
-
-pub(crate) async fn remove_load(
-    catalog: &Catalog,
-    request: &LoadRequest,
-    load: LoadId,
-) -> Result<Removal, IngestError> {
-    let removal = LoadDir::remove(&request.data_dir, &request.database, &request.table, load)?;
-    if removal == Removal::Removed {
-        catalog.forget(load).await?;
-    }
-    Ok(removal)
-}
-
 /// The table that the load appends to, if it appends.
 async fn check_existing(
     catalog: &Catalog,
@@ -157,6 +119,19 @@ async fn check_existing(
         };
         let same = |found: &Table| request.declared.as_ref() == Some(&found.spec.columns);
         return found.filter(same).map(Some).ok_or_else(changed);
+    }
+    if let Some(made_of) = &request.made_of {
+        let has = |found: &Table| {
+            found
+                .parts
+                .iter()
+                .map(|part| part.load)
+                .eq(made_of.iter().copied())
+        };
+        if !found.as_ref().is_some_and(has) {
+            let table = format!("{database}.{table}");
+            return Err(CatalogError::TableChanged { table }.into());
+        }
     }
     match found {
         Some(found) if !request.replace => Err(IngestError::Options(format!(

@@ -1,6 +1,6 @@
 //! MySQL column types as they stand in a CREATE TABLE: `bigint(20) unsigned NOT NULL`.
 
-use catalog::ColumnType;
+use catalog::{Column, ColumnType};
 
 use crate::error::nearest;
 
@@ -40,6 +40,20 @@ const NAMES: [&str; 33] = [
     "mediumblob",
     "longblob",
 ];
+
+/// A column as a CREATE TABLE declares it.
+///
+/// # Errors
+/// A sentence, for a type that is not known or that cannot be kept exactly.
+pub fn declared_column(name: &str, declared: &str) -> Result<Column, String> {
+    let (ty, nullable) = parse(declared)?;
+    Ok(Column {
+        name: name.to_owned(),
+        ty,
+        nullable,
+        declared: Some(declared.to_owned()),
+    })
+}
 
 /// The column type and whether NULL is allowed.
 ///

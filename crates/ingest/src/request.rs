@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use catalog::{Column, TableKind};
+use catalog::{Column, LoadId, TableKind};
 
 use crate::format::made::RowSource;
 use crate::spool::display_name;
@@ -51,12 +51,17 @@ pub struct LoadRequest {
     pub schema: Option<PathBuf>,
     /// Columns that hold texts, whatever their values look like, where the types are inferred.
     pub text_columns: Vec<String>,
+    /// The table of FITS files: the name or the number of an extension; the first binary table by default.
+    pub extension: Option<String>,
     /// How the text files are written, where it differs from what is detected.
     pub text: TextOptions,
     /// Columns declared NOT NULL that are made nullable (`all`: every one), so that NaN or NULL in them is accepted.
     pub nullable: Vec<String>,
     /// Whether a table of this name may exist and is then replaced.
     pub replace: bool,
+    /// The parts that the table has to have when it is replaced, if the rows were made of these: another change in between is told
+    /// ([`IngestError::is_change`](crate::IngestError::is_change)), and nothing is lost.
+    pub made_of: Option<Vec<LoadId>>,
     /// Whether the rows become one more part of the table of this name, which must exist. What is not said here of its kind, key,
     /// position and directors is as the table has it.
     pub append: bool,
@@ -149,9 +154,11 @@ impl LoadRequest {
             overlap_deg: None,
             schema: None,
             text_columns: Vec::new(),
+            extension: None,
             text: TextOptions::default(),
             nullable: Vec::new(),
             replace: false,
+            made_of: None,
             append: false,
             declared: None,
             dry_run: false,

@@ -170,6 +170,8 @@ pub(crate) struct Shared {
     pub(crate) slow: Option<Duration>,
     /// How long the head of an HTTP request may take to arrive.
     pub(crate) http_patience: Duration,
+    /// Who changes which table.
+    pub(crate) table_turns: Arc<mysql::TableTurns>,
     /// The memory for packets and prepared statements of MySQL clients.
     pub(crate) packets: Arc<BytePool>,
     /// Limits how many rejected clients are told the reason concurrently.
@@ -409,6 +411,7 @@ impl Server {
             metrics: Arc::new(metrics),
             query_runtime,
             slow: config.slow,
+            table_turns: Arc::default(),
             http_patience: config.http_patience,
             packets: BytePool::new(room_for_packets(config.memory as u64)),
             rejected: Arc::new(Semaphore::new(MAX_REJECTIONS)),

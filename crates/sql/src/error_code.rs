@@ -54,6 +54,12 @@ codes! {
     AMBIGUOUS_COLUMN = 1052, "23000";
     /// No table has this column (`ER_BAD_FIELD_ERROR`).
     NO_COLUMN = 1054, "42S22";
+    /// A column that is to be dropped and is not there (`ER_CANT_DROP_FIELD_OR_KEY`).
+    NO_COLUMN_TO_DROP = 1091, "42000";
+    /// The last column of a table (`ER_CANT_REMOVE_ALL_FIELDS`).
+    NO_COLUMNS_LEFT = 1090, "42000";
+    /// Others change a table all the time (`ER_LOCK_WAIT_TIMEOUT`).
+    LOCK_WAIT = 1205, "HY000";
     /// A name stands for two columns of a derived table (`ER_DUP_FIELDNAME`).
     COLUMN_TWICE = 1060, "42S21";
     /// The text cannot be read (`ER_PARSE_ERROR`).

@@ -211,7 +211,11 @@ impl DefaultDatabase {
                 let known: Vec<String> = names.chain([INFORMATION_SCHEMA.to_owned()]).collect();
                 let folded = fold_name(wanted);
                 let found = known.iter().find(|name| fold_name(name) == folded).cloned();
-                found
+                // A user's own database is there once it has a table; it may be chosen before.
+                let rights = archive.catalog().rights();
+                let may_come =
+                    matches!(**rights, Rights::Listed(_)) && rights.may_see_database(wanted);
+                { found.or_else(|| may_come.then(|| wanted.to_owned())) }
                     .map(chosen)
                     .ok_or_else(|| match archive.catalog().rights().as_ref() {
                         Rights::All => no_database(wanted, &known),

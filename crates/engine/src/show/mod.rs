@@ -134,7 +134,9 @@ fn grants(archive: &Archive, connection: &Connection) -> Rows {
             for (database, tables) in databases {
                 match tables {
                     Tables::All if *database == fold_name(user) => {
-                        granted.push(format!("SELECT, INSERT, CREATE, DROP ON `{database}`.*"));
+                        granted.push(format!(
+                            "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP ON `{database}`.*"
+                        ));
                     }
                     Tables::All => granted.push(format!("SELECT ON `{database}`.*")),
                     Tables::Listed(tables) => {

@@ -16,6 +16,7 @@ mod encryption;
 mod handshake;
 mod login;
 mod numbers;
+mod own_changes;
 mod own_tables;
 mod packets;
 mod parameters;
@@ -30,6 +31,7 @@ mod wire;
 
 pub(crate) use columns::declared_type;
 pub(crate) use connection::{LONGEST_COMMAND, reject, serve};
+pub(crate) use own_changes::TableTurns;
 pub(crate) use packets::Halves;
 pub(crate) use rows::{Form, Rows};
 pub(crate) use statements::aside;

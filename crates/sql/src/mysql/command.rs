@@ -3,6 +3,7 @@
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use super::pieces::first_word;
+use super::table_changes::{Assigned, ColumnChange, DeclaredColumn};
 use crate::connection::user_variable;
 use crate::fold::Places;
 use crate::mistakes::unclosed;
@@ -43,6 +44,44 @@ pub enum TableCommand {
         if_not_exists: bool,
         /// The query whose rows it gets.
         query: String,
+    },
+    /// `CREATE TABLE` with a list of columns.
+    Declare {
+        /// The table.
+        table: TargetTable,
+        /// Whether it is no mistake that there is one already.
+        if_not_exists: bool,
+        /// Its columns.
+        columns: Vec<DeclaredColumn>,
+    },
+    /// `UPDATE`.
+    Update {
+        /// The table.
+        table: TargetTable,
+        /// Another name for it in the expressions.
+        alias: Option<String>,
+        /// The columns that get values, and the expressions of these.
+        assigned: Vec<Assigned>,
+        /// The rows; all without it.
+        condition: Option<String>,
+    },
+    /// `DELETE`.
+    Delete {
+        /// The table.
+        table: TargetTable,
+        /// Another name for it in the condition.
+        alias: Option<String>,
+        /// The rows; all without it.
+        condition: Option<String>,
+    },
+    /// `TRUNCATE TABLE`.
+    Truncate(TargetTable),
+    /// `ALTER TABLE`.
+    Alter {
+        /// The table.
+        table: TargetTable,
+        /// What becomes of its columns, one after another.
+        changes: Vec<ColumnChange>,
     },
     /// `INSERT INTO ... SELECT` or `VALUES`.
     Insert {
@@ -138,10 +177,14 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
         "create" => |words| words.read_create(),
         "insert" => |words| words.read_insert(),
         "drop" => |words| words.read_drop(),
+        "update" => |words| words.read_update(),
+        "delete" => |words| words.read_delete(),
+        "truncate" => |words| words.read_truncate(),
         "grant" | "revoke" => |_| Err(of_users()),
-        "alter" => |words| match words.word("user") {
-            true => Err(of_users()),
-            false => Ok(None),
+        "alter" => |words| match (words.word("user"), words.word("table")) {
+            (true, _) => Err(of_users()),
+            (false, true) => words.read_alter_table(),
+            (false, false) => Ok(None),
         },
         "begin" => |words| {
             let _ = words.word("work");
@@ -176,7 +219,7 @@ pub(super) struct TokenReader<'a> {
 }
 
 impl<'a> TokenReader<'a> {
-    fn of(text: &'a str) -> Result<Self, SqlError> {
+    pub(super) fn of(text: &'a str) -> Result<Self, SqlError> {
         let tokens = Dialect::MySql.tokenizer(text).tokenize_with_location();
         let mut tokens = tokens.map_err(|error| {
             SqlError::at(text, error.location, unclosed(&error.message))
@@ -286,7 +329,7 @@ impl<'a> TokenReader<'a> {
         Ok(Command::Cancel(id))
     }
 
-    fn number(&mut self, what: &str) -> Result<u64, SqlError> {
+    pub(super) fn number(&mut self, what: &str) -> Result<u64, SqlError> {
         let number = match self.peek() {
             Some(Token::Number(digits, _)) => digits.parse().ok(),
             _ => None,

@@ -1,9 +1,9 @@
-//! Statements that change tables: CREATE TABLE ... AS, INSERT and DROP TABLE.
+//! Statements that make, fill and drop tables: CREATE TABLE ... AS, INSERT and DROP TABLE.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::command::{Command, TableCommand, TargetTable, TokenReader, of_users};
-use crate::{ErrorCode, SqlError};
+use crate::{ErrorCode, RESULT_FUNCTION, SqlError};
 
 type Read = Result<Option<Command>, SqlError>;
 
@@ -21,10 +21,29 @@ impl TokenReader<'_> {
             return Err(self.expected("IF NOT EXISTS"));
         }
         let table = self.target()?;
+        // A result that is stored, without running its query again.
+        if self.word("from") && self.word("result") {
+            let id = self.number("the number of a query")?;
+            self.end()?;
+            return Ok(Some(Command::Table(TableCommand::Create {
+                table,
+                if_not_exists,
+                query: format!("SELECT * FROM {RESULT_FUNCTION}({id})"),
+            })));
+        }
+        if self.peek() == Some(&Token::LParen) && !self.is_query(1) {
+            self.at += 1;
+            let columns = self.declared_columns()?;
+            return Ok(Some(Command::Table(TableCommand::Declare {
+                table,
+                if_not_exists,
+                columns,
+            })));
+        }
         let _ = self.word("as");
         let query = self.rest_of_query().ok_or_else(|| {
             let sentence =
-                "a table is made of the rows of a query: CREATE TABLE name AS SELECT ...";
+                "a table is made of the rows of a query or with columns: CREATE TABLE name AS SELECT ..., or CREATE TABLE name (id BIGINT, mag DOUBLE)";
             SqlError::new(sentence).with_code(ErrorCode::SYNTAX)
         })?;
         Ok(Some(Command::Table(TableCommand::Create {
@@ -90,7 +109,7 @@ impl TokenReader<'_> {
         })))
     }
 
-    fn target(&mut self) -> Result<TargetTable, SqlError> {
+    pub(super) fn target(&mut self) -> Result<TargetTable, SqlError> {
         let first = self.name("the name of a table")?;
         if !self.sign(&Token::Period) {
             return Ok(TargetTable {
@@ -105,7 +124,7 @@ impl TokenReader<'_> {
     }
 
     /// Whether a query begins so many tokens further on.
-    fn is_query(&self, ahead: usize) -> bool {
+    pub(super) fn is_query(&self, ahead: usize) -> bool {
         let words = ["select", "with", "table"];
         let tokens = self.tokens.iter().skip(self.at + ahead);
         let first = tokens
@@ -199,8 +218,8 @@ mod tests {
             assert!(text.contains(&query), "{query}");
         }
         for wrong in [
-            "CREATE TABLE t (a INT)",
             "CREATE TABLE t",
+            "CREATE TABLE t FROM RESULT x",
             "CREATE TABLE",
             "CREATE TABLE IF EXISTS t AS SELECT 1",
         ] {

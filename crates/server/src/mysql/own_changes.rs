@@ -1,0 +1,377 @@
+//! Changes of the rows and columns of tables of users' own: UPDATE, DELETE, TRUNCATE and ALTER TABLE.
+//!
+//! Files never change: the statement becomes a query whose rows are the table as it is to be, and these replace the table in one
+//! transaction. If somebody else has changed the table meanwhile, nothing is replaced, and the statement starts anew.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use catalog::{Column, LoadId, TableKind, TableSpec, fold_name};
+use sql::ErrorCode;
+use sql::mysql::{Assigned, ColumnChange, TargetTable, from_left_to_right};
+
+use super::connection::Client;
+use super::own_tables::{Change, Filling, OwnTable, ROWS, WrittenRows, of_load};
+use super::watch::{Interruption, Watch};
+use crate::ClientError;
+
+/// How often a statement starts anew because of others.
+const ATTEMPTS: usize = 20;
+
+/// What becomes of a table.
+#[derive(Debug, Clone)]
+pub(super) enum TableChange {
+    /// Rows get other values.
+    Update {
+        alias: Option<String>,
+        assigned: Vec<Assigned>,
+        condition: Option<String>,
+        /// Whether rows count that have the values already.
+        counts_matched: bool,
+    },
+    /// Rows go.
+    Delete {
+        alias: Option<String>,
+        condition: Option<String>,
+    },
+    /// All of them go, and nobody counts them.
+    Truncate,
+    /// Columns come, go and get other names.
+    Alter(Vec<ColumnChange>),
+}
+
+/// A table as it is to be.
+#[derive(Debug)]
+struct NewTable {
+    /// The rows; behind the table's columns those that say whether a row matches and whether it changes, if there are such.
+    query: String,
+    columns: Vec<Column>,
+    marks: bool,
+}
+
+/// A table as it is.
+struct State {
+    spec: TableSpec,
+    parts: Vec<LoadId>,
+    rows: u64,
+    bytes: u64,
+}
+
+/// A change of a table that is there.
+#[derive(Debug)]
+struct Rewriting {
+    table: OwnTable,
+    change: TableChange,
+    /// What the query runs with.
+    template: Change,
+}
+
+/// Changes of one table follow each other: each reads what the one before has left. (Other servers of the data directory, and inserts, make
+/// a change start anew.)
+#[derive(Debug, Default)]
+pub(crate) struct TableTurns {
+    tables: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
+}
+
+impl TableTurns {
+    fn of(&self, table: &str) -> Arc<tokio::sync::Mutex<()>> {
+        // A panic in another thread leaves the map consistent, because every change is a single operation.
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = tables.get(table).and_then(Weak::upgrade) {
+            return turn;
+        }
+        tables.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::default();
+        tables.insert(table.to_owned(), Arc::downgrade(&turn));
+        turn
+    }
+}
+
+impl Client {
+    /// Changes the rows or columns of a table. Returns the number of rows that are concerned.
+    pub(super) async fn rewrite(
+        &mut self,
+        table: TargetTable,
+        change: TableChange,
+        watch: &Watch<'_>,
+    ) -> Result<u64, Interruption> {
+        let table = self.own(table)?;
+        let turn = self.shared.table_turns.of(&fold_name(&table.shown()));
+        let _turn = watch.during(&mut self.incoming, turn.lock()).await?;
+        for _ in 0..ATTEMPTS {
+            let rewriting = Rewriting {
+                template: self.filling(table.clone(), String::new(), Filling::New),
+                table: table.clone(),
+                change: change.clone(),
+            };
+            // One computation has one query.
+            let mut computed = self.shared.query_runtime.compute(rewriting.run());
+            let done = watch
+                .during(&mut self.incoming, computed.recv_one())
+                .await??;
+            if let Some(rows) = done {
+                return Ok(rows);
+            }
+        }
+        let sentence = format!(
+            "{} is changed by others all the time: try again when they have ended",
+            table.shown()
+        );
+        Err(ClientError::new(ErrorCode::LOCK_WAIT, sentence).into())
+    }
+}
+
+impl Rewriting {
+    /// Executes the change. Returns the number of rows that it concerns; `None` if others have changed the table meanwhile.
+    async fn run(self) -> Result<Option<u64>, ClientError> {
+        let State {
+            spec,
+            parts,
+            rows,
+            bytes,
+        } = self.state().await?;
+        let new = self.change.new_table(&spec, &self.table)?;
+        let (directory, written) = self
+            .template
+            .written(&new.query, &new.columns, new.marks)
+            .await?;
+        // What was read is what is replaced.
+        if self.state().await?.parts != parts {
+            return Ok(None);
+        }
+        let concerned = self.change.concerned(&written, rows);
+        let changes = match self.change {
+            TableChange::Update { .. } => written.changed > 0,
+            TableChange::Delete { .. } => concerned > 0,
+            TableChange::Truncate | TableChange::Alter(_) => true,
+        };
+        if !changes {
+            return Ok(Some(concerned));
+        }
+        if let TableChange::Update { .. } | TableChange::Alter(_) = self.change {
+            let path = directory.path().join(ROWS);
+            self.template.check_room(&path, bytes).await?;
+        }
+        let names: Vec<String> = new.columns.iter().map(|it| it.name.clone()).collect();
+        let filling = Filling::Instead {
+            columns: new.columns,
+            made_of: parts,
+        };
+        match self.template.load(directory.path(), &names, filling).await {
+            Ok(_) => Ok(Some(concerned)),
+            Err(error) if error.is_change() => Ok(None),
+            Err(error) => Err(of_load(error)),
+        }
+    }
+
+    async fn state(&self) -> Result<State, ClientError> {
+        let found = self.table.find().await?;
+        let table = &found.table;
+        if table.spec.kind != TableKind::Replicated {
+            let sentence = format!(
+                "{} is a {} table: its rows are changed by loading it anew (`meridian load --replace`)",
+                self.table.shown(),
+                table.spec.kind
+            );
+            return Err(ClientError::new(ErrorCode::READ_ONLY, sentence));
+        }
+        Ok(State {
+            parts: table.parts.iter().map(|part| part.load).collect(),
+            spec: table.spec.clone(),
+            rows: table.rows(),
+            bytes: table.bytes(),
+        })
+    }
+}
+
+impl TableChange {
+    /// How many rows the change concerns.
+    fn concerned(&self, written: &WrittenRows, before: u64) -> u64 {
+        match self {
+            Self::Update {
+                counts_matched: true,
+                ..
+            } => written.matched,
+            Self::Update { .. } => written.changed,
+            Self::Delete { .. } => before.saturating_sub(written.rows),
+            Self::Truncate | Self::Alter(_) => 0,
+        }
+    }
+
+    fn new_table(&self, spec: &TableSpec, table: &OwnTable) -> Result<NewTable, ClientError> {
+        let from = table.quoted();
+        let names: Vec<String> = spec.columns.iter().map(|it| quoted(&it.name)).collect();
+        let same = |query: String, marks| NewTable {
+            query,
+            columns: spec.columns.clone(),
+            marks,
+        };
+        match self {
+            Self::Update {
+                alias,
+                assigned,
+                condition,
+                ..
+            } => {
+                let alias = alias.as_deref().unwrap_or(&spec.name);
+                let assigned = from_left_to_right(assigned, alias)?;
+                let query = updated(spec, &from, alias, &assigned, condition.as_deref())?;
+                Ok(same(query, true))
+            }
+            Self::Delete {
+                alias,
+                condition: Some(condition),
+            } => {
+                let alias = quoted(alias.as_deref().unwrap_or(&spec.name));
+                let mark = quoted(&unused("matched", spec));
+                Ok(same(
+                    format!(
+                        "SELECT {} FROM (SELECT *, CASE WHEN ({condition}) THEN 1 ELSE 0 END AS {mark} FROM {from} AS {alias}) AS {alias} WHERE {mark} = 0",
+                        names.join(", ")
+                    ),
+                    false,
+                ))
+            }
+            Self::Delete {
+                condition: None, ..
+            }
+            | Self::Truncate => Ok(same(
+                format!("SELECT {} FROM {from} WHERE 1 = 0", names.join(", ")),
+                false,
+            )),
+            Self::Alter(changes) => altered(spec, &from, changes),
+        }
+    }
+}
+
+/// The query of an UPDATE.
+fn updated(
+    spec: &TableSpec,
+    from: &str,
+    alias: &str,
+    assigned: &[Assigned],
+    condition: Option<&str>,
+) -> Result<String, ClientError> {
+    for (column, _) in assigned {
+        if !spec
+            .columns
+            .iter()
+            .any(|it| fold_name(&it.name) == fold_name(column))
+        {
+            return Err(no_column(spec, column));
+        }
+    }
+    let alias = quoted(alias);
+    let matched = quoted(&unused("matched", spec));
+    let value_of = |column: &Column| {
+        let value =
+            { assigned.iter() }.find(|(name, _)| fold_name(name) == fold_name(&column.name));
+        value.map(|(_, value)| value)
+    };
+    let mut selected = Vec::with_capacity(spec.columns.len() + 2);
+    let mut same = Vec::with_capacity(assigned.len());
+    for column in &spec.columns {
+        let name = quoted(&column.name);
+        selected.push(match value_of(column) {
+            None => name,
+            Some(value) => {
+                same.push(format!("({value}) <=> {name}"));
+                format!("CASE WHEN {matched} = 1 THEN ({value}) ELSE {name} END AS {name}")
+            }
+        });
+    }
+    selected.push(matched.clone());
+    selected.push(format!(
+        "CASE WHEN {matched} = 0 THEN 0 WHEN {} THEN 0 ELSE 1 END AS {}",
+        same.join(" AND "),
+        quoted(&unused("changed", spec))
+    ));
+    let condition = condition.unwrap_or("1 = 1");
+    Ok(format!(
+        "SELECT {} FROM (SELECT *, CASE WHEN ({condition}) THEN 1 ELSE 0 END AS {matched} FROM {from} AS {alias}) AS {alias}",
+        selected.join(", ")
+    ))
+}
+
+/// The query of an ALTER TABLE, and the columns that there are then.
+fn altered(
+    spec: &TableSpec,
+    from: &str,
+    changes: &[ColumnChange],
+) -> Result<NewTable, ClientError> {
+    let mut columns: Vec<(Column, String)> = { spec.columns.iter() }
+        .map(|column| (column.clone(), quoted(&column.name)))
+        .collect();
+    let find = |columns: &[(Column, String)], name: &str| {
+        { columns.iter() }.position(|(it, _)| fold_name(&it.name) == fold_name(name))
+    };
+    for change in changes {
+        match change {
+            ColumnChange::Add { column, value } => {
+                if find(&columns, &column.name).is_some() {
+                    return Err(there_is_one(spec, &column.name));
+                }
+                let declared = declared(&column.name, &column.ty)?;
+                let value = value.as_deref().unwrap_or("CAST(NULL AS CHAR)");
+                columns.push((declared, format!("({value})")));
+            }
+            ColumnChange::Drop(name) => match find(&columns, name) {
+                Some(at) => drop(columns.remove(at)),
+                None => {
+                    let sentence = format!("{} has no column {name} to be dropped", spec.name);
+                    return Err(ClientError::new(ErrorCode::NO_COLUMN_TO_DROP, sentence));
+                }
+            },
+            ColumnChange::Rename { from, to } => {
+                let at = find(&columns, from).ok_or_else(|| no_column(spec, from))?;
+                if find(&columns, to).is_some_and(|other| other != at) {
+                    return Err(there_is_one(spec, to));
+                }
+                columns[at].0.name.clone_from(to);
+            }
+        }
+    }
+    if columns.is_empty() {
+        let sentence = "a table has at least one column: DROP TABLE removes it";
+        return Err(ClientError::new(ErrorCode::NO_COLUMNS_LEFT, sentence));
+    }
+    let selected = columns.iter();
+    let selected = selected.map(|(column, value)| format!("{value} AS {}", quoted(&column.name)));
+    let selected: Vec<String> = selected.collect();
+    Ok(NewTable {
+        query: format!("SELECT {} FROM {from}", selected.join(", ")),
+        columns: columns.into_iter().map(|(column, _)| column).collect(),
+        marks: false,
+    })
+}
+
+/// A column as it is declared.
+pub(super) fn declared(name: &str, ty: &str) -> Result<Column, ClientError> {
+    ingest::declared_column(name, ty).map_err(|reason| {
+        ClientError::new(ErrorCode::SYNTAX, format!("the column {name}: {reason}"))
+    })
+}
+
+fn no_column(spec: &TableSpec, name: &str) -> ClientError {
+    let sentence = format!("{} has no column {name}", spec.name);
+    ClientError::new(ErrorCode::NO_COLUMN, sentence)
+}
+
+fn there_is_one(spec: &TableSpec, name: &str) -> ClientError {
+    let sentence = format!("{} has a column {name} already", spec.name);
+    ClientError::new(ErrorCode::COLUMN_TWICE, sentence)
+}
+
+/// A name that no column has.
+fn unused(name: &str, spec: &TableSpec) -> String {
+    let mut name = name.to_owned();
+    while spec.columns.iter().any(|it| fold_name(&it.name) == name) {
+        name.push('_');
+    }
+    name
+}
+
+/// A name as a statement has it.
+pub(super) fn quoted(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
