@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import astropy.table
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -531,8 +532,10 @@ def test_results_have_formats(server: Server) -> None:
     assert numbers.to_pylist() == wanted.select(["id", "ra"]).to_pylist()
     tsv = result(server, number, format="tsv").body.decode().splitlines()
     assert tsv[0] == "id\tra\tn\te\tt" and tsv[1].split("\t")[2:] == ["\\N", "", 'a,"b"\\t']
-    reply = result(server, number, format="fits")
-    assert reply.status == 400 and "json, csv, tsv, jsonl, parquet, arrow" in reply.json["error"]
+    fits = astropy.table.Table.read(io.BytesIO(result(server, number, format="fits").body), format="fits")
+    assert fits["id"].tolist() == wanted.column("id").to_pylist() and fits["ra"].tolist() == wanted.column("ra").to_pylist()
+    reply = result(server, number, format="hdf5")
+    assert reply.status == 400 and "json, csv, tsv, jsonl, parquet, arrow, fits" in reply.json["error"]
     for name, media_type in (("parquet", "application/vnd.apache.parquet"), ("json", "application/json")):
         head = send(server, "HEAD", f"/queries/{number}/result?format={name}")
         assert (head.status, head.headers["Content-Type"], head.body) == (200, media_type, b"")

@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 from xml.etree import ElementTree
 
+import astropy.io.fits
 import astropy.io.votable
 import astropy.table
 import pyarrow as pa
@@ -81,7 +82,8 @@ class Answer:
         self.status: int = response.status  # type: ignore[attr-defined]
         self.headers = response.headers  # type: ignore[attr-defined]
         self.url: str = response.geturl()  # type: ignore[attr-defined]
-        self.text = body.decode()
+        self.body = body
+        self.text = body.decode(errors="replace")
 
 
 def ask(server: Server, path: str, form: dict[str, object] | None = None, method: str | None = None, **parameters: object) -> Answer:
@@ -326,16 +328,52 @@ def as_votable(rows: list[tuple[int, float, float]], tabledata_format: str = "ta
     return sink.getvalue()
 
 
+def as_fits(rows: list[tuple[int, float, float]]) -> bytes:
+    sink = io.BytesIO()
+    astropy.table.Table(rows=rows, names=("n", "ra", "dec")).write(sink, format="fits")
+    return sink.getvalue()
+
+
 NEAREST = (
     "SELECT u.n, s.id FROM TAP_UPLOAD.mine AS u JOIN sky.Star AS s ON DISTANCE(POINT(s.ra, s.dec), POINT(u.ra, u.dec)) < 0.0003 ORDER BY u.n"
 )
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet", "tabledata", "binary", "binary2"])
+def read_file(content: bytes, form: str) -> tuple[astropy.table.Table, bool]:
+    """A result in the format of a file, and whether it says that rows were cut off."""
+    if form == "fits":
+        with astropy.io.fits.open(io.BytesIO(content)) as file:
+            return astropy.table.Table.read(file[1]), bool(file[1].header.get("OVERFLOW", False))
+    metadata = pq.read_metadata(io.BytesIO(content)).metadata
+    table = pq.read_table(io.BytesIO(content))
+    columns = {name: table.column(name).to_pylist() for name in table.column_names}
+    return astropy.table.Table(columns), metadata.get(b"overflow") == b"true"
+
+
+@pytest.mark.parametrize(("form", "media_type"), [("fits", "application/fits"), ("parquet", "application/vnd.apache.parquet")])
+@pytest.mark.parametrize("limit", [None, 99, 100, 101])
+def test_results_are_files(server: Server, form: str, media_type: str, limit: int | None) -> None:
+    """In sync and in jobs, with their units, cut off exactly where they are."""
+    query = "SELECT id, ra, dec, name FROM sky.Star WHERE id < 100 ORDER BY id"
+    limited = {} if limit is None else {"MAXREC": limit}
+    expected = rows_of(ask(server, "/tap/sync", QUERY=query, FORMAT="csv", **limited).text)
+    answer = ask(server, "/tap/sync", QUERY=query, RESPONSEFORMAT=form, **limited)
+    assert answer.status == 200 and answer.headers["Content-Type"] == media_type, answer.text
+    job = job_of(server, QUERY=query, RESPONSEFORMAT=media_type, PHASE="RUN", **limited)
+    wait_until(lambda: text_of(server, f"{job}/phase") == "COMPLETED", 20, "the job is completed")
+    for content in (answer.body, ask(server, f"{job}/results/result").body):
+        table, is_cut_off = read_file(content, form)
+        assert is_cut_off == (limit == 99)
+        assert [[str(int(row["id"])), float(row["ra"]), float(row["dec"])] for row in table] == [[row[0], float(row[1]), float(row[2])] for row in expected]
+    if form == "fits":
+        assert table["ra"].unit == "deg"
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "fits", "tabledata", "binary", "binary2"])
 def test_uploaded_tables_are_joined(server: Server, form: str) -> None:
     """In every format, and in every place of a query."""
     rows = places_of(server)
-    content = {"csv": as_csv, "parquet": as_parquet}.get(form, lambda rows: as_votable(rows, form))(rows)
+    content = {"csv": as_csv, "parquet": as_parquet, "fits": as_fits}.get(form, lambda rows: as_votable(rows, form))(rows)
     files = {"table1": content}
     fields: dict[str, object] = {"UPLOAD": "mine,param:table1", "FORMAT": "csv", "LANG": "ADQL"}
     answer = send(server, "/tap/sync", {**fields, "QUERY": NEAREST}, files)

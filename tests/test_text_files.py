@@ -199,8 +199,9 @@ def test_a_file_is_what_it_contains(meridian: Meridian, tmp_path: Path, name: st
     assert rows(meridian, tmp_path, "id, ra, dec") == TABLE
     loaded(meridian, tmp_path, gzip.compress(VOTABLE.encode()), *DIRECTOR, name=name + ".gz")
     assert rows(meridian, tmp_path, "id, ra, dec") == TABLE
-    assert_rejected(load(meridian, tmp_path, FITS, name=name), "FITS", "convert")
-    assert_rejected(load(meridian, tmp_path, gzip.compress(FITS), name=name + ".gz"), "FITS", "convert")
+    assert_rejected(load(meridian, tmp_path, FITS, name=name), "header")
+    assert_rejected(load(meridian, tmp_path, gzip.compress(FITS), name=name + ".gz"), "header")
+    assert_rejected(load(meridian, tmp_path, b"ARROW1\0\0", name=name), "Arrow", "convert")
 
 
 def test_standard_input_is_read(meridian: Meridian, tmp_path: Path) -> None:

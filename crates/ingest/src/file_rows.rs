@@ -27,11 +27,13 @@ pub enum FileFormat {
     Text,
     /// VOTable.
     VoTable,
+    /// FITS.
+    Fits,
 }
 
 impl FileFormat {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Parquet, Self::Text, Self::VoTable];
+    pub const ALL: [Self; 4] = [Self::Parquet, Self::Text, Self::VoTable, Self::Fits];
 
     /// What people call it.
     pub fn name(self) -> &'static str {
@@ -39,6 +41,17 @@ impl FileFormat {
             Self::Parquet => "Parquet",
             Self::Text => "CSV",
             Self::VoTable => "VOTable",
+            Self::Fits => "FITS",
+        }
+    }
+
+    /// The function of SQL that reads it, in FROM.
+    pub fn function(self) -> &'static str {
+        match self {
+            Self::Parquet => "read_parquet",
+            Self::Text => "read_csv",
+            Self::VoTable => "read_votable",
+            Self::Fits => "read_fits",
         }
     }
 
@@ -46,6 +59,7 @@ impl FileFormat {
         match self {
             Self::Parquet => magic == Magic::Parquet,
             Self::VoTable => matches!(magic, Magic::VoTable | Magic::GzipVoTable),
+            Self::Fits => matches!(magic, Magic::Fits | Magic::GzipFits),
             Self::Text => matches!(magic, Magic::Gzip | Magic::Other),
         }
     }
@@ -89,7 +103,7 @@ impl RowFile {
             let reason = format!("it is not a {} file", format.name());
             return Err(IngestError::layout(path, reason));
         }
-        let file = format::open_one(path, &TextLayout::default(), None, budget)?;
+        let file = format::open_one(path, &TextLayout::default(), None, None, budget)?;
         let columns = file.columns()?;
         let names = Names::of(columns.iter().map(|column| column.name.as_str()));
         for (at, column) in columns.iter().enumerate() {

@@ -60,7 +60,10 @@ impl TablePlan {
         let declared_columns = declared.as_ref().map(|d| d.columns.as_slice());
         let files = match &request.made {
             Some(made) => format::made::open(made),
-            None => format::open(files, &layout, declared_columns)?,
+            None => {
+                let extension = request.extension.as_deref();
+                format::open(files, &layout, declared_columns, extension)?
+            }
         };
         let names = request.input_names();
         let (mut columns, mut notes) = match (declared, schema) {

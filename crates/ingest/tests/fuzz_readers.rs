@@ -431,6 +431,7 @@ fn usual() -> Vec<(&'static str, FileFormat, Vec<u8>)> {
             FileFormat::VoTable,
             table(fields, &binary("BINARY2", &flagged)),
         ),
+        ("fits", FileFormat::Fits, fits()),
     ]
 }
 
@@ -503,6 +504,61 @@ impl Chance {
         }
         changed
     }
+}
+
+/// A FITS file: truths, integers with one for NULL, texts, numbers, arrays in the rows and behind them.
+fn fits() -> Vec<u8> {
+    const ROWS: usize = 100;
+    let card = |text: String| format!("{text:<80}");
+    let header = |cards: Vec<String>| {
+        let mut text: String = cards.into_iter().map(card).collect();
+        text.push_str(&card("END".to_owned()));
+        text.extend(std::iter::repeat_n(
+            ' ',
+            text.len().next_multiple_of(2880) - text.len(),
+        ));
+        text.into_bytes()
+    };
+    let number = |keyword: &str, value: usize| format!("{keyword:<8}= {value:>20}");
+    let word = |keyword: &str, value: &str| format!("{keyword:<8}= '{value:<8}'");
+    let mut cards = vec![
+        word("XTENSION", "BINTABLE"),
+        number("BITPIX", 8),
+        number("NAXIS", 2),
+        number("NAXIS1", 1 + 4 + 6 + 8 + 12 + 8),
+        number("NAXIS2", ROWS),
+        number("PCOUNT", 3 * 2 * ROWS),
+        number("GCOUNT", 1),
+        number("TFIELDS", 6),
+    ];
+    for (at, form) in ["1L", "1J", "6A", "1D", "3E", "1PI(3)"].iter().enumerate() {
+        cards.push(word(&format!("TTYPE{}", at + 1), &format!("c{at}")));
+        cards.push(word(&format!("TFORM{}", at + 1), form));
+    }
+    cards.push(number("TNULL2", 7));
+    let mut bytes = header(vec![
+        format!("{:<8}= {:>20}", "SIMPLE", "T"),
+        number("BITPIX", 8),
+        number("NAXIS", 0),
+        format!("{:<8}= {:>20}", "EXTEND", "T"),
+    ]);
+    bytes.extend(header(cards));
+    for row in 0..ROWS {
+        bytes.push([b'T', b'F', 0][row % 3]);
+        bytes.extend((row as i32).to_be_bytes());
+        bytes.extend(format!("{row:<6}").into_bytes());
+        bytes.extend((row as f64 / 7.0).to_be_bytes());
+        for at in 0..3 {
+            bytes.extend((at as f32).to_be_bytes());
+        }
+        bytes.extend(3_i32.to_be_bytes());
+        bytes.extend((6 * row as i32).to_be_bytes());
+    }
+    for number in 0..3 * ROWS as i16 {
+        bytes.extend(number.to_be_bytes());
+    }
+    bytes.resize(bytes.len().next_multiple_of(2880), 0);
+    bytes
 }
 
 fn from_environment(name: &str, usual: usize) -> usize {

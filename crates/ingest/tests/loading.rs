@@ -488,12 +488,14 @@ async fn options_that_cannot_be_are_rejected_with_a_way_out() {
     let one = write(&sky, "d.csv", "id,ra,dec\n1,5,99\n2,5,9\n");
     let sentence = load_error(sky.director("Star", &[one])).await;
     assert!(sentence.starts_with("1 row was rejected"), "{sentence}");
-    let fits = write(&sky, "c.fits", "SIMPLE  =                    T");
-    assert!(
-        load_error(sky.director("Star", &[fits]))
-            .await
-            .contains("FITS")
-    );
+    for (foreign, word) in [
+        ("SIMPLE  =                    T", "within a header"),
+        ("ARROW1", "Arrow IPC"),
+    ] {
+        let file = write(&sky, "c.fits", foreign);
+        let sentence = load_error(sky.director("Star", &[file])).await;
+        assert!(sentence.contains(word), "{sentence}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -85,6 +85,9 @@ pub struct LoadArguments {
     /// Make an empty table if there are no rows; without this a load of no rows fails and changes nothing.
     #[arg(long)]
     allow_empty: bool,
+    /// The table of FITS files: an extension's name or number, from 1; by default the first binary table.
+    #[arg(long, value_name = "NAME")]
+    extension: Option<String>,
     /// How many rejected rows are tolerated.
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_errors: u64,
@@ -100,7 +103,7 @@ pub struct LoadArguments {
     /// No progress.
     #[arg(long, short)]
     quiet: bool,
-    /// The files: CSV, TSV, MySQL dumps, plain or gzipped, Parquet and VOTable; `-` for standard input. Pipes are read
+    /// The files: CSV, TSV, MySQL dumps, VOTable and FITS, plain or gzipped, and Parquet; `-` for standard input. Pipes are read
     /// once and whole.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -196,6 +199,7 @@ impl LoadArguments {
         request.overlap_deg = self.overlap;
         request.schema = self.schema;
         request.text_columns = self.text_columns;
+        request.extension = self.extension;
         request.text = self.text.into_options();
         request.nullable = self.nullable;
         request.replace = self.replace;

@@ -58,7 +58,7 @@ pub fn open_output(
     destination: &Destination,
     schema: &SchemaRef,
 ) -> Result<Box<dyn Output>, Failure> {
-    let binary = matches!(format, Format::Parquet | Format::Arrow);
+    let binary = matches!(format, Format::Parquet | Format::Arrow | Format::Fits);
     let shown = matches!(
         destination,
         Destination::StandardOutput | Destination::Screen
@@ -76,6 +76,7 @@ pub fn open_output(
         Format::Json => ResultFormat::JsonLines,
         Format::Parquet => ResultFormat::Parquet,
         Format::Arrow => ResultFormat::Arrow,
+        Format::Fits => ResultFormat::Fits,
     };
     match ResultWriter::new(format, schema, sink) {
         Ok(writer) => Ok(Box::new(Encoded(writer))),

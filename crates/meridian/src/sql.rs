@@ -78,6 +78,15 @@ pub enum Format {
     Parquet,
     /// Apache Arrow IPC stream; a stream for each query.
     Arrow,
+    /// FITS, a binary table.
+    Fits,
+}
+
+impl Format {
+    /// Whether a file has room for one result alone.
+    pub(crate) fn is_one_file(self) -> bool {
+        matches!(self, Self::Parquet | Self::Fits)
+    }
 }
 
 /// Reads how much memory decoded columns may take: a size, or 0 for none.

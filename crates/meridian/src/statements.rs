@@ -46,7 +46,7 @@ impl ResultWriter {
         answered: &mut usize,
     ) -> Result<(), Failure> {
         let start = Instant::now();
-        if self.format != Format::Parquet
+        if !self.format.is_one_file()
             && let Some(result) = session
                 .execute_cached(text)
                 .await
@@ -57,9 +57,9 @@ impl ResultWriter {
         }
         let statements = session.parse(text).await.map_err(rejected(self.dialect))?;
         *answered += statements.len();
-        if *answered > 1 && self.format == Format::Parquet {
+        if *answered > 1 && self.format.is_one_file() {
             return Err(Failure::new(
-                "a Parquet file holds one result: give one statement at a time",
+                "a file in Parquet or FITS holds one result: give one statement at a time",
             ));
         }
         for statement in statements {

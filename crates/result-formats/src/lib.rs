@@ -1,9 +1,10 @@
-//! The formats in which results are written to files, pipes and HTTP clients: CSV, TSV, lines of JSON, Parquet and Arrow.
+//! The formats in which results are written to files, pipes and HTTP clients: CSV, TSV, lines of JSON, Parquet, Arrow and FITS.
 //!
 //! May depend on Arrow and Parquet alone; knows nothing of queries. Invariant: whatever is written in CSV or TSV is read back by
 //! `meridian load` as it was, NULL and the empty text included.
 
 mod delimited;
+mod fits;
 
 use std::io::{self, Write};
 
@@ -15,9 +16,11 @@ use arrow::json::writer::{LineDelimited, WriterBuilder};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
 use delimited::Delimited;
+use fits::FitsWriter;
 
 /// Encoded bytes of a row group of Parquet that are held in memory before they are written.
 const ROW_GROUP_BYTES: usize = 64 << 20;
@@ -35,16 +38,19 @@ pub enum ResultFormat {
     Parquet,
     /// An Apache Arrow IPC stream.
     Arrow,
+    /// A FITS file with a binary table. An empty text comes back as NULL.
+    Fits,
 }
 
 impl ResultFormat {
     /// All formats.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Csv,
         Self::Tsv,
         Self::JsonLines,
         Self::Parquet,
         Self::Arrow,
+        Self::Fits,
     ];
 
     /// Its name, in lower case.
@@ -55,6 +61,7 @@ impl ResultFormat {
             Self::JsonLines => "jsonl",
             Self::Parquet => "parquet",
             Self::Arrow => "arrow",
+            Self::Fits => "fits",
         }
     }
 
@@ -66,6 +73,7 @@ impl ResultFormat {
             Self::JsonLines => "application/jsonl",
             Self::Parquet => "application/vnd.apache.parquet",
             Self::Arrow => "application/vnd.apache.arrow.stream",
+            Self::Fits => "application/fits",
         }
     }
 }
@@ -107,6 +115,7 @@ enum Encoder<W: Write + Send> {
     Json(arrow::json::Writer<W, LineDelimited>),
     Parquet(Box<ArrowWriter<W>>),
     Arrow(Box<StreamWriter<W>>),
+    Fits(Box<FitsWriter<W>>),
 }
 
 impl<W: Write + Send> ResultWriter<W> {
@@ -130,6 +139,7 @@ impl<W: Write + Send> ResultWriter<W> {
                 Encoder::Parquet(Box::new(writer))
             }
             ResultFormat::Arrow => Encoder::Arrow(Box::new(StreamWriter::try_new(out, schema)?)),
+            ResultFormat::Fits => Encoder::Fits(Box::new(FitsWriter::new(schema, out)?)),
         }))
     }
 
@@ -148,8 +158,32 @@ impl<W: Write + Send> ResultWriter<W> {
                 }
             }
             Encoder::Arrow(writer) => writer.write(batch)?,
+            Encoder::Fits(writer) => writer.write(batch)?,
         }
         Ok(())
+    }
+
+    /// Writes some of what a format holds back until all rows are there; whether there is more. [`finish`](Self::finish) writes all of it.
+    ///
+    /// # Errors
+    /// The output cannot be written to.
+    pub fn write_more(&mut self) -> Result<bool, WriteError> {
+        match &mut self.0 {
+            Encoder::Fits(writer) => writer.more(),
+            _ => Ok(false),
+        }
+    }
+
+    /// Notes, where the format has a place for it, that there are more rows than are written.
+    pub fn cut_off(&mut self) {
+        match &mut self.0 {
+            Encoder::Fits(writer) => writer.cut_off(),
+            Encoder::Parquet(writer) => {
+                let overflow = KeyValue::new("overflow".to_owned(), "true".to_owned());
+                writer.append_key_value_metadata(overflow);
+            }
+            Encoder::Delimited(_) | Encoder::Json(_) | Encoder::Arrow(_) => {}
+        }
     }
 
     /// Writes what is left, and returns the output. A result that is not finished is not whole.
@@ -164,6 +198,7 @@ impl<W: Write + Send> ResultWriter<W> {
                 writer.into_inner()
             }
             Encoder::Parquet(writer) => writer.into_inner()?,
+            Encoder::Fits(writer) => writer.finish()?,
             Encoder::Arrow(mut writer) => {
                 writer.finish()?;
                 writer.into_inner()?

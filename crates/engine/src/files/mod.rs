@@ -30,17 +30,9 @@ pub(crate) fn functions(access: &FileAccess) -> Vec<(&'static str, Arc<dyn Table
             format,
             access: access.clone(),
         });
-        (name(format), function)
+        (format.function(), function)
     };
     FileFormat::ALL.into_iter().map(function).collect()
-}
-
-fn name(format: FileFormat) -> &'static str {
-    match format {
-        FileFormat::Parquet => "read_parquet",
-        FileFormat::Text => "read_csv",
-        FileFormat::VoTable => "read_votable",
-    }
 }
 
 /// `read_x('path')`.
@@ -52,7 +44,7 @@ struct ReadFile {
 
 impl TableFunctionImpl for ReadFile {
     fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
-        let name = name(self.format);
+        let name = self.format.function();
         if matches!(self.access, FileAccess::Nothing) {
             return not_here(name);
         }

@@ -2,10 +2,12 @@
 //!
 //! A [`TableFile`] is an input file that has been looked at: its format, its columns, about how many rows. It opens a
 //! [`Source`], which hands out [`Part`]s one after the other: a source is read by one thread at a time, parts are
-//! decoded by any number of threads at once. A new format (FITS, Arrow IPC) is one implementation of the
+//! decoded by any number of threads at once. A new format (Arrow IPC) is one implementation of the
 //! three and one line in [`open`]. Rows that a program makes ([`made::RowSource`]) come through the same three.
 
 pub(crate) mod degrees;
+mod elements;
+mod fits;
 pub(crate) mod generated_key;
 pub(crate) mod made;
 mod names;
@@ -228,6 +230,31 @@ pub(crate) trait Part: Send {
     fn next_batch(&mut self) -> Result<Option<RowBatch>, IngestError>;
 }
 
+/// UCDs of the position of a row, in the present and in the old vocabulary.
+const POSITION_UCDS: [[&str; 2]; 2] = [
+    ["pos.eq.ra;meta.main", "pos.eq.dec;meta.main"],
+    ["pos_eq_ra_main", "pos_eq_dec_main"],
+];
+/// The columns that are the position, of their names and UCDs.
+fn position_by_ucd<'a>(
+    columns: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+) -> Option<[String; 2]> {
+    let only = |wanted: &str| {
+        let of_ucd = |ucd: &str| {
+            ucd.chars()
+                .filter(|c| !c.is_whitespace())
+                .eq(wanted.chars())
+        };
+        let mut found = { columns.clone() }.filter(|(_, ucd)| of_ucd(&ucd.to_ascii_lowercase()));
+        match (found.next(), found.next()) {
+            (Some((name, _)), None) => Some(name.to_owned()),
+            _ => None,
+        }
+    };
+    let pair = |[ra, dec]: [&str; 2]| Some([only(ra)?, only(dec)?]);
+    POSITION_UCDS.into_iter().find_map(pair)
+}
+
 /// The columns of a table whose rows come as Arrow columns; `path` names the input in messages.
 pub(crate) fn columns_of(schema: &Schema, path: &Path) -> Result<Vec<Column>, IngestError> {
     let column = |field: &FieldRef| {
@@ -253,6 +280,8 @@ pub(crate) enum Magic {
     VoTable,
     /// XML, gzipped.
     GzipVoTable,
+    Fits,
+    GzipFits,
     /// Formats that are known but cannot be read.
     Foreign(&'static str),
     Other,
@@ -276,7 +305,7 @@ pub(crate) fn magic(path: &Path) -> Result<Magic, IngestError> {
     let inner = first(&mut MultiGzDecoder::new(BufReader::new(packed))).unwrap_or_default();
     Ok(match magic_of(&inner) {
         Magic::VoTable => Magic::GzipVoTable,
-        Magic::Foreign("FITS") => Magic::Foreign("gzipped FITS"),
+        Magic::Fits => Magic::GzipFits,
         _ => Magic::Gzip,
     })
 }
@@ -291,7 +320,7 @@ fn magic_of(head: &[u8]) -> Magic {
         [0x1f, 0x8b, ..] => Magic::Gzip,
         // Perhaps behind a byte order mark.
         [b'<', ..] | [0xef, 0xbb, 0xbf, b'<', ..] => Magic::VoTable,
-        b"SIMPLE  " => Magic::Foreign("FITS"),
+        b"SIMPLE  " => Magic::Fits,
         [b'A', b'R', b'R', b'O', b'W', b'1', ..] => Magic::Foreign("Arrow IPC"),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Magic::Foreign("zstd-compressed"),
         [b'B', b'Z', b'h', ..] => Magic::Foreign("bzip2-compressed"),
@@ -302,13 +331,15 @@ fn magic_of(head: &[u8]) -> Magic {
 }
 
 /// Opens every file of a load, in order. `layout` says how text files are written; `declared` are the columns of a
-/// schema, if one was given.
+/// schema, if one was given; `extension` names or counts the table of FITS files.
 pub(crate) fn open(
     files: &[PathBuf],
     layout: &text::TextLayout,
     declared: Option<&[Column]>,
+    extension: Option<&str>,
 ) -> Result<Vec<Box<dyn TableFile>>, IngestError> {
-    let open_one = |path: &PathBuf| open_one(path, layout, declared, &DecodeBudget::unlimited());
+    let budget = DecodeBudget::unlimited();
+    let open_one = |path: &PathBuf| open_one(path, layout, declared, extension, &budget);
     files.iter().map(open_one).collect()
 }
 
@@ -317,6 +348,7 @@ pub(crate) fn open_one(
     path: &Path,
     layout: &text::TextLayout,
     declared: Option<&[Column]>,
+    extension: Option<&str>,
     budget: &DecodeBudget,
 ) -> Result<Box<dyn TableFile>, IngestError> {
     let damaged = |reason: &str| {
@@ -325,12 +357,24 @@ pub(crate) fn open_one(
             reason: reason.to_owned(),
         })
     };
-    match magic(path)? {
-        Magic::Parquet => Ok(Box::new(parquet::ParquetFile::open(path, budget)?)),
-        Magic::GzipVoTable if budget.is_limited() => Err(IngestError::layout(
+    let magic = magic(path)?;
+    if extension.is_some() && !matches!(magic, Magic::Fits | Magic::GzipFits) {
+        return Err(IngestError::layout(
             path,
-            "it is a gzipped VOTable: send it without gzip",
+            "it is no FITS file, and --extension is for these alone",
+        ));
+    }
+    match magic {
+        Magic::Parquet => Ok(Box::new(parquet::ParquetFile::open(path, budget)?)),
+        Magic::GzipVoTable | Magic::GzipFits if budget.is_limited() => Err(IngestError::layout(
+            path,
+            "it is gzipped: send it without gzip",
         )),
+        Magic::Fits | Magic::GzipFits => {
+            let is_gzipped = magic == Magic::GzipFits;
+            let file = fits::FitsFile::open(path, is_gzipped, extension, budget)?;
+            Ok(Box::new(file))
+        }
         Magic::VoTable | Magic::GzipVoTable => {
             Ok(Box::new(votable::VoTableFile::open(path, budget)?))
         }
@@ -349,7 +393,7 @@ pub(crate) fn open_one(
         Magic::Foreign(format) => Err(IngestError::layout(
             path,
             format!(
-                "it is a {format} file, which cannot be loaded yet: convert it to Parquet, VOTable, CSV or gzipped CSV"
+                "it is a {format} file, which cannot be loaded yet: convert it to Parquet, FITS, VOTable, CSV or gzipped CSV"
             ),
         )),
     }

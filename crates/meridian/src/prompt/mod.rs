@@ -36,7 +36,10 @@ const DEEPEST_INCLUDE: usize = 16;
 
 /// Runs the prompt until the user leaves.
 pub fn run(args: &SqlArgs) -> Result<(), Failure> {
-    if matches!(args.result_writer().format, Format::Parquet | Format::Arrow) {
+    if matches!(
+        args.result_writer().format,
+        Format::Parquet | Format::Arrow | Format::Fits
+    ) {
         return Err(Failure::new(
             "this format is not for a terminal: give a statement and --output FILE",
         ));

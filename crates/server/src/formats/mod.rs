@@ -1,4 +1,4 @@
-//! Writers for tables sent over HTTP: VOTable, CSV, TSV and JSON, batch by batch.
+//! Writers for tables sent over HTTP: VOTable, CSV, TSV, JSON, and files in Parquet and FITS, batch by batch.
 //!
 //! A [`TableWriter`] is given the beginning, each batch and the end of a table, and appends bytes to a buffer; it retains at most a few
 //! bytes of the rows. To add a format, add a file here and a variant of [`Format`].
@@ -6,13 +6,18 @@
 mod binary2;
 mod columns;
 mod delimited;
+mod file;
 mod json;
 mod votable;
 
 use arrow::array::RecordBatch;
 use arrow::error::ArrowError;
+use sql::ErrorCode;
+
+use crate::ClientError;
 
 pub(crate) use columns::{Role, TableColumn};
+pub(crate) use file::{FileWriter, SharedBuffer, cannot_be_written};
 pub(crate) use votable::{error_document, metadata_document};
 
 /// The format of a table.
@@ -89,6 +94,44 @@ pub(crate) enum TableEnd<'a> {
     Overflow,
     /// An error occurred before all rows were written. Only VOTable can express this.
     Failed(&'a str),
+}
+
+/// Writes one table: what stands before its rows, batches of these, what is left, and the end.
+pub(crate) trait RowWriter: Send {
+    /// Appends what stands before the rows.
+    fn begin(&mut self, out: &mut Vec<u8>);
+
+    /// Appends the rows of a batch, whose columns are those of the table in their order.
+    ///
+    /// # Errors
+    /// A column of a type that the format has no form for.
+    fn rows(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ClientError>;
+
+    /// Appends some of what the format has held back, once there are no more rows. Returns whether there is more.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    fn more(&mut self, _: TableEnd<'_>, _: &mut Vec<u8>) -> Result<bool, ClientError> {
+        Ok(false)
+    }
+
+    /// Appends what follows the rows. Returns whether the output tells how the table ended.
+    fn end(&mut self, ending: TableEnd<'_>, out: &mut Vec<u8>) -> bool;
+}
+
+impl RowWriter for TableWriter<'_> {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        TableWriter::begin(self, out);
+    }
+
+    fn rows(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ClientError> {
+        TableWriter::rows(self, batch, out)
+            .map_err(|error| ClientError::new(ErrorCode::OTHER, error.to_string()))
+    }
+
+    fn end(&mut self, ending: TableEnd<'_>, out: &mut Vec<u8>) -> bool {
+        TableWriter::end(self, ending, out)
+    }
 }
 
 /// Writes one table.

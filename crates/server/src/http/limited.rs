@@ -10,7 +10,7 @@ use futures::stream::{BoxStream, StreamExt};
 use prometheus::IntCounter;
 
 use crate::ClientError;
-use crate::formats::{TableEnd, TableWriter};
+use crate::formats::{RowWriter, TableEnd};
 use crate::http::streaming::BLOCK_BYTES;
 use crate::query_runtime::ResultSender;
 
@@ -93,7 +93,7 @@ impl LimitedBatches {
 /// Writes rows as they arrive. An error after the first block is written at the end where the format can express it, and else breaks
 /// off the response, so that the client does not take it for complete.
 pub(crate) async fn write(
-    mut writer: TableWriter<'_>,
+    writer: &mut dyn RowWriter,
     wanted: &mut LimitedBatches,
     sender: &ResultSender<Bytes>,
 ) -> Result<(), ClientError> {
@@ -101,8 +101,7 @@ pub(crate) async fn write(
     let mut next = wanted.next().await.transpose()?;
     writer.begin(&mut out);
     while let Some(batch) = next {
-        let written = writer.rows(&batch, &mut out);
-        written.map_err(|error| ClientError::new(sql::ErrorCode::OTHER, error.to_string()))?;
+        writer.rows(&batch, &mut out)?;
         if out.len() >= BLOCK_BYTES {
             let part = std::mem::replace(&mut out, Vec::with_capacity(BLOCK_BYTES));
             sender.send(part.into()).await?;
@@ -117,6 +116,12 @@ pub(crate) async fn write(
                 return Err(error.into());
             }
         };
+    }
+    while writer.more(wanted.ending(), &mut out)? {
+        if out.len() >= BLOCK_BYTES {
+            let part = std::mem::replace(&mut out, Vec::with_capacity(BLOCK_BYTES));
+            sender.send(part.into()).await?;
+        }
     }
     writer.end(wanted.ending(), &mut out);
     sender.send(out.into()).await

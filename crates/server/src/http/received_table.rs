@@ -34,7 +34,7 @@ const MOST_COLUMNS: usize = 1000;
 /// Tables that are opened concurrently; the others wait.
 const LOOKED_AT: usize = 2;
 /// Bytes by which the format of a table is recognised.
-const SNIFFED: usize = 4;
+const SNIFFED: usize = 8;
 /// Blocks of a table that wait to be written to its file.
 const PARTS_AHEAD: usize = 4;
 
@@ -207,11 +207,7 @@ pub(super) fn table_function(format: FileFormat, path: &str, dialect: Dialect) -
         Dialect::MySql => path.replace('\\', "\\\\"),
         Dialect::Adql => path.to_owned(),
     };
-    let function = match format {
-        FileFormat::Parquet => "read_parquet",
-        FileFormat::Text => "read_csv",
-        FileFormat::VoTable => "read_votable",
-    };
+    let function = format.function();
     format!("{function}('{}')", path.replace('\'', "''"))
 }
 
@@ -253,6 +249,7 @@ fn format_of(head: &[u8]) -> FileFormat {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     match text.trim_ascii_start().first() {
         _ if head.starts_with(b"PAR1") => FileFormat::Parquet,
+        _ if head.starts_with(b"SIMPLE  ") => FileFormat::Fits,
         Some(b'<') => FileFormat::VoTable,
         _ => FileFormat::Text,
     }
@@ -267,6 +264,7 @@ mod tests {
         assert_eq!(format_of(b"PAR1"), FileFormat::Parquet);
         assert_eq!(format_of(b"\n <V"), FileFormat::VoTable);
         assert_eq!(format_of(b"\xef\xbb\xbf<"), FileFormat::VoTable);
+        assert_eq!(format_of(b"SIMPLE  = T"), FileFormat::Fits);
         assert_eq!(format_of(b"ra,d"), FileFormat::Text);
         assert_eq!(format_of(b""), FileFormat::Text);
     }

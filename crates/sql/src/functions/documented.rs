@@ -242,7 +242,7 @@ const ADQL: [&str; 58] = [
 ];
 
 /// Functions of both dialects: of the sky and of magnitudes, windows, and tables that are functions.
-const COMMON: [&str; 34] = [
+const COMMON: [&str; 35] = [
     "scisql_angSep",
     "scisql_s2PtInCircle",
     "scisql_s2PtInBox",
@@ -277,6 +277,7 @@ const COMMON: [&str; 34] = [
     "read_csv",
     "read_parquet",
     "read_votable",
+    "read_fits",
 ];
 
 /// The documented functions of a dialect, in the spelling of their documents.
@@ -402,6 +403,7 @@ mod tests {
             "read_csv",
             "read_parquet",
             "read_votable",
+            "read_fits",
             "region",
         ];
         known.extend(rewritten.map(str::to_owned));

@@ -1,6 +1,5 @@
 //! FIELDs: what they are called, what their cells hold, and the values that are read of them.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -9,6 +8,8 @@ use arrow::array::{
 use catalog::{Column, ColumnType};
 
 use crate::format::FieldDescription;
+pub(super) use crate::format::elements::Element;
+use crate::format::elements::put_array;
 
 /// What a cell, or each element of one, is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,16 +137,6 @@ impl Field {
     }
 }
 
-/// An element of a cell.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Element {
-    Null,
-    Truth(bool),
-    Integer(i64),
-    Float(f32),
-    Double(f64),
-}
-
 /// Cells of one field.
 pub(super) enum Values {
     Truths(BooleanBuilder),
@@ -190,17 +181,7 @@ impl Values {
             return self.push_null();
         }
         let mut text = String::new();
-        for element in elements {
-            let space = if text.is_empty() { "" } else { " " };
-            // Writing to a text cannot fail.
-            let _ = match element {
-                Element::Null => write!(text, "{space}NaN"),
-                Element::Truth(value) => write!(text, "{space}{}", if *value { 'T' } else { 'F' }),
-                Element::Integer(value) => write!(text, "{space}{value}"),
-                Element::Float(value) => write!(text, "{space}{value}"),
-                Element::Double(value) => write!(text, "{space}{value}"),
-            };
-        }
+        put_array(elements.iter().copied(), &mut text);
         self.push_text(&text);
     }
 

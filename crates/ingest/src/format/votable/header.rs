@@ -14,13 +14,7 @@ use super::metered::Metered;
 use super::{Document, Xml};
 use crate::budget::DecodeBudget;
 use crate::error::IngestError;
-use crate::format::FieldDescription;
-
-/// UCDs of the position of a row, in the present and in the old vocabulary.
-const POSITION_UCDS: [[&str; 2]; 2] = [
-    ["pos.eq.ra;meta.main", "pos.eq.dec;meta.main"],
-    ["pos_eq_ra_main", "pos_eq_dec_main"],
-];
+use crate::format::{FieldDescription, position_by_ucd};
 
 /// How the cells are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,15 +79,8 @@ impl Header {
 
     /// The fields that are the position, by their UCDs.
     pub fn position(&self) -> Option<[String; 2]> {
-        let only = |ucd: &str| {
-            let mut found = self.fields.iter().filter(|field| field.ucd == ucd);
-            match (found.next(), found.next()) {
-                (Some(only), None) => Some(only.name.clone()),
-                _ => None,
-            }
-        };
-        let pair = |[ra, dec]: [&str; 2]| Some([only(ra)?, only(dec)?]);
-        POSITION_UCDS.into_iter().find_map(pair)
+        let fields = self.fields.iter();
+        position_by_ucd(fields.map(|field| (field.name.as_str(), field.ucd.as_str())))
     }
 }
 

@@ -264,8 +264,8 @@ impl MulticoneQuery {
         let batches = result.batches;
         let batches = batches.map_err(move |error| rewrite_for_client(error, &path));
         let mut wanted = LimitedBatches::new(batches.boxed(), self.max_rows, self.rows.clone());
-        let writer = TableWriter::new(self.format, "crossmatch", &columns);
-        write(writer, &mut wanted, sender).await
+        let mut writer = TableWriter::new(self.format, "crossmatch", &columns);
+        write(&mut writer, &mut wanted, sender).await
     }
 }
 

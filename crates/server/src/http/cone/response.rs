@@ -76,8 +76,8 @@ pub(super) async fn streamed(
         &parameters.to_string(),
     );
     let results = shared.query_runtime.spawn(move |sender| async move {
-        let writer = served.writer(format);
-        let done = work.run(write(writer, &mut wanted, &sender)).await;
+        let mut writer = served.writer(format);
+        let done = work.run(write(&mut writer, &mut wanted, &sender)).await;
         if let Some(timer) = timer {
             timer.end_now(metrics::QueryOutcome::of_work(&done));
         }

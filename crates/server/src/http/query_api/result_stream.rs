@@ -1,20 +1,20 @@
 //! Stored results in several formats, whole or in part, sent while they are read. Reading and encoding run on the query runtime.
 
-use std::io::{self, Write};
 use std::mem::take;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use engine::StoredRows;
 use futures::StreamExt;
-use result_formats::{ResultFormat, ResultWriter, WriteError};
-use sql::ErrorCode;
+use result_formats::{ResultFormat, ResultWriter};
 
 use super::JSON;
 use super::requester::Requester;
-use crate::formats::{Format, Role, TableColumn, TableEnd, TableWriter};
+use crate::formats::{
+    Format, Role, SharedBuffer, TableColumn, TableEnd, TableWriter, cannot_be_written,
+};
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
 use crate::http::streaming::BLOCK_BYTES;
@@ -175,6 +175,11 @@ impl Download {
                 sender.send(encoder.take().into()).await?;
             }
         }
+        while encoder.write_more()? {
+            if encoder.num_bytes() >= BLOCK_BYTES {
+                sender.send(encoder.take().into()).await?;
+            }
+        }
         sender.send(encoder.finish()?.into()).await
     }
 }
@@ -243,17 +248,25 @@ impl<'a> Encoder<'a> {
         }
     }
 
+    /// Encodes some of what the format holds back until its end; whether there is more.
+    fn write_more(&mut self) -> Result<bool, ClientError> {
+        match self {
+            Self::Json(..) => Ok(false),
+            Self::File(writer, _) => writer.write_more().map_err(cannot_be_written),
+        }
+    }
+
     fn num_bytes(&self) -> usize {
         match self {
             Self::Json(_, out) => out.len(),
-            Self::File(_, buffer) => buffer.lock().len(),
+            Self::File(_, buffer) => buffer.len(),
         }
     }
 
     fn take(&mut self) -> Vec<u8> {
         match self {
             Self::Json(_, out) => take(out),
-            Self::File(_, buffer) => take(&mut *buffer.lock()),
+            Self::File(_, buffer) => buffer.take(),
         }
     }
 
@@ -265,36 +278,9 @@ impl<'a> Encoder<'a> {
             }
             Self::File(writer, buffer) => {
                 writer.finish().map_err(cannot_be_written)?;
-                let out = take(&mut *buffer.lock());
-                Ok(out)
+                Ok(buffer.take())
             }
         }
-    }
-}
-
-fn cannot_be_written(error: WriteError) -> ClientError {
-    let sentence = format!("the result cannot be written in this format: {error}");
-    ClientError::new(ErrorCode::OTHER, sentence)
-}
-
-/// A buffer that a writer fills and that is emptied meanwhile.
-#[derive(Debug, Clone, Default)]
-struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
-
-impl SharedBuffer {
-    /// A panic in another thread leaves the buffer consistent, because every change is a single operation.
-    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Write for SharedBuffer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.lock().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -364,8 +350,8 @@ mod tests {
         assert_eq!(read("").unwrap().format, DownloadFormat::Json);
         for (query, sentence) in [
             (
-                "format=fits",
-                "it is one of json, csv, tsv, jsonl, parquet, arrow",
+                "format=hdf5",
+                "it is one of json, csv, tsv, jsonl, parquet, arrow, fits",
             ),
             ("partial=maybe", "it is true or false"),
             ("limit=-1", "LIMIT is no whole number"),

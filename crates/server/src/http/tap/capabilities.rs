@@ -65,7 +65,7 @@ const FEATURES: [(&str, &[&str]); 8] = [
 ];
 
 /// Formats of results: the standard's identifier, if it has one, the media type and the short name.
-const FORMATS: [(Option<&str>, &str, &str); 5] = [
+const FORMATS: [(Option<&str>, &str, &str); 7] = [
     (
         Some("ivo://ivoa.net/std/TAPRegExt#output-votable-binary2"),
         "application/x-votable+xml",
@@ -79,6 +79,8 @@ const FORMATS: [(Option<&str>, &str, &str); 5] = [
     (None, "text/csv;header=present", "csv"),
     (None, "text/tab-separated-values;header=present", "tsv"),
     (None, "application/json", "json"),
+    (None, "application/fits", "fits"),
+    (None, "application/vnd.apache.parquet", "parquet"),
 ];
 
 /// `GET /tap/capabilities`.

@@ -19,7 +19,7 @@ use super::sync::{RESULT, columns, default_database};
 use super::uploads::Uploads;
 use super::{TapError, XML, base_url, document, job_document, see_other, tell_overflow};
 use crate::ClientError;
-use crate::formats::{TableWriter, error_document};
+use crate::formats::error_document;
 use crate::http::HttpState;
 use crate::http::limited::{LimitedBatches, write};
 use crate::http::parameters::RequestParameters;
@@ -437,8 +437,8 @@ pub(super) async fn result(
                 let batches = (stored.open)().boxed();
                 let wanted = LimitedBatches::new(batches, max_rows, counter);
                 let mut wanted = wanted.noting(&noted);
-                let writer = TableWriter::new(format, RESULT, &columns);
-                write(writer, &mut wanted, &sender).await
+                let mut writer = format.writer(RESULT, &columns, &stored.schema)?;
+                write(writer.as_mut(), &mut wanted, &sender).await
             };
             work.run(sending).await
         });

@@ -69,6 +69,7 @@ enum UploadFormat {
     Parquet,
     Text,
     VoTable,
+    Fits,
 }
 
 impl From<FileFormat> for UploadFormat {
@@ -77,6 +78,7 @@ impl From<FileFormat> for UploadFormat {
             FileFormat::Parquet => Self::Parquet,
             FileFormat::Text => Self::Text,
             FileFormat::VoTable => Self::VoTable,
+            FileFormat::Fits => Self::Fits,
         }
     }
 }
@@ -87,6 +89,7 @@ impl From<UploadFormat> for FileFormat {
             UploadFormat::Parquet => Self::Parquet,
             UploadFormat::Text => Self::Text,
             UploadFormat::VoTable => Self::VoTable,
+            UploadFormat::Fits => Self::Fits,
         }
     }
 }

@@ -1,7 +1,11 @@
 //! The parameters of a query, from the address or from a form.
 
 use super::TapError;
-use crate::formats::Format;
+use crate::ClientError;
+use arrow::datatypes::SchemaRef;
+use result_formats::ResultFormat;
+
+use crate::formats::{FileWriter, Format, RowWriter, TableColumn, TableWriter};
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
 
@@ -13,7 +17,7 @@ const LANGUAGES: [&str; 3] = ["ADQL", "ADQL-2.0", "ADQL-2.1"];
 pub(super) struct TapRequest {
     /// In ADQL.
     pub(super) statement: String,
-    pub(super) format: Format,
+    pub(super) format: TapFormat,
     /// The most rows that are wanted.
     pub(super) max_rows: Option<u64>,
 }
@@ -50,17 +54,70 @@ impl TapRequest {
     }
 }
 
-fn format(parameters: &RequestParameters) -> Result<Format, Problem> {
+/// The format of a result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TapFormat {
+    /// One that is written row by row.
+    Table(Format),
+    /// A file.
+    File(ResultFormat),
+}
+
+/// What clients call the files.
+const FILES: [(&str, ResultFormat); 5] = [
+    ("fits", ResultFormat::Fits),
+    ("application/fits", ResultFormat::Fits),
+    ("parquet", ResultFormat::Parquet),
+    ("application/vnd.apache.parquet", ResultFormat::Parquet),
+    ("application/x-parquet", ResultFormat::Parquet),
+];
+
+impl TapFormat {
+    fn named(name: &str) -> Option<Self> {
+        let file = FILES
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name.trim()));
+        match file {
+            Some((_, format)) => Some(Self::File(*format)),
+            None => Format::named(name).map(Self::Table),
+        }
+    }
+
+    pub(super) fn media_type(self) -> &'static str {
+        match self {
+            Self::Table(format) => format.media_type(),
+            Self::File(format) => format.media_type(),
+        }
+    }
+
+    /// What writes a table of this name and these columns, which the schema has as well.
+    ///
+    /// # Errors
+    /// A column has no form in the format.
+    pub(super) fn writer<'a>(
+        self,
+        table: &'a str,
+        columns: &'a [TableColumn],
+        schema: &SchemaRef,
+    ) -> Result<Box<dyn RowWriter + 'a>, ClientError> {
+        Ok(match self {
+            Self::Table(format) => Box::new(TableWriter::new(format, table, columns)),
+            Self::File(format) => Box::new(FileWriter::new(format, schema)?),
+        })
+    }
+}
+
+fn format(parameters: &RequestParameters) -> Result<TapFormat, Problem> {
     let given = match parameters.value("RESPONSEFORMAT")? {
         Some(name) => Some(name),
         None => parameters.value("FORMAT")?,
     };
     let Some(name) = given else {
-        return Ok(Format::Binary2);
+        return Ok(TapFormat::Table(Format::Binary2));
     };
-    Format::named(name).ok_or_else(|| {
+    TapFormat::named(name).ok_or_else(|| {
         Problem::bad(format!(
-            "RESPONSEFORMAT is {name}: it is one of votable, votable/td, csv, tsv, json, or their media types"
+            "RESPONSEFORMAT is {name}: it is one of votable, votable/td, csv, tsv, json, fits, parquet, or their media types"
         ))
     })
 }
@@ -84,14 +141,17 @@ mod tests {
         let request =
             read("request=doQuery&lang=adql-2.1&query=SELECT+1&maxrec=5&FORMAT=csv&x=y").unwrap();
         assert_eq!(request.statement, "SELECT 1");
-        assert_eq!((request.format, request.max_rows), (Format::Csv, Some(5)));
+        assert_eq!(
+            (request.format, request.max_rows),
+            (TapFormat::Table(Format::Csv), Some(5))
+        );
         let both = read("QUERY=SELECT+1&RESPONSEFORMAT=votable/td&FORMAT=csv").unwrap();
-        assert_eq!(both.format, Format::TableData);
+        assert_eq!(both.format, TapFormat::Table(Format::TableData));
         for (query, sentence) in [
             ("", "QUERY is missing"),
             ("LANG=PQL&QUERY=SELECT+1", "LANG is PQL"),
             ("REQUEST=getCapabilities", "REQUEST is getCapabilities"),
-            ("QUERY=SELECT+1&FORMAT=fits", "RESPONSEFORMAT is fits"),
+            ("QUERY=SELECT+1&FORMAT=hdf5", "RESPONSEFORMAT is hdf5"),
             ("QUERY=SELECT+1&MAXREC=-1", "MAXREC is no whole number"),
         ] {
             let error = read(query).unwrap_err();

@@ -11,10 +11,10 @@ use futures::{StreamExt, TryStreamExt};
 use sql::Dialect;
 
 use super::form::TapForm;
-use super::request::{TapRequest, of_address};
+use super::request::{TapFormat, TapRequest, of_address};
 use super::uploads::Uploads;
 use super::{TapError, tell_overflow};
-use crate::formats::{Format, Role, TableColumn, TableWriter};
+use crate::formats::{Role, TableColumn};
 use crate::http::limited::{LimitedBatches, write};
 use crate::http::query_api::Requester;
 use crate::http::received_table::TableRoom;
@@ -98,7 +98,7 @@ struct SynchronousQuery {
     query: TrackedQuery,
     uploads: Uploads,
     lists: Arc<TableRoom>,
-    format: Format,
+    format: TapFormat,
     /// The most rows that are wanted.
     max_rows: Option<u64>,
     /// Set once it is known that rows are cut off.
@@ -160,13 +160,13 @@ impl SynchronousQuery {
         let result = result.map_err(|error| names.shown(error.into()))?;
         let columns = columns(&result.schema);
         let counter = shared.metrics.rows(metrics::Protocol::Http);
-        let writer = TableWriter::new(self.format, RESULT, &columns);
+        let mut writer = self.format.writer(RESULT, &columns, &result.schema)?;
         let batches = result
             .batches
             .map_err(move |error| names.shown_of_engine(error));
         let wanted = LimitedBatches::new(batches.boxed(), self.max_rows, counter);
         let mut wanted = wanted.noting(&self.overflow);
-        let written = write(writer, &mut wanted, sender).await;
+        let written = write(writer.as_mut(), &mut wanted, sender).await;
         *rows = wanted.sent();
         written
     }

@@ -1,0 +1,1 @@
+//! Headers and rows that no program writes.

@@ -1,0 +1,564 @@
+//! FITS: one binary table (FITS Standard 4.0, section 7.3).
+//!
+//! Its header says how many rows follow and how long the longest text is. So rows are kept in a temporary file, as Arrow, until all are there.
+//!
+//! Integers have a number for NULL (TNULLn) that no row has; of truths it is a zero byte, of floating-point numbers NaN, of texts an empty
+//! one. Unsigned integers, and signed ones of 8 bits, are written with an offset (TZEROn). Dates and times are texts of ISO 8601, decimals are
+//! doubles, bytes are texts of hexadecimal digits.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Seek, Write};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{
+    ArrowPrimitiveType, DataType, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, Schema, SchemaRef, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow::error::ArrowError;
+use arrow::ipc::reader::StreamReader;
+use arrow::ipc::writer::StreamWriter;
+use fitsio_pure::header::{Card, serialize_header};
+use fitsio_pure::value::Value;
+
+use crate::WriteError;
+
+/// Bytes of which headers and data are made up.
+const BLOCK: usize = 2880;
+/// Keys of a field's metadata, and the keywords of what they say.
+const DESCRIPTIONS: [(&str, &str); 3] = [("unit", "TUNIT"), ("ucd", "TUCD"), ("xtype", "TXTYP")];
+
+pub(crate) struct FitsWriter<W> {
+    /// The columns as they were given, for their descriptions.
+    given: SchemaRef,
+    kept: Kept,
+    /// The columns as they are kept.
+    schema: SchemaRef,
+    columns: Vec<Seen>,
+    rows: u64,
+    is_cut_off: bool,
+    out: W,
+}
+
+/// The rows that wait for the header.
+enum Kept {
+    Written(Box<StreamWriter<BufWriter<File>>>),
+    Read(Box<StreamReader<BufReader<File>>>, Vec<Form>),
+    Done,
+}
+
+/// What the header has to know of a column's values.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    has_nulls: bool,
+    least: i128,
+    largest: i128,
+    longest: usize,
+}
+
+impl<W: Write> FitsWriter<W> {
+    pub fn new(schema: &SchemaRef, out: W) -> Result<Self, WriteError> {
+        let fields = schema.fields().iter();
+        let fields: Vec<Field> = fields
+            .map(|field| Ok(Field::new(field.name(), kept_type(field)?, true)))
+            .collect::<Result<_, ArrowError>>()?;
+        let file = BufWriter::new(tempfile::tempfile()?);
+        let num_columns = fields.len();
+        let schema_kept = Arc::new(Schema::new(fields));
+        Ok(Self {
+            given: Arc::clone(schema),
+            columns: vec![
+                Seen {
+                    has_nulls: false,
+                    least: i128::MAX,
+                    largest: i128::MIN,
+                    longest: 0,
+                };
+                num_columns
+            ],
+            kept: Kept::Written(Box::new(StreamWriter::try_new(file, &schema_kept)?)),
+            schema: schema_kept,
+            rows: 0,
+            is_cut_off: false,
+            out,
+        })
+    }
+
+    /// Notes that there are more rows than are written.
+    pub fn cut_off(&mut self) {
+        self.is_cut_off = true;
+    }
+
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<(), WriteError> {
+        let Kept::Written(writer) = &mut self.kept else {
+            let ended = "rows come behind the end of a table";
+            return Err(ArrowError::InvalidArgumentError(ended.to_owned()).into());
+        };
+        let mut arrays = Vec::with_capacity(batch.num_columns());
+        for (array, seen) in batch.columns().iter().zip(&mut self.columns) {
+            let array = kept_array(array)?;
+            seen.look(&array);
+            arrays.push(array);
+        }
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), arrays)?;
+        writer.write(&batch)?;
+        self.rows += batch.num_rows() as u64;
+        Ok(())
+    }
+
+    /// Writes the header, and then some rows each time; whether there is more.
+    pub fn more(&mut self) -> Result<bool, WriteError> {
+        match std::mem::replace(&mut self.kept, Kept::Done) {
+            Kept::Done => Ok(false),
+            Kept::Written(writer) => {
+                let columns = self.schema.fields().iter().zip(&self.columns);
+                let forms = columns.map(|(field, seen)| Form::of(field.data_type(), seen));
+                let forms: Vec<Form> = forms.collect();
+                self.out.write_all(&self.header(&forms)?)?;
+                let mut file = finished(*writer)?;
+                file.rewind()?;
+                let reader = StreamReader::try_new(BufReader::new(file), None)?;
+                self.kept = Kept::Read(Box::new(reader), forms);
+                Ok(true)
+            }
+            Kept::Read(mut reader, forms) => {
+                let Some(batch) = reader.next().transpose()? else {
+                    let row_bytes: usize = forms.iter().map(Form::bytes).sum();
+                    let bytes = self.rows as usize * row_bytes;
+                    let padding = bytes.next_multiple_of(BLOCK) - bytes;
+                    self.out.write_all(&vec![0; padding])?;
+                    return Ok(false);
+                };
+                self.out.write_all(&encoded(&batch, &forms))?;
+                self.kept = Kept::Read(reader, forms);
+                Ok(true)
+            }
+        }
+    }
+
+    pub fn finish(mut self) -> Result<W, WriteError> {
+        while self.more()? {}
+        Ok(self.out)
+    }
+
+    fn header(&self, forms: &[Form]) -> Result<Vec<u8>, WriteError> {
+        let mut bytes = block(vec![
+            card("SIMPLE", Value::Logical(true)),
+            card("BITPIX", Value::Integer(8)),
+            card("NAXIS", Value::Integer(0)),
+            card("EXTEND", Value::Logical(true)),
+        ])?;
+        let integer = |number: usize| Value::Integer(number as i64);
+        let row_bytes = forms.iter().map(Form::bytes).sum();
+        let mut cards = vec![
+            card("XTENSION", text("BINTABLE")),
+            card("BITPIX", Value::Integer(8)),
+            card("NAXIS", Value::Integer(2)),
+            card("NAXIS1", integer(row_bytes)),
+            card("NAXIS2", integer(self.rows as usize)),
+            card("PCOUNT", Value::Integer(0)),
+            card("GCOUNT", Value::Integer(1)),
+            card("TFIELDS", integer(forms.len())),
+        ];
+        for (at, (field, form)) in self.given.fields().iter().zip(forms).enumerate() {
+            let number = at + 1;
+            let mut add = |word: &str, value| cards.push(card(&format!("{word}{number}"), value));
+            add("TTYPE", text(field.name()));
+            add("TFORM", text(&form.tform()));
+            if let Some(null) = form.null {
+                add("TNULL", Value::Integer(null));
+            }
+            if let Some(zero) = form.kind.zero() {
+                add("TSCAL", Value::Integer(1));
+                add("TZERO", zero);
+            }
+            for (key, keyword) in DESCRIPTIONS {
+                match field.metadata().get(key) {
+                    Some(word) if !word.is_empty() => add(keyword, text(word)),
+                    _ => {}
+                }
+            }
+        }
+        if self.is_cut_off {
+            cards.push(card("OVERFLOW", Value::Logical(true)));
+        }
+        bytes.extend(block(cards)?);
+        Ok(bytes)
+    }
+}
+
+/// The file behind a writer that has written all.
+fn finished(mut writer: StreamWriter<BufWriter<File>>) -> Result<File, WriteError> {
+    writer.finish()?;
+    let file = writer.into_inner()?.into_inner();
+    file.map_err(|error| WriteError::Io(error.into_error()))
+}
+
+fn text(text: &str) -> Value {
+    // A header has the printable characters of ASCII alone.
+    let plain = |c: char| if (' '..='~').contains(&c) { c } else { '?' };
+    Value::String(text.chars().map(plain).collect())
+}
+
+fn card(keyword: &str, value: Value) -> Result<Card, WriteError> {
+    Card::new(keyword, value).map_err(of_header)
+}
+
+fn block(cards: Vec<Result<Card, WriteError>>) -> Result<Vec<u8>, WriteError> {
+    let cards: Vec<Card> = cards.into_iter().collect::<Result<_, _>>()?;
+    serialize_header(&cards).map_err(of_header)
+}
+
+fn of_header(error: fitsio_pure::Error) -> WriteError {
+    let sentence = format!("the header of a FITS file cannot be written: {error}");
+    ArrowError::InvalidArgumentError(sentence).into()
+}
+
+/// The type in which a column's values are kept: truths, numbers and texts.
+fn kept_type(field: &Field) -> Result<DataType, ArrowError> {
+    Ok(match field.data_type() {
+        kept @ (DataType::Boolean
+        | DataType::Int8
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::Int64
+        | DataType::UInt8
+        | DataType::UInt16
+        | DataType::UInt32
+        | DataType::UInt64
+        | DataType::Float32
+        | DataType::Float64) => kept.clone(),
+        DataType::Float16 => DataType::Float32,
+        decimal if decimal.is_decimal() => DataType::Float64,
+        DataType::Dictionary(_, values) => {
+            return kept_type(&Field::new(field.name(), (**values).clone(), true));
+        }
+        nested if nested.is_nested() => {
+            let sentence = format!("the column {} of lists has no form in FITS", field.name());
+            return Err(ArrowError::NotYetImplemented(sentence));
+        }
+        _ => DataType::Utf8,
+    })
+}
+
+fn kept_array(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let kept = kept_type(&Field::new("", array.data_type().clone(), true))?;
+    match array.data_type() {
+        given if *given == kept => Ok(Arc::clone(array)),
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => {
+            let bytes = cast(array, &DataType::Binary)?;
+            let digits = |bytes: &[u8]| -> String {
+                bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+            };
+            let texts = bytes.as_binary::<i32>().iter();
+            let texts: StringArray = texts.map(|bytes| bytes.map(digits)).collect();
+            Ok(Arc::new(texts))
+        }
+        _ => cast(array, &kept),
+    }
+}
+
+impl Seen {
+    fn look(&mut self, array: &ArrayRef) {
+        self.has_nulls |= array.null_count() > 0;
+        macro_rules! integers {
+            ($type:ty) => {{
+                let array = array.as_primitive::<$type>();
+                if let (Some(least), Some(largest)) =
+                    (arrow::compute::min(array), arrow::compute::max(array))
+                {
+                    self.least = self.least.min(least.into());
+                    self.largest = self.largest.max(largest.into());
+                }
+            }};
+        }
+        match array.data_type() {
+            DataType::Int8 => integers!(Int8Type),
+            DataType::Int16 => integers!(Int16Type),
+            DataType::Int32 => integers!(Int32Type),
+            DataType::Int64 => integers!(Int64Type),
+            DataType::UInt8 => integers!(UInt8Type),
+            DataType::UInt16 => integers!(UInt16Type),
+            DataType::UInt32 => integers!(UInt32Type),
+            DataType::UInt64 => integers!(UInt64Type),
+            DataType::Utf8 => {
+                let texts = array.as_string::<i32>().iter().flatten();
+                let longest = texts.map(str::len).max().unwrap_or(0);
+                self.longest = self.longest.max(longest);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What an element of a column is in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Logical,
+    /// An integer of so many bytes; with an offset if it is of the other sign than FITS has for it.
+    Integer {
+        bytes: usize,
+        has_offset: bool,
+    },
+    Float,
+    Double,
+    Text {
+        width: usize,
+    },
+}
+
+/// How a column is written.
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    kind: Kind,
+    /// The number that stands for NULL, as it is in the file.
+    null: Option<i64>,
+}
+
+impl Kind {
+    /// The numbers that an integer of this kind can be.
+    fn range(self) -> (i128, i128) {
+        let Self::Integer { bytes, has_offset } = self else {
+            return (0, 0);
+        };
+        let values = 1_i128 << (8 * bytes);
+        match (bytes == 1) != has_offset {
+            true => (0, values - 1),
+            false => (-values / 2, values / 2 - 1),
+        }
+    }
+
+    /// What is taken away of a number before it is written.
+    fn offset(self) -> i128 {
+        match self {
+            Self::Integer {
+                bytes: 1,
+                has_offset: true,
+            } => -128,
+            Self::Integer {
+                bytes,
+                has_offset: true,
+            } => 1 << (8 * bytes - 1),
+            _ => 0,
+        }
+    }
+
+    fn zero(self) -> Option<Value> {
+        match self.offset() {
+            0 => None,
+            offset => Some(match i64::try_from(offset) {
+                Ok(zero) => Value::Integer(zero),
+                Err(_) => Value::Float(offset as f64),
+            }),
+        }
+    }
+}
+
+impl Form {
+    fn of(data_type: &DataType, seen: &Seen) -> Self {
+        let integer = |bytes, has_offset| Kind::Integer { bytes, has_offset };
+        let kind = match data_type {
+            DataType::Boolean => Kind::Logical,
+            DataType::Int8 => integer(1, true),
+            DataType::Int16 => integer(2, false),
+            DataType::Int32 => integer(4, false),
+            DataType::Int64 => integer(8, false),
+            DataType::UInt8 => integer(1, false),
+            DataType::UInt16 => integer(2, true),
+            DataType::UInt32 => integer(4, true),
+            DataType::UInt64 => integer(8, true),
+            DataType::Float32 => Kind::Float,
+            DataType::Float64 => Kind::Double,
+            _ => Kind::Text {
+                width: seen.longest.max(1),
+            },
+        };
+        match kind {
+            Kind::Integer { bytes, .. } if seen.has_nulls => Self::with_null(kind, bytes, seen),
+            _ => Self { kind, null: None },
+        }
+    }
+
+    /// A form that has a number for NULL which no row has: of the same kind, of a longer one, or else a text.
+    fn with_null(kind: Kind, bytes: usize, seen: &Seen) -> Self {
+        const LONGEST_INTEGER: usize = 20;
+        let mut tried = kind;
+        loop {
+            let (least, largest) = tried.range();
+            let free = match (seen.least > least, seen.largest < largest) {
+                (true, _) => Some(least),
+                (false, true) => Some(largest),
+                (false, false) => None,
+            };
+            if let Some(free) = free {
+                return Self {
+                    kind: tried,
+                    null: i64::try_from(free - tried.offset()).ok(),
+                };
+            }
+            tried = match tried {
+                Kind::Integer { bytes: wider, .. } if wider < 8 => Kind::Integer {
+                    bytes: 2 * wider.max(bytes),
+                    has_offset: false,
+                },
+                _ => {
+                    let width = LONGEST_INTEGER;
+                    return Self {
+                        kind: Kind::Text { width },
+                        null: None,
+                    };
+                }
+            };
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self.kind {
+            Kind::Logical => 1,
+            Kind::Integer { bytes, .. } => bytes,
+            Kind::Float => 4,
+            Kind::Double => 8,
+            Kind::Text { width } => width,
+        }
+    }
+
+    fn tform(&self) -> String {
+        let letter = match self.kind {
+            Kind::Logical => 'L',
+            Kind::Integer { bytes: 1, .. } => 'B',
+            Kind::Integer { bytes: 2, .. } => 'I',
+            Kind::Integer { bytes: 4, .. } => 'J',
+            Kind::Integer { .. } => 'K',
+            Kind::Float => 'E',
+            Kind::Double => 'D',
+            Kind::Text { width } => return format!("{width}A"),
+        };
+        format!("1{letter}")
+    }
+
+    /// Puts the values of an array into their places of rows, from a byte of each on.
+    fn put(&self, array: &ArrayRef, rows: &mut [u8], row_bytes: usize, begin: usize) {
+        let width = self.bytes();
+        let cells = rows
+            .chunks_exact_mut(row_bytes)
+            .map(|row| &mut row[begin..begin + width]);
+        match array.data_type() {
+            DataType::Boolean => {
+                for (cell, value) in cells.zip(array.as_boolean()) {
+                    cell[0] = match value {
+                        Some(true) => b'T',
+                        Some(false) => b'F',
+                        None => 0,
+                    };
+                }
+            }
+            DataType::Int8 => self.put_integers::<Int8Type>(array, cells),
+            DataType::Int16 => self.put_integers::<Int16Type>(array, cells),
+            DataType::Int32 => self.put_integers::<Int32Type>(array, cells),
+            DataType::Int64 => self.put_integers::<Int64Type>(array, cells),
+            DataType::UInt8 => self.put_integers::<UInt8Type>(array, cells),
+            DataType::UInt16 => self.put_integers::<UInt16Type>(array, cells),
+            DataType::UInt32 => self.put_integers::<UInt32Type>(array, cells),
+            DataType::UInt64 => self.put_integers::<UInt64Type>(array, cells),
+            DataType::Float32 => {
+                for (cell, value) in cells.zip(array.as_primitive::<Float32Type>()) {
+                    cell.copy_from_slice(&value.unwrap_or(f32::NAN).to_be_bytes());
+                }
+            }
+            DataType::Float64 => {
+                for (cell, value) in cells.zip(array.as_primitive::<Float64Type>()) {
+                    cell.copy_from_slice(&value.unwrap_or(f64::NAN).to_be_bytes());
+                }
+            }
+            _ => {
+                for (cell, value) in cells.zip(array.as_string::<i32>()) {
+                    let text = value.unwrap_or_default().as_bytes();
+                    cell[..text.len()].copy_from_slice(text);
+                }
+            }
+        }
+    }
+
+    fn put_integers<'r, T: ArrowPrimitiveType<Native: Into<i128>>>(
+        &self,
+        array: &ArrayRef,
+        cells: impl Iterator<Item = &'r mut [u8]>,
+    ) {
+        let offset = self.kind.offset();
+        for (cell, value) in cells.zip(array.as_primitive::<T>()) {
+            let value: Option<i128> = value.map(Into::into);
+            if let Kind::Text { .. } = self.kind {
+                let digits = value.map_or_else(String::new, |value| value.to_string());
+                cell[..digits.len()].copy_from_slice(digits.as_bytes());
+                continue;
+            }
+            let written = match value {
+                Some(value) => value - offset,
+                None => self.null.unwrap_or_default().into(),
+            };
+            let bytes = written.to_be_bytes();
+            cell.copy_from_slice(&bytes[bytes.len() - cell.len()..]);
+        }
+    }
+}
+
+fn encoded(batch: &RecordBatch, forms: &[Form]) -> Vec<u8> {
+    let row_bytes: usize = forms.iter().map(Form::bytes).sum();
+    let mut rows = vec![0; batch.num_rows() * row_bytes];
+    let mut begin = 0;
+    for (array, form) in batch.columns().iter().zip(forms) {
+        if row_bytes > 0 {
+            form.put(array, &mut rows, row_bytes, begin);
+        }
+        begin += form.bytes();
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int8Array, Int64Array, UInt8Array};
+
+    use super::*;
+
+    fn form(array: ArrayRef) -> (String, Option<i64>) {
+        let mut seen = Seen {
+            has_nulls: false,
+            least: i128::MAX,
+            largest: i128::MIN,
+            longest: 0,
+        };
+        seen.look(&array);
+        let form = Form::of(array.data_type(), &seen);
+        (form.tform(), form.null)
+    }
+
+    #[test]
+    fn null_is_a_number_that_no_row_has() {
+        let bytes = |values: Vec<Option<u8>>| Arc::new(UInt8Array::from(values)) as ArrayRef;
+        assert_eq!(
+            form(bytes(vec![Some(0), Some(255)])),
+            ("1B".to_owned(), None)
+        );
+        assert_eq!(form(bytes(vec![Some(1), None])), ("1B".to_owned(), Some(0)));
+        assert_eq!(
+            form(bytes(vec![Some(0), None])),
+            ("1B".to_owned(), Some(255))
+        );
+        let all = bytes(vec![Some(0), Some(255), None]);
+        assert_eq!(form(all), ("1I".to_owned(), Some(-32768)));
+        let signed = Arc::new(Int8Array::from(vec![Some(-128), None]));
+        // 127 is 255 before the offset is added.
+        assert_eq!(form(signed), ("1B".to_owned(), Some(255)));
+        let ends = Int64Array::from(vec![Some(i64::MIN), Some(i64::MAX), None]);
+        assert_eq!(form(Arc::new(ends)), ("20A".to_owned(), None));
+        assert_eq!(
+            form(Arc::new(Int64Array::from(vec![None]))),
+            ("1K".to_owned(), Some(i64::MIN))
+        );
+    }
+}
