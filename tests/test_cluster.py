@@ -179,6 +179,8 @@ def test_without_workers_the_front_end_answers(
 ) -> None:
     cluster = Cluster(meridian, tmp_path / "cluster", data, 2)
     try:
+        # At once: the front end has not looked at the archive by itself yet, and said that all of no files are there.
+        assert cluster.command("check").status == 3
         check_all(cluster, expected)
         outcome = cluster.command("status")
         assert "there are no workers" in outcome.text and "replicas lack" in outcome.text

@@ -6,6 +6,7 @@ All processes are on one machine and share its processors, so that what is measu
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import secrets
 import socket
@@ -15,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from . import catalogue as catalogues
 from .catalogue import Sky
@@ -50,6 +52,20 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
+def status_of(setup: Setup, address: str, secret: Path) -> dict[str, Any]:
+    """The state of the cluster."""
+    command = [str(setup.program), "cluster", "status", "--format", "json", "--cluster", address, "--cluster-secret", str(secret)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(told.stdout)
+    return found
+
+
+def are_ready(state: dict[str, Any]) -> bool:
+    """Whether all workers are there, and every file has its replicas."""
+    live = [worker for worker in state["workers"] if worker["state"] == "live"]
+    return len(live) == WORKERS and state["files"] > 0 and state["missing_replicas"] == 0
+
+
 @contextmanager
 def workers_of(setup: Setup, work: Path, address: str, secret: Path) -> Iterator[None]:
     """Workers that hold their replicas."""
@@ -61,11 +77,12 @@ def workers_of(setup: Setup, work: Path, address: str, secret: Path) -> Iterator
             command += [*member, "--threads", str(setup.threads), "--log", "error"]
             processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
         give_up = time.monotonic() + PATIENCE
-        check = [str(setup.program), "cluster", "check", "--cluster", address, *member]
-        while subprocess.run(check, capture_output=True, check=False).returncode != 0:
-            assert time.monotonic() < give_up, "the workers do not get their files"
+        while not are_ready(state := status_of(setup, address, secret)):
+            assert time.monotonic() < give_up, f"the workers do not get their files: {state}"
             time.sleep(1)
         yield
+        pieces = [worker["pieces"] for worker in status_of(setup, address, secret)["workers"]]
+        assert any(pieces), "no worker has run a piece: nothing was measured"
     finally:
         for process in processes:
             process.kill()

@@ -15,7 +15,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use engine::{Archive, PieceDispatcher};
+use catalog::CatalogState;
+use engine::{Archive, EngineError, PieceDispatcher};
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
@@ -82,6 +83,8 @@ struct Assigned {
     parts: Arc<Vec<Arc<KnownPart>>>,
     /// Counts the lists of parts.
     list: u64,
+    /// The state of the catalog of which the list is.
+    state: Option<CatalogState>,
     /// Of what `latest` was computed.
     inputs: Option<KnownInputs>,
     /// The files of each worker, with a number that changes whenever they do.
@@ -176,25 +179,11 @@ impl FrontEnd {
     }
 
     async fn keep_assigning(self: Arc<Self>) {
-        let mut state = None;
         loop {
             let _ = timeout(LOOK_INTERVAL, self.changed.notified()).await;
-            let now = self.archive.catalog().state();
-            if now.is_none() || now != state {
-                match self.parts.list(self.archive.catalog()).await {
-                    Ok(parts) => {
-                        let mut assigned = lock(&self.assigned);
-                        assigned.parts = Arc::new(parts);
-                        assigned.list += 1;
-                        drop(assigned);
-                        state = now;
-                        self.parts.forget_removed();
-                    }
-                    Err(error) => {
-                        warn!(%error, "the parts of the archive cannot be listed");
-                        sleep(LOOK_INTERVAL).await;
-                    }
-                }
+            if let Err(error) = self.list_parts().await {
+                warn!(%error, "the parts of the archive cannot be listed");
+                sleep(LOOK_INTERVAL).await;
             }
             // It takes long where there is much to place.
             let placing = Arc::clone(&self);
@@ -202,6 +191,22 @@ impl FrontEnd {
                 warn!(%error, "files could not be placed");
             }
         }
+    }
+
+    /// Lists the parts of the archive, if they have changed since the last time.
+    pub(crate) async fn list_parts(&self) -> Result<(), EngineError> {
+        let now = self.archive.catalog().state();
+        if now.is_some() && now == lock(&self.assigned).state {
+            return Ok(());
+        }
+        let parts = self.parts.list(self.archive.catalog()).await?;
+        let mut assigned = lock(&self.assigned);
+        assigned.parts = Arc::new(parts);
+        assigned.list += 1;
+        assigned.state = now;
+        drop(assigned);
+        self.parts.forget_removed();
+        Ok(())
     }
 
     /// Computes what the workers shall hold, if anything has changed that decides it.

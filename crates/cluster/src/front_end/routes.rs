@@ -172,8 +172,11 @@ impl FrontEnd {
     }
 }
 
-async fn status(State(front_end): State<Arc<FrontEnd>>) -> Response<Body> {
-    json(&front_end.status())
+async fn status(State(front_end): State<Arc<FrontEnd>>) -> Result<Response<Body>, ClientError> {
+    // Of the parts that there are now: one that was just loaded has no replicas yet.
+    let listed = front_end.list_parts().await;
+    listed.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(json(&front_end.status()))
 }
 
 /// Has a worker give everything up.

@@ -199,13 +199,18 @@ pub(super) async fn keep_scrubbing(worker: &Worker) {
     }
 }
 
-/// Bytes of the disk of a directory, and those that are free.
+/// Bytes of the disk of a directory that this process may use, and those of them that are free: what is kept for others, as by a quota, counts
+/// for nothing.
 fn disk(dir: &std::path::Path) -> (u64, u64) {
     match rustix::fs::statvfs(dir) {
-        Ok(found) => (
-            found.f_blocks.saturating_mul(found.f_frsize),
-            found.f_bavail.saturating_mul(found.f_frsize),
-        ),
+        Ok(found) => {
+            let used = found.f_blocks.saturating_sub(found.f_bfree);
+            let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+            (
+                bytes(used.saturating_add(found.f_bavail)),
+                bytes(found.f_bavail),
+            )
+        }
         Err(_) => (0, 0),
     }
 }

@@ -1,1 +1,149 @@
-//! Headers and rows that no program writes.
+//! Headers of tables: what is read of them, and what is not possible.
+
+use super::column::{Kind, Scaling};
+use super::header::{self, Passing};
+use super::*;
+
+/// A file with a table of these cards, and no rows.
+fn file(cards: &[&str]) -> Vec<u8> {
+    let block = |cards: &[&str]| {
+        let mut text: String = cards.iter().map(|card| format!("{card:<80}")).collect();
+        text.push_str(&format!("{:<80}", "END"));
+        text.extend(std::iter::repeat_n(
+            ' ',
+            text.len().next_multiple_of(2880) - text.len(),
+        ));
+        text.into_bytes()
+    };
+    let primary = [
+        "SIMPLE  =                    T",
+        "BITPIX  =                    8",
+        "NAXIS   =                    0",
+    ];
+    [block(&primary), block(cards)].concat()
+}
+
+fn find(cards: &[&str]) -> Result<Table, String> {
+    let bytes = file(cards);
+    let path = Path::new("t.fits");
+    let mut meter = DecodeBudget::unlimited().meter(path);
+    let found = header::find(&mut Passing(&mut bytes.as_slice()), path, None, &mut meter);
+    found.map_err(|error| error.to_string())
+}
+
+const BEGIN: [&str; 7] = [
+    "XTENSION= 'BINTABLE'",
+    "BITPIX  =                    8",
+    "NAXIS   =                    2",
+    "NAXIS2  =                    0",
+    "PCOUNT  =                    0",
+    "GCOUNT  =                    1",
+    "THEAP   =                    0",
+];
+
+fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    BEGIN.into_iter().chain(more.iter().copied()).collect()
+}
+
+#[test]
+fn columns_are_described() {
+    let table = find(&with(&[
+        "NAXIS1  =                   31",
+        "TFIELDS =                    5",
+        "TTYPE1  = 'id      '           / the key",
+        "TFORM1  = '1K      '",
+        "TZERO1  =  9223372036854775808",
+        "TFORM2  = 'I       '",
+        "TSCAL2  =                  0.5",
+        "TNULL2  =                  -99",
+        "TFORM3  = '12A     '",
+        "TDIM3   = '(4,3)   '",
+        "TFORM4  = '0J      '",
+        "TTYPE5  = 'light   '",
+        "TFORM5  = '1PE(7)  '",
+        "TUNIT5  = 'mag     '",
+    ]))
+    .unwrap();
+    let names: Vec<&str> = table.columns.iter().map(|it| it.name.as_str()).collect();
+    // The fourth has no place in a row.
+    assert_eq!(names, ["id", "col2", "col3", "light"]);
+    let [id, second, third, light] = &table.columns[..] else {
+        panic!("{names:?}");
+    };
+    assert_eq!(
+        (id.kind, id.scaling, id.offset),
+        (Kind::Long, Scaling::OtherSign, 0)
+    );
+    assert_eq!((second.null, second.offset), (Some(-99), 8));
+    assert_eq!(
+        second.scaling,
+        Scaling::Linear {
+            zero: 0.0,
+            scale: 0.5
+        }
+    );
+    assert_eq!((third.text_width, third.bytes), (Some(4), 12));
+    assert!(light.is_in_heap() && light.described.unit == "mag");
+    assert_eq!((table.row_bytes, light.offset), (31, 22));
+}
+
+#[test]
+fn what_cannot_be_is_told() {
+    for (more, sentence) in [
+        (
+            &[
+                "NAXIS1  =                    4",
+                "TFIELDS =                    1",
+            ][..],
+            "TFORM1",
+        ),
+        (
+            &[
+                "NAXIS1  =                    4",
+                "TFIELDS =                    1",
+                "TFORM1  = '2J      '",
+            ],
+            "take 8 bytes",
+        ),
+        (
+            &[
+                "NAXIS1  =                    4",
+                "TFIELDS =                    1",
+                "TFORM1  = '2PJ     '",
+            ],
+            "no form",
+        ),
+        (
+            &[
+                "NAXIS1  =                    4",
+                "TFIELDS =                    1",
+                "TFORM1  = '99999999999999999999J'",
+            ],
+            "no form",
+        ),
+        (
+            &[
+                "NAXIS1  =                   -4",
+                "TFIELDS =                    1",
+            ],
+            "no NAXIS1",
+        ),
+        (
+            &[
+                "NAXIS1  =                    0",
+                "TFIELDS =                    0",
+            ],
+            "no columns",
+        ),
+    ] {
+        let error = find(&with(more)).unwrap_err();
+        assert!(error.contains(sentence), "{error}");
+    }
+    let error = find(&[
+        "XTENSION= 'IMAGE   '",
+        "BITPIX  =                    8",
+        "NAXIS   =                    0",
+        "EXTNAME = 'SKY     '",
+    ]);
+    assert!(error.unwrap_err().contains("1 (SKY, image)"));
+}
