@@ -257,6 +257,10 @@ impl SqlError {
                 "{typed} is a function of ADQL's, and this statement is in MySQL's dialect: `meridian sql --dialect adql` has it; \
                  scisql_s2PtInCircle, scisql_angSep and their relatives do the same here"
             )
+        } else if functions::is_of_mysql_alone(name) {
+            format!(
+                "{typed} is a function of MySQL's dialect, and this statement is in ADQL, whose functions docs/sql.md lists"
+            )
         } else {
             let documented = Dialect::ALL.into_iter().flat_map(functions::documented);
             // Each function of the family `scisql_` is known without it too.

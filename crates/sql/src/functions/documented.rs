@@ -301,6 +301,13 @@ pub(crate) fn is_of_adql_alone(name: &str) -> bool {
     of_adql && !documented(Dialect::MySql).iter().any(is_name)
 }
 
+/// The same the other way round.
+pub(crate) fn is_of_mysql_alone(name: &str) -> bool {
+    let is_name = |known: &&str| known.eq_ignore_ascii_case(name);
+    let mut of_mysql = MYSQL.iter().flat_map(|(_, names)| *names);
+    of_mysql.any(is_name) && !ADQL.iter().any(is_name)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -27,7 +27,7 @@ pub use apart::APART;
 pub(crate) use apart::{apart, apart_from};
 pub(crate) use checked_sum::checked_sum;
 pub use documented::documented;
-pub(crate) use documented::is_of_adql_alone;
+pub(crate) use documented::{is_of_adql_alone, is_of_mysql_alone};
 pub use geometry::{RegionShape, SEPARATION};
 pub(crate) use guarded::of_unknown_growth;
 pub use photometry::is_magnitude_of_flux;
