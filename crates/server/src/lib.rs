@@ -14,6 +14,7 @@ mod http;
 mod listener;
 pub mod metrics;
 mod mysql;
+mod own_tables;
 mod process_list;
 mod queries;
 mod query_description;

@@ -60,6 +60,8 @@ codes! {
     NO_COLUMNS_LEFT = 1090, "42000";
     /// Others change a table all the time (`ER_LOCK_WAIT_TIMEOUT`).
     LOCK_WAIT = 1205, "HY000";
+    /// A value that its column cannot hold (`ER_TRUNCATED_WRONG_VALUE_FOR_FIELD`).
+    WRONG_ROW = 1366, "HY000";
     /// A name stands for two columns of a derived table (`ER_DUP_FIELDNAME`).
     COLUMN_TWICE = 1060, "42S21";
     /// The text cannot be read (`ER_PARSE_ERROR`).

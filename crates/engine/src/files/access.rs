@@ -79,6 +79,15 @@ pub struct ReceivedFile {
     budget: DecodeBudget,
 }
 
+impl ReceivedFile {
+    /// The names of its columns.
+    pub fn columns(&self) -> Vec<String> {
+        let file = self.files.opened(&self.path);
+        let fields = file.iter().flat_map(|file| file.schema().fields().iter());
+        fields.map(|field| field.name().clone()).collect()
+    }
+}
+
 impl Drop for ReceivedFile {
     fn drop(&mut self) {
         self.files.all().remove(&self.path);

@@ -20,6 +20,7 @@ mod streaming;
 mod tap;
 mod tracked_query;
 mod upload;
+mod user_tables;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -101,6 +102,7 @@ fn router(state: Arc<HttpState>, names: Arc<AllowedHosts>) -> Router {
         .layer(cors)
         // Not for pages of other sites.
         .route("/me", get(me::me))
+        .merge(user_tables::routes())
         .merge(query_api::routes())
         .merge(alerts::routes())
         .fallback(pages::nothing_here)

@@ -59,6 +59,7 @@ impl From<ClientError> for Problem {
             ErrorCode::NO_DATABASE | ErrorCode::NO_TABLE => StatusCode::NOT_FOUND,
             ErrorCode::DATABASE_DENIED | ErrorCode::TABLE_DENIED => StatusCode::FORBIDDEN,
             ErrorCode::LOGIN_DENIED => StatusCode::UNAUTHORIZED,
+            ErrorCode::TABLE_EXISTS => StatusCode::CONFLICT,
             ErrorCode::STORAGE | ErrorCode::INTERNAL | ErrorCode::OTHER => {
                 StatusCode::INTERNAL_SERVER_ERROR
             }

@@ -11,9 +11,11 @@ use sql::ErrorCode;
 use sql::mysql::{Assigned, ColumnChange, TargetTable, from_left_to_right};
 
 use super::connection::Client;
-use super::own_tables::{Change, Filling, OwnTable, ROWS, WrittenRows, of_load};
 use super::watch::{Interruption, Watch};
 use crate::ClientError;
+use crate::own_tables::{
+    Change, Filling, OwnTable, ROWS, WrittenRows, declared_column, of_load, quoted,
+};
 
 /// How often a statement starts anew because of others.
 const ATTEMPTS: usize = 20;
@@ -311,7 +313,7 @@ fn altered(
                 if find(&columns, &column.name).is_some() {
                     return Err(there_is_one(spec, &column.name));
                 }
-                let declared = declared(&column.name, &column.ty)?;
+                let declared = declared_column(&column.name, &column.ty)?;
                 let value = value.as_deref().unwrap_or("CAST(NULL AS CHAR)");
                 columns.push((declared, format!("({value})")));
             }
@@ -345,13 +347,6 @@ fn altered(
     })
 }
 
-/// A column as it is declared.
-pub(super) fn declared(name: &str, ty: &str) -> Result<Column, ClientError> {
-    ingest::declared_column(name, ty).map_err(|reason| {
-        ClientError::new(ErrorCode::SYNTAX, format!("the column {name}: {reason}"))
-    })
-}
-
 fn no_column(spec: &TableSpec, name: &str) -> ClientError {
     let sentence = format!("{} has no column {name}", spec.name);
     ClientError::new(ErrorCode::NO_COLUMN, sentence)
@@ -369,9 +364,4 @@ fn unused(name: &str, spec: &TableSpec) -> String {
         name.push('_');
     }
     name
-}
-
-/// A name as a statement has it.
-pub(super) fn quoted(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
 }
