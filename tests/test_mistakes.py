@@ -66,7 +66,7 @@ MISTAKES = [
     Mistake("reserved word as a name", "SELECT ra select FROM Object", 1064, "s", ("backticks", "word of the language")),
     Mistake("sides of a UNION", "SELECT ra FROM Object UNION SELECT ra, decl FROM Object", 1222, "UNION", ("different numbers of columns",)),
     Mistake("subquery of two columns", "SELECT (SELECT ra, decl FROM Object) AS pair", 1241, "SELECT", ("several columns where one is expected",)),
-    Mistake("change", "DELETE FROM Object WHERE ra > 1", 1290, "DELETE", ("only queries", "meridian load")),
+    Mistake("change", "DROP DATABASE sky", 1290, "DROP", ("only queries", "meridian load")),
     Mistake("wrong clause", "SELECT ra FROM Object\nWHERE magnitude < 20\nORDER BY ra", 1054, "magnitude", ("line 2",)),
 ]  # fmt: skip
 

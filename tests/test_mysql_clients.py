@@ -329,6 +329,10 @@ def test_sleeping_ends_with_the_statement(connection: pymysql.connections.Connec
     assert rejected(connection, "SELECT SLEEP(60)")[0] == 3024
     assert time.monotonic() - begun < 2
     ask(connection, "SET max_execution_time = DEFAULT")
+    begun = time.monotonic()
+    assert ask(connection, "DO SLEEP(0.2), 1 + 1") == []
+    assert time.monotonic() - begun >= 0.2
+    assert rejected(connection, "DO nosuch(1)")[0] == 1305
 
 
 def test_json_documents_are_read(connection: pymysql.connections.Connection) -> None:

@@ -33,6 +33,13 @@ impl Client {
                 }
             }
             Command::Cancel(id) => self.cancel(id).await?,
+            Command::Do(expressions) => {
+                let _taken = self.shared.usage.query()?;
+                let connection = Connection::clone(&self.connection);
+                for expression in expressions {
+                    self.evaluate(expression, &connection, watch).await?;
+                }
+            }
             // These tell more than that they are done: `run_statement` executes them.
             Command::Submit(_) | Command::Table(_) => {}
         }

@@ -70,6 +70,7 @@ impl UserValue {
     /// The same as it is written in a statement's text.
     fn literal(&self) -> String {
         match self {
+            Self::Null => "NULL".to_owned(),
             Self::Text(text) => format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''")),
             other => other.constant().to_string(),
         }
@@ -207,7 +208,7 @@ mod tests {
         let _ = variables.set("ra", UserValue::Double(-56.75));
         let _ = variables.set("name", UserValue::Text("a'b".to_owned()));
         let typed = "SELECT '@ra', `@ra`, @ra+1, @NAME, @none, @@sql_mode -- @ra\nFROM t";
-        let written = "SELECT '@ra', `@ra`, (-5.675e1)+1, 'a''b', CAST(NULL AS VARCHAR), @@sql_mode -- @ra\nFROM t";
+        let written = "SELECT '@ra', `@ra`, (-5.675e1)+1, 'a''b', NULL, @@sql_mode -- @ra\nFROM t";
         assert_eq!(variables.written_out(typed).unwrap(), written);
         assert!(variables.written_out("SELECT @ra, 'open").is_err());
     }

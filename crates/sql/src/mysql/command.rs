@@ -27,6 +27,8 @@ pub enum Command {
     Submit(String),
     /// Ends a query: its number.
     Cancel(u64),
+    /// Evaluates expressions, whose values nobody sees: their texts.
+    Do(Vec<String>),
     /// Makes, fills or drops a table.
     Table(TableCommand),
     /// Transactions and locks for reading: where nothing changes there is nothing to do.
@@ -174,6 +176,7 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
         "kill" => |words| words.read_kill().map(Some),
         "submit" => |words| words.read_submit().map(Some),
         "cancel" => |words| words.read_cancel().map(Some),
+        "do" => |words| words.read_do().map(Some),
         "create" => |words| words.read_create(),
         "insert" => |words| words.read_insert(),
         "drop" => |words| words.read_drop(),
@@ -319,6 +322,20 @@ impl<'a> TokenReader<'a> {
         let begin = Places::new(self.text).byte(token.span.start);
         let text = self.text[begin..].trim_end().trim_end_matches(';');
         text.trim_end().to_owned()
+    }
+
+    /// `DO expression, expression`.
+    fn read_do(&mut self) -> Result<Command, SqlError> {
+        let mut expressions = Vec::new();
+        loop {
+            let (_, typed) = self.until_comma()?;
+            expressions.push(typed.to_owned());
+            if !self.sign(&Token::Comma) {
+                break;
+            }
+        }
+        self.end()?;
+        Ok(Command::Do(expressions))
     }
 
     /// `CANCEL id`, or `CANCEL QUERY id`.
@@ -608,6 +625,16 @@ mod tests {
                 user("c", "'x'"),
             ])
         );
+    }
+
+    #[test]
+    fn expressions_are_evaluated_for_nobody() {
+        let expressions = ["SLEEP(1)", "CONCAT('a', 'b')"].map(str::to_owned);
+        assert_eq!(
+            read("DO SLEEP(1), CONCAT('a', 'b')"),
+            Command::Do(expressions.to_vec())
+        );
+        assert!(command("DO").is_err());
     }
 
     #[test]
