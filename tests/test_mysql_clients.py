@@ -276,7 +276,7 @@ MISTAKES = {
     "SET GLOBAL wait_timeout = 10": (1227, "wait_timeout"),
     "SET nosuch = 1": (1193, "nosuch"),
     "SET version = 5": (1238, "version"),
-    "SET PASSWORD = 'x'": (1290, "users"),
+    "SET PASSWORD = 'x'": (1290, "meridian user add"),
     "KILL 999999": (1094, "999999"),
     "LOCK TABLES Object WRITE": (1290, "READ"),
     "SELECT * FROM read_csv('/etc/passwd')": (1290, "read_csv"),

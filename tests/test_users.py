@@ -19,6 +19,7 @@ from pathlib import Path
 import mysql.connector
 import pymysql
 import pytest
+from pymysql.constants import CLIENT
 
 from meridian_cli import Meridian
 from serving import Server, serving
@@ -261,15 +262,6 @@ def test_no_database_is_chosen(site: Site) -> None:
             assert rejected.value.args[0] == 1046, name
 
 
-def test_statements_about_users_say_where_they_are_changed(site: Site) -> None:
-    statements = ["CREATE USER x IDENTIFIED BY 'y'", "GRANT SELECT ON sky.* TO fresh", "REVOKE ALL ON sky.* FROM reader", "DROP USER reader", "ALTER USER reader", "SET PASSWORD = 'x'"]
-    with site.connect("boss") as connection:
-        for statement in statements:
-            with pytest.raises(pymysql.err.MySQLError) as rejected:
-                connection.cursor().execute(statement)
-            assert rejected.value.args[0] == 1290 and "`meridian user`" in rejected.value.args[1], statement
-
-
 def test_grants_are_shown(site: Site) -> None:
     expected = {
         "boss": {"SELECT ON *.*"},
@@ -312,6 +304,132 @@ def test_queries_are_their_owners(site: Site) -> None:
             cursor.execute(f"KILL {owner.thread_id()}")
         assert rejected.value.args[0] == 1095
         owner.cursor().execute(f"SELECT * FROM qserv_result({number})")
+
+
+# --- users over SQL -------------------------------------------------------------------------------------------------------------------
+
+
+def rejection(connection: pymysql.connections.Connection, statement: str) -> tuple[int, str]:
+    with pytest.raises(pymysql.err.MySQLError) as rejected:
+        connection.cursor().execute(statement)
+    number, sentence = rejected.value.args
+    assert "hidden" not in sentence, sentence
+    return number, sentence
+
+
+def test_users_are_added_changed_and_dropped_by_sql(site: Site) -> None:
+    with site.connect("boss") as boss:
+        cursor = boss.cursor()
+        cursor.execute("CREATE USER 'sue'@'%' IDENTIFIED BY 'first', tokens")
+        cursor.execute("CREATE USER IF NOT EXISTS SUE IDENTIFIED BY 'other', tom IDENTIFIED BY 'toms'")
+        assert rejection(boss, "CREATE USER tim IDENTIFIED BY 'x', Tom IDENTIFIED BY 'hidden'")[0] == 1396
+        with pytest.raises(pymysql.err.OperationalError):
+            site.connect("tim", "x")
+        cursor.execute("GRANT SELECT ON sky.Band TO sue, tom@'%'")
+        with site.connect("sue", "first") as sue, site.connect("tom", "toms") as tom:
+            for connection in (sue, tom):
+                connection.cursor().execute("SELECT COUNT(*) FROM sky.Band")
+                assert rejection(connection, "SELECT COUNT(*) FROM sky.Star")[0] == 1142
+            cursor.execute("USE sky")
+            cursor.execute("GRANT SELECT ON * TO tom")
+            tom.cursor().execute("SELECT COUNT(*) FROM sky.Star")
+            # What one of them does not have is taken from none.
+            number, sentence = rejection(boss, "REVOKE SELECT ON sky.* FROM tom, sue")
+            assert number == 1141 and "sue" in sentence
+            tom.cursor().execute("SELECT COUNT(*) FROM sky.Star")
+            cursor.execute("SHOW GRANTS FOR 'tom'@'%'")
+            assert {row[0] for row in cursor.fetchall()} == {
+                "GRANT USAGE ON *.* TO `tom`@`%`",
+                "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP ON `tom`.* TO `tom`@`%`",
+                "GRANT SELECT ON `sky`.* TO `tom`@`%`",
+            }
+            tom.cursor().execute("SHOW GRANTS FOR tom")
+            assert rejection(tom, "SHOW GRANTS FOR sue")[0] == 1227
+            cursor.execute("REVOKE SELECT ON sky.* FROM tom")
+            assert rejection(tom, "SELECT COUNT(*) FROM sky.Star")[0] == 1142
+            sue.cursor().execute("SET PASSWORD = 'se\\'cond'")
+            sue.cursor().execute("SELECT COUNT(*) FROM sky.Band")
+            with pytest.raises(pymysql.err.OperationalError):
+                site.connect("sue", "first")
+            site.connect("sue", "se'cond").close()
+            cursor.execute("ALTER USER sue IDENTIFIED BY 'third'")
+            assert site.http("tap/capabilities", "sue", "se'cond")[0] == 401
+            assert site.http("tap/capabilities", "sue", "third")[0] == 200
+            cursor.execute("DROP USER sue, tom, tokens")
+            for connection in (sue, tom):
+                assert rejection(connection, "SELECT 1")[0] == 1045
+        assert rejection(boss, "DROP USER sue")[0] == 1396
+        cursor.execute("DROP USER IF EXISTS sue, tom")
+    listed = must(site.meridian, site.data, "list")
+    assert not {"sue", "tom", "tokens", "tim"} & {line.split()[0] for line in listed.splitlines()}
+
+
+def test_what_is_wrong_with_a_statement_about_users_is_told(site: Site) -> None:
+    with site.connect("boss") as boss:
+        for statement, number, part in [
+            ("CREATE USER sky IDENTIFIED BY 'hidden'", 1396, "database sky"),
+            ("CREATE USER 'a b' IDENTIFIED BY 'hidden'", 1396, "letters"),
+            ("CREATE USER empty IDENTIFIED BY ''", 1819, "1 to 256"),
+            ("CREATE USER far@localhost IDENTIFIED BY 'hidden'", 1235, "hosts"),
+            ("CREATE USER far IDENTIFIED BY hidden", 1064, "quotes"),
+            ("ALTER USER nobody IDENTIFIED BY 'hidden'", 1396, "nobody"),
+            ("SET PASSWORD FOR nobody = 'hidden'", 1396, "nobody"),
+            ("DROP USER reader, nobody", 1396, "nobody"),
+            ("DROP USER boss", 1396, "another administrator"),
+            ("GRANT SELECT ON Star TO reader", 1046, "USE"),
+            ("GRANT SELECT ON nothing.* TO reader", 1049, "nothing"),
+            ("GRANT SELECT ON sky.Nothing TO reader", 1146, "SHOW TABLES"),
+            ("GRANT SELECT ON sky.Band TO nobody", 1396, "nobody"),
+            ("GRANT ALL ON sky.* TO reader", 1235, "SELECT"),
+            ("REVOKE SELECT ON deep.* FROM narrow", 1141, "narrow"),
+            ("CREATE ROLE readers", 1235, "roles"),
+            ("SHOW GRANTS FOR nobody", 1396, "nobody"),
+        ]:
+            seen, sentence = rejection(boss, statement)
+            assert seen == number and part in sentence, (statement, seen, sentence)
+    site.connect("reader").close()
+
+
+def test_who_is_no_administrator_changes_their_own_password_alone(site: Site) -> None:
+    with site.connect("reader") as connection:
+        for statement in (
+            "CREATE USER x IDENTIFIED BY 'hidden'",
+            "DROP USER narrow",
+            "ALTER USER boss IDENTIFIED BY 'hidden'",
+            "SET PASSWORD FOR narrow = 'hidden'",
+            "GRANT SELECT ON sky.* TO narrow",
+            "GRANT SELECT ON reader.* TO narrow",
+            "REVOKE SELECT ON sky.* FROM reader",
+        ):
+            assert rejection(connection, statement)[0] == 1227, statement
+        connection.cursor().execute(f"ALTER USER reader IDENTIFIED BY '{PASSWORD.replace(chr(39), chr(39) * 2)}'")
+    site.connect("reader").close()
+    # Whoever comes in without a password shares the name with others.
+    must(site.meridian, site.data, "add", "anonymous", "--no-password")
+    with site.connect("anonymous", "") as connection:
+        assert rejection(connection, "SET PASSWORD = 'hidden'")[0] == 1227
+    must(site.meridian, site.data, "remove", "anonymous")
+
+
+def test_passwords_are_in_no_list_and_no_log(site: Site) -> None:
+    with site.connect("boss", client_flag=CLIENT.MULTI_STATEMENTS) as boss:
+        cursor = boss.cursor()
+        seen = []
+        cursor.execute("CREATE USER lena IDENTIFIED BY 'hidden1'; ALTER USER lena IDENTIFIED BY 'hidden2'; SELECT INFO FROM information_schema.PROCESSLIST; DROP USER lena")
+        seen.extend(cursor.fetchall())
+        while cursor.nextset():
+            seen.extend(cursor.fetchall())
+        assert seen and "hidden" not in str(seen)
+        cursor.execute("SELECT * FROM information_schema.QUERIES")
+        assert "hidden" not in str(cursor.fetchall())
+    assert "hidden" not in site.server.log
+
+
+def test_without_users_the_first_is_added_on_the_command_line(meridian: Meridian, tmp_path: Path) -> None:
+    data = load_stars_and_bands(meridian, tmp_path, 10)
+    with serving(meridian, data) as server, server.connect() as connection:
+        number, sentence = rejection(connection, "CREATE USER ann IDENTIFIED BY 'hidden'")
+        assert number == 1290 and "meridian user add NAME --admin" in sentence
 
 
 # --- changes while a server runs ------------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ pub use session::{
     NO_DATABASE, PreparedQuery, QueryResult, Session, SessionOptions, UCD, UNIT, XTYPE,
     analyzer_rules, physical_rules, runtime, too_many_rows,
 };
-pub use show::{STORED, stored_bytes};
+pub use show::{STORED, granted, stored_bytes};
 pub use stored_part::StoredPart;
 pub use stored_rows::{RowStream, StoredRows};
 pub use system_tables::{QueryInfo, QueryState, ScanForecast, SystemTables};

@@ -92,6 +92,11 @@ impl Authenticator {
         }
     }
 
+    /// The users.
+    pub(crate) fn users(&self) -> &Users {
+        &self.users
+    }
+
     /// Whether clients have to log in now.
     ///
     /// # Errors

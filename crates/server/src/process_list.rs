@@ -209,10 +209,11 @@ impl ConnectionGuard {
         (now.command, now.since) = ("Sleep", Instant::now());
     }
 
-    /// Registers a statement, which is listed until the result is dropped.
+    /// Registers a statement, which is listed without passwords until the result is dropped.
     pub(crate) fn begin(&self, command: &'static str, text: &str) -> Statement {
         let number = self.processes.next_number();
         let stop = self.process.end.child_token();
+        let text = sql::mysql::without_passwords(text);
         let mut now = lock(&self.process.now);
         (now.command, now.since) = (command, Instant::now());
         now.statement = Some(text[..text.floor_char_boundary(SHOWN)].to_owned());

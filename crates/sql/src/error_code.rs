@@ -116,6 +116,12 @@ codes! {
     WRONG_PARAMETERS = 1210, "HY000";
     /// What only an administrator may do (`ER_SPECIFIC_ACCESS_DENIED_ERROR`).
     ACCESS_DENIED = 1227, "42000";
+    /// A user who cannot be added, changed or removed (`ER_CANNOT_USER`).
+    USER_FAILED = 1396, "HY000";
+    /// A grant that is to be taken back and was never given (`ER_NONEXISTING_GRANT`).
+    NO_GRANT = 1141, "42000";
+    /// A password that cannot be used (`ER_NOT_VALID_PASSWORD`).
+    BAD_PASSWORD = 1819, "HY000";
     /// A system variable cannot have this value (`ER_WRONG_VALUE_FOR_VAR`).
     WRONG_VARIABLE_VALUE = 1231, "42000";
     /// A system variable that says what is so (`ER_INCORRECT_GLOBAL_LOCAL_VAR`).

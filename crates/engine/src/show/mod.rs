@@ -126,8 +126,18 @@ fn processes(processes: Vec<ProcessInfo>, full: bool) -> Rows {
 /// What whoever asks may do, as MySQL writes it: read what was granted, and change the tables of their own database.
 fn grants(archive: &Archive, connection: &Connection) -> Rows {
     let (user, host) = (&connection.user, &connection.host);
+    let granted = granted(archive.catalog().rights(), user);
+    let row = |what: String| vec![Some(format!("GRANT {what} TO `{user}`@`{host}`"))];
+    Rows {
+        headings: vec![format!("Grants for {user}@{host}")],
+        rows: granted.into_iter().map(row).collect(),
+    }
+}
+
+/// What a user of these rights may do, as it stands between GRANT and TO.
+pub fn granted(rights: &Rights, user: &str) -> Vec<String> {
     let mut granted = Vec::new();
-    match archive.catalog().rights().as_ref() {
+    match rights {
         Rights::All => granted.push("SELECT ON *.*".to_owned()),
         Rights::Listed(databases) => {
             granted.push("USAGE ON *.*".to_owned());
@@ -147,11 +157,7 @@ fn grants(archive: &Archive, connection: &Connection) -> Rows {
             }
         }
     }
-    let row = |what: String| vec![Some(format!("GRANT {what} TO `{user}`@`{host}`"))];
-    Rows {
-        headings: vec![format!("Grants for {user}@{host}")],
-        rows: granted.into_iter().map(row).collect(),
-    }
+    granted
 }
 
 /// What whoever asks may take, and takes now.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use engine::Session;
 use queries::{Protocol, Submission};
 use sql::connection::{MOST_BYTES, UserValue, VariableValue, Variables};
-use sql::mysql::{AssignedValue, Assignment, Command, Scope};
+use sql::mysql::{AssignedValue, Assignment, Command, Scope, UserStatement};
 use sql::{Connection, Dialect, ErrorCode, RESULT_FUNCTION};
 
 use super::connection::Client;
@@ -41,7 +41,10 @@ impl Client {
                 }
             }
             // These tell more than that they are done: `run_statement` executes them.
-            Command::Submit(_) | Command::Table(_) => {}
+            Command::User(UserStatement::ShowGrants { .. })
+            | Command::Submit(_)
+            | Command::Table(_) => {}
+            Command::User(statement) => self.change_users(statement).await?,
         }
         let connection = Arc::make_mut(&mut self.connection);
         (connection.found_rows, connection.row_count) = (0, 0);
@@ -62,7 +65,7 @@ impl Client {
     }
 
     /// Opens a session of a database that has none yet.
-    async fn open(&mut self, database: String) -> Result<Arc<Session>, ClientError> {
+    pub(super) async fn open(&mut self, database: String) -> Result<Arc<Session>, ClientError> {
         let sessions = Arc::clone(&self.shared.sessions);
         let opened = async move { Ok(sessions.of(Some(&database)).await?) };
         self.shared.query_runtime.compute(opened).recv_one().await

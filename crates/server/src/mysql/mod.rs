@@ -26,6 +26,7 @@ mod responses;
 mod row_counts;
 mod rows;
 mod statements;
+mod user_statements;
 mod watch;
 mod wire;
 

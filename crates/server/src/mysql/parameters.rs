@@ -215,7 +215,8 @@ fn text_or_bytes(bytes: &[u8]) -> String {
     }
 }
 
-fn quoted(text: &str) -> String {
+/// A text as a literal.
+pub(super) fn quoted(text: &str) -> String {
     let mut literal = String::with_capacity(text.len() + 2);
     literal.push('\'');
     for c in text.chars() {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use engine::QueryResult;
 use futures::{FutureExt, StreamExt};
-use sql::mysql::{Command, executed, first_word, placeholders, received, split_statements};
+use sql::mysql::{
+    Command, UserStatement, executed, first_word, placeholders, received, split_statements,
+};
 use sql::{ErrorCode, Warning};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
@@ -168,6 +170,9 @@ impl Client {
             Some(Command::Submit(statement)) => {
                 is_listed = false;
                 self.submit(statement, watch).await?
+            }
+            Some(Command::User(UserStatement::ShowGrants { user })) => {
+                self.grants_of(&user).await?
             }
             Some(Command::Table(command)) => {
                 let _taken = self.shared.usage.query()?;

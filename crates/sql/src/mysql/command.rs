@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
 use super::pieces::first_word;
 use super::table_changes::{Assigned, ColumnChange, DeclaredColumn};
+use super::user_command::{UserStatement, without_text};
 use crate::connection::user_variable;
 use crate::fold::Places;
 use crate::mistakes::unclosed;
@@ -31,6 +32,8 @@ pub enum Command {
     Do(Vec<String>),
     /// Makes, fills or drops a table.
     Table(TableCommand),
+    /// Adds, changes or removes users and what they may read.
+    User(UserStatement),
     /// Transactions and locks for reading: where nothing changes there is nothing to do.
     Nothing,
 }
@@ -172,7 +175,12 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
     let first = first_word(text).to_ascii_lowercase();
     let read: fn(&mut TokenReader<'_>) -> Result<Option<Command>, SqlError> = match first.as_str() {
         "use" => |words| words.read_use().map(Some),
-        "set" => |words| words.read_set().map(Some),
+        "set" => |words| match words.word("password") {
+            true => words
+                .read_set_password()
+                .map_err(|error| without_text(&error)),
+            false => words.read_set().map(Some),
+        },
         "kill" => |words| words.read_kill().map(Some),
         "submit" => |words| words.read_submit().map(Some),
         "cancel" => |words| words.read_cancel().map(Some),
@@ -183,9 +191,17 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
         "update" => |words| words.read_update(),
         "delete" => |words| words.read_delete(),
         "truncate" => |words| words.read_truncate(),
-        "grant" | "revoke" => |_| Err(of_users()),
+        "show" => |words| words.read_show_grants(),
+        "grant" => |words| {
+            words
+                .read_grant(false)
+                .map_err(|error| without_text(&error))
+        },
+        "revoke" => |words| words.read_grant(true).map_err(|error| without_text(&error)),
         "alter" => |words| match (words.word("user"), words.word("table")) {
-            (true, _) => Err(of_users()),
+            (true, _) => words
+                .read_alter_user()
+                .map_err(|error| without_text(&error)),
             (false, true) => words.read_alter_table(),
             (false, false) => Ok(None),
         },
@@ -208,10 +224,10 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
     read(&mut words)
 }
 
-/// The error for a statement about users.
+/// The error for a statement about users that is not known here.
 pub(super) fn of_users() -> SqlError {
-    let sentence = "users, passwords and grants are changed on the command line of the server's machine, with `meridian user`: see docs/users.md";
-    SqlError::new(sentence).with_code(ErrorCode::READ_ONLY)
+    let sentence = "there are no roles here: an administrator adds users with CREATE USER and lets them read with GRANT SELECT; see docs/users.md";
+    SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED)
 }
 
 /// The words and signs of a statement.
@@ -372,10 +388,7 @@ impl<'a> TokenReader<'a> {
     }
 
     fn read_set(&mut self) -> Result<Command, SqlError> {
-        if self.word("password")
-            || self.word("role")
-            || self.word("resource")
-            || (self.word("default") && self.word("role"))
+        if self.word("role") || self.word("resource") || (self.word("default") && self.word("role"))
         {
             return Err(of_users());
         }
@@ -704,7 +717,7 @@ mod tests {
             ("SET @x", 1064),
             ("SET @x =", 1064),
             ("SET @@nobody.x = 1", 1064),
-            ("SET PASSWORD = 'a'", 1290),
+            ("SET ROLE a", 1235),
             ("SET NAMES", 1064),
             ("SET TRANSACTION SOMEHOW", 1064),
             ("KILL me", 1064),

@@ -25,6 +25,7 @@ mod table_changes;
 mod table_command;
 mod templates;
 mod truth;
+mod user_command;
 
 pub use command::{AssignedValue, Assignment, Command, Scope, TableCommand, TargetTable, command};
 pub(crate) use grammar::MySqlGrammar;
@@ -37,3 +38,4 @@ pub(crate) use select::{name_repeated_by, name_results, with_equal_constants};
 pub use show::{ShowKind, ShowStatement, StaticList, TableName};
 pub(crate) use show::{described, read_show};
 pub use table_changes::{Assigned, ColumnChange, DeclaredColumn, from_left_to_right};
+pub use user_command::{UserStatement, without_passwords};

@@ -182,7 +182,7 @@ fn listed(
     }
     if word(parser, "grants") {
         if word(parser, "for") {
-            // There are no users yet: everybody has the same privileges.
+            // Another user's are no list, but a command.
             while !matches!(parser.peek_token_ref().token, Token::EOF | Token::SemiColon) {
                 parser.advance_token();
             }
@@ -462,7 +462,7 @@ mod tests {
                 ShowKind::Variables { global: true },
             ),
             ("show full processlist", ShowKind::Processes { full: true }),
-            ("show grants for 'a'@'%'", ShowKind::Grants),
+            ("show grants for current_user()", ShowKind::Grants),
             ("show limits", ShowKind::Limits),
             (
                 "show warnings limit 10, 5",

@@ -3,6 +3,7 @@
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::command::{Command, TableCommand, TargetTable, TokenReader, of_users};
+use super::user_command::without_text;
 use crate::{ErrorCode, RESULT_FUNCTION, SqlError};
 
 type Read = Result<Option<Command>, SqlError>;
@@ -10,7 +11,12 @@ type Read = Result<Option<Command>, SqlError>;
 impl TokenReader<'_> {
     /// `CREATE TABLE [IF NOT EXISTS] name [AS] query`; nothing else that is created is known here.
     pub(super) fn read_create(&mut self) -> Read {
-        if self.word("user") || self.word("role") {
+        if self.word("user") {
+            return self
+                .read_create_user()
+                .map_err(|error| without_text(&error));
+        }
+        if self.word("role") {
             return Err(of_users());
         }
         if !self.word("table") {
@@ -87,7 +93,10 @@ impl TokenReader<'_> {
 
     /// `DROP TABLE [IF EXISTS] name, name`.
     pub(super) fn read_drop(&mut self) -> Read {
-        if self.word("user") || self.word("role") {
+        if self.word("user") {
+            return self.read_drop_user();
+        }
+        if self.word("role") {
             return Err(of_users());
         }
         if !self.word("table") && !self.word("tables") {

@@ -1,0 +1,466 @@
+//! Statements about users: CREATE, ALTER and DROP USER, SET PASSWORD, GRANT and REVOKE; and how they are shown, without their passwords.
+
+use std::borrow::Cow;
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::command::{Command, TokenReader};
+use super::pieces::first_word;
+use crate::fold::Places;
+use crate::{ErrorCode, SqlError};
+
+/// A statement about users.
+#[derive(Clone, PartialEq, Eq)]
+pub enum UserStatement {
+    /// `CREATE USER name [IDENTIFIED BY 'password']`.
+    Create {
+        /// The names, each with a password or none.
+        users: Vec<(String, Option<String>)>,
+        /// Whether it is no mistake that there is one already.
+        if_not_exists: bool,
+    },
+    /// `ALTER USER name IDENTIFIED BY 'password'`, `SET PASSWORD [FOR name] = 'password'`.
+    Password {
+        /// Whose; that of whoever asks without a name.
+        user: Option<String>,
+        /// The new password.
+        password: String,
+    },
+    /// `DROP USER name, name`.
+    Drop {
+        /// The names.
+        users: Vec<String>,
+        /// Whether it is no mistake that there is none.
+        if_exists: bool,
+    },
+    /// `GRANT SELECT ON database.table TO name, name`, and `REVOKE ... FROM`.
+    Grant {
+        /// Whether it is taken back.
+        revoke: bool,
+        /// The database; the default one if none is named.
+        database: Option<String>,
+        /// The table; all of the database without one.
+        table: Option<String>,
+        /// To whom.
+        users: Vec<String>,
+    },
+    /// `SHOW GRANTS FOR name`. Without a name it is a list like the others.
+    ShowGrants {
+        /// Whose.
+        user: String,
+    },
+}
+
+impl std::fmt::Debug for UserStatement {
+    /// Without passwords.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Create { .. } => "Create",
+            Self::Password { .. } => "Password",
+            Self::Drop { .. } => "Drop",
+            Self::Grant { revoke: false, .. } => "Grant",
+            Self::Grant { revoke: true, .. } => "Revoke",
+            Self::ShowGrants { .. } => "ShowGrants",
+        })
+    }
+}
+
+/// The hosts for which an account counts: all.
+const ALL_HOSTS: &str = "%";
+
+type Read = Result<Option<Command>, SqlError>;
+
+/// The same error without the statement's text, which may have a password.
+pub(super) fn without_text(error: &SqlError) -> SqlError {
+    SqlError::new(error.sentence()).with_code(error.code())
+}
+
+fn told(statement: UserStatement) -> Read {
+    Ok(Some(Command::User(statement)))
+}
+
+impl TokenReader<'_> {
+    /// `CREATE USER`, from behind these words on.
+    pub(super) fn read_create_user(&mut self) -> Read {
+        let if_not_exists = self.word("if");
+        if if_not_exists && !(self.word("not") && self.word("exists")) {
+            return Err(self.expected("IF NOT EXISTS"));
+        }
+        let mut users = Vec::new();
+        loop {
+            let name = self.account()?;
+            users.push((name, self.identified()?));
+            if !self.sign(&Token::Comma) {
+                break;
+            }
+        }
+        self.end()?;
+        told(UserStatement::Create {
+            users,
+            if_not_exists,
+        })
+    }
+
+    /// `ALTER USER`, from behind these words on.
+    pub(super) fn read_alter_user(&mut self) -> Read {
+        let user = match self.word("user") {
+            true if self.sign(&Token::LParen) && self.sign(&Token::RParen) => None,
+            true => return Err(self.expected("()")),
+            false => Some(self.account()?),
+        };
+        let password = self.identified()?;
+        let password = password.ok_or_else(|| self.expected("IDENTIFIED BY"))?;
+        self.end()?;
+        told(UserStatement::Password { user, password })
+    }
+
+    /// `SET PASSWORD`, from behind these words on.
+    pub(super) fn read_set_password(&mut self) -> Read {
+        let user = match self.word("for") {
+            true => Some(self.account()?),
+            false => None,
+        };
+        if !self.sign(&Token::Eq) {
+            return Err(self.expected("="));
+        }
+        let password = self.password()?;
+        self.end()?;
+        told(UserStatement::Password { user, password })
+    }
+
+    /// `DROP USER`, from behind these words on.
+    pub(super) fn read_drop_user(&mut self) -> Read {
+        let if_exists = self.word("if");
+        if if_exists && !self.word("exists") {
+            return Err(self.expected("IF EXISTS"));
+        }
+        let users = self.accounts()?;
+        self.end()?;
+        told(UserStatement::Drop { users, if_exists })
+    }
+
+    /// `GRANT` or `REVOKE`, from behind that word on.
+    pub(super) fn read_grant(&mut self, revoke: bool) -> Read {
+        if !self.word("select") {
+            let sentence = "what can be granted is SELECT, as in GRANT SELECT ON sky.Object TO ann: users change the tables of their own database alone, and administrators are made by `meridian user add --admin`";
+            return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
+        }
+        if self.peek() == Some(&Token::LParen) {
+            let sentence = "rights to single columns are not kept here: grant SELECT on the table";
+            return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
+        }
+        if !self.word("on") {
+            return Err(self.expected("ON"));
+        }
+        let _ = self.word("table");
+        let first = match self.sign(&Token::Mul) {
+            true => None,
+            false => Some(self.name("the name of a database or table")?),
+        };
+        let (database, table) = match (first, self.sign(&Token::Period)) {
+            (Some(database), true) => {
+                let table = match self.sign(&Token::Mul) {
+                    true => None,
+                    false => Some(self.name("the name of a table, or *")?),
+                };
+                (Some(database), table)
+            }
+            (Some(table), false) => (None, Some(table)),
+            (None, false) => (None, None),
+            (None, true) => {
+                let sentence = "grant databases one by one: who may read everything is an administrator (`meridian user add --admin`)";
+                return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
+            }
+        };
+        if !self.word(if revoke { "from" } else { "to" }) {
+            return Err(self.expected(if revoke { "FROM" } else { "TO" }));
+        }
+        let users = self.accounts()?;
+        self.end()?;
+        told(UserStatement::Grant {
+            revoke,
+            database,
+            table,
+            users,
+        })
+    }
+
+    /// `SHOW GRANTS FOR name`, from behind SHOW on; `None` for other lists.
+    pub(super) fn read_show_grants(&mut self) -> Read {
+        if !(self.word("grants") && self.word("for")) || self.word("current_user") {
+            return Ok(None);
+        }
+        let user = self.account()?;
+        self.end()?;
+        told(UserStatement::ShowGrants { user })
+    }
+
+    fn accounts(&mut self) -> Result<Vec<String>, SqlError> {
+        let mut users = vec![self.account()?];
+        while self.sign(&Token::Comma) {
+            users.push(self.account()?);
+        }
+        Ok(users)
+    }
+
+    /// `name`, `'name'` or `'name'@'%'`.
+    fn account(&mut self) -> Result<String, SqlError> {
+        let quoted = match self.peek() {
+            Some(Token::Word(word)) => word.quote_style.is_some(),
+            _ => true,
+        };
+        let mut name = self.name("the name of a user")?;
+        // An unquoted `@` is a letter of words here.
+        if !quoted && let Some((user, host)) = name.clone().rsplit_once('@') {
+            user.clone_into(&mut name);
+            return self.of_host(name, (!host.is_empty()).then(|| host.to_owned()));
+        }
+        let at = match self.peek() {
+            Some(Token::Word(word)) if word.quote_style.is_none() => {
+                word.value.strip_prefix('@').map(str::to_owned)
+            }
+            Some(Token::AtSign) => Some(String::new()),
+            _ => None,
+        };
+        match at {
+            None => Ok(name),
+            Some(host) => {
+                self.at += 1;
+                self.of_host(name, (!host.is_empty()).then_some(host))
+            }
+        }
+    }
+
+    /// The name, if it counts for all hosts; `host` is read where it is not known.
+    fn of_host(&mut self, name: String, host: Option<String>) -> Result<String, SqlError> {
+        let host = match host {
+            Some(host) => host,
+            None if self.sign(&Token::Mod) => ALL_HOSTS.to_owned(),
+            None => self.name("a host")?,
+        };
+        match host == ALL_HOSTS {
+            true => Ok(name),
+            false => {
+                let sentence = format!(
+                    "users are not bound to hosts here: write {name} without @{host}, or with @'%'"
+                );
+                Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED))
+            }
+        }
+    }
+
+    fn identified(&mut self) -> Result<Option<String>, SqlError> {
+        if !self.word("identified") {
+            return Ok(None);
+        }
+        if self.word("with") {
+            let sentence = "passwords are kept in one way here: write IDENTIFIED BY 'password'";
+            return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
+        }
+        match self.word("by") {
+            true => self.password().map(Some),
+            false => Err(self.expected("BY")),
+        }
+    }
+
+    fn password(&mut self) -> Result<String, SqlError> {
+        let password = match self.peek() {
+            Some(Token::SingleQuotedString(text) | Token::DoubleQuotedString(text)) => text.clone(),
+            _ => return Err(self.expected("a password in quotes")),
+        };
+        self.at += 1;
+        Ok(password)
+    }
+}
+
+/// A statement as lists and logs show it: without passwords.
+pub fn without_passwords(text: &str) -> Cow<'_, str> {
+    const HIDDEN: &str = "'<secret>'";
+    let first = first_word(text).to_ascii_lowercase();
+    if !["create", "alter", "set", "grant"].contains(&first.as_str()) {
+        return Cow::Borrowed(text);
+    }
+    let lower = text.to_ascii_lowercase();
+    if !lower.contains("identified") && !lower.contains("password") {
+        return Cow::Borrowed(text);
+    }
+    let Ok(reader) = TokenReader::of(text) else {
+        return Cow::Owned(format!("{first} ..."));
+    };
+    let places = Places::new(text);
+    let (mut shown, mut from) = (String::new(), 0);
+    let mut is_next = false;
+    for token in &reader.tokens {
+        match &token.token {
+            Token::SingleQuotedString(_) | Token::DoubleQuotedString(_) if is_next => {
+                shown.push_str(&text[from..places.byte(token.span.start)]);
+                shown.push_str(HIDDEN);
+                from = places.byte(token.span.end);
+                is_next = false;
+            }
+            Token::Word(word) => {
+                is_next = ["by", "as", "password"]
+                    .iter()
+                    .any(|it| word.value.eq_ignore_ascii_case(it));
+            }
+            Token::Eq | Token::LParen => is_next = true,
+            _ => is_next = false,
+        }
+    }
+    shown.push_str(&text[from..]);
+    Cow::Owned(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::command::command;
+    use super::*;
+
+    fn read(text: &str) -> UserStatement {
+        match command(text) {
+            Ok(Some(Command::User(statement))) => statement,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn users_are_made_changed_and_dropped() {
+        let pairs = |pairs: &[(&str, Option<&str>)]| {
+            let owned = |(name, password): &(&str, Option<&str>)| {
+                ((*name).to_owned(), password.map(str::to_owned))
+            };
+            pairs.iter().map(owned).collect::<Vec<_>>()
+        };
+        assert!(
+            read("CREATE USER IF NOT EXISTS 'ann'@'%' IDENTIFIED BY 'p''w', bob@'%', `c@d`")
+                == UserStatement::Create {
+                    users: pairs(&[("ann", Some("p'w")), ("bob", None), ("c@d", None)]),
+                    if_not_exists: true
+                }
+        );
+        for (text, user) in [
+            ("ALTER USER ann IDENTIFIED BY \"x\"", Some("ann")),
+            ("ALTER USER USER() IDENTIFIED BY 'x'", None),
+            ("SET PASSWORD = 'x'", None),
+            ("SET PASSWORD FOR 'ann'@'%' = 'x'", Some("ann")),
+        ] {
+            let wanted = UserStatement::Password {
+                user: user.map(str::to_owned),
+                password: "x".to_owned(),
+            };
+            assert!(read(text) == wanted, "{text}");
+        }
+        assert!(
+            read("DROP USER IF EXISTS ann, 'bob'@'%'")
+                == UserStatement::Drop {
+                    users: names(&["ann", "bob"]),
+                    if_exists: true
+                }
+        );
+    }
+
+    #[test]
+    fn rights_are_granted_and_taken_back() {
+        for (text, revoke, database, table) in [
+            (
+                "GRANT SELECT ON sky.* TO ann, bob",
+                false,
+                Some("sky"),
+                None,
+            ),
+            (
+                "GRANT SELECT ON sky.Object TO ann, bob@'%'",
+                false,
+                Some("sky"),
+                Some("Object"),
+            ),
+            (
+                "GRANT SELECT ON Object TO ann, bob",
+                false,
+                None,
+                Some("Object"),
+            ),
+            ("REVOKE SELECT ON * FROM ann, bob", true, None, None),
+        ] {
+            let wanted = UserStatement::Grant {
+                revoke,
+                database: database.map(str::to_owned),
+                table: table.map(str::to_owned),
+                users: names(&["ann", "bob"]),
+            };
+            assert!(read(text) == wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn grants_of_others_are_listed() {
+        let user = "ann".to_owned();
+        assert!(read("SHOW GRANTS FOR 'ann'@'%'") == UserStatement::ShowGrants { user });
+        for text in [
+            "SHOW GRANTS",
+            "SHOW GRANTS FOR CURRENT_USER()",
+            "SHOW TABLES LIKE 'grants for x'",
+        ] {
+            assert_eq!(command(text).unwrap(), None, "{text}");
+        }
+        assert!(command("SHOW GRANTS FOR").is_err());
+    }
+
+    #[test]
+    fn mistakes_are_told_without_passwords() {
+        for (text, number) in [
+            ("CREATE USER", 1064),
+            ("CREATE USER ann@localhost IDENTIFIED BY 'hidden'", 1235),
+            (
+                "CREATE USER ann IDENTIFIED WITH mysql_native_password BY 'hidden'",
+                1235,
+            ),
+            ("CREATE USER ann IDENTIFIED BY hidden", 1064),
+            (
+                "CREATE USER ann IDENTIFIED BY 'hidden' PASSWORD EXPIRE",
+                1064,
+            ),
+            ("ALTER USER ann", 1064),
+            ("SET PASSWORD 'hidden'", 1064),
+            ("GRANT ALL ON *.* TO ann", 1235),
+            ("GRANT SELECT ON *.* TO ann", 1235),
+            ("GRANT SELECT (ra) ON sky.Object TO ann", 1235),
+            ("GRANT SELECT ON sky.Object FROM ann", 1064),
+            ("REVOKE SELECT ON sky.Object TO ann", 1064),
+        ] {
+            let error = command(text).unwrap_err();
+            assert_eq!(error.code().number, number, "{text}: {error}");
+            assert!(!error.to_string().contains("hidden'"), "{error}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        for (text, shown) in [
+            (
+                "CREATE USER 'a' IDENTIFIED BY 'x', b IDENTIFIED BY \"y\"",
+                "CREATE USER 'a' IDENTIFIED BY '<secret>', b IDENTIFIED BY '<secret>'",
+            ),
+            (
+                "set password for 'ann' = 'x'",
+                "set password for 'ann' = '<secret>'",
+            ),
+            (
+                "SET PASSWORD = PASSWORD('x')",
+                "SET PASSWORD = PASSWORD('<secret>')",
+            ),
+            (
+                "ALTER USER a IDENTIFIED WITH p AS 'x'",
+                "ALTER USER a IDENTIFIED WITH p AS '<secret>'",
+            ),
+            ("CREATE USER a IDENTIFIED BY 'x", "create ..."),
+            ("SELECT 'password'", "SELECT 'password'"),
+        ] {
+            assert_eq!(without_passwords(text), shown);
+        }
+    }
+}
