@@ -338,11 +338,12 @@ def test_users_are_added_changed_and_dropped_by_sql(site: Site) -> None:
             assert number == 1141 and "sue" in sentence
             tom.cursor().execute("SELECT COUNT(*) FROM sky.Star")
             cursor.execute("SHOW GRANTS FOR 'tom'@'%'")
-            assert {row[0] for row in cursor.fetchall()} == {
+            assert [row[0] for row in cursor.fetchall()] == [
                 "GRANT USAGE ON *.* TO `tom`@`%`",
                 "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP ON `tom`.* TO `tom`@`%`",
                 "GRANT SELECT ON `sky`.* TO `tom`@`%`",
-            }
+            ]
+            cursor.execute("FLUSH PRIVILEGES")
             tom.cursor().execute("SHOW GRANTS FOR tom")
             assert rejection(tom, "SHOW GRANTS FOR sue")[0] == 1227
             cursor.execute("REVOKE SELECT ON sky.* FROM tom")

@@ -87,7 +87,9 @@ impl Client {
                 let row = quoted(&format!("GRANT {what} TO `{user}`@`{ALL_HOSTS}`"));
                 format!("SELECT {row} AS `Grants for {user}@{ALL_HOSTS}`")
             });
-        Ok(rows.collect::<Vec<_>>().join(" UNION ALL "))
+        let rows = rows.collect::<Vec<_>>().join(" UNION ALL ");
+        // USAGE is first, and then the database of the user's own.
+        Ok(format!("{rows} ORDER BY 1 DESC"))
     }
 
     /// The database that a grant names, or the connection's.

@@ -192,6 +192,7 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
         "delete" => |words| words.read_delete(),
         "truncate" => |words| words.read_truncate(),
         "show" => |words| words.read_show_grants(),
+        "flush" => |words| words.read_flush(),
         "grant" => |words| {
             words
                 .read_grant(false)

@@ -141,7 +141,7 @@ impl TokenReader<'_> {
 
     /// `GRANT` or `REVOKE`, from behind that word on.
     pub(super) fn read_grant(&mut self, revoke: bool) -> Read {
-        if !self.word("select") {
+        if !self.word("select") || self.peek() == Some(&Token::Comma) {
             let sentence = "what can be granted is SELECT, as in GRANT SELECT ON sky.Object TO ann: users change the tables of their own database alone, and administrators are made by `meridian user add --admin`";
             return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
         }
@@ -183,6 +183,15 @@ impl TokenReader<'_> {
             table,
             users,
         })
+    }
+
+    /// `FLUSH PRIVILEGES`, from behind FLUSH on: changes count with the next statement anyway.
+    pub(super) fn read_flush(&mut self) -> Read {
+        if !self.word("privileges") {
+            return Ok(None);
+        }
+        self.end()?;
+        Ok(Some(Command::Nothing))
     }
 
     /// `SHOW GRANTS FOR name`, from behind SHOW on; `None` for other lists.
@@ -408,6 +417,8 @@ mod tests {
             assert_eq!(command(text).unwrap(), None, "{text}");
         }
         assert!(command("SHOW GRANTS FOR").is_err());
+        assert_eq!(command("FLUSH PRIVILEGES").unwrap(), Some(Command::Nothing));
+        assert_eq!(command("FLUSH TABLES").unwrap(), None);
     }
 
     #[test]
@@ -427,6 +438,7 @@ mod tests {
             ("ALTER USER ann", 1064),
             ("SET PASSWORD 'hidden'", 1064),
             ("GRANT ALL ON *.* TO ann", 1235),
+            ("GRANT SELECT, INSERT ON sky.* TO ann", 1235),
             ("GRANT SELECT ON *.* TO ann", 1235),
             ("GRANT SELECT (ra) ON sky.Object TO ann", 1235),
             ("GRANT SELECT ON sky.Object FROM ann", 1064),
