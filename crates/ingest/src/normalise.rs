@@ -127,10 +127,14 @@ fn converted(
         let lossless = |row: usize| is_same_number(array, &cast_array, row);
         let nulls = array.logical_nulls();
         let was_null = |row: usize| nulls.as_ref().is_some_and(|n| n.is_null(row));
+        let fault = match array.data_type().is_string() {
+            true => ValueFault::NotOfType,
+            false => ValueFault::OutOfRange,
+        };
         for row in (0..array.len()).filter(|row| !was_null(*row)) {
             if cast_array.is_null(row) || !lossless(row) {
                 let shown = shown_value(array, row)?;
-                row_errors.reject_value(row, column, shown.as_bytes(), ValueFault::OutOfRange);
+                row_errors.reject_value(row, column, shown.as_bytes(), fault);
             }
         }
     }
