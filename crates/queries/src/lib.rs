@@ -25,5 +25,6 @@ pub use block_file::without_unused_bytes;
 pub use error::QueryError;
 pub use listing::QueryFilter;
 pub use registry::{Protocol, QueryGuard, QueryRegistry};
+pub use run::over_limit;
 pub use service::{QueryHost, QueryLimits, QueryService, Submission, UserLimits};
 pub use turns::QueryTurns;

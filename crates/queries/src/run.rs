@@ -299,7 +299,8 @@ fn too_late(limit: Duration) -> QueryError {
     QueryError::new(ErrorCode::TIME_LIMIT, sentence)
 }
 
-fn over_limit(limit: Duration) -> QueryError {
+/// The error of a query that takes longer than its user may have.
+pub fn over_limit(limit: Duration) -> QueryError {
     let sentence = format!(
         "the query took longer than the {} s that one of yours may take: ask for less, or ask the operator for more (SHOW LIMITS tells all limits)",
         limit.as_secs()

@@ -333,9 +333,9 @@ impl QueryService {
     /// Counts a query that is being submitted, until it is in the registry.
     fn take_place(&self, user: &str, most: Option<u64>) -> Result<SubmissionPlace<'_>, QueryError> {
         let mut submitting = lock(&self.submitting);
-        let here = submitting.entry(user.to_owned()).or_default();
+        let here = submitting.get(user).copied().unwrap_or_default();
         if let Some(most) = most {
-            let taken = self.num_submitted_by(user) + *here;
+            let taken = self.num_submitted_by(user) + here;
             if taken >= most {
                 let sentence = format!(
                     "you have {taken} of {most} submitted queries that may wait or run at a time: wait until one of them has ended, or end one (information_schema.QUERIES, CANCEL); SHOW LIMITS tells all limits"
@@ -346,7 +346,7 @@ impl QueryService {
                 });
             }
         }
-        *here += 1;
+        submitting.insert(user.to_owned(), here + 1);
         Ok(SubmissionPlace {
             service: self,
             user: user.to_owned(),

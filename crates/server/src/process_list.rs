@@ -11,8 +11,8 @@ use sql::{ErrorCode, Interrupt};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::ClientError;
 use crate::listener::Peer;
-use crate::{ClientError, usage};
 
 /// Bytes of a statement's text that the list keeps.
 const SHOWN: usize = 64 << 10;
@@ -379,7 +379,7 @@ impl TrackedTask {
         };
         match &self.limit {
             Some(limit) if outcome.is_err() && limit.is_over.load(Acquire) => {
-                Err(usage::too_long(limit.limit))
+                Err(::queries::over_limit(limit.limit).into())
             }
             _ => outcome,
         }

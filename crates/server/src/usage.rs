@@ -196,15 +196,6 @@ pub(crate) fn reached(limit: Limit, used: u64, most: u64, remedy: &str) -> Clien
     ClientError::new(ErrorCode::LIMIT_REACHED, sentence).retried_after(RETRY)
 }
 
-/// The error of a statement that takes longer than its user may have.
-pub(crate) fn too_long(limit: Duration) -> ClientError {
-    let sentence = format!(
-        "the query took longer than the {} s that one of yours may take: ask for less, or ask the operator for more (SHOW LIMITS tells all limits)",
-        limit.as_secs()
-    );
-    ClientError::new(ErrorCode::LIMIT_REACHED, sentence)
-}
-
 /// A panic in another thread leaves these whole, because every change is a single operation.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

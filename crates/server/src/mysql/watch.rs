@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::packets::PacketReader;
 use crate::process_list::Statement;
-use crate::{ClientError, Shared, usage};
+use crate::{ClientError, Shared};
 
 /// Why a statement was interrupted.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Deadline {
 
     fn missed(self) -> Interruption {
         if self.is_of_user {
-            return Interruption::Error(usage::too_long(self.limit));
+            return Interruption::Error(::queries::over_limit(self.limit).into());
         }
         let sentence = format!(
             "the statement took longer than max_execution_time, which is {} ms",
