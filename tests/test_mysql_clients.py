@@ -272,7 +272,7 @@ MISTAKES = {
     "SELECT REGEXP_REPLACE('a', '(', '')": (1105, "cannot be read"),
     "SET sql_mode = 'ANSI_QUOTES'": (1231, "ANSI_QUOTES"),
     "SET time_zone = 'Europe/Berlin'": (1298, "Europe/Berlin"),
-    "SET NAMES latin1": (1115, "latin1"),
+    "SET NAMES ucs2": (1115, "latin1"),
     "SET GLOBAL wait_timeout = 10": (1227, "wait_timeout"),
     "SET nosuch = 1": (1193, "nosuch"),
     "SET version = 5": (1238, "version"),

@@ -76,7 +76,7 @@ codes! {
     NOT_OWNER = 1095, "HY000";
     /// A result that is larger than what is stored of one query (`ER_TOO_BIG_SELECT`).
     RESULT_TOO_LARGE = 1104, "42000";
-    /// Text in anything but UTF-8 (`ER_UNKNOWN_CHARACTER_SET`).
+    /// A character set that is not converted (`ER_UNKNOWN_CHARACTER_SET`).
     UNKNOWN_CHARACTER_SET = 1115, "42000";
     /// Text that is not a value of the type that is needed (`ER_WRONG_VALUE`).
     WRONG_VALUE = 1525, "HY000";
@@ -128,7 +128,9 @@ codes! {
     FIXED_VARIABLE = 1238, "HY000";
     /// No prepared statement has this number (`ER_UNKNOWN_STMT_HANDLER`).
     NO_PREPARED_STATEMENT = 1243, "HY000";
-    /// A collation that is none of UTF-8 (`ER_UNKNOWN_COLLATION`).
+    /// A collation of another character set (`ER_COLLATION_CHARSET_MISMATCH`).
+    WRONG_COLLATION = 1253, "42000";
+    /// A collation of no character set that is known (`ER_UNKNOWN_COLLATION`).
     UNKNOWN_COLLATION = 1273, "HY000";
     /// A constant is not what its place needs, and taken for something else (`ER_TRUNCATED_WRONG_VALUE`).
     TRUNCATED_VALUE = 1292, "22007";

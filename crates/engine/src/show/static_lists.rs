@@ -1,5 +1,6 @@
 //! Lists that are the same always.
 
+use sql::connection::{self, CharacterSet};
 use sql::mysql::StaticList;
 
 use super::{Rows, some};
@@ -144,5 +145,34 @@ pub(super) fn rows(list: StaticList) -> Rows {
     let rows = rows
         .iter()
         .map(|row| row.iter().map(|value| some(*value)).collect());
-    Rows::new(headings, rows.collect())
+    Rows::new(headings, rows.chain(converted(list)).collect())
+}
+
+/// The rows of the character sets that clients may speak besides UTF-8.
+fn converted(list: StaticList) -> Vec<Vec<Option<String>>> {
+    let row = |set: &CharacterSet| {
+        let number = set.number.to_string();
+        match list {
+            StaticList::CharacterSets => vec![set.name, set.description, set.collation, "1"],
+            _ => vec![
+                set.collation,
+                set.name,
+                &number,
+                "Yes",
+                "Yes",
+                "1",
+                "NO PAD",
+            ],
+        }
+        .into_iter()
+        .map(some)
+        .collect()
+    };
+    match list {
+        StaticList::CharacterSets | StaticList::Collations => {
+            let sets = connection::CHARACTER_SETS.iter();
+            sets.map(row).collect()
+        }
+        _ => vec![],
+    }
 }

@@ -17,6 +17,7 @@ capabilities! {
     FOUND_ROWS = 1,
     LONG_FLAG = 2,
     CONNECT_WITH_DB = 3,
+    COMPRESS = 5,
     IGNORE_SPACE = 8,
     PROTOCOL_41 = 9,
     INTERACTIVE = 10,
@@ -39,6 +40,7 @@ impl Capabilities {
             | Self::FOUND_ROWS.0
             | Self::LONG_FLAG.0
             | Self::CONNECT_WITH_DB.0
+            | Self::COMPRESS.0
             | Self::IGNORE_SPACE.0
             | Self::PROTOCOL_41.0
             | Self::INTERACTIVE.0

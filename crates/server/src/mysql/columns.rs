@@ -3,6 +3,7 @@
 //! Source: *MySQL Source Code Documentation*, "Column Definition Protocol", and the type codes of `field_types.h`.
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
+use sql::connection::CharacterSet;
 
 use super::wire::{put_bytes, put_null};
 
@@ -46,7 +47,9 @@ const BINARY_FLAG: u16 = 128;
 const NUMBER_FLAG: u16 = 32_768;
 
 /// Bytes of a text column without a declared length: those of a VARCHAR of 16,383 characters.
-const TEXT_LENGTH: u32 = 4 * 16_383;
+const TEXT_LENGTH: u32 = UTF8_BYTES * 16_383;
+/// Bytes that a character of UTF-8 may have.
+const UTF8_BYTES: u32 = 4;
 const BLOB_LENGTH: u32 = u32::MAX;
 /// The number of decimals of a number that has as many as it needs.
 const ANY_DECIMALS: u8 = 31;
@@ -138,6 +141,18 @@ impl ColumnType {
         }
     }
 
+    /// The same where text is in a character set in which a character is a byte.
+    fn in_character_set(self, set: &CharacterSet) -> Self {
+        match self.character_set {
+            UTF8 => Self {
+                character_set: set.number.into(),
+                length: self.length / UTF8_BYTES,
+                ..self
+            },
+            _ => self,
+        }
+    }
+
     fn signed(ty: u8, length: u32) -> Self {
         Self::new(ty, length, BINARY_FLAG | NUMBER_FLAG, 0)
     }
@@ -188,7 +203,7 @@ pub(crate) fn declared_type(field: &Field) -> (String, bool) {
         D::Date32 | D::Date64 => "DATE".to_owned(),
         D::Timestamp(unit, _) => with_fraction("DATETIME", unit),
         D::Time32(unit) | D::Time64(unit) => with_fraction("TIME", unit),
-        _ => format!("VARCHAR({})", TEXT_LENGTH / 4),
+        _ => format!("VARCHAR({})", TEXT_LENGTH / UTF8_BYTES),
     };
     (name, false)
 }
@@ -209,12 +224,21 @@ fn fractional(length: u32, decimals: u8) -> u32 {
     }
 }
 
-/// Appends the definition of a column.
-pub(crate) fn define(bytes: &mut Vec<u8>, heading: &str, column: ColumnType) {
+/// Appends the definition of a column, for a client that reads text in a character set or else in UTF-8.
+pub(crate) fn define(
+    bytes: &mut Vec<u8>,
+    heading: &str,
+    column: ColumnType,
+    set: Option<&CharacterSet>,
+) {
+    let (column, heading) = match set {
+        Some(set) => (column.in_character_set(set), set.encode(heading)),
+        None => (column, heading.as_bytes().into()),
+    };
     put_bytes(bytes, b"def");
     // The database, the table and its alias, the heading, and the column's own name, which a result does not tell.
-    for name in ["", "", "", heading, ""] {
-        put_bytes(bytes, name.as_bytes());
+    for name in [b"", b"", b"", &*heading, b""] {
+        put_bytes(bytes, name);
     }
     // What follows has a fixed length.
     bytes.push(0x0c);
@@ -227,8 +251,13 @@ pub(crate) fn define(bytes: &mut Vec<u8>, heading: &str, column: ColumnType) {
 }
 
 /// Appends the definition of a table's column for COM_FIELD_LIST: with its default, which is NULL.
-pub(crate) fn define_with_default(bytes: &mut Vec<u8>, name: &str, column: ColumnType) {
-    define(bytes, name, column);
+pub(crate) fn define_with_default(
+    bytes: &mut Vec<u8>,
+    name: &str,
+    column: ColumnType,
+    set: Option<&CharacterSet>,
+) {
+    define(bytes, name, column, set);
     put_null(bytes);
 }
 
@@ -273,10 +302,18 @@ mod tests {
             &mut bytes,
             "n",
             ColumnType::of(&Field::new("n", DataType::Int32, true)),
+            None,
         );
         assert_eq!(
             bytes,
             b"\x03def\0\0\0\x01n\0\x0c\x3f\0\x0b\0\0\0\x03\x80\x80\0\0\0"
+        );
+        bytes.clear();
+        let text = ColumnType::of(&Field::new("é", DataType::Utf8, true));
+        define(&mut bytes, "é", text, CharacterSet::named("latin1"));
+        assert_eq!(
+            bytes,
+            b"\x03def\0\0\0\x01\xe9\0\x0c\x08\0\xff\x3f\0\0\xfd\0\0\0\0\0"
         );
     }
 }

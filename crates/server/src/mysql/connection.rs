@@ -1,5 +1,6 @@
 //! A MySQL connection: the handshake, the command loop, and the error packet that closes it.
 
+use std::borrow::Cow;
 use std::str::Utf8Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tracing::{Instrument, debug, info_span};
 
 use super::capabilities::Capabilities;
 use super::columns::define_with_default;
+use super::compression::Number;
 use super::handshake::{
     CACHING_SHA2, HandshakeResponse, NATIVE_PASSWORD, Scramble, handshake_error, is_ssl_request,
     put_handshake, tls_not_offered,
@@ -81,6 +83,8 @@ pub(crate) struct Client {
     /// Packets of the current result that have not been sent.
     pub(super) outgoing: PacketBuffer,
     pub(super) capabilities: Capabilities,
+    /// The collation that stands for the character set of which the client has told in the handshake.
+    collation: u8,
     pub(super) connection: Arc<Connection>,
     pub(super) prepared: PreparedStatements,
 }
@@ -130,7 +134,7 @@ pub(crate) async fn reject((_, write): Halves, full: LimitReached) {
     let sentence = format!("Too many connections: {full}");
     let error = ClientError::new(ErrorCode::TOO_MANY_CONNECTIONS, sentence);
     let mut outgoing = PacketBuffer::from_number(0);
-    outgoing.add(|bytes| err(bytes, &error));
+    outgoing.add(|bytes| err(bytes, &error, None));
     let mut sending = PacketWriter::new(write);
     sending.put(outgoing.take());
     // The client may not read it.
@@ -168,6 +172,7 @@ impl Client {
             sending: PacketWriter::new(write).counted(sent),
             outgoing: PacketBuffer::default(),
             capabilities: Capabilities::OURS,
+            collation: 0,
             connection: Arc::new(connection),
         }
     }
@@ -210,7 +215,13 @@ impl Client {
         match HandshakeResponse::read(&packet) {
             Ok(handshake_response) => {
                 self.capabilities = handshake_response.capabilities;
-                self.finish_handshake(handshake_response, &scramble).await
+                let done = self.finish_handshake(handshake_response, &scramble).await?;
+                if done.is_ok() && self.capabilities.has(Capabilities::COMPRESS) {
+                    let number = Number::default();
+                    self.incoming.decompress(Arc::clone(&number));
+                    self.sending.compress(number);
+                }
+                Ok(done)
             }
             Err(error) => Ok(Err(error)),
         }
@@ -242,6 +253,10 @@ impl Client {
             None => handshake_response.user,
         };
         connection.database = None;
+        if let Some(collation) = handshake_response.collation {
+            self.collation = collation;
+            connection.variables.set_names_by_number(collation);
+        }
         self.guard.set_identity(&connection.user, None);
         self.set_principal(principal);
         // Before a new place is taken, the one of the former user is free.
@@ -319,7 +334,8 @@ impl Client {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
                     debug!(%error, "rejected");
-                    self.outgoing.add(|bytes| err(bytes, &error));
+                    let set = self.connection.variables.results_character_set();
+                    self.outgoing.add(|bytes| err(bytes, &error, set));
                 }
                 Err(Disconnected) => return,
             }
@@ -358,7 +374,8 @@ impl Client {
     /// Sends the error for which the connection is closed.
     async fn close_with_error(&mut self, error: &ClientError) {
         debug!(%error, "the connection ends");
-        self.outgoing.add(|bytes| err(bytes, error));
+        let set = self.connection.variables.results_character_set();
+        self.outgoing.add(|bytes| err(bytes, error, set));
         self.sending.put(self.outgoing.take());
         // The client may not read it.
         let _ = timeout(CLOSE_TIMEOUT, self.sending.close()).await;
@@ -421,8 +438,8 @@ impl Client {
         match command {
             commands::PING => Ok(()),
             commands::INIT_DB => {
-                let name = text(reader.rest())?;
-                self.use_database(name).await
+                let name = self.text(reader.rest())?;
+                self.use_database(&name).await
             }
             commands::PROCESS_KILL => {
                 let id = reader.u32().map_err(malformed)?;
@@ -465,10 +482,22 @@ impl Client {
         }
     }
 
-    /// Resets the session state, but for the user and the database.
+    /// A name that the client sent.
+    fn text<'a>(&self, bytes: &'a [u8]) -> Result<Cow<'a, str>, ClientError> {
+        match self.connection.variables.client_character_set() {
+            Some(set) => Ok(set.decode(bytes)),
+            None => std::str::from_utf8(bytes)
+                .map(Cow::Borrowed)
+                .map_err(not_utf8),
+        }
+    }
+
+    /// Resets the session state, but for the user, the database and the character set that the client has told.
     fn reset(&mut self) {
+        let collation = self.collation;
         let connection = Arc::make_mut(&mut self.connection);
         connection.variables = Variables::default();
+        connection.variables.set_names_by_number(collation);
         connection.user_variables = UserVariables::default();
         (connection.found_rows, connection.row_count) = (0, 0);
         connection.warnings.clear();
@@ -503,7 +532,8 @@ impl Client {
 
     /// The columns of a table, for COM_FIELD_LIST.
     async fn list_fields(&mut self, table: &[u8]) -> CommandResult {
-        let described = match text(table) {
+        let name = self.text(table).map(Cow::into_owned);
+        let described = match name {
             Ok(table) => {
                 let table = table.replace('`', "``");
                 let statement = format!("SELECT * FROM `{table}` LIMIT 0");
@@ -511,10 +541,11 @@ impl Client {
             }
             Err(error) => Err(error),
         };
+        let set = self.connection.variables.results_character_set();
         Ok(described.map(|described| {
             for (name, column) in &described.columns {
                 self.outgoing
-                    .add(|bytes| define_with_default(bytes, name, *column));
+                    .add(|bytes| define_with_default(bytes, name, *column, set));
             }
             let (capabilities, status) = (self.capabilities, self.status());
             self.outgoing
@@ -563,11 +594,6 @@ impl From<PacketError> for ClientError {
 async fn command(incoming: &mut PacketReader, idle: Duration) -> Result<Bytes, PacketError> {
     incoming.wait(idle).await?;
     incoming.next(LONGEST_COMMAND).await
-}
-
-/// A name that the client sent.
-fn text(bytes: &[u8]) -> Result<&str, ClientError> {
-    std::str::from_utf8(bytes).map_err(not_utf8)
 }
 
 /// The error for a text that is not UTF-8.

@@ -84,6 +84,8 @@ pub(crate) struct HandshakeResponse {
     pub(crate) capabilities: Capabilities,
     pub(crate) user: String,
     pub(crate) database: Option<String>,
+    /// The number of the collation that stands for the client's character set, if it names one.
+    pub(crate) collation: Option<u8>,
     pub(crate) step: AuthenticationStep,
     /// The name of the client's authentication plugin; empty if it names none.
     pub(crate) plugin: String,
@@ -117,8 +119,11 @@ impl HandshakeResponse {
     }
 
     fn read_rest(reader: &mut Reader<'_>, theirs: Capabilities) -> Result<Self, Malformed> {
-        // The longest packet that the client accepts, its character set, and 23 reserved bytes.
-        reader.bytes(4 + 1 + 23)?;
+        // The longest packet that the client accepts.
+        reader.bytes(4)?;
+        let collation = reader.u8()?;
+        // Reserved.
+        reader.bytes(23)?;
         let user = user(reader.terminated());
         let response = if theirs.has(Capabilities::PLUGIN_AUTH_LENGTH) {
             reader.sized()?
@@ -141,6 +146,7 @@ impl HandshakeResponse {
             capabilities: theirs.shared(Capabilities::OURS),
             user,
             database,
+            collation: Some(collation),
             step: AuthenticationStep::of(plugin, response),
             plugin: String::from_utf8_lossy(plugin).into_owned(),
             response: response.to_vec(),
@@ -159,17 +165,18 @@ impl HandshakeResponse {
                 false => reader.terminated(),
             };
             let database = name(reader.terminated());
-            let plugin: &[u8] = match reader.is_empty() {
-                true => b"",
+            let (collation, plugin): (_, &[u8]) = match reader.is_empty() {
+                true => (None, b""),
                 false => {
-                    let _character_set = reader.u16()?;
-                    reader.terminated()
+                    let collation = u8::try_from(reader.u16()?).ok();
+                    (collation, reader.terminated())
                 }
             };
             Ok(Self {
                 capabilities,
                 user,
                 database,
+                collation,
                 step: AuthenticationStep::of(plugin, response),
                 plugin: String::from_utf8_lossy(plugin).into_owned(),
                 response: response.to_vec(),

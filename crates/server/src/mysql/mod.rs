@@ -11,6 +11,7 @@
 mod capabilities;
 mod columns;
 mod commands;
+mod compression;
 mod connection;
 mod encryption;
 mod handshake;

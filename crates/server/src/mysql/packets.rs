@@ -4,18 +4,23 @@
 //! command has number 0; every further packet, from either side, has the next number.
 
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Cursor};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use ingest::Reservation;
 use prometheus::IntCounter;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, empty};
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
+use super::compression::{Compressor, Decompressing, Number};
+use super::statements::aside;
+
 /// The length of a packet that another packet continues.
-const LONGEST_PACKET: usize = 0xff_ffff;
-const HEADER: usize = 4;
+pub(super) const LONGEST_PACKET: usize = 0xff_ffff;
+/// Bytes of a packet before its payload: the length of that, and the packet's number.
+pub(super) const HEADER: usize = 4;
 /// The minimum size of a read, which holds most commands.
 const READ_CHUNK: usize = 2 << 10;
 /// Bytes that are read ahead while a statement runs.
@@ -137,6 +142,8 @@ pub(crate) struct PacketReader {
     whole: usize,
     /// The memory of both beyond the connection's own.
     room: Reservation,
+    /// Whether the packets come in compressed ones, whose numbers take the place of theirs.
+    is_compressed: bool,
 }
 
 impl PacketReader {
@@ -146,9 +153,19 @@ impl PacketReader {
             bytes: BytesMut::new(),
             whole: 0,
             room,
+            is_compressed: false,
             number: 0,
             patience: PATIENCE,
         }
+    }
+
+    /// Takes what comes from now on for compressed packets.
+    pub(super) fn decompress(&mut self, number: Number) {
+        let came = std::mem::take(&mut self.bytes).freeze();
+        let stream = std::mem::replace(&mut self.stream, Box::new(empty()));
+        let stream = AsyncReadExt::chain(Cursor::new(came), stream);
+        self.stream = Box::new(Decompressing::new(stream, number));
+        self.is_compressed = true;
     }
 
     /// The bytes that have arrived and were not read, and the rest of the stream.
@@ -182,10 +199,10 @@ impl PacketReader {
                 [a, b, c, number, ..] => (u32::from_le_bytes([a, b, c, 0]) as usize, number),
                 _ => return Err(PacketError::Disconnected),
             };
-            if number != self.number {
+            if number != self.number && !self.is_compressed {
                 return Err(PacketError::OutOfOrder);
             }
-            self.number = self.number.wrapping_add(1);
+            self.number = number.wrapping_add(1);
             if payload.len() + length > longest {
                 return Err(PacketError::TooLong);
             }
@@ -280,6 +297,9 @@ impl PacketReader {
 pub(crate) struct PacketWriter {
     stream: Sink,
     waiting: VecDeque<Bytes>,
+    /// What is being sent of these.
+    leaving: Bytes,
+    compressor: Option<Compressor>,
     /// The counter of sent bytes.
     sent: Option<IntCounter>,
 }
@@ -289,8 +309,15 @@ impl PacketWriter {
         Self {
             stream: Box::new(stream),
             waiting: VecDeque::new(),
+            leaving: Bytes::new(),
+            compressor: None,
             sent: None,
         }
+    }
+
+    /// Compresses what is queued from now on. Nothing may be queued.
+    pub(super) fn compress(&mut self, number: Number) {
+        self.compressor = Some(Compressor::new(number));
     }
 
     /// The same with a counter of its bytes.
@@ -315,20 +342,42 @@ impl PacketWriter {
 
     /// Sends the queued packets.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
-        while let Some(first) = self.waiting.front_mut() {
-            let written = self.stream.write_buf(first).await?;
+        while self.take_next() {
+            let written = self.stream.write_buf(&mut self.leaving).await?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             if let Some(sent) = &self.sent {
                 sent.inc_by(written as u64);
             }
-            if first.is_empty() {
-                self.waiting.pop_front();
+            if self.compressor.is_some() {
+                // Others have their turn before the next piece is compressed.
+                yield_now().await;
             }
         }
         // TLS may buffer part of them, also from an earlier write that was cancelled.
         self.stream.flush().await
+    }
+
+    /// Takes the next bytes of the queue, unless there are some that were not sent; whether there are any.
+    fn take_next(&mut self) -> bool {
+        if !self.leaving.is_empty() {
+            return true;
+        }
+        let Some(first) = self.waiting.front_mut() else {
+            return false;
+        };
+        self.leaving = match &mut self.compressor {
+            None => std::mem::take(first),
+            Some(compressor) => {
+                let piece = first.split_to(compressor.next_piece(first));
+                aside(piece.len(), || compressor.packet(&piece))
+            }
+        };
+        if first.is_empty() {
+            self.waiting.pop_front();
+        }
+        true
     }
 
     /// Sends the queued packets and closes the write half.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use sql::ErrorCode;
+use sql::connection::CharacterSet;
 
 use super::columns::types;
 use super::wire::{Malformed, Reader};
@@ -62,8 +63,12 @@ impl Parameters {
         self.ahead_bytes = 0;
     }
 
-    /// The values as SQL literals. Consumes the long-data values.
-    pub(crate) fn read(&mut self, reader: &mut Reader<'_>) -> Result<Vec<String>, ClientError> {
+    /// The values as SQL literals, of texts in a character set or else in UTF-8. Consumes the long-data values.
+    pub(crate) fn read(
+        &mut self,
+        reader: &mut Reader<'_>,
+        set: Option<&CharacterSet>,
+    ) -> Result<Vec<String>, ClientError> {
         let ahead = std::mem::take(&mut self.ahead);
         self.ahead_bytes = 0;
         if self.count == 0 {
@@ -85,9 +90,9 @@ impl Parameters {
         let literal = |(at, ty): (usize, &ParameterType)| {
             let sent = u16::try_from(at).ok().and_then(|at| ahead.get(&at));
             match sent {
-                Some(bytes) => Ok(text_or_bytes(bytes)),
+                Some(bytes) => Ok(ty.text_or_bytes(bytes, set)),
                 None if is_null(at) => Ok("NULL".to_owned()),
-                None => ty.literal(reader),
+                None => ty.literal(reader, set),
             }
         };
         types.iter().enumerate().map(literal).collect()
@@ -127,7 +132,31 @@ impl ParameterType {
         )
     }
 
-    fn literal(self, reader: &mut Reader<'_>) -> Result<String, ClientError> {
+    /// Whether its values are text and no bytes, in a character set that is not UTF-8.
+    fn is_text(self) -> bool {
+        matches!(
+            self.ty,
+            types::VARCHAR
+                | types::VAR_STRING
+                | types::STRING
+                | types::ENUM
+                | types::SET
+                | types::JSON
+        )
+    }
+
+    fn text_or_bytes(self, bytes: &[u8], set: Option<&CharacterSet>) -> String {
+        match set {
+            Some(set) if self.is_text() => quoted(&set.decode(bytes)),
+            _ => text_or_bytes(bytes),
+        }
+    }
+
+    fn literal(
+        self,
+        reader: &mut Reader<'_>,
+        set: Option<&CharacterSet>,
+    ) -> Result<String, ClientError> {
         let read = match self.ty {
             types::NULL => Ok("NULL".to_owned()),
             types::TINY => reader.u8().map(|value| match self.unsigned {
@@ -154,7 +183,10 @@ impl ParameterType {
             types::DECIMAL | types::NEWDECIMAL => {
                 return decimal(reader.sized().map_err(in_values)?);
             }
-            _ if self.is_bytes() => reader.sized().map(text_or_bytes),
+            _ if self.is_bytes() => {
+                let bytes = reader.sized();
+                bytes.map(|bytes| self.text_or_bytes(bytes, set))
+            }
             other => {
                 let sentence =
                     format!("a parameter is of a type that is not known, number {other}");
@@ -335,7 +367,7 @@ mod tests {
 
     /// Binds parameters of types and values that a client sent.
     fn read(count: usize, bytes: &[u8]) -> Result<Vec<String>, ClientError> {
-        Parameters::new(count).read(&mut Reader::new(bytes))
+        Parameters::new(count).read(&mut Reader::new(bytes), None)
     }
 
     fn one(ty: u8, unsigned: bool, value: &[u8]) -> Result<String, ClientError> {
@@ -426,9 +458,11 @@ mod tests {
     fn nulls_and_types_are_remembered_apart() {
         let mut parameters = Parameters::new(2);
         let first = [0b01, 1, types::TINY, 0, types::TINY, 0, 5];
-        let literals = parameters.read(&mut Reader::new(&first)).unwrap();
+        let literals = parameters.read(&mut Reader::new(&first), None).unwrap();
         assert_eq!(literals, ["NULL", "5"]);
-        let literals = parameters.read(&mut Reader::new(&[0, 0, 6, 7])).unwrap();
+        let literals = parameters
+            .read(&mut Reader::new(&[0, 0, 6, 7]), None)
+            .unwrap();
         assert_eq!(literals, ["6", "7"]);
         assert!(read(2, &[0, 0, 6, 7]).is_err());
     }
@@ -440,7 +474,7 @@ mod tests {
         parameters.add_ahead(0, b"text");
         assert_eq!(parameters.bytes_ahead(), 9 + ENTRY);
         let packet = [0, 1, types::STRING, 0, types::TINY, 0, 5];
-        let literals = parameters.read(&mut Reader::new(&packet)).unwrap();
+        let literals = parameters.read(&mut Reader::new(&packet), None).unwrap();
         assert_eq!(literals, ["'long text'", "5"]);
         assert_eq!(parameters.bytes_ahead(), 0);
     }

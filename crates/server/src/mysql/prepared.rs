@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use ingest::Reservation;
 use sql::ErrorCode;
+use sql::connection::CharacterSet;
 
 use super::columns::{ColumnType, define};
 use super::parameters::{ParameterType, Parameters, bind};
@@ -43,16 +44,20 @@ impl PreparedStatement {
         size_of::<Self>() + self.text.len() + parameters + headings.sum::<usize>()
     }
 
-    /// The text with the values in the places of its placeholders.
+    /// The text with the values, which the client writes in a character set or else in UTF-8, in the places of its placeholders.
     ///
     /// # Errors
     /// The values are missing or malformed.
-    pub(crate) fn bound(&mut self, reader: &mut Reader<'_>) -> Result<String, ClientError> {
+    pub(crate) fn bound(
+        &mut self,
+        reader: &mut Reader<'_>,
+        set: Option<&CharacterSet>,
+    ) -> Result<String, ClientError> {
         if let Some(error) = self.ahead_rejected.take() {
             self.parameters.forget_ahead();
             return Err(error);
         }
-        let mut literals = self.parameters.read(reader)?;
+        let mut literals = self.parameters.read(reader, set)?;
         make_whole(&self.text, &self.offsets, &mut literals)?;
         Ok(bind(
             &self.text,
@@ -195,7 +200,7 @@ impl PreparedStatements {
 /// Appends the response to PREPARE: the statement's number, and its parameters and columns.
 pub(crate) fn put_prepared(
     packets: &mut PacketBuffer,
-    (capabilities, status): (Capabilities, Status),
+    (capabilities, status, set): (Capabilities, Status, Option<&CharacterSet>),
     number: u32,
     parameters: u16,
     described: &ResultColumns,
@@ -212,13 +217,13 @@ pub(crate) fn put_prepared(
     });
     let old = !capabilities.has(Capabilities::DEPRECATE_EOF);
     for _ in 0..parameters {
-        packets.add(|bytes| define(bytes, "?", ColumnType::any()));
+        packets.add(|bytes| define(bytes, "?", ColumnType::any(), set));
     }
     if old && parameters > 0 {
         packets.add(|bytes| eof(bytes, status));
     }
     for (heading, column) in described.columns.iter().take(columns.into()) {
-        packets.add(|bytes| define(bytes, heading, *column));
+        packets.add(|bytes| define(bytes, heading, *column, set));
     }
     if old && columns > 0 {
         packets.add(|bytes| eof(bytes, status));
@@ -244,7 +249,10 @@ mod tests {
         one.add_ahead(number, 0, &[b'x'; 90 << 10]);
         let number = kept(&mut other, "SELECT ?").unwrap();
         other.add_ahead(number, 0, &[b'x'; 90 << 10]);
-        let bound = other.find(number).unwrap().bound(&mut Reader::new(&[]));
+        let bound = other
+            .find(number)
+            .unwrap()
+            .bound(&mut Reader::new(&[]), None);
         assert_eq!(bound.unwrap_err().code, ErrorCode::OUT_OF_RESOURCES);
         assert!(kept(&mut other, &"x".repeat(20 << 10)).is_err());
         one.find(1).unwrap().reset();
@@ -267,7 +275,7 @@ mod tests {
         let bound = statements
             .find(number)
             .unwrap()
-            .bound(&mut Reader::new(&packet));
+            .bound(&mut Reader::new(&packet), None);
         assert_eq!(bound.as_deref(), Ok("SELECT  5 "));
         statements.close(number);
         statements.close(number);
@@ -297,7 +305,7 @@ mod tests {
             statements
                 .find(number)
                 .unwrap()
-                .bound(&mut Reader::new(&[]))
+                .bound(&mut Reader::new(&[]), None)
         };
         assert_eq!(bound().unwrap_err().code, ErrorCode::WRONG_PARAMETERS);
         assert_eq!(bound().unwrap_err().code, ErrorCode::MALFORMED_PACKET);
@@ -305,7 +313,7 @@ mod tests {
         statements.add_ahead(number, 0, b"y");
         let prepared = statements.find(number).unwrap();
         assert_eq!(prepared.parameters.bytes_ahead(), 0);
-        let error = prepared.bound(&mut Reader::new(&[])).unwrap_err();
+        let error = prepared.bound(&mut Reader::new(&[]), None).unwrap_err();
         assert_eq!(error.code, ErrorCode::PACKET_TOO_LARGE);
     }
 }

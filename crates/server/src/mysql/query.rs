@@ -92,13 +92,14 @@ impl Query {
     }
 
     pub(crate) fn put_columns(&self, packets: &mut PacketBuffer, schema: &SchemaRef) {
+        let set = self.connection.variables.results_character_set();
         let announced = self.headings.as_ref();
         let announced = announced.filter(|headings| headings.len() == schema.fields().len());
         packets.add(|bytes| put_length(bytes, schema.fields().len() as u64));
         for (at, field) in schema.fields().iter().enumerate() {
             let announced = announced.and_then(|headings| headings.get(at));
             let heading = announced.unwrap_or_else(|| field.name());
-            packets.add(|bytes| define(bytes, heading, ColumnType::of(field)));
+            packets.add(|bytes| define(bytes, heading, ColumnType::of(field), set));
         }
         if !self.capabilities.has(Capabilities::DEPRECATE_EOF) {
             let status = Status::of(self.connection.variables.autocommit());
@@ -113,7 +114,8 @@ impl Query {
         batch: &RecordBatch,
         from: usize,
     ) -> Result<usize, ClientError> {
-        let rows = Rows::new(batch, self.form).map_err(|error| {
+        let set = self.connection.variables.results_character_set();
+        let rows = Rows::new(batch, self.form, set).map_err(|error| {
             let sentence = format!("a column cannot be sent: {error}");
             ClientError::new(ErrorCode::INTERNAL, sentence)
         })?;

@@ -1,5 +1,7 @@
 //! The packets that end a result: OK, ERR and EOF.
 
+use sql::connection::CharacterSet;
+
 use super::capabilities::Capabilities;
 use super::wire::put_length;
 use crate::ClientError;
@@ -75,15 +77,18 @@ fn put_eof(bytes: &mut Vec<u8>, status: Status, warnings: u16) {
     bytes.extend_from_slice(&status.0.to_le_bytes());
 }
 
-/// Appends an ERR packet; a long message is cut to what clients can receive.
-pub(crate) fn err(bytes: &mut Vec<u8>, error: &ClientError) {
+/// Appends an ERR packet, in a character set or else in UTF-8; a long message is cut to what clients can receive.
+pub(crate) fn err(bytes: &mut Vec<u8>, error: &ClientError, set: Option<&CharacterSet>) {
     bytes.push(ERR);
     bytes.extend_from_slice(&error.code.number.to_le_bytes());
     bytes.push(b'#');
     bytes.extend_from_slice(error.code.state.as_bytes());
     let sentence = &error.sentence;
     let end = sentence.floor_char_boundary(LONGEST_MESSAGE);
-    bytes.extend_from_slice(&sentence.as_bytes()[..end]);
+    match set {
+        Some(set) => bytes.extend_from_slice(&set.encode(&sentence[..end])),
+        None => bytes.extend_from_slice(&sentence.as_bytes()[..end]),
+    }
 }
 
 #[cfg(test)]
@@ -120,11 +125,11 @@ mod tests {
     fn rejections_have_number_state_and_sentence() {
         let error = ClientError::new(ErrorCode::NO_TABLE, "there is no table");
         assert_eq!(
-            written(|bytes| err(bytes, &error)),
+            written(|bytes| err(bytes, &error, None)),
             b"\xff\x7a\x04#42S02there is no table"
         );
         let long = ClientError::new(ErrorCode::OTHER, "é".repeat(1000));
-        let bytes = written(|bytes| err(bytes, &long));
+        let bytes = written(|bytes| err(bytes, &long, None));
         assert_eq!(bytes.len(), 9 + 510);
         assert!(std::str::from_utf8(&bytes[9..]).is_ok());
     }

@@ -5,6 +5,7 @@ use std::io::Write;
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Date32Array, Float32Array,
     Float64Array, GenericByteArray, GenericByteViewArray, PrimitiveArray, RecordBatch,
+    StringViewArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{
@@ -15,6 +16,7 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use sql::Moment;
+use sql::connection::CharacterSet;
 
 use super::numbers::{put_double, put_float};
 use super::wire::{Reader, put_bytes, put_null};
@@ -35,10 +37,16 @@ pub(crate) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
+    /// With texts in a character set, or else in UTF-8.
+    ///
     /// # Errors
     /// A column of a type that cannot be shown.
-    pub(crate) fn new(batch: &'a RecordBatch, form: Form) -> Result<Self, ArrowError> {
-        let columns = batch.columns().iter().map(values);
+    pub(crate) fn new(
+        batch: &'a RecordBatch,
+        form: Form,
+        set: Option<&'static CharacterSet>,
+    ) -> Result<Self, ArrowError> {
+        let columns = batch.columns().iter().map(|array| values(array, set));
         Ok(Self {
             columns: columns.collect::<Result<_, _>>()?,
             form,
@@ -109,8 +117,15 @@ trait Values {
     }
 }
 
-fn values<'a>(array: &'a ArrayRef) -> Result<Box<dyn Values + 'a>, ArrowError> {
+fn values<'a>(
+    array: &'a ArrayRef,
+    set: Option<&'static CharacterSet>,
+) -> Result<Box<dyn Values + 'a>, ArrowError> {
     use DataType as D;
+    if let (D::Utf8 | D::LargeUtf8 | D::Utf8View, Some(set)) = (array.data_type(), set) {
+        let texts = cast(array, &D::Utf8View)?.as_string_view().clone();
+        return Ok(Box::new(Converted { texts, set }));
+    }
     Ok(match array.data_type() {
         D::Null => Box::new(Nothing),
         D::Boolean => Box::new(Truths(array.as_boolean())),
@@ -407,6 +422,22 @@ impl<T: ByteViewType + ?Sized> Values for &GenericByteViewArray<T> {
     }
 }
 
+/// Texts for a client that does not read UTF-8.
+struct Converted {
+    texts: StringViewArray,
+    set: &'static CharacterSet,
+}
+
+impl Values for Converted {
+    fn is_null(&self, row: usize) -> bool {
+        self.texts.is_null(row)
+    }
+
+    fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
+        put_bytes(bytes, &self.set.encode(self.texts.value(row)));
+    }
+}
+
 /// What is written as Arrow shows it.
 struct FormattedValues<'a> {
     array: &'a ArrayRef,
@@ -434,7 +465,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{
-        BinaryArray, Decimal128Array, Int32Array, NullArray, StringArray, StringViewArray,
+        BinaryArray, Decimal128Array, Int32Array, NullArray, StringArray,
         TimestampMicrosecondArray, UInt64Array,
     };
 
@@ -482,7 +513,7 @@ mod tests {
     fn row(form: Form, row: usize) -> Vec<u8> {
         let batch = batch();
         let mut bytes = vec![];
-        Rows::new(&batch, form).unwrap().put(row, &mut bytes);
+        Rows::new(&batch, form, None).unwrap().put(row, &mut bytes);
         bytes
     }
 

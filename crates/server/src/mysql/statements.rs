@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use engine::QueryResult;
 use futures::{FutureExt, StreamExt};
+use sql::connection::CharacterSet;
 use sql::mysql::{
     Command, UserStatement, executed, first_word, placeholders, received, split_statements,
 };
@@ -50,7 +51,8 @@ enum StatementResult {
 impl Client {
     /// Executes the statements of a text.
     pub(super) async fn execute_query(&mut self, packet: &[u8]) -> CommandResult {
-        let statements = match aside(packet.len(), || statements(packet)) {
+        let set = self.connection.variables.client_character_set();
+        let statements = match aside(packet.len(), || statements(packet, set)) {
             Ok(statements) => statements,
             Err(error) => return Ok(Err(error)),
         };
@@ -337,8 +339,9 @@ impl Client {
 
     /// Prepares a statement.
     pub(super) async fn prepare(&mut self, packet: &[u8]) -> CommandResult {
+        let set = self.connection.variables.client_character_set();
         let read = aside(packet.len(), || {
-            let text = only_statement(packet)?;
+            let text = only_statement(packet, set)?;
             let offsets = placeholders(&text);
             if offsets.len() > MOST_PARAMETERS {
                 let sentence = format!("a statement may have {MOST_PARAMETERS} parameters at most");
@@ -361,7 +364,8 @@ impl Client {
         };
         Ok(described.and_then(|described| {
             let number = self.prepared.keep(text, offsets, &described)?;
-            let spoken = (self.capabilities, self.status());
+            let set = self.connection.variables.results_character_set();
+            let spoken = (self.capabilities, self.status(), set);
             put_prepared(&mut self.outgoing, spoken, number, parameters, &described);
             Ok(())
         }))
@@ -402,6 +406,7 @@ impl Client {
 
     /// Executes a prepared statement.
     pub(super) async fn execute_prepared(&mut self, reader: &mut Reader<'_>) -> CommandResult {
+        let set = self.connection.variables.client_character_set();
         let bound = reader
             .u32()
             .map_err(|_| ClientError::malformed("it has no number"));
@@ -411,7 +416,7 @@ impl Client {
             asked.map_err(|_| ClientError::malformed("it ends too early"))?;
             let prepared = self.prepared.find(number)?;
             let length = reader.len() + prepared.bytes_ahead();
-            let bound = aside(length, || prepared.bound(reader))?;
+            let bound = aside(length, || prepared.bound(reader, set))?;
             Ok((bound, prepared.headings.clone()))
         });
         match bound {
@@ -436,9 +441,9 @@ fn reads_warnings(text: &str) -> bool {
     shows || text.contains("@@warning_count") || text.contains("@@session.warning_count")
 }
 
-/// The statements of a text that a client sent; at least one.
-fn statements(packet: &[u8]) -> Result<Vec<String>, ClientError> {
-    let text = received(packet).map_err(not_utf8)?;
+/// The statements of a text that a client sent in a character set or else in UTF-8; at least one.
+fn statements(packet: &[u8], set: Option<&CharacterSet>) -> Result<Vec<String>, ClientError> {
+    let text = received(packet, set).map_err(not_utf8)?;
     let text = executed(&text);
     let statements: Vec<String> = split_statements(&text)
         .into_iter()
@@ -452,8 +457,8 @@ fn statements(packet: &[u8]) -> Result<Vec<String>, ClientError> {
 }
 
 /// The statement of a text that must contain only one.
-fn only_statement(packet: &[u8]) -> Result<String, ClientError> {
-    let mut statements = statements(packet)?;
+fn only_statement(packet: &[u8], set: Option<&CharacterSet>) -> Result<String, ClientError> {
+    let mut statements = statements(packet, set)?;
     match (statements.pop(), statements.is_empty()) {
         (Some(only), true) => Ok(only),
         _ => Err(several()),

@@ -1,5 +1,6 @@
 //! A connection as SQL statements see it: user, default database, settings.
 
+mod character_set;
 mod session_values;
 mod user_variables;
 mod variables;
@@ -7,6 +8,7 @@ mod variables;
 use std::fmt;
 use std::sync::Arc;
 
+pub use character_set::{CHARACTER_SETS, CharacterSet};
 pub(crate) use session_values::substitute;
 pub(crate) use user_variables::user_variable;
 pub use user_variables::{MOST_BYTES, UserValue, UserVariables};

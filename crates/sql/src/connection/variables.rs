@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use self::DefaultValue::{Number as N, Text as T};
-use super::{Connection, SERVER_VERSION};
+use super::{CHARACTER_SETS, CharacterSet, Connection, SERVER_VERSION};
 use crate::error::suggestion;
 use crate::{ErrorCode, SqlError};
 
@@ -52,9 +52,9 @@ enum Rule {
     Text,
     /// The default value alone: any other would change results.
     DefaultValue,
-    /// Names of UTF-8, and `binary`.
+    /// Names of UTF-8, `binary`, and the sets that are converted.
     CharacterSet,
-    /// Collations of UTF-8.
+    /// Collations of these.
     Collation,
     /// Names of UTC.
     TimeZone,
@@ -344,22 +344,28 @@ fn shown(value: &VariableValue) -> String {
     }
 }
 
-/// The name of a character set that is UTF-8.
 fn character_set(name: &str) -> Result<String, SqlError> {
     let folded = name.to_ascii_lowercase();
-    if ["utf8mb4", "utf8mb3", "utf8", "binary"].contains(&folded.as_str()) {
+    if ["utf8mb4", "utf8mb3", "utf8", "binary"].contains(&folded.as_str())
+        || CharacterSet::named(&folded).is_some()
+    {
         return Ok(folded);
     }
-    let sentence = format!("text is UTF-8 here, not {name}: SET NAMES utf8mb4");
+    let converted: Vec<&str> = CHARACTER_SETS.iter().map(|set| set.name).collect();
+    let sentence = format!(
+        "there is no character set {name} here: SET NAMES utf8mb4, or one of {}",
+        converted.join(", ")
+    );
     Err(SqlError::new(sentence).with_code(ErrorCode::UNKNOWN_CHARACTER_SET))
 }
 
 fn collation(name: &str) -> Result<String, SqlError> {
     let folded = name.to_ascii_lowercase();
-    if folded.starts_with("utf8") || folded == "binary" {
+    let set = folded.split('_').next().unwrap_or_default();
+    if folded.starts_with("utf8") || folded == "binary" || CharacterSet::named(set).is_some() {
         return Ok(folded);
     }
-    let sentence = format!("{name} is no collation of UTF-8; text is compared byte by byte here");
+    let sentence = format!("there is no collation {name}; text is compared byte by byte here");
     Err(SqlError::new(sentence).with_code(ErrorCode::UNKNOWN_COLLATION))
 }
 
@@ -425,9 +431,19 @@ impl Variables {
     /// `SET NAMES`: the character set in which the client writes and reads.
     ///
     /// # Errors
-    /// It is not UTF-8.
+    /// There is none of the name, or the collation is of another one.
     pub fn set_names(&mut self, set: Option<&str>, collate: Option<&str>) -> Result<(), SqlError> {
         let given = |text: &str| Some(VariableValue::Text(text.to_owned()));
+        let converted = set.and_then(CharacterSet::named);
+        if let (Some(set), Some(collate)) = (set, collate)
+            && converted.is_some()
+            && !collate
+                .to_ascii_lowercase()
+                .starts_with(&format!("{}_", set.to_ascii_lowercase()))
+        {
+            let sentence = format!("{collate} is no collation of {set}");
+            return Err(SqlError::new(sentence).with_code(ErrorCode::WRONG_COLLATION));
+        }
         for name in [
             "character_set_client",
             "character_set_connection",
@@ -435,7 +451,32 @@ impl Variables {
         ] {
             self.set(name, set.and_then(given))?;
         }
+        let collate = collate.or(converted.map(|set| set.collation));
         self.set("collation_connection", collate.and_then(given))
+    }
+
+    /// The character set that a client names in its handshake, by the number of a collation; UTF-8 if it is none that is converted.
+    pub fn set_names_by_number(&mut self, collation: u8) {
+        let set = CharacterSet::of_collation(collation).map(|set| set.name);
+        // Each set of the list is one that can be set.
+        let _ = self.set_names(set, None);
+    }
+
+    /// The character set of what the client sends, unless it is UTF-8.
+    pub fn client_character_set(&self) -> Option<&'static CharacterSet> {
+        self.own_character_set("character_set_client")
+    }
+
+    /// The character set of what the client receives, unless it is UTF-8.
+    pub fn results_character_set(&self) -> Option<&'static CharacterSet> {
+        self.own_character_set("character_set_results")
+    }
+
+    fn own_character_set(&self, name: &str) -> Option<&'static CharacterSet> {
+        match self.changed.get(name)? {
+            VariableValue::Text(set) => CharacterSet::named(set),
+            _ => None,
+        }
     }
 
     fn own(&self, variable: &Variable) -> VariableValue {
@@ -584,14 +625,42 @@ mod tests {
     }
 
     #[test]
+    fn the_names_of_a_connection_are_a_character_set() {
+        let mut variables = Variables::default();
+        assert!(variables.client_character_set().is_none());
+        variables.set_names(Some("LATIN1"), None).unwrap();
+        let named = |set: Option<&CharacterSet>| set.map(|set| set.name);
+        assert_eq!(named(variables.client_character_set()), Some("latin1"));
+        assert_eq!(named(variables.results_character_set()), Some("latin1"));
+        let connection = Connection {
+            variables: variables.clone(),
+            ..Connection::alone(None)
+        };
+        let collation = connection.variable("collation_connection", false).unwrap();
+        assert_eq!(collation.text(), "latin1_swedish_ci");
+        let error = variables.set_names(Some("latin1"), Some("utf8mb4_bin"));
+        assert_eq!(error.unwrap_err().code().number, 1253);
+        variables
+            .set("character_set_results", Some(VariableValue::Null))
+            .unwrap();
+        assert!(variables.results_character_set().is_none());
+        variables.set_names(Some("utf8mb4"), None).unwrap();
+        assert!(variables.client_character_set().is_none());
+        variables.set_names_by_number(9);
+        assert_eq!(named(variables.client_character_set()), Some("latin2"));
+        variables.set_names_by_number(45);
+        assert!(variables.client_character_set().is_none());
+    }
+
+    #[test]
     fn what_would_change_an_answer_is_rejected() {
         let mut variables = Variables::default();
         for (name, value, number) in [
             ("sql_mode", text("ansi_quotes"), 1231),
             ("sql_mode", text("STRICT_ALL_TABLES, PIPES_AS_CONCAT"), 1231),
             ("time_zone", text("+01:00"), 1298),
-            ("character_set_results", text("latin1"), 1115),
-            ("collation_connection", text("latin1_bin"), 1273),
+            ("character_set_results", text("ucs2"), 1115),
+            ("collation_connection", text("sjis_bin"), 1273),
             ("lc_time_names", text("de_DE"), 1231),
             ("version", text("5"), 1238),
             ("version", None, 1238),

@@ -8,6 +8,8 @@ use std::io::Write;
 use std::ops::Range;
 use std::str::Utf8Error;
 
+use crate::connection::CharacterSet;
+
 /// What a stretch of a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -19,16 +21,27 @@ enum Kind {
     Comment,
 }
 
-/// A text as it was sent. Bytes that are no text may stand in literals that say so, `_binary'...'`, as drivers write the bytes of
-/// parameters; these are written in hexadecimal digits here.
+/// A text as it was sent, in a character set or else in UTF-8. Bytes that are no text may stand in literals that say so,
+/// `_binary'...'`, as drivers write the bytes of parameters; these are written in hexadecimal digits here.
 ///
 /// # Errors
 /// There are such bytes elsewhere.
-pub fn received(bytes: &[u8]) -> Result<Cow<'_, str>, Utf8Error> {
-    let error = match std::str::from_utf8(bytes) {
-        Ok(text) => return Ok(Cow::Borrowed(text)),
-        Err(error) => error,
-    };
+pub fn received<'a>(
+    bytes: &'a [u8],
+    set: Option<&CharacterSet>,
+) -> Result<Cow<'a, str>, Utf8Error> {
+    match (std::str::from_utf8(bytes), set) {
+        (Ok(text), None) => Ok(Cow::Borrowed(text)),
+        (Ok(text), Some(_)) if text.is_ascii() => Ok(Cow::Borrowed(text)),
+        (_, Some(set)) => Ok(Cow::Owned(set.decode(&in_digits(bytes)).into_owned())),
+        (Err(error), None) => String::from_utf8(in_digits(bytes))
+            .map(Cow::Owned)
+            .map_err(|_| error),
+    }
+}
+
+/// A text with the bytes of its `_binary'...'` literals written in hexadecimal digits.
+fn in_digits(bytes: &[u8]) -> Vec<u8> {
     let text = in_its_places(bytes);
     let (mut written, mut from) = (Vec::with_capacity(bytes.len()), 0);
     for (kind, at) in stretches(&text) {
@@ -54,9 +67,7 @@ pub fn received(bytes: &[u8]) -> Result<Cow<'_, str>, Utf8Error> {
         }
     }
     written.extend_from_slice(&bytes[from..]);
-    String::from_utf8(written)
-        .map(Cow::Owned)
-        .map_err(|_| error)
+    written
 }
 
 const BINARY: &[u8] = b"_binary";
@@ -304,13 +315,28 @@ mod tests {
             (b"SELECT /* _binary '\xff' */ 1", None),
             (b"SELECT '_binary', '\xff'", None),
         ] {
-            let read = received(sent);
+            let read = received(sent, None);
             assert_eq!(
                 read.as_deref().ok(),
                 text,
                 "{}",
                 String::from_utf8_lossy(sent)
             );
+        }
+    }
+
+    #[test]
+    fn texts_of_other_character_sets_are_converted_but_for_bytes() {
+        let latin1 = CharacterSet::named("latin1");
+        for (sent, text) in [
+            (&b"SELECT 1"[..], "SELECT 1"),
+            (b"SELECT '\xc3\xa9', `\xe9`", "SELECT '\u{c3}\u{a9}', `é`"),
+            (
+                b"SELECT _binary'\xc3\xa9', '\xe9' -- \xff",
+                "SELECT _binary x'c3a9', 'é' -- \u{ff}",
+            ),
+        ] {
+            assert_eq!(received(sent, latin1).unwrap(), text);
         }
     }
 
@@ -363,7 +389,7 @@ mod tests {
         fn any_bytes_are_taken_or_rejected(
             bytes in proptest::collection::vec(proptest::sample::select(&b"_binary '\"\\\xff\xc3\xa9-#/*x"[..]), 0..60)
         ) {
-            match (received(&bytes), std::str::from_utf8(&bytes)) {
+            match (received(&bytes, None), std::str::from_utf8(&bytes)) {
                 (Ok(read), Ok(text)) => prop_assert_eq!(read, text),
                 (read, Ok(_)) => prop_assert!(read.is_ok()),
                 _ => {}

@@ -117,7 +117,7 @@ impl QservRows {
         most_bytes: usize,
         out: &mut Vec<u8>,
     ) -> Result<usize, ClientError> {
-        let rows = Rows::new(batch, Form::Text).map_err(|error| {
+        let rows = Rows::new(batch, Form::Text, None).map_err(|error| {
             let sentence = format!("a column cannot be sent: {error}");
             ClientError::new(ErrorCode::INTERNAL, sentence)
         })?;
