@@ -28,9 +28,10 @@ HERE = Path(__file__).resolve().parent
 CERTIFICATES = HERE / "certificates"
 CA = CERTIFICATES / "ca.pem"
 TLS = ("--tls-cert", CERTIFICATES / "server.pem", "--tls-key", CERTIFICATES / "server.key")
-# Where Debian puts MariaDB's driver. Others, as MySQL's own, are tested where this names their files, with colons between them.
+# Where Debian puts MariaDB's driver, and scripts/setup MySQL's. Others are tested where this names their files, with colons between them.
 DEBIANS_DRIVER = Path("/usr/share/java/mariadb-java-client.jar")
-DRIVERS = [DEBIANS_DRIVER, *(Path(name) for name in os.environ.get("MERIDIAN_JDBC_DRIVERS", "").split(":") if name)]
+MYSQLS_DRIVER = HERE.parent / ".venv" / "clients" / "java" / "mysql-connector-j-9.7.0.jar"
+DRIVERS = [DEBIANS_DRIVER, MYSQLS_DRIVER, *(Path(name) for name in os.environ.get("MERIDIAN_JDBC_DRIVERS", "").split(":") if name)]
 # The interpreter of the system, for which Debian builds mysqlclient.
 PYTHON = "/usr/bin/python3"
 # Less than the answers that a program with it reads.
@@ -100,7 +101,7 @@ class Java:
 def java(request: pytest.FixtureRequest, server: Server) -> Java:
     """Java with one of the drivers."""
     if not has_java() or not request.param.exists():
-        pytest.skip(f"Java or {request.param} is not installed: run scripts/setup tests.")
+        pytest.skip(f"Java or {request.param} is not installed: run scripts/setup tests and scripts/setup clients.")
     return Java(request.param, server)
 
 
