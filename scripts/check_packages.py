@@ -7,9 +7,8 @@
   there has fewer.
 
 This is what `cargo deny check licenses sources bans` does. It is a script because `cargo metadata` says everything that it needs,
-while `cargo deny` would have to be compiled for ten minutes on every machine that runs `make lint`. Security advisories are not
-checked: they are a list that changes daily, so that a check without the network would be wrong and one with it would fail for
-others' reasons.
+while `cargo deny` would have to be compiled for ten minutes on every machine that runs `make lint`. check_advisories.py beside it knows
+security advisories.
 """
 
 from __future__ import annotations
@@ -22,11 +21,26 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-# Terms under which a program may be passed on that is under the Apache License 2.0.
+# Terms under which a program may be passed on that is under the Apache License 2.0, and why. What is linked into it must not bring the
+# GPL, LGPL, AGPL, MPL or SSPL along.
+NOTICE_IN_TEXTS = "permissive: its notice goes along with the program"
+NO_CONDITIONS = "asks for nothing"
 LICENCES = {
-    "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "ISC", "MIT", "MIT-0", "Unicode-3.0", "Unlicense",
-    "Zlib", "bzip2-1.0.6",
-}  # fmt: skip
+    "0BSD": NO_CONDITIONS,
+    "Apache-2.0": "Meridian's own",
+    "BSD-2-Clause": NOTICE_IN_TEXTS,
+    "BSD-3-Clause": NOTICE_IN_TEXTS,
+    "BSL-1.0": "permissive: nothing goes along with a compiled program",
+    "CC0-1.0": NO_CONDITIONS,
+    "ISC": NOTICE_IN_TEXTS,
+    "MIT": NOTICE_IN_TEXTS,
+    "MIT-0": NO_CONDITIONS,
+    "Unicode-3.0": "permissive: its notice goes along with Unicode's tables",
+    "Unlicense": NO_CONDITIONS,
+    "Zlib": "permissive: only changed sources have to say that they are",
+    "bzip2-1.0.6": "permissive: only changed sources have to say that they are",
+}
+# Of what the compiler adds to a program.
 EXCEPTIONS = {"LLVM-exception"}
 # How cargo names a registry, where it does not name a repository, a folder or an archive.
 REGISTRY = "registry+"
