@@ -329,7 +329,6 @@ def test_node_binds_parameters_by_name(server: Server) -> None:
     assert seen("node", server, "named") == [["x", "3"]]
 
 
-@pytest.mark.xfail(strict=True, reason="The descriptions of columns have no table and no database, by which mysql2 nests the values.")
 def test_node_nests_columns_by_table(server: Server) -> None:
     assert seen("node", server, "nested") == [{"a": {"id": 4}, "b": {"id": 3, "day": "2000-02-29"}}]
 
@@ -579,7 +578,6 @@ def test_java_binds_a_decimal_beyond_integers_with_a_sign(server: Server, java_c
     assert java_lines(variant, server, java_classes)["large decimal"] == [["18446744073709551615"]]
 
 
-@pytest.mark.xfail(strict=True, reason="The descriptions of columns have no original name, table and database.")
 def test_java_is_told_where_a_column_comes_from(java: dict[str, list[list[str]]]) -> None:
     assert java["label"] == [["k"]]
     ((name, table, catalog, schema),) = java["origin"]

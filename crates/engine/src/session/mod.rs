@@ -36,7 +36,7 @@ use crate::{
     ShareRun, estimate, interruptible, show,
 };
 use names::Shapes;
-pub use origins::{UCD, UNIT, XTYPE};
+pub use origins::{ALIAS, COLUMN, DATABASE, TABLE, UCD, UNIT, XTYPE};
 use planning::{plan, plan_with_parameters};
 use state::{DefaultDatabase, Planners};
 pub use state::{analyzer_rules, physical_rules, runtime};

@@ -1,7 +1,8 @@
-//! What the columns of a result are: the unit, the UCD and the xtype of the table's column that a column of a result is.
+//! What the columns of a result are: the table's column that a column of a result is, with its unit, UCD and xtype.
 
 use std::collections::HashMap;
 
+use catalog::fold_name;
 use datafusion::common::Column;
 use datafusion::datasource::{TableProvider, source_as_provider};
 use datafusion::logical_expr::{Distinct, Expr, GroupingSet, JoinType, LogicalPlan};
@@ -18,6 +19,15 @@ pub const UCD: &str = "ucd";
 /// How the values of a column are to be read (DALI 1.1).
 pub const XTYPE: &str = "xtype";
 
+/// The database of the table whose column it is, as declared.
+pub const DATABASE: &str = "database";
+/// That table, as declared.
+pub const TABLE: &str = "table";
+/// The name under which the statement reads the table: its alias or its own.
+pub const ALIAS: &str = "alias";
+/// The column's name in the table, as declared.
+pub const COLUMN: &str = "column";
+
 /// The metadata of the columns of a plan's result: of those that are columns of a table, whatever they are called, which says what these are.
 pub(super) fn metadata(plan: &LogicalPlan) -> Vec<HashMap<String, String>> {
     let columns = 0..plan.schema().fields().len();
@@ -26,18 +36,50 @@ pub(super) fn metadata(plan: &LogicalPlan) -> Vec<HashMap<String, String>> {
         .collect()
 }
 
-fn words(described: FieldDescription) -> HashMap<String, String> {
-    let FieldDescription { unit, ucd, xtype } = described;
-    let words = [(UNIT, unit), (UCD, ucd), (XTYPE, xtype)];
+fn words(origin: Origin) -> HashMap<String, String> {
+    let FieldDescription { unit, ucd, xtype } = origin.described;
+    let words = [
+        (UNIT, unit),
+        (UCD, ucd),
+        (XTYPE, xtype),
+        (DATABASE, origin.database),
+        (TABLE, origin.table),
+        (ALIAS, origin.alias),
+        (COLUMN, origin.column),
+    ];
     let known = words.into_iter().filter(|(_, word)| !word.is_empty());
     known.map(|(name, word)| (name.to_owned(), word)).collect()
 }
 
+/// A column of a table; what is not known is empty.
+#[derive(Default)]
+struct Origin {
+    described: FieldDescription,
+    database: String,
+    table: String,
+    alias: String,
+    column: String,
+}
+
+impl Origin {
+    /// The same where a statement gives the table a name.
+    fn named(self, alias: &str) -> Self {
+        let is_its_own = fold_name(&self.table) == alias;
+        let alias = match is_its_own {
+            true => self.table.clone(),
+            false => alias.to_owned(),
+        };
+        Self { alias, ..self }
+    }
+}
+
 /// What a column of a plan's result is, if it is a column of a table.
-fn origin(plan: &LogicalPlan, at: usize) -> Option<FieldDescription> {
+fn origin(plan: &LogicalPlan, at: usize) -> Option<Origin> {
     match plan {
         LogicalPlan::Projection(node) => of_expression(node.expr.get(at)?, &node.input),
-        LogicalPlan::SubqueryAlias(node) => origin(&node.input, at),
+        LogicalPlan::SubqueryAlias(node) => {
+            Some(origin(&node.input, at)?.named(node.alias.table()))
+        }
         LogicalPlan::Filter(node) => origin(&node.input, at),
         LogicalPlan::Sort(node) => origin(&node.input, at),
         LogicalPlan::Limit(node) => origin(&node.input, at),
@@ -65,13 +107,14 @@ fn origin(plan: &LogicalPlan, at: usize) -> Option<FieldDescription> {
         }
         LogicalPlan::TableScan(node) => {
             let name = node.projected_schema.fields().get(at)?.name();
-            described(source_as_provider(&node.source).ok()?.as_ref(), name)
+            let provider = source_as_provider(&node.source).ok()?;
+            Some(described(provider.as_ref(), name)?.named(node.table_name.table()))
         }
         _ => None,
     }
 }
 
-fn of_expression(expression: &Expr, input: &LogicalPlan) -> Option<FieldDescription> {
+fn of_expression(expression: &Expr, input: &LogicalPlan) -> Option<Origin> {
     match expression {
         Expr::Alias(alias) => of_expression(&alias.expr, input),
         Expr::Column(column) => origin(input, index_of(input, column)?),
@@ -84,14 +127,27 @@ fn index_of(plan: &LogicalPlan, column: &Column) -> Option<usize> {
 }
 
 /// What a column of a table is, by its folded name.
-fn described(table: &dyn TableProvider, name: &str) -> Option<FieldDescription> {
-    if let Some(table) = table.downcast_ref::<ArchiveTable>() {
-        let (unit, ucd) = unit_and_ucd(table.table.spec(), name);
-        return Some(FieldDescription {
+fn described(table: &dyn TableProvider, name: &str) -> Option<Origin> {
+    let Some(table) = table.downcast_ref::<ArchiveTable>() else {
+        let file = table.downcast_ref::<FileTable>()?;
+        return Some(Origin {
+            described: file.described(name)?,
+            ..Origin::default()
+        });
+    };
+    let table = &table.table.table;
+    let (unit, ucd) = unit_and_ucd(&table.spec, name);
+    let columns = &mut table.spec.columns.iter();
+    let column = columns.find(|column| fold_name(&column.name) == name);
+    Some(Origin {
+        described: FieldDescription {
             unit: unit.unwrap_or_default().to_owned(),
             ucd: ucd.unwrap_or_default().to_owned(),
             xtype: String::new(),
-        });
-    }
-    table.downcast_ref::<FileTable>()?.described(name)
+        },
+        database: table.database.name.clone(),
+        table: table.spec.name.clone(),
+        alias: String::new(),
+        column: column.map_or(name, |column| &column.name).to_owned(),
+    })
 }

@@ -224,22 +224,44 @@ fn fractional(length: u32, decimals: u8) -> u32 {
     }
 }
 
-/// Appends the definition of a column, for a client that reads text in a character set or else in UTF-8.
+/// Appends the definition of a result's column, for a client that reads text in a character set or else in UTF-8.
 pub(crate) fn define(
     bytes: &mut Vec<u8>,
     heading: &str,
+    field: &Field,
+    set: Option<&CharacterSet>,
+) {
+    let told = |key| field.metadata().get(key).map_or("", String::as_str);
+    let names = [
+        told(engine::DATABASE),
+        told(engine::ALIAS),
+        told(engine::TABLE),
+        heading,
+        told(engine::COLUMN),
+    ];
+    put_definition(bytes, names, ColumnType::of(field), set);
+}
+
+/// Appends the definition of a statement's parameter, which may be anything.
+pub(crate) fn define_parameter(bytes: &mut Vec<u8>) {
+    put_definition(bytes, ["", "", "", "?", ""], ColumnType::any(), None);
+}
+
+/// The names are those of the database, of the table in the statement and its own, the heading, and the column's own name.
+fn put_definition(
+    bytes: &mut Vec<u8>,
+    names: [&str; 5],
     column: ColumnType,
     set: Option<&CharacterSet>,
 ) {
-    let (column, heading) = match set {
-        Some(set) => (column.in_character_set(set), set.encode(heading)),
-        None => (column, heading.as_bytes().into()),
-    };
     put_bytes(bytes, b"def");
-    // The database, the table and its alias, the heading, and the column's own name, which a result does not tell.
-    for name in [b"", b"", b"", &*heading, b""] {
-        put_bytes(bytes, name);
+    for name in names {
+        match set {
+            Some(set) => put_bytes(bytes, &set.encode(name)),
+            None => put_bytes(bytes, name.as_bytes()),
+        }
     }
+    let column = set.map_or(column, |set| column.in_character_set(set));
     // What follows has a fixed length.
     bytes.push(0x0c);
     bytes.extend_from_slice(&column.character_set.to_le_bytes());
@@ -251,13 +273,8 @@ pub(crate) fn define(
 }
 
 /// Appends the definition of a table's column for COM_FIELD_LIST: with its default, which is NULL.
-pub(crate) fn define_with_default(
-    bytes: &mut Vec<u8>,
-    name: &str,
-    column: ColumnType,
-    set: Option<&CharacterSet>,
-) {
-    define(bytes, name, column, set);
+pub(crate) fn define_with_default(bytes: &mut Vec<u8>, field: &Field, set: Option<&CharacterSet>) {
+    define(bytes, field.name(), field, set);
     put_null(bytes);
 }
 
@@ -301,7 +318,7 @@ mod tests {
         define(
             &mut bytes,
             "n",
-            ColumnType::of(&Field::new("n", DataType::Int32, true)),
+            &Field::new("n", DataType::Int32, true),
             None,
         );
         assert_eq!(
@@ -309,8 +326,8 @@ mod tests {
             b"\x03def\0\0\0\x01n\0\x0c\x3f\0\x0b\0\0\0\x03\x80\x80\0\0\0"
         );
         bytes.clear();
-        let text = ColumnType::of(&Field::new("é", DataType::Utf8, true));
-        define(&mut bytes, "é", text, CharacterSet::named("latin1"));
+        let text = Field::new("é", DataType::Utf8, true);
+        define(&mut bytes, "é", &text, CharacterSet::named("latin1"));
         assert_eq!(
             bytes,
             b"\x03def\0\0\0\x01\xe9\0\x0c\x08\0\xff\x3f\0\0\xfd\0\0\0\0\0"

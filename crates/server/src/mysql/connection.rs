@@ -543,9 +543,9 @@ impl Client {
         };
         let set = self.connection.variables.results_character_set();
         Ok(described.map(|described| {
-            for (name, column) in &described.columns {
+            for column in &described.columns {
                 self.outgoing
-                    .add(|bytes| define_with_default(bytes, name, *column, set));
+                    .add(|bytes| define_with_default(bytes, column, set));
             }
             let (capabilities, status) = (self.capabilities, self.status());
             self.outgoing

@@ -6,7 +6,7 @@ use ingest::Reservation;
 use sql::ErrorCode;
 use sql::connection::CharacterSet;
 
-use super::columns::{ColumnType, define};
+use super::columns::{define, define_parameter};
 use super::parameters::{ParameterType, Parameters, bind};
 use super::query::ResultColumns;
 use super::responses::{Status, eof};
@@ -124,7 +124,11 @@ impl PreparedStatements {
         offsets: Vec<usize>,
         described: &ResultColumns,
     ) -> Result<u32, ClientError> {
-        let headings: Vec<String> = described.columns.iter().map(|it| it.0.clone()).collect();
+        let headings: Vec<String> = described
+            .columns
+            .iter()
+            .map(|it| it.name().clone())
+            .collect();
         let prepared = PreparedStatement {
             text,
             parameters: Parameters::new(offsets.len()),
@@ -217,13 +221,13 @@ pub(crate) fn put_prepared(
     });
     let old = !capabilities.has(Capabilities::DEPRECATE_EOF);
     for _ in 0..parameters {
-        packets.add(|bytes| define(bytes, "?", ColumnType::any(), set));
+        packets.add(define_parameter);
     }
     if old && parameters > 0 {
         packets.add(|bytes| eof(bytes, status));
     }
-    for (heading, column) in described.columns.iter().take(columns.into()) {
-        packets.add(|bytes| define(bytes, heading, *column, set));
+    for column in described.columns.iter().take(columns.into()) {
+        packets.add(|bytes| define(bytes, column.name(), column, set));
     }
     if old && columns > 0 {
         packets.add(|bytes| eof(bytes, status));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Fields, SchemaRef};
 use bytes::Bytes;
 use engine::QueryResult;
 use futures::StreamExt;
@@ -11,7 +11,7 @@ use sql::connection::UserValue;
 use sql::{Connection, ErrorCode, SqlError, Warning};
 
 use super::capabilities::Capabilities;
-use super::columns::{ColumnType, define};
+use super::columns::define;
 use super::packets::PacketBuffer;
 use super::responses::{Status, eof};
 use super::rows::{Form, Rows};
@@ -99,7 +99,7 @@ impl Query {
         for (at, field) in schema.fields().iter().enumerate() {
             let announced = announced.and_then(|headings| headings.get(at));
             let heading = announced.unwrap_or_else(|| field.name());
-            packets.add(|bytes| define(bytes, heading, ColumnType::of(field), set));
+            packets.add(|bytes| define(bytes, heading, field, set));
         }
         if !self.capabilities.has(Capabilities::DEPRECATE_EOF) {
             let status = Status::of(self.connection.variables.autocommit());
@@ -140,15 +140,13 @@ fn take_batch(packets: &mut PacketBuffer, rows: u64) -> PacketBatch {
 /// The columns of a prepared statement's result.
 #[derive(Debug, Default)]
 pub(crate) struct ResultColumns {
-    pub(crate) columns: Vec<(String, ColumnType)>,
+    pub(crate) columns: Fields,
 }
 
 impl From<SchemaRef> for ResultColumns {
     fn from(schema: SchemaRef) -> Self {
-        let fields = schema.fields().iter();
-        let columns = fields.map(|field| (field.name().clone(), ColumnType::of(field)));
         Self {
-            columns: columns.collect(),
+            columns: schema.fields().clone(),
         }
     }
 }
