@@ -388,6 +388,9 @@ def test_pages_of_other_sites_do_not_reach_queries(server: Server) -> None:
         assert send(server, method, path, {"query": "SELECT 1"}, **foreign).status == 403
     reply = send(server, "GET", "/queries", **foreign)
     assert "Access-Control-Allow-Origin" not in reply.headers
+    # Jobs of TAP have statements and results, too.
+    assert "Access-Control-Allow-Origin" not in send(server, "GET", "/tap/async", **foreign).headers
+    assert send(server, "GET", "/tap/capabilities", **foreign).headers["Access-Control-Allow-Origin"] == "*"
     assert send(server, "GET", "/healthz", **foreign).headers["Access-Control-Allow-Origin"] == "*"
 
 

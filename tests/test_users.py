@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
@@ -138,6 +139,38 @@ def test_http_asks_for_a_login_and_takes_passwords_and_tokens(site: Site) -> Non
             assert error.code == expected
     assert "1 of reader's tokens" in must(site.meridian, site.data, "token", "reader", "--revoke-all")
     assert site.http("tap/capabilities", "x-oauth-basic", token)[0] == 401
+
+
+def test_a_password_that_changes_while_it_is_verified_is_not_known_afterwards(site: Site) -> None:
+    must(site.meridian, site.data, "add", "hasty", password="old")
+    with ThreadPoolExecutor(8) as crowd:
+        for number in range(12):
+            # Logins with the password of now and of soon, some of which are verified while it changes.
+            tried = [crowd.submit(site.http, "me", "hasty", password) for password in ("old", f"new{number}", "old")]
+            must(site.meridian, site.data, "passwd", "hasty", password=f"new{number}")
+            assert {login.result()[0] for login in tried} <= {200, 401, 503}
+            assert site.http("me", "hasty", "old")[0] == 401
+            must(site.meridian, site.data, "passwd", "hasty", password="old")
+            assert site.http("me", "hasty", f"new{number}")[0] == 401
+            assert site.http("me", "hasty", "old")[0] == 200
+    must(site.meridian, site.data, "remove", "hasty")
+
+
+def test_wrong_logins_do_not_queue_up(site: Site) -> None:
+    token = must(site.meridian, site.data, "token", "narrow").split()[-1]
+    streams = [socket.create_connection(("127.0.0.1", site.server.http_port), timeout=60) for _ in range(100)]
+    for number, stream in enumerate(streams):
+        wrong = base64.b64encode(f"narrow:wrong{number}".encode()).decode()
+        stream.sendall(f"GET /me HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Basic {wrong}\r\n\r\n".encode())
+    # Tokens are not verified.
+    assert site.http("me", "narrow", token)[0] == 200
+    replies = [stream.makefile("rb").read().decode() for stream in streams]
+    assert {reply.split(" ")[1] for reply in replies} == {"401", "503"}
+    busy = next(reply for reply in replies if " 503 " in reply)
+    assert "too many logins" in busy and "retry-after: 1\r\n" in busy.lower()
+    assert site.http("me", "narrow")[0] == 200
+    for stream in streams:
+        stream.close()
 
 
 def test_a_header_of_the_servers_own_does_not_let_in(site: Site) -> None:

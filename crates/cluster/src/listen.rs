@@ -1,12 +1,18 @@
 //! The ports at which members listen to each other.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::serve::ListenerExt;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
 
 use crate::ClusterError;
 
@@ -52,16 +58,116 @@ pub(crate) fn tune(stream: &TcpStream) {
     let _ = socket.set_tcp_user_timeout(Some(PROBED_AFTER + PROBE_INTERVAL * PROBES));
 }
 
+/// How long the head of a request may take to arrive, and a connection may be idle before it: whoever has not sent a head has not shown
+/// that they know the secret.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Connections at a port.
+const MOST_CONNECTIONS: usize = 4096;
+/// How long to wait where the system has no room for another connection.
+const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
+
 /// Serves a port until it is stopped. Requests that run are cut off then: whoever sent them has another member to ask.
 pub(crate) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let listener = listener.tap_io(|stream| tune(stream));
-    let served = axum::serve(listener, router);
-    tokio::select! {
-        outcome = served => {
-            if let Err(error) = outcome {
-                tracing::error!(%error, "the port of the cluster is not served any more");
+    serve_patiently(listener, router, stop, HEAD_TIMEOUT).await;
+}
+
+async fn serve_patiently(
+    listener: TcpListener,
+    router: Router,
+    stop: CancellationToken,
+    patience: Duration,
+) {
+    let slots = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                warn!(%error, "no connection can be accepted at the port of the cluster");
+                sleep(NO_ROOM_PAUSE).await;
+                continue;
             }
+        };
+        let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
+            debug!("a connection at the port of the cluster is closed, as there are too many");
+            continue;
+        };
+        tune(&stream);
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(patience)
+            .serve_connection(
+                TokioIo::new(stream),
+                TowerToHyperService::new(router.clone()),
+            );
+        let stop = stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                // Why a member's connection ended is the member's to tell.
+                _ = connection => {}
+                () = stop.cancelled() => {}
+            }
+            drop(slot);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::time::timeout;
+
+    use super::*;
+
+    async fn served(patience: Duration, stop: &CancellationToken) -> SocketAddr {
+        let listener = bind("127.0.0.1:0", false).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new().route("/", get(|| async { "here" }));
+        tokio::spawn(serve_patiently(listener, router, stop.clone(), patience));
+        address
+    }
+
+    #[tokio::test]
+    async fn heads_that_do_not_end_end_their_connection() {
+        let stop = CancellationToken::new();
+        let address = served(Duration::from_millis(100), &stop).await;
+        for begun in [&b""[..], b"GET / HTTP/1.1\r\nHost: x\r\n"] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(begun).await.unwrap();
+            let mut rest = vec![];
+            let ended = timeout(Duration::from_secs(20), stream.read_to_end(&mut rest));
+            ended
+                .await
+                .expect("the connection is open for ever")
+                .unwrap();
         }
-        () = stop.cancelled() => {}
+        stop.cancel();
+    }
+
+    #[tokio::test]
+    async fn requests_are_answered_until_the_end() {
+        let stop = CancellationToken::new();
+        let address = served(HEAD_TIMEOUT, &stop).await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        for _ in 0..2 {
+            stream
+                .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                .await
+                .unwrap();
+            let mut answer = vec![0; 1000];
+            let length = stream.read(&mut answer).await.unwrap();
+            assert!(String::from_utf8_lossy(&answer[..length]).contains("200 OK"));
+        }
+        stop.cancel();
+        let mut rest = vec![];
+        let ended = timeout(Duration::from_secs(20), stream.read_to_end(&mut rest));
+        ended.await.expect("the connection goes on").unwrap();
     }
 }

@@ -35,9 +35,14 @@ pub(crate) struct Database {
 impl Database {
     /// Opens the file, or makes it.
     pub(crate) async fn open(path: &Path) -> Result<Self, QueryError> {
+        // The files that SQLite makes beside it get its mode.
+        let made = catalog::writable_file().create(true).open(path);
+        made.map_err(|error| {
+            let sentence = format!("{} cannot be opened: {error}", path.display());
+            QueryError::new(sql::ErrorCode::STORAGE, sentence)
+        })?;
         let options = SqliteConnectOptions::new()
             .filename(path)
-            .create_if_missing(true)
             .busy_timeout(BUSY_TIMEOUT)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Normal);

@@ -26,6 +26,9 @@ use crate::usage::{Usage, Usages};
 const FAILURE_DELAY: Duration = Duration::from_millis(500);
 /// Passwords that are verified at a time: each takes 19 MiB.
 const VERIFIED_AT_ONCE: usize = 2;
+/// Passwords of one address that may wait to be verified, and those of all: they are others' waiting time.
+const MOST_WAITING_OF_ADDRESS: usize = 8;
+const MOST_WAITING: usize = 64;
 /// Passwords that are known to be right, so that the requests of a client cost nothing after the first.
 const MOST_VERIFIED: usize = 10_000;
 
@@ -64,9 +67,11 @@ pub(crate) struct Authenticator {
     list: Mutex<Option<Arc<UserList>>>,
     known: Mutex<HashMap<String, Arc<Principal>>>,
     usages: Usages,
-    /// Hashes of names and passwords that were right for the users as they are now.
+    /// Hashes of names and passwords that were right, with what is stored of these passwords: another password is another hash.
     verified: Mutex<HashSet<[u8; 32]>>,
     verifying: Semaphore,
+    /// How many passwords wait, by the host that sent them.
+    waiting: Mutex<HashMap<String, usize>>,
 }
 
 impl Authenticator {
@@ -89,6 +94,7 @@ impl Authenticator {
             usages: Usages::default(),
             verified: Mutex::default(),
             verifying: Semaphore::new(VERIFIED_AT_ONCE),
+            waiting: Mutex::default(),
         }
     }
 
@@ -123,7 +129,6 @@ impl Authenticator {
             return Ok(Arc::clone(list));
         }
         let list = Arc::new(self.users.list().await.map_err(unreadable)?);
-        lock(&self.verified).clear();
         *lock(&self.list) = Some(Arc::clone(&list));
         Ok(list)
     }
@@ -238,42 +243,86 @@ impl Authenticator {
         user.password.is_none().then(|| self.admit(list, user))
     }
 
-    /// The user of a name and a password, or of a token that is given as the password.
+    /// The user of a name and a password, or of a token that is given as the password; `None` if they are wrong.
+    ///
+    /// # Errors
+    /// So many passwords wait to be verified that this one is not.
     pub(crate) async fn log_in(
         &self,
         list: &UserList,
         name: &str,
         password: &str,
-    ) -> Option<Arc<Principal>> {
+        peer: Peer,
+    ) -> Result<Option<Arc<Principal>>, ClientError> {
         if let Some(user) = list.of_token(password) {
-            return Some(self.admit(list, user));
+            return Ok(Some(self.admit(list, user)));
         }
         let user = list.user(name);
-        let key = ::users::fingerprint(&[name, password]);
+        let hash = user.and_then(|user| user.password.clone());
+        let key = ::users::fingerprint(&[name, password, hash.as_deref().unwrap_or_default()]);
         if let Some(user) = user
             && lock(&self.verified).contains(&key)
         {
-            return Some(self.admit(list, user));
+            return Ok(Some(self.admit(list, user)));
         }
-        let _one = self.verifying.acquire().await.ok()?;
+        let _waiting = Waiting::begin(&self.waiting, peer.host())?;
+        let Ok(_one) = self.verifying.acquire().await else {
+            return Ok(None);
+        };
         // It takes as long where there is no such user.
-        let hash = user.and_then(|user| user.password.clone());
         let password = password.to_owned();
         let verified =
             spawn_blocking(move || ::users::verify_password(hash.as_deref(), &password)).await;
-        let user = user.filter(|_| verified.unwrap_or(false))?;
+        let Some(user) = user.filter(|_| verified.unwrap_or(false)) else {
+            return Ok(None);
+        };
         let mut known = lock(&self.verified);
         if known.len() >= MOST_VERIFIED {
             known.clear();
         }
         known.insert(key);
         drop(known);
-        Some(self.admit(list, user))
+        Ok(Some(self.admit(list, user)))
     }
 
     /// The user of a token.
     pub(crate) fn of_token(&self, list: &UserList, token: &str) -> Option<Arc<Principal>> {
         list.of_token(token).map(|user| self.admit(list, user))
+    }
+}
+
+/// A password that waits to be verified, or is.
+struct Waiting<'a> {
+    by_host: &'a Mutex<HashMap<String, usize>>,
+    host: String,
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(
+        by_host: &'a Mutex<HashMap<String, usize>>,
+        host: String,
+    ) -> Result<Self, ClientError> {
+        let mut waiting = lock(by_host);
+        let of_host = waiting.get(&host).copied().unwrap_or_default();
+        if of_host >= MOST_WAITING_OF_ADDRESS || waiting.values().sum::<usize>() >= MOST_WAITING {
+            let sentence = "too many logins at once: passwords wait to be verified; try again in a second, or use a token";
+            return Err(ClientError::new(ErrorCode::TOO_MANY_CONNECTIONS, sentence));
+        }
+        waiting.insert(host.clone(), of_host + 1);
+        drop(waiting);
+        Ok(Self { by_host, host })
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut waiting = lock(self.by_host);
+        if let Some(of_host) = waiting.get_mut(&self.host) {
+            *of_host -= 1;
+            if *of_host == 0 {
+                waiting.remove(&self.host);
+            }
+        }
     }
 }
 

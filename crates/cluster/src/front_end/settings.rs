@@ -95,7 +95,10 @@ impl Settings {
 fn write(path: &Path, content: &Content) -> Result<(), ClusterError> {
     let written = || -> std::io::Result<()> {
         let temporary = path.with_extension("json.new");
-        let mut file = fs::File::create(&temporary)?;
+        let mut file = catalog::writable_file()
+            .create(true)
+            .truncate(true)
+            .open(&temporary)?;
         file.write_all(&serde_json::to_vec_pretty(content)?)?;
         file.sync_all()?;
         fs::rename(&temporary, path)

@@ -34,6 +34,8 @@ const VO_AUTHENTICATED: HeaderName = HeaderName::from_static("x-vo-authenticated
 const OF_EVERYBODY: [&str; 2] = ["/healthz", "/readyz"];
 /// Seconds after which whoever has reached a limit of what runs at a time may try again.
 const RETRY_AFTER: &str = "5";
+/// The same where too many log in.
+const LOGIN_RETRY_AFTER: &str = "1";
 /// What is asked of clients that have not logged in.
 const CHALLENGES: [&str; 2] = [
     "Basic realm=\"Meridian\", charset=\"UTF-8\"",
@@ -117,7 +119,14 @@ async fn authenticate(
     .await
     {
         Ok(principal) => principal,
-        Err(sentence) => return challenge(&sentence),
+        Err(Refusal::Denied(sentence)) => return challenge(&sentence),
+        Err(Refusal::Busy(error)) => {
+            let mut response =
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.sentence).into_response();
+            let after = HeaderValue::from_static(LOGIN_RETRY_AFTER);
+            response.headers_mut().insert(header::RETRY_AFTER, after);
+            return response;
+        }
     };
     let Some(name) = principal
         .user
@@ -165,40 +174,50 @@ fn unknown_length() -> impl Stream<Item = Result<Bytes, Infallible>> {
     futures::stream::empty()
 }
 
-/// Who sends a request; else a sentence.
+/// Why nobody is known to send a request.
+enum Refusal {
+    /// What they brought does not let them in.
+    Denied(String),
+    /// Too many log in at once.
+    Busy(ClientError),
+}
+
+/// Who sends a request.
 async fn log_in(
     user_routes: &UserRoutes,
     list: &UserList,
     authorization: Option<HeaderValue>,
     peer: Peer,
-) -> Result<Arc<Principal>, String> {
+) -> Result<Arc<Principal>, Refusal> {
     let authenticator = &user_routes.state.shared.authenticator;
     let Some(value) = authorization else {
         return authenticator.anonymous(list).ok_or_else(|| {
-            "log in: send a name and a password, as with curl -u NAME, or a token, as Authorization: Bearer".to_owned()
+            Refusal::Denied(
+                "log in: send a name and a password, as with curl -u NAME, or a token, as Authorization: Bearer".to_owned(),
+            )
         });
     };
     let (name, found) = match credentials(&value) {
         Some(Credentials::Password(name, password)) => {
-            let found = authenticator.log_in(list, &name, &password).await;
-            (name, found)
+            let found = authenticator.log_in(list, &name, &password, peer).await;
+            (name, found.map_err(Refusal::Busy)?)
         }
         Some(Credentials::Token(token)) => (String::new(), authenticator.of_token(list, &token)),
         None => {
-            return Err(
+            return Err(Refusal::Denied(
                 "the header Authorization cannot be read: send `Basic` and the base64 of name:password, or `Bearer` and a token"
                     .to_owned(),
-            );
+            ));
         }
     };
     match found {
         Some(principal) => Ok(principal),
         None => {
             failed_login(&name, peer).await;
-            Err(
+            Err(Refusal::Denied(
                 "the name, the password or the token is not right, or the token has expired"
                     .to_owned(),
-            )
+            ))
         }
     }
 }

@@ -102,6 +102,7 @@ fn router(state: Arc<HttpState>, names: Arc<AllowedHosts>) -> Router {
         .layer(cors)
         // Not for pages of other sites.
         .route("/me", get(me::me))
+        .merge(tap::job_routes())
         .merge(user_tables::routes())
         .merge(query_api::routes())
         .merge(alerts::routes())

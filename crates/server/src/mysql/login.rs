@@ -60,10 +60,13 @@ impl Client {
                 Err(error) => return Ok(Err(error)),
             };
             let password = packet.strip_suffix(b"\0").unwrap_or(&packet);
-            if let Ok(password) = str::from_utf8(password)
-                && let Some(principal) = authenticator.log_in(list, name, password).await
-            {
-                return Ok(Ok(principal));
+            if let Ok(password) = str::from_utf8(password) {
+                let found = authenticator.log_in(list, name, password, self.peer);
+                match found.await {
+                    Ok(Some(principal)) => return Ok(Ok(principal)),
+                    Ok(None) => {}
+                    Err(error) => return Ok(Err(error)),
+                }
             }
         }
         failed_login(name, self.peer).await;

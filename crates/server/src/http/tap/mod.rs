@@ -50,6 +50,18 @@ const XML: &str = "text/xml;charset=utf-8";
 pub(super) fn routes() -> Router<Arc<HttpState>> {
     Router::new()
         .route("/tap/sync", get(sync::get).post(sync::post))
+        .route("/tap/capabilities", get(capabilities::capabilities))
+        .route("/tap/availability", get(capabilities::availability))
+        .route("/tap/tables", get(tables::all))
+        .route("/tap/tables/{name}", get(tables::one))
+        .route("/tap/examples", get(examples::examples))
+        .layer(map_request(name_host))
+        .layer(map_response(name_server))
+}
+
+/// The jobs, whose statements and results are their owners'.
+pub(super) fn job_routes() -> Router<Arc<HttpState>> {
+    Router::new()
         .route(
             "/tap/async",
             get(job_requests::list).post(job_requests::create),
@@ -65,11 +77,6 @@ pub(super) fn routes() -> Router<Arc<HttpState>> {
             get(job_requests::part).post(job_requests::change_part),
         )
         .route("/tap/async/{id}/results/result", get(job_requests::result))
-        .route("/tap/capabilities", get(capabilities::capabilities))
-        .route("/tap/availability", get(capabilities::availability))
-        .route("/tap/tables", get(tables::all))
-        .route("/tap/tables/{name}", get(tables::one))
-        .route("/tap/examples", get(examples::examples))
         .layer(map_request(name_host))
         .layer(map_response(name_server))
 }
