@@ -792,3 +792,23 @@ def test_every_line_of_a_statements_log_has_its_number(server: Server, connectio
     wait_until(lambda: "no column nosuch" in server.log, 5, "it is logged")
     line = next(line for line in server.logged if "a statement ended" in line and "no column nosuch" in line)
     assert re.search(r"connection\{.*id.*\}.*statement\{.*query.*\}", re.sub(r"\x1b\[[0-9;]*m", "", line)), line
+
+
+def test_json_documents_are_made(connection: pymysql.connections.Connection) -> None:
+    for expression, expected in {
+        "JSON_ARRAY()": "[]",
+        "JSON_OBJECT()": "{}",
+        "JSON_ARRAY(1, 'a\"b', NULL, 0.5, TRUE, 1 > 2, JSON_ARRAY('c'))": '[1, "a\\"b", null, 0.5, true, false, ["c"]]',
+        "JSON_OBJECT('bb', 1, 'a', JSON_EXTRACT('{\"k\": [1,2]}', '$.k'), 'bb', 'last')": '{"a": [1, 2], "bb": "last"}',
+        "JSON_OBJECT('day', DATE '2010-06-15', 'time', TIMESTAMP '2010-06-15 01:02:03')": '{"day": "2010-06-15", "time": "2010-06-15 01:02:03.000000"}',
+        "JSON_ARRAY(JSON_EXTRACT('{}', '$.a'))": "[null]",
+    }.items():
+        assert ask(connection, f"SELECT {expression} AS made") == [(expected,)], expression
+    rows = "(SELECT 1 AS g, 'p' AS k, 1 AS v UNION ALL SELECT 1, 'q', NULL UNION ALL SELECT 2, 'p', 5) AS t"
+    assert ask(connection, f"SELECT g, JSON_OBJECTAGG(k, v), JSON_LENGTH(JSON_ARRAYAGG(v)) FROM {rows} GROUP BY g ORDER BY g") == [
+        (1, '{"p": 1, "q": null}', 2),
+        (2, '{"p": 5}', 1),
+    ]
+    assert ask(connection, f"SELECT JSON_ARRAYAGG(v), JSON_OBJECTAGG(k, v) FROM {rows} WHERE g > 9") == [(None, None)]
+    for wrong, number in {"JSON_OBJECT('a')": 1582, "JSON_ARRAYAGG(1, 2)": 1582, "JSON_OBJECT(NULL, 1)": 1105}.items():
+        assert rejected(connection, f"SELECT {wrong}")[0] == number, wrong

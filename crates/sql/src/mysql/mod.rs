@@ -13,6 +13,7 @@ pub(crate) mod comparison;
 mod forms;
 mod grammar;
 mod having;
+mod json_calls;
 mod keywords;
 pub(crate) mod operand;
 mod operators;

@@ -24,7 +24,7 @@ use super::having::having_as_where;
 use super::select;
 use super::templates::{engine_name, expansion, number_of_arguments};
 use super::truth::{is_comparison, make_number, make_truth, normalise_truth};
-use super::{compare_all, row_values};
+use super::{compare_all, json_calls, row_values};
 use crate::functions::mysql::has_time;
 use crate::{ErrorCode, SqlError};
 
@@ -260,6 +260,9 @@ impl Rewriter<'_> {
         }
         if let Some(expr) = self.expand_interval_call(&name, &function)? {
             return Ok(expr);
+        }
+        if let Some(document) = json_calls::expanded(self.sql, &name, &function)? {
+            return Ok(document);
         }
         if name == "group_concat" {
             return group_concat(self.sql, function);

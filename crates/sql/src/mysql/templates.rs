@@ -74,6 +74,13 @@ const TEMPLATES: &[(&str, usize, &str)] = &[
     ("adddate", 2, "date_add($1, $2)"),
     ("subdate", 2, "date_sub($1, $2)"),
     ("any_value", 1, "first_value($1)"),
+    // Of no name that a statement can call: parts of others.
+    ("$joined", 1, "group_concat($1 SEPARATOR ', ')"),
+    (
+        "$truth",
+        1,
+        "CASE WHEN $1 THEN 'true' WHEN NOT $1 THEN 'false' ELSE 'null' END",
+    ),
 ];
 
 /// Functions of MySQL's whose names mean something else in the engine, or nothing: those of `functions` are called

@@ -172,7 +172,7 @@ fn contains(json: &Json, wanted: &Json) -> bool {
     }
 }
 
-fn by_length(a: &str, b: &str) -> std::cmp::Ordering {
+pub(super) fn by_length(a: &str, b: &str) -> std::cmp::Ordering {
     a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod choice;
 mod columns;
 mod joined;
 mod json;
+mod json_documents;
 mod numbers;
 mod patterns;
 pub(in crate::functions) mod row_function;
@@ -37,6 +38,7 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::ne
         text::BOUNDED,
         times::FUNCTIONS,
         json::FUNCTIONS,
+        json_documents::FUNCTIONS,
         patterns::FUNCTIONS,
     ];
     tables
