@@ -398,6 +398,49 @@ def test_users_are_added_changed_and_dropped_by_sql(site: Site) -> None:
     assert not {"sue", "tom", "tokens", "tim"} & {line.split()[0] for line in listed.splitlines()}
 
 
+def test_users_share_their_own_tables(site: Site) -> None:
+    with site.connect("narrow") as owner, site.connect("fresh") as colleague, site.connect("reader") as third:
+        cursor = owner.cursor()
+        cursor.execute("CREATE TABLE narrow.hits AS SELECT * FROM sky.Band")
+        cursor.execute("CREATE TABLE narrow.kept AS SELECT * FROM sky.Band")
+        count = "SELECT COUNT(*) FROM narrow.hits"
+        assert rejection(colleague, count)[0] == 1142
+        cursor.execute("GRANT SELECT ON narrow.hits TO fresh")
+        colleague.cursor().execute(count)
+        assert rejection(colleague, "SELECT * FROM narrow.kept")[0] == 1142
+        assert rejection(colleague, "DROP TABLE narrow.hits")[0] == 1142
+        # By TAP, as TOPCAT reads it.
+        assert "narrow.hits" in site.http("tap/tables", "fresh")[1]
+        assert rejection(third, count)[0] == 1142
+        cursor.execute("USE narrow")
+        cursor.execute("GRANT SELECT ON hits TO public, fresh")
+        third.cursor().execute(count)
+        third.cursor().execute("SHOW GRANTS")
+        assert "PUBLIC" in must(site.meridian, site.data, "list") and "narrow.hits" in must(site.meridian, site.data, "show", "PUBLIC")
+        cursor.execute("REVOKE SELECT ON narrow.hits FROM fresh")
+        colleague.cursor().execute(count)
+        cursor.execute("REVOKE SELECT ON narrow.hits FROM PUBLIC")
+        assert rejection(colleague, count)[0] == rejection(third, count)[0] == 1142
+        assert rejection(owner, "REVOKE SELECT ON narrow.hits FROM PUBLIC")[0] == 1141
+        # Only what is one's own, and only to whom there is.
+        for statement, number in [
+            ("GRANT SELECT ON sky.Band TO fresh", 1227),
+            ("GRANT SELECT ON sky.* TO PUBLIC", 1227),
+            ("GRANT SELECT ON reader.t TO fresh", 1227),
+            ("GRANT SELECT ON narrow.nothing TO fresh", 1146),
+            ("GRANT SELECT ON narrow.hits TO nobody", 1396),
+            ("ALTER USER PUBLIC IDENTIFIED BY 'x'", 1227),
+        ]:
+            assert rejection(owner, statement)[0] == number, statement
+        cursor.execute("DROP TABLE narrow.hits, narrow.kept")
+    with site.connect("boss") as boss:
+        assert rejection(boss, "CREATE USER public")[0] == 1396
+        assert rejection(boss, "ALTER USER PUBLIC IDENTIFIED BY 'x'")[0] == 1396
+    must(site.meridian, site.data, "grant", "public", "--read", "sky.Star")
+    assert site.http("tap/sync", "fresh", QUERY="SELECT COUNT(*) AS n FROM sky.Star", LANG="ADQL", RESPONSEFORMAT="csv")[1].split() == ["n", "300"]
+    must(site.meridian, site.data, "revoke", "PUBLIC", "--read", "sky.Star")
+
+
 def test_what_is_wrong_with_a_statement_about_users_is_told(site: Site) -> None:
     with site.connect("boss") as boss:
         for statement, number, part in [
@@ -432,7 +475,7 @@ def test_who_is_no_administrator_changes_their_own_password_alone(site: Site) ->
             "ALTER USER boss IDENTIFIED BY 'hidden'",
             "SET PASSWORD FOR narrow = 'hidden'",
             "GRANT SELECT ON sky.* TO narrow",
-            "GRANT SELECT ON reader.* TO narrow",
+            "GRANT SELECT ON narrow.* TO reader",
             "REVOKE SELECT ON sky.* FROM reader",
         ):
             assert rejection(connection, statement)[0] == 1227, statement

@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use console::Term;
 use serde::Serialize;
 use tokio::runtime::Runtime;
-use users::{Grant, Limit, Limits, User, Users};
+use users::{Grant, Limit, Limits, PUBLIC, User, Users, is_public};
 
 use crate::console::{remark, tell};
 use crate::failure::Failure;
@@ -30,7 +30,7 @@ pub enum UserCommand {
     Passwd(PasswordArguments),
     /// Remove a user with all grants and tokens.
     Remove(UserArguments),
-    /// Let a user read a database or a table.
+    /// Let a user, or everybody (PUBLIC), read a database or a table.
     Grant(GrantArguments),
     /// Take a grant back.
     Revoke(GrantArguments),
@@ -499,13 +499,29 @@ fn list(runtime: &Runtime, users: &Users, format: ListFormat) -> Result<(), Fail
                 let (way, read) = (user.logs_in_with(), user.may_read());
                 text.push_str(&format!("{:names$}  {way:ways$}  {read}\n", user.name));
             }
+            if !list.public().is_empty() {
+                let read = names_of(list.public());
+                text.push_str(&format!("{PUBLIC:names$}  {:ways$}  {read}\n", ""));
+            }
             tell(&text)
         }
     }
 }
 
+fn names_of(grants: &[Grant]) -> String {
+    let names: Vec<String> = grants.iter().map(Grant::to_string).collect();
+    names.join(", ")
+}
+
 fn show(runtime: &Runtime, users: &Users, name: &str) -> Result<(), Failure> {
     let list = runtime.block_on(users.list())?;
+    if is_public(name) {
+        let read = match list.public() {
+            [] => "nothing".to_owned(),
+            grants => names_of(grants),
+        };
+        return tell(&format!("everybody may read  {read}\n"));
+    }
     let user = list.user(name).ok_or_else(|| users::UsersError::NoUser {
         name: name.to_owned(),
     })?;

@@ -13,9 +13,9 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, SqliteConnection};
 
 use crate::secret::{Secret, Token};
-use crate::{Limit, Limits, User, UserList, UsersError, UsersState, now};
+use crate::{Limit, Limits, PUBLIC, User, UserList, UsersError, UsersState, now};
 
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 /// The name under which the limits of everybody are stored.
 const EVERYBODY: &str = "";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -56,6 +56,16 @@ CREATE TABLE limits (
     PRIMARY KEY (user, name)
 ) STRICT;
 PRAGMA user_version = 2;
+";
+
+/// What version 3 has more: what everybody may read.
+const PUBLIC_GRANTS: &str = "
+CREATE TABLE public_grants (
+    database TEXT NOT NULL,
+    table_name TEXT NOT NULL,
+    PRIMARY KEY (database, table_name)
+) STRICT;
+PRAGMA user_version = 3;
 ";
 
 /// The right to read a database, or one table of it.
@@ -172,7 +182,7 @@ async fn migrate(connection: &mut SqliteConnection) -> std::result::Result<(), s
     let version: i64 = sqlx::query_scalar("PRAGMA user_version")
         .fetch_one(&mut *change)
         .await?;
-    for (made, tables) in [(1, SCHEMA), (2, LIMITS)] {
+    for (made, tables) in [(1, SCHEMA), (2, LIMITS), (3, PUBLIC_GRANTS)] {
         if version < made {
             sqlx::raw_sql(tables).execute(&mut *change).await?;
         }
@@ -267,8 +277,22 @@ pub(crate) async fn list(path: &Path, state: UsersState) -> Result<UserList> {
             }
         }
     }
+    let has_public = has_table(&mut reading, "public_grants").await;
+    if has_public.map_err(failed(path))? {
+        let grants: Vec<(String, String)> =
+            sqlx::query_as("SELECT database, table_name FROM public_grants ORDER BY 1, 2")
+                .fetch_all(&mut *reading)
+                .await
+                .map_err(failed(path))?;
+        list.public = { grants.into_iter() }
+            .map(|(database, table)| Grant {
+                database,
+                table: (!table.is_empty()).then_some(table),
+            })
+            .collect();
+    }
     for mut user in users {
-        user.set_rights();
+        user.set_rights(&list.public);
         user.set_limits(&list.everybody);
         list.users.insert(user.name.clone(), Arc::new(user));
     }
@@ -426,6 +450,36 @@ pub(crate) async fn revoke(opened: &mut Opened, name: &str, grants: &[Grant]) ->
         if removed.rows_affected() == 0 {
             return Err(UsersError::NoGrant {
                 name: name.to_owned(),
+                grant: grant.to_string(),
+            });
+        }
+    }
+    change.commit().await.map_err(failed(&path))
+}
+
+/// Lets everybody read, or no longer.
+pub(crate) async fn change_public(
+    opened: &mut Opened,
+    grants: &[Grant],
+    is_granted: bool,
+) -> Result<()> {
+    let path = opened.path.clone();
+    let begun = opened.connection.begin_with("BEGIN IMMEDIATE").await;
+    let mut change = begun.map_err(failed(&path))?;
+    for grant in grants {
+        let statement = match is_granted {
+            true => "INSERT OR IGNORE INTO public_grants (database, table_name) VALUES (?, ?)",
+            false => "DELETE FROM public_grants WHERE database = ? AND table_name = ?",
+        };
+        let changed = sqlx::query(statement)
+            .bind(&grant.database)
+            .bind(grant.stored_table())
+            .execute(&mut *change)
+            .await
+            .map_err(failed(&path))?;
+        if !is_granted && changed.rows_affected() == 0 {
+            return Err(UsersError::NoGrant {
+                name: PUBLIC.to_owned(),
                 grant: grant.to_string(),
             });
         }

@@ -22,7 +22,7 @@ pub use database::Grant;
 pub use error::UsersError;
 pub use limits::{Limit, Limits};
 pub use secret::{NO_USER, Scramble, Token, fingerprint, verify_password};
-pub use user::{ANONYMOUS, User, UserList};
+pub use user::{ANONYMOUS, PUBLIC, User, UserList, is_public};
 
 const FILE_NAME: &str = "users.sqlite";
 /// Where SQLite counts the changes of a file (its file format, section 1.3.7), 4 bytes.
@@ -127,12 +127,15 @@ impl Users {
         database::remove(&mut connection, name).await
     }
 
-    /// Lets a user read databases or tables. What is granted already stays so.
+    /// Lets a user, or everybody ([`PUBLIC`]), read databases or tables. What is granted already stays so.
     ///
     /// # Errors
     /// There is no such user.
     pub async fn grant(&self, name: &str, grants: &[Grant]) -> Result<(), UsersError> {
         let mut connection = database::open_existing(&self.path, name).await?;
+        if is_public(name) {
+            return database::change_public(&mut connection, grants, true).await;
+        }
         database::grant(&mut connection, name, grants).await
     }
 
@@ -142,6 +145,9 @@ impl Users {
     /// There is no such user, or it does not have one of these grants.
     pub async fn revoke(&self, name: &str, grants: &[Grant]) -> Result<(), UsersError> {
         let mut connection = database::open_existing(&self.path, name).await?;
+        if is_public(name) {
+            return database::change_public(&mut connection, grants, false).await;
+        }
         database::revoke(&mut connection, name, grants).await
     }
 

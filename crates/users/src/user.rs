@@ -11,9 +11,18 @@ use crate::{Grant, Limits, UsersError, UsersState, now};
 /// The user that whoever gives no name is taken for, if there is one.
 pub const ANONYMOUS: &str = "anonymous";
 
+/// Everybody, to whom something may be granted.
+pub const PUBLIC: &str = "PUBLIC";
+
+/// Whether a name stands for everybody.
+pub fn is_public(name: &str) -> bool {
+    name.eq_ignore_ascii_case(PUBLIC)
+}
+
 const LONGEST_NAME: usize = 32;
-/// Databases of the server's own.
-const RESERVED: [&str; 5] = [
+/// Databases of the server's own, and everybody.
+const RESERVED: [&str; 6] = [
+    "public",
     "information_schema",
     "tap_schema",
     "tap_upload",
@@ -36,7 +45,7 @@ pub struct User {
     pub created: i64,
     /// What was granted, by database and table.
     pub grants: Vec<Grant>,
-    /// What the grants come to, with the user's own database.
+    /// What the grants come to, with the user's own database and what everybody may read.
     pub rights: Arc<Rights>,
     /// How many tokens are valid.
     pub tokens: usize,
@@ -47,13 +56,13 @@ pub struct User {
 }
 
 impl User {
-    pub(crate) fn set_rights(&mut self) {
+    pub(crate) fn set_rights(&mut self, of_everybody: &[Grant]) {
         let mut rights = match self.is_admin {
             true => Rights::All,
             false => Rights::none(),
         };
         rights.add(&self.name, None);
-        for grant in &self.grants {
+        for grant in self.grants.iter().chain(of_everybody) {
             rights.add(&grant.database, grant.table.as_deref());
         }
         self.rights = Arc::new(rights);
@@ -74,6 +83,8 @@ pub struct UserList {
     pub(crate) users: BTreeMap<String, Arc<User>>,
     /// The limits of everybody.
     pub(crate) everybody: Limits,
+    /// What everybody may read.
+    pub(crate) public: Vec<Grant>,
     /// Users and the times of expiry, by the hashes of their tokens.
     pub(crate) tokens: HashMap<[u8; 32], (String, i64)>,
 }
@@ -84,6 +95,7 @@ impl UserList {
             state,
             users: BTreeMap::new(),
             everybody: Limits::default(),
+            public: Vec::new(),
             tokens: HashMap::new(),
         }
     }
@@ -101,6 +113,11 @@ impl UserList {
     /// The limits of everybody who has none of their own.
     pub fn everybody(&self) -> &Limits {
         &self.everybody
+    }
+
+    /// What every user may read, the anonymous one included.
+    pub fn public(&self) -> &[Grant] {
+        &self.public
     }
 
     /// The users, by name.

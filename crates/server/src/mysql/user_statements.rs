@@ -1,9 +1,10 @@
-//! Statements about users: CREATE, ALTER and DROP USER, SET PASSWORD, GRANT and REVOKE. All but one's own password are an administrator's.
+//! Statements about users: CREATE, ALTER and DROP USER, SET PASSWORD, GRANT and REVOKE. All but one's own password, and who may read one's
+//! own tables, are an administrator's.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ::users::{Grant, User, UserList, Users, UsersError};
+use ::users::{ANONYMOUS, Grant, User, UserList, Users, UsersError, is_public};
 use engine::EngineError;
 use sql::ErrorCode;
 use sql::mysql::UserStatement;
@@ -25,24 +26,6 @@ impl Client {
             let sentence = "there are no users yet, and everybody may read everything: the first one is added on the command line of the server's machine, with `meridian user add NAME --admin`; see docs/users.md";
             return Err(ClientError::new(ErrorCode::READ_ONLY, sentence));
         };
-        check_rights(&me, &statement)?;
-        match &statement {
-            UserStatement::Create { users, .. } => {
-                for (name, _) in users {
-                    self.check_is_free(name).await?;
-                }
-            }
-            UserStatement::Grant {
-                revoke: false,
-                database,
-                table,
-                ..
-            } => {
-                let database = self.granted_database(database.as_deref())?;
-                self.check_is_there(&database, table.as_deref()).await?;
-            }
-            _ => {}
-        }
         let statement = match statement {
             UserStatement::Grant {
                 revoke,
@@ -57,6 +40,21 @@ impl Client {
             },
             other => other,
         };
+        check_rights(&me, &statement)?;
+        match &statement {
+            UserStatement::Create { users, .. } => {
+                for (name, _) in users {
+                    self.check_is_free(name).await?;
+                }
+            }
+            UserStatement::Grant {
+                revoke: false,
+                database: Some(database),
+                table,
+                ..
+            } => self.check_is_there(database, table.as_deref()).await?,
+            _ => {}
+        }
         // To hash a password takes a processor for some time.
         let authenticator = Arc::clone(&self.shared.authenticator);
         let changing = async move { change(authenticator.users(), &me, statement).await };
@@ -154,7 +152,8 @@ impl Client {
     }
 }
 
-/// Who is no administrator may change their own password, if they have one: who has none shares the name with others, or uses tokens.
+/// Who is no administrator may change their own password, if they have one: who has none shares the name with others, or uses tokens. And
+/// they may say who reads the tables of their own database.
 fn check_rights(me: &User, statement: &UserStatement) -> Result<(), ClientError> {
     let denied = |sentence: &str| Err(ClientError::new(ErrorCode::ACCESS_DENIED, sentence));
     match statement {
@@ -173,9 +172,17 @@ fn check_rights(me: &User, statement: &UserStatement) -> Result<(), ClientError>
         UserStatement::Create { .. } | UserStatement::Drop { .. } => {
             denied("only an administrator may add and remove users")
         }
-        UserStatement::Grant { .. } | UserStatement::ShowGrants { .. } => {
-            denied("only an administrator may say who may read what")
+        UserStatement::Grant {
+            database: Some(database),
+            ..
+        } if catalog::fold_name(database) == catalog::fold_name(&me.name)
+            && me.name != ANONYMOUS =>
+        {
+            Ok(())
         }
+        UserStatement::Grant { .. } | UserStatement::ShowGrants { .. } => denied(
+            "only an administrator may say who may read what, but for the tables of your own database",
+        ),
     }
 }
 
@@ -189,6 +196,11 @@ fn namesake<'a>(list: &'a UserList, name: &str) -> Option<&'a Arc<User>> {
 async fn change(users: &Users, me: &User, statement: UserStatement) -> Result<(), ClientError> {
     let list = users.list().await.map_err(failed)?;
     let all_are_there = |names: &[String]| match names.iter().find(|it| list.user(it).is_none()) {
+        Some(name) if is_public(name) => {
+            let sentence =
+                "PUBLIC is everybody, and no user: only GRANT and REVOKE are for everybody";
+            Err(ClientError::new(ErrorCode::USER_FAILED, sentence))
+        }
         Some(name) => Err(no_user(name)),
         None => Ok(()),
     };
@@ -231,11 +243,15 @@ async fn change(users: &Users, me: &User, statement: UserStatement) -> Result<()
             table,
             users: names,
         } => {
+            let (everybody, mut names): (Vec<_>, Vec<_>) =
+                names.into_iter().partition(|name| is_public(name));
             all_are_there(&names)?;
+            names.extend(everybody.into_iter().take(1));
             let names: BTreeSet<_> = names.iter().collect();
             let grants = [Grant::new(&database.unwrap_or_default(), table.as_deref())];
-            let has = |name: &str| {
-                { list.user(name) }.is_some_and(|user| user.grants.contains(&grants[0]))
+            let has = |name: &str| match is_public(name) {
+                true => list.public().contains(&grants[0]),
+                false => { list.user(name) }.is_some_and(|user| user.grants.contains(&grants[0])),
             };
             if revoke && let Some(name) = names.iter().find(|name| !has(name)) {
                 let sentence = format!(
