@@ -23,6 +23,17 @@ pub struct CheckArguments {
     table: Option<String>,
 }
 
+impl CheckArguments {
+    /// All of a data directory.
+    pub(crate) fn of(data: PathBuf) -> Self {
+        Self {
+            data,
+            db: None,
+            table: None,
+        }
+    }
+}
+
 /// Checks the catalog, every file and every row; fails if anything is wrong. Problems go to standard error.
 pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;

@@ -8,6 +8,7 @@ use mimalloc::MiMalloc;
 
 mod alert_commands;
 mod aligned;
+mod backup_commands;
 mod check;
 mod cluster_commands;
 mod cluster_demo;
@@ -64,6 +65,13 @@ enum Command {
     /// Queries see the old tables until all of the new ones are complete, and then these, never a mixture; a run that is
     /// stopped or killed leaves the old ones. The disk needs room for both meanwhile.
     Repartition(repartition::RepartitionArguments),
+    /// Take a backup: of a moment, whatever is loaded or dropped meanwhile.
+    ///
+    /// Files of tables never change: a backup into a place that has earlier ones copies what is new. It has the tables, the users and
+    /// the alert databases that are kept in files here; neither results of queries nor alert databases in PostgreSQL.
+    Backup(backup_commands::BackupArguments),
+    /// Restore a backup into a new data directory, and check it.
+    Restore(backup_commands::RestoreArguments),
     /// Merge small parts of tables, beside queries and loads.
     ///
     /// Each append adds a part, and queries open the files of all of them. Parts that follow each other are merged where none is
@@ -126,6 +134,8 @@ fn main() -> ExitCode {
         Command::Load(arguments) => load::run(*arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Repartition(arguments) => repartition::run(arguments),
+        Command::Backup(arguments) => backup_commands::back_up(&arguments),
+        Command::Restore(arguments) => backup_commands::restore(&arguments),
         Command::Compact(arguments) => compact::run(arguments),
         Command::Drop(command) => drop::run(command),
         Command::Tables(arguments) => tables::run(arguments),

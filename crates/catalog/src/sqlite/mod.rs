@@ -30,7 +30,7 @@ use crate::access::make_directories;
 use crate::state::CatalogState;
 
 /// The catalog's file in the data directory.
-const FILE_NAME: &str = "meridian.sqlite";
+pub(crate) const FILE_NAME: &str = "meridian.sqlite";
 
 /// How long the end of a process waits for the readers of older states of the catalog. Reads take milliseconds.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,0 +1,127 @@
+//! The copying of files, with their checksums.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use catalog::{make_directories, writable_file};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::{BackupError, Result};
+
+/// Bytes that are read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// The length and the checksum (XXH3, 64 bits) of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Content {
+    pub bytes: u64,
+    pub checksum: u64,
+}
+
+/// Copies a file, under its name only when it is whole, and if `check` takes what it has. The disk has it after [`sync`].
+pub(crate) fn copy_file(
+    from: &Path,
+    to: &Path,
+    check: impl FnOnce(Content) -> Result<()>,
+) -> Result<Content> {
+    let mut source = File::open(from).map_err(BackupError::io("read", from))?;
+    let temporary = temporary(to);
+    let mut target = writable_file()
+        .create(true)
+        .truncate(true)
+        .open(&temporary)
+        .map_err(BackupError::io("write", &temporary))?;
+    let mut hash = Xxh3::new();
+    let mut bytes = 0;
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let read = source
+            .read(&mut buffer)
+            .map_err(BackupError::io("read", from))?;
+        if read == 0 {
+            break;
+        }
+        hash.update(&buffer[..read]);
+        bytes += read as u64;
+        let written = target.write_all(&buffer[..read]);
+        written.map_err(BackupError::io("write", &temporary))?;
+    }
+    let content = Content {
+        bytes,
+        checksum: hash.digest(),
+    };
+    check(content)?;
+    fs::rename(&temporary, to).map_err(BackupError::io("write", to))?;
+    Ok(content)
+}
+
+/// The length and the checksum of a file that is there.
+pub(crate) fn content_of(path: &Path) -> Result<Content> {
+    let mut file = File::open(path).map_err(BackupError::io("read", path))?;
+    let mut hash = Xxh3::new();
+    let mut bytes = 0;
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let read = file
+            .read(&mut buffer)
+            .map_err(BackupError::io("read", path))?;
+        if read == 0 {
+            break;
+        }
+        hash.update(&buffer[..read]);
+        bytes += read as u64;
+    }
+    Ok(Content {
+        bytes,
+        checksum: hash.digest(),
+    })
+}
+
+fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    name.into()
+}
+
+/// The files below a directory, by their paths from there, in order; those that are under way are none.
+pub(crate) fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![PathBuf::new()];
+    while let Some(within) = open.pop() {
+        let path = dir.join(&within);
+        let entries = fs::read_dir(&path).map_err(BackupError::io("read", &path))?;
+        for entry in entries {
+            let entry = entry.map_err(BackupError::io("read", &path))?;
+            let kind = entry
+                .file_type()
+                .map_err(BackupError::io("read", &entry.path()))?;
+            let name = within.join(entry.file_name());
+            if kind.is_dir() {
+                open.push(name);
+            } else if name.extension().is_none_or(|it| it != "tmp") {
+                found.push(name);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Makes a directory with those above it.
+pub(crate) fn make_dir(path: &Path) -> Result<()> {
+    make_directories(path).map_err(BackupError::io("make", path))
+}
+
+/// Has all that was written in the file system of a directory on its disk.
+pub(crate) fn sync(dir: &Path) -> Result<()> {
+    let handle = File::open(dir).map_err(BackupError::io("open", dir))?;
+    #[cfg(target_os = "linux")]
+    let synced = rustix::fs::syncfs(&handle).map_err(std::io::Error::from);
+    #[cfg(not(target_os = "linux"))]
+    let synced = {
+        rustix::fs::sync();
+        handle.sync_all()
+    };
+    synced.map_err(BackupError::io("sync", dir))
+}

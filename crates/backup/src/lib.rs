@@ -1,0 +1,28 @@
+//! Backups of a data directory. One is of a moment, whatever is loaded, dropped or merged meanwhile; files that an earlier backup in the
+//! same place has are not copied again.
+//!
+//! ```text
+//! PLACE/backup.lock                              held by whoever changes the place
+//! PLACE/snapshots/20261126T100000Z/snapshot.json what the snapshot has: each file with its length and checksum
+//! PLACE/snapshots/20261126T100000Z/meridian.sqlite, users.sqlite, alerts/...
+//! PLACE/tables/<db>.<table>/<load>/...           files of parts, which never change, for all snapshots
+//! ```
+//!
+//! A snapshot is there once all its files are on the disk: its directory gets its name last. May depend on `catalog` and `store`; knows
+//! nothing of queries or rows.
+//!
+//! Invariants: a file of a part that is in the place whole is the one that its data directory has; what a snapshot names is never removed
+//! before the snapshot is; a directory that is being restored has no catalog before all other files are there.
+
+mod copy;
+mod error;
+mod restore;
+mod snapshot;
+mod take;
+
+pub use error::BackupError;
+pub use restore::{Restored, restore};
+pub use snapshot::{Snapshot, SnapshotFile, snapshots};
+pub use take::{Copied, Extra, Taken, take};
+
+type Result<T> = std::result::Result<T, BackupError>;

@@ -1,0 +1,216 @@
+//! `meridian backup` and `meridian restore`.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use backup::{Copied, Extra, Snapshot};
+use clap::Args;
+use ingest::{grouped, size};
+
+use crate::check::{self, CheckArguments};
+use crate::console::{remark, tell};
+use crate::failure::Failure;
+
+/// How often progress is shown.
+const SHOWN_EVERY: Duration = Duration::from_millis(200);
+
+/// Of what a backup is taken, and where it goes.
+#[derive(Args)]
+pub struct BackupArguments {
+    /// The data directory.
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
+    data: PathBuf,
+    /// Keep so many backups in the place, and remove the oldest ones. All are kept by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
+    /// No progress.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Where backups are: a directory that is new, or that has earlier ones.
+    #[arg(value_name = "PLACE")]
+    place: PathBuf,
+}
+
+/// Which backup is restored, and where.
+#[derive(Args)]
+pub struct RestoreArguments {
+    /// The data directory that is made: a new one.
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "MERIDIAN_DATA",
+        required_unless_present = "list"
+    )]
+    data: Option<PathBuf>,
+    /// Which backup, by its name; the newest by default.
+    #[arg(long, value_name = "NAME", conflicts_with = "list")]
+    at: Option<String>,
+    /// List the backups, and restore none.
+    #[arg(long)]
+    list: bool,
+    /// Do not check all rows of what was restored. Every file is compared with its checksum all the same.
+    #[arg(long)]
+    no_check: bool,
+    /// No progress.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Where the backups are.
+    #[arg(value_name = "PLACE")]
+    place: PathBuf,
+}
+
+/// Takes a backup.
+pub fn back_up(arguments: &BackupArguments) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let extras = extras(&arguments.data)?;
+    let mut progress = ProgressLine::new(arguments.quiet);
+    let keep = arguments.keep.map(|keep| keep as usize);
+    let taking = backup::take(&arguments.data, &arguments.place, &extras, keep, |copied| {
+        progress.show(copied)
+    });
+    let taken = runtime.block_on(taking);
+    progress.end();
+    let taken = taken?;
+    let snapshot = &taken.snapshot;
+    let files = snapshot.parts.len() as u64;
+    let mut text = format!(
+        "backup {} of {}\n  {} tables with {} rows, {} in {} files\n  {} files with {} were copied, {} were there\n",
+        snapshot.name(),
+        arguments.data.display(),
+        grouped(snapshot.tables),
+        grouped(snapshot.rows),
+        size(snapshot.bytes()),
+        grouped(files),
+        grouped(taken.copied_files),
+        size(taken.copied_bytes),
+        grouped(files - taken.copied_files),
+    );
+    if !taken.removed.is_empty() {
+        text.push_str(&format!("  removed: {}\n", taken.removed.join(", ")));
+    }
+    tell(&text).map_err(|error| error.when_reporting("the backup is taken"))
+}
+
+/// Restores a backup, and checks it.
+pub fn restore(arguments: &RestoreArguments) -> Result<(), Failure> {
+    let Some(data) = arguments.data.as_ref().filter(|_| !arguments.list) else {
+        return list(&arguments.place);
+    };
+    let mut progress = ProgressLine::new(arguments.quiet);
+    let restored = backup::restore(&arguments.place, arguments.at.as_deref(), data, |copied| {
+        progress.show(copied);
+    });
+    progress.end();
+    let restored = restored?;
+    let snapshot = &restored.snapshot;
+    let told = tell(&format!(
+        "{} is as it was at {}: {} tables with {} rows, {}\n",
+        data.display(),
+        snapshot.taken_at,
+        grouped(snapshot.tables),
+        grouped(snapshot.rows),
+        size(snapshot.bytes()),
+    ));
+    match arguments.no_check {
+        true => told,
+        false => check::run(CheckArguments::of(data.clone())).and(told),
+    }
+}
+
+fn list(place: &Path) -> Result<(), Failure> {
+    let snapshots = backup::snapshots(place)?;
+    if snapshots.is_empty() {
+        return Err(backup::BackupError::Empty {
+            place: place.to_owned(),
+        }
+        .into());
+    }
+    let line = |snapshot: &Snapshot| {
+        format!(
+            "{:<18}  {:>8}  {:>18}  {:>10}\n",
+            snapshot.name(),
+            grouped(snapshot.tables),
+            grouped(snapshot.rows),
+            size(snapshot.bytes())
+        )
+    };
+    let lines: String = snapshots.iter().map(line).collect();
+    let heading = format!(
+        "{:<18}  {:>8}  {:>18}  {:>10}\n",
+        "backup", "tables", "rows", "size"
+    );
+    tell(&(heading + &lines))
+}
+
+/// What belongs to a backup besides tables: the users, and the alert databases.
+fn extras(data: &Path) -> Result<Vec<Extra>, Failure> {
+    let mut extras = Vec::new();
+    if data.join("users.sqlite").exists() {
+        extras.push(Extra {
+            path: "users.sqlite".into(),
+            is_database: true,
+        });
+    }
+    let alerts = Path::new("alerts");
+    let databases = match std::fs::read_dir(data.join(alerts)) {
+        Ok(databases) => databases,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(extras),
+        Err(error) => return Err(error.into()),
+    };
+    for database in databases {
+        let database = database?;
+        for file in std::fs::read_dir(database.path())? {
+            let name = file?.file_name();
+            let text = name.to_string_lossy();
+            // Neither locks nor what SQLite keeps beside a database.
+            let is_database = text.ends_with(".sqlite");
+            if is_database
+                || [".json", ".yaml", ".yml"]
+                    .iter()
+                    .any(|it| text.ends_with(it))
+            {
+                extras.push(Extra {
+                    path: alerts.join(database.file_name()).join(&name),
+                    is_database,
+                });
+            }
+        }
+    }
+    Ok(extras)
+}
+
+/// A line on the terminal that tells how far it is.
+struct ProgressLine {
+    is_shown: bool,
+    last: Option<Instant>,
+}
+
+impl ProgressLine {
+    fn new(is_quiet: bool) -> Self {
+        Self {
+            is_shown: !is_quiet && stderr().is_terminal(),
+            last: None,
+        }
+    }
+
+    fn show(&mut self, copied: Copied) {
+        let is_due = self.last.is_none_or(|last| last.elapsed() >= SHOWN_EVERY);
+        if self.is_shown && is_due {
+            self.last = Some(Instant::now());
+            let _ = write!(
+                stderr(),
+                "\r{} of {} files, {} copied\x1b[K",
+                grouped(copied.files),
+                grouped(copied.of),
+                size(copied.bytes)
+            );
+        }
+    }
+
+    fn end(&self) {
+        if self.is_shown && self.last.is_some() {
+            remark("\r\x1b[K");
+        }
+    }
+}

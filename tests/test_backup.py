@@ -1,0 +1,226 @@
+"""`meridian backup` and `meridian restore`: what is restored is what there was at one moment, or nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from meridian_cli import Meridian
+from serving import serving
+
+HEADER = "id,ra,dec,mag"
+
+
+def write_stars(path: Path, first: int, count: int) -> Path:
+    """Stars all over the sky."""
+    made = random.Random(first)
+    rows = [f"{first + n},{made.uniform(0, 360):.6f},{made.uniform(-89, 89):.6f},{made.uniform(10, 20):.3f}" for n in range(count)]
+    path.write_text("\n".join([HEADER, *rows]) + "\n")
+    return path
+
+
+def run(meridian: Meridian, *words: object, fails: bool = False) -> str:
+    """Calls the program; returns what it prints, or why it fails."""
+    done = subprocess.run([str(meridian.binary), *map(str, words)], capture_output=True, text=True, timeout=120)
+    assert (done.returncode != 0) == fails, done.stderr + done.stdout
+    return done.stderr if fails else done.stdout
+
+
+def load(meridian: Meridian, data: Path, file: Path, *options: object) -> None:
+    run(meridian, "load", "--data", data, "--db", "sky", "--table", "Star", "--key", "id", "--ra", "ra", "--dec", "dec", *options, file)
+
+
+def append(meridian: Meridian, data: Path, file: Path) -> None:
+    run(meridian, "load", "--data", data, "--db", "sky", "--table", "Star", "--append", file)
+
+
+def rows(meridian: Meridian, data: Path) -> tuple[int, int]:
+    """The number of the stars and the sum of their keys."""
+    line = run(meridian, "sql", "--data", data, "--format", "csv", "--quiet", "SELECT COUNT(*), SUM(id) FROM sky.Star").splitlines()[1]
+    count, total = line.split(",")
+    return int(count), int(total)
+
+
+def names(meridian: Meridian, place: Path) -> list[str]:
+    """The backups of a place, the oldest first."""
+    return [line.split()[0] for line in run(meridian, "restore", place, "--list").splitlines()[1:]]
+
+
+def files(directory: Path) -> set[str]:
+    return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def data(meridian: Meridian, tmp_path: Path) -> Path:
+    """A table of two parts, and a user."""
+    data = tmp_path / "data"
+    load(meridian, data, write_stars(tmp_path / "a.csv", 0, 2000), "--kind", "director")
+    append(meridian, data, write_stars(tmp_path / "b.csv", 10_000, 500))
+    subprocess.run([str(meridian.binary), "user", "add", "boss", "--admin", "--data", str(data), "--password-stdin"], input="pw", text=True, check=True)
+    return data
+
+
+def test_each_backup_is_restored_as_it_was(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "backups"
+    states = []
+    for step in range(4):
+        if step == 1:
+            append(meridian, data, write_stars(tmp_path / "c.csv", 20_000, 300))
+        if step == 2:
+            run(meridian, "compact", "--data", data, "--all", "--quiet")
+        if step == 3:
+            load(meridian, data, write_stars(tmp_path / "d.csv", 50_000, 100), "--kind", "director", "--replace")
+        told = run(meridian, "backup", "--data", data, place)
+        assert "0 files with 0 B were copied" not in told
+        states.append(rows(meridian, data))
+    # Nothing is new.
+    assert "0 files with 0 B were copied" in run(meridian, "backup", "--data", data, place)
+    kept = names(meridian, place)
+    assert len(kept) == 5 and kept == sorted(kept)
+    for name, state in zip(kept, [*states, states[-1]], strict=True):
+        restored = tmp_path / f"restored-{name}"
+        told = run(meridian, "restore", place, "--data", restored, "--at", name)
+        assert "are right" in told and "is as it was at" in told
+        assert rows(meridian, restored) == state
+        assert "boss" in run(meridian, "user", "list", "--data", restored)
+        assert (restored / "users.sqlite").stat().st_mode & 0o777 == 0o600
+        assert (restored / "meridian.sqlite").stat().st_mode & 0o007 == 0
+    # What is restored is a data directory as any other.
+    restored = tmp_path / f"restored-{kept[0]}"
+    append(meridian, restored, write_stars(tmp_path / "e.csv", 60_000, 50))
+    assert rows(meridian, restored)[0] == 2550
+    shutil.rmtree(data)
+    with serving(meridian, tmp_path / f"restored-{kept[-1]}") as server, server.connect(user="boss", password="pw") as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT COUNT(*) FROM sky.Star")
+        assert cursor.fetchall() == ((100,),)
+
+
+def test_the_oldest_go_and_what_they_had_alone(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "backups"
+    run(meridian, "backup", "--data", data, place)
+    load(meridian, data, write_stars(tmp_path / "d.csv", 50_000, 100), "--kind", "director", "--replace")
+    assert "removed: " in run(meridian, "backup", "--data", data, place, "--keep", 1)
+    assert len(names(meridian, place)) == 1
+    only = tmp_path / "only"
+    run(meridian, "backup", "--data", data, only)
+    assert {name for name in files(place) if name.startswith("tables")} == {name for name in files(only) if name.startswith("tables")}
+    run(meridian, "restore", place, "--data", tmp_path / "restored")
+    assert rows(meridian, tmp_path / "restored")[0] == 100
+
+
+def test_backups_beside_appends_drops_and_compactions_are_of_a_moment(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    place, done = tmp_path / "backups", threading.Event()
+    states = {rows(meridian, data)}
+    before = [*states][0]
+
+    def change() -> None:
+        count, total = before
+        try:
+            for step in range(8):
+                first = 100_000 + step * 1000
+                # Whoever reads meanwhile sees the table with these rows or without.
+                states.add((count + 40, total + sum(range(first, first + 40))))
+                append(meridian, data, write_stars(tmp_path / "more.csv", first, 40))
+                count, total = count + 40, total + sum(range(first, first + 40))
+                if step % 3 == 2:
+                    run(meridian, "compact", "--data", data, "--all", "--quiet")
+        finally:
+            done.set()
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    while not done.is_set():
+        run(meridian, "backup", "--data", data, place)
+    changing.join()
+    kept = names(meridian, place)
+    assert len(kept) > 2
+    for name in kept:
+        restored = tmp_path / f"restored-{name}"
+        run(meridian, "restore", place, "--data", restored, "--at", name)
+        assert rows(meridian, restored) in states
+        shutil.rmtree(restored)
+
+
+def killed_at_random(words: list[object], made: random.Random) -> None:
+    process = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(made.uniform(0, 0.25))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+
+def test_what_is_killed_is_there_as_a_whole_or_not(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    place, restored, made = tmp_path / "backups", tmp_path / "restored", random.Random(7)
+    state = rows(meridian, data)
+    for _ in range(12):
+        killed_at_random([meridian.binary, "backup", "--data", data, place], made)
+    run(meridian, "backup", "--data", data, place)
+    for name in names(meridian, place):
+        run(meridian, "restore", place, "--data", tmp_path / name, "--at", name)
+        assert rows(meridian, tmp_path / name) == state
+    for _ in range(12):
+        killed_at_random([meridian.binary, "restore", place, "--data", restored, "--no-check"], made)
+        if (restored / "meridian.sqlite").exists():
+            assert rows(meridian, restored) == state
+            shutil.rmtree(restored)
+    if not (restored / "meridian.sqlite").exists():
+        run(meridian, "restore", place, "--data", restored)
+    assert rows(meridian, restored) == state and not (restored / "restore.unfinished").exists()
+
+
+def test_damage_is_found_and_nothing_of_it_is_restored(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "backups"
+    run(meridian, "backup", "--data", data, place)
+    (name,) = names(meridian, place)
+    chunk = next(path for path in (place / "tables").rglob("chunk_*"))
+    whole = chunk.read_bytes()
+    for damaged in [whole[:-1], whole[: len(whole) // 2] + bytes([whole[len(whole) // 2] ^ 1]) + whole[len(whole) // 2 + 1 :]]:
+        chunk.write_bytes(damaged)
+        told = run(meridian, "restore", place, "--data", tmp_path / "restored", fails=True)
+        assert f"{chunk.name} is damaged" in told
+        assert not (tmp_path / "restored" / "meridian.sqlite").exists()
+    chunk.unlink()
+    assert "cannot read" in run(meridian, "restore", place, "--data", tmp_path / "restored", fails=True)
+    chunk.write_bytes(whole)
+    run(meridian, "restore", place, "--data", tmp_path / "restored")
+    snapshot = place / "snapshots" / name / "snapshot.json"
+    text = snapshot.read_text()
+    for wrong in ["{", text.replace('"format": 1', '"format": 2'), text.replace("tables/sky.star", "../sky.star")]:
+        snapshot.write_text(wrong)
+        assert "is damaged, or of a newer program" in run(meridian, "restore", place, "--data", tmp_path / "other", fails=True)
+
+
+def test_mistakes_are_told(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "backups"
+    assert "has no backups" in run(meridian, "restore", place, "--list", fails=True)
+    assert "holds no Meridian data" in run(meridian, "backup", "--data", tmp_path / "none", place, fails=True)
+    assert "within each other" in run(meridian, "backup", "--data", data, data / "backups", fails=True)
+    assert "is no place of backups" in run(meridian, "backup", "--data", data, Path(__file__).parent, fails=True)
+    run(meridian, "backup", "--data", data, place)
+    assert "has no backup never" in run(meridian, "restore", place, "--data", tmp_path / "x", "--at", "never", fails=True)
+    assert "has something in it already" in run(meridian, "restore", place, "--data", data, fails=True)
+    assert "--keep" in run(meridian, "backup", "--data", data, place, "--keep", 0, fails=True)
+    if os.geteuid() != 0:
+        (tmp_path / "closed").mkdir(mode=0o500)
+        assert "cannot make" in run(meridian, "backup", "--data", data, tmp_path / "closed" / "b", fails=True)
+
+
+def test_a_place_has_backups_of_one_history(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    """A restored directory gives numbers to parts that the original has given to others."""
+    place, restored = tmp_path / "backups", tmp_path / "restored"
+    run(meridian, "backup", "--data", data, place)
+    run(meridian, "restore", place, "--data", restored)
+    append(meridian, data, write_stars(tmp_path / "c.csv", 20_000, 300))
+    append(meridian, restored, write_stars(tmp_path / "d.csv", 30_000, 300))
+    run(meridian, "backup", "--data", data, place)
+    assert "name a new directory" in run(meridian, "backup", "--data", restored, place, fails=True)
+    run(meridian, "restore", place, "--data", tmp_path / "again")
+    assert rows(meridian, tmp_path / "again") == rows(meridian, data)
