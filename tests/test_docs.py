@@ -59,7 +59,7 @@ def test_the_everyday_tasks_can_be_done_as_they_are_written(meridian: Meridian, 
     assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "north.parquet").is_file()
     assert "Object" not in meridian.must("tables", "--data", tmp_path / "sky").text
-    assert "Object" in meridian.must("tables", "--data", tmp_path / "backup").text
+    assert "Object" in meridian.must("tables", "--data", tmp_path / "restored").text
 
 
 def sources() -> str:
