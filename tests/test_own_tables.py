@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import signal
 import threading
@@ -108,6 +109,46 @@ def test_rows_are_inserted(ann: pymysql.connections.Connection) -> None:
     ]:  # fmt: skip
         assert number(ann, wrong) in code, wrong
     assert rows(ann, "SELECT * FROM ann.t") == before
+
+
+def test_values_of_other_types_are_stored_as_mysql_stores_them(ann: pymysql.connections.Connection) -> None:
+    """Texts of numbers and times, times of numbers, numbers of times; expected values from MariaDB 10.11."""
+    cursor = ann.cursor()
+    cursor.execute("CREATE TABLE k (n INT, y DATE, t DATETIME, i BIGINT, d DOUBLE, f FLOAT, s VARCHAR(60))")
+    day, moment = datetime.date(2010, 1, 3), datetime.datetime(2010, 1, 3, 1, 2, 3)
+    for n, (column, value, expected) in enumerate(
+        [
+            ("y", "20100103", day),
+            ("t", "20100103", datetime.datetime(2010, 1, 3)),
+            ("t", "20100103010203", moment),
+            ("t", "'2010-01-03 01:02:03'", moment),
+            ("i", "DATE '2010-06-15'", 20100615),
+            ("i", "TIMESTAMP '2010-06-15 01:02:03'", 20100615010203),
+            ("d", "DATE '2010-06-15'", 20100615.0),
+            ("s", "TIMESTAMP '2010-06-15 01:02:03'", "2010-06-15 01:02:03"),
+            ("s", "DATE '2010-06-15'", "2010-06-15"),
+            ("s", "123e0", "123"),
+            ("s", "0.5", "0.5"),
+            ("s", "1 = 1", "1"),
+            ("f", "1e38", 1e38),
+        ]
+    ):
+        cursor.execute(f"INSERT INTO k (n, {column}) SELECT {n}, {value}")
+        ((found,),) = rows(ann, f"SELECT {column} FROM ann.k WHERE n = {n}")
+        assert found == expected, (column, value)
+    cursor.execute("ALTER TABLE k ADD COLUMN q DATE DEFAULT 20100103")
+    assert set(rows(ann, "SELECT q FROM ann.k")) == {(day,)}
+    before = rows(ann, "SELECT * FROM ann.k")
+    for wrong, code in [
+        ("INSERT INTO k (y) VALUES (20101399)", 1366),
+        ("INSERT INTO k (t) VALUES (0)", 1366),
+        ("INSERT INTO k (f) VALUES (1e39)", 1366),
+        ("UPDATE k SET f = -1e300", 1366),
+        ("INSERT INTO k (n, n) VALUES (1, 2)", 1110),
+        ("UPDATE k SET n = matched", 1054),
+    ]:
+        assert number(ann, wrong) == code, wrong
+    assert rows(ann, "SELECT * FROM ann.k") == before
 
 
 def test_a_table_may_be_made_of_itself(ann: pymysql.connections.Connection) -> None:

@@ -228,3 +228,16 @@ def test_directory_without_data(meridian: Meridian, tmp_path: Path) -> None:
         outcome = meridian.run(arguments[0], "--data", tmp_path, *arguments[1:])
         assert_rejected(outcome, str(tmp_path))
     assert list(tmp_path.iterdir()) == [], "asking made files"
+
+
+def test_a_file_stands_for_a_table_by_its_name(meridian: Meridian, tmp_path: Path) -> None:
+    """`FROM 'file.csv'`: the reader follows from the ending, and the name keeps its case."""
+    stars = tmp_path / "My Stars.CSV"
+    stars.write_text("id,ra,dec\n1,10,1\n2,20,2\n")
+    meridian.load(tmp_path / "data", "sky", "Star", stars, kind="director", key="id", ra="ra", dec="dec")
+    for statement, expected in {
+        f"SELECT COUNT(*) AS n FROM '{stars}'": ["n", "2"],
+        f"SELECT t.id FROM \"{stars}\" AS t JOIN Star USING (id) WHERE t.id > 1": ["id", "2"],
+        f"SELECT COUNT(*) AS n FROM crossmatch(Star, (SELECT * FROM '{stars}'), 3)": ["n", "2"],
+    }.items():
+        assert meridian.must("sql", "--data", tmp_path / "data", "--format", "csv", "--quiet", statement).text.split() == expected

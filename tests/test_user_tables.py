@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import io
 import json
 import re
@@ -121,7 +123,7 @@ def test_rows_are_added_by_the_names_of_columns(site: Site, session: requests.Se
     assert ask(site, "SELECT * FROM ann.t ORDER BY id") == [(1, "x", 0.5), (2, None, 1.5), (3, None, None)]
     for content, status, sentence in (
         (b"id,nothing\n1,2\n", 400, "has no column nothing"),
-        (b"id\nmany\n", 400, "row 1:"),
+        (b"id\nmany\n", 400, "the table, line 2: "),
         (b"", 400, "is empty"),
         (b"<VOTABLE><RESOURCE>", 400, "the table"),
         (b"SIMPLE  = nonsense", 400, "the table"),
@@ -131,6 +133,34 @@ def test_rows_are_added_by_the_names_of_columns(site: Site, session: requests.Se
         assert "/tmp" not in answer.text, answer.text
     assert session.post(site.server.url("/load/ann.none"), data=b"id\n1\n").status_code == 404
     assert ask(site, "SELECT COUNT(*) FROM ann.t") == [(3,)]
+
+
+def test_rows_of_a_text_have_the_types_of_the_table(site: Site, session: requests.Session) -> None:
+    with site.connect("ann") as ann:
+        ann.cursor().execute("CREATE TABLE ann.h (id BIGINT, s VARCHAR(40), y DATE, t DATETIME, d DOUBLE, n DECIMAL(20,4))")
+    for id, (column, value, expected) in enumerate(
+        [
+            ("s", "007", "007"),
+            ("s", "1.50", "1.50"),
+            ("s", "1e5", "1e5"),
+            ("s", "+5", "+5"),
+            ("s", "nan", "nan"),
+            ("n", "1234567890123456.7891", decimal.Decimal("1234567890123456.7891")),
+            ("d", "", None),
+            ("n", "", None),
+            ("y", "", None),
+            ("y", "2010-01-02", datetime.date(2010, 1, 2)),
+        ]
+    ):
+        answer = session.post(site.server.url("/load/ann.h"), data=f"id,{column}\n{id},{value}\n".encode())
+        assert answer.status_code == 200, (column, value, answer.text)
+        assert ask(site, f"SELECT {column} FROM ann.h WHERE id = {id}") == [(expected,)], (column, value)
+    count = ask(site, "SELECT COUNT(*) FROM ann.h")
+    for wrong in (b"id\n2010-01-02\n", b"id,y\n1,20101399\n", b"id,d\n1,2010-01-02 03:04:05\n", b"id,n\n1,many\n"):
+        answer = session.post(site.server.url("/load/ann.h"), data=wrong)
+        assert answer.status_code == 400 and "the table, line 2: " in answer.text, (wrong, answer.text)
+    assert ask(site, "SELECT COUNT(*) FROM ann.h") == count
+    session.delete(site.server.url("/tables/ann.h"))
 
 
 def test_whose_tables_they_are(site: Site, session: requests.Session) -> None:

@@ -87,16 +87,18 @@ impl RowFile {
     /// # Errors
     /// No such file, one of another format, and one whose columns cannot be told apart without regard to case.
     pub fn open(path: &Path, format: FileFormat) -> Result<Self, IngestError> {
-        Self::open_within(path, format, &DecodeBudget::unlimited())
+        Self::open_within(path, format, None, &DecodeBudget::unlimited())
     }
 
-    /// Looks at a file that somebody has sent, of which no more is decoded than the budget allows.
+    /// Looks at a file that somebody has sent, of which no more is decoded than the budget allows. In a text file the columns that are
+    /// declared have the types that are given; others are inferred.
     ///
     /// # Errors
     /// Those of [`RowFile::open`], and a file that is beyond the budget.
     pub fn open_within(
         path: &Path,
         format: FileFormat,
+        declared: Option<&[Column]>,
         budget: &DecodeBudget,
     ) -> Result<Self, IngestError> {
         if !format.fits(format::magic(path)?) {
@@ -104,7 +106,7 @@ impl RowFile {
             return Err(IngestError::layout(path, reason));
         }
         let file = format::open_one(path, &TextLayout::default(), None, None, budget)?;
-        let columns = file.columns()?;
+        let mut columns = file.columns()?;
         let names = Names::of(columns.iter().map(|column| column.name.as_str()));
         for (at, column) in columns.iter().enumerate() {
             if let Some(first) = names.position(&column.name).filter(|first| *first < at) {
@@ -113,6 +115,14 @@ impl RowFile {
                     columns[first].name, column.name
                 );
                 return Err(IngestError::layout(path, reason));
+            }
+        }
+        if let (FileFormat::Text, Some(declared)) = (format, declared) {
+            let declared_names = Names::of(declared.iter().map(|column| column.name.as_str()));
+            for column in &mut columns {
+                if let Some(at) = declared_names.position(&column.name) {
+                    column.ty = declared[at].ty;
+                }
             }
         }
         Ok(Self {

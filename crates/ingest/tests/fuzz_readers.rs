@@ -40,7 +40,7 @@ const USUAL_FILES: usize = 400;
 /// What reading a file comes to: how many rows and bytes, or why not.
 fn read(path: &Path, format: FileFormat) -> Result<(usize, usize), IngestError> {
     let budget = DecodeBudget::new(LIMITS, &BytePool::new(LIMITS.bytes));
-    let file = RowFile::open_within(path, format, &budget)?;
+    let file = RowFile::open_within(path, format, None, &budget)?;
     let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
     let mut read = (0, 0);
     for batch in file.rows(&columns)? {

@@ -4,6 +4,7 @@
 //! database. The rows of a query are written to a file first and loaded as `meridian load` does, so that readers see all of them or
 //! none. The tables are replicated ones, with positions where there are columns for them.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -12,14 +13,14 @@ use std::sync::Arc;
 use ::users::Limit;
 use arrow::array::AsArray;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::RecordBatch;
-use catalog::{Column, LoadId, TableKind, fold_name};
+use catalog::{Column, ColumnType, LoadId, TableKind, fold_name};
 use engine::{Archive, LoadedTable, NO_DATABASE};
 use futures::StreamExt;
 use ingest::{IngestError, LoadRequest, Progress};
 use result_formats::{ResultFormat, ResultWriter};
-use sql::{Connection, ErrorCode};
+use sql::{Assignment, Connection, ErrorCode};
 
 use crate::sessions::Sessions;
 use crate::usage::{self, Usage};
@@ -129,7 +130,25 @@ impl OwnTable {
                 ClientError::new(ErrorCode::NO_COLUMN, sentence)
             })
         };
-        named.iter().map(column).collect()
+        let columns: Vec<String> = named.iter().map(column).collect::<Result<_, _>>()?;
+        let mut known = HashSet::new();
+        match columns.iter().find(|name| !known.insert(name.as_str())) {
+            Some(twice) => {
+                let sentence = format!("the column {twice} is named twice: it can get one value");
+                Err(ClientError::new(ErrorCode::NAMED_TWICE, sentence))
+            }
+            None => Ok(columns),
+        }
+    }
+
+    /// The columns of these names, as they were declared.
+    async fn declared(&self, names: &[String]) -> Result<Vec<Column>, ClientError> {
+        let found = self.find().await?;
+        let columns = &found.spec().columns;
+        let declared = names
+            .iter()
+            .filter_map(|name| columns.iter().find(|column| column.name == *name));
+        Ok(declared.cloned().collect())
     }
 }
 
@@ -208,13 +227,15 @@ impl Change {
     /// Executes the query and loads its rows. Returns their number.
     pub(crate) async fn run(mut self) -> Result<u64, ClientError> {
         let directory = tempfile::tempdir().map_err(of_file)?;
-        let named = match &self.filling {
-            Filling::More(columns) => Some(columns.clone()),
-            Filling::Declared(columns) => Some(columns.iter().map(|it| it.name.clone()).collect()),
+        let columns = match &self.filling {
+            Filling::More(names) => Some(self.table.declared(names).await?),
+            Filling::Declared(columns) => Some(columns.clone()),
             Filling::New | Filling::Instead { .. } => None,
         };
         let path = directory.path().join(ROWS);
-        let (names, _) = self.write(&self.query, &path, named, false).await?;
+        let (names, _) = self
+            .write(&self.query, &path, columns.as_deref(), false)
+            .await?;
         self.check_room(&path, 0).await?;
         let filling = std::mem::replace(&mut self.filling, Filling::New);
         self.load(directory.path(), &names, filling)
@@ -231,8 +252,7 @@ impl Change {
     ) -> Result<(tempfile::TempDir, WrittenRows), ClientError> {
         let directory = tempfile::tempdir().map_err(of_file)?;
         let path = directory.path().join(ROWS);
-        let names = columns.iter().map(|it| it.name.clone()).collect();
-        let (_, written) = self.write(query, &path, Some(names), has_marks).await?;
+        let (_, written) = self.write(query, &path, Some(columns), has_marks).await?;
         Ok((directory, written))
     }
 
@@ -294,13 +314,13 @@ impl Change {
         })
     }
 
-    /// Writes the rows of a query to a file, under these names or those of the query. Returns the names. With marks, the last two columns
-    /// say of each row whether it matches and whether it changes.
+    /// Writes the rows of a query to a file: what these columns store of them, or as they are. Returns the columns' names. With marks, the
+    /// last two columns say of each row whether it matches and whether it changes.
     async fn write(
         &self,
         query: &str,
         path: &Path,
-        named: Option<Vec<String>>,
+        stored: Option<&[Column]>,
         has_marks: bool,
     ) -> Result<(Vec<String>, WrittenRows), ClientError> {
         let session = match self.names_files {
@@ -318,7 +338,7 @@ impl Change {
         let mut result = session.execute_for(query, &connection).await?;
         let marks = if has_marks { 2 } else { 0 };
         let width = result.schema.fields().len().saturating_sub(marks);
-        let schema = self.schema(&result.schema.fields()[..width], named)?;
+        let (schema, assignments) = self.schema(&result.schema.fields()[..width], stored)?;
         let out = BufWriter::new(File::create(path).map_err(of_file)?);
         let mut writer = ResultWriter::new(ResultFormat::Parquet, &schema, out).map_err(of_file)?;
         let mut written = WrittenRows::default();
@@ -329,7 +349,19 @@ impl Change {
                 written.matched += ones(&batch, width)?;
                 written.changed += ones(&batch, width + 1)?;
             }
-            let columns = batch.columns()[..width].to_vec();
+            let columns = batch.columns()[..width].iter().zip(&assignments);
+            let first = written.rows - batch.num_rows() as u64;
+            let columns = columns.map(|(column, assignment)| match assignment {
+                None => Ok(Arc::clone(column)),
+                Some(assignment) => assignment.of(column).map_err(|(row, why)| {
+                    let row = first + row as u64 + 1;
+                    let sentence = format!(
+                        "a row cannot be stored, and nothing has changed. Row {row}: {why}"
+                    );
+                    ClientError::new(ErrorCode::WRONG_ROW, sentence)
+                }),
+            });
+            let columns = columns.collect::<Result<_, _>>()?;
             let batch = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(of_file)?;
             writer.write(&batch).map_err(of_file)?;
         }
@@ -339,16 +371,17 @@ impl Change {
         Ok((names.collect(), written))
     }
 
-    /// The columns of the file: those of the query, under the names of the columns that get them; any may be NULL.
+    /// The columns of the file: those of the query, under the names of the columns that get them; any may be NULL. And what has to be done
+    /// with the values of each.
     fn schema(
         &self,
         fields: &[FieldRef],
-        named: Option<Vec<String>>,
-    ) -> Result<SchemaRef, ClientError> {
-        let names = named.unwrap_or_else(|| {
-            let names = fields.iter().map(|field| field.name().clone());
-            names.collect()
-        });
+        stored: Option<&[Column]>,
+    ) -> Result<(SchemaRef, Vec<Option<Assignment>>), ClientError> {
+        let names: Vec<&String> = match stored {
+            Some(columns) => columns.iter().map(|column| &column.name).collect(),
+            None => fields.iter().map(|field| field.name()).collect(),
+        };
         if names.len() != fields.len() {
             let sentence = format!(
                 "{} values are given for {} columns of {}",
@@ -358,11 +391,33 @@ impl Change {
             );
             return Err(ClientError::new(ErrorCode::WRONG_VALUE_COUNT, sentence));
         }
-        let named = fields
-            .iter()
-            .zip(names)
-            .map(|(field, name)| Field::new(name, field.data_type().clone(), true));
-        Ok(Arc::new(Schema::new(named.collect::<Vec<_>>())))
+        let assignments: Vec<Option<Assignment>> = match stored {
+            Some(columns) => { fields.iter().zip(columns) }
+                .map(|(field, column)| Assignment::between(field.data_type(), &stored_as(column)))
+                .collect(),
+            None => vec![None; fields.len()],
+        };
+        let named =
+            { fields.iter().zip(names).zip(&assignments) }.map(|((field, name), assignment)| {
+                let ty = assignment.map(Assignment::data_type);
+                Field::new(name, ty.unwrap_or_else(|| field.data_type().clone()), true)
+            });
+        let schema = Arc::new(Schema::new(named.collect::<Vec<_>>()));
+        Ok((schema, assignments))
+    }
+}
+
+/// The kind of values that a column stores; integers of all sizes and decimals are alike here.
+fn stored_as(column: &Column) -> DataType {
+    match column.ty {
+        ColumnType::Text => DataType::Utf8,
+        ColumnType::Binary => DataType::Binary,
+        ColumnType::Date => DataType::Date32,
+        ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+        ColumnType::Boolean => DataType::Boolean,
+        ColumnType::Float32 => DataType::Float32,
+        ColumnType::Float64 | ColumnType::Decimal { .. } => DataType::Float64,
+        _ => DataType::Int64,
     }
 }
 

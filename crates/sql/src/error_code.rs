@@ -80,6 +80,8 @@ codes! {
     UNKNOWN_CHARACTER_SET = 1115, "42000";
     /// Text that is not a value of the type that is needed (`ER_WRONG_VALUE`).
     WRONG_VALUE = 1525, "HY000";
+    /// A column that an INSERT names twice (`ER_FIELD_SPECIFIED_TWICE`).
+    NAMED_TWICE = 1110, "42000";
     /// Memory or another resource is used up (`ER_OUT_OF_RESOURCES`).
     OUT_OF_RESOURCES = 1041, "HY000";
     /// A mistake of the server's (`ER_INTERNAL_ERROR`).

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use catalog::Column;
 use ingest::{DecodeBudget, FileFormat, IngestError, RowFile};
 
 use crate::EngineError;
@@ -41,7 +42,7 @@ pub struct ReceivedFiles(Mutex<HashMap<PathBuf, Arc<RowFile>>>);
 
 impl ReceivedFiles {
     /// Opens a file, which statements may name for as long as what is given here is held. This reads and decodes a part of the
-    /// file: it is for a thread that may take its time.
+    /// file: it is for a thread that may take its time. The columns of a text file that are declared have these types.
     ///
     /// # Errors
     /// It cannot be read, or not within the budget.
@@ -49,9 +50,10 @@ impl ReceivedFiles {
         self: &Arc<Self>,
         path: &Path,
         format: FileFormat,
+        declared: Option<&[Column]>,
         budget: DecodeBudget,
     ) -> Result<ReceivedFile, EngineError> {
-        let file = RowFile::open_within(path, format, &budget);
+        let file = RowFile::open_within(path, format, declared, &budget);
         let file = file.map_err(|error| EngineError::from_file(&error))?;
         self.all().insert(path.to_path_buf(), Arc::new(file));
         Ok(ReceivedFile {
@@ -108,7 +110,7 @@ mod tests {
         let access = FileAccess::Received(Arc::clone(&files));
         let may_name = |access: &FileAccess, format| access.open(&path, format).unwrap().is_some();
         assert!(!may_name(&access, FileFormat::Text));
-        let received = files.open(&path, FileFormat::Text, DecodeBudget::unlimited());
+        let received = files.open(&path, FileFormat::Text, None, DecodeBudget::unlimited());
         let received = received.unwrap();
         assert!(may_name(&access, FileFormat::Text));
         assert!(!may_name(&access, FileFormat::Parquet));

@@ -12,6 +12,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use axum::middleware::from_fn;
 use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,6 +22,7 @@ use tower::ServiceExt;
 
 use super::problem::Problem;
 use super::state::HttpState;
+use super::unread_body::close_after_unread_body;
 use super::{AllowedHosts, ClientAddress, Encrypted};
 use crate::ClientError;
 use crate::authenticator::{LoginPolicy, Principal, failed_login};
@@ -64,6 +66,7 @@ impl UserRoutes {
     pub(crate) fn router(self) -> Router {
         Router::new()
             .fallback(authenticate)
+            .layer(from_fn(close_after_unread_body))
             .with_state(Arc::new(self))
     }
 

@@ -19,6 +19,7 @@ mod state;
 mod streaming;
 mod tap;
 mod tracked_query;
+mod unread_body;
 mod upload;
 mod user_tables;
 

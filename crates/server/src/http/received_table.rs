@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
+use catalog::Column;
 use engine::{EngineError, ReceivedFile, ReceivedFiles};
 use futures::StreamExt;
 use ingest::{BytePool, DecodeBudget, DecodeLimits, FileFormat, Reservation};
@@ -68,10 +69,19 @@ impl TableRoom {
     /// # Errors
     /// The table cannot be read, or not within its budget.
     pub(super) async fn open(&self, table: &ReceivedTable) -> Result<ReceivedFile, EngineError> {
+        self.open_for(table, None).await
+    }
+
+    /// The same for the columns of a table that gets its rows: those of a text have their types.
+    pub(super) async fn open_for(
+        &self,
+        table: &ReceivedTable,
+        columns: Option<Vec<Column>>,
+    ) -> Result<ReceivedFile, EngineError> {
         // The semaphore is never closed.
         let _turn = self.looked_at.acquire().await;
         let path = table.file.path().to_path_buf();
-        self.open_file(path, table.format, table.budget.clone())
+        self.open_file(path, table.format, columns, table.budget.clone())
             .await
     }
 
@@ -85,17 +95,19 @@ impl TableRoom {
         format: FileFormat,
     ) -> Result<ReceivedFile, EngineError> {
         let _turn = self.looked_at.acquire().await;
-        self.open_file(path, format, self.budget()).await
+        self.open_file(path, format, None, self.budget()).await
     }
 
     async fn open_file(
         &self,
         path: PathBuf,
         format: FileFormat,
+        columns: Option<Vec<Column>>,
         budget: DecodeBudget,
     ) -> Result<ReceivedFile, EngineError> {
         let files = Arc::clone(&self.files);
-        let opened = spawn_blocking(move || files.open(&path, format, budget)).await;
+        let opening = move || files.open(&path, format, columns.as_deref(), budget);
+        let opened = spawn_blocking(opening).await;
         opened.unwrap_or_else(|error| {
             let sentence =
                 format!("the server panicked while it read the table, which is a bug: {error}");

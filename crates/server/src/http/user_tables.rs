@@ -64,7 +64,7 @@ async fn create(
     let (query, filling, _opened) = match description(&received)? {
         Some(columns) => (no_rows(&columns), Filling::Declared(columns), None),
         None => {
-            let opened = opened(&state, &received).await?;
+            let opened = opened(&state, &received, None).await?;
             (of_file(&received), Filling::New, Some(opened))
         }
     };
@@ -86,10 +86,10 @@ async fn load(
     body: Body,
 ) -> Result<Response<Body>, Problem> {
     let table = own_table(&state, &name)?;
-    table.find().await?;
+    let stored = table.find().await?.spec().columns.clone();
     let received = ReceivedTable::receive(body, TABLE, &state.lists).await?;
     // Statements may name the table while it is open.
-    let opened = opened(&state, &received).await?;
+    let opened = opened(&state, &received, Some(stored)).await?;
     let columns = table.columns(opened.columns()).await?;
     let filling = (of_file(&received), Filling::More(columns));
     let path = received.path();
@@ -172,15 +172,25 @@ async fn fill(
     filled.recv_one().await.map_err(|error| named(error, path))
 }
 
-/// Opens an uploaded table for statements.
-async fn opened(state: &HttpState, received: &ReceivedTable) -> Result<ReceivedFile, Problem> {
-    let opened = state.lists.open(received).await;
+/// Opens an uploaded table for statements, with the columns of the table that gets its rows.
+async fn opened(
+    state: &HttpState,
+    received: &ReceivedTable,
+    stored: Option<Vec<Column>>,
+) -> Result<ReceivedFile, Problem> {
+    let opened = state.lists.open_for(received, stored).await;
     opened.map_err(|error| named(error.into(), &received.path()))
 }
 
 /// An error about a file that nobody knows by its path.
 fn named(error: ClientError, path: &str) -> Problem {
-    let sentence = error.sentence.replace(path, TABLE.name);
+    // A place in the file is its path, a colon and the line.
+    let sentence = match error.sentence.split_once(&format!("{path}:")) {
+        Some((before, after)) if after.starts_with(|sign: char| sign.is_ascii_digit()) => {
+            format!("{before}{}, line {after}", TABLE.name).replace(path, TABLE.name)
+        }
+        _ => error.sentence.replace(path, TABLE.name),
+    };
     match error.code {
         // What was sent cannot be read.
         ErrorCode::OTHER => Problem::bad(sentence),

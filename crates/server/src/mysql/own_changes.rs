@@ -225,7 +225,7 @@ impl TableChange {
                 condition: Some(condition),
             } => {
                 let alias = quoted(alias.as_deref().unwrap_or(&spec.name));
-                let mark = quoted(&unused("matched", spec));
+                let mark = quoted(&unused("#matched", spec));
                 Ok(same(
                     format!(
                         "SELECT {} FROM (SELECT *, CASE WHEN ({condition}) THEN 1 ELSE 0 END AS {mark} FROM {from} AS {alias}) AS {alias} WHERE {mark} = 0",
@@ -264,7 +264,7 @@ fn updated(
         }
     }
     let alias = quoted(alias);
-    let matched = quoted(&unused("matched", spec));
+    let matched = quoted(&unused("#matched", spec));
     let value_of = |column: &Column| {
         let value =
             { assigned.iter() }.find(|(name, _)| fold_name(name) == fold_name(&column.name));
@@ -286,7 +286,7 @@ fn updated(
     selected.push(format!(
         "CASE WHEN {matched} = 0 THEN 0 WHEN {} THEN 0 ELSE 1 END AS {}",
         same.join(" AND "),
-        quoted(&unused("changed", spec))
+        quoted(&unused("#changed", spec))
     ));
     let condition = condition.unwrap_or("1 = 1");
     Ok(format!(

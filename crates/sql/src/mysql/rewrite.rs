@@ -9,12 +9,12 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, Ident, Interval, Join, JoinConstraint, JoinOperator,
-    ObjectName, Query, Select, SelectItem, Statement, TableFactor, TableWithJoins, Value, VisitMut,
-    VisitorMut,
+    ObjectName, ObjectNamePart, Query, Select, SelectItem, Statement, TableFactor,
+    TableFunctionArgs, TableWithJoins, Value, VisitMut, VisitorMut,
 };
 
 use super::build::{
-    call, each_argument, negated, not, plain_arguments, plain_cast, take, text, unit_name,
+    argument, call, each_argument, negated, not, plain_arguments, plain_cast, take, text, unit_name,
 };
 use super::forms::{
     cast, count_of_several, expand_special_form, group_concat, introduced, is_whole_constant,
@@ -111,7 +111,17 @@ impl VisitorMut for Rewriter<'_> {
 
     fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SqlError> {
         match table {
-            TableFactor::Table { index_hints, .. } => index_hints.clear(),
+            TableFactor::Table {
+                index_hints,
+                name,
+                args,
+                ..
+            } => {
+                index_hints.clear();
+                if args.is_none() {
+                    *args = named_file(name);
+                }
+            }
             TableFactor::NestedJoin {
                 table_with_joins, ..
             } => settle_joins(table_with_joins),
@@ -119,6 +129,36 @@ impl VisitorMut for Rewriter<'_> {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Makes of a quoted text in the place of a table's name, as in FROM 'stars.csv', the function that reads such files. Returns its arguments.
+fn named_file(name: &mut ObjectName) -> Option<TableFunctionArgs> {
+    const READERS: [(&str, &[&str]); 4] = [
+        ("read_csv", &["csv", "tsv", "txt", "dat"]),
+        ("read_parquet", &["parquet", "parq"]),
+        ("read_votable", &["vot", "votable", "xml"]),
+        ("read_fits", &["fits", "fit", "fts"]),
+    ];
+    let [ObjectNamePart::Identifier(only)] = name.0.as_slice() else {
+        return None;
+    };
+    if !matches!(only.quote_style, Some('\'' | '"')) {
+        return None;
+    }
+    let path = only.value.clone();
+    let folded = path.to_ascii_lowercase();
+    let plain = folded.strip_suffix(".gz").unwrap_or(&folded);
+    let extension = plain.rsplit_once('.')?.1;
+    let (reader, _) = READERS
+        .iter()
+        .find(|(_, extensions)| extensions.contains(&extension))?;
+    *name = ObjectName::from(vec![Ident::new(*reader)]);
+    Some(TableFunctionArgs {
+        args: vec![argument(Expr::Value(
+            Value::SingleQuotedString(path).into(),
+        ))],
+        settings: None,
+    })
 }
 
 fn is_dual(from: &[TableWithJoins]) -> bool {

@@ -5,6 +5,7 @@
 //! same name in any dialect, because the engine's make texts of any length.
 
 pub(crate) mod aggregates;
+mod assignment;
 mod bounded_aggregate;
 mod calendar;
 pub(crate) mod choice;
@@ -26,6 +27,7 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::logical_expr::{Expr, ScalarUDF};
 
+pub use assignment::Assignment;
 pub use calendar::Moment;
 pub(crate) use str_to_date::has_time;
 pub(crate) use times::{days_of_number, is_moment, is_number_of_moment};
