@@ -231,6 +231,22 @@ def test_a_schema_of_felis_describes_what_is_there(meridian: Meridian, data: Pat
     meridian.must("check", "--data", data)
 
 
+def test_a_schema_may_refer_to_another(meridian: Meridian, data: Path, felis: Path, tmp_path: Path) -> None:
+    """As later schemas of Rubin do, whose columns are in one file for all."""
+    schema = tmp_path / "later.yaml"
+    schema.write_text(
+        "name: later\nresources: {base: {uri: 'resource://sdm.schemas/schema.yaml'}}\n"
+        "tables:\n- name: Object\n  columnRefs:\n    base:\n      OBJECT:\n        RA:\n        note: {ref_name: g_flux, overrides: {description: other}}\n"
+    )
+    assert "1 table, 2 columns" in meridian.must("describe", "--data", data, "--db", "sky", "--felis", schema).text
+    columns = columns_of(described(meridian, data), "Object")
+    assert (columns["ra"]["description"], columns["note"]["unit"], columns["note"]["description"]) == (RA_MEANS, "nJy", "other")
+    felis.unlink()
+    told = rejected(meridian, "--data", data, "--db", "sky", "--felis", schema)
+    assert "later.yaml: the resource base: " in told
+    assert "schema.yaml: No such file" in told
+
+
 def test_what_is_printed_is_read_again(meridian: Meridian, data: Path, felis: Path, tmp_path: Path) -> None:
     """In YAML and in JSON, into another directory; and edits are of single words."""
     meridian.must("describe", "--data", data, "--db", "sky", "--felis", felis)

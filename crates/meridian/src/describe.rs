@@ -1,6 +1,6 @@
 //! `meridian describe`: what databases, tables and columns mean, printed, or changed by a file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{Read, stdin};
 use std::path::{Path, PathBuf};
 
@@ -9,8 +9,8 @@ use catalog::{
 };
 use clap::{Args, ValueEnum};
 use metadata::{
-    ColumnWords, DatabaseWords, Said, TableWords, check_ucd, check_unit, read_edit, read_edit_toml,
-    read_felis, to_json, to_yaml,
+    ColumnWords, DatabaseWords, Said, SchemaFileError, TableWords, check_ucd, check_unit,
+    read_edit, read_edit_toml, read_felis, to_json, to_yaml,
 };
 
 use crate::console::{remark, tell};
@@ -75,13 +75,13 @@ async fn describe(catalog: &Catalog, arguments: &DescribeArguments) -> Result<()
         return tell(&text?);
     };
     let wrong = |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", shown(path)));
-    let text = read(path)?;
+    let text = read(path).map_err(Failure::new)?;
     let is_toml = path
         .extension()
         .is_some_and(|it| it.eq_ignore_ascii_case("toml"));
     let table = described.only.as_deref();
     let words = match (felis, is_toml) {
-        (Some(_), _) => read_felis(&text),
+        (Some(_), _) => read_felis(&text, |uri| read_beside(path, uri)),
         (None, true) => read_edit_toml(&text, table),
         (None, false) => read_edit(&text, table),
     };
@@ -91,7 +91,10 @@ async fn describe(catalog: &Catalog, arguments: &DescribeArguments) -> Result<()
     let is_changed = catalog
         .describe(&described.database.name, &changes.change)
         .await?;
-    changes.warn(&words);
+    changes.warn();
+    if felis.is_none() {
+        warn_of_unknown(&words);
+    }
     tell(&changes.summary(&described, path, is_changed))
         .map_err(|lost| lost.when_reporting("the description is changed"))
 }
@@ -104,15 +107,30 @@ fn shown(path: &Path) -> String {
     }
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
+/// The text of a schema to which another refers: a file beside that, or at a path relative to it. Of a URI within a package of Python,
+/// `resource://lsst.sdm.schemas/drp_base.yaml`, the name counts.
+fn read_beside(schema: &Path, uri: &str) -> Result<String, SchemaFileError> {
+    let name = match uri.strip_prefix("resource://") {
+        Some(within) => within.rsplit('/').next().unwrap_or(within),
+        None => uri,
+    };
+    if name.contains("://") {
+        let sentence =
+            format!("{uri} is not fetched: put the file beside the schema, and name it as it is");
+        return Err(SchemaFileError::new(sentence));
+    }
+    let path = schema.with_file_name("").join(name);
+    read(&path).map_err(SchemaFileError::new)
+}
+
+fn read(path: &Path) -> Result<String, String> {
     let mut bytes = Vec::new();
     let read = match path.as_os_str() == "-" {
         true => stdin().read_to_end(&mut bytes).map(drop),
         false => std::fs::read(path).map(|read| bytes = read),
     };
-    let wrong = |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", shown(path)));
-    read.map_err(|error| wrong(&error))?;
-    String::from_utf8(bytes).map_err(|_| wrong(&"it is no text in UTF-8"))
+    read.map_err(|error| format!("{}: {error}", shown(path)))?;
+    String::from_utf8(bytes).map_err(|_| format!("{}: it is no text in UTF-8", shown(path)))
 }
 
 /// A database and those of its tables that are looked at.
@@ -330,15 +348,10 @@ impl Changes {
         }
     }
 
-    /// Tells of words that are kept although other programs may not know them, and of those that are none of ours.
-    fn warn(&self, words: &DatabaseWords) {
+    /// Tells of words that are kept although other programs may not know them.
+    fn warn(&self) {
         for (sentence, columns) in &self.warnings {
             remark(&format!("warning: {}: {sentence}", listed(columns)));
-        }
-        let unknown: BTreeSet<&String> = words.unknown.iter().collect();
-        let unknown: Vec<String> = unknown.into_iter().cloned().collect();
-        if !unknown.is_empty() {
-            remark(&format!("warning: passed over: {}", listed(&unknown)));
         }
     }
 
@@ -357,6 +370,13 @@ impl Changes {
         text.push_str(&self.only_in_file.sentence("Only in the file"));
         text.push_str(&self.only_in_database.sentence("Not in the file"));
         text
+    }
+}
+
+/// Tells of words of an edited description that are none of ours: mistakes, most likely.
+fn warn_of_unknown(words: &DatabaseWords) {
+    if !words.unknown.is_empty() {
+        remark(&format!("warning: passed over: {}", listed(&words.unknown)));
     }
 }
 

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
 
 use crate::felis::{SchemaFile, SchemaFileError, TableEntry, YamlValue};
+use crate::resources::Resources;
 
 /// What a file says of one thing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -137,14 +138,21 @@ const OF_FELIS: &[&str] = &[
     "columnGroups",
     "version",
     "name",
+    "columnRefs",
+    "resources",
 ];
 
-/// Reads a schema file of Felis.
+/// Reads a schema file of Felis. `open` gives the text of another schema by its URI, where this one refers to columns there.
 ///
 /// # Errors
-/// It is no YAML or no schema, or one of the words has another type.
-pub fn read_felis(text: &str) -> Result<DatabaseWords, SchemaFileError> {
-    words_of(&SchemaFile::parse(text)?)
+/// It is no YAML or no schema, one of the words has another type, or what it refers to is not there.
+pub fn read_felis(
+    text: &str,
+    open: impl Fn(&str) -> Result<String, SchemaFileError>,
+) -> Result<DatabaseWords, SchemaFileError> {
+    let file = SchemaFile::parse(text)?;
+    let resources = Resources::open(&file, open)?;
+    words_of(&file, &resources)
 }
 
 /// Reads an edited description in YAML or JSON. Where it is of one table, `table` is its name, and it may have the table's words alone.
@@ -181,10 +189,11 @@ fn edit_of(value: YamlValue, table: Option<&str>) -> Result<DatabaseWords, Schem
     }
     let entry = mapping.entry("tables".into());
     entry.or_insert_with(|| YamlValue::Sequence(Vec::new()));
-    words_of(&SchemaFile::of_value(YamlValue::Mapping(mapping))?)
+    let file = SchemaFile::of_value(YamlValue::Mapping(mapping))?;
+    words_of(&file, &Resources::default())
 }
 
-fn words_of(file: &SchemaFile) -> Result<DatabaseWords, SchemaFileError> {
+fn words_of(file: &SchemaFile, resources: &Resources) -> Result<DatabaseWords, SchemaFileError> {
     let mut unknown = Vec::new();
     let description = text_of(file.words(), DESCRIPTION);
     note_unknown(file.words(), &[DESCRIPTION], "the database", &mut unknown);
@@ -195,7 +204,9 @@ fn words_of(file: &SchemaFile) -> Result<DatabaseWords, SchemaFileError> {
         unknown: Vec::new(),
     };
     for table in &file.tables {
-        words.tables.push(table_words(table, &mut unknown)?);
+        words
+            .tables
+            .push(table_words(table, resources, &mut unknown)?);
     }
     words.unknown = unknown;
     Ok(words)
@@ -205,6 +216,7 @@ type Words = BTreeMap<String, YamlValue>;
 
 fn table_words(
     table: &TableEntry,
+    resources: &Resources,
     unknown: &mut Vec<String>,
 ) -> Result<TableWords, SchemaFileError> {
     let place = format!("the table {}", table.name);
@@ -212,7 +224,9 @@ fn table_words(
     note_unknown(said, &[DESCRIPTION, UTYPE, TABLE_INDEX], &place, unknown);
     let wrong = |error: SchemaFileError| error.at(&place);
     let mut columns = Vec::new();
-    for column in table.column_words()? {
+    let own = table.column_words()?;
+    let referred = resources.columns(table).map_err(wrong)?;
+    for column in own.into_iter().chain(referred) {
         columns.push(column_words(&table.name, &column, unknown)?);
     }
     Ok(TableWords {
@@ -342,6 +356,10 @@ pub fn to_json(words: &DatabaseWords) -> Result<String, SchemaFileError> {
 mod tests {
     use super::*;
 
+    fn no_other(uri: &str) -> Result<String, SchemaFileError> {
+        Err(SchemaFileError::new(format!("there is no {uri}")))
+    }
+
     const FELIS: &str = r##"
 ---
 name: "sdm"
@@ -380,7 +398,7 @@ tables:
 
     #[test]
     fn a_schema_of_felis_is_read() {
-        let words = read_felis(FELIS).unwrap();
+        let words = read_felis(FELIS, no_other).unwrap();
         assert_eq!(words.description, Said::Value("a schema".to_owned()));
         let [object, empty] = words.tables.as_slice() else {
             panic!("{words:?}");
@@ -416,8 +434,62 @@ tables:
     }
 
     #[test]
+    fn columns_of_other_schemas_are_read() {
+        let text = "
+resources: {base: {uri: other.yaml}}
+tables:
+- name: Source
+  columnRefs:
+    base:
+      Object:
+        ra:
+        brightness: {ref_name: flux, overrides: {description: mine, datatype: int}}
+  columns: [{name: own, description: x}]
+";
+        let open = |uri: &str| match uri {
+            "other.yaml" => Ok(FELIS.to_owned()),
+            uri => no_other(uri),
+        };
+        let words = read_felis(text, open).unwrap();
+        let columns = &words.tables[0].columns;
+        let names: Vec<&str> = columns.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["own", "brightness", "ra"]);
+        let said = |text: &str| Said::Value(text.to_owned());
+        assert_eq!(
+            (&columns[1].unit, &columns[1].description),
+            (&said("nJy"), &said("mine"))
+        );
+        assert_eq!(columns[2].ucd, said("pos.eq.ra;meta.main"));
+        for (from, to, told) in [
+            (
+                "other.yaml",
+                "none.yaml",
+                "the resource base: there is no none.yaml",
+            ),
+            (
+                "        ra:",
+                "        rah:",
+                "the table Source: Object of the resource base has no column rah",
+            ),
+            (
+                "      Object:",
+                "      Objekt:",
+                "the resource base has no table Objekt",
+            ),
+            (
+                "    base:\n      O",
+                "    bass:\n      O",
+                "there is no resource bass",
+            ),
+        ] {
+            let error = read_felis(&text.replace(from, to), open).unwrap_err();
+            assert!(error.to_string().contains(told), "{told}: {error}");
+        }
+    }
+
+    #[test]
     fn what_is_printed_is_read_again() {
-        let mut words = read_felis(FELIS).unwrap();
+        let mut words = read_felis(FELIS, no_other).unwrap();
         words.unknown.clear();
         words.tables[0].columns[0].description = Said::Value("yes: \"no\" # é\n- 1 \\".to_owned());
         for text in [to_yaml(&words).unwrap(), to_json(&words).unwrap()] {
@@ -474,7 +546,7 @@ tables:
             let error = read_edit(text, None).unwrap_err().to_string();
             assert!(error.contains(told), "{text}: {error}");
         }
-        let error = read_felis("name: x").unwrap_err().to_string();
+        let error = read_felis("name: x", no_other).unwrap_err().to_string();
         assert!(error.contains("missing field `tables`"), "{error}");
         assert!(
             read_edit_toml("a = ", None)

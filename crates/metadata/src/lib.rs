@@ -8,6 +8,7 @@
 
 mod description;
 mod felis;
+mod resources;
 mod ucd;
 mod units;
 

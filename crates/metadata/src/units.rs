@@ -124,7 +124,7 @@ impl<'a> Parser<'a> {
             Some('*') if self.rest.starts_with("**") => {
                 Err("only a unit has a power, not what is in parentheses".to_owned())
             }
-            Some('^') => Err("powers are written with **".to_owned()),
+            Some('^' | '-' | '0'..='9') => Err("powers are written with **".to_owned()),
             Some('*') => Err("products are written with a point".to_owned()),
             Some(' ') => Err("it has blanks; products are written with a point".to_owned()),
             Some(other) => Err(format!("{other:?} is not expected there")),
@@ -363,6 +363,7 @@ mod tests {
             ),
             ("m/s/s", "only one unit follows a /"),
             ("m^2", "powers are written with **"),
+            ("deg.d-1", "powers are written with **"),
             ("m s", "blanks"),
             ("m*s", "products are written with a point"),
             ("m**", "a power is"),
