@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use metadata::{SchemaFile, SchemaFileError};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{AlertsError, Result};
@@ -216,30 +217,6 @@ pub struct AlertSchema {
     forced: TableSchema,
 }
 
-#[derive(Deserialize)]
-struct SchemaFile {
-    #[serde(default)]
-    version: Option<SchemaVersion>,
-    tables: Vec<FileTable>,
-}
-
-/// A table whose columns are read later, so that a column of a table that is not stored here may be of any type.
-#[derive(Deserialize)]
-struct FileTable {
-    name: String,
-    #[serde(default)]
-    columns: serde_norway::Value,
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum SchemaVersion {
-    Plain(String),
-    Detailed { current: String },
-}
-
-/// The version of a schema that does not say one, as the field's tools take it.
-const NO_VERSION: &str = "0.1.0";
 /// A subset of the columns of [`AlertTable::DiaObject`] that is read of the latest versions.
 const LATEST: &str = "DiaObjectLast";
 
@@ -249,16 +226,13 @@ impl AlertSchema {
     /// # Errors
     /// It is no schema, or lacks a table or a column, or one has another type.
     pub fn parse(text: &str) -> Result<Self> {
-        let file: SchemaFile =
-            serde_norway::from_str(text).map_err(|error| AlertsError::Schema(shortened(&error)))?;
+        let unreadable = |error: SchemaFileError| AlertsError::Schema(error.to_string());
+        let file = SchemaFile::parse(text).map_err(unreadable)?;
         let table = |name: &str| -> Result<Option<TableSchema>> {
-            let Some(found) = file.tables.iter().find(|table| table.name == name) else {
+            let Some(found) = file.table(name) else {
                 return Ok(None);
             };
-            let columns: Vec<Column> =
-                serde_norway::from_value(found.columns.clone()).map_err(|error| {
-                    AlertsError::Schema(format!("the columns of {name}: {}", shortened(&error)))
-                })?;
+            let columns: Vec<Column> = found.columns().map_err(unreadable)?;
             for (at, column) in columns.iter().enumerate() {
                 if columns[..at].iter().any(|other| other.name == column.name) {
                     let sentence = format!("{name} has two columns {}", column.name);
@@ -286,15 +260,9 @@ impl AlertSchema {
             }
             None => objects.clone(),
         };
-        let version = match file.version {
-            Some(SchemaVersion::Plain(version) | SchemaVersion::Detailed { current: version }) => {
-                version
-            }
-            None => NO_VERSION.to_owned(),
-        };
         Ok(Self {
             text: text.to_owned(),
-            version,
+            version: file.version().to_owned(),
             sources: stored(AlertTable::DiaSource)?,
             forced: stored(AlertTable::DiaForcedSource)?,
             objects,
@@ -407,16 +375,6 @@ fn check_known(kind: AlertTable, table: &TableSchema) -> Result<()> {
                 ))),
             }
         }
-    }
-}
-
-/// What is wrong with a file, without all of the file, which an error may cite.
-fn shortened(error: &serde_norway::Error) -> String {
-    const MOST: usize = 200;
-    let text = error.to_string();
-    match text.char_indices().nth(MOST) {
-        Some((at, _)) => format!("{}...", &text[..at]),
-        None => text,
     }
 }
 

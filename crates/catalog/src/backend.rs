@@ -6,7 +6,10 @@ use async_trait::async_trait;
 
 use crate::catalog::{Append, Publication, Superseded};
 use crate::state::CatalogState;
-use crate::{CatalogError, Chunk, Database, LoadId, NewDatabase, PartContents, Table, TableSpec};
+use crate::{
+    CatalogError, Chunk, Database, DatabaseChange, LoadId, NewDatabase, PartContents, Table,
+    TableSpec,
+};
 
 /// A database that keeps the catalog. Its operations are those of [`Catalog`](crate::Catalog), where what they promise is said; names and
 /// descriptions have been checked, and times are given. `tests/conformance.rs` runs on every backend.
@@ -75,4 +78,6 @@ pub(crate) trait CatalogBackend: fmt::Debug + Send + Sync {
         publications: &[Publication<'_>],
         now: &str,
     ) -> Result<(), CatalogError>;
+    async fn describe(&self, database: &str, change: &DatabaseChange)
+    -> Result<bool, CatalogError>;
 }

@@ -9,7 +9,8 @@ use crate::names::is_usable;
 use crate::sqlite::SqliteCatalog;
 use crate::state::CatalogState;
 use crate::{
-    CatalogError, Chunk, Database, LoadId, NewDatabase, PartContents, Rights, Table, TableSpec,
+    CatalogError, Chunk, Database, DatabaseChange, LoadId, NewDatabase, PartContents, Rights,
+    Table, TableSpec,
 };
 
 /// What exists in one data directory. Cheap to clone: clones share their connections.
@@ -270,6 +271,20 @@ impl Catalog {
         self.backend
             .repartition(database, publications, &utc_now())
             .await
+    }
+
+    /// Changes what is said of a database, its tables and their columns, all of it in one transaction. No row and no part changes.
+    /// Gives whether anything is said otherwise than before.
+    ///
+    /// # Errors
+    /// There is no such database; or one of the tables is not there or does not have one of the columns, as it was changed
+    /// meanwhile. Nothing has changed then.
+    pub async fn describe(
+        &self,
+        database: &str,
+        change: &DatabaseChange,
+    ) -> Result<bool, CatalogError> {
+        self.backend.describe(database, change).await
     }
 
     /// Gives up a running load. It stays among the unpublished ones until it is forgotten.

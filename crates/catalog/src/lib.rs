@@ -22,6 +22,7 @@ mod column;
 mod copy;
 mod error;
 mod lock;
+mod metadata;
 mod names;
 mod process;
 mod rights;
@@ -36,6 +37,9 @@ pub use column::{Column, ColumnType};
 pub use copy::{CATALOG_FILE, copy_database};
 pub use error::CatalogError;
 pub use lock::{Holder, LoadLock};
+pub use metadata::{
+    Change, ColumnChange, ColumnMetadata, DatabaseChange, TableChange, TableMetadata,
+};
 pub use names::{fold_name, path_name};
 pub use rights::{Rights, Tables};
 pub use state::CatalogState;

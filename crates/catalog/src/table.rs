@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sky::ChunkId;
 
-use crate::{CatalogError, Column};
+use crate::{CatalogError, Column, TableMetadata};
 
 /// The number under which the one "chunk" of a replicated table is kept.
 pub const REPLICATED_CHUNK: ChunkId = ChunkId(-1);
@@ -35,6 +35,9 @@ pub struct Database {
     pub sub_stripes: u32,
     /// The overlap radius around each chunk of a director, in degrees, at least 0.
     pub overlap_deg: f64,
+    /// What it has, in words, if anybody has said it.
+    #[serde(default)]
+    pub description: Option<String>,
 }
 
 /// The database into which a load is published: made if it is not there, else it must agree.
@@ -198,6 +201,9 @@ pub struct PartContents<'a> {
     pub source: &'a str,
     /// Its chunks.
     pub chunks: &'a [Chunk],
+    /// What the files say of the columns. Of a table that is loaded anew it takes the place of what was said of columns of the same
+    /// names; a part of a table that is there changes nothing of it.
+    pub metadata: Option<&'a TableMetadata>,
 }
 
 /// A table that a query can see.
@@ -212,6 +218,9 @@ pub struct Table {
     pub placement: LoadId,
     /// What is declared of it.
     pub spec: TableSpec,
+    /// What it and its columns mean. It changes without a load, and no row depends on it.
+    #[serde(default)]
+    pub metadata: TableMetadata,
     /// Its parts, at least one, in the order in which they are read.
     pub parts: Vec<Part>,
 }

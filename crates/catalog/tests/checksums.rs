@@ -54,6 +54,7 @@ async fn full_catalog(dir: &Path) {
     let given_up = catalog.begin_load("sky", "Object").await.unwrap();
     catalog.abandon(given_up).await.unwrap();
     catalog.begin_load("sky", "Source").await.unwrap();
+    catalog.describe("sky", &support::words()).await.unwrap();
     catalog.close().await;
 }
 
@@ -322,18 +323,28 @@ async fn make_version_1(dir: &Path) {
     connection.close().await.unwrap();
 }
 
-/// The same of version 3, which counted no publications, or of version 4, which knew no merged parts.
-async fn make_version_3_or_4(dir: &Path, version: i64) {
+/// The same of version 3, which counted no publications, of version 4, which knew no merged parts, or of version 5, in which nothing
+/// was said of tables and columns.
+async fn make_version_3_to_5(dir: &Path, version: i64) {
     make_version_2(dir).await;
     Catalog::open(dir).await.unwrap().close().await;
     let mut connection = vandal(dir).await;
-    let script = match version {
-        3 => {
-            "ALTER TABLE parts DROP COLUMN merged_from; DROP TABLE publications; PRAGMA user_version = 3"
-        }
-        _ => "ALTER TABLE parts DROP COLUMN merged_from; PRAGMA user_version = 4",
-    };
-    sqlx::raw_sql(script)
+    let mut script =
+        "ALTER TABLE databases DROP COLUMN description; ALTER TABLE tables DROP COLUMN description;
+         ALTER TABLE tables DROP COLUMN utype; ALTER TABLE tables DROP COLUMN table_index;
+         ALTER TABLE columns DROP COLUMN description; ALTER TABLE columns DROP COLUMN unit;
+         ALTER TABLE columns DROP COLUMN ucd; ALTER TABLE columns DROP COLUMN utype;
+         ALTER TABLE columns DROP COLUMN xtype; ALTER TABLE columns DROP COLUMN principal;
+         ALTER TABLE columns DROP COLUMN column_index;"
+            .to_owned();
+    if version < 5 {
+        script.push_str("ALTER TABLE parts DROP COLUMN merged_from;");
+    }
+    if version < 4 {
+        script.push_str("DROP TABLE publications;");
+    }
+    script.push_str(&format!("PRAGMA user_version = {version}"));
+    sqlx::raw_sql(AssertSqlSafe(script))
         .execute(&mut connection)
         .await
         .unwrap();
@@ -342,12 +353,12 @@ async fn make_version_3_or_4(dir: &Path, version: i64) {
 
 #[tokio::test]
 async fn catalogs_of_older_versions_are_brought_up_to_date() {
-    for version in [1, 2, 3, 4] {
+    for version in [1, 2, 3, 4, 5] {
         let dir = tempfile::tempdir().unwrap();
         match version {
             1 => make_version_1(dir.path()).await,
             2 => make_version_2(dir.path()).await,
-            _ => make_version_3_or_4(dir.path(), version).await,
+            _ => make_version_3_to_5(dir.path(), version).await,
         }
         let catalog = Catalog::open(dir.path()).await.unwrap();
         assert_eq!(catalog.upgraded_from(), Some(version));

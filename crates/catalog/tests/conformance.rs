@@ -11,11 +11,11 @@
 mod support;
 
 use meridian_catalog::{
-    Append, Catalog, CatalogError, Chunk, LoadId, LoadLock, NewDatabase, Publication, Table,
-    TableSpec,
+    Append, Catalog, CatalogError, Change, Chunk, ColumnChange, ColumnMetadata, LoadId, LoadLock,
+    NewDatabase, PartContents, Publication, Table, TableChange, TableMetadata, TableSpec,
 };
 use support::{
-    chunks, contents, database, dependent, director, load, publish, replicated, shown, whole,
+    chunks, contents, database, dependent, director, load, publish, replicated, shown, whole, words,
 };
 use tempfile::TempDir;
 
@@ -725,12 +725,131 @@ async fn the_state_changes_with_every_publication_and_with_nothing_else(place: i
     catalog.tables("d").await.unwrap();
     catalog.verify().await.unwrap();
     assert!(!is_new("read").await);
+    assert!(other.describe("d", &words()).await.unwrap());
+    assert!(is_new("described").await);
+    assert!(!other.describe("d", &words()).await.unwrap());
+    other.describe("e", &words()).await.unwrap_err();
+    assert!(!is_new("described as before").await);
     load(&other, &spec, &chunks(1, 1)).await.unwrap();
     assert!(is_new("replaced").await);
     other.drop_table("d", "Object").await.unwrap();
     assert!(is_new("a table was dropped").await);
     other.drop_database("d").await.unwrap();
     assert!(is_new("a database was dropped").await);
+}
+
+/// Words belong to the table and the names of its columns, not to its rows.
+async fn what_is_said_comes_back_and_outlives_loads(place: impl Place) {
+    let catalog = place.open().await;
+    let spec = director("d", "Object");
+    load(&catalog, &spec, &chunks(3, 1)).await.unwrap();
+    let silent = shown(&catalog, "d", "Object").await;
+    assert_eq!(silent.metadata, TableMetadata::default());
+    assert!(catalog.describe("D", &words()).await.unwrap());
+
+    let said = shown(&catalog, "d", "Object").await;
+    assert_eq!(said.database.description.as_deref(), Some("a survey"));
+    assert_eq!(said.metadata.description.as_deref(), Some("objects"));
+    assert_eq!(said.metadata.index, Some(3));
+    assert_eq!(said.metadata.columns.len(), 2);
+    let ra = said.metadata.column("RA").unwrap();
+    assert_eq!(
+        (ra.unit.as_deref(), ra.xtype.as_deref()),
+        (Some("deg"), None)
+    );
+    assert_eq!((ra.principal, ra.index), (Some(true), Some(10)));
+    assert_eq!((&said.spec, &said.parts), (&silent.spec, &silent.parts));
+
+    // An append began before: the words are none of its business.
+    append(&catalog, &silent, &chunks(2, 1), &[]).await.unwrap();
+    assert_eq!(shown(&catalog, "d", "Object").await.metadata, said.metadata);
+
+    // Files take the place of what was said, and what they are silent about stays.
+    let of_file = ColumnMetadata {
+        unit: Some("rad".to_owned()),
+        xtype: Some("x".to_owned()),
+        ..ColumnMetadata::default()
+    };
+    let files = TableMetadata {
+        columns: [("ra".to_owned(), of_file)].into(),
+        ..TableMetadata::default()
+    };
+    let other_names = TableSpec {
+        columns: spec.columns[..4].to_vec(),
+        ..director("d", "OBJECT")
+    };
+    let again = catalog.begin_load("d", "Object").await.unwrap();
+    let few = chunks(1, 1);
+    let loaded = PartContents {
+        metadata: Some(&files),
+        ..contents(&other_names, &few)
+    };
+    catalog
+        .publish(again, &database("d"), &other_names, loaded)
+        .await
+        .unwrap();
+    let replaced = shown(&catalog, "d", "Object").await;
+    assert_eq!(replaced.metadata.description.as_deref(), Some("objects"));
+    let ra = replaced.metadata.column("ra").unwrap();
+    assert_eq!(ra.description.as_deref(), Some("right ascension"));
+    assert_eq!(
+        (ra.unit.as_deref(), ra.xtype.as_deref()),
+        (Some("rad"), Some("x"))
+    );
+    assert_eq!(catalog.verify().await.unwrap(), Vec::<String>::new());
+}
+
+async fn a_description_is_all_or_nothing(place: impl Place) {
+    let catalog = place.open().await;
+    load(&catalog, &director("d", "Object"), &chunks(1, 1))
+        .await
+        .unwrap();
+    load(&catalog, &replicated("d", "Filter"), &whole(1))
+        .await
+        .unwrap();
+    let before = catalog.tables("d").await.unwrap();
+    let mut no_table = words();
+    no_table
+        .tables
+        .insert("zzz".to_owned(), TableChange::default());
+    let mut no_column = words();
+    let filter = TableChange {
+        columns: [("zzz".to_owned(), ColumnChange::default())].into(),
+        ..TableChange::default()
+    };
+    no_column.tables.insert("filter".to_owned(), filter);
+    for change in [no_table, no_column] {
+        let error = catalog.describe("d", &change).await.unwrap_err();
+        assert!(
+            matches!(error, CatalogError::TableChanged { .. }),
+            "{error}"
+        );
+        assert_eq!(catalog.tables("d").await.unwrap(), before);
+    }
+
+    catalog.describe("d", &words()).await.unwrap();
+    let mut cleared = words();
+    cleared.description = Change::Clear;
+    let object = cleared.tables.get_mut("object").unwrap();
+    *object = TableChange {
+        description: Change::Clear,
+        utype: Change::Clear,
+        index: Change::Clear,
+        columns: object.columns.clone(),
+    };
+    for column in object.columns.values_mut() {
+        *column = ColumnChange {
+            description: Change::Clear,
+            unit: Change::Clear,
+            ucd: Change::Clear,
+            utype: Change::Clear,
+            xtype: Change::Clear,
+            principal: Change::Clear,
+            index: Change::Clear,
+        };
+    }
+    assert!(catalog.describe("d", &cleared).await.unwrap());
+    assert_eq!(catalog.tables("d").await.unwrap(), before);
 }
 
 /// The table as if another load had placed it.
@@ -912,6 +1031,8 @@ conformance!(
     directors_must_be_there,
     pairs_may_be_of_children,
     descriptions_are_checked,
+    what_is_said_comes_back_and_outlives_loads,
+    a_description_is_all_or_nothing,
     concurrent_publications_do_not_mix,
     the_state_changes_with_every_publication_and_with_nothing_else,
     the_state_is_never_ahead_of_what_is_read,

@@ -24,6 +24,7 @@ use store::{ChunkFile, RowCondition, ScanRequest, SubChunkRange, scan_files};
 use crate::coverage::{Coverage, SubChunkSet};
 use crate::loaded_table::bounds_box;
 use crate::piece::ChunkSlice;
+use crate::session::column_metadata;
 use crate::{Archive, EngineError, LoadedTable};
 
 /// A table that cones can be searched in.
@@ -93,6 +94,13 @@ impl ConeTable {
     /// The columns that can be requested, under their declared names.
     pub fn columns(&self) -> &SchemaRef {
         &self.table.stored.files_schema
+    }
+
+    /// One of them with what is said of it; `None` for a number that is no column's.
+    pub fn field(&self, column: usize) -> Option<Field> {
+        let field = self.columns().fields().get(column)?;
+        let metadata = column_metadata(&self.table.table, field.name());
+        Some(field.as_ref().clone().with_metadata(metadata))
     }
 
     /// The search of a circle, of which the columns with these numbers are wanted.

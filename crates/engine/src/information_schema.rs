@@ -17,7 +17,7 @@ use datafusion::common::Result;
 use datafusion::datasource::MemTable;
 
 use crate::error::external;
-use crate::show::{declared_type, key_mark};
+use crate::show::{column_comment, declared_type, key_mark, table_comment};
 use crate::system_tables::SystemTables;
 use crate::{Archive, EngineError};
 
@@ -215,21 +215,24 @@ const DESCRIBED: [TableDescription; 12] = [
 ];
 
 fn schemata(contents: &Contents) -> Vec<Row> {
-    let names = contents
-        .databases
-        .iter()
-        .map(|database| database.name.as_str());
-    let row = |name| {
+    let databases = contents.databases.iter().map(|database| {
+        let comment = database.description.as_deref().unwrap_or_default();
+        (database.name.as_str(), comment)
+    });
+    let row = |(name, comment)| {
         vec![
             CATALOGUE.into(),
             Value::from(name),
             CHARACTER_SET.into(),
             COLLATION.into(),
             Value::Null,
-            "".into(),
+            Value::from(comment),
         ]
     };
-    names.chain([INFORMATION_SCHEMA]).map(row).collect()
+    databases
+        .chain([(INFORMATION_SCHEMA, "")])
+        .map(row)
+        .collect()
 }
 
 fn table_rows(contents: &Contents) -> Vec<Row> {
@@ -256,7 +259,7 @@ fn table_rows(contents: &Contents) -> Vec<Row> {
             COLLATION.into(),
             Value::Null,
             "".into(),
-            format!("{} table", table.spec.kind).into(),
+            table_comment(table).into(),
         ]
     };
     let own = described().map(|described| {
@@ -322,7 +325,7 @@ fn column_row(table: &Table, at: usize, column: &Column) -> Row {
         key_mark(table, column).into(),
         "".into(),
         "select".into(),
-        "".into(),
+        column_comment(table, column).into(),
         "NEVER".into(),
         Value::Null,
     ]
@@ -550,6 +553,7 @@ mod tests {
             stripes: 85,
             sub_stripes: 12,
             overlap_deg: 0.01,
+            description: None,
         };
         let column = |name: &str, ty, declared: Option<&str>| Column {
             name: name.to_owned(),
@@ -574,6 +578,7 @@ mod tests {
                 directors: Vec::new(),
                 scan_rating: 1,
             },
+            metadata: catalog::TableMetadata::default(),
             parts: vec![catalog::Part {
                 load: catalog::LoadId(1),
                 rows: 10,

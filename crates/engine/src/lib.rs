@@ -55,8 +55,9 @@ pub use memory::bound_memory;
 pub use piece::{ChunkSlice, Piece};
 pub use restriction::Restriction;
 pub use session::{
-    ALIAS, COLUMN, DATABASE, NO_DATABASE, PreparedQuery, QueryResult, Session, SessionOptions,
-    TABLE, UCD, UNIT, XTYPE, analyzer_rules, physical_rules, runtime, too_many_rows,
+    ALIAS, COLUMN, DATABASE, DESCRIPTION, NO_DATABASE, PreparedQuery, QueryResult, Session,
+    SessionOptions, TABLE, UCD, UNIT, UTYPE, XTYPE, analyzer_rules, physical_rules, runtime,
+    too_many_rows,
 };
 pub use show::{STORED, granted, stored_bytes};
 pub use stored_part::StoredPart;

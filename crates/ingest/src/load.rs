@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use catalog::{
     Append, Catalog, CatalogError, Chunk, LoadId, LoadLock, NewDatabase, PartContents, Table,
-    TableKind, TableSpec,
+    TableKind, TableMetadata, TableSpec,
 };
 use store::{LoadDir, Removal};
 
@@ -165,6 +165,7 @@ pub(crate) struct ReadLoad {
     directors: Directors,
     rows: ReadRows,
     notes: Vec<String>,
+    metadata: TableMetadata,
 }
 
 /// A load whose files are written.
@@ -174,6 +175,8 @@ pub(crate) struct WrittenLoad {
     directors: Directors,
     pub outcome: Outcome,
     pub notes: Vec<String>,
+    /// What the files say of the columns.
+    metadata: TableMetadata,
     /// Kept until the table is visible, so that the next child of the director sees where this one's orphans went.
     family: Family,
 }
@@ -192,6 +195,7 @@ impl WrittenLoad {
             },
             source,
             chunks: &self.outcome.chunks,
+            metadata: Some(&self.metadata),
         }
     }
 
@@ -297,7 +301,7 @@ impl Transaction {
         progress: &Arc<Progress>,
     ) -> Result<ReadLoad, IngestError> {
         let mut spec = self.spec(&plan, &directors);
-        let notes = plan.notes.clone();
+        let (notes, metadata) = (plan.notes.clone(), plan.metadata.clone());
         let pipeline = Pipeline::new(
             &self.request,
             &partitioning,
@@ -318,6 +322,7 @@ impl Transaction {
             directors,
             rows,
             notes,
+            metadata,
         })
     }
 
@@ -338,6 +343,7 @@ impl Transaction {
             directors: read.directors,
             outcome,
             notes: read.notes,
+            metadata: read.metadata,
             family,
         };
         let (spec, outcome) = (written.spec.clone(), &written.outcome);

@@ -1,8 +1,9 @@
 //! What a request means for the files at hand: the table's columns and the parts that some of them play.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use catalog::{Column, ColumnType, Position, TableKind};
+use catalog::{Column, ColumnMetadata, ColumnType, Position, TableKind, TableMetadata, fold_name};
 use store::{DirectorIndex, LoadDir};
 
 use crate::error::IngestError;
@@ -12,7 +13,7 @@ use crate::format::text::TextLayout;
 use crate::format::{self, DecidingValue, FileColumns, OddValues, TableFile};
 use crate::place::child::ChildColumns;
 use crate::position::{PositionColumns, find_column};
-use crate::request::LoadRequest;
+use crate::request::{LoadRequest, PositionUnit};
 use crate::row_batch::travel_type;
 use crate::schema::{DeclaredTable, read_schema};
 use crate::sort::is_sortable;
@@ -40,6 +41,8 @@ pub(crate) struct TablePlan {
     pub files: Vec<Box<dyn TableFile>>,
     /// What is worth knowing about how the columns were found.
     pub notes: Vec<String>,
+    /// What the files say of the columns.
+    pub metadata: TableMetadata,
     /// Where generated keys begin.
     pub key_start: KeyStart,
 }
@@ -88,6 +91,7 @@ impl TablePlan {
         }
         let mut plan = Self {
             kind,
+            metadata: said_by_files(&files, &columns),
             columns,
             roles,
             files,
@@ -109,6 +113,14 @@ impl TablePlan {
             };
         };
         let unit = request.position_unit.unwrap_or_default();
+        if unit != PositionUnit::Degrees {
+            for at in [positions.ra, positions.dec] {
+                let name = fold_name(&self.columns[at].name);
+                if let Some(said) = self.metadata.columns.get_mut(&name) {
+                    said.unit = None;
+                }
+            }
+        }
         let files = std::mem::take(&mut self.files).into_iter();
         let files = files.map(|file| PositionsInDegrees::of(file, positions, unit));
         self.files = files.collect();
@@ -557,4 +569,25 @@ fn child_columns(
         order,
         positions,
     })
+}
+/// What the files of a load say of the table's columns: of each what the first file says that says anything.
+fn said_by_files(files: &[Box<dyn TableFile>], columns: &[Column]) -> TableMetadata {
+    let mut metadata = TableMetadata::default();
+    let names: HashSet<String> = columns.iter().map(|it| fold_name(&it.name)).collect();
+    for (name, said) in files.iter().flat_map(|file| file.descriptions()) {
+        let name = fold_name(&name);
+        let word = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+        let said = ColumnMetadata {
+            description: word(said.description),
+            unit: word(said.unit),
+            ucd: word(said.ucd),
+            utype: word(said.utype),
+            xtype: word(said.xtype),
+            ..ColumnMetadata::default()
+        };
+        if names.contains(&name) && said != ColumnMetadata::default() {
+            metadata.columns.entry(name).or_insert(said);
+        }
+    }
+    metadata
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use catalog::{
     Catalog, Chunk, Database, LoadLock, NewDatabase, Position, Publication, Table, TableKind,
-    fold_name,
+    TableMetadata, fold_name,
 };
 use store::{LoadDir, StoreError};
 
@@ -285,6 +285,7 @@ impl Run {
             roles: roles_of(table)?,
             files: made::open(&(rows as Arc<dyn made::RowSource>)),
             notes: Vec::new(),
+            metadata: TableMetadata::default(),
             key_start: KeyStart::default(),
         };
         Ok((request, plan))

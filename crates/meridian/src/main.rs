@@ -14,6 +14,7 @@ mod cluster_commands;
 mod cluster_demo;
 mod compact;
 mod console;
+mod describe;
 mod drop;
 mod failure;
 mod load;
@@ -85,6 +86,12 @@ enum Command {
     /// them any more.
     #[command(subcommand)]
     Drop(drop::DropCommand),
+    /// What databases, tables and columns mean: print it, or change it by a file.
+    ///
+    /// Descriptions, units, UCDs, utypes and xtypes are kept beside the rows and shown by every protocol: in TAP_SCHEMA, in VOTables, and
+    /// as comments to MySQL's clients. They come from the files that are loaded, from a schema in Felis's language, or from what this
+    /// command prints, edited. A change is made in one step, and a running server shows it at once; no row and no result changes.
+    Describe(describe::DescribeArguments),
     /// List what is loaded.
     Tables(tables::TablesArguments),
     /// The queries of a running server: list, submit, follow and cancel them, and download their results.
@@ -138,6 +145,7 @@ fn main() -> ExitCode {
         Command::Restore(arguments) => backup_commands::restore(&arguments),
         Command::Compact(arguments) => compact::run(arguments),
         Command::Drop(command) => drop::run(command),
+        Command::Describe(arguments) => describe::run(arguments),
         Command::Tables(arguments) => tables::run(arguments),
         Command::Query(command) => query_commands::run(command),
         Command::User(command) => user_commands::run(command),

@@ -6,7 +6,10 @@ use super::SqliteCatalog;
 use crate::backend::CatalogBackend;
 use crate::catalog::{Append, Publication, Superseded};
 use crate::state::CatalogState;
-use crate::{CatalogError, Chunk, Database, LoadId, NewDatabase, PartContents, Table, TableSpec};
+use crate::{
+    CatalogError, Chunk, Database, DatabaseChange, LoadId, NewDatabase, PartContents, Table,
+    TableSpec,
+};
 
 #[async_trait]
 impl CatalogBackend for SqliteCatalog {
@@ -125,5 +128,13 @@ impl CatalogBackend for SqliteCatalog {
         now: &str,
     ) -> Result<(), CatalogError> {
         self.repartition(database, publications, now).await
+    }
+
+    async fn describe(
+        &self,
+        database: &str,
+        change: &DatabaseChange,
+    ) -> Result<bool, CatalogError> {
+        self.describe(database, change).await
     }
 }

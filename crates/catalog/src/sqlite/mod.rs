@@ -8,6 +8,7 @@
 mod backend;
 mod checksum;
 mod connections;
+mod describe;
 mod parts;
 mod publications;
 mod read;

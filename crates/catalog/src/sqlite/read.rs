@@ -221,7 +221,7 @@ pub(super) async fn describe_tables(
 ) -> Result<HashMap<i64, TableRows>, CatalogError> {
     let rows: Vec<TableRow> = sqlx::query_as(
         "SELECT id, database_id, name, folded_name, placement, kind, key_column, ra_column, dec_column, \
-                scan_rating \
+                scan_rating, description, utype, table_index \
          FROM tables WHERE database_id = ? AND (? IS NULL OR id = ?)",
     )
     .bind(database)
@@ -241,7 +241,8 @@ pub(super) async fn describe_tables(
     .fetch_all(&mut *connection)
     .await?;
     let columns: Vec<ColumnRow> = sqlx::query_as(
-        "SELECT c.table_id, c.ordinal, c.name, c.folded_name, c.type, c.nullable, c.declared \
+        "SELECT c.table_id, c.ordinal, c.name, c.folded_name, c.type, c.nullable, c.declared, \
+                c.description, c.unit, c.ucd, c.utype, c.xtype, c.principal, c.column_index \
          FROM tables t JOIN columns c ON c.table_id = t.id \
          WHERE t.database_id = ? AND (? IS NULL OR t.id = ?) ORDER BY c.table_id, c.ordinal",
     )

@@ -7,8 +7,8 @@ use sqlx::{FromRow, Row};
 use super::checksum::Digest;
 use super::from_stored;
 use crate::{
-    CatalogError, Chunk, Column, Database, DirectorRef, LoadId, OverlapFile, Part, Position, Table,
-    TableSpec,
+    CatalogError, Chunk, Column, ColumnMetadata, Database, DirectorRef, LoadId, OverlapFile, Part,
+    Position, Table, TableMetadata, TableSpec,
 };
 
 /// A row of `databases`.
@@ -20,17 +20,18 @@ pub(super) struct DatabaseRow {
     pub stripes: i64,
     pub sub_stripes: i64,
     pub overlap_deg: f64,
+    pub description: Option<String>,
     pub checksum: i64,
 }
 
 impl DatabaseRow {
     /// Every column of it, for SELECT.
     pub(super) const COLUMNS: &str =
-        "id, name, folded_name, stripes, sub_stripes, overlap_deg, checksum";
+        "id, name, folded_name, stripes, sub_stripes, overlap_deg, description, checksum";
 
     /// The checksum of a database that has these tables, in the order of their numbers.
     pub(super) fn digest(&self, tables: &[ListedTable]) -> i64 {
-        Digest::of("database")
+        let digest = Digest::of("database")
             .int(self.id)
             .text(&self.name)
             .text(&self.folded_name)
@@ -42,8 +43,12 @@ impl DatabaseRow {
                     .int(table.id)
                     .text(&table.folded_name)
                     .int(table.checksum)
-            })
-            .finish()
+            });
+        // Where nothing is said the checksum is that of the versions in which nothing could be.
+        match &self.description {
+            None => digest.finish(),
+            Some(description) => digest.text("described").text(description).finish(),
+        }
     }
 
     pub(super) fn to_database(&self) -> Result<Database, CatalogError> {
@@ -53,6 +58,7 @@ impl DatabaseRow {
             stripes: from_stored("a number of stripes", self.stripes)?,
             sub_stripes: from_stored("a number of sub-stripes", self.sub_stripes)?,
             overlap_deg: self.overlap_deg,
+            description: self.description.clone(),
         })
     }
 }
@@ -126,6 +132,9 @@ pub(super) struct TableRow {
     ra_column: Option<String>,
     dec_column: Option<String>,
     scan_rating: i64,
+    description: Option<String>,
+    utype: Option<String>,
+    table_index: Option<i64>,
 }
 
 impl TableRow {
@@ -143,6 +152,18 @@ impl TableRow {
             .int(self.scan_rating)
     }
 
+    /// What is said of it, if anything is.
+    fn add_metadata_to(&self, digest: Digest) -> Digest {
+        if self.description.is_none() && self.utype.is_none() && self.table_index.is_none() {
+            return digest;
+        }
+        digest
+            .text("described")
+            .maybe_text(self.description.as_deref())
+            .maybe_text(self.utype.as_deref())
+            .maybe(self.table_index, Digest::int)
+    }
+
     fn into_table(
         self,
         database: &Database,
@@ -151,6 +172,18 @@ impl TableRow {
         directors: Vec<DirectorRow>,
     ) -> Result<Table, CatalogError> {
         let position = self.ra_column.zip(self.dec_column);
+        let mut metadata = TableMetadata {
+            description: self.description,
+            utype: self.utype,
+            index: optional("the place of a table", self.table_index)?,
+            ..TableMetadata::default()
+        };
+        for column in &columns {
+            let said = column.metadata()?;
+            if said != ColumnMetadata::default() {
+                metadata.columns.insert(column.folded_name.clone(), said);
+            }
+        }
         let columns: Result<Vec<_>, _> = columns.into_iter().map(ColumnRow::into_column).collect();
         Ok(Table {
             id: self.id,
@@ -169,6 +202,7 @@ impl TableRow {
                     .collect(),
                 scan_rating: from_stored("a scan rating", self.scan_rating)?,
             },
+            metadata,
             parts: parts
                 .into_iter()
                 .map(PartRow::into_part)
@@ -264,10 +298,15 @@ pub(super) struct TableRows {
 impl TableRows {
     /// The table's checksum.
     pub(super) fn digest(&self) -> i64 {
-        (self.table.begin_digest())
+        let digest = (self.table.begin_digest())
             .list(&self.parts, |digest, part| part.add_to(digest))
             .list(&self.columns, |digest, column| column.add_to(digest))
-            .list(&self.directors, |digest, director| director.add_to(digest))
+            .list(&self.directors, |digest, director| director.add_to(digest));
+        // A table of which nothing is said has the checksum of the versions in which nothing could be.
+        let digest = self.table.add_metadata_to(digest);
+        let columns = self.columns.iter();
+        columns
+            .fold(digest, |digest, column| column.add_metadata_to(digest))
             .finish()
     }
 
@@ -309,6 +348,13 @@ pub(super) struct ColumnRow {
     ty: String,
     nullable: bool,
     declared: Option<String>,
+    description: Option<String>,
+    unit: Option<String>,
+    ucd: Option<String>,
+    utype: Option<String>,
+    xtype: Option<String>,
+    principal: Option<i64>,
+    column_index: Option<i64>,
 }
 
 impl ColumnRow {
@@ -322,6 +368,45 @@ impl ColumnRow {
             .maybe_text(self.declared.as_deref())
     }
 
+    /// The texts that are said of it, in their order.
+    fn texts(&self) -> [&Option<String>; 5] {
+        [
+            &self.description,
+            &self.unit,
+            &self.ucd,
+            &self.utype,
+            &self.xtype,
+        ]
+    }
+
+    /// What is said of it, if anything is, behind its place, so that no column's words pass for another's.
+    fn add_metadata_to(&self, digest: Digest) -> Digest {
+        let numbers = [self.principal, self.column_index];
+        if self.texts().iter().all(|text| text.is_none()) && numbers == [None; 2] {
+            return digest;
+        }
+        let digest = digest.text("described").int(self.ordinal);
+        let digest = (self.texts().into_iter())
+            .fold(digest, |digest, text| digest.maybe_text(text.as_deref()));
+        (numbers.into_iter()).fold(digest, |digest, number| digest.maybe(number, Digest::int))
+    }
+
+    pub(super) fn folded_name(&self) -> &str {
+        &self.folded_name
+    }
+
+    pub(super) fn metadata(&self) -> Result<ColumnMetadata, CatalogError> {
+        Ok(ColumnMetadata {
+            description: self.description.clone(),
+            unit: self.unit.clone(),
+            ucd: self.ucd.clone(),
+            utype: self.utype.clone(),
+            xtype: self.xtype.clone(),
+            principal: self.principal.map(|flag| flag != 0),
+            index: optional("the place of a column", self.column_index)?,
+        })
+    }
+
     fn into_column(self) -> Result<Column, CatalogError> {
         Ok(Column {
             ty: self.ty.parse()?,
@@ -330,6 +415,10 @@ impl ColumnRow {
             declared: self.declared,
         })
     }
+}
+
+fn optional<T: TryFrom<i64>>(what: &str, stored: Option<i64>) -> Result<Option<T>, CatalogError> {
+    stored.map(|stored| from_stored(what, stored)).transpose()
 }
 
 /// A row of `table_directors`.

@@ -14,12 +14,13 @@ use crate::lock::open_lock_file;
 
 /// The steps from an empty file to the present version; step `n` leads to version `n + 1`. A step
 /// that was released is never changed: a new one is added.
-const MIGRATIONS: [&str; 5] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("../../migrations/0001_catalog.sql"),
     include_str!("../../migrations/0002_checksums.sql"),
     include_str!("../../migrations/0003_parts.sql"),
     include_str!("../../migrations/0004_publications.sql"),
     include_str!("../../migrations/0005_merged_parts.sql"),
+    include_str!("../../migrations/0006_metadata.sql"),
 ];
 
 /// The first version whose rows carry checksums.

@@ -2,6 +2,7 @@
 
 use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 
+use super::describe::{describe_columns, described_columns};
 use super::read::{database_named, load_row, loads};
 use super::seal::{seal_chunks, seal_databases, seal_loads, seal_table};
 use super::{SqliteCatalog, to_stored};
@@ -194,10 +195,12 @@ async fn show(
     now: &str,
 ) -> Result<Vec<LoadId>, CatalogError> {
     expect_directors(change, database, spec).await?;
+    let before = described_columns(change, database, &spec.name).await?;
     let table = put_table(change, database, load, spec).await?;
     let replaced = supersede_all(change, table, now).await?;
     put_part(change, table, 0, load, contents, now).await?;
     put_columns(change, table, &spec.columns).await?;
+    describe_columns(change, table, spec, before, contents.metadata).await?;
     put_directors(change, table, &spec.directors).await?;
     put_chunks(change, load, contents.chunks).await?;
     end_load(change, load, "published", now).await?;

@@ -3,8 +3,9 @@
 #![allow(dead_code, reason = "each test binary takes what it needs")]
 
 use meridian_catalog::{
-    Catalog, Chunk, Column, ColumnType, DirectorRef, LoadId, NewDatabase, OverlapFile,
-    PartContents, Position, REPLICATED_CHUNK, Table, TableKind, TableSpec,
+    Catalog, Change, Chunk, Column, ColumnChange, ColumnType, DatabaseChange, DirectorRef, LoadId,
+    NewDatabase, OverlapFile, PartContents, Position, REPLICATED_CHUNK, Table, TableChange,
+    TableKind, TableSpec,
 };
 use sky::ChunkId;
 
@@ -144,6 +145,36 @@ pub async fn publish(
         .await
 }
 
+/// A change that says something of database, of the table Object and of two of its columns.
+pub fn words() -> DatabaseChange {
+    let text = |text: &str| Change::Set(text.to_owned());
+    let ra = ColumnChange {
+        description: text("right ascension"),
+        unit: text("deg"),
+        ucd: text("pos.eq.ra;meta.main"),
+        utype: text("stc:AstroCoords.Position2D.Value2.C1"),
+        principal: Change::Set(true),
+        index: Change::Set(10),
+        ..ColumnChange::default()
+    };
+    let name = ColumnChange {
+        xtype: text("adql:VARCHAR"),
+        principal: Change::Set(false),
+        ..ColumnChange::default()
+    };
+    let columns = [("ra".to_owned(), ra), ("name".to_owned(), name)];
+    let table = TableChange {
+        description: text("objects"),
+        utype: text("caom:Observation"),
+        index: Change::Set(3),
+        columns: columns.into(),
+    };
+    DatabaseChange {
+        description: text("a survey"),
+        tables: [("object".to_owned(), table)].into(),
+    }
+}
+
 /// What a load of a table says of itself: what the chunks add up to.
 pub fn contents<'a>(spec: &TableSpec, chunks: &'a [Chunk]) -> PartContents<'a> {
     let is_child = spec.kind == TableKind::Child;
@@ -154,6 +185,7 @@ pub fn contents<'a>(spec: &TableSpec, chunks: &'a [Chunk]) -> PartContents<'a> {
         orphan_rows: if is_child { 5 } else { 0 },
         source: "rows.csv",
         chunks,
+        metadata: None,
     }
 }
 

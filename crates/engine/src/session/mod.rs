@@ -36,7 +36,8 @@ use crate::{
     ShareRun, estimate, interruptible, show,
 };
 use names::Shapes;
-pub use origins::{ALIAS, COLUMN, DATABASE, TABLE, UCD, UNIT, XTYPE};
+pub(crate) use origins::column_metadata;
+pub use origins::{ALIAS, COLUMN, DATABASE, DESCRIPTION, TABLE, UCD, UNIT, UTYPE, XTYPE};
 use planning::{plan, plan_with_parameters};
 use state::{DefaultDatabase, Planners};
 pub use state::{analyzer_rules, physical_rules, runtime};

@@ -1,8 +1,8 @@
-//! What the columns of a result are: the table's column that a column of a result is, with its unit, UCD and xtype.
+//! What the columns of a result are: the table's column that a column of a result is, with what is said of that one.
 
 use std::collections::HashMap;
 
-use catalog::fold_name;
+use catalog::{Table, fold_name};
 use datafusion::common::Column;
 use datafusion::datasource::{TableProvider, source_as_provider};
 use datafusion::logical_expr::{Distinct, Expr, GroupingSet, JoinType, LogicalPlan};
@@ -10,7 +10,7 @@ use ingest::FieldDescription;
 
 use crate::files::FileTable;
 use crate::provider::ArchiveTable;
-use crate::tap_schema::unit_and_ucd;
+use crate::tap_schema;
 
 /// The words in the metadata of a field of a result.
 pub const UNIT: &str = "unit";
@@ -18,6 +18,10 @@ pub const UNIT: &str = "unit";
 pub const UCD: &str = "ucd";
 /// How the values of a column are to be read (DALI 1.1).
 pub const XTYPE: &str = "xtype";
+/// The place of a column in a data model.
+pub const UTYPE: &str = "utype";
+/// What a column means, in words.
+pub const DESCRIPTION: &str = "description";
 
 /// The database of the table whose column it is, as declared.
 pub const DATABASE: &str = "database";
@@ -37,11 +41,19 @@ pub(super) fn metadata(plan: &LogicalPlan) -> Vec<HashMap<String, String>> {
 }
 
 fn words(origin: Origin) -> HashMap<String, String> {
-    let FieldDescription { unit, ucd, xtype } = origin.described;
+    let FieldDescription {
+        unit,
+        ucd,
+        xtype,
+        utype,
+        description,
+    } = origin.described;
     let words = [
         (UNIT, unit),
         (UCD, ucd),
         (XTYPE, xtype),
+        (UTYPE, utype),
+        (DESCRIPTION, description),
         (DATABASE, origin.database),
         (TABLE, origin.table),
         (ALIAS, origin.alias),
@@ -136,18 +148,33 @@ fn described(table: &dyn TableProvider, name: &str) -> Option<Origin> {
         });
     };
     let table = &table.table.table;
-    let (unit, ucd) = unit_and_ucd(&table.spec, name);
     let columns = &mut table.spec.columns.iter();
     let column = columns.find(|column| fold_name(&column.name) == name);
     Some(Origin {
-        described: FieldDescription {
-            unit: unit.unwrap_or_default().to_owned(),
-            ucd: ucd.unwrap_or_default().to_owned(),
-            xtype: String::new(),
-        },
+        described: said_of(table, name),
         database: table.database.name.clone(),
         table: table.spec.name.clone(),
         alias: String::new(),
         column: column.map_or(name, |column| &column.name).to_owned(),
+    })
+}
+
+/// What is said of a column of a table, by its name, whose case does not matter.
+fn said_of(table: &Table, column: &str) -> FieldDescription {
+    let said = tap_schema::described(table, column);
+    FieldDescription {
+        unit: said.unit.unwrap_or_default(),
+        ucd: said.ucd.unwrap_or_default(),
+        xtype: said.xtype.unwrap_or_default(),
+        utype: said.utype.unwrap_or_default(),
+        description: said.description.unwrap_or_default(),
+    }
+}
+
+/// The same as the metadata of a field of a result.
+pub(crate) fn column_metadata(table: &Table, column: &str) -> HashMap<String, String> {
+    words(Origin {
+        described: said_of(table, column),
+        ..Origin::default()
     })
 }

@@ -125,8 +125,21 @@ fn status_row(table: &Table) -> Row {
         some(COLLATION),
         None,
         some(""),
-        some(format!("{} table", table.spec.kind)),
+        some(table_comment(table)),
     ]
+}
+
+/// What a table has, in words: what is said of it, or its kind.
+pub(crate) fn table_comment(table: &Table) -> String {
+    let said = table.metadata.description.clone();
+    said.unwrap_or_else(|| format!("{} table", table.spec.kind))
+}
+
+/// What is said of a column; empty if nothing is.
+pub(crate) fn column_comment<'a>(table: &'a Table, column: &Column) -> &'a str {
+    let said = table.metadata.column(&column.name);
+    let said = said.and_then(|said| said.description.as_deref());
+    said.unwrap_or_default()
 }
 
 pub(super) async fn table(
@@ -159,6 +172,7 @@ struct ColumnRow {
     nullable: bool,
     key: &'static str,
     is_text: bool,
+    comment: String,
 }
 
 pub(super) async fn columns(
@@ -182,6 +196,7 @@ pub(super) async fn columns(
             nullable: true,
             key: "",
             is_text: ty == DataType::Utf8,
+            comment: String::new(),
         };
         columns.map(own).collect()
     } else {
@@ -192,6 +207,7 @@ pub(super) async fn columns(
             nullable: column.nullable,
             key: key_mark(&table, column),
             is_text: column.ty == ColumnType::Text,
+            comment: column_comment(&table, column).to_owned(),
         };
         table.spec.columns.iter().map(of_table).collect()
     };
@@ -215,7 +231,7 @@ fn shown_columns(columns: Vec<ColumnRow>, full: bool) -> Rows {
             None,
             some(""),
             some("select"),
-            some(""),
+            Some(column.comment),
         ]
     };
     let short = ["Field", "Type", "Null", "Key", "Default", "Extra"];
@@ -301,16 +317,20 @@ pub(super) fn create(table: &Table) -> Rows {
         } else {
             "NOT NULL"
         };
-        format!("  `{}` {} {null}", column.name, declared_type(column))
+        let comment = comment(" COMMENT ", column_comment(table, column));
+        let ty = declared_type(column);
+        format!("  `{}` {ty} {null}{comment}", column.name)
     });
     let mut lines: Vec<String> = columns.collect();
     if let (TableKind::Director, Some(key)) = (table.spec.kind, &table.spec.key) {
         lines.push(format!("  PRIMARY KEY (`{key}`)"));
     }
+    let said = table.metadata.description.as_deref().unwrap_or_default();
     let statement = format!(
-        "CREATE TABLE `{}` (\n{}\n)",
+        "CREATE TABLE `{}` (\n{}\n){}",
         table.spec.name,
-        lines.join(",\n")
+        lines.join(",\n"),
+        comment(" COMMENT=", said)
     );
     let row = vec![some(table.spec.name.as_str()), Some(statement)];
     Rows::new(&["Table", "Create Table"], vec![row])
@@ -321,9 +341,33 @@ pub(super) async fn create_database(
     database: &str,
 ) -> Result<Rows, EngineError> {
     let declared = declared(archive, database).await?;
-    let statement = format!("CREATE DATABASE `{declared}` DEFAULT CHARACTER SET utf8mb4");
+    let found = archive.catalog().database(&declared).await?;
+    let said = found
+        .and_then(|database| database.description)
+        .unwrap_or_default();
+    let comment = comment(" COMMENT ", &said);
+    let statement = format!("CREATE DATABASE `{declared}` DEFAULT CHARACTER SET utf8mb4{comment}");
     let row = vec![Some(declared), Some(statement)];
     Ok(Rows::new(&["Database", "Create Database"], vec![row]))
+}
+
+/// A text as it stands in a statement behind a word; nothing if it is empty.
+fn comment(word: &str, text: &str) -> String {
+    if text.is_empty() {
+        return String::new();
+    }
+    let mut quoted = String::with_capacity(text.len() + 2);
+    for character in text.chars() {
+        match character {
+            '\'' => quoted.push_str("''"),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\0' => quoted.push_str("\\0"),
+            other => quoted.push(other),
+        }
+    }
+    format!("{word}'{quoted}'")
 }
 
 /// The type of a column as MySQL would declare it: as it was declared, if it was.
@@ -378,6 +422,12 @@ fn type_name(ty: ColumnType) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn comments_are_quoted() {
+        assert_eq!(comment(" COMMENT ", ""), "");
+        assert_eq!(comment("=", "it's a\\b\nc"), r"='it''s a\\b\nc'");
+    }
 
     #[test]
     fn declared_types_are_shown_without_attributes() {

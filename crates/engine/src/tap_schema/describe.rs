@@ -6,7 +6,9 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-use catalog::{Column, ColumnType, Database, Table, TableKind, TableSpec, fold_name};
+use catalog::{
+    Column, ColumnMetadata, ColumnType, Database, Table, TableKind, TableSpec, fold_name,
+};
 
 /// A database.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +28,9 @@ pub struct TapTable {
     pub name: String,
     /// What it has.
     pub description: String,
-    /// Its place in the database, from 1 on.
+    /// Its place in a data model.
+    pub utype: Option<String>,
+    /// Its place in the database: what was said of it, or counted from 1 on.
     pub index: i32,
     /// Its columns.
     pub columns: Vec<TapColumn>,
@@ -45,21 +49,23 @@ pub struct TapColumn {
     pub datatype: &'static str,
     /// `*` for texts and bytes.
     pub arraysize: Option<&'static str>,
-    /// `timestamp` for times.
-    pub xtype: Option<&'static str>,
+    /// How its values are to be read: `timestamp` for times.
+    pub xtype: Option<String>,
     /// What it means.
     pub description: Option<String>,
+    /// Its place in a data model.
+    pub utype: Option<String>,
     /// The unit of its values.
-    pub unit: Option<&'static str>,
+    pub unit: Option<String>,
     /// What it is physically.
-    pub ucd: Option<&'static str>,
+    pub ucd: Option<String>,
     /// Whether rows are found fast by it.
     pub is_indexed: bool,
     /// Whether it is one of the first to look at.
     pub is_principal: bool,
     /// Whether a standard defines it.
     pub is_standard: bool,
-    /// Its place in the table, from 1 on.
+    /// Its place in the table: what was said of it, or counted from 1 on.
     pub index: i32,
 }
 
@@ -86,15 +92,18 @@ impl TapSchemaEntry {
         let specs: Vec<&TableSpec> = tables.iter().map(|table| &table.spec).collect();
         let described = tables.iter().zip(1..).map(|(table, index)| TapTable {
             name: full_name(&table.spec.database, &table.spec.name),
-            description: description(&table.spec),
-            index,
-            columns: columns(&table.spec),
+            description: (table.metadata.description.clone())
+                .unwrap_or_else(|| description(&table.spec)),
+            utype: table.metadata.utype.clone(),
+            index: table.metadata.index.unwrap_or(index),
+            columns: columns(table),
             keys: keys(&table.spec, &specs),
             rows: Some(table.rows()),
         });
         Self {
             name: adql_name(&database.name),
-            description: format!("the catalogue {}", database.name),
+            description: (database.description.clone())
+                .unwrap_or_else(|| format!("the catalogue {}", database.name)),
             tables: described.collect(),
         }
     }
@@ -114,11 +123,19 @@ fn description(spec: &TableSpec) -> String {
     }
 }
 
-/// The unit of a table's column, and what it is physically in words of UCD1+; by its name, whose case does not matter.
-pub(crate) fn unit_and_ucd(
-    spec: &TableSpec,
-    column: &str,
-) -> (Option<&'static str>, Option<&'static str>) {
+/// What a table's column means, by its name, whose case does not matter: what is said of it, and else what its part in the table tells.
+pub(crate) fn described(table: &Table, column: &str) -> ColumnMetadata {
+    let said = table.metadata.column(column).cloned().unwrap_or_default();
+    let (unit, ucd) = unit_and_ucd(&table.spec, column);
+    ColumnMetadata {
+        unit: said.unit.or(unit.map(str::to_owned)),
+        ucd: said.ucd.or(ucd.map(str::to_owned)),
+        ..said
+    }
+}
+
+/// The unit and the UCD of columns that are a key or a position.
+fn unit_and_ucd(spec: &TableSpec, column: &str) -> (Option<&'static str>, Option<&'static str>) {
     let column = fold_name(column);
     let is = |name: &String| fold_name(name) == column;
     if spec.key.as_ref().is_some_and(is) {
@@ -132,7 +149,8 @@ pub(crate) fn unit_and_ucd(
     }
 }
 
-fn columns(spec: &TableSpec) -> Vec<TapColumn> {
+fn columns(table: &Table) -> Vec<TapColumn> {
+    let spec = &table.spec;
     let is = |column: &Column, name: Option<&String>| {
         name.is_some_and(|name| fold_name(name) == fold_name(&column.name))
     };
@@ -141,22 +159,28 @@ fn columns(spec: &TableSpec) -> Vec<TapColumn> {
         let is_ra = is(column, spec.position.as_ref().map(|it| &it.ra));
         let is_dec = is(column, spec.position.as_ref().map(|it| &it.dec));
         let refers = spec.directors.iter().any(|it| is(column, Some(&it.key)));
-        let (datatype, arraysize, xtype) = votable_type(column.ty);
         let is_partitioned = spec.kind != TableKind::Replicated;
-        let (unit, ucd) = unit_and_ucd(spec, &column.name);
+        let said = described(table, &column.name);
+        let (datatype, arraysize, xtype) = match (votable_type(column.ty), said.xtype) {
+            ((datatype, arraysize, Some(own)), _) => (datatype, arraysize, Some(own.to_owned())),
+            // A time that is a text is one of ASCII in results (DALI 1.1, section 3.3.3).
+            (_, Some(said)) if said == TIMESTAMP => ("char", Some("*"), Some(said)),
+            ((datatype, arraysize, None), said) => (datatype, arraysize, said),
+        };
         TapColumn {
             name: adql_name(&column.name),
             datatype,
             arraysize,
             xtype,
-            description: None,
-            unit,
-            ucd,
+            description: said.description,
+            utype: said.utype,
+            unit: said.unit,
+            ucd: said.ucd,
             is_indexed: is_partitioned
                 && (refers || is_ra || is_dec || (is_key && spec.kind == TableKind::Director)),
-            is_principal: is_key || is_ra || is_dec || refers,
+            is_principal: (said.principal).unwrap_or(is_key || is_ra || is_dec || refers),
             is_standard: false,
-            index,
+            index: said.index.unwrap_or(index),
         }
     };
     spec.columns.iter().zip(1..).map(column).collect()
@@ -181,6 +205,9 @@ fn keys(spec: &TableSpec, others: &[&TableSpec]) -> Vec<ForeignKey> {
     spec.directors.iter().zip(1..).filter_map(key).collect()
 }
 
+/// The xtype of times.
+const TIMESTAMP: &str = "timestamp";
+
 /// `datatype`, `arraysize` and `xtype` of the values of a column, as results have them.
 fn votable_type(ty: ColumnType) -> (&'static str, Option<&'static str>, Option<&'static str>) {
     /// The digits that a double can tell apart, whatever they are.
@@ -198,7 +225,7 @@ fn votable_type(ty: ColumnType) -> (&'static str, Option<&'static str>, Option<&
         T::UInt64 | T::Decimal { .. } => ("char", Some("*"), None),
         T::Text => ("unicodeChar", Some("*"), None),
         T::Binary => ("unsignedByte", Some("*"), None),
-        T::Date | T::Timestamp => ("char", Some("*"), Some("timestamp")),
+        T::Date | T::Timestamp => ("char", Some("*"), Some(TIMESTAMP)),
     }
 }
 

@@ -16,7 +16,7 @@ use datafusion::datasource::MemTable;
 
 use crate::error::external;
 use crate::{Archive, EngineError};
-pub(crate) use describe::unit_and_ucd;
+pub(crate) use describe::described;
 pub use describe::{ForeignKey, TapColumn, TapSchemaEntry, TapTable};
 
 /// The folded name of the database of these tables.
@@ -155,6 +155,7 @@ impl Described {
                 arraysize: (!is_number).then_some("*"),
                 xtype: None,
                 description: Some((*meaning).to_owned()),
+                utype: None,
                 unit: None,
                 ucd: None,
                 is_indexed: false,
@@ -175,6 +176,7 @@ impl Described {
             columns: columns.collect(),
             keys: keys.collect(),
             description: self.description.to_owned(),
+            utype: None,
             index,
             name,
             rows: None,
@@ -255,7 +257,7 @@ fn rows_of(table: &str, entries: &[TapSchemaEntry]) -> Vec<Vec<Cell>> {
                     (&entry.name).into(),
                     (&table.name).into(),
                     "table".into(),
-                    Cell::Null,
+                    table.utype.as_ref().into(),
                     (&table.description).into(),
                     table.index.into(),
                 ]
@@ -298,12 +300,12 @@ fn column_row(table: &TapTable, column: &TapColumn) -> Vec<Cell> {
         (&column.name).into(),
         column.datatype.into(),
         column.arraysize.into(),
-        column.xtype.into(),
+        column.xtype.as_ref().into(),
         Cell::Null,
         column.description.as_ref().into(),
-        Cell::Null,
-        column.unit.into(),
-        column.ucd.into(),
+        column.utype.as_ref().into(),
+        column.unit.as_ref().into(),
+        column.ucd.as_ref().into(),
         column.is_indexed.into(),
         column.is_principal.into(),
         column.is_standard.into(),

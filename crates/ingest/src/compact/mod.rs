@@ -463,6 +463,7 @@ fn contents<'a>(merged: &Table, written: &'a Outcome) -> PartContents<'a> {
         orphan_rows: merged.orphan_rows(),
         source: "",
         chunks: &written.chunks,
+        metadata: None,
     }
 }
 

@@ -166,6 +166,10 @@ pub struct FieldDescription {
     pub ucd: String,
     /// How its values are to be read (DALI 1.1).
     pub xtype: String,
+    /// Its place in a data model.
+    pub utype: String,
+    /// What it means, in words.
+    pub description: String,
 }
 
 /// An input file whose format is known.
@@ -189,6 +193,11 @@ pub(crate) trait TableFile: Send + Sync {
     /// What the file says of a column, by its place.
     fn described(&self, _column: usize) -> Option<FieldDescription> {
         None
+    }
+
+    /// What the file says of its columns, by their names, where it says anything.
+    fn descriptions(&self) -> Vec<(String, FieldDescription)> {
+        Vec::new()
     }
 
     /// The names of the columns of right ascension and declination, where the file says which these are.

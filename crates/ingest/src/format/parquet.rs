@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::Field;
 use catalog::Column;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -17,7 +18,7 @@ use parquet::errors::ParquetError;
 use super::parquet_ahead::ReadAhead;
 use super::parquet_bounds::{check_footer, check_places, rows_at_once};
 use super::parquet_views::{rows_to_copy, with_views};
-use super::{Names, Part, ReadContext, Source, TableFile, columns_of};
+use super::{FieldDescription, Names, Part, ReadContext, Source, TableFile, columns_of};
 use crate::budget::{DecodeBudget, DecodeMeter};
 use crate::error::{IngestError, nearest};
 use crate::normalise;
@@ -107,6 +108,18 @@ impl TableFile for ParquetFile {
         columns_of(self.metadata.schema(), &self.path)
     }
 
+    fn described(&self, column: usize) -> Option<FieldDescription> {
+        let field = self.metadata.schema().fields().get(column)?;
+        Some(described(field))
+    }
+
+    fn descriptions(&self) -> Vec<(String, FieldDescription)> {
+        let fields = self.metadata.schema().fields().iter();
+        fields
+            .map(|field| (field.name().clone(), described(field)))
+            .collect()
+    }
+
     fn estimated_rows(&self) -> u64 {
         self.metadata.metadata().file_metadata().num_rows().max(0) as u64
     }
@@ -161,6 +174,18 @@ impl TableFile for ParquetFile {
             batches.push(normalise::to_rows(&arrays, rows, context)?);
         }
         Ok(batches)
+    }
+}
+
+/// What the metadata of a field say of it, under the names that results have.
+fn described(field: &Field) -> FieldDescription {
+    let word = |name: &str| field.metadata().get(name).cloned().unwrap_or_default();
+    FieldDescription {
+        unit: word("unit"),
+        ucd: word("ucd"),
+        xtype: word("xtype"),
+        utype: word("utype"),
+        description: word("description"),
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
-use engine::{UCD, UNIT, XTYPE};
+use engine::{DESCRIPTION, UCD, UNIT, UTYPE, XTYPE};
 
 /// The role of a column in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,6 +37,10 @@ pub(crate) struct TableColumn {
     pub(crate) unit: Option<String>,
     /// How its values are to be read.
     pub(crate) xtype: Option<String>,
+    /// Its place in a data model.
+    pub(crate) utype: Option<String>,
+    /// What it means, in words.
+    pub(crate) description: Option<String>,
 }
 
 impl TableColumn {
@@ -67,6 +71,8 @@ impl TableColumn {
         Self {
             name: field.name().clone(),
             role,
+            utype: word(UTYPE),
+            description: word(DESCRIPTION),
             ucd: ucd.map(str::to_owned).or_else(|| word(UCD)),
             unit: unit(role).map(str::to_owned).or_else(|| word(UNIT)),
             xtype: form.xtype().map(str::to_owned).or_else(|| word(XTYPE)),

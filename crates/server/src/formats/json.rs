@@ -25,6 +25,8 @@ fn described(column: &TableColumn) -> Value {
         ("xtype", column.xtype.as_deref()),
         ("ucd", column.ucd.as_deref()),
         ("unit", column.unit.as_deref()),
+        ("utype", column.utype.as_deref()),
+        ("description", column.description.as_deref()),
     ];
     let known = words
         .into_iter()

@@ -57,6 +57,7 @@ fn field(column: &TableColumn, out: &mut Vec<u8>) {
     let optional = [
         ("xtype", column.xtype.as_deref()),
         ("ucd", column.ucd.as_deref()),
+        ("utype", column.utype.as_deref()),
         ("unit", column.unit.as_deref()),
         ("ref", in_system(column.role).then_some("icrs")),
     ];
@@ -65,7 +66,14 @@ fn field(column: &TableColumn, out: &mut Vec<u8>) {
             attribute(name, value, out);
         }
     }
-    out.extend_from_slice(b"/>\n");
+    match &column.description {
+        None => out.extend_from_slice(b"/>\n"),
+        Some(description) => {
+            out.extend_from_slice(b"><DESCRIPTION>");
+            out.extend_from_slice(escaped(description).as_bytes());
+            out.extend_from_slice(b"</DESCRIPTION></FIELD>\n");
+        }
+    }
 }
 
 fn in_system(role: Role) -> bool {

@@ -1,11 +1,11 @@
 //! The state that all requests share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use axum::http::StatusCode;
 use catalog::LoadId;
-use engine::{Archive, ConeTable};
+use engine::{Archive, ConeTable, LoadedTable};
 
 use super::alerts::AlertDatabases;
 use super::cone::{ColumnSelection, ServedTable};
@@ -18,6 +18,10 @@ use crate::authenticator::Principal;
 /// The columns that cone searches return by default, by the folded names of database and table.
 pub(crate) type ConfiguredColumns = HashMap<(String, String), Vec<String>>;
 
+/// Selected columns by placement and verbosity, each with the table that they were selected of. Of that only the place in memory is kept,
+/// by which another state of the table is told.
+type Selections = HashMap<(LoadId, u8), (Weak<LoadedTable>, Arc<ColumnSelection>)>;
+
 /// The state that all requests share.
 #[derive(Debug)]
 pub(crate) struct HttpState {
@@ -28,7 +32,7 @@ pub(crate) struct HttpState {
     pub(crate) jobs: Arc<TapJobs>,
     pub(crate) alerts: Arc<AlertDatabases>,
     /// The selected columns of tables, by load and verbosity.
-    chosen: Mutex<HashMap<(LoadId, u8), Arc<ColumnSelection>>>,
+    chosen: Mutex<Selections>,
 }
 
 impl HttpState {
@@ -88,8 +92,12 @@ impl HttpState {
     }
 
     fn chosen(&self, cones: &ConeTable, verbosity: u8) -> Result<Arc<ColumnSelection>, Problem> {
-        let key = (cones.table().table.placement, verbosity);
-        if let Some(known) = self.known().get(&key) {
+        let table = cones.table();
+        let key = (table.table.placement, verbosity);
+        // What is said of its columns may have changed since.
+        if let Some((of, known)) = self.known().get(&key)
+            && std::ptr::eq(of.as_ptr(), Arc::as_ptr(table))
+        {
             return Ok(Arc::clone(known));
         }
         let spec = cones.table().spec();
@@ -104,11 +112,11 @@ impl HttpState {
         if known.len() >= MOST_KNOWN {
             known.clear();
         }
-        known.insert(key, Arc::clone(&chosen));
+        known.insert(key, (Arc::downgrade(table), Arc::clone(&chosen)));
         Ok(chosen)
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<(LoadId, u8), Arc<ColumnSelection>>> {
+    fn known(&self) -> std::sync::MutexGuard<'_, Selections> {
         self.chosen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

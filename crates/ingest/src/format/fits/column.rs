@@ -178,6 +178,8 @@ impl FitsColumn {
                 unit: text("TUNIT").to_owned(),
                 ucd: text("TUCD").to_owned(),
                 xtype: text("TXTYP").to_owned(),
+                utype: text("TUTYP").to_owned(),
+                description: text("TCOMM").to_owned(),
             },
             name,
         })

@@ -187,6 +187,13 @@ impl TableFile for FitsFile {
         Some(column.described.clone())
     }
 
+    fn descriptions(&self) -> Vec<(String, FieldDescription)> {
+        let columns = self.table.columns.iter();
+        columns
+            .map(|column| (column.name.clone(), column.described.clone()))
+            .collect()
+    }
+
     fn position(&self) -> Option<[String; 2]> {
         let columns = self.table.columns.iter();
         let described = columns.map(|it| (it.name.as_str(), it.described.ucd.as_str()));

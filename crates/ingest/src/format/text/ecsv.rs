@@ -11,10 +11,12 @@
 //! 1,10.5
 //! ```
 //!
-//! Of the YAML only what writers of ECSV make is read: the list `datatype` of mappings, in braces or indented, and `delimiter`. Names and
-//! types are kept. Units and descriptions have no place in the catalog.
+//! Of the YAML only what writers of ECSV make is read: the list `datatype` of mappings, in braces or indented, and `delimiter`: of each
+//! column its name, type, unit and description.
 
 use catalog::{Column, ColumnType};
+
+use crate::format::FieldDescription;
 
 const MARK: &str = "%ECSV ";
 
@@ -88,13 +90,37 @@ fn items(lines: &[&str]) -> Vec<String> {
     items.into_iter().map(inner).collect()
 }
 
-/// The column of a mapping such as `name: ra, unit: deg, datatype: float64`.
-fn column(item: &str) -> Result<Column, String> {
-    let pairs: Vec<(String, String)> = split_pairs(item)
+/// What the comments of an ECSV file say of its columns, by their names.
+pub(super) fn descriptions(comments: &[&[u8]]) -> Vec<(String, FieldDescription)> {
+    let lines = header(comments).unwrap_or_default();
+    let described = |item: &String| {
+        let mut said = FieldDescription::default();
+        let mut name = None;
+        for (key, value) in pairs(item) {
+            match key.as_str() {
+                "name" => name = Some(value),
+                "unit" => said.unit = value,
+                "description" => said.description = value,
+                _ => {}
+            }
+        }
+        Some((name?, said))
+    };
+    items(&lines).iter().filter_map(described).collect()
+}
+
+/// The pairs of a mapping such as `name: ra, unit: deg, datatype: float64`.
+fn pairs(item: &str) -> Vec<(String, String)> {
+    split_pairs(item)
         .iter()
         .filter_map(|pair| pair.split_once(':'))
         .map(|(key, value)| (unquoted(key.trim()), unquoted(value.trim())))
-        .collect();
+        .collect()
+}
+
+/// The column of a mapping.
+fn column(item: &str) -> Result<Column, String> {
+    let pairs = pairs(item);
     let value = |key: &str| pairs.iter().find(|pair| pair.0 == key).map(|pair| &pair.1);
     let name = value("name")
         .ok_or_else(|| format!("its ECSV header has a column without a name: {item}"))?;
@@ -198,6 +224,15 @@ mod tests {
         ];
         assert_eq!(found, expected);
         assert_eq!(delimiter(&comments(text)), Some(b','));
+        let said = |unit: &str, description: &str| FieldDescription {
+            unit: unit.to_owned(),
+            description: description.to_owned(),
+            ..FieldDescription::default()
+        };
+        let descriptions = descriptions(&comments(text));
+        let ra = said("deg", "Right ascension, at epoch");
+        assert_eq!(descriptions[1], ("ra".to_owned(), ra));
+        assert_eq!(descriptions[3], ("when".to_owned(), said("", "a time")));
     }
 
     #[test]

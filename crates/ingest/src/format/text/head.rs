@@ -5,7 +5,7 @@ use std::path::Path;
 
 use catalog::Column;
 
-use super::super::Names;
+use super::super::{FieldDescription, Names};
 use super::block::{BlockReader, Sample};
 use super::dialect::{CANDIDATES, Dialect};
 use super::part::FieldMap;
@@ -26,6 +26,8 @@ pub(super) struct Head {
     pub names: Vec<String>,
     /// The columns that the file itself declares, as ECSV does.
     pub declared: Option<Vec<Column>>,
+    /// What the file says of its columns, by their names.
+    pub descriptions: Vec<(String, FieldDescription)>,
     /// The mean length of a record in the sample.
     pub bytes_per_row: Option<f64>,
     /// The number of rows, if the sample is the whole file.
@@ -77,6 +79,7 @@ impl Head {
             lines: memchr::memchr_iter(b'\n', &bytes[..rows_at]).count() as u64,
             names,
             declared: of_ecsv,
+            descriptions: ecsv::descriptions(&comments),
             bytes_per_row: (records > 0).then(|| rows.len() as f64 / records as f64),
             rows_if_whole: sample.whole.then_some(records as u64),
         })
@@ -89,6 +92,7 @@ impl Head {
             lines: 0,
             names: Vec::new(),
             declared: None,
+            descriptions: Vec::new(),
             bytes_per_row: None,
             rows_if_whole: Some(0),
         }

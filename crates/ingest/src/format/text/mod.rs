@@ -29,7 +29,7 @@ pub(crate) use dialect::{Dialect, TextLayout};
 use self::block::{BlockReader, SAMPLE_BLOCK};
 use self::head::Head;
 use self::part::{FieldMap, TextPart};
-use super::{FileColumns, Part, ReadContext, Source, TableFile};
+use super::{FieldDescription, FileColumns, Part, ReadContext, Source, TableFile};
 use crate::budget::DecodeBudget;
 use crate::error::IngestError;
 use crate::row_batch::RowBatch;
@@ -124,6 +124,10 @@ impl TableFile for TextFile {
 
     fn columns_found(&self) -> Result<FileColumns, IngestError> {
         infer::columns(&self.path, self.reader()?, &self.dialect, &self.head)
+    }
+
+    fn descriptions(&self) -> Vec<(String, FieldDescription)> {
+        self.head.descriptions.clone()
     }
 
     fn header_names(&self) -> Option<&[String]> {

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 use quick_xml::Reader;
-use quick_xml::events::{BytesStart, Event};
+use quick_xml::escape::resolve_predefined_entity;
+use quick_xml::events::{BytesEnd, BytesRef, BytesStart, Event};
 
 use super::super::{Magic, magic};
 use super::field::{ArraySize, Datatype, Field};
@@ -59,6 +60,10 @@ impl Header {
             };
             let told = match &event {
                 Event::Start(element) => reading.start(element),
+                Event::End(element) => reading.end(element),
+                Event::Text(text) => reading.text(text.decode().ok()),
+                Event::CData(text) => reading.text(text.decode().ok()),
+                Event::GeneralRef(reference) => reading.text(resolved(reference)),
                 Event::Eof => Err("it has no VOTable with rows in it".to_owned()),
                 _ => Ok(None),
             };
@@ -90,14 +95,51 @@ struct Reading {
     fields: Vec<Field>,
     rows: Option<u64>,
     nulls_flagged: bool,
+    /// Whether a FIELD is open, and the text so far of its DESCRIPTION if that is.
+    in_field: bool,
+    description: Option<String>,
 }
 
+/// Bytes of a DESCRIPTION that are kept: what is longer is no description of a column.
+const LONGEST_DESCRIPTION: usize = 64 << 10;
+
 impl Reading {
+    /// Takes in the end of an element.
+    fn end(&mut self, element: &BytesEnd<'_>) -> Result<Option<Serialization>, String> {
+        match element.local_name().as_ref() {
+            b"FIELD" => self.in_field = false,
+            b"DESCRIPTION" => {
+                if let (Some(text), Some(field)) = (self.description.take(), self.fields.last_mut())
+                {
+                    // Lines are broken as the writer of the file liked it.
+                    let words: Vec<&str> = text.split_whitespace().collect();
+                    field.described.description = words.join(" ");
+                }
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Takes in a text.
+    fn text(&mut self, text: Option<impl AsRef<str>>) -> Result<Option<Serialization>, String> {
+        if let (Some(description), Some(text)) = (&mut self.description, text)
+            && description.len() + text.as_ref().len() <= LONGEST_DESCRIPTION
+        {
+            description.push_str(text.as_ref());
+        }
+        Ok(None)
+    }
+
     /// Takes in an element; gives how cells are written once they follow.
     fn start(&mut self, element: &BytesStart<'_>) -> Result<Option<Serialization>, String> {
         match element.local_name().as_ref() {
             b"TABLE" => self.rows = attribute(element, "nrows")?.and_then(|n| n.parse().ok()),
-            b"FIELD" => self.fields.push(field(element)?),
+            b"FIELD" => {
+                self.fields.push(field(element)?);
+                self.in_field = true;
+            }
+            b"DESCRIPTION" if self.in_field => self.description = Some(String::new()),
             b"VALUES" => {
                 let null = attribute(element, "null")?;
                 if let (Some(null), Some(field)) = (null, self.fields.last_mut()) {
@@ -152,6 +194,8 @@ fn field(element: &BytesStart<'_>) -> Result<Field, String> {
         unit: word("unit")?,
         ucd: in_ucd1_plus(&ucd).to_owned(),
         xtype: word("xtype")?,
+        utype: word("utype")?,
+        description: String::new(),
     };
     Ok(Field {
         name,
@@ -173,6 +217,14 @@ fn in_ucd1_plus(ucd: &str) -> &str {
         word if word.bytes().any(|byte| byte.is_ascii_lowercase()) => word,
         _ => "",
     }
+}
+
+/// The character of a reference such as `&lt;` or `&#233;`.
+fn resolved(reference: &BytesRef<'_>) -> Option<String> {
+    if let Some(character) = reference.resolve_char_ref().ok()? {
+        return Some(character.to_string());
+    }
+    resolve_predefined_entity(&reference.decode().ok()?).map(str::to_owned)
 }
 
 fn attribute(element: &BytesStart<'_>, name: &str) -> Result<Option<String>, String> {

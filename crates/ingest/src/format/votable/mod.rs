@@ -120,6 +120,13 @@ impl TableFile for VoTableFile {
             .map(|field| field.described.clone())
     }
 
+    fn descriptions(&self) -> Vec<(String, FieldDescription)> {
+        let fields = self.header.fields.iter();
+        fields
+            .map(|field| (field.name.clone(), field.described.clone()))
+            .collect()
+    }
+
     fn position(&self) -> Option<[String; 2]> {
         self.header.position()
     }

@@ -51,15 +51,14 @@ impl ColumnSelection {
             }
         };
         let columns: Vec<usize> = columns.into_iter().collect();
-        let schema = cones.columns();
-        let described = columns.iter().map(|at| {
+        let described = columns.iter().filter_map(|at| {
             let role = match *at {
                 at if Some(at) == key => Role::Identifier,
                 at if at == ra => Role::RightAscension,
                 at if at == dec => Role::Declination,
                 _ => Role::Other,
             };
-            TableColumn::of_cone(schema.field(*at), role)
+            Some(TableColumn::of_cone(&cones.field(*at)?, role))
         });
         Ok(Self {
             described: described.collect(),

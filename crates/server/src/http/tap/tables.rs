@@ -96,6 +96,7 @@ fn table(
         .write_inner_content(|xml| {
             text(xml, "name", &table.name)?;
             text(xml, "description", &table.description)?;
+            optional(xml, "utype", table.utype.as_deref())?;
             if let Some(rows) = table.rows {
                 text(xml, "nrows", &rows.to_string())?;
             }
@@ -115,15 +116,16 @@ fn column(xml: &mut Xml, column: &TapColumn) -> io::Result<()> {
         .write_inner_content(|xml| {
             text(xml, "name", &column.name)?;
             optional(xml, "description", column.description.as_deref())?;
-            optional(xml, "unit", column.unit)?;
-            optional(xml, "ucd", column.ucd)?;
+            optional(xml, "unit", column.unit.as_deref())?;
+            optional(xml, "ucd", column.ucd.as_deref())?;
+            optional(xml, "utype", column.utype.as_deref())?;
             let mut data_type = xml
                 .create_element("dataType")
                 .with_attribute(("xsi:type", "vs:VOTableType"));
             if let Some(arraysize) = column.arraysize {
                 data_type = data_type.with_attribute(("arraysize", arraysize));
             }
-            if let Some(xtype) = column.xtype {
+            if let Some(xtype) = column.xtype.as_deref() {
                 data_type = data_type.with_attribute(("extendedType", xtype));
             }
             data_type.write_text_content(BytesText::new(column.datatype))?;
