@@ -1,7 +1,7 @@
 //! Restoring a backup.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use catalog::CATALOG_FILE;
 
@@ -106,7 +106,7 @@ fn begin(data_dir: &Path, name: &str) -> Result<()> {
 }
 
 /// Whether a file is there already, whole.
-fn is_there(path: &PathBuf, file: &SnapshotFile) -> Result<bool> {
+fn is_there(path: &Path, file: &SnapshotFile) -> Result<bool> {
     Ok(path.is_file() && file.has(content_of(path)?))
 }
 

@@ -19,7 +19,9 @@ use super::handshake::{
     CACHING_SHA2, HandshakeResponse, NATIVE_PASSWORD, Scramble, handshake_error, is_ssl_request,
     put_handshake, tls_not_offered,
 };
-use super::packets::{Halves, PacketBuffer, PacketError, PacketReader, PacketWriter};
+use super::packets::{
+    Halves, LONGEST_COMMAND, PacketBuffer, PacketError, PacketReader, PacketWriter,
+};
 use super::prepared::PreparedStatements;
 use super::responses::{Status, end_of_rows, err, ok};
 use super::wire::{Malformed, Reader};
@@ -36,8 +38,6 @@ use crate::{ClientError, Shared};
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a packet before the client is authenticated.
 const MAX_HANDSHAKE_PACKET: usize = 16 << 10;
-/// Bytes of a packet after that (`max_allowed_packet`).
-pub(crate) const LONGEST_COMMAND: usize = 64 << 20;
 /// How long the server tries to send the error that closes a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -551,42 +551,6 @@ impl Client {
             self.outgoing
                 .add(|bytes| end_of_rows(bytes, capabilities, status, 0));
         }))
-    }
-}
-
-impl From<PacketError> for ClientError {
-    fn from(rejected: PacketError) -> Self {
-        match rejected {
-            PacketError::TooLong => {
-                let sentence = format!(
-                    "a packet may have {LONGEST_COMMAND} bytes at most (max_allowed_packet)"
-                );
-                Self::new(ErrorCode::PACKET_TOO_LARGE, sentence)
-            }
-            PacketError::NoRoom => {
-                let sentence = "the server has no room for this packet now, as the packets of other connections take it all: send it \
-                                again in a while";
-                Self::new(ErrorCode::OUT_OF_RESOURCES, sentence)
-            }
-            PacketError::OutOfOrder | PacketError::Disconnected => {
-                let sentence = "a packet's number is out of sequence";
-                Self::new(ErrorCode::OUT_OF_ORDER, sentence)
-            }
-            PacketError::Idle(idle) => {
-                let sentence = format!(
-                    "the connection was idle for {} s (wait_timeout)",
-                    idle.as_secs()
-                );
-                Self::new(ErrorCode::IDLE, sentence)
-            }
-            PacketError::Stalled(patience) => {
-                let seconds = patience.as_secs();
-                let sentence = format!(
-                    "a packet began, and nothing more of it came for {seconds} s (net_read_timeout)"
-                );
-                Self::new(ErrorCode::STALLED, sentence)
-            }
-        }
     }
 }
 

@@ -32,8 +32,8 @@ mod watch;
 mod wire;
 
 pub(crate) use columns::declared_type;
-pub(crate) use connection::{LONGEST_COMMAND, reject, serve};
+pub(crate) use connection::{reject, serve};
 pub(crate) use own_changes::TableTurns;
-pub(crate) use packets::Halves;
+pub(crate) use packets::{Halves, LONGEST_COMMAND};
 pub(crate) use rows::{Form, Rows};
 pub(crate) use statements::aside;

@@ -10,17 +10,21 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, Bytes, BytesMut};
 use ingest::Reservation;
 use prometheus::IntCounter;
+use sql::ErrorCode;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, empty};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use super::compression::{Compressor, Decompressing, Number};
 use super::statements::aside;
+use crate::ClientError;
 
 /// The length of a packet that another packet continues.
 pub(super) const LONGEST_PACKET: usize = 0xff_ffff;
 /// Bytes of a packet before its payload: the length of that, and the packet's number.
 pub(super) const HEADER: usize = 4;
+/// Bytes of a command (`max_allowed_packet`).
+pub(crate) const LONGEST_COMMAND: usize = 64 << 20;
 /// The minimum size of a read, which holds most commands.
 const READ_CHUNK: usize = 2 << 10;
 /// Bytes that are read ahead while a statement runs.
@@ -120,6 +124,42 @@ pub(crate) enum PacketError {
     Idle(Duration),
     /// Part of it has arrived, and nothing more for this long.
     Stalled(Duration),
+}
+
+impl From<PacketError> for ClientError {
+    fn from(rejected: PacketError) -> Self {
+        match rejected {
+            PacketError::TooLong => {
+                let sentence = format!(
+                    "a packet may have {LONGEST_COMMAND} bytes at most (max_allowed_packet)"
+                );
+                Self::new(ErrorCode::PACKET_TOO_LARGE, sentence)
+            }
+            PacketError::NoRoom => {
+                let sentence = "the server has no room for this packet now, as the packets of other connections take it all: send it \
+                                again in a while";
+                Self::new(ErrorCode::OUT_OF_RESOURCES, sentence)
+            }
+            PacketError::OutOfOrder | PacketError::Disconnected => {
+                let sentence = "a packet's number is out of sequence";
+                Self::new(ErrorCode::OUT_OF_ORDER, sentence)
+            }
+            PacketError::Idle(idle) => {
+                let sentence = format!(
+                    "the connection was idle for {} s (wait_timeout)",
+                    idle.as_secs()
+                );
+                Self::new(ErrorCode::IDLE, sentence)
+            }
+            PacketError::Stalled(patience) => {
+                let seconds = patience.as_secs();
+                let sentence = format!(
+                    "a packet began, and nothing more of it came for {seconds} s (net_read_timeout)"
+                );
+                Self::new(ErrorCode::STALLED, sentence)
+            }
+        }
+    }
 }
 
 /// The read half of a stream: clear text or TLS.
