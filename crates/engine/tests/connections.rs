@@ -78,7 +78,7 @@ async fn what_is_asked_of_a_connection_is_of_that_connection() {
     assert_eq!(answer[1][2..], ["meridian@localhost", "", "sky"]);
     for (text, number) in [
         ("SELECT @@nosuch", 1193),
-        ("SELECT @x", 1235),
+        ("SELECT @x := 1", 1235),
         ("SELECT @@nobody.x", 1064),
     ] {
         assert_eq!(
