@@ -395,6 +395,8 @@ mod tests {
             "if",
             "in_unit",
             "isnull",
+            "json_arrayagg",
+            "json_objectagg",
             "lcase",
             "mod",
             "std",
