@@ -32,25 +32,10 @@ pub(crate) fn copy_file(
         .truncate(true)
         .open(&temporary)
         .map_err(BackupError::io("write", &temporary))?;
-    let mut hash = Xxh3::new();
-    let mut bytes = 0;
-    let mut buffer = vec![0; CHUNK];
-    loop {
-        let read = source
-            .read(&mut buffer)
-            .map_err(BackupError::io("read", from))?;
-        if read == 0 {
-            break;
-        }
-        hash.update(&buffer[..read]);
-        bytes += read as u64;
-        let written = target.write_all(&buffer[..read]);
-        written.map_err(BackupError::io("write", &temporary))?;
-    }
-    let content = Content {
-        bytes,
-        checksum: hash.digest(),
-    };
+    let content = read_all(&mut source, from, |bytes| {
+        let written = target.write_all(bytes);
+        written.map_err(BackupError::io("write", &temporary))
+    })?;
     check(content)?;
     fs::rename(&temporary, to).map_err(BackupError::io("write", to))?;
     Ok(content)
@@ -59,6 +44,15 @@ pub(crate) fn copy_file(
 /// The length and the checksum of a file that is there.
 pub(crate) fn content_of(path: &Path) -> Result<Content> {
     let mut file = File::open(path).map_err(BackupError::io("read", path))?;
+    read_all(&mut file, path, |_| Ok(()))
+}
+
+/// Reads a file to its end, and does something with each chunk of it.
+fn read_all(
+    file: &mut File,
+    path: &Path,
+    mut each: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<Content> {
     let mut hash = Xxh3::new();
     let mut bytes = 0;
     let mut buffer = vec![0; CHUNK];
@@ -67,15 +61,15 @@ pub(crate) fn content_of(path: &Path) -> Result<Content> {
             .read(&mut buffer)
             .map_err(BackupError::io("read", path))?;
         if read == 0 {
-            break;
+            return Ok(Content {
+                bytes,
+                checksum: hash.digest(),
+            });
         }
         hash.update(&buffer[..read]);
         bytes += read as u64;
+        each(&buffer[..read])?;
     }
-    Ok(Content {
-        bytes,
-        checksum: hash.digest(),
-    })
 }
 
 fn temporary(path: &Path) -> PathBuf {
