@@ -122,8 +122,8 @@ async fn authenticate(
     .await
     {
         Ok(principal) => principal,
-        Err(Refusal::Denied(sentence)) => return challenge(&sentence),
-        Err(Refusal::Busy(error)) => {
+        Err(Rejection::Denied(sentence)) => return challenge(&sentence),
+        Err(Rejection::Busy(error)) => {
             let mut response =
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.sentence).into_response();
             let after = HeaderValue::from_static(LOGIN_RETRY_AFTER);
@@ -178,7 +178,7 @@ fn unknown_length() -> impl Stream<Item = Result<Bytes, Infallible>> {
 }
 
 /// Why nobody is known to send a request.
-enum Refusal {
+enum Rejection {
     /// What they brought does not let them in.
     Denied(String),
     /// Too many log in at once.
@@ -191,11 +191,11 @@ async fn log_in(
     list: &UserList,
     authorization: Option<HeaderValue>,
     peer: Peer,
-) -> Result<Arc<Principal>, Refusal> {
+) -> Result<Arc<Principal>, Rejection> {
     let authenticator = &user_routes.state.shared.authenticator;
     let Some(value) = authorization else {
         return authenticator.anonymous(list).ok_or_else(|| {
-            Refusal::Denied(
+            Rejection::Denied(
                 "log in: send a name and a password, as with curl -u NAME, or a token, as Authorization: Bearer".to_owned(),
             )
         });
@@ -203,11 +203,11 @@ async fn log_in(
     let (name, found) = match credentials(&value) {
         Some(Credentials::Password(name, password)) => {
             let found = authenticator.log_in(list, &name, &password, peer).await;
-            (name, found.map_err(Refusal::Busy)?)
+            (name, found.map_err(Rejection::Busy)?)
         }
         Some(Credentials::Token(token)) => (String::new(), authenticator.of_token(list, &token)),
         None => {
-            return Err(Refusal::Denied(
+            return Err(Rejection::Denied(
                 "the header Authorization cannot be read: send `Basic` and the base64 of name:password, or `Bearer` and a token"
                     .to_owned(),
             ));
@@ -217,7 +217,7 @@ async fn log_in(
         Some(principal) => Ok(principal),
         None => {
             failed_login(&name, peer).await;
-            Err(Refusal::Denied(
+            Err(Rejection::Denied(
                 "the name, the password or the token is not right, or the token has expired"
                     .to_owned(),
             ))
