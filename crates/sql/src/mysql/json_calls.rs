@@ -3,10 +3,11 @@
 //! A value that is a document becomes part of another as it is; any other value becomes one first. Documents have no type of their own
 //! here: what is one is known by the function that gives it.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Function, UnaryOperator, Value};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Function, Value};
 
 use super::build::{call, plain_arguments};
 use super::templates::expansion;
+use super::truth::is_condition;
 use crate::{ErrorCode, SqlError};
 
 /// MySQL's functions that give documents.
@@ -81,7 +82,8 @@ fn item(value: Expr) -> Expr {
         let null = Value::SingleQuotedString("null".to_owned());
         return call("mysql_coalesce", vec![value, Expr::Value(null.into())]);
     }
-    if is_truth(&value) {
+    // MySQL writes what is true or false as such.
+    if is_condition(&value) {
         let written = expansion("$truth", std::slice::from_ref(&value));
         return Expr::Nested(Box::new(written.unwrap_or(value)));
     }
@@ -93,41 +95,6 @@ fn is_document(value: &Expr) -> bool {
         Expr::Nested(inner) => is_document(inner),
         Expr::Function(function) => DOCUMENTS.contains(&function.name.to_string().as_str()),
         Expr::BinaryOp { op, .. } => *op == BinaryOperator::Arrow,
-        _ => false,
-    }
-}
-
-/// Whether a value is true or false, which MySQL writes as such.
-fn is_truth(value: &Expr) -> bool {
-    use BinaryOperator as B;
-    match value {
-        Expr::Nested(inner) => is_truth(inner),
-        Expr::Value(value) => matches!(value.value, Value::Boolean(_)),
-        Expr::BinaryOp { op, .. } => matches!(
-            op,
-            B::Eq
-                | B::NotEq
-                | B::Lt
-                | B::LtEq
-                | B::Gt
-                | B::GtEq
-                | B::Spaceship
-                | B::And
-                | B::Or
-                | B::Xor
-        ),
-        Expr::UnaryOp { op, .. } => *op == UnaryOperator::Not,
-        Expr::IsNull(_)
-        | Expr::IsNotNull(_)
-        | Expr::IsTrue(_)
-        | Expr::IsNotTrue(_)
-        | Expr::IsFalse(_)
-        | Expr::IsNotFalse(_)
-        | Expr::Between { .. }
-        | Expr::InList { .. }
-        | Expr::InSubquery { .. }
-        | Expr::Exists { .. }
-        | Expr::Like { .. } => true,
         _ => false,
     }
 }
