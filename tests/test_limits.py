@@ -306,12 +306,18 @@ def test_nobody_is_limited_without_users(meridian: Meridian, tmp_path: Path) -> 
         assert json.loads(Site(meridian, data, server).http("me", None)[1]) == {"user": None, "admin": True, "limits": []}
 
 
-def test_users_of_a_former_version_get_limits(meridian: Meridian, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "newer_tables"), [(1, ["limits", "public_grants"]), (2, ["public_grants"])], ids=["first", "second"]
+)
+def test_users_of_a_former_version_get_limits(
+    meridian: Meridian, tmp_path: Path, version: int, newer_tables: list[str]
+) -> None:
     data = load_stars_and_bands(meridian, tmp_path, 20)
     must(meridian, data, "add", "ann", password=PASSWORD)
     must(meridian, data, "grant", "ann", "--read", "sky")
     with sqlite3.connect(data / "users.sqlite") as database:
-        database.executescript("DROP TABLE limits; PRAGMA user_version = 1;")
+        drops = "".join(f"DROP TABLE {table};" for table in newer_tables)
+        database.executescript(f"{drops} PRAGMA user_version = {version};")
     with serving(meridian, data) as server:
         site = Site(meridian, data, server)
         with site.connect("ann") as ann:
