@@ -305,7 +305,8 @@ def test_mistakes_are_told(command: Command, tmp_path: Path) -> None:
     assert "invalid value" in command.fails("show", "x", status=2)
     assert "required" in command.fails("submit", status=2)
     for address, words in (
-        ("https://127.0.0.1:8080", "https is not spoken"),
+        ("https://127.0.0.1:1", "no server answers at https://127.0.0.1:1"),
+        ("gopher://127.0.0.1:8080", "gopher is not spoken"),
         ("http://127.0.0.1:1", "no server answers at http://127.0.0.1:1"),
         ("http://127.0.0.1:1/queries", "ends with its port"),
         ("nowhere.invalid:80", "no server answers"),

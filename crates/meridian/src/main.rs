@@ -16,6 +16,7 @@ mod compact;
 mod console;
 mod describe;
 mod drop;
+mod executor;
 mod failure;
 mod load;
 mod load_progress;
@@ -24,6 +25,7 @@ mod prompt;
 mod query_commands;
 mod repartition;
 mod serve;
+mod server_client;
 mod shell_files;
 mod sky_commands;
 mod sql;
@@ -32,6 +34,7 @@ mod synthesize_commands;
 mod synthesize_load;
 mod synthesize_progress;
 mod tables;
+mod upload;
 mod user_commands;
 mod worker;
 
@@ -100,6 +103,10 @@ enum Command {
     /// and a server that ends or is killed goes on with it when it runs again.
     #[command(subcommand)]
     Query(query_commands::QueryCommand),
+    /// Upload a file to a server, as a table of one's own or as more rows of one.
+    ///
+    /// The table is visible with all its rows, or not at all.
+    Upload(upload::UploadArguments),
     /// The users of a data directory: who may log in to a server of it, and what they may read.
     ///
     /// While there are none, nobody has to log in. Servers that run see a change with the next statement.
@@ -148,6 +155,7 @@ fn main() -> ExitCode {
         Command::Describe(arguments) => describe::run(arguments),
         Command::Tables(arguments) => tables::run(arguments),
         Command::Query(command) => query_commands::run(command),
+        Command::Upload(arguments) => upload::run(arguments),
         Command::User(command) => user_commands::run(command),
         Command::Alerts(command) => alert_commands::run(command),
         Command::Worker(arguments) => worker::run(arguments),

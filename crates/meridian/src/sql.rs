@@ -1,18 +1,18 @@
 //! `meridian sql`: queries from the shell.
 
 use std::io::{BufRead, IsTerminal};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use engine::{Archive, Session, SessionOptions};
 use tracing_subscriber::EnvFilter;
 
+use crate::executor::Executor;
 use crate::failure::Failure;
 use crate::output::{Destination, Layout};
-use crate::statements::{Remarks, ResultWriter, rejected};
+use crate::server_client::{LoginArguments, ServerClient, UserArguments};
+use crate::statements::{Remarks, ResultWriter};
 use crate::{prompt, serve};
 
 /// Exit status after Ctrl-C, as shells have it.
@@ -27,14 +27,27 @@ const INTERRUPTED: u8 = 130;
 #[derive(Args)]
 pub struct SqlArgs {
     /// The data directory.
-    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
-    data: PathBuf,
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "MERIDIAN_DATA",
+        required_unless_present = "server"
+    )]
+    data: Option<PathBuf>,
+    /// Have a server execute the queries, instead of executing them on a data directory: its HTTP address, such as
+    /// http://127.0.0.1:8080 or https://ann@archive.example.org, where ann logs in.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["memory", "cache", "threads"])]
+    server: Option<String>,
+    #[command(flatten)]
+    user: UserArguments,
+    #[command(flatten)]
+    login: LoginArguments,
     /// The database in which tables are looked for; not needed if there is only one.
     #[arg(long)]
-    db: Option<String>,
+    pub(crate) db: Option<String>,
     /// The language of the query: mysql (double quotes are for text) or adql (double quotes are for names).
     #[arg(long, default_value_t)]
-    dialect: ::sql::Dialect,
+    pub(crate) dialect: ::sql::Dialect,
     /// How to print the result.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
@@ -46,14 +59,14 @@ pub struct SqlArgs {
     output: Option<PathBuf>,
     /// Memory for sorts, groups and joins, for example 8G; a third of the machine's by default.
     #[arg(long, value_name = "SIZE", value_parser = ingest::parse_size)]
-    memory: Option<u64>,
+    pub(crate) memory: Option<u64>,
     /// Memory for decoded columns, kept for the next queries of this call, for example 2G, or 0 for none; a third of the
     /// machine's by default.
     #[arg(long, value_name = "SIZE", value_parser = cache_size)]
-    cache: Option<u64>,
+    pub(crate) cache: Option<u64>,
     /// Processor cores to use; all by default.
     #[arg(long)]
-    threads: Option<std::num::NonZeroUsize>,
+    pub(crate) threads: Option<std::num::NonZeroUsize>,
     /// Do not print the number of rows and the time.
     #[arg(long, short)]
     quiet: bool,
@@ -98,6 +111,24 @@ pub(crate) fn cache_size(text: &str) -> Result<u64, String> {
 }
 
 impl SqlArgs {
+    /// The data directory.
+    ///
+    /// # Errors
+    /// None is named.
+    pub(crate) fn data(&self) -> Result<&Path, Failure> {
+        let named = self.data.as_deref();
+        named.ok_or_else(|| Failure::new("name the data directory with --data"))
+    }
+
+    /// The server that executes the queries, if one is named.
+    ///
+    /// # Errors
+    /// Its address or the login cannot be used.
+    pub(crate) fn server(&self) -> Result<Option<ServerClient>, Failure> {
+        let client = |url: &String| self.login.client(url.clone(), self.user.user.as_deref());
+        self.server.as_ref().map(client).transpose()
+    }
+
     /// Whether statements are typed at a prompt.
     fn is_interactive(&self) -> bool {
         let at_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -242,34 +273,12 @@ pub(crate) fn default_cache() -> u64 {
     ingest::machine_memory() / 3
 }
 
-/// Opens the data directory and a session as the arguments say.
-pub(crate) async fn open_session(
-    args: &SqlArgs,
-) -> Result<(Arc<Archive>, Session, SessionOptions), Failure> {
-    let cache = args.cache.unwrap_or_else(default_cache);
-    let archive = Archive::open_keeping(&args.data, cache).await?;
-    let memory = args.memory.unwrap_or_else(ingest::default_memory) as usize;
-    engine::bound_memory(&archive, memory);
-    let options = SessionOptions {
-        // Whoever runs the program may read its files.
-        files: engine::FileAccess::Everything,
-        database: args.db.clone(),
-        cores: args.threads,
-        dialect: args.dialect,
-        memory: Some(memory),
-        ..SessionOptions::default()
-    };
-    let session = Session::new(Arc::clone(&archive), &options).await;
-    let session = session.map_err(rejected(args.dialect))?;
-    Ok((archive, session, options))
-}
-
 async fn answer_all(args: &SqlArgs, mut texts: StatementSource) -> Result<(), Failure> {
-    let (_, session, _) = open_session(args).await?;
+    let executor = Executor::open(args).await?;
     let writer = args.result_writer();
     let mut answered = 0;
     while let Some(text) = texts.next() {
-        writer.execute(&session, &text?, &mut answered).await?;
+        executor.execute(&writer, &text?, &mut answered).await?;
     }
     if answered == 0 {
         return Err(Failure::new("the query is empty"));

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use arrow::datatypes::SchemaRef;
 use engine::{EngineError, QueryResult, Session};
 use futures::StreamExt;
 use sql::Dialect;
@@ -58,9 +59,7 @@ impl ResultWriter {
         let statements = session.parse(text).await.map_err(rejected(self.dialect))?;
         *answered += statements.len();
         if *answered > 1 && self.format.is_one_file() {
-            return Err(Failure::new(
-                "a file in Parquet or FITS holds one result: give one statement at a time",
-            ));
+            return Err(several_results());
         }
         for statement in statements {
             let start = Instant::now();
@@ -83,13 +82,30 @@ impl ResultWriter {
         for warning in warnings {
             remark(&format!("meridian: warning {warning}"));
         }
-        report(self.remarks, rows, start.elapsed());
+        self.report(rows, start.elapsed());
         Ok(())
     }
 
+    /// Opens the output of a result.
+    ///
+    /// # Errors
+    /// It cannot be written, or its format cannot hold these columns.
+    pub fn open(&self, schema: &SchemaRef) -> Result<Box<dyn Output>, Failure> {
+        open_output(self.format, self.layout, &self.destination, schema)
+    }
+
+    /// The number of rows and the time are printed besides the result, not in it.
+    pub fn report(&self, rows: u64, time: Duration) {
+        let plural = if rows == 1 { "" } else { "s" };
+        match self.remarks {
+            Remarks::None => {}
+            Remarks::Rows => remark(&format!("{rows} row{plural}")),
+            Remarks::RowsAndTime => remark(&format!("{rows} row{plural} in {}", readable(time))),
+        }
+    }
+
     async fn write(&self, mut result: QueryResult) -> Result<u64, Failure> {
-        let mut output: Box<dyn Output> =
-            open_output(self.format, self.layout, &self.destination, &result.schema)?;
+        let mut output = self.open(&result.schema)?;
         let mut rows = 0;
         while let Some(batch) = result.batches.next().await {
             let batch = batch.map_err(rejected(self.dialect))?;
@@ -111,14 +127,9 @@ pub fn rejected(dialect: Dialect) -> impl Fn(EngineError) -> Failure {
     }
 }
 
-/// The number of rows and the time are printed besides the result, not in it.
-fn report(remarks: Remarks, rows: u64, time: Duration) {
-    let plural = if rows == 1 { "" } else { "s" };
-    match remarks {
-        Remarks::None => {}
-        Remarks::Rows => remark(&format!("{rows} row{plural}")),
-        Remarks::RowsAndTime => remark(&format!("{rows} row{plural} in {}", readable(time))),
-    }
+/// Several results are wanted in a file that has room for one.
+pub fn several_results() -> Failure {
+    Failure::new("a file in Parquet or FITS holds one result: give one statement at a time")
 }
 
 fn readable(time: Duration) -> String {

@@ -298,6 +298,8 @@ pub(crate) struct TrackedTask {
 #[derive(Debug)]
 struct TimeLimit {
     limit: Duration,
+    /// The error of what has taken longer.
+    error: fn(Duration) -> ClientError,
     is_over: Arc<AtomicBool>,
     waiting: JoinHandle<()>,
 }
@@ -326,9 +328,15 @@ impl TrackedTask {
     /// The same, which is ended after a time that begins now. It is the network's threads that wait: those of queries may compute.
     #[must_use]
     pub(crate) fn within(self, limit: Option<Duration>) -> Self {
-        let Some(limit) = limit else {
-            return self;
-        };
+        match limit {
+            Some(limit) => self.within_or(limit, |limit| ::queries::over_limit(limit).into()),
+            None => self,
+        }
+    }
+
+    /// The same, with an error of its own.
+    #[must_use]
+    pub(crate) fn within_or(self, limit: Duration, error: fn(Duration) -> ClientError) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let (processes, id) = (Arc::clone(&self.guard.processes), self.guard.id);
         let over = Arc::clone(&is_over);
@@ -339,6 +347,7 @@ impl TrackedTask {
         });
         let limit = TimeLimit {
             limit,
+            error,
             is_over,
             waiting,
         };
@@ -379,7 +388,7 @@ impl TrackedTask {
         };
         match &self.limit {
             Some(limit) if outcome.is_err() && limit.is_over.load(Acquire) => {
-                Err(::queries::over_limit(limit.limit).into())
+                Err((limit.error)(limit.limit))
             }
             _ => outcome,
         }

@@ -85,6 +85,18 @@ impl Sessions {
             .collect())
     }
 
+    /// The database in which names without one are looked for where none is chosen: the only one that there is.
+    ///
+    /// # Errors
+    /// The catalog cannot be read.
+    pub(crate) async fn only_database(&self) -> Result<Option<String>, EngineError> {
+        let mut names = self.databases().await?.into_iter();
+        Ok(match (names.next(), names.next()) {
+            (Some(only), None) => Some(only),
+            _ => None,
+        })
+    }
+
     /// The session of a database, or of none. Creating one takes a processor; other connections do not wait for it.
     ///
     /// # Errors

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use catalog::fold_name;
-use engine::{Archive, Session, SessionOptions};
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
@@ -22,9 +21,10 @@ use sql::interrupt::Interrupt;
 use tracing_subscriber::EnvFilter;
 
 use crate::console::{remark, tell};
+use crate::executor::{ArchiveSession, Executor, ServerSession};
 use crate::failure::Failure;
 use crate::output::{Destination, Layout};
-use crate::sql::{Format, SqlArgs, open_session};
+use crate::sql::{Format, SqlArgs};
 use crate::statements::{Remarks, ResultWriter};
 use crate::{serve, tables};
 use command::{Command, HELP};
@@ -50,7 +50,7 @@ pub fn run(args: &SqlArgs) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(async { Prompt::open(args).await?.run().await });
+    let outcome = runtime.block_on(async { Prompt::open(args).await?.read_and_execute().await });
     // Without waiting for what other threads still compute of a cancelled statement.
     runtime.shutdown_background();
     outcome
@@ -67,9 +67,7 @@ enum Next {
 
 /// The state of the prompt.
 struct Prompt {
-    archive: Arc<Archive>,
-    session: Arc<Session>,
-    options: SessionOptions,
+    executor: Executor,
     writer: ResultWriter,
     names: Names,
     /// The lines of a statement that is not complete.
@@ -82,7 +80,7 @@ type LineEditor = Editor<Completion, FileHistory>;
 
 impl Prompt {
     async fn open(args: &SqlArgs) -> Result<Self, Failure> {
-        let (archive, session, options) = open_session(args).await?;
+        let executor = Executor::open(args).await?;
         let mut writer = args.result_writer();
         writer.destination = match writer.destination {
             // All results of the prompt go there, one after another.
@@ -92,16 +90,14 @@ impl Prompt {
         Ok(Self {
             is_quiet: writer.remarks == Remarks::None,
             names: Names::of_dialect(writer.dialect),
-            archive,
-            session: Arc::new(session),
-            options,
+            executor,
             writer,
             typed: String::new(),
         })
     }
 
     /// Reads and executes until the user leaves.
-    async fn run(mut self) -> Result<(), Failure> {
+    async fn read_and_execute(mut self) -> Result<(), Failure> {
         let (mut editor, history) = editor(&self.names)?;
         if !self.is_quiet {
             tell(&format!(
@@ -115,7 +111,7 @@ impl Prompt {
                 helper.names = self.names.clone();
                 helper.typed = self.typed.clone();
             }
-            let prompt = input::prompt(self.session.database(), self.dialect(), &self.typed);
+            let prompt = input::prompt(self.executor.database(), self.dialect(), &self.typed);
             let line = tokio::task::block_in_place(|| editor.readline(&prompt));
             match line {
                 Ok(line) => {
@@ -138,13 +134,13 @@ impl Prompt {
     }
 
     fn dialect(&self) -> Dialect {
-        self.options.dialect
+        self.executor.dialect()
     }
 
     /// Looks up what can be completed. Without it, nothing is missing but completion.
     async fn refresh_names(&mut self) {
-        self.names.database = self.session.database().map(str::to_owned);
-        let _ = self.names.refresh(self.archive.catalog()).await;
+        self.names.database = self.executor.database().map(str::to_owned);
+        let _ = self.names.refresh(&self.executor).await;
     }
 
     /// Takes a line from the terminal or from a file: a command, or a part of a statement, which is executed if it is complete.
@@ -176,13 +172,15 @@ impl Prompt {
         };
         for statement in statements {
             let outcome = match sql::mysql::command(statement) {
-                Ok(Some(sql::mysql::Command::Use(database))) => self.choose(&database).await,
+                Ok(Some(sql::mysql::Command::Use(database))) => {
+                    self.executor.choose(&database).await
+                }
                 Ok(Some(sql::mysql::Command::Nothing)) => Ok(()),
-                Ok(Some(_)) => Err(Failure::new(
+                Ok(Some(_)) if matches!(self.executor, Executor::Archive(_)) => Err(Failure::new(
                     "this statement is for a connection to `meridian serve`; at the prompt there are only queries and USE",
                 )),
                 // A statement that cannot be read is reported by its execution.
-                Ok(None) | Err(_) => self.execute(statement).await,
+                Ok(_) | Err(_) => self.execute(statement).await,
             };
             if let Err(failure) = outcome {
                 return failed(failure);
@@ -193,22 +191,32 @@ impl Prompt {
 
     /// Executes a statement. Ctrl-C ends it.
     async fn execute(&self, text: &str) -> Result<(), Failure> {
-        self.execute_with(self.writer.clone(), text).await
+        let (writer, executor) = (self.writer.clone(), self.executor.clone());
+        self.run(writer, executor, text.to_owned()).await
     }
 
-    /// Executes a statement of the prompt's own, whose time nobody asks for.
+    /// Executes a statement of the prompt's own.
     async fn execute_own(&self, text: &str) -> Result<(), Failure> {
-        let writer = ResultWriter {
+        let executor = self.executor.clone();
+        self.run(self.own_writer(), executor, text.to_owned()).await
+    }
+
+    /// Writes results of the prompt's own statements, whose time nobody asks for.
+    fn own_writer(&self) -> ResultWriter {
+        ResultWriter {
             remarks: Remarks::None,
             ..self.writer.clone()
-        };
-        self.execute_with(writer, text).await
+        }
     }
 
-    async fn execute_with(&self, writer: ResultWriter, text: &str) -> Result<(), Failure> {
+    async fn run(
+        &self,
+        writer: ResultWriter,
+        executor: Executor,
+        text: String,
+    ) -> Result<(), Failure> {
         let interrupt = Interrupt::new();
-        let (session, text) = (Arc::clone(&self.session), text.to_owned());
-        let work = async move { writer.execute(&session, &text, &mut 0).await };
+        let work = async move { executor.execute(&writer, &text, &mut 0).await };
         let mut task = tokio::spawn(interrupt.scope(work));
         let outcome = tokio::select! {
             outcome = &mut task => outcome,
@@ -221,18 +229,6 @@ impl Prompt {
             }
         };
         outcome.unwrap_or_else(|panicked| Err(Failure::new(panicked)))
-    }
-
-    /// Chooses the default database.
-    async fn choose(&mut self, database: &str) -> Result<(), Failure> {
-        let options = SessionOptions {
-            database: Some(database.to_owned()),
-            ..self.options.clone()
-        };
-        let session = Session::new(Arc::clone(&self.archive), &options).await;
-        self.session = Arc::new(session.map_err(crate::statements::rejected(self.dialect()))?);
-        self.options = options;
-        Ok(())
     }
 
     async fn obey(&mut self, command: Command, depth: usize) -> Next {
@@ -288,23 +284,58 @@ impl Prompt {
 
     /// Lists the tables of the database, or of all databases if none is chosen.
     async fn list_tables(&self) -> Result<(), Failure> {
-        let chosen = self.session.database();
+        let chosen = self.executor.database();
         let lists: Vec<&str> = (self.names.databases.iter().map(String::as_str))
             .filter(|name| chosen.is_none_or(|chosen| fold_name(chosen) == fold_name(name)))
             .collect();
-        let listed = tables::list(self.archive.catalog(), &lists).await?;
-        tell(&listed)
+        match &self.executor {
+            Executor::Archive(session) => {
+                tell(&tables::list(session.archive.catalog(), &lists).await?)
+            }
+            Executor::Server(session) => self.list_tables_of(session, &lists).await,
+        }
+    }
+
+    async fn list_tables_of(
+        &self,
+        session: &ServerSession,
+        databases: &[&str],
+    ) -> Result<(), Failure> {
+        let quoted = databases
+            .iter()
+            .map(|name| format!("'{}'", name.replace('\'', "''")));
+        let listed = format!(
+            "SELECT table_schema AS `database`, table_name AS `table`, table_rows AS `rows`, data_length AS `bytes` \
+             FROM information_schema.TABLES WHERE table_schema IN ({}) ORDER BY 1, 2",
+            quoted.collect::<Vec<_>>().join(", ")
+        );
+        match databases.is_empty() {
+            true => tell("There are no tables that you may read.\n"),
+            false => {
+                let session = session.in_mysql();
+                let writer = self.own_writer();
+                self.run(writer, Executor::Server(session), listed).await
+            }
+        }
     }
 
     /// Describes a table: its columns, and what it is.
     async fn describe(&self, named: &str) -> Result<(), Failure> {
         self.execute_own(&format!("DESCRIBE {named}")).await?;
+        match &self.executor {
+            Executor::Archive(session) => self.describe_kind(session, named).await,
+            Executor::Server(_) => Ok(()),
+        }
+    }
+
+    /// Tells what a table is.
+    async fn describe_kind(&self, session: &ArchiveSession, named: &str) -> Result<(), Failure> {
         let mut names = named.rsplit('.').map(|name| name.trim_matches(['`', '"']));
         let table = names.next().unwrap_or(named);
-        let Some(database) = names.next().or(self.session.database()) else {
+        let Some(database) = names.next().or(self.executor.database()) else {
             return Ok(());
         };
-        match self.archive.catalog().table(database, table).await? {
+        match session.archive.catalog().table(database, table).await? {
             Some(table) => tell(&tables::described(&table)),
             None => Ok(()),
         }

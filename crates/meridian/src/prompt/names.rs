@@ -1,7 +1,17 @@
 //! The names that can be completed: what is loaded, and the words and functions of the dialect.
 
-use catalog::{Catalog, CatalogError, CatalogState};
+use std::time::{Duration, Instant};
+
+use catalog::{Catalog, CatalogState};
 use sql::Dialect;
+
+use crate::executor::{Executor, ServerSession};
+use crate::failure::Failure;
+
+/// How old the names of a server may be.
+const LASTING: Duration = Duration::from_secs(60);
+/// Columns of a server that are completed.
+const MOST_COLUMNS: usize = 100_000;
 
 /// Keywords that statements use; the grammar knows many more that Meridian rejects.
 const KEYWORDS: [&str; 58] = [
@@ -94,6 +104,8 @@ pub struct Names {
     pub functions: Vec<&'static str>,
     /// The state of the catalog in which these tables were there.
     state: Option<CatalogState>,
+    /// When they were asked of a server.
+    asked: Option<Instant>,
 }
 
 impl Names {
@@ -110,8 +122,54 @@ impl Names {
         }
     }
 
-    /// Reads the tables again if the catalog has changed.
-    pub async fn refresh(&mut self, catalog: &Catalog) -> Result<(), CatalogError> {
+    /// Reads the tables again if they may have changed.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn refresh(&mut self, executor: &Executor) -> Result<(), Failure> {
+        match executor {
+            Executor::Archive(session) => self.refresh_from(session.archive.catalog()).await,
+            Executor::Server(session) => self.ask(session).await,
+        }
+    }
+
+    /// Asks a server for the tables, unless it was asked a moment ago.
+    async fn ask(&mut self, session: &ServerSession) -> Result<(), Failure> {
+        if self.asked.is_some_and(|asked| asked.elapsed() < LASTING) {
+            return Ok(());
+        }
+        // Also where it fails: the prompt does not wait each time.
+        self.asked = Some(Instant::now());
+        let databases = session.texts("SHOW DATABASES").await?;
+        let all = format!(
+            "SELECT table_schema, table_name, column_name FROM information_schema.COLUMNS \
+             ORDER BY table_schema, table_name, ordinal_position LIMIT {MOST_COLUMNS}"
+        );
+        let mut tables: Vec<TableNames> = Vec::new();
+        for row in session.texts(&all).await? {
+            let Ok([Some(database), Some(name), Some(column)]) = <[_; 3]>::try_from(row) else {
+                continue;
+            };
+            match tables.last_mut() {
+                Some(last) if last.database == database && last.name == name => {
+                    last.columns.push(column);
+                }
+                _ => tables.push(TableNames {
+                    database,
+                    name,
+                    columns: vec![column],
+                }),
+            }
+        }
+        self.tables = tables;
+        self.databases = databases.into_iter().flatten().flatten().collect();
+        self.databases
+            .retain(|name| !name.eq_ignore_ascii_case("information_schema"));
+        Ok(())
+    }
+
+    /// Reads the tables of a catalog again if it has changed.
+    async fn refresh_from(&mut self, catalog: &Catalog) -> Result<(), Failure> {
         // Before the tables: a later change makes the next refresh read them again.
         let state = catalog.state();
         if state.is_some() && self.state == state {

@@ -4,10 +4,9 @@ use clap::Args;
 use hyper::Method;
 use server::QueryDescription;
 
-use super::client::target;
-use super::{ServerArguments, UserArguments};
 use crate::console::tell;
 use crate::failure::Failure;
+use crate::server_client::{ServerArguments, UserArguments, target};
 
 /// Which query.
 #[derive(Args)]
@@ -22,9 +21,9 @@ pub struct CancelArguments {
 
 /// Ends the query.
 pub async fn run(arguments: CancelArguments) -> Result<(), Failure> {
+    let client = arguments.server.client_for(&arguments.user)?;
     let path = format!("/queries/{}", arguments.id);
-    let target = target(&path, &[("user", arguments.user.name())]);
-    let client = arguments.server.client()?;
+    let target = target(&path, &[("user", client.user())]);
     let query: QueryDescription = client.send_for(Method::DELETE, &target, None).await?;
     tell(&format!("Query {} is cancelled.\n", query.id))
 }

@@ -8,10 +8,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use server::QueryDescription;
 
 use super::INTERRUPTED;
-use super::client::{RequestError, ServerClient};
 use super::show::progress;
 use crate::console::remark;
 use crate::failure::Failure;
+use crate::server_client::{RequestError, ServerClient};
 
 /// How often the query's state is requested.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);

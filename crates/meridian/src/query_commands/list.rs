@@ -6,11 +6,10 @@ use ingest::grouped;
 use serde::Deserialize;
 use server::QueryDescription;
 
-use super::ServerArguments;
-use super::client::target;
 use crate::aligned::aligned;
 use crate::console::tell;
 use crate::failure::Failure;
+use crate::server_client::{ServerArguments, target};
 
 /// Which queries, and how to print them.
 #[derive(Args)]

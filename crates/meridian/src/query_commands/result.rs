@@ -5,20 +5,15 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use arrow::array::RecordBatch;
-use arrow::buffer::Buffer;
-use arrow::ipc::reader::StreamDecoder;
 use clap::Args;
-use http_body_util::BodyExt;
 use hyper::Method;
-use hyper::body::Incoming;
 use ingest::grouped;
 
-use super::client::{RequestError, target};
-use super::{INTERRUPTED, ServerArguments, UserArguments};
+use super::INTERRUPTED;
 use crate::console::remark;
 use crate::failure::Failure;
-use crate::output::{Destination, Layout, Output, open_output};
+use crate::output::{Destination, Layout, open_output};
+use crate::server_client::{BatchReader, ServerArguments, UserArguments, target};
 use crate::sql::Format;
 
 /// Which result, and where it goes.
@@ -79,16 +74,16 @@ async fn leave_while_writing() {
 }
 
 async fn download(arguments: &ResultArguments) -> Result<u64, Failure> {
+    let client = arguments.server.client_for(&arguments.user)?;
     let number = |number: Option<u64>| number.map(|number| number.to_string());
     let parameters = [
         ("format", Some("arrow".to_owned())),
-        ("user", arguments.user.name()),
+        ("user", client.user()),
         ("offset", number(arguments.offset)),
         ("limit", number(arguments.limit)),
         ("partial", arguments.partial.then(|| "true".to_owned())),
     ];
     let path = format!("/queries/{}/result", arguments.id);
-    let client = arguments.server.client()?;
     let response = client
         .send(Method::GET, &target(&path, &parameters), None)
         .await?;
@@ -97,68 +92,6 @@ async fn download(arguments: &ResultArguments) -> Result<u64, Failure> {
         Some(file) => Destination::NewFile(file.clone()),
         None => Destination::StandardOutput,
     };
-    let mut output: Option<Box<dyn Output>> = None;
-    let mut rows = 0;
-    loop {
-        let batch = batches.next().await?;
-        let output = match &mut output {
-            Some(output) => output,
-            None => {
-                let schema = batches.decoder.schema().ok_or_else(broken_off)?;
-                let opened =
-                    open_output(arguments.format, Layout::AsItFits, &destination, &schema)?;
-                output.insert(opened)
-            }
-        };
-        let Some(batch) = batch else {
-            break;
-        };
-        rows += batch.num_rows() as u64;
-        if !output.write(&batch)? {
-            break;
-        }
-    }
-    if let Some(output) = output {
-        output.finish()?;
-    }
-    Ok(rows)
-}
-
-/// Decodes batches as their bytes arrive.
-struct BatchReader {
-    body: Incoming,
-    decoder: StreamDecoder,
-    /// Bytes that arrived and are not decoded yet.
-    buffer: Buffer,
-}
-
-impl BatchReader {
-    fn new(body: Incoming) -> Self {
-        Self {
-            body,
-            decoder: StreamDecoder::new(),
-            buffer: Buffer::from(bytes::Bytes::new()),
-        }
-    }
-
-    /// The next batch; `None` at the end of a stream that is whole.
-    async fn next(&mut self) -> Result<Option<RecordBatch>, Failure> {
-        loop {
-            if let Some(batch) = self.decoder.decode(&mut self.buffer)? {
-                return Ok(Some(batch));
-            }
-            let Some(frame) = self.body.frame().await else {
-                self.decoder.finish().map_err(|_| broken_off())?;
-                return Ok(None);
-            };
-            let frame = frame.map_err(|error| RequestError::BrokenOff(error.to_string()))?;
-            if let Ok(bytes) = frame.into_data() {
-                self.buffer = Buffer::from(bytes);
-            }
-        }
-    }
-}
-
-fn broken_off() -> Failure {
-    RequestError::BrokenOff("it ends within the result".to_owned()).into()
+    let open = |schema: &_| open_output(arguments.format, Layout::AsItFits, &destination, schema);
+    batches.write_all(open, Failure::from).await
 }

@@ -7,11 +7,11 @@ use hyper::Method;
 use ingest::{grouped, size};
 use server::QueryDescription;
 
-use super::ServerArguments;
 use super::follow::follow;
 use super::list::{lines, readable};
 use crate::console::tell;
 use crate::failure::Failure;
+use crate::server_client::ServerArguments;
 
 /// Which query, and how to show it.
 #[derive(Args)]

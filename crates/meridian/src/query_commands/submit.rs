@@ -10,9 +10,9 @@ use server::QueryDescription;
 
 use super::follow::follow;
 use super::show::{completed, in_words};
-use super::{ServerArguments, UserArguments};
 use crate::console::{remark, tell};
 use crate::failure::Failure;
+use crate::server_client::{ServerArguments, UserArguments};
 
 /// What to submit.
 #[derive(Args)]
@@ -62,12 +62,12 @@ impl SubmitArguments {
 
 /// Submits the statement and prints the number of the query.
 pub async fn run(arguments: SubmitArguments) -> Result<(), Failure> {
-    let client = arguments.server.client()?;
+    let client = arguments.server.client_for(&arguments.user)?;
     let request = json!({
         "statement": arguments.statement()?,
         "database": arguments.db,
         "dialect": arguments.dialect.name(),
-        "user": arguments.user.name(),
+        "user": client.user(),
         "row_limit": arguments.row_limit,
         "time_limit": arguments.time_limit,
     });

@@ -1,10 +1,10 @@
 //! A query whose client waits for its rows over HTTP: what the server knows of it while it runs, and when it has ended.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use queries::{Protocol, QueryGuard};
-use sql::Connection;
+use sql::{Connection, ErrorCode};
 use users::Limit;
 
 use super::query_api::Requester;
@@ -68,6 +68,21 @@ impl TrackedQuery {
             timer: shared.metrics.begin(metrics::Protocol::Http, kind, begun),
             begun,
         })
+    }
+
+    /// The same, which may take no longer than this, nor than its user's queries may.
+    pub(super) fn within(mut self, limit: Duration) -> Self {
+        let of_user = self.shared.usage.seconds();
+        if of_user.is_none_or(|most| limit < most) {
+            self.work = self.work.within_or(limit, |limit| {
+                let sentence = format!(
+                    "the query took longer than its time_limit of {} s: give a longer one, or submit the query",
+                    limit.as_secs_f64()
+                );
+                ClientError::new(ErrorCode::TIME_LIMIT, sentence)
+            });
+        }
+        self
     }
 
     /// Runs the query's work, from which it is told to stop.

@@ -1,5 +1,5 @@
 //! Queries over HTTP, in two forms: Qserv's REST API, which Rubin's services speak (`qserv`), and our own, with which queries are listed,
-//! submitted and cancelled and results downloaded in several formats (`rest`).
+//! submitted and cancelled, results downloaded in several formats (`rest`), and statements executed while the client waits (`statement`).
 //!
 //! Pages of other sites cannot read these responses: they have no header of CORS.
 
@@ -8,6 +8,7 @@ mod qserv_rows;
 mod requester;
 mod rest;
 mod result_stream;
+mod statement;
 mod synchronous;
 
 use std::sync::Arc;
@@ -47,6 +48,7 @@ pub(super) fn routes() -> Router<Arc<HttpState>> {
             "/query-async/result/{id}",
             get(qserv::result).delete(qserv::remove_result),
         )
+        .route("/sql", post(statement::execute))
         .route("/queries", get(rest::list).post(rest::submit))
         .route("/queries/{id}", get(rest::show).delete(rest::cancel))
         .route(

@@ -3,6 +3,7 @@
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use users::ANONYMOUS;
 
 use crate::HTTP_USER;
 use crate::http::ClientAddress;
@@ -31,7 +32,8 @@ impl Requester {
         named: Option<&str>,
     ) -> Result<Self, Problem> {
         if let Some(user) = headers.get(LOGGED_IN).and_then(|name| name.to_str().ok()) {
-            if named.is_some_and(|named| named != user) {
+            // Whoever has not logged in is nobody, whatever the name.
+            if user != ANONYMOUS && named.is_some_and(|named| named != user) {
                 let sentence = format!("you are logged in as {user}, and can act for nobody else");
                 return Err(Problem::new(StatusCode::FORBIDDEN, sentence));
             }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use engine::{QueryInfo, QueryState};
 use queries::{Protocol, QueryError, QueryFilter, Submission};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use sql::{Dialect, ErrorCode};
 
 use super::requester::Requester;
@@ -21,6 +21,7 @@ use super::{only_statement, parsed, query_number, receive};
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
 use crate::http::streaming::streamed_from;
+use crate::http::upload::ReceivedBody;
 use crate::http::{ClientAddress, HttpState};
 use crate::{ClientError, QueryDescription};
 
@@ -72,14 +73,21 @@ impl From<QueryError> for RestError {
     }
 }
 
-impl IntoResponse for RestError {
-    fn into_response(self) -> Response<Body> {
+impl RestError {
+    /// The error as an object.
+    pub(super) fn object(&self) -> Value {
         let mut object = json!({"error": self.sentence});
         if let Some(code) = self.code {
             object["code"] = json!(code.number);
             object["sqlstate"] = json!(code.state);
         }
-        super::json(self.status, &object)
+        object
+    }
+}
+
+impl IntoResponse for RestError {
+    fn into_response(self) -> Response<Body> {
+        super::json(self.status, &self.object())
     }
 }
 
@@ -144,28 +152,36 @@ fn states(text: Option<&str>) -> Result<Vec<QueryState>, Problem> {
     names.map(state).collect()
 }
 
-/// The body of a request that submits a query.
+/// The body of a request with a statement, which is submitted or whose client waits.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SubmitRequest {
+pub(super) struct StatementRequest {
     statement: String,
     #[serde(default)]
-    database: Option<String>,
+    pub(super) database: Option<String>,
     /// `mysql` or `adql`.
     #[serde(default)]
     dialect: Option<String>,
     #[serde(default)]
-    user: Option<String>,
+    pub(super) user: Option<String>,
     /// Rows of a SELECT without a LIMIT of its own.
     #[serde(default)]
-    row_limit: Option<u64>,
+    pub(super) row_limit: Option<u64>,
     /// Seconds that the query may run.
     #[serde(default)]
     time_limit: Option<f64>,
 }
 
-impl SubmitRequest {
-    fn dialect(&self) -> Result<Dialect, Problem> {
+impl StatementRequest {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    /// It is no such object.
+    pub(super) fn read(body: &ReceivedBody) -> Result<Self, Problem> {
+        parsed(body, r#"{"statement": "SELECT 1", "database": "sky"}"#)
+    }
+
+    pub(super) fn dialect(&self) -> Result<Dialect, Problem> {
         let Some(name) = &self.dialect else {
             return Ok(Dialect::default());
         };
@@ -173,14 +189,14 @@ impl SubmitRequest {
     }
 
     /// The only statement. What several are in ADQL, its grammar finds.
-    fn statement(&self, dialect: Dialect) -> Result<String, ClientError> {
+    pub(super) fn statement(&self, dialect: Dialect) -> Result<String, ClientError> {
         match dialect {
             Dialect::MySql => only_statement(&self.statement),
             Dialect::Adql => Ok(self.statement.trim().to_owned()),
         }
     }
 
-    fn time_limit(&self) -> Result<Option<Duration>, Problem> {
+    pub(super) fn time_limit(&self) -> Result<Option<Duration>, Problem> {
         let Some(seconds) = self.time_limit else {
             return Ok(None);
         };
@@ -202,7 +218,7 @@ pub(super) async fn submit(
     body: Body,
 ) -> Result<Response<Body>, RestError> {
     let body = receive(&state, body).await?;
-    let request: SubmitRequest = parsed(&body, r#"{"statement": "SELECT 1", "database": "sky"}"#)?;
+    let request = StatementRequest::read(&body)?;
     let dialect = request.dialect()?;
     let submission = Submission {
         user: Requester::of(address, &headers, request.user.as_deref())?.user,
@@ -321,7 +337,7 @@ mod tests {
 
     #[test]
     fn requests_are_objects_of_known_keys() {
-        let read = |text: &str| serde_json::from_str::<SubmitRequest>(text);
+        let read = |text: &str| serde_json::from_str::<StatementRequest>(text);
         let request = read(r#"{"statement": "SELECT 1", "time_limit": 0.5}"#).unwrap();
         let limit = Duration::from_millis(500);
         assert_eq!(request.time_limit(), Ok(Some(limit)));

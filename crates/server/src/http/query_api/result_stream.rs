@@ -37,6 +37,22 @@ impl DownloadFormat {
         std::iter::once(Self::Json).chain(ResultFormat::ALL.map(Self::File))
     }
 
+    /// Reads `format`.
+    ///
+    /// # Errors
+    /// There is no such format.
+    pub(super) fn read(parameters: &RequestParameters) -> Result<Self, Problem> {
+        let name = parameters.value("FORMAT")?.unwrap_or("json");
+        let format = Self::all().find(|it| it.name().eq_ignore_ascii_case(name));
+        format.ok_or_else(|| {
+            let names: Vec<&str> = Self::all().map(Self::name).collect();
+            Problem::bad(format!(
+                "format is {name}: it is one of {}",
+                names.join(", ")
+            ))
+        })
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Json => "json",
@@ -70,15 +86,7 @@ impl DownloadRequest {
     /// # Errors
     /// One of them has no such value.
     pub(super) fn read(parameters: &RequestParameters) -> Result<Self, Problem> {
-        let name = parameters.value("FORMAT")?.unwrap_or("json");
-        let format = DownloadFormat::all().find(|it| it.name().eq_ignore_ascii_case(name));
-        let format = format.ok_or_else(|| {
-            let names: Vec<&str> = DownloadFormat::all().map(DownloadFormat::name).collect();
-            Problem::bad(format!(
-                "format is {name}: it is one of {}",
-                names.join(", ")
-            ))
-        })?;
+        let format = DownloadFormat::read(parameters)?;
         let partial = match parameters.value("PARTIAL")? {
             None | Some("false") => false,
             Some("true") => true,
@@ -170,21 +178,13 @@ impl Download {
                 continue;
             }
             counter.inc_by(batch.num_rows() as u64);
-            encoder.write(&batch)?;
-            if encoder.num_bytes() >= BLOCK_BYTES {
-                sender.send(encoder.take().into()).await?;
-            }
+            encoder.send(&batch, &sender).await?;
         }
-        while encoder.write_more()? {
-            if encoder.num_bytes() >= BLOCK_BYTES {
-                sender.send(encoder.take().into()).await?;
-            }
-        }
-        sender.send(encoder.finish()?.into()).await
+        encoder.send_rest(&sender).await
     }
 }
 
-fn described(schema: &SchemaRef) -> Vec<TableColumn> {
+pub(super) fn described(schema: &SchemaRef) -> Vec<TableColumn> {
     let fields = schema.fields().iter();
     fields
         .map(|field| TableColumn::new(field, Role::Other))
@@ -212,13 +212,13 @@ impl Page {
 }
 
 /// Encodes a result into a buffer, from which blocks are taken.
-enum Encoder<'a> {
+pub(super) enum Encoder<'a> {
     Json(TableWriter<'a>, Vec<u8>),
     File(Box<ResultWriter<SharedBuffer>>, SharedBuffer),
 }
 
 impl<'a> Encoder<'a> {
-    fn new(
+    pub(super) fn new(
         format: DownloadFormat,
         columns: &'a [TableColumn],
         schema: &SchemaRef,
@@ -236,6 +236,38 @@ impl<'a> Encoder<'a> {
                 Self::File(Box::new(writer.map_err(cannot_be_written)?), buffer)
             }
         })
+    }
+
+    /// Encodes a batch, and sends what makes a block.
+    ///
+    /// # Errors
+    /// The format cannot hold the rows, or the client has gone.
+    pub(super) async fn send(
+        &mut self,
+        batch: &RecordBatch,
+        sender: &ResultSender<Bytes>,
+    ) -> Result<(), ClientError> {
+        self.write(batch)?;
+        match self.num_bytes() >= BLOCK_BYTES {
+            true => sender.send(self.take().into()).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Sends what is left, after the last batch.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub(super) async fn send_rest(
+        mut self,
+        sender: &ResultSender<Bytes>,
+    ) -> Result<(), ClientError> {
+        while self.write_more()? {
+            if self.num_bytes() >= BLOCK_BYTES {
+                sender.send(self.take().into()).await?;
+            }
+        }
+        sender.send(self.finish()?.into()).await
     }
 
     fn write(&mut self, batch: &RecordBatch) -> Result<(), ClientError> {

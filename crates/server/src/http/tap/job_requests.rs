@@ -15,7 +15,7 @@ use sql::Dialect;
 use super::form::TapForm;
 use super::jobs::{Job, JobRecord, JobStep, Phase};
 use super::request::{TapRequest, of_address};
-use super::sync::{RESULT, columns, default_database};
+use super::sync::{RESULT, columns};
 use super::uploads::Uploads;
 use super::{TapError, XML, base_url, document, job_document, see_other, tell_overflow};
 use crate::ClientError;
@@ -146,7 +146,7 @@ impl Client {
         let limit = record.execution_duration;
         let submission = Submission {
             user: record.owner.clone(),
-            database: default_database(shared).await?,
+            database: shared.sessions.only_database().await?,
             protocol: Protocol::Http,
             // One more tells that there are more.
             row_limit: { shared.usage.rows_within(request.max_rows) }

@@ -14,6 +14,7 @@ use super::form::TapForm;
 use super::request::{TapFormat, TapRequest, of_address};
 use super::uploads::Uploads;
 use super::{TapError, tell_overflow};
+use crate::ClientError;
 use crate::formats::{Role, TableColumn};
 use crate::http::limited::{LimitedBatches, write};
 use crate::http::query_api::Requester;
@@ -23,7 +24,6 @@ use crate::http::tracked_query::TrackedQuery;
 use crate::http::{ClientAddress, HttpState};
 use crate::metrics;
 use crate::query_runtime::ResultSender;
-use crate::{ClientError, Shared};
 
 /// The name of the table in a result.
 pub(super) const RESULT: &str = "result";
@@ -81,18 +81,6 @@ pub(super) fn columns(schema: &arrow::datatypes::Schema) -> Vec<TableColumn> {
         .collect()
 }
 
-/// The database in which names without one are looked for: the only one.
-///
-/// # Errors
-/// The catalog cannot be read.
-pub(super) async fn default_database(shared: &Shared) -> Result<Option<String>, ClientError> {
-    let mut names = shared.sessions.databases().await?.into_iter();
-    Ok(match (names.next(), names.next()) {
-        (Some(only), None) => Some(only),
-        _ => None,
-    })
-}
-
 /// A query that runs.
 struct SynchronousQuery {
     query: TrackedQuery,
@@ -113,7 +101,7 @@ impl SynchronousQuery {
         uploads: Uploads,
     ) -> Result<Self, ClientError> {
         let shared = &state.shared;
-        let database = default_database(shared).await?;
+        let database = shared.sessions.only_database().await?;
         let max_rows = shared.usage.rows_within(request.max_rows);
         let mut query = TrackedQuery::begin(shared, requester, database, request.statement)?;
         // Rows beyond are cut off, which the result tells, and are no error.

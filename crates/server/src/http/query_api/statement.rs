@@ -1,0 +1,258 @@
+//! `POST /sql`: a statement whose client waits, and whose rows are sent in any format while they come.
+//!
+//! What is known only after the rows is told in trailers, to clients that take them (`TE: trailers`, RFC 9110, section 6.5): the warnings,
+//! and an error, which breaks off the response for all others. Both are JSON in ASCII.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Body;
+use axum::extract::{Extension, RawQuery, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use bytes::Bytes;
+use futures::stream::{StreamExt, unfold};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use serde_json::{Value, json};
+use sql::connection::VariableValue;
+use sql::{Dialect, Warning};
+
+use super::receive;
+use super::requester::Requester;
+use super::rest::{RestError, StatementRequest};
+use super::result_stream::{DownloadFormat, Encoder, described};
+use crate::ClientError;
+use crate::http::parameters::RequestParameters;
+use crate::http::tracked_query::TrackedQuery;
+use crate::http::{ClientAddress, HttpState};
+use crate::metrics;
+use crate::query_runtime::{ResultReceiver, ResultSender};
+
+/// The trailer with the warnings: a list of texts.
+const WARNINGS: HeaderName = HeaderName::from_static("meridian-warnings");
+/// The trailer with the error, an object as that of a request that fails.
+const ERROR: HeaderName = HeaderName::from_static("meridian-error");
+/// Bytes of warnings that are told; a client need not take longer heads.
+const MOST_WARNINGS: usize = 8 << 10;
+
+/// `POST /sql`.
+pub(super) async fn execute(
+    State(state): State<Arc<HttpState>>,
+    Extension(address): Extension<ClientAddress>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response<Body>, RestError> {
+    let parameters = RequestParameters::read(query.as_deref().unwrap_or_default())?;
+    let format = DownloadFormat::read(&parameters)?;
+    let body = receive(&state, body).await?;
+    let request = StatementRequest::read(&body)?;
+    let requester = Requester::of(address, &headers, request.user.as_deref())?;
+    let warnings = Arc::<Mutex<Vec<Warning>>>::default();
+    let query = WaitedQuery {
+        query: tracked(&state, requester, &request).await?,
+        dialect: request.dialect()?,
+        format,
+        warnings: Arc::clone(&warnings),
+    };
+    let mut rest = state.shared.query_runtime.spawn(|sender| query.run(sender));
+    let first = rest.recv_one().await?;
+    let ending = Ending {
+        as_trailers: takes_trailers(&headers),
+        warnings,
+    };
+    Ok(streamed(format.media_type(), first, rest, ending))
+}
+
+/// Registers the statement of a request.
+async fn tracked(
+    state: &HttpState,
+    requester: Requester,
+    request: &StatementRequest,
+) -> Result<TrackedQuery, RestError> {
+    let shared = &state.shared;
+    let statement = request.statement(request.dialect()?)?;
+    let time_limit = request.time_limit()?;
+    let named = request.database.clone().filter(|name| !name.is_empty());
+    let database = match named {
+        Some(named) => Some(named),
+        None => shared
+            .sessions
+            .only_database()
+            .await
+            .map_err(ClientError::from)?,
+    };
+    let mut query = TrackedQuery::begin(shared, requester, database, statement)?;
+    if let Some(limit) = time_limit {
+        query = query.within(limit);
+    }
+    if let Some(rows) = request.row_limit {
+        let limit = Some(VariableValue::Number(rows));
+        let set = query.connection.variables.set("sql_select_limit", limit);
+        set.map_err(ClientError::from)?;
+    }
+    Ok(query)
+}
+
+/// A statement that runs.
+struct WaitedQuery {
+    query: TrackedQuery,
+    dialect: Dialect,
+    format: DownloadFormat,
+    /// Gets the warnings before the last block is sent.
+    warnings: Arc<Mutex<Vec<Warning>>>,
+}
+
+impl WaitedQuery {
+    async fn run(self, sender: ResultSender<Bytes>) -> Result<(), ClientError> {
+        let mut rows = 0;
+        let outcome = Box::pin(self.query.run(self.send(&sender, &mut rows))).await;
+        self.query.end(&outcome, rows);
+        outcome
+    }
+
+    async fn send(&self, sender: &ResultSender<Bytes>, rows: &mut u64) -> Result<(), ClientError> {
+        let TrackedQuery {
+            shared,
+            connection,
+            statement,
+            ..
+        } = &self.query;
+        let database = connection.database.as_deref();
+        let session = shared.sessions.of_dialect(database, self.dialect).await?;
+        let mut result = session.execute_for(statement, connection).await?;
+        let columns = described(&result.schema);
+        let mut encoder = Encoder::new(self.format, &columns, &result.schema)?;
+        let counter = shared.metrics.rows(metrics::Protocol::Http);
+        while let Some(batch) = result.batches.next().await {
+            let batch = batch?;
+            *rows += batch.num_rows() as u64;
+            counter.inc_by(batch.num_rows() as u64);
+            encoder.send(&batch, sender).await?;
+        }
+        *self.warnings.lock().unwrap_or_else(PoisonError::into_inner) = result.warnings;
+        encoder.send_rest(sender).await
+    }
+}
+
+/// Whether the client takes trailers (RFC 9110, section 10.1.4).
+fn takes_trailers(headers: &HeaderMap) -> bool {
+    let mut named = headers.get_all(header::TE).into_iter();
+    named.any(|value| {
+        let value = value.to_str().unwrap_or_default();
+        value
+            .split(',')
+            .any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
+    })
+}
+
+/// How a response ends.
+struct Ending {
+    as_trailers: bool,
+    warnings: Arc<Mutex<Vec<Warning>>>,
+}
+
+impl Ending {
+    /// The last frame, after all rows.
+    fn whole(&self) -> Option<Frame<Bytes>> {
+        let warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut room = MOST_WARNINGS;
+        let told = warnings.iter().map(Warning::to_string).take_while(|text| {
+            let fits = text.len() <= room;
+            room = room.saturating_sub(text.len());
+            fits
+        });
+        let told: Vec<String> = told.collect();
+        match self.as_trailers && !told.is_empty() {
+            true => Some(trailer(WARNINGS, &json!(told))),
+            false => None,
+        }
+    }
+
+    /// The last frame, after an error.
+    fn failed(&self, error: ClientError) -> io::Result<Frame<Bytes>> {
+        match self.as_trailers {
+            true => Ok(trailer(ERROR, &RestError::from(error).object())),
+            false => Err(io::Error::other(error.sentence)),
+        }
+    }
+}
+
+fn trailer(name: HeaderName, value: &Value) -> Frame<Bytes> {
+    let mut trailers = HeaderMap::new();
+    if let Ok(value) = HeaderValue::from_str(&ascii(value)) {
+        trailers.insert(name, value);
+    }
+    Frame::trailers(trailers)
+}
+
+/// JSON in which other letters than those of ASCII are escaped (RFC 8259, section 7).
+fn ascii(value: &Value) -> String {
+    let mut out = String::new();
+    for letter in value.to_string().chars() {
+        match letter {
+            ' '..='~' => out.push(letter),
+            other => {
+                for unit in other.encode_utf16(&mut [0; 2]) {
+                    out.push_str(&format!("\\u{unit:04x}"));
+                }
+            }
+        }
+    }
+    out
+}
+
+/// The response whose first block has arrived.
+fn streamed(
+    media_type: &'static str,
+    first: Bytes,
+    rest: ResultReceiver<Bytes>,
+    ending: Ending,
+) -> Response<Body> {
+    let as_trailers = ending.as_trailers;
+    let rest = unfold(Some((rest, ending)), |state| async move {
+        let (mut rest, ending) = state?;
+        match rest.next().await {
+            Some(Ok(block)) => Some((Ok(Frame::data(block)), Some((rest, ending)))),
+            Some(Err(error)) => Some((ending.failed(error), None)),
+            None => ending.whole().map(|frame| (Ok(frame), None)),
+        }
+    });
+    let first = futures::stream::once(async move { Ok(Frame::data(first)) });
+    // Compression polls a body once more after its end.
+    let mut response = Response::new(Body::new(StreamBody::new(first.chain(rest).fuse())));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    if as_trailers {
+        let names = HeaderValue::from_static("meridian-warnings, meridian-error");
+        headers.insert(header::TRAILER, names);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trailers_are_ascii() {
+        let value = json!({"error": "Größe\n\t∞ 🔭 \"x\""});
+        let text = ascii(&value);
+        assert!(
+            text.bytes().all(|byte| (b' '..=b'~').contains(&byte)),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn clients_say_whether_they_take_trailers() {
+        let takes = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::TE, text.parse().unwrap());
+            takes_trailers(&headers)
+        };
+        assert!(takes("trailers") && takes("gzip, Trailers"));
+        assert!(!takes("gzip") && !takes_trailers(&HeaderMap::new()));
+    }
+}
