@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -395,8 +396,18 @@ class StoppedLoad:
 
     def __init__(self, meridian: Meridian, *arguments: object, phase: str = "read") -> None:
         self.process = meridian.start(*arguments, env={"MERIDIAN_FAULT": f"{phase}:stop"})
+        self._wait()
+
+    def _wait(self) -> None:
         state = Path(f"/proc/{self.process.pid}/stat")
-        wait_until(lambda: state.read_text().rsplit(")", 1)[1].split()[0] == "T", 30, "is stopped")
+        wait_until(lambda: state.read_text().rsplit(")", 1)[1].split()[0] == "T", 60, "is stopped")
+
+    def go_on_until_it_stops_again(self) -> None:
+        """Lets it come to the same phase once more."""
+        self.process.send_signal(signal.SIGCONT)
+        # It takes longer than this to begin again: the locks are looked at every 0.1 s.
+        time.sleep(0.1)
+        self._wait()
 
     def go_on(self) -> Outcome:
         """Lets it end."""
@@ -525,6 +536,51 @@ def test_compactions_and_appends_take_turns(meridian: Meridian, stars: Path, tmp
         assert process.returncode == 0
     assert count_of(meridian, stars) == 503 and len(part_numbers(meridian, stars, "Star")) <= 2
     assert_rejected(meridian.run(*drop_part), f"part {part}", "merged into")
+    meridian.must("check", "--data", stars)
+
+
+def test_a_table_changes_while_its_parts_are_merged(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    """An append is done at once; a merge whose parts are gone is begun again with those that are there."""
+    add_star(meridian, stars, tmp_path, 1000, 1001)
+    merging = StoppedLoad(meridian, *compact_star(stars))
+    add_star(meridian, stars, tmp_path, 1002)
+    first, second, third = part_numbers(meridian, stars, "Star")
+    other = meridian.start(*compact_star(stars))
+    assert count_of(meridian, stars) == 503
+    outcome = merging.go_on()
+    assert outcome.status == 0, outcome.complaint
+    other.communicate(timeout=60)
+    assert other.returncode == 0 and len(part_numbers(meridian, stars, "Star")) == 1
+    assert count_of(meridian, stars) == 503
+    # A part of those that are merged is dropped.
+    add_star(meridian, stars, tmp_path, 1003)
+    add_star(meridian, stars, tmp_path, 1004)
+    merging = StoppedLoad(meridian, *compact_star(stars))
+    dropped = part_numbers(meridian, stars, "Star")[1]
+    meridian.must("drop", "part", "--data", stars, "--db", "sky", "--table", "Star", "--part", dropped)
+    merging.go_on_until_it_stops_again()
+    outcome = merging.go_on()
+    assert outcome.status == 0, outcome.complaint
+    assert len(part_numbers(meridian, stars, "Star")) == 1
+    assert meridian.rows(stars, "sky", "SELECT id FROM Star WHERE id > 1000 ORDER BY id") == [(1001,), (1002,), (1004,)]
+    assert len(list(stars.glob("tables/sky.star/*"))) == 1
+    meridian.must("check", "--data", stars)
+
+
+def test_a_table_is_replaced_or_dropped_while_its_parts_are_merged(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    add_star(meridian, stars, tmp_path, 1000, 1001)
+    merging = StoppedLoad(meridian, *compact_star(stars))
+    again = write_lines(tmp_path / "again.csv", ["7,1,1,9", "8,2,2,9"])
+    meridian.load(stars, "sky", "Star", again, replace=True, **DIRECTOR)
+    outcome = merging.go_on()
+    assert outcome.status == 0 and count_of(meridian, stars) == 2, outcome.complaint
+    add_star(meridian, stars, tmp_path, 1000)
+    merging = StoppedLoad(meridian, *compact_star(stars))
+    meridian.must("drop", "table", "--data", stars, "--db", "sky", "--table", "Star", "--yes")
+    outcome = merging.go_on()
+    assert outcome.status != 0 and "sky.Star" in outcome.complaint
+    meridian.load(stars, "sky", "Star", again, **DIRECTOR)
+    assert len(list(stars.glob("tables/sky.star/*"))) == 1 and count_of(meridian, stars) == 2
     meridian.must("check", "--data", stars)
 
 

@@ -1,7 +1,10 @@
 //! Compaction: small parts of tables become large ones, beside queries and loads.
 //!
 //! One merge writes one part in the place of several that follow each other in a table's list, and one catalog transaction
-//! shows it instead of these. It holds the table's load lock, so that appends to the table wait for it and it waits for them.
+//! shows it instead of these. It holds the table's load lock while it begins and while it publishes; in between it reads parts whose
+//! directories it keeps in use, and writes into one of its own, beside appends, drops and replacements of the table. If the parts are
+//! no longer there when it publishes, its work is thrown away, and it looks at the table anew. A table has one compaction at a time.
+//!
 //! Every row keeps its chunk and sub-chunk, and every key its home, whatever the directors have become since. A process that
 //! dies on the way leaves the old list and a running load that nothing refers to, which the next load or compaction of the table
 //! removes.
@@ -43,6 +46,9 @@ const DEFAULT_MEMORY: u64 = 1 << 30;
 
 /// Characters of the sources of a merged part that are kept.
 const SOURCE_LEN: usize = 200;
+/// How often a merge is begun again because the table has changed meanwhile.
+const MOST_ATTEMPTS: usize = 5;
+
 /// What stands for further sources.
 const FURTHER: &str = ", ...";
 
@@ -137,6 +143,15 @@ pub async fn compact(
     outcome
 }
 
+/// A merge that has begun.
+struct BegunMerge {
+    transaction: Transaction,
+    /// The table with the parts that are merged alone.
+    merged: Table,
+    parts: Vec<StoredPart>,
+    load_dir: Arc<LoadDir>,
+}
+
 struct Compaction {
     catalog: Catalog,
     request: CompactRequest,
@@ -222,8 +237,10 @@ impl Compaction {
         request.memory = Some(self.request.memory.unwrap_or(default));
         request.threads = Some(self.request.threads.unwrap_or(1));
         let mut compacted = CompactedTable::of(then);
+        let mut attempts = 0;
+        let _turn = self.lock(then, &compaction_of(name)).await?;
         loop {
-            let _lock = self.lock(then).await?;
+            let lock = self.lock(then, name).await?;
             clean_up(&self.catalog, &request).await?;
             let found = self.catalog.table(database, name).await?;
             let table = found.ok_or_else(|| changed(then))?;
@@ -235,21 +252,27 @@ impl Compaction {
             let Some(run) = run.filter(|_| !is_done) else {
                 return Ok(compacted);
             };
-            let (merge, removal) = self.merge(&request, &table, run).await?;
-            compacted.merges.push(merge);
-            compacted.in_use |= removal == Removal::InUse;
-            drop(_lock);
+            let begun = self.begin(&request, &table, run).await?;
+            drop(lock);
+            match self.merge(begun).await {
+                Ok((merge, removal)) => {
+                    compacted.merges.push(merge);
+                    compacted.in_use |= removal == Removal::InUse;
+                }
+                Err(error) if error.is_change() && attempts < MOST_ATTEMPTS => attempts += 1,
+                Err(error) => return Err(error),
+            }
             // Whoever waits for the table's lock gets it.
             tokio::time::sleep(LOCK_WAIT * 2).await;
         }
     }
 
-    /// Waits for the load lock of a table.
-    async fn lock(&self, table: &Table) -> Result<LoadLock, IngestError> {
+    /// Waits for a lock of a table: the load lock by its name, or that of its compaction.
+    async fn lock(&self, table: &Table, lock: &str) -> Result<LoadLock, IngestError> {
         let (database, name) = (&table.spec.database, &table.spec.name);
         let what = format!("compacting {name}");
         loop {
-            let lock = LoadLock::acquire(&self.request.data_dir, database, name, &what);
+            let lock = LoadLock::acquire(&self.request.data_dir, database, lock, &what);
             match lock {
                 Err(CatalogError::Locked { .. }) if self.progress.is_cancelled() => {
                     return Err(IngestError::Cancelled);
@@ -260,14 +283,21 @@ impl Compaction {
         }
     }
 
-    /// Merges a run of a table's parts. On an error the table is as it was.
-    async fn merge(
+    /// Begins to merge a run of a table's parts: from here on nothing removes what it reads and writes. The load lock is held.
+    async fn begin(
         &self,
         request: &LoadRequest,
         table: &Table,
         run: Range<usize>,
-    ) -> Result<(Merge, Removal), IngestError> {
+    ) -> Result<BegunMerge, IngestError> {
         let spec = &table.spec;
+        let mut merged = table.clone();
+        merged.parts = table.parts[run].to_vec();
+        let mut parts = Vec::with_capacity(merged.parts.len());
+        for (part, dir) in merged.parts.iter().zip(open_parts(request, &merged)?) {
+            let chunks = self.catalog.chunks(part.load).await?;
+            parts.push(StoredPart { chunks, dir });
+        }
         let load = self.catalog.begin_load(&spec.database, &spec.name).await?;
         let transaction = Transaction {
             catalog: self.catalog.clone(),
@@ -276,14 +306,37 @@ impl Compaction {
             started: self.started,
             appended_to: None,
         };
-        let mut merged = table.clone();
-        merged.parts = table.parts[run].to_vec();
+        match transaction.make_dir() {
+            Ok(load_dir) => Ok(BegunMerge {
+                transaction,
+                merged,
+                parts,
+                load_dir,
+            }),
+            Err(error) => {
+                transaction.roll_back().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Merges the parts. On an error the table is as it was.
+    async fn merge(&self, begun: BegunMerge) -> Result<(Merge, Removal), IngestError> {
+        let BegunMerge {
+            transaction,
+            merged,
+            parts,
+            load_dir,
+        } = begun;
         let published = async {
-            let written = self.write(&transaction, &merged).await?;
+            let written = self.write(&transaction, &merged, parts, &load_dir).await?;
+            let _lock = self.lock(&merged, &merged.spec.name).await?;
             self.progress.enter(Phase::Publishing, 0);
             self.publish(&transaction, &merged, &written).await
         };
         let outcome = published.await;
+        // It is in use as long as it is held.
+        drop(load_dir);
         if outcome.is_err() {
             transaction.roll_back().await;
         }
@@ -295,17 +348,13 @@ impl Compaction {
         &self,
         transaction: &Transaction,
         table: &Table,
+        parts: Vec<StoredPart>,
+        load_dir: &Arc<LoadDir>,
     ) -> Result<Outcome, IngestError> {
         let request = &transaction.request;
-        let load_dir = transaction.make_dir()?;
         let spill_dir = load_dir.path().join(SPILL_DIR);
         catalog::make_directories(&spill_dir)
             .map_err(|e| IngestError::io("create", &spill_dir, e))?;
-        let mut parts = Vec::with_capacity(table.parts.len());
-        for (part, dir) in table.parts.iter().zip(open_parts(request, table)?) {
-            let chunks = self.catalog.chunks(part.load).await?;
-            parts.push(StoredPart { chunks, dir });
-        }
         let cut = &table.database;
         let budget = MemoryBudget::new(request.memory_bytes(), request.thread_count());
         let merge = PartsToMerge {
@@ -318,6 +367,7 @@ impl Compaction {
             pace: Arc::clone(&self.pace),
         };
         let runtime = Handle::current();
+        let load_dir = Arc::clone(load_dir);
         let written = blocking(move || write_merged(&merge, &load_dir, runtime)).await?;
         let (spec, cut) = (table.spec.clone(), Partitioning::of(&table.database));
         write_manifest(request, transaction.load, spec, cut, &written).await?;
@@ -396,6 +446,11 @@ impl Merge {
 
 fn full_name(table: &Table) -> String {
     format!("{}.{}", table.spec.database, table.spec.name)
+}
+
+/// The name of the lock of a table's compactions, which is no table's: none has this character in its name.
+fn compaction_of(table: &str) -> String {
+    format!("{table}\0compaction")
 }
 
 fn changed(table: &Table) -> IngestError {
