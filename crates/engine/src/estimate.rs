@@ -110,19 +110,22 @@ pub(crate) async fn estimate(
     Ok(estimate)
 }
 
-/// Has the query of this thread's statement admitted before the plan runs, if somebody judges it.
+/// Has the query of this thread's statement admitted before the plan runs, if somebody judges it. Returns what it reads, if that was
+/// asked.
 ///
 /// # Errors
 /// It would take longer than it may.
 pub(crate) async fn admit(
     archive: &Archive,
     plan: &Arc<dyn ExecutionPlan>,
-) -> Result<(), EngineError> {
+) -> Result<Option<ScanEstimate>, EngineError> {
     let execution = QueryExecution::current();
-    match execution.as_ref().and_then(|it| it.admission()) {
-        Some(admission) => admission.admit(&estimate(archive, plan).await?),
-        None => Ok(()),
-    }
+    let Some(admission) = execution.as_ref().and_then(|it| it.admission()) else {
+        return Ok(None);
+    };
+    let estimate = estimate(archive, plan).await?;
+    admission.admit(&estimate)?;
+    Ok(Some(estimate))
 }
 
 /// The nodes of a plan of which something is so, from the root on.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
 use futures::future::BoxFuture;
@@ -27,6 +27,10 @@ pub struct QueryExecution {
     admission: Option<Arc<dyn Admission>>,
     /// Pieces that others have run, by who they are.
     remote: Mutex<BTreeMap<String, u64>>,
+    /// Its number, if it has one.
+    number: Option<u64>,
+    /// The number of the query whose result answers it.
+    cached_from: OnceLock<u64>,
 }
 
 impl QueryExecution {
@@ -57,6 +61,30 @@ impl QueryExecution {
             admission: Some(admission),
             ..self
         }
+    }
+
+    /// The same query under its number.
+    pub fn with_number(self, number: u64) -> Self {
+        Self {
+            number: Some(number),
+            ..self
+        }
+    }
+
+    /// Its number, if it has one.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.number
+    }
+
+    /// The number of the query whose result answers it, if it does not run.
+    pub fn cached_from(&self) -> Option<u64> {
+        self.cached_from.get().copied()
+    }
+
+    /// Notes that the result of another query answers it.
+    pub(crate) fn answer_from(&self, query: u64) {
+        // The first one is the statement's own; what it reads besides is of no interest.
+        let _ = self.cached_from.set(query);
     }
 
     /// Makes the work of this thread on its present statement the execution of this query. Returns whether it was not yet of another.

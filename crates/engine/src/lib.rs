@@ -28,6 +28,7 @@ pub mod plan;
 mod plan_cache;
 mod provider;
 mod restriction;
+mod result_cache;
 mod search_cover;
 mod session;
 mod show;
@@ -54,6 +55,7 @@ pub use loaded_table::{LoadedTable, StoredTable};
 pub use memory::bound_memory;
 pub use piece::{ChunkSlice, Piece};
 pub use restriction::Restriction;
+pub use result_cache::{CachedRows, ResultCache, ResultKey};
 pub use session::{
     ALIAS, COLUMN, DATABASE, DESCRIPTION, NO_DATABASE, PreparedQuery, QueryResult, Session,
     SessionOptions, TABLE, UCD, UNIT, UTYPE, XTYPE, analyzer_rules, physical_rules, runtime,

@@ -141,4 +141,6 @@ pub struct QueryInfo {
     pub dialect: Dialect,
     /// Its text.
     pub statement: String,
+    /// The number of the query whose result answered it, if it did not run.
+    pub cached_from: Option<u64>,
 }

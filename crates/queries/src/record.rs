@@ -40,6 +40,8 @@ pub(crate) struct QueryRecord {
     pub time_limit: Option<u64>,
     pub dialect: Dialect,
     pub statement: String,
+    /// The query whose result answered it, if it did not run.
+    pub cached_from: Option<u64>,
 }
 
 impl QueryRecord {
@@ -71,6 +73,7 @@ impl QueryRecord {
             error: self.error.clone(),
             dialect: self.dialect,
             statement: self.statement.clone(),
+            cached_from: self.cached_from,
         }
     }
 

@@ -89,6 +89,7 @@ impl Query {
             let reads = running.execution.reads();
             record.decoded_bytes = reads.decoded();
             record.shared_bytes = reads.shared();
+            record.cached_from = running.execution.cached_from();
             running.admission.note(&mut record);
         }
         record
@@ -113,6 +114,7 @@ impl Query {
         let turns = Arc::new(QueryTurns::new(scheduler, self.id));
         let admission = Arc::new(admission);
         let execution = QueryExecution::new()
+            .with_number(self.id)
             .with_scheduler(Arc::clone(&turns) as _)
             .with_admission(Arc::clone(&admission) as _);
         let execution = Arc::new(match journal {
@@ -144,6 +146,7 @@ impl Query {
             record.lane = seen.lane;
             (record.scan_bytes, record.estimate) = (seen.scan_bytes, seen.estimate);
             (record.decoded_bytes, record.shared_bytes) = (seen.decoded_bytes, seen.shared_bytes);
+            record.cached_from = seen.cached_from;
             record.error_code = error.map(|error| error.code.number);
             record.error = error.map(|error| error.sentence.clone());
             true
@@ -281,6 +284,7 @@ impl QueryRegistry {
             time_limit: None,
             dialect: Dialect::default(),
             statement: statement[..statement.floor_char_boundary(LONGEST_TEXT)].to_owned(),
+            cached_from: None,
         };
         let query = Arc::new(Query {
             cancel: stop,

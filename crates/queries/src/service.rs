@@ -305,6 +305,7 @@ impl QueryService {
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
             dialect: submission.dialect,
             statement: submission.statement,
+            cached_from: None,
         };
         let query = Arc::new(Query::new(record));
         self.host

@@ -61,6 +61,9 @@ pub struct QueryDescription {
     pub dialect: String,
     /// Its text.
     pub statement: String,
+    /// The number of the query whose result answered it, if it did not run.
+    #[serde(default)]
+    pub cached_from: Option<u64>,
 }
 
 impl QueryDescription {
@@ -110,6 +113,7 @@ impl From<QueryInfo> for QueryDescription {
             result: is_stored.then(|| format!("/queries/{}/result", info.id)),
             dialect: info.dialect.name().to_owned(),
             statement: info.statement,
+            cached_from: info.cached_from,
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::system_tables::QueryInfo;
 /// The columns of `QUERIES`, which MySQL has not.
 pub(super) const QUERY_COLUMNS: &str = "ID# USER DB PROTOCOL MODE STATE QUEUE_PLACE# LANE SUBMITTED@ STARTED@ ENDED@ PIECES_DONE# \
                                         PIECES# SCAN_BYTES# ESTIMATED_MS# DECODED_BYTES# SHARED_BYTES# ROWS# RESULT_BYTES# SECONDS_LEFT# \
-                                        EXPIRES@ ERROR_CODE# ERROR DIALECT STATEMENT";
+                                        EXPIRES@ ERROR_CODE# ERROR DIALECT STATEMENT CACHED_FROM#";
 
 /// The connections.
 pub(super) fn processes(contents: &Contents) -> Vec<Row> {
@@ -61,5 +61,6 @@ fn query_row(query: QueryInfo) -> Row {
         query.error.into(),
         query.dialect.name().into(),
         query.statement.into(),
+        query.cached_from.into(),
     ]
 }

@@ -82,7 +82,7 @@ pub fn in_words(query: &QueryDescription) -> String {
     text
 }
 
-fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 15] {
+fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 16] {
     let time = |time: &Option<String>| time.as_deref().map(readable);
     [
         ("state", Some(state(query))),
@@ -100,6 +100,7 @@ fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 15] 
         ("ended", time(&query.ended)),
         ("rows", Some(grouped(query.rows))),
         ("result", stored_result(query)),
+        ("cached", cached(query)),
         ("error", error(query)),
         ("dialect", Some(query.dialect.clone())),
         ("statement", Some(query.statement.clone())),
@@ -138,6 +139,12 @@ fn stored_result(query: &QueryDescription) -> Option<String> {
     let kept = kept.map(|until| format!(", kept until {until}"));
     let kept = kept.unwrap_or_default();
     Some(format!("{}{kept}", size(query.result_bytes)))
+}
+
+/// Whose result answered the query.
+fn cached(query: &QueryDescription) -> Option<String> {
+    let from = query.cached_from?;
+    Some(format!("the result of query {from}, over the same tables"))
 }
 
 fn error(query: &QueryDescription) -> Option<String> {

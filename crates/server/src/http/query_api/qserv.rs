@@ -400,6 +400,7 @@ mod tests {
             error: error_code.map(|_| "it failed".to_owned()),
             dialect: Dialect::MySql,
             statement: "SELECT 1".to_owned(),
+            cached_from: None,
         }
     }
 
