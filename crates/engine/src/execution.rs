@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use sql::Interrupt;
 use store::ReadCounters;
 
-use crate::{EngineError, ScanEstimate};
+use crate::{EngineError, Milestones, ScanEstimate};
 
 /// A query that runs.
 #[derive(Debug, Default)]
@@ -31,6 +31,7 @@ pub struct QueryExecution {
     number: Option<u64>,
     /// The number of the query whose result answers it.
     cached_from: OnceLock<u64>,
+    milestones: Milestones,
 }
 
 impl QueryExecution {
@@ -130,6 +131,11 @@ impl QueryExecution {
     /// Notes that a phase of so many pieces begins.
     pub(crate) fn add_pieces(&self, pieces: usize) {
         self.pieces.fetch_add(pieces as u64, Relaxed);
+    }
+
+    /// When its pieces were handed out, begun and done.
+    pub fn milestones(&self) -> &Milestones {
+        &self.milestones
     }
 
     /// Notes that a worker has run a piece to its end.

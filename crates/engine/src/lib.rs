@@ -23,6 +23,7 @@ mod interruptible;
 mod key_places;
 mod loaded_table;
 mod memory;
+pub mod milestones;
 mod piece;
 pub mod plan;
 mod plan_cache;
@@ -53,6 +54,7 @@ pub use execution::{
 pub use files::{FileAccess, FileScanExec, ReceivedFile, ReceivedFiles};
 pub use loaded_table::{LoadedTable, StoredTable};
 pub use memory::bound_memory;
+pub use milestones::{HandedOut, Milestone, Milestones};
 pub use piece::{ChunkSlice, Piece};
 pub use restriction::Restriction;
 pub use result_cache::{CachedRows, ResultCache, ResultKey};

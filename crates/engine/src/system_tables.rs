@@ -1,12 +1,13 @@
 //! What a server adds to the tables of the catalog: its connections, its queries, and the stored results of these.
 
 use std::fmt;
+use std::sync::Arc;
 
 use sql::Dialect;
 use sql::connection::ProcessInfo;
 
 use crate::stored_rows::StoredRows;
-use crate::{EngineError, ScanEstimate};
+use crate::{EngineError, Milestone, ScanEstimate};
 
 /// Information of a server that statements read as tables.
 pub trait SystemTables: fmt::Debug + Send + Sync {
@@ -143,4 +144,6 @@ pub struct QueryInfo {
     pub statement: String,
     /// The number of the query whose result answered it, if it did not run.
     pub cached_from: Option<u64>,
+    /// When its work was handed out, begun and done.
+    pub milestones: Arc<[Milestone]>,
 }

@@ -1,8 +1,8 @@
 //! What is written down of a query.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
 
-use engine::{QueryInfo, QueryState};
+use engine::{Milestone, QueryInfo, QueryState, milestones};
 use sql::Dialect;
 
 /// A query as it is written down. Times are microseconds since 1970 in UTC.
@@ -42,6 +42,8 @@ pub(crate) struct QueryRecord {
     pub statement: String,
     /// The query whose result answered it, if it did not run.
     pub cached_from: Option<u64>,
+    /// When its work was handed out, begun and done.
+    pub milestones: Arc<[Milestone]>,
 }
 
 impl QueryRecord {
@@ -74,6 +76,7 @@ impl QueryRecord {
             dialect: self.dialect,
             statement: self.statement.clone(),
             cached_from: self.cached_from,
+            milestones: Arc::clone(&self.milestones),
         }
     }
 
@@ -93,9 +96,5 @@ impl QueryRecord {
 
 /// Microseconds since 1970.
 pub(crate) fn now() -> i64 {
-    // A clock before 1970 was never set.
-    let elapsed = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX)
+    milestones::now()
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use engine::milestones::{MOST, merged};
 use engine::{PieceJournal, QueryExecution, QueryInfo, QueryState};
 use sql::Dialect;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::QueryError;
 use crate::admission::QueryAdmission;
 use crate::database::Database;
+use crate::milestones;
 use crate::record::{QueryRecord, now};
 use crate::scan_rate::ScanRate;
 use crate::scheduler::PieceScheduler;
@@ -90,6 +92,10 @@ impl Query {
             record.decoded_bytes = reads.decoded();
             record.shared_bytes = reads.shared();
             record.cached_from = running.execution.cached_from();
+            let mut milestones = running.execution.milestones().all();
+            // Those of a former process come first.
+            milestones.splice(0..0, record.milestones.iter().cloned());
+            record.milestones = merged(milestones, MOST).into();
             running.admission.note(&mut record);
         }
         record
@@ -147,6 +153,7 @@ impl Query {
             (record.scan_bytes, record.estimate) = (seen.scan_bytes, seen.estimate);
             (record.decoded_bytes, record.shared_bytes) = (seen.decoded_bytes, seen.shared_bytes);
             record.cached_from = seen.cached_from;
+            record.milestones = milestones::kept(&seen.milestones).into();
             record.error_code = error.map(|error| error.code.number);
             record.error = error.map(|error| error.sentence.clone());
             true
@@ -285,6 +292,7 @@ impl QueryRegistry {
             dialect: Dialect::default(),
             statement: statement[..statement.floor_char_boundary(LONGEST_TEXT)].to_owned(),
             cached_from: None,
+            milestones: Arc::default(),
         };
         let query = Arc::new(Query {
             cancel: stop,

@@ -306,6 +306,7 @@ impl QueryService {
             dialect: submission.dialect,
             statement: submission.statement,
             cached_from: None,
+            milestones: Arc::default(),
         };
         let query = Arc::new(Query::new(record));
         self.host

@@ -56,7 +56,7 @@ use listener::{Endpoint, Listener, Peer};
 use metrics::{Metrics, QueryCounts};
 use process_list::{ProcessList, TrackedTask};
 use queries::{Host, ServerTables};
-pub use query_description::QueryDescription;
+pub use query_description::{MilestoneDescription, QueryDescription};
 use query_runtime::QueryRuntime;
 pub use server_error::ServerError;
 use server_info::{LiveServerInfo, OwnServerInfo};

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::{Args, ValueEnum};
 use hyper::Method;
 use ingest::{grouped, size};
-use server::QueryDescription;
+use server::{MilestoneDescription, QueryDescription};
 
 use super::ServerArguments;
 use super::follow::follow;
@@ -79,7 +79,38 @@ pub fn in_words(query: &QueryDescription) -> String {
             let _ = writeln!(text, "  {name:<11}  {value}");
         }
     }
+    for milestone in &query.milestones {
+        let _ = writeln!(text, "  {:<11}  {}", "milestone", in_a_line(milestone));
+    }
     text
+}
+
+/// Who ran which pieces, and when. The day is that of the query.
+fn in_a_line(milestone: &MilestoneDescription) -> String {
+    let clock = |time: &str| {
+        let time = time.rsplit('T').next().unwrap_or(time);
+        time.trim_end_matches('Z').to_owned()
+    };
+    let steps = [
+        ("started", &milestone.started),
+        ("first rows", &milestone.first_rows),
+        ("committed", &milestone.committed),
+    ];
+    let mut line = format!(
+        "phase {}, {}: {} of {} pieces, handed out {}",
+        milestone.phase,
+        milestone.run_by,
+        grouped(milestone.pieces_done),
+        grouped(milestone.pieces),
+        clock(&milestone.handed_out)
+    );
+    for (step, time) in steps {
+        if let Some(time) = time {
+            // A text takes whatever is written.
+            let _ = write!(line, ", {step} {}", clock(time));
+        }
+    }
+    line
 }
 
 fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 16] {

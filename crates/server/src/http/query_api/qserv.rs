@@ -401,6 +401,7 @@ mod tests {
             dialect: Dialect::MySql,
             statement: "SELECT 1".to_owned(),
             cached_from: None,
+            milestones: Arc::default(),
         }
     }
 
