@@ -43,7 +43,7 @@ bench-neighbours: build
 	bench/neighbours --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/neighbours
 
 bench-concurrent: build
-	bench/concurrent --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/concurrent
+	bench/concurrent --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/concurrent $(BENCH_OPTIONS)
 
 bench-parts: build
 	bench/parts --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/parts
