@@ -83,6 +83,11 @@ mod tests {
         assert_eq!(ScanLane::chosen(UNRATED), None);
         assert_eq!(ScanLane::chosen(11), Some(ScanLane::Medium));
         assert_eq!(ScanLane::chosen(255), Some(ScanLane::Snail));
-        assert!("quick".parse::<ScanLane>().unwrap_err().contains("fast, medium"));
+        assert!(
+            "quick"
+                .parse::<ScanLane>()
+                .unwrap_err()
+                .contains("fast, medium")
+        );
     }
 }

@@ -11,8 +11,9 @@
 mod support;
 
 use meridian_catalog::{
-    Append, Catalog, CatalogError, Change, Chunk, ColumnChange, ColumnMetadata, LoadId, LoadLock,
-    NewDatabase, PartContents, Publication, ScanLane, Table, TableChange, TableMetadata, TableSpec, DatabaseChange,
+    Append, Catalog, CatalogError, Change, Chunk, ColumnChange, ColumnMetadata, DatabaseChange,
+    LoadId, LoadLock, NewDatabase, PartContents, Publication, ScanLane, Table, TableChange,
+    TableMetadata, TableSpec,
 };
 use support::{
     chunks, contents, database, dependent, director, load, publish, replicated, shown, whole, words,

@@ -15,6 +15,7 @@ use sky::{ChunkId, Chunker};
 
 use crate::coverage::SubChunkSet;
 use crate::exec::{ChunkPhaseExec, PieceScanExec, RowsOf};
+use crate::least_memory::least_memory;
 use crate::piece::{ChunkSlice, Piece};
 use crate::{Archive, EngineError, QueryExecution};
 
@@ -51,6 +52,8 @@ pub struct ScanEstimate {
     pub chunks: usize,
     /// The largest scan rating.
     pub rating: u8,
+    /// Bytes of memory that it should have before it begins; 0 if it gathers little.
+    pub memory: u64,
 }
 
 impl ScanEstimate {
@@ -107,6 +110,7 @@ pub(crate) async fn estimate(
             }
         }
     }
+    estimate.memory = least_memory(plan, estimate.bytes());
     Ok(estimate)
 }
 
@@ -125,6 +129,7 @@ pub(crate) async fn admit(
     };
     let estimate = estimate(archive, plan).await?;
     admission.admit(&estimate)?;
+    admission.reserve(estimate.memory).await?;
     Ok(Some(estimate))
 }
 

@@ -172,6 +172,12 @@ pub trait Admission: fmt::Debug + Send + Sync {
     /// # Errors
     /// It would take longer than it may.
     fn admit(&self, estimate: &ScanEstimate) -> Result<(), EngineError>;
+
+    /// Waits until the query has its least share of memory, which it keeps to its end. One that has it already keeps that.
+    ///
+    /// # Errors
+    /// It has waited as long as it may.
+    fn reserve(&self, bytes: u64) -> BoxFuture<'_, Result<(), EngineError>>;
 }
 
 /// Identifies a chunk phase of a query: its place in the plan, and what the phase does on which pieces of which parts.

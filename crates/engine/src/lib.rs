@@ -21,6 +21,7 @@ mod files;
 mod information_schema;
 mod interruptible;
 mod key_places;
+mod least_memory;
 mod loaded_table;
 mod memory;
 pub mod milestones;
@@ -53,7 +54,7 @@ pub use execution::{
 };
 pub use files::{FileAccess, FileScanExec, ReceivedFile, ReceivedFiles};
 pub use loaded_table::{LoadedTable, StoredTable};
-pub use memory::bound_memory;
+pub use memory::{RESERVABLE, bound_memory};
 pub use milestones::{HandedOut, Milestone, Milestones};
 pub use piece::{ChunkSlice, Piece};
 pub use restriction::Restriction;
@@ -66,5 +67,5 @@ pub use session::{
 pub use show::{STORED, granted, stored_bytes};
 pub use stored_part::StoredPart;
 pub use stored_rows::{RowStream, StoredRows};
-pub use system_tables::{QueryInfo, QueryState, ScanForecast, SystemTables};
+pub use system_tables::{QueryInfo, QueryState, ScanForecast, SystemTables, WaitsFor};
 pub use tap_schema::{ForeignKey, TapColumn, TapSchemaEntry, TapTable, tap_schema};

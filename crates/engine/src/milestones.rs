@@ -133,7 +133,12 @@ impl Milestones {
 
     /// All of them, in the order of their phases and of when they were started.
     pub fn all(&self) -> Vec<Milestone> {
-        let all = self.with(|state| [state.ended.clone(), state.running.values().cloned().collect()]);
+        let all = self.with(|state| {
+            [
+                state.ended.clone(),
+                state.running.values().cloned().collect(),
+            ]
+        });
         merged(all.concat(), MOST)
     }
 
@@ -253,7 +258,10 @@ mod tests {
         assert_eq!(all.iter().map(|it| it.pieces_done).sum::<u64>(), 30_000);
         let phases: std::collections::BTreeSet<u32> = all.iter().map(|it| it.phase).collect();
         assert_eq!(phases.len(), 3);
-        assert!(all.iter().all(|it| it.runner != SEVERAL), "workers are told apart");
+        assert!(
+            all.iter().all(|it| it.runner != SEVERAL),
+            "workers are told apart"
+        );
         for it in &all {
             assert!(Some(it.handed_out) <= it.started && it.started <= it.first_rows);
             assert!(it.first_rows <= it.committed);

@@ -9,8 +9,7 @@ use std::time::Instant;
 
 use catalog::{
     Append, Catalog, CatalogError, Chunk, LoadId, LoadLock, NewDatabase, PartContents, Table,
-    TableKind, TableMetadata, TableSpec,
-    UNRATED,
+    TableKind, TableMetadata, TableSpec, UNRATED,
 };
 use store::{LoadDir, Removal};
 

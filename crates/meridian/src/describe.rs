@@ -128,11 +128,7 @@ async fn describe(catalog: &Catalog, arguments: &DescribeArguments) -> Result<()
 }
 
 /// Changes the lane of a table's scans.
-async fn rate(
-    catalog: &Catalog,
-    described: &Described,
-    rating: ScanRating,
-) -> Result<(), Failure> {
+async fn rate(catalog: &Catalog, described: &Described, rating: ScanRating) -> Result<(), Failure> {
     let lane = rating.lane();
     let change = TableChange {
         scan_lane: lane.map_or(Change::Clear, Change::Set),

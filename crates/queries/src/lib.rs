@@ -10,6 +10,7 @@ mod database;
 mod error;
 mod journal;
 mod listing;
+mod memory_gate;
 mod milestones;
 mod partial;
 mod record;

@@ -69,7 +69,14 @@ mod tests {
             first_rows: None,
             committed: Some(1_700_000_000_000_009),
         };
-        let many = vec![one.clone(), Milestone { started: None, committed: None, ..one }];
+        let many = vec![
+            one.clone(),
+            Milestone {
+                started: None,
+                committed: None,
+                ..one
+            },
+        ];
         assert_eq!(read(&written(&many)), many);
         assert_eq!(read(""), []);
         assert_eq!(read("of a later version"), []);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::{Milestone, QueryInfo, QueryState, milestones};
+use engine::{Milestone, QueryInfo, QueryState, WaitsFor, milestones};
 use sql::Dialect;
 
 /// A query as it is written down. Times are microseconds since 1970 in UTC.
@@ -48,7 +48,7 @@ pub(crate) struct QueryRecord {
 
 impl QueryRecord {
     /// What users see of it.
-    pub(crate) fn info(&self, place: Option<u64>) -> QueryInfo {
+    pub(crate) fn info(&self, waiting: Option<(u64, WaitsFor)>) -> QueryInfo {
         QueryInfo {
             id: self.id,
             user: self.user.clone(),
@@ -56,7 +56,8 @@ impl QueryRecord {
             protocol: self.protocol,
             is_async: self.is_async,
             state: self.state,
-            place,
+            place: waiting.map(|(place, _)| place),
+            waits_for: waiting.map(|(_, what)| what),
             lane: self.lane.clone(),
             submitted: self.submitted,
             started: self.started,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::{
-    Admission, CachedRows, EngineError, PreparedQuery, QueryExecution, QueryState, RowStream, Session,
+    Admission, CachedRows, EngineError, PreparedQuery, QueryExecution, QueryState, RowStream,
+    Session,
 };
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::QueryError;
-use crate::admission::QueryAdmission;
+use crate::admission::{QueryAdmission, WAITED_FOR_MEMORY};
 use crate::journal::Journal;
 use crate::record::{QueryRecord, now};
 use crate::registry::{Query, lock};
@@ -120,10 +121,14 @@ impl QueryService {
             return std::future::pending().await;
         };
         tokio::time::sleep(limit).await;
-        match asked == Some(limit) {
+        let mut error = match asked == Some(limit) {
             true => too_late(limit),
             false => over_limit(limit),
+        };
+        if query.has_waited_for_memory() {
+            error.sentence = format!("{}; {WAITED_FOR_MEMORY}", error.sentence);
         }
+        error
     }
 
     async fn write_down(&self, query: &Query) {
@@ -185,9 +190,11 @@ impl QueryService {
         let pieces = prepared.pieces_of_phases().iter().sum::<usize>();
         query.update(|record| record.pieces = pieces as u64);
         let admission = QueryAdmission::new(self.registry.rate(), None);
-        admission.admit(&session.estimate(&prepared).await?)?;
+        let admission = Arc::new(admission.with_memory(self.registry.memory()));
+        let estimate = session.estimate(&prepared).await?;
+        admission.admit(&estimate)?;
         query
-            .begin_execution(&self.scheduler, admission, Some(journal))
+            .begin_execution(&self.scheduler, &admission, Some(journal))
             .attach();
         let begun = Instant::now();
         let key = session.result_key(&prepared);
@@ -200,6 +207,7 @@ impl QueryService {
                 result
             }
             None => {
+                admission.reserve(estimate.memory).await?;
                 lock(&self.running).insert(query.id, running);
                 session.start_journaled(prepared, false)?
             }

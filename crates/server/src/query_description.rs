@@ -21,6 +21,9 @@ pub struct QueryDescription {
     pub state: String,
     /// Its place in the queue, from 1 on, while it waits.
     pub queue_place: Option<u64>,
+    /// What it waits for there: `TURN` or `MEMORY`.
+    #[serde(default)]
+    pub waits_for: Option<String>,
     /// Where its pieces are scheduled: `INTERACTIVE`, `FAST`, `MEDIUM`, `SLOW` or `SNAIL`.
     pub lane: Option<String>,
     /// When it was submitted.
@@ -134,6 +137,7 @@ impl From<QueryInfo> for QueryDescription {
             mode: if info.is_async { "ASYNC" } else { "BLOCKING" }.to_owned(),
             state: info.state.name().to_owned(),
             queue_place: info.place,
+            waits_for: info.waits_for.map(|what| what.name().to_owned()),
             lane: info.lane,
             submitted: moment(info.submitted),
             started: info.started.map(moment),

@@ -181,8 +181,10 @@ impl Work {
         for _ in 0..num_tasks {
             let (work, output) = (Arc::clone(self), output.clone());
             let (turns, numbers) = (Arc::clone(&turns), Arc::clone(&numbers));
-            let task =
-                async move { work.run_local(&*turns, (&numbers, handed_out), &output).await };
+            let task = async move {
+                work.run_local(&*turns, (&numbers, handed_out), &output)
+                    .await
+            };
             tasks.spawn(self.runner.interrupt().scope(task));
         }
     }

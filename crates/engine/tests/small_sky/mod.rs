@@ -10,9 +10,7 @@ use arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::displayable;
 use futures::TryStreamExt;
 use ingest::{LoadRequest, Progress};
-use meridian_engine::{
-    Archive, EngineError, QueryResult, ResultCache, Session, SessionOptions,
-};
+use meridian_engine::{Archive, EngineError, QueryResult, ResultCache, Session, SessionOptions};
 use tempfile::TempDir;
 
 /// Objects, one a degree along the equator: 36 in each of the ten chunks of its stripe.

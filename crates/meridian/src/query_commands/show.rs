@@ -140,7 +140,13 @@ fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 16] 
 
 fn state(query: &QueryDescription) -> String {
     match query.queue_place {
-        Some(place) => format!("{}, place {place} of the queue", query.state),
+        Some(place) => match query.waits_for.as_deref() {
+            Some("MEMORY") => format!(
+                "{}, place {place} of those that wait for memory",
+                query.state
+            ),
+            _ => format!("{}, place {place} of the queue", query.state),
+        },
         None => query.state.clone(),
     }
 }

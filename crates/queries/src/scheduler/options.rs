@@ -149,7 +149,11 @@ mod tests {
         }
         for rating in 2..=255 {
             let chosen = catalog::ScanLane::chosen(rating).unwrap().name();
-            assert_eq!(table.lanes()[table.lane_of(rating)].name, chosen, "{rating}");
+            assert_eq!(
+                table.lanes()[table.lane_of(rating)].name,
+                chosen,
+                "{rating}"
+            );
         }
     }
 

@@ -382,6 +382,7 @@ mod tests {
             is_async: true,
             state,
             place: None,
+            waits_for: None,
             lane: None,
             submitted: 5_000_000,
             started: None,
