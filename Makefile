@@ -5,7 +5,7 @@ help:
 	@echo "make demo    build Meridian, load 482,000 real stars and ask about them"
 	@echo "make build   build the program: target/release/meridian"
 	@echo "make test    everything that must pass: lint, then unit, property and whole-system tests"
-	@echo "make differential   ask random statements and compare with DuckDB: SEED=n COUNT=n MINUTES=n WORLD=n CLUSTER=n SAVE=DIR"
+	@echo "make differential   ask random statements and compare with DuckDB: SEED=n COUNT=n MINUTES=n WORLD=n CLUSTER=n TWICE=1 SAVE=DIR"
 	@echo "make lint    format, tidiness, dependency rules, clippy"
 	@echo "make bench   measure Meridian beside its peers: SIZE=small|standard|large PEERS=duckdb,chdb,... WORK=DIR"
 	@echo "make bench-neighbours   measure what joining neighbours costs: SIZE=small|standard WORK=DIR"
@@ -27,7 +27,7 @@ test:
 
 # The debug program, or that of MERIDIAN_BIN; tests/differential/README.md.
 differential:
-	scripts/differential $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(MINUTES),--minutes $(MINUTES) --count $(or $(COUNT),1000000000)) $(if $(WORLD),--world $(WORLD)) $(if $(CLUSTER),--workers $(CLUSTER)) $(if $(SAVE),--save $(abspath $(SAVE)))
+	scripts/differential $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(MINUTES),--minutes $(MINUTES) --count $(or $(COUNT),1000000000)) $(if $(WORLD),--world $(WORLD)) $(if $(CLUSTER),--workers $(CLUSTER)) $(if $(TWICE),--twice) $(if $(SAVE),--save $(abspath $(SAVE)))
 
 lint:
 	scripts/lint
@@ -43,7 +43,7 @@ bench-neighbours: build
 	bench/neighbours --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/neighbours
 
 bench-concurrent: build
-	bench/concurrent --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/concurrent
+	bench/concurrent --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/concurrent $(BENCH_OPTIONS)
 
 bench-parts: build
 	bench/parts --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/parts

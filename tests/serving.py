@@ -29,7 +29,8 @@ class Server:
     def __init__(self, meridian: Meridian, data: Path, *options: object) -> None:
         self.said: list[str] = []
         self.logged: list[str] = []
-        usual = {"--mysql": "127.0.0.1:0", "--http": "127.0.0.1:0"}
+        # Each statement runs, but in tests of the result cache.
+        usual = {"--mysql": "127.0.0.1:0", "--http": "127.0.0.1:0", "--result-cache": "off"}
         endpoints = [word for pair in usual.items() if pair[0] not in options for word in pair]
         self.process = meridian.start("serve", "--data", data, *endpoints, *options)
         assert self.process.stdout is not None and self.process.stderr is not None

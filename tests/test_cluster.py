@@ -135,6 +135,12 @@ def test_submitted_queries_run_at_workers(cluster: Cluster, expected: dict[str, 
         wait_until(is_done, 60, "the query is completed")
         cursor.execute(f"SELECT * FROM qserv_result({number})")
         assert sorted(cursor.fetchall()) == sorted(expected[STATEMENTS[2]])
+        cursor.execute(f"SELECT RUN_BY, PIECES, PIECES_DONE, HANDED_OUT, STARTED, COMMITTED FROM information_schema.QUERY_MILESTONES WHERE QUERY_ID = {number}")
+        milestones = cursor.fetchall()
+        cursor.execute(f"SELECT PIECES FROM information_schema.QUERIES WHERE ID = {number}")
+        assert sum(done for _, _, done, *_ in milestones) == cursor.fetchall()[0][0]
+        assert any(runner.startswith("w") for runner, *_ in milestones), milestones
+        assert all(sent <= (started or sent) <= (committed or started or sent) for *_, sent, started, committed in milestones)
     wait_until(lambda: sum(cluster.pieces().values()) > before, 10, "workers tell of the pieces")
 
 

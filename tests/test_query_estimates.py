@@ -13,7 +13,7 @@ import pytest
 
 from meridian_cli import Meridian
 from serving import Server, serving, wait_until
-from small_tables import load_stars_and_bands
+from small_tables import DIRECTOR, load_stars_and_bands
 
 STARS = 40_000
 
@@ -179,3 +179,43 @@ def test_metrics_tell_of_lanes_and_the_queue(meridian: Meridian, own_data: Path)
             rows(server, f"CANCEL {query}")
         wait_until(lambda: metric(server, 'meridian_lane_queries{lane="fast"}') == 0, 20, "the query has left its lane")
         assert metric(server, "meridian_queries_queued") == 0
+
+
+def test_the_lane_of_a_table_is_chosen(meridian: Meridian, own_data: Path, tmp_path: Path) -> None:
+    """By `meridian describe`, beside a server; EXPLAIN, the list and the description show it, and a load that replaces the table keeps it."""
+    scan = "SELECT COUNT(*), SUM(ra) FROM Star WHERE ra > 1"
+
+    def describe(*arguments: object) -> str:
+        return meridian.must("describe", "--data", own_data, "--db", "sky", *arguments).text
+
+    def lane(server: Server) -> str:
+        rows(server, scan)
+        [(listed,)] = rows(server, f"SELECT LANE FROM information_schema.QUERIES WHERE STATEMENT = '{scan}' ORDER BY ID DESC LIMIT 1")
+        assert f"scan in lane {listed}" in summary(server, scan)
+        return str(listed)
+
+    assert "scan_rating" not in describe("--table", "Star")
+    with serving(meridian, own_data) as server:
+        assert lane(server) == "FAST"
+        for name in ("snail", "fast", "medium", "slow"):
+            assert describe("--table", "star", "--scan-rating", name) == f"Scans of sky.Star are in lane {name}.\n"
+            assert lane(server) == name.upper()
+            assert f"scan_rating: {name}" in describe("--table", "Star")
+        assert describe("--table", "Star", "--scan-rating", "slow") == "Scans of sky.Star are in lane slow already.\n"
+        small = tmp_path / "few.csv"
+        small.write_text("id,ra,dec,version\n" + "".join(f"{n},{n * 3},{n % 80},1\n" for n in range(100)))
+        meridian.load(own_data, "sky", "Star", small, replace=True, **DIRECTOR)
+        assert lane(server) == "SLOW"
+        printed = tmp_path / "printed.yaml"
+        printed.write_text(describe())
+        assert "described so already" in describe("--edit", printed)
+        printed.write_text(printed.read_text().replace("scan_rating: slow", "scan_rating: snail"))
+        describe("--edit", printed)
+        assert lane(server) == "SNAIL"
+        assert "go by the bytes" in describe("--table", "Star", "--scan-rating", "auto")
+        assert lane(server) == "FAST"
+        printed.write_text(printed.read_text().replace("scan_rating: snail", "scan_rating: hasty"))
+        complaint = meridian.run("describe", "--data", own_data, "--db", "sky", "--edit", printed)
+        assert complaint.status == 1 and "fast, medium, slow or snail" in complaint.complaint
+        assert meridian.run("describe", "--data", own_data, "--db", "sky", "--scan-rating", "slow").status == 2
+        assert meridian.run("describe", "--data", own_data, "--db", "sky", "--table", "Star", "--scan-rating", "quick").status == 2

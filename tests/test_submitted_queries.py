@@ -368,3 +368,60 @@ def test_a_killed_server_tells_of_its_blocking_queries(meridian: Meridian, own_d
     with serving(meridian, own_data) as server:
         found = rows(server, "SELECT STATE, ERROR, STATEMENT FROM information_schema.QUERIES WHERE USER = 'dora'")
         assert found == [("ABORTED", "the server ended while the query ran", NEVER_ENDS)]
+
+
+MILESTONES = (
+    "SELECT PHASE, RUN_BY, PIECES, PIECES_DONE, HANDED_OUT, STARTED, FIRST_ROWS, COMMITTED"
+    " FROM information_schema.QUERY_MILESTONES WHERE QUERY_ID = {} ORDER BY NUMBER"
+)
+
+
+def check_milestones(server: Server, number: int) -> list[tuple[object, ...]]:
+    """The milestones of a query that has ended: they account for all of its pieces, in the order of time."""
+    info, found = listed(server, number), rows(server, MILESTONES.format(number))
+    assert 1 <= len(found) <= 64
+    assert sum(int(str(row[3])) for row in found) == info["PIECES_DONE"] == info["PIECES"]
+    for row in found:
+        assert row[1] == "here" and row[2] == row[3]
+        moments = [moment for moment in row[4:] if moment is not None]
+        assert moments == sorted(moments) and len(moments) >= 3, row  # type: ignore[type-var]
+        assert info["SUBMITTED"] <= moments[0] and moments[-1] <= info["ENDED"]  # type: ignore[operator]
+    return found
+
+
+def test_milestones_tell_when_pieces_ran(meridian: Meridian, own_data: Path) -> None:
+    """Of queries of both kinds, by SQL, HTTP and the command line; also in the next process; and while one runs."""
+    with serving(meridian, own_data) as server:
+        number = submit(server, PAIRS)
+        ended(server, number)
+        found = check_milestones(server, number)
+        blocking = "SELECT COUNT(*), SUM(ra) FROM Star WHERE ra > 0.5"
+        rows(server, blocking)
+        [(other,)] = rows(server, f"SELECT MAX(ID) FROM information_schema.QUERIES WHERE STATEMENT = '{blocking}'")
+        check_milestones(server, int(str(other)))
+        running = submit(server, NEVER_ENDS)
+        wait_until(lambda: bool(rows(server, MILESTONES.format(running))), 20, "a piece begins")
+        (first, *_) = rows(server, MILESTONES.format(running))
+        assert first[5] is not None
+        rows(server, f"CANCEL {running}")
+        text = meridian.must("query", "show", "--server", server.url(""), number).text
+        assert text.count("milestone ") == len(found) and "phase 1, here: " in text, text
+    with serving(meridian, own_data) as server:
+        assert rows(server, MILESTONES.format(number)) == found
+
+
+def test_milestones_are_few_whatever_the_pieces(meridian: Meridian, own_data: Path) -> None:
+    """A query that is taken up again and again has those of all processes, merged."""
+    for attempt in range(3):
+        server = Server(meridian, own_data)
+        if attempt == 0:
+            number = submit(server, PAIRS.replace("< 2.5", "< 5.5"))
+        time.sleep(1.5)
+        server.stop(signal.SIGKILL)
+    with serving(meridian, own_data) as server:
+        assert ended(server, number)["STATE"] == "COMPLETED"
+        found = rows(server, MILESTONES.format(number))
+        assert 1 <= len(found) <= 64
+        done = sum(int(str(row[3])) for row in found)
+        # Milestones are written down each second, pieces when they are done: of the last second some may be missing.
+        assert 0 < done <= int(str(listed(server, number)["PIECES"]))

@@ -1,4 +1,4 @@
-"""Many scans at once, look-ups beside them, and a long queue: writes CONCURRENT.md.
+"""Many scans at once, look-ups beside them, the papers' mix, small chunks and a long queue: writes CONCURRENT.md.
 
 The scans count and average over all of Source, each with other constants. Meridian and DuckDB run the same statements in turns, and have
 to find the same.
@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from . import catalogue as catalogues
+from .concurrent_mix import MIX_SECONDS, STRIPES, flight, flight_section, mix, mix_section, small_chunks
 from .contenders.base import Setup
 from .contenders.meridian import Meridian, mysql
 from .machine import describe, memory_bytes
@@ -69,7 +70,8 @@ class Server:
     def __init__(self, setup: Setup, name: str, *options: str) -> None:
         self.socket = Path(f"/tmp/bench_concurrent_{os.getpid()}_{name}.sock")
         command = [str(setup.program), "serve", "--data", str(setup.home), "--threads", str(setup.threads), *options]
-        command += ["--mysql", "off", "--http", "off", "--mysql-socket", str(self.socket), "--log", "error"]
+        # What is measured is the work, not that it was done before.
+        command += ["--mysql", "off", "--http", "off", "--mysql-socket", str(self.socket), "--log", "error", "--result-cache", "off"]
         self.process = subprocess.Popen(command)
         give_up = time.monotonic() + 60
         while True:
@@ -288,17 +290,38 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, required=True, help="directory for the catalogue and the databases")
     parser.add_argument("--out", type=Path, default=BENCH, help="directory for CONCURRENT.md")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: all")
+    parser.add_argument("--stripes", type=int, help="stripes of the table of small chunks: 85 make 8,983 chunks; by default by the size")
     parser.add_argument("--without-peer", action="store_true", help="Meridian alone")
     return parser.parse_args()
 
 
-def surveyed(files: Sequence[str]) -> dict[str, tuple[float, float]]:
+def surveyed(files: Sequence[str], columns: Sequence[str] = COLUMNS) -> dict[str, tuple[float, float]]:
     """The least and the largest value of each column that is scanned, for the constants."""
     found: dict[str, tuple[float, float]] = {}
-    for column in COLUMNS:
+    for column in columns:
         values = np.sort(pq.read_table(files[0], columns=[column]).column(0).drop_null().to_numpy())
         found[column] = (float(values[0]), float(values[int(0.99 * (len(values) - 1))]))
     return found
+
+
+def measure_small_chunks(
+    options: argparse.Namespace, program: Path, table: catalogues.TableFiles
+) -> tuple[tuple[dict[int, dict[str, float]], dict[str, int], int], list[str]]:
+    """Scans of the objects cut finely and as the loader chooses, each by a server of its own; and where these differ."""
+    work: Path = options.work
+    servers: dict[str, Server] = {}
+    chunks: dict[str, int] = {}
+    try:
+        for name, place, stripes in (("small chunks", "small_chunks", options.stripes or STRIPES[options.size]), ("usual chunks", "usual_chunks", None)):
+            setup = Setup(work / place, {"Object": table}, options.threads, memory_bytes(), program)
+            chunks[name] = small_chunks(setup, table, stripes)
+            servers[name] = Server(setup, place)
+        bounds = surveyed(table.files, ("gFlux_PS", "ra_PS"))
+        found, wrong = flight(dict(servers), ROUNDS[options.size], bounds, SEED, alike)
+    finally:
+        for server in servers.values():
+            server.stop()
+    return (found, chunks, table.rows), wrong
 
 
 def report(options: argparse.Namespace, rows: int, measured: dict[str, Any], wrong: list[str]) -> str:
@@ -340,6 +363,8 @@ def report(options: argparse.Namespace, rows: int, measured: dict[str, Any], wro
         for beside, (found, rate) in measured["lookups"].items()
     ]
     lines += markdown_table(["scans beside", "p50", "p99", "p99.9", "scans a second"], cells)
+    lines += mix_section(measured["mix"])
+    lines += flight_section(*measured["flight"])
     queued = measured["queue"]
     lines += ["## A long queue", "", f"{QUEUED[options.size]:,} queries that are submitted and wait.", ""]
     cells = [[milliseconds(queued[name]) for name in ("submit p50", "submit p99", "list")] + [f"{queued['bytes'] / 1e6:.0f}"]]
@@ -381,6 +406,10 @@ def run(options: argparse.Namespace) -> int:
                 found = look_up(server, objects, SECONDS[options.size])
                 rate = ended[0] / (time.perf_counter() - begun)
             measured["lookups"][beside] = (found, rate)
+        print(f"{time.strftime('%H:%M:%S')} the papers' mix", file=sys.stderr, flush=True)
+        measured["mix"] = mix(server, rows_of, objects, MIX_SECONDS[options.size], SEED)
+        measured["flight"], differ = measure_small_chunks(options, program, catalogue.tables["Object"])
+        wrong += differ
         print(f"{time.strftime('%H:%M:%S')} a long queue", file=sys.stderr, flush=True)
         measured["queue"] = queue(server, QUEUED[options.size], scans(1, rng, bounds)[0])
     finally:

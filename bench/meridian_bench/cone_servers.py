@@ -112,7 +112,7 @@ def _processor_seconds(pid: int) -> float:
 @contextmanager
 def meridian_server(program: Path, data: Path, threads: int) -> Iterator[ConeServer]:
     """`meridian serve` on loaded data."""
-    command = [program, "serve", "--data", data, "--mysql", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", threads]
+    command = [program, "serve", "--data", data, "--mysql", "127.0.0.1:0", "--http", "127.0.0.1:0", "--threads", threads, "--result-cache", "off"]
     server = ConeServer(command, f"/scs/{DATABASE}/Object", data.parent / "meridian_serve.log")
     try:
         yield server

@@ -136,6 +136,8 @@ class CommandLine:
 
 # The workers of each world's cluster; none by default: a server alone.
 WORKERS = "MERIDIAN_DIFFERENTIAL_WORKERS"
+# Whether each statement is asked twice: the second answer is that of the result cache, where it may be.
+TWICE = "MERIDIAN_DIFFERENTIAL_TWICE"
 
 
 class Served:
@@ -143,11 +145,12 @@ class Served:
 
     def __init__(self, meridian: Meridian, directory: Path) -> None:
         self.meridian, self.directory = meridian, directory
+        self.times = 2 if os.environ.get(TWICE) else 1
+        self.options: tuple[object, ...] = ("--threads", 2, "--log", "error", "--result-cache", 0 if self.times > 1 else "off")
         self.cluster: Cluster | None = None
         workers = int(os.environ.get(WORKERS, "0"))
         if workers:
-            options = ("--threads", 2, "--log", "error")
-            self.cluster = Cluster(meridian, directory / "cluster", directory / "data", min(2, workers), *options)
+            self.cluster = Cluster(meridian, directory / "cluster", directory / "data", min(2, workers), *self.options)
             for number in range(workers):
                 self.cluster.start_worker(f"w{number}", "--log", "error")
             self.cluster.wait_for_replicas()
@@ -161,7 +164,7 @@ class Served:
             if self.cluster.server.process.poll() is not None:
                 self.cluster.restart_front_end(signal.SIGTERM)
             return self.cluster.server
-        return Server(self.meridian, self.directory / "data", "--threads", 2, "--log", "error")
+        return Server(self.meridian, self.directory / "data", *self.options)
 
     def _revive(self) -> None:
         """Starts the server again where it has died."""
@@ -180,8 +183,10 @@ class Served:
             if self.connection is None:
                 self.connection = self.server.connect(database="sky", read_timeout=LONGEST_SECONDS)
             with self.connection.cursor() as cursor:
-                cursor.execute(text)
-                return list(cursor.fetchall())
+                for _ in range(self.times):
+                    cursor.execute(text)
+                    rows = list(cursor.fetchall())
+                return rows
         except pymysql.err.MySQLError as error:
             raise self._rejection(error) from None
 
@@ -204,8 +209,10 @@ class Served:
         try:
             cursor = self.prepared.cursor(prepared=True)  # type: ignore[union-attr]
             try:
-                cursor.execute(text, tuple(parameters))  # type: ignore[arg-type]
-                return [tuple(row) for row in cursor.fetchall()]  # type: ignore[arg-type]
+                for _ in range(self.times):
+                    cursor.execute(text, tuple(parameters))  # type: ignore[arg-type]
+                    rows = [tuple(row) for row in cursor.fetchall()]
+                return rows  # type: ignore[return-value]
             finally:
                 cursor.close()
         except mysql.connector.errors.ReadTimeoutError:

@@ -26,6 +26,7 @@ mod metadata;
 mod names;
 mod process;
 mod rights;
+mod scan_lane;
 mod sqlite;
 mod state;
 mod table;
@@ -42,6 +43,7 @@ pub use metadata::{
 };
 pub use names::{fold_name, path_name};
 pub use rights::{Rights, Tables};
+pub use scan_lane::{ScanLane, UNRATED};
 pub use state::CatalogState;
 pub use table::{
     Chunk, Database, DirectorRef, LoadId, NewDatabase, OverlapFile, Part, PartContents, Position,

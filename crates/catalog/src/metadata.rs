@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Table, fold_name};
+use crate::{ScanLane, Table, UNRATED, fold_name};
 
 /// What is said of a column. `None` is what nobody has said; a text is never empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,11 +107,24 @@ pub struct TableChange {
     pub utype: Change<String>,
     /// See [`TableMetadata::index`].
     pub index: Change<i32>,
+    /// The lane of its scans; cleared, they go by the bytes of its chunks.
+    pub scan_lane: Change<ScanLane>,
     /// By the columns' folded names. Each column has to be there.
     pub columns: BTreeMap<String, ColumnChange>,
 }
 
 impl TableChange {
+    /// The scan rating after the change. One of the wanted lane stays what it is.
+    pub(crate) fn rating_of(&self, table: &Table) -> u8 {
+        let before = table.spec.scan_rating;
+        match &self.scan_lane {
+            Change::Keep => before,
+            Change::Clear => before.min(UNRATED),
+            Change::Set(lane) if ScanLane::chosen(before) == Some(*lane) => before,
+            Change::Set(lane) => lane.rating(),
+        }
+    }
+
     /// The metadata after the change; `None` if the table does not have one of the columns.
     pub(crate) fn applied_to(&self, table: &Table) -> Option<TableMetadata> {
         let mut changed = table.metadata.clone();

@@ -11,8 +11,9 @@
 mod support;
 
 use meridian_catalog::{
-    Append, Catalog, CatalogError, Change, Chunk, ColumnChange, ColumnMetadata, LoadId, LoadLock,
-    NewDatabase, PartContents, Publication, Table, TableChange, TableMetadata, TableSpec,
+    Append, Catalog, CatalogError, Change, Chunk, ColumnChange, ColumnMetadata, DatabaseChange,
+    LoadId, LoadLock, NewDatabase, PartContents, Publication, ScanLane, Table, TableChange,
+    TableMetadata, TableSpec,
 };
 use support::{
     chunks, contents, database, dependent, director, load, publish, replicated, shown, whole, words,
@@ -738,6 +739,46 @@ async fn the_state_changes_with_every_publication_and_with_nothing_else(place: i
     assert!(is_new("a database was dropped").await);
 }
 
+/// The lane of a table's scans is kept with it, in whatever state the words about it are.
+async fn the_lane_of_scans_is_changed_without_a_load(place: impl Place) {
+    let catalog = place.open().await;
+    let spec = director("d", "Object");
+    load(&catalog, &spec, &chunks(3, 1)).await.unwrap();
+    let to = |scan_lane: Change<ScanLane>| {
+        let table = TableChange {
+            scan_lane,
+            ..TableChange::default()
+        };
+        DatabaseChange {
+            tables: [("object".to_owned(), table)].into_iter().collect(),
+            ..DatabaseChange::default()
+        }
+    };
+    for (change, is_changed, rating) in [
+        (Change::Clear, false, 1),
+        (Change::Set(ScanLane::Slow), true, 30),
+        (Change::Set(ScanLane::Slow), false, 30),
+        (Change::Keep, false, 30),
+        (Change::Set(ScanLane::Fast), true, 10),
+        (Change::Clear, true, 1),
+        (Change::Set(ScanLane::Snail), true, 40),
+    ] {
+        let changed = catalog.describe("d", &to(change.clone())).await.unwrap();
+        assert_eq!(changed, is_changed, "{change:?}");
+        let table = shown(&catalog, "d", "Object").await;
+        assert_eq!(table.spec.scan_rating, rating, "{change:?}");
+        catalog.verify().await.unwrap();
+    }
+    // A rating between those of two lanes stays if the lane is the same.
+    let rated = TableSpec {
+        scan_rating: 15,
+        ..spec
+    };
+    load(&catalog, &rated, &chunks(3, 1)).await.unwrap();
+    let medium = to(Change::Set(ScanLane::Medium));
+    assert!(!catalog.describe("d", &medium).await.unwrap());
+}
+
 /// Words belong to the table and the names of its columns, not to its rows.
 async fn what_is_said_comes_back_and_outlives_loads(place: impl Place) {
     let catalog = place.open().await;
@@ -1032,6 +1073,7 @@ conformance!(
     pairs_may_be_of_children,
     descriptions_are_checked,
     what_is_said_comes_back_and_outlives_loads,
+    the_lane_of_scans_is_changed_without_a_load,
     a_description_is_all_or_nothing,
     concurrent_publications_do_not_mix,
     the_state_changes_with_every_publication_and_with_nothing_else,

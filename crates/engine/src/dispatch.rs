@@ -50,6 +50,8 @@ pub struct EncodedPhase {
     pub num_chunks: usize,
     /// Who is told which workers run the pieces.
     pub execution: Option<Arc<QueryExecution>>,
+    /// The number of the phase among those of the query.
+    pub number: u32,
 }
 
 /// A phase of which pieces run elsewhere.
@@ -116,7 +118,7 @@ pub(crate) fn encode_phase(
     pieces: &Arc<[Piece]>,
     rating: u8,
     num_chunks: usize,
-    execution: Option<&Arc<QueryExecution>>,
+    (execution, number): (Option<&Arc<QueryExecution>>, u32),
 ) -> Option<EncodedPhase> {
     let mut leaves = Leaves::default();
     inner.apply(|node| leaves.add(node)).ok()?;
@@ -150,6 +152,7 @@ pub(crate) fn encode_phase(
         tables,
         rating,
         execution: execution.cloned(),
+        number,
     })
 }
 

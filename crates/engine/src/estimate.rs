@@ -15,6 +15,7 @@ use sky::{ChunkId, Chunker};
 
 use crate::coverage::SubChunkSet;
 use crate::exec::{ChunkPhaseExec, PieceScanExec, RowsOf};
+use crate::least_memory::least_memory;
 use crate::piece::{ChunkSlice, Piece};
 use crate::{Archive, EngineError, QueryExecution};
 
@@ -51,6 +52,8 @@ pub struct ScanEstimate {
     pub chunks: usize,
     /// The largest scan rating.
     pub rating: u8,
+    /// Bytes of memory that it should have before it begins; 0 if it gathers little.
+    pub memory: u64,
 }
 
 impl ScanEstimate {
@@ -107,22 +110,27 @@ pub(crate) async fn estimate(
             }
         }
     }
+    estimate.memory = least_memory(plan, estimate.bytes());
     Ok(estimate)
 }
 
-/// Has the query of this thread's statement admitted before the plan runs, if somebody judges it.
+/// Has the query of this thread's statement admitted before the plan runs, if somebody judges it. Returns what it reads, if that was
+/// asked.
 ///
 /// # Errors
 /// It would take longer than it may.
 pub(crate) async fn admit(
     archive: &Archive,
     plan: &Arc<dyn ExecutionPlan>,
-) -> Result<(), EngineError> {
+) -> Result<Option<ScanEstimate>, EngineError> {
     let execution = QueryExecution::current();
-    match execution.as_ref().and_then(|it| it.admission()) {
-        Some(admission) => admission.admit(&estimate(archive, plan).await?),
-        None => Ok(()),
-    }
+    let Some(admission) = execution.as_ref().and_then(|it| it.admission()) else {
+        return Ok(None);
+    };
+    let estimate = estimate(archive, plan).await?;
+    admission.admit(&estimate)?;
+    admission.reserve(estimate.memory).await?;
+    Ok(Some(estimate))
 }
 
 /// The nodes of a plan of which something is so, from the root on.

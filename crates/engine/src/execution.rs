@@ -7,14 +7,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow::array::RecordBatch;
 use futures::future::BoxFuture;
 use sql::Interrupt;
 use store::ReadCounters;
 
-use crate::{EngineError, ScanEstimate};
+use crate::{EngineError, Milestones, ScanEstimate};
 
 /// A query that runs.
 #[derive(Debug, Default)]
@@ -27,6 +27,11 @@ pub struct QueryExecution {
     admission: Option<Arc<dyn Admission>>,
     /// Pieces that others have run, by who they are.
     remote: Mutex<BTreeMap<String, u64>>,
+    /// Its number, if it has one.
+    number: Option<u64>,
+    /// The number of the query whose result answers it.
+    cached_from: OnceLock<u64>,
+    milestones: Milestones,
 }
 
 impl QueryExecution {
@@ -57,6 +62,30 @@ impl QueryExecution {
             admission: Some(admission),
             ..self
         }
+    }
+
+    /// The same query under its number.
+    pub fn with_number(self, number: u64) -> Self {
+        Self {
+            number: Some(number),
+            ..self
+        }
+    }
+
+    /// Its number, if it has one.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.number
+    }
+
+    /// The number of the query whose result answers it, if it does not run.
+    pub fn cached_from(&self) -> Option<u64> {
+        self.cached_from.get().copied()
+    }
+
+    /// Notes that the result of another query answers it.
+    pub(crate) fn answer_from(&self, query: u64) {
+        // The first one is the statement's own; what it reads besides is of no interest.
+        let _ = self.cached_from.set(query);
     }
 
     /// Makes the work of this thread on its present statement the execution of this query. Returns whether it was not yet of another.
@@ -104,6 +133,11 @@ impl QueryExecution {
         self.pieces.fetch_add(pieces as u64, Relaxed);
     }
 
+    /// When its pieces were handed out, begun and done.
+    pub fn milestones(&self) -> &Milestones {
+        &self.milestones
+    }
+
     /// Notes that a worker has run a piece to its end.
     pub fn count_remote(&self, worker: &str) {
         let mut remote = self.remote.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,6 +172,12 @@ pub trait Admission: fmt::Debug + Send + Sync {
     /// # Errors
     /// It would take longer than it may.
     fn admit(&self, estimate: &ScanEstimate) -> Result<(), EngineError>;
+
+    /// Waits until the query has its least share of memory, which it keeps to its end. One that has it already keeps that.
+    ///
+    /// # Errors
+    /// It has waited as long as it may.
+    fn reserve(&self, bytes: u64) -> BoxFuture<'_, Result<(), EngineError>>;
 }
 
 /// Identifies a chunk phase of a query: its place in the plan, and what the phase does on which pieces of which parts.

@@ -124,7 +124,7 @@ impl Contents {
     }
 }
 
-const DESCRIBED: [TableDescription; 12] = [
+const DESCRIBED: [TableDescription; 13] = [
     TableDescription {
         name: "schemata",
         columns: "CATALOG_NAME SCHEMA_NAME DEFAULT_CHARACTER_SET_NAME DEFAULT_COLLATION_NAME SQL_PATH SCHEMA_COMMENT",
@@ -211,6 +211,11 @@ const DESCRIBED: [TableDescription; 12] = [
         name: "queries",
         columns: server::QUERY_COLUMNS,
         rows: server::queries,
+    },
+    TableDescription {
+        name: "query_milestones",
+        columns: server::MILESTONE_COLUMNS,
+        rows: server::milestones,
     },
 ];
 

@@ -21,13 +21,16 @@ mod files;
 mod information_schema;
 mod interruptible;
 mod key_places;
+mod least_memory;
 mod loaded_table;
 mod memory;
+pub mod milestones;
 mod piece;
 pub mod plan;
 mod plan_cache;
 mod provider;
 mod restriction;
+mod result_cache;
 mod search_cover;
 mod session;
 mod show;
@@ -51,9 +54,11 @@ pub use execution::{
 };
 pub use files::{FileAccess, FileScanExec, ReceivedFile, ReceivedFiles};
 pub use loaded_table::{LoadedTable, StoredTable};
-pub use memory::bound_memory;
+pub use memory::{RESERVABLE, bound_memory};
+pub use milestones::{HandedOut, Milestone, Milestones};
 pub use piece::{ChunkSlice, Piece};
 pub use restriction::Restriction;
+pub use result_cache::{CachedRows, ResultCache, ResultKey};
 pub use session::{
     ALIAS, COLUMN, DATABASE, DESCRIPTION, NO_DATABASE, PreparedQuery, QueryResult, Session,
     SessionOptions, TABLE, UCD, UNIT, UTYPE, XTYPE, analyzer_rules, physical_rules, runtime,
@@ -62,5 +67,5 @@ pub use session::{
 pub use show::{STORED, granted, stored_bytes};
 pub use stored_part::StoredPart;
 pub use stored_rows::{RowStream, StoredRows};
-pub use system_tables::{QueryInfo, QueryState, ScanForecast, SystemTables};
+pub use system_tables::{QueryInfo, QueryState, ScanForecast, SystemTables, WaitsFor};
 pub use tap_schema::{ForeignKey, TapColumn, TapSchemaEntry, TapTable, tap_schema};

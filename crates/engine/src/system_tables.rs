@@ -1,12 +1,13 @@
 //! What a server adds to the tables of the catalog: its connections, its queries, and the stored results of these.
 
 use std::fmt;
+use std::sync::Arc;
 
 use sql::Dialect;
 use sql::connection::ProcessInfo;
 
 use crate::stored_rows::StoredRows;
-use crate::{EngineError, ScanEstimate};
+use crate::{EngineError, Milestone, ScanEstimate};
 
 /// Information of a server that statements read as tables.
 pub trait SystemTables: fmt::Debug + Send + Sync {
@@ -88,6 +89,25 @@ impl fmt::Display for QueryState {
     }
 }
 
+/// What a query waits for that is queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// That fewer submitted queries run.
+    Turn,
+    /// Its least share of the memory of statements.
+    Memory,
+}
+
+impl WaitsFor {
+    /// The name that users see.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Turn => "TURN",
+            Self::Memory => "MEMORY",
+        }
+    }
+}
+
 /// A query in `information_schema.QUERIES`. Times are microseconds since 1970 in UTC.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueryInfo {
@@ -105,6 +125,8 @@ pub struct QueryInfo {
     pub state: QueryState,
     /// Its place in the queue, from 1 on.
     pub place: Option<u64>,
+    /// What it waits for there.
+    pub waits_for: Option<WaitsFor>,
     /// The class and the lane of its scans: `INTERACTIVE`, `FAST` ...
     pub lane: Option<String>,
     /// When it was submitted.
@@ -141,4 +163,8 @@ pub struct QueryInfo {
     pub dialect: Dialect,
     /// Its text.
     pub statement: String,
+    /// The number of the query whose result answered it, if it did not run.
+    pub cached_from: Option<u64>,
+    /// When its work was handed out, begun and done.
+    pub milestones: Arc<[Milestone]>,
 }

@@ -72,7 +72,7 @@ fn adopt(mut request: LoadRequest, table: &Table) -> Result<LoadRequest, IngestE
     request.key = keys;
     request.directors = directors;
     request.own_key = own_key;
-    request.scan_rating = spec.scan_rating;
+    request.scan_rating = Some(spec.scan_rating);
     request.database = spec.database.clone();
     request.table = name.clone();
     request.declared = Some(spec.columns.clone());

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use catalog::{
     Append, Catalog, CatalogError, Chunk, LoadId, LoadLock, NewDatabase, PartContents, Table,
-    TableKind, TableMetadata, TableSpec,
+    TableKind, TableMetadata, TableSpec, UNRATED,
 };
 use store::{LoadDir, Removal};
 
@@ -62,7 +62,7 @@ pub async fn load(
 
 async fn load_into(
     catalog: &Catalog,
-    request: LoadRequest,
+    mut request: LoadRequest,
     plan: Option<TablePlan>,
     progress: Arc<Progress>,
     started: Instant,
@@ -77,6 +77,10 @@ async fn load_into(
     };
     clean_up(catalog, &request).await?;
     let appended_to = check_existing(catalog, &request).await?;
+    if request.scan_rating.is_none() {
+        let replaced = catalog.table(&request.database, &request.table).await?;
+        request.scan_rating = replaced.map(|table| table.spec.scan_rating);
+    }
     let load = catalog
         .begin_load(&request.database, &request.table)
         .await?;
@@ -367,7 +371,7 @@ impl Transaction {
             key: plan.key(),
             position: plan.position(),
             directors: directors.references(&plan.columns, &plan.roles),
-            scan_rating: self.request.scan_rating,
+            scan_rating: self.request.scan_rating.unwrap_or(UNRATED),
         }
     }
 

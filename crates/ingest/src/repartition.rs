@@ -275,7 +275,7 @@ impl Run {
         request.sub_stripes = self.request.sub_stripes;
         request.memory = self.request.memory;
         request.threads = self.request.threads;
-        request.scan_rating = spec.scan_rating;
+        request.scan_rating = Some(spec.scan_rating);
         request.replace = true;
         request.allow_empty = true;
         request.made = Some(rows.clone());

@@ -77,8 +77,8 @@ pub struct LoadRequest {
     pub memory: Option<u64>,
     /// Threads that read and write; all cores when absent.
     pub threads: Option<usize>,
-    /// The scan rating of the table (0: never shared; larger: a slower lane).
-    pub scan_rating: u8,
+    /// The scan rating of the table (larger: a slower lane); when absent that of the table which is replaced, if there is one.
+    pub scan_rating: Option<u8>,
     /// The files to read, in this order. `-` is standard input; what can be read only once is copied first.
     pub files: Vec<PathBuf>,
     /// Rows that are made while they are loaded, instead of files.
@@ -166,7 +166,7 @@ impl LoadRequest {
             max_errors: 0,
             memory: None,
             threads: None,
-            scan_rating: 1,
+            scan_rating: None,
             files: Vec::new(),
             made: None,
         }

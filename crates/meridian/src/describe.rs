@@ -5,7 +5,8 @@ use std::io::{Read, stdin};
 use std::path::{Path, PathBuf};
 
 use catalog::{
-    Catalog, Change, ColumnChange, Database, DatabaseChange, Table, TableChange, fold_name,
+    Catalog, Change, ColumnChange, Database, DatabaseChange, ScanLane, Table, TableChange,
+    fold_name,
 };
 use clap::{Args, ValueEnum};
 use metadata::{
@@ -35,9 +36,33 @@ pub struct DescribeArguments {
     /// null takes a word away.
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     edit: Option<PathBuf>,
+    /// The lane in which queries of this table scan: a change of the table that --table names. auto goes by the bytes of its chunks.
+    #[arg(long, value_name = "LANE", value_enum, requires = "table", conflicts_with_all = ["felis", "edit", "format"])]
+    scan_rating: Option<ScanRating>,
     /// How to print the description.
     #[arg(long, value_enum, default_value_t = Format::Yaml)]
     format: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ScanRating {
+    Fast,
+    Medium,
+    Slow,
+    Snail,
+    Auto,
+}
+
+impl ScanRating {
+    fn lane(self) -> Option<ScanLane> {
+        match self {
+            Self::Fast => Some(ScanLane::Fast),
+            Self::Medium => Some(ScanLane::Medium),
+            Self::Slow => Some(ScanLane::Slow),
+            Self::Snail => Some(ScanLane::Snail),
+            Self::Auto => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -66,6 +91,9 @@ async fn describe(catalog: &Catalog, arguments: &DescribeArguments) -> Result<()
         ..
     } = arguments;
     let described = Described::find(catalog, &arguments.db, table.as_deref()).await?;
+    if let Some(rating) = arguments.scan_rating {
+        return rate(catalog, &described, rating).await;
+    }
     let Some(path) = felis.as_ref().or(edit.as_ref()) else {
         let words = described.words();
         let text = match format {
@@ -97,6 +125,31 @@ async fn describe(catalog: &Catalog, arguments: &DescribeArguments) -> Result<()
     }
     tell(&changes.summary(&described, path, is_changed))
         .map_err(|lost| lost.when_reporting("the description is changed"))
+}
+
+/// Changes the lane of a table's scans.
+async fn rate(catalog: &Catalog, described: &Described, rating: ScanRating) -> Result<(), Failure> {
+    let lane = rating.lane();
+    let change = TableChange {
+        scan_lane: lane.map_or(Change::Clear, Change::Set),
+        ..TableChange::default()
+    };
+    let tables = described.tables.iter();
+    let change = DatabaseChange {
+        tables: tables
+            .map(|table| (fold_name(&table.spec.name), change.clone()))
+            .collect(),
+        ..DatabaseChange::default()
+    };
+    let (database, table) = (&described.database.name, described.only.as_deref());
+    let is_changed = catalog.describe(database, &change).await?;
+    let scans = format!("Scans of {database}.{}", table.unwrap_or_default());
+    let already = if is_changed { "" } else { " already" };
+    tell(&match lane {
+        Some(lane) => format!("{scans} are in lane {lane}{already}.\n"),
+        None => format!("{scans} go by the bytes of its chunks{already}.\n"),
+    })
+    .map_err(|lost| lost.when_reporting("the lane is changed"))
 }
 
 /// What messages call a file.
@@ -196,6 +249,9 @@ impl Described {
                 description: table.metadata.description.clone().into(),
                 utype: table.metadata.utype.clone().into(),
                 table_index: table.metadata.index.into(),
+                scan_rating: ScanLane::chosen(table.spec.scan_rating)
+                    .map(|lane| lane.to_string())
+                    .into(),
                 columns: columns.collect(),
             }
         });
@@ -280,6 +336,13 @@ impl Changes {
             description: changed(&said.description, is_schema),
             utype: changed(&said.utype, is_schema),
             index: changed(&said.table_index, is_schema),
+            scan_lane: match changed(&said.scan_rating, is_schema) {
+                Change::Keep => Change::Keep,
+                Change::Clear => Change::Clear,
+                Change::Set(lane) => Change::Set(lane.parse().map_err(|sentence| {
+                    format!("scan_rating of the table {}: {sentence}", table.spec.name)
+                })?),
+            },
             columns: BTreeMap::new(),
         };
         for column in &said.columns {

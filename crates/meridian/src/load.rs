@@ -97,9 +97,10 @@ pub struct LoadArguments {
     /// Threads that read and write; all cores by default.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// How heavy a scan of the table is: 0 lightest, 255 heaviest.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    scan_rating: u8,
+    /// How heavy a scan of the table is: 0 lightest, 255 heaviest; by default as of the table that is replaced, or 1, by the bytes of its
+    /// chunks.
+    #[arg(long, value_name = "N")]
+    scan_rating: Option<u8>,
     /// No progress.
     #[arg(long, short)]
     quiet: bool,

@@ -81,6 +81,9 @@ pub struct TableWords {
     /// Its place in a list of tables.
     #[serde(skip_serializing_if = "Said::is_nothing")]
     pub table_index: Said<i32>,
+    /// The lane of its scans.
+    #[serde(skip_serializing_if = "Said::is_nothing")]
+    pub scan_rating: Said<String>,
     /// Its columns.
     pub columns: Vec<ColumnWords>,
 }
@@ -122,6 +125,7 @@ const XTYPE: &[&str] = &["xtype", "votable:xtype"];
 const PRINCIPAL: &[&str] = &["principal", "tap:principal"];
 const COLUMN_INDEX: &[&str] = &["column_index", "tap:column_index"];
 const TABLE_INDEX: &[&str] = &["table_index", "tap:table_index"];
+const SCAN_RATING: &[&str] = &["scan_rating"];
 /// Words of Felis without a standard's name that say nothing of what is kept here.
 const OF_FELIS: &[&str] = &[
     "id",
@@ -221,7 +225,8 @@ fn table_words(
 ) -> Result<TableWords, SchemaFileError> {
     let place = format!("the table {}", table.name);
     let said = table.words();
-    note_unknown(said, &[DESCRIPTION, UTYPE, TABLE_INDEX], &place, unknown);
+    let known = [DESCRIPTION, UTYPE, TABLE_INDEX, SCAN_RATING];
+    note_unknown(said, &known, &place, unknown);
     let wrong = |error: SchemaFileError| error.at(&place);
     let mut columns = Vec::new();
     let own = table.column_words()?;
@@ -234,6 +239,7 @@ fn table_words(
         description: text_of(said, DESCRIPTION).map_err(wrong)?,
         utype: text_of(said, UTYPE).map_err(wrong)?,
         table_index: find(said, TABLE_INDEX).map_err(wrong)?,
+        scan_rating: text_of(said, SCAN_RATING).map_err(wrong)?,
         columns,
     })
 }

@@ -1,13 +1,15 @@
-//! The admission of one query: what it will read and how long that takes is noted, and a blocking query that would take too long is
-//! rejected.
+//! The admission of one query: what it will read and how long that takes is noted, a blocking query that would take too long is
+//! rejected, and one that gathers rows waits for its least share of memory.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{EngineError, ScanEstimate};
+use futures::future::{BoxFuture, FutureExt};
 use sql::ErrorCode;
 
 use crate::QueryError;
+use crate::memory_gate::{MemoryGate, MemoryShare};
 use crate::record::QueryRecord;
 use crate::registry::lock;
 use crate::scan_rate::ScanRate;
@@ -28,6 +30,21 @@ pub(crate) struct QueryAdmission {
     /// The longest time that is admitted.
     longest: Option<Duration>,
     expected: Mutex<Option<Expected>>,
+    /// Where it waits for memory; a query that is only looked at waits for none.
+    gate: Option<Arc<MemoryGate>>,
+    memory: Mutex<MemoryState>,
+}
+
+/// What a query has of the memory.
+#[derive(Debug, Default)]
+enum MemoryState {
+    #[default]
+    Unasked,
+    /// It waits, or has waited in vain, with this ticket.
+    Waiting(u64),
+    Held(#[allow(dead_code, reason = "it is held until the query ends")] MemoryShare),
+    /// It has ended.
+    GivenBack,
 }
 
 impl QueryAdmission {
@@ -36,7 +53,62 @@ impl QueryAdmission {
             rate: Arc::clone(rate),
             longest,
             expected: Mutex::default(),
+            gate: None,
+            memory: Mutex::default(),
         }
+    }
+
+    /// The same for a query that runs.
+    pub(crate) fn with_memory(self, gate: &Arc<MemoryGate>) -> Self {
+        Self {
+            gate: Some(Arc::clone(gate)),
+            ..self
+        }
+    }
+
+    /// The query's place among those that wait for memory, from 1 on.
+    pub(crate) fn place(&self) -> Option<u64> {
+        match &*lock(&self.memory) {
+            MemoryState::Waiting(ticket) => self.gate.as_ref()?.place(*ticket),
+            _ => None,
+        }
+    }
+
+    /// Whether the query waits for memory, or has waited until it was ended.
+    pub(crate) fn has_waited(&self) -> bool {
+        matches!(&*lock(&self.memory), MemoryState::Waiting(_))
+    }
+
+    /// Gives the memory back: the query has ended.
+    pub(crate) fn give_back(&self) {
+        // The gate admits others, which is not to be done under the lock.
+        let before = {
+            let mut memory = lock(&self.memory);
+            match &*memory {
+                MemoryState::Held(_) => std::mem::replace(&mut *memory, MemoryState::GivenBack),
+                _ => return,
+            }
+        };
+        drop(before);
+    }
+
+    async fn wait_for(&self, gate: &Arc<MemoryGate>, bytes: u64) -> Result<(), EngineError> {
+        let mut place = gate.ask(bytes);
+        *lock(&self.memory) = MemoryState::Waiting(place.ticket());
+        let share = match self.longest {
+            None => place.admitted().await,
+            Some(longest) => match tokio::time::timeout(longest, place.admitted()).await {
+                Ok(share) => share,
+                Err(_) => {
+                    let at = gate.place(place.ticket()).unwrap_or(1);
+                    return Err(has_waited_too_long(longest, at, gate.bytes()).into());
+                }
+            },
+        };
+        if let Some(share) = share {
+            *lock(&self.memory) = MemoryState::Held(share);
+        }
+        Ok(())
     }
 
     /// What the query was expected to take, once it was planned.
@@ -71,6 +143,29 @@ impl engine::Admission for QueryAdmission {
             _ => Ok(()),
         }
     }
+
+    fn reserve(&self, bytes: u64) -> BoxFuture<'_, Result<(), EngineError>> {
+        let is_first = matches!(&*lock(&self.memory), MemoryState::Unasked);
+        match &self.gate {
+            Some(gate) if bytes > 0 && is_first => self.wait_for(gate, bytes).boxed(),
+            _ => std::future::ready(Ok(())).boxed(),
+        }
+    }
+}
+
+/// What is said of a query that was ended while it waited for memory.
+pub(crate) const WAITED_FOR_MEMORY: &str = "it waited for memory, which other statements have (--memory): try it again when fewer of them run, \
+                                            or put SUBMIT before it to have it wait without the connection";
+
+fn has_waited_too_long(longest: Duration, place: u64, bytes: u64) -> QueryError {
+    let sentence = format!(
+        "the query has waited for memory for {}, as long as a connection may wait (--max-blocking), and is at place {place} of those that \
+         wait; the sorts, groups and joins of all statements together may hold {} MiB (--memory): try it again when fewer of them run, or put \
+         SUBMIT before it to have it wait without the connection",
+        spelled(longest),
+        bytes >> 20
+    );
+    QueryError::new(ErrorCode::OUT_OF_RESOURCES, sentence)
 }
 
 fn takes_too_long(time: Duration, longest: Duration) -> QueryError {
@@ -112,6 +207,7 @@ mod tests {
             pieces: 9,
             chunks: 9,
             rating: 1,
+            memory: 0,
         }
     }
 
@@ -145,5 +241,39 @@ mod tests {
         // Half of it took ten times as long as it was expected to.
         admission.observe(Duration::from_secs(50), 5, 10);
         assert!(rate.seconds(400_000_000) > 5.0);
+    }
+
+    #[tokio::test]
+    async fn a_query_waits_for_its_share_and_no_longer_than_it_may() {
+        let rate = Arc::new(ScanRate::new(1));
+        let gate = MemoryGate::new(100 << 20);
+        let admission = |longest| QueryAdmission::new(&rate, longest).with_memory(&gate);
+        let first = admission(None);
+        first.reserve(80 << 20).await.unwrap();
+        // It has what it needs already.
+        first.reserve(80 << 20).await.unwrap();
+        let second = admission(Some(Duration::from_millis(300)));
+        let third = Arc::new(admission(None));
+        let waiting = {
+            let third = Arc::clone(&third);
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                third.reserve(60 << 20).await
+            })
+        };
+        let error = second.reserve(50 << 20).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::OUT_OF_RESOURCES);
+        let sentence = error.to_string();
+        for words in ["for 300 ms", "place 1", "100 MiB", "SUBMIT"] {
+            assert!(sentence.contains(words), "{sentence}");
+        }
+        assert!(second.has_waited() && second.place().is_none());
+        assert_eq!(third.place(), Some(1));
+        first.give_back();
+        waiting.await.unwrap().unwrap();
+        assert!(third.place().is_none() && !third.has_waited());
+        third.give_back();
+        third.give_back();
+        admission(None).reserve(100 << 20).await.unwrap();
     }
 }

@@ -13,14 +13,17 @@ use sqlx::sqlite::{
 use sqlx::{Connection, Row};
 
 use crate::QueryError;
+use crate::milestones;
 use crate::record::QueryRecord;
 use crate::registry::Protocol;
 
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 6] = [
     include_str!("../migrations/0001_queries.sql"),
     include_str!("../migrations/0002_dialect.sql"),
     include_str!("../migrations/0003_estimates.sql"),
     include_str!("../migrations/0004_reads.sql"),
+    include_str!("../migrations/0005_cached_from.sql"),
+    include_str!("../migrations/0006_milestones.sql"),
 ];
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many numbers a process reserves at a time.
@@ -97,7 +100,7 @@ impl Database {
             sqlx::query(
                 "INSERT OR REPLACE INTO queries (id, user, database, protocol, is_async, state, lane, submitted, started, ended, \
                  pieces_done, pieces, scan_bytes, estimate, decoded_bytes, shared_bytes, rows, result_bytes, expires, error_code, error, row_limit, time_limit, \
-                 dialect, statement) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                 dialect, statement, cached_from, milestones) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )
             .bind(query.id as i64)
             .bind(&query.user)
@@ -124,6 +127,8 @@ impl Database {
             .bind(query.time_limit.map(|limit| limit as i64))
             .bind(query.dialect.name())
             .bind(&query.statement)
+            .bind(query.cached_from.map(|query| query as i64))
+            .bind(milestones::written(&query.milestones))
             .execute(&mut *transaction)
             .await?;
         }
@@ -195,6 +200,8 @@ fn record(row: &SqliteRow) -> Result<QueryRecord, QueryError> {
             .parse()
             .map_err(|sentence: String| sqlx::Error::Decode(sentence.into()))?,
         statement: row.try_get("statement")?,
+        cached_from: optional("cached_from")?,
+        milestones: milestones::read(row.try_get("milestones")?).into(),
     })
 }
 

@@ -10,6 +10,8 @@ mod database;
 mod error;
 mod journal;
 mod listing;
+mod memory_gate;
+mod milestones;
 mod partial;
 mod record;
 mod registry;

@@ -21,10 +21,9 @@ impl QueryFilter {
         if self.before.is_some_and(|before| query.id >= before) {
             return false;
         }
-        query.update(|record| {
-            let is_state = self.states.is_empty() || self.states.contains(&record.state);
-            is_state && self.user.as_ref().is_none_or(|user| *user == record.user)
-        })
+        let is_state = self.states.is_empty() || self.states.contains(&query.shown_state());
+        is_state
+            && query.update(|record| self.user.as_ref().is_none_or(|user| *user == record.user))
     }
 }
 
@@ -36,7 +35,7 @@ impl QueryService {
         let queries = queries.iter();
         let info = |query: &std::sync::Arc<Query>| {
             let place = places.get(&query.id).copied();
-            query.record().info(place)
+            query.info(place)
         };
         queries.map(info).collect()
     }
@@ -50,6 +49,6 @@ impl QueryService {
             .registry()
             .find(id)
             .ok_or_else(|| QueryError::no_query(id))?;
-        Ok(query.record().info(self.place(id)))
+        Ok(query.info(self.place(id)))
     }
 }

@@ -1,8 +1,8 @@
 //! What is written down of a query.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
 
-use engine::{QueryInfo, QueryState};
+use engine::{Milestone, QueryInfo, QueryState, WaitsFor, milestones};
 use sql::Dialect;
 
 /// A query as it is written down. Times are microseconds since 1970 in UTC.
@@ -40,11 +40,15 @@ pub(crate) struct QueryRecord {
     pub time_limit: Option<u64>,
     pub dialect: Dialect,
     pub statement: String,
+    /// The query whose result answered it, if it did not run.
+    pub cached_from: Option<u64>,
+    /// When its work was handed out, begun and done.
+    pub milestones: Arc<[Milestone]>,
 }
 
 impl QueryRecord {
     /// What users see of it.
-    pub(crate) fn info(&self, place: Option<u64>) -> QueryInfo {
+    pub(crate) fn info(&self, waiting: Option<(u64, WaitsFor)>) -> QueryInfo {
         QueryInfo {
             id: self.id,
             user: self.user.clone(),
@@ -52,7 +56,8 @@ impl QueryRecord {
             protocol: self.protocol,
             is_async: self.is_async,
             state: self.state,
-            place,
+            place: waiting.map(|(place, _)| place),
+            waits_for: waiting.map(|(_, what)| what),
             lane: self.lane.clone(),
             submitted: self.submitted,
             started: self.started,
@@ -71,6 +76,8 @@ impl QueryRecord {
             error: self.error.clone(),
             dialect: self.dialect,
             statement: self.statement.clone(),
+            cached_from: self.cached_from,
+            milestones: Arc::clone(&self.milestones),
         }
     }
 
@@ -90,9 +97,5 @@ impl QueryRecord {
 
 /// Microseconds since 1970.
 pub(crate) fn now() -> i64 {
-    // A clock before 1970 was never set.
-    let elapsed = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX)
+    milestones::now()
 }

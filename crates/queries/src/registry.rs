@@ -8,13 +8,16 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use engine::{PieceJournal, QueryExecution, QueryInfo, QueryState};
+use engine::milestones::{MOST, merged};
+use engine::{PieceJournal, QueryExecution, QueryInfo, QueryState, WaitsFor};
 use sql::Dialect;
 use tokio_util::sync::CancellationToken;
 
 use crate::QueryError;
-use crate::admission::QueryAdmission;
+use crate::admission::{QueryAdmission, WAITED_FOR_MEMORY};
 use crate::database::Database;
+use crate::memory_gate::MemoryGate;
+use crate::milestones;
 use crate::record::{QueryRecord, now};
 use crate::scan_rate::ScanRate;
 use crate::scheduler::PieceScheduler;
@@ -89,6 +92,11 @@ impl Query {
             let reads = running.execution.reads();
             record.decoded_bytes = reads.decoded();
             record.shared_bytes = reads.shared();
+            record.cached_from = running.execution.cached_from();
+            let mut milestones = running.execution.milestones().all();
+            // Those of a former process come first.
+            drop(milestones.splice(0..0, record.milestones.iter().cloned()));
+            record.milestones = merged(milestones, MOST).into();
             running.admission.note(&mut record);
         }
         record
@@ -96,6 +104,43 @@ impl Query {
 
     pub(crate) fn state(&self) -> QueryState {
         lock(&self.record).state
+    }
+
+    /// What users see of it; `turn` is its place among those that wait for their turn.
+    pub(crate) fn info(&self, turn: Option<u64>) -> QueryInfo {
+        let memory = lock(&self.running)
+            .as_ref()
+            .and_then(|it| it.admission.place());
+        let record = self.record();
+        match memory {
+            Some(place) if !record.state.is_final() => {
+                let waiting = QueryRecord {
+                    state: QueryState::Queued,
+                    ..record
+                };
+                waiting.info(Some((place, WaitsFor::Memory)))
+            }
+            _ => record.info(turn.map(|place| (place, WaitsFor::Turn))),
+        }
+    }
+
+    /// The state as users see it: a query that waits for memory is queued.
+    pub(crate) fn shown_state(&self) -> QueryState {
+        let running = lock(&self.running);
+        let waits = running
+            .as_ref()
+            .is_some_and(|it| it.admission.place().is_some());
+        drop(running);
+        match self.state() {
+            QueryState::Executing if waits => QueryState::Queued,
+            state => state,
+        }
+    }
+
+    /// Whether it waits for memory, or has waited for it until it was ended.
+    pub(crate) fn has_waited_for_memory(&self) -> bool {
+        let running = lock(&self.running);
+        running.as_ref().is_some_and(|it| it.admission.has_waited())
     }
 
     /// Changes what is known of it.
@@ -107,12 +152,13 @@ impl Query {
     pub(crate) fn begin_execution(
         &self,
         scheduler: &Arc<PieceScheduler>,
-        admission: QueryAdmission,
+        admission: &Arc<QueryAdmission>,
         journal: Option<Arc<dyn PieceJournal>>,
     ) -> Arc<QueryExecution> {
         let turns = Arc::new(QueryTurns::new(scheduler, self.id));
-        let admission = Arc::new(admission);
+        let admission = Arc::clone(admission);
         let execution = QueryExecution::new()
+            .with_number(self.id)
             .with_scheduler(Arc::clone(&turns) as _)
             .with_admission(Arc::clone(&admission) as _);
         let execution = Arc::new(match journal {
@@ -131,8 +177,10 @@ impl Query {
     /// Ends it in this state, unless it has ended. Returns whether it had not.
     pub(crate) fn end(&self, state: QueryState, error: Option<&QueryError>) -> bool {
         let seen = self.record();
-        if let Some(running) = lock(&self.running).take() {
+        let running = lock(&self.running).take();
+        if let Some(running) = running {
             running.observe();
+            running.admission.give_back();
         }
         self.update(|record| {
             if record.state.is_final() {
@@ -144,6 +192,8 @@ impl Query {
             record.lane = seen.lane;
             (record.scan_bytes, record.estimate) = (seen.scan_bytes, seen.estimate);
             (record.decoded_bytes, record.shared_bytes) = (seen.decoded_bytes, seen.shared_bytes);
+            record.cached_from = seen.cached_from;
+            record.milestones = milestones::kept(&seen.milestones).into();
             record.error_code = error.map(|error| error.code.number);
             record.error = error.map(|error| error.sentence.clone());
             true
@@ -186,6 +236,7 @@ impl RunningState {
 pub struct QueryRegistry {
     scheduler: Arc<PieceScheduler>,
     rate: Arc<ScanRate>,
+    memory: Arc<MemoryGate>,
     /// The longest time that a blocking query may be expected to take.
     longest: Option<Duration>,
     queries: Mutex<BTreeMap<u64, Arc<Query>>>,
@@ -201,6 +252,7 @@ impl QueryRegistry {
         database: Option<Database>,
         scheduler: Arc<PieceScheduler>,
         rate: ScanRate,
+        memory: Arc<MemoryGate>,
         longest: Option<Duration>,
     ) -> Result<Self, QueryError> {
         let mut queries = BTreeMap::new();
@@ -217,6 +269,7 @@ impl QueryRegistry {
         Ok(Self {
             scheduler,
             rate: Arc::new(rate),
+            memory,
             longest,
             queries: Mutex::new(queries),
             remembered: Mutex::default(),
@@ -228,6 +281,11 @@ impl QueryRegistry {
     /// How fast this machine scans.
     pub(crate) fn rate(&self) -> &Arc<ScanRate> {
         &self.rate
+    }
+
+    /// The memory of the statements.
+    pub(crate) fn memory(&self) -> &Arc<MemoryGate> {
+        &self.memory
     }
 
     /// The next number.
@@ -281,13 +339,15 @@ impl QueryRegistry {
             time_limit: None,
             dialect: Dialect::default(),
             statement: statement[..statement.floor_char_boundary(LONGEST_TEXT)].to_owned(),
+            cached_from: None,
+            milestones: Arc::default(),
         };
         let query = Arc::new(Query {
             cancel: stop,
             ..Query::new(record)
         });
-        let admission = QueryAdmission::new(&self.rate, self.longest);
-        let execution = query.begin_execution(&self.scheduler, admission, None);
+        let admission = QueryAdmission::new(&self.rate, self.longest).with_memory(&self.memory);
+        let execution = query.begin_execution(&self.scheduler, &Arc::new(admission), None);
         self.insert(Arc::clone(&query));
         QueryGuard {
             query,
@@ -311,9 +371,7 @@ impl QueryRegistry {
     /// All queries as users see them; `place` gives the place of one that waits.
     pub(crate) fn infos(&self, place: impl Fn(u64) -> Option<u64>) -> Vec<QueryInfo> {
         let queries = self.all();
-        let infos = queries
-            .iter()
-            .map(|query| query.record().info(place(query.id)));
+        let infos = queries.iter().map(|query| query.info(place(query.id)));
         infos.collect()
     }
 
@@ -403,6 +461,12 @@ impl QueryGuard {
     /// Its number.
     pub fn id(&self) -> u64 {
         self.query.id
+    }
+
+    /// What is to be said of it if it was ended while it waited for memory.
+    pub fn waited_for(&self) -> Option<&'static str> {
+        let waited = self.query.has_waited_for_memory();
+        waited.then_some(WAITED_FOR_MEMORY)
     }
 
     /// What those who execute it report to.

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::{
-    Admission, EngineError, PreparedQuery, QueryExecution, QueryState, RowStream, Session,
+    Admission, CachedRows, EngineError, PreparedQuery, QueryExecution, QueryState, RowStream,
+    Session,
 };
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::QueryError;
-use crate::admission::QueryAdmission;
+use crate::admission::{QueryAdmission, WAITED_FOR_MEMORY};
 use crate::journal::Journal;
 use crate::record::{QueryRecord, now};
 use crate::registry::{Query, lock};
@@ -120,10 +121,14 @@ impl QueryService {
             return std::future::pending().await;
         };
         tokio::time::sleep(limit).await;
-        match asked == Some(limit) {
+        let mut error = match asked == Some(limit) {
             true => too_late(limit),
             false => over_limit(limit),
+        };
+        if query.has_waited_for_memory() {
+            error.sentence = format!("{}; {WAITED_FOR_MEMORY}", error.sentence);
         }
+        error
     }
 
     async fn write_down(&self, query: &Query) {
@@ -182,15 +187,31 @@ impl QueryService {
             journal: Arc::clone(&journal),
             schema: Arc::clone(&prepared.schema),
         };
-        lock(&self.running).insert(query.id, running);
         let pieces = prepared.pieces_of_phases().iter().sum::<usize>();
         query.update(|record| record.pieces = pieces as u64);
         let admission = QueryAdmission::new(self.registry.rate(), None);
-        admission.admit(&session.estimate(&prepared).await?)?;
+        let admission = Arc::new(admission.with_memory(self.registry.memory()));
+        let estimate = session.estimate(&prepared).await?;
+        admission.admit(&estimate)?;
         query
-            .begin_execution(&self.scheduler, admission, Some(journal))
+            .begin_execution(&self.scheduler, &admission, Some(journal))
             .attach();
-        let mut result = session.start_journaled(prepared, false)?;
+        let begun = Instant::now();
+        let key = session.result_key(&prepared);
+        let cached = key.as_ref();
+        let cached = cached.and_then(|key| session.cached_result(&prepared, key));
+        let is_cached = cached.is_some();
+        let mut result = match cached {
+            Some(result) => {
+                query.update(|record| record.pieces = 0);
+                result
+            }
+            None => {
+                admission.reserve(estimate.memory).await?;
+                lock(&self.running).insert(query.id, running);
+                session.start_journaled(prepared, false)?
+            }
+        };
         let mut writer = ResultWriter::create(&path, &result.schema)?;
         while let Some(batch) = result.batches.next().await {
             writer.write(&batch?)?;
@@ -204,7 +225,25 @@ impl QueryService {
                 return Err(too_large(self.limits.result_bytes));
             }
         }
-        Ok(writer.finish()?)
+        let size = writer.finish()?;
+        if let Some(key) = key.filter(|_| !is_cached) {
+            let rows = self.stored_rows(query, path);
+            session.keep_result(key, begun.elapsed(), rows);
+        }
+        Ok(size)
+    }
+
+    /// The stored result of a query for equal statements, as long as it is complete and not expired.
+    fn stored_rows(&self, query: &Query, path: PathBuf) -> CachedRows {
+        let (registry, id) = (Arc::clone(&self.registry), query.id);
+        CachedRows::stored(id, move || {
+            let record = registry.find(id)?.record();
+            let is_kept = record.expires.is_some_and(|expires| expires > now());
+            match record.state == QueryState::Completed && is_kept {
+                true => Some(stored_result::open_from(&path, 0).ok()?.0),
+                false => None,
+            }
+        })
     }
 
     /// Writes down what runs, and removes what has expired.

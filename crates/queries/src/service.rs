@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
-use engine::{QueryInfo, QueryState, ScanEstimate, ScanForecast, Session, StoredRows};
+use engine::{QueryInfo, QueryState, RESERVABLE, ScanEstimate, ScanForecast, Session, StoredRows};
 use futures::future::BoxFuture;
 use sql::{Dialect, ErrorCode};
 use tokio::sync::Notify;
@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 use crate::QueryError;
 use crate::database::Database;
 use crate::journal::Journal;
+use crate::memory_gate::MemoryGate;
 use crate::record::{QueryRecord, now};
 use crate::registry::{Protocol, Query, QueryRegistry, lock};
 use crate::run::check;
@@ -166,6 +167,7 @@ impl QueryService {
         scheduling: SchedulerOptions,
     ) -> Result<Arc<Self>, QueryError> {
         let rate = ScanRate::new(scheduling.threads);
+        let memory = MemoryGate::new(scheduling.memory_bytes / RESERVABLE.1 * RESERVABLE.0);
         let scheduler = PieceScheduler::new(scheduling);
         let storage = Storage::open(data_dir);
         let database = match &storage {
@@ -177,8 +179,14 @@ impl QueryService {
         };
         let service = Arc::new(Self {
             registry: Arc::new(
-                QueryRegistry::open(database, Arc::clone(&scheduler), rate, limits.blocking)
-                    .await?,
+                QueryRegistry::open(
+                    database,
+                    Arc::clone(&scheduler),
+                    rate,
+                    memory,
+                    limits.blocking,
+                )
+                .await?,
             ),
             storage,
             host,
@@ -305,6 +313,8 @@ impl QueryService {
                 .map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX)),
             dialect: submission.dialect,
             statement: submission.statement,
+            cached_from: None,
+            milestones: Arc::default(),
         };
         let query = Arc::new(Query::new(record));
         self.host
@@ -413,7 +423,7 @@ impl QueryService {
     /// There is none of the number, or it is another user's.
     pub fn info(&self, id: u64, user: &str) -> Result<QueryInfo, QueryError> {
         let query = self.query_of(id, user)?;
-        Ok(query.record().info(self.place(id)))
+        Ok(query.info(self.place(id)))
     }
 
     /// What is known of all queries.

@@ -38,7 +38,7 @@ use ::queries::scheduler::{LaneTable, SchedulerOptions};
 use ::queries::{QueryError, QueryService};
 use ::users::{User, Users};
 use cluster::{ClusterOptions, FrontEnd};
-use engine::{Archive, ConeTable, EngineError, QueryInfo};
+use engine::{Archive, ConeTable, EngineError, QueryInfo, ResultCache};
 use ingest::BytePool;
 use sql::connection::ServerInfo;
 use tokio::sync::Semaphore;
@@ -56,7 +56,7 @@ use listener::{Endpoint, Listener, Peer};
 use metrics::{Metrics, QueryCounts};
 use process_list::{ProcessList, TrackedTask};
 use queries::{Host, ServerTables};
-pub use query_description::QueryDescription;
+pub use query_description::{MilestoneDescription, QueryDescription};
 use query_runtime::QueryRuntime;
 pub use server_error::ServerError;
 use server_info::{LiveServerInfo, OwnServerInfo};
@@ -113,6 +113,8 @@ pub struct Config {
     pub slow: Option<Duration>,
     /// The limits of queries that are submitted to run without a connection.
     pub queries: QueryLimits,
+    /// Results of statements that took at least so long answer equal ones; `None`: none do.
+    pub result_cache: Option<Duration>,
     /// The cluster whose front end the server is, if it is one.
     pub cluster: Option<ClusterOptions>,
 }
@@ -138,6 +140,7 @@ impl Config {
             is_insecure: false,
             slow: None,
             queries: QueryLimits::default(),
+            result_cache: None,
             cluster: None,
         }
     }
@@ -361,12 +364,15 @@ impl Server {
             Some(options) => Some(FrontEnd::bind(Arc::clone(&archive), options).await?),
             None => None,
         };
+        let least = config.result_cache;
+        let results = least.map(|least| ResultCache::new(least, config.memory as u64));
         let sessions = Sessions::new(
             Arc::clone(&archive),
             config.threads,
             config.memory,
             Arc::clone(&tables) as _,
             front_end.as_ref().map(|it| it.dispatcher()),
+            results,
         )?;
         let sessions = Arc::new(sessions);
         let query_runtime = QueryRuntime::new(config.threads);

@@ -1,6 +1,6 @@
 //! A query as the HTTP endpoint describes it.
 
-use engine::QueryInfo;
+use engine::{Milestone, QueryInfo};
 use serde::{Deserialize, Serialize};
 use sql::Moment;
 
@@ -21,6 +21,9 @@ pub struct QueryDescription {
     pub state: String,
     /// Its place in the queue, from 1 on, while it waits.
     pub queue_place: Option<u64>,
+    /// What it waits for there: `TURN` or `MEMORY`.
+    #[serde(default)]
+    pub waits_for: Option<String>,
     /// Where its pieces are scheduled: `INTERACTIVE`, `FAST`, `MEDIUM`, `SLOW` or `SNAIL`.
     pub lane: Option<String>,
     /// When it was submitted.
@@ -61,6 +64,48 @@ pub struct QueryDescription {
     pub dialect: String,
     /// Its text.
     pub statement: String,
+    /// The number of the query whose result answered it, if it did not run.
+    #[serde(default)]
+    pub cached_from: Option<u64>,
+    /// When its work was handed out, begun and done; not in lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub milestones: Vec<MilestoneDescription>,
+}
+
+/// Some pieces of a query that were handed out together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MilestoneDescription {
+    /// The number of their phase, from 1 on.
+    pub phase: u32,
+    /// Who ran them: `here`, a worker, or `several`.
+    pub run_by: String,
+    /// How many they are.
+    pub pieces: u64,
+    /// Those whose rows count.
+    pub pieces_done: u64,
+    /// When the first of them was given to its lane or sent to its worker.
+    pub handed_out: String,
+    /// When the first of them began.
+    pub started: Option<String>,
+    /// When the first rows came.
+    pub first_rows: Option<String>,
+    /// When the last of them was done.
+    pub committed: Option<String>,
+}
+
+impl From<&Milestone> for MilestoneDescription {
+    fn from(milestone: &Milestone) -> Self {
+        Self {
+            phase: milestone.phase,
+            run_by: milestone.runner.clone(),
+            pieces: milestone.pieces,
+            pieces_done: milestone.pieces_done,
+            handed_out: moment(milestone.handed_out),
+            started: milestone.started.map(moment),
+            first_rows: milestone.first_rows.map(moment),
+            committed: milestone.committed.map(moment),
+        }
+    }
 }
 
 impl QueryDescription {
@@ -69,8 +114,9 @@ impl QueryDescription {
         !["QUEUED", "EXECUTING"].contains(&self.state.as_str())
     }
 
-    /// The same with no more of the text than this many bytes.
+    /// The same for a list: with no more of the text than this many bytes, and without milestones.
     pub(crate) fn shortened(mut self, bytes: usize) -> Self {
+        self.milestones.clear();
         let end = self.statement.floor_char_boundary(bytes);
         if end < self.statement.len() {
             self.statement.truncate(end);
@@ -91,6 +137,7 @@ impl From<QueryInfo> for QueryDescription {
             mode: if info.is_async { "ASYNC" } else { "BLOCKING" }.to_owned(),
             state: info.state.name().to_owned(),
             queue_place: info.place,
+            waits_for: info.waits_for.map(|what| what.name().to_owned()),
             lane: info.lane,
             submitted: moment(info.submitted),
             started: info.started.map(moment),
@@ -110,6 +157,8 @@ impl From<QueryInfo> for QueryDescription {
             result: is_stored.then(|| format!("/queries/{}/result", info.id)),
             dialect: info.dialect.name().to_owned(),
             statement: info.statement,
+            cached_from: info.cached_from,
+            milestones: info.milestones.iter().map(Into::into).collect(),
         }
     }
 }

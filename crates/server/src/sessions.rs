@@ -7,8 +7,8 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::{
-    Archive, EngineError, FileAccess, NO_DATABASE, PieceDispatcher, ReceivedFiles, Session,
-    SessionOptions, SystemTables,
+    Archive, EngineError, FileAccess, NO_DATABASE, PieceDispatcher, ReceivedFiles, ResultCache,
+    Session, SessionOptions, SystemTables,
 };
 use sql::Dialect;
 
@@ -27,13 +27,14 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// `memory` is shared by the sorts, groups and joins of all sessions; `system` has the server's tables; `dispatcher` has pieces run
-    /// by the workers of a cluster.
+    /// by the workers of a cluster; `results` are those that may answer statements.
     pub(crate) fn new(
         archive: Arc<Archive>,
         cores: NonZeroUsize,
         memory: usize,
         system: Arc<dyn SystemTables>,
         dispatcher: Option<Arc<dyn PieceDispatcher>>,
+        results: Option<Arc<ResultCache>>,
     ) -> Result<Self, EngineError> {
         let options = SessionOptions {
             cores: Some(cores),
@@ -42,6 +43,7 @@ impl Sessions {
             files: FileAccess::Nothing,
             system: Some(system),
             dispatcher,
+            results,
             ..SessionOptions::default()
         };
         Ok(Self {

@@ -20,6 +20,7 @@ pub mod interrupt;
 mod limits;
 mod mistakes;
 pub mod mysql;
+mod no_cache;
 mod parameters;
 mod parse;
 pub mod rules;

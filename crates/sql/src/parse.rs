@@ -13,7 +13,7 @@ use crate::limits::{self, DEEPEST_NESTING};
 use crate::mysql::ShowStatement;
 use crate::{
     Connection, Dialect, ErrorCode, Headings, SqlError, adql, common_columns, connection,
-    crossmatch, fold_case, hidden, mysql, stored_result, subquery_names, unsupported,
+    crossmatch, fold_case, hidden, mysql, no_cache, stored_result, subquery_names, unsupported,
 };
 
 /// Levels of the parser: each parenthesis takes a few.
@@ -32,6 +32,8 @@ pub struct Parsed {
     pub names_hidden_columns: bool,
     /// Whether it is another statement where another connection asks.
     pub of_connection: bool,
+    /// Whether its result may answer an equal statement later: it reads nothing of its connection, and does not say `SQL_NO_CACHE`.
+    pub may_be_cached: bool,
 }
 
 /// Reads the statements of a text that came by a connection, which are separated by semicolons.
@@ -152,6 +154,7 @@ fn show_query(statement: ShowStatement) -> Parsed {
         show: Some(statement),
         names_hidden_columns: false,
         of_connection: true,
+        may_be_cached: false,
     }
 }
 
@@ -166,6 +169,7 @@ fn prepare(
         show: None,
         names_hidden_columns: false,
         of_connection: limit_rows(&mut statement, connection),
+        may_be_cached: !no_cache::is_said(&statement),
         statement,
     };
     rewrite(source, &mut parsed, tables, connection)?;
@@ -213,10 +217,13 @@ fn rewrite(
         Ast::Query(_) | Ast::Explain { .. } => {}
         _ => return Err(only_queries(source.sql)),
     }
+    let mut reads_connection = false;
     if source.dialect == Dialect::MySql {
-        parsed.of_connection |= connection::substitute(source.sql, ast, connection)?;
+        reads_connection |= connection::substitute(source.sql, ast, connection)?;
     }
-    parsed.of_connection |= stored_result::add_user(source.sql, ast, connection)?;
+    reads_connection |= stored_result::add_user(source.sql, ast, connection)?;
+    parsed.of_connection |= reads_connection;
+    parsed.may_be_cached &= !reads_connection;
     // Before all others: its sides are tables like others for what follows.
     crossmatch::wrap_sides(source.dialect, source.sql, ast)?;
     // Before the areas, which put subqueries with `*` in the places of tables.

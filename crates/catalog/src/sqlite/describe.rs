@@ -48,11 +48,17 @@ impl SqliteCatalog {
             };
             let table = found.ok_or_else(missing)?;
             let after = change.applied_to(&table).ok_or_else(missing)?;
-            if after == table.metadata {
+            let rating = change.rating_of(&table);
+            if after == table.metadata && rating == table.spec.scan_rating {
                 continue;
             }
             is_changed = true;
             put_metadata(&mut transaction, &table, &after).await?;
+            sqlx::query("UPDATE tables SET scan_rating = ? WHERE id = ?")
+                .bind(rating)
+                .bind(table.id)
+                .execute(&mut *transaction)
+                .await?;
             seal_table(&mut transaction, listed.row.id, table.id).await?;
         }
         if is_changed {

@@ -10,7 +10,7 @@ use arrow_ipc::writer::StreamWriter;
 use axum::http::{Method, StatusCode};
 use bytes::Bytes;
 use datafusion::common::DataFusionError;
-use engine::{EncodedPhase, EngineError, Piece, PieceEvent};
+use engine::{EncodedPhase, EngineError, HandedOut, Milestones, Piece, PieceEvent, milestones};
 use futures::FutureExt;
 use sql::{ErrorCode, SqlError};
 use tokio::sync::mpsc;
@@ -78,6 +78,7 @@ impl PhaseDrive {
             tasks: JoinSet::new(),
             aborts: HashMap::new(),
             began: HashMap::new(),
+            handed_out: HashMap::new(),
             started: Instant::now(),
             events,
             drive: Arc::new(self),
@@ -111,6 +112,8 @@ struct Driving {
     aborts: HashMap<u64, AbortHandle>,
     /// The pieces of each run of which rows were handed on, and which are not done.
     began: HashMap<u64, HashSet<usize>>,
+    /// The milestones of the runs.
+    handed_out: HashMap<u64, HandedOut>,
     started: Instant,
     events: mpsc::Sender<ShareEvent>,
     drive: Arc<PhaseDrive>,
@@ -121,6 +124,15 @@ impl Driving {
         self.started.elapsed()
     }
 
+    /// Notes what comes of a run among the milestones of the query.
+    fn note(&self, run: u64, what: fn(&Milestones, HandedOut)) {
+        if let (Some(execution), Some(handed_out)) =
+            (&self.drive.phase.execution, self.handed_out.get(&run))
+        {
+            what(execution.milestones(), *handed_out);
+        }
+    }
+
     async fn tell(&self, event: PieceEvent) -> Option<()> {
         self.sender.send(event).await.ok()
     }
@@ -129,9 +141,13 @@ impl Driving {
     async fn send_shares(&mut self) -> Option<()> {
         while let Some(share) = self.shares.next_share(self.now()) {
             let (run, drive, events) = (share.run, Arc::clone(&self.drive), self.events.clone());
+            let milestone = self.drive.hand_out(&share);
+            if let Some(milestone) = milestone {
+                self.handed_out.insert(run, milestone);
+            }
             let task = self
                 .tasks
-                .spawn(async move { drive.run_share(share, events).await });
+                .spawn(async move { drive.run_share(share, milestone, events).await });
             self.aborts.insert(run, task);
         }
         for piece in self.shares.take_local() {
@@ -149,6 +165,7 @@ impl Driving {
                     return Some(());
                 }
                 self.began.entry(run).or_default().insert(piece);
+                self.note(run, Milestones::rows);
                 let piece = number(piece);
                 self.tell(PieceEvent::Rows { run, piece, batch }).await
             }
@@ -158,6 +175,7 @@ impl Driving {
                 let piece = number(piece);
                 match counts {
                     true => {
+                        self.note(run, Milestones::piece_done);
                         if let Some(execution) = &self.drive.phase.execution {
                             execution.count_remote(&self.drive.workers[worker].0);
                         }
@@ -183,6 +201,8 @@ impl Driving {
         if let Some(abort) = self.aborts.remove(&run) {
             abort.abort();
         }
+        self.note(run, Milestones::end);
+        self.handed_out.remove(&run);
         for piece in self.began.remove(&run).unwrap_or_default() {
             let piece = self.drive.pieces[piece];
             self.tell(PieceEvent::Discarded { run, piece }).await?;
@@ -251,11 +271,34 @@ impl Driving {
     }
 }
 
+impl Drop for Driving {
+    /// Runs that are doubled may be left when all pieces are done.
+    fn drop(&mut self) {
+        for run in self.handed_out.keys() {
+            self.note(*run, Milestones::end);
+        }
+    }
+}
+
 impl PhaseDrive {
+    /// Begins the milestone of a share, if somebody watches the query.
+    fn hand_out(&self, share: &Share) -> Option<HandedOut> {
+        let milestones = self.phase.execution.as_ref()?.milestones();
+        let worker = &self.workers[share.worker].0;
+        let (phase, pieces) = (self.phase.number, share.pieces.len());
+        Some(milestones.hand_out(phase, worker, pieces, milestones::now()))
+    }
+
     /// Runs a share at its worker, and tells what comes.
-    async fn run_share(&self, share: Share, events: mpsc::Sender<ShareEvent>) {
+    async fn run_share(
+        &self,
+        share: Share,
+        milestone: Option<HandedOut>,
+        events: mpsc::Sender<ShareEvent>,
+    ) {
         let (run, worker) = (share.run, share.worker);
-        let exchange = AssertUnwindSafe(self.exchange(&share, &events)).catch_unwind();
+        let exchange = self.exchange(&share, milestone, &events);
+        let exchange = AssertUnwindSafe(exchange).catch_unwind();
         let outcome = exchange.await.unwrap_or_else(|_| {
             let why = "what it sent made this process panic, which is a bug of Meridian";
             Err(ShareError::Connection(why.to_owned()))
@@ -267,6 +310,7 @@ impl PhaseDrive {
     async fn exchange(
         &self,
         share: &Share,
+        milestone: Option<HandedOut>,
         events: &mpsc::Sender<ShareEvent>,
     ) -> Result<(), ShareError> {
         let broken = |why: String| ShareError::Connection(why);
@@ -283,6 +327,9 @@ impl PhaseDrive {
         if response.status != StatusCode::OK {
             let status = response.status;
             return Err(broken(format!("{status}: {}", response.text().await)));
+        }
+        if let (Some(execution), Some(milestone)) = (&self.phase.execution, milestone) {
+            execution.milestones().start(milestone);
         }
         let piece_of = |piece: u32| {
             let piece = share.pieces.get(piece as usize).copied();

@@ -19,6 +19,13 @@ mod position;
 mod push_filters;
 mod relation;
 
+use datafusion::logical_expr::UserDefinedLogicalNode;
+
 pub(crate) use physical::MatchingPlanner;
 pub(crate) use push_filters::PushProbeFilters;
 pub(crate) use relation::{MatchRelations, suffixed};
+
+/// Whether a node of a logical plan is a crossmatch.
+pub(crate) fn is_crossmatch(node: &dyn UserDefinedLogicalNode) -> bool {
+    node.as_any().is::<node::CrossmatchNode>()
+}

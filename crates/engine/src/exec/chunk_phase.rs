@@ -27,6 +27,7 @@ use sql::Interrupt;
 
 use super::gathered::WaitingRows;
 use super::journaled::JournaledPieces;
+use super::piece_milestone::PieceMilestone;
 use super::run_pieces::PhaseRun;
 use super::unscheduled::UnscheduledPhase;
 use super::{ChunkNumberExec, NeighbourJoinExec, PieceScanExec, RowsOf};
@@ -160,7 +161,8 @@ impl ChunkPhaseExec {
     /// How many of its pieces each worker would get now.
     pub(crate) fn preview(&self, dispatching: &Dispatching) -> Result<Vec<(String, usize)>> {
         let pieces: Arc<[Piece]> = self.pieces()?.into();
-        let phase = encode_phase(&self.inner, &pieces, self.rating, num_chunks(&pieces), None);
+        let chunks = num_chunks(&pieces);
+        let phase = encode_phase(&self.inner, &pieces, self.rating, chunks, (None, 0));
         Ok(phase.map_or_else(Vec::new, |phase| dispatching.0.preview(&phase)))
     }
 
@@ -276,9 +278,16 @@ pub(super) struct PieceRunner {
     interrupt: Arc<Interrupt>,
     /// The query that the statement is, where somebody watches it.
     execution: Option<Arc<QueryExecution>>,
+    /// The number of the phase in the query.
+    number: u32,
 }
 
 impl PieceRunner {
+    /// The milestone of a piece that begins now and was handed out before.
+    pub(super) fn begin_piece(&self, handed_out: i64) -> PieceMilestone {
+        PieceMilestone::begin(self.execution.as_ref(), self.number, handed_out)
+    }
+
     /// The rows of a piece, which are computed as they are polled. Blocks of a shared piece are decoded for other queries, too.
     pub(super) fn rows(&self, piece: &Piece, sharers: u32) -> Result<SendableRecordBatchStream> {
         let bound = bind_to_piece(&self.inner, &piece.shared(sharers))?;
@@ -344,6 +353,10 @@ impl Turns {
     }
 }
 
+fn begin_phase(execution: Option<&Arc<QueryExecution>>) -> u32 {
+    execution.map_or(0, |execution| execution.milestones().begin_phase())
+}
+
 fn num_chunks(pieces: &[Piece]) -> usize {
     pieces.iter().map(|piece| piece.slices().len()).sum()
 }
@@ -387,7 +400,7 @@ impl StartedPhase {
     }
 
     fn dispatch(&self, dispatching: &Dispatching, numbers: &[usize]) -> Option<DispatchedPhase> {
-        let execution = self.runner.execution.as_ref();
+        let execution = (self.runner.execution.as_ref(), self.runner.number);
         let pieces: Arc<[Piece]> = numbers.iter().map(|at| self.pieces[*at].clone()).collect();
         let (inner, num_chunks) = (&self.runner.inner, num_chunks(&self.pieces));
         let phase = encode_phase(inner, &pieces, self.rating, num_chunks, execution)?;
@@ -418,6 +431,7 @@ pub(crate) fn run_share(
             context,
             done: Count::new(),
             interrupt: Interrupt::current_or_new(),
+            number: begin_phase(execution.as_ref()),
             execution,
         },
         pieces: share.pieces.into(),
@@ -506,6 +520,7 @@ impl ExecutionPlan for ChunkPhaseExec {
             context,
             done: MetricBuilder::new(&self.metrics).counter("pieces_done", partition),
             interrupt: Interrupt::current_or_new(),
+            number: begin_phase(execution.as_ref()),
             execution: execution.clone(),
         };
         let (concurrency, ordered) = (self.concurrency, self.ordered);

@@ -16,6 +16,7 @@ use futures::stream::{self, BoxStream, Stream, StreamExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::chunk_phase::PieceRunner;
+use super::piece_milestone::PieceMilestone;
 use super::run_pieces::{End, Output, PhaseRun};
 use crate::error::external;
 use crate::execution::{PhaseJournal, PieceRows, PieceTurn, PieceWriter};
@@ -145,7 +146,7 @@ impl Output for Journaled {
 
     async fn run_piece(
         &self,
-        runner: &PieceRunner,
+        (runner, milestone): (&PieceRunner, &PieceMilestone),
         (number, piece): (usize, &Piece),
         turn: Box<dyn PieceTurn>,
     ) -> Result<bool> {
@@ -154,6 +155,7 @@ impl Output for Journaled {
         while let Some(batch) = rows.next().await {
             let batch = batch?;
             if batch.num_rows() > 0 {
+                milestone.rows();
                 self.gather(&mut writer, batch)?;
             }
         }

@@ -8,6 +8,7 @@ mod execute_fresh;
 mod gathered;
 mod journaled;
 mod neighbour_join;
+mod piece_milestone;
 mod piece_scan;
 mod run_pieces;
 mod table_scan;

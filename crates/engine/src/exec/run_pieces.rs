@@ -26,8 +26,10 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::chunk_phase::{PieceRunner, Turns};
 use super::gathered::{GatheredPiece, WaitingRows};
+use super::piece_milestone::PieceMilestone;
 use crate::dispatch::PieceEvent;
 use crate::execution::{EnrolledPhase, PieceTurn};
+use crate::milestones;
 use crate::piece::Piece;
 
 /// Batches for each task that the reader may be behind.
@@ -49,10 +51,10 @@ pub(super) trait Output: Clone + Send + Sync + 'static {
     /// The rows of a piece that runs elsewhere, while they come.
     type Gathering: Send;
 
-    /// Runs a piece, and passes its rows on. Returns whether somebody reads them.
+    /// Runs a piece, and passes its rows on, of which its milestone is told. Returns whether somebody reads them.
     fn run_piece(
         &self,
-        runner: &PieceRunner,
+        runner: (&PieceRunner, &PieceMilestone),
         piece: (usize, &Piece),
         turn: Box<dyn PieceTurn>,
     ) -> impl Future<Output = Result<bool>> + Send;
@@ -173,22 +175,37 @@ impl Work {
         }
         let pieces: Vec<Piece> = numbers.iter().map(|at| self.pieces[*at].clone()).collect();
         let turns = self.turns.enroll(&pieces);
+        let handed_out = milestones::now();
         let num_tasks = self.turns.concurrency.min(numbers.len());
         let numbers: Arc<[usize]> = numbers.into();
         for _ in 0..num_tasks {
             let (work, output) = (Arc::clone(self), output.clone());
             let (turns, numbers) = (Arc::clone(&turns), Arc::clone(&numbers));
-            let task = async move { work.run_local(&*turns, &numbers, &output).await };
+            let task = async move {
+                work.run_local(&*turns, (&numbers, handed_out), &output)
+                    .await
+            };
             tasks.spawn(self.runner.interrupt().scope(task));
         }
     }
 
-    async fn run_local<O: Output>(&self, turns: &dyn EnrolledPhase, numbers: &[usize], output: &O) {
+    /// Runs pieces in their turns; they have these numbers, and were handed out at that moment.
+    async fn run_local<O: Output>(
+        &self,
+        turns: &dyn EnrolledPhase,
+        (numbers, handed_out): (&[usize], i64),
+        output: &O,
+    ) {
         while let Some(turn) = turns.next().await {
             let number = numbers[turn.piece()];
             let piece = (number, &self.pieces[number]);
-            match output.run_piece(&self.runner, piece, turn).await {
+            let milestone = self.runner.begin_piece(handed_out);
+            match output
+                .run_piece((&self.runner, &milestone), piece, turn)
+                .await
+            {
                 Ok(true) => {
+                    milestone.done();
                     self.done.fetch_add(1, Relaxed);
                     self.runner.count_run();
                 }
@@ -306,7 +323,7 @@ impl Output for Unordered {
     /// While the reader is behind, the piece gives up its turn: the reader may be waiting for a piece that has not had one yet.
     async fn run_piece(
         &self,
-        runner: &PieceRunner,
+        (runner, milestone): (&PieceRunner, &PieceMilestone),
         (_, piece): (usize, &Piece),
         mut turn: Box<dyn PieceTurn>,
     ) -> Result<bool> {
@@ -316,6 +333,7 @@ impl Output for Unordered {
             if batch.num_rows() == 0 {
                 continue;
             }
+            milestone.rows();
             match self.sender.try_send(Ok(batch)) {
                 Ok(()) => {}
                 Err(TrySendError::Closed(_)) => return Ok(false),
@@ -373,7 +391,7 @@ impl Output for WholePieces {
 
     async fn run_piece(
         &self,
-        runner: &PieceRunner,
+        (runner, milestone): (&PieceRunner, &PieceMilestone),
         (number, piece): (usize, &Piece),
         turn: Box<dyn PieceTurn>,
     ) -> Result<bool> {
@@ -382,6 +400,7 @@ impl Output for WholePieces {
         while let Some(batch) = rows.next().await {
             let batch = batch?;
             if batch.num_rows() > 0 {
+                milestone.rows();
                 gathered.push(batch)?;
             }
         }

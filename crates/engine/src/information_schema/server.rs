@@ -6,7 +6,10 @@ use crate::system_tables::QueryInfo;
 /// The columns of `QUERIES`, which MySQL has not.
 pub(super) const QUERY_COLUMNS: &str = "ID# USER DB PROTOCOL MODE STATE QUEUE_PLACE# LANE SUBMITTED@ STARTED@ ENDED@ PIECES_DONE# \
                                         PIECES# SCAN_BYTES# ESTIMATED_MS# DECODED_BYTES# SHARED_BYTES# ROWS# RESULT_BYTES# SECONDS_LEFT# \
-                                        EXPIRES@ ERROR_CODE# ERROR DIALECT STATEMENT";
+                                        EXPIRES@ ERROR_CODE# ERROR DIALECT STATEMENT CACHED_FROM# WAITS_FOR";
+
+/// The columns of `QUERY_MILESTONES`.
+pub(super) const MILESTONE_COLUMNS: &str = "QUERY_ID# NUMBER# PHASE# RUN_BY PIECES# PIECES_DONE# HANDED_OUT@ STARTED@ FIRST_ROWS@ COMMITTED@";
 
 /// The connections.
 pub(super) fn processes(contents: &Contents) -> Vec<Row> {
@@ -34,7 +37,6 @@ pub(super) fn queries(contents: &Contents) -> Vec<Row> {
 
 fn query_row(query: QueryInfo) -> Row {
     let mode = if query.is_async { "ASYNC" } else { "BLOCKING" };
-    let time = |time: Option<i64>| time.map_or(Value::Null, Value::Time);
     vec![
         query.id.into(),
         query.user.into(),
@@ -61,5 +63,35 @@ fn query_row(query: QueryInfo) -> Row {
         query.error.into(),
         query.dialect.name().into(),
         query.statement.into(),
+        query.cached_from.into(),
+        query.waits_for.map(|what| what.name().to_owned()).into(),
     ]
+}
+
+/// When the work of the queries was handed out, begun and done.
+pub(super) fn milestones(contents: &Contents) -> Vec<Row> {
+    let queries = contents.system.iter().flat_map(|it| it.queries());
+    let rows = queries.flat_map(|query| {
+        let milestones = query.milestones.iter().zip(1_u64..);
+        let rows = milestones.map(|(it, number)| {
+            vec![
+                query.id.into(),
+                number.into(),
+                u64::from(it.phase).into(),
+                it.runner.as_str().into(),
+                it.pieces.into(),
+                it.pieces_done.into(),
+                Value::Time(it.handed_out),
+                time(it.started),
+                time(it.first_rows),
+                time(it.committed),
+            ]
+        });
+        rows.collect::<Vec<Row>>()
+    });
+    rows.collect()
+}
+
+fn time(time: Option<i64>) -> Value {
+    time.map_or(Value::Null, Value::Time)
 }

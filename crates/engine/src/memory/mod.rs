@@ -18,6 +18,7 @@ use sql::Interrupt;
 use tracing::warn;
 
 pub(crate) use pool::MeasuredPool;
+pub use pool::RESERVABLE;
 
 use crate::Archive;
 

@@ -11,7 +11,7 @@ use super::{is_short, sentence};
 
 /// The fraction of the statements' memory that can be reserved; the rest is for the sorted copies and doubled buffers that operators do
 /// not reserve.
-const RESERVABLE: (usize, usize) = (2, 3);
+pub const RESERVABLE: (u64, u64) = (2, 3);
 
 /// A pool of fixed size, which operators that can spill share evenly. It also rejects their reservations when unreserved memory runs short;
 /// operators that cannot spill continue, because they may not be the cause.
@@ -24,7 +24,7 @@ pub(crate) struct MeasuredPool {
 impl MeasuredPool {
     pub fn new(size: usize) -> Self {
         Self {
-            inner: FairSpillPool::new(size / RESERVABLE.1 * RESERVABLE.0),
+            inner: FairSpillPool::new(size / RESERVABLE.1 as usize * RESERVABLE.0 as usize),
             size,
         }
     }

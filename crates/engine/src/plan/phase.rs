@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use catalog::TableKind;
+use catalog::{ScanLane, TableKind};
 use datafusion::catalog::memory::MemorySourceConfig;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -70,7 +70,7 @@ const RATINGS_OF_A_LANE: u8 = 10;
 /// The scan rating of a table: as it was declared, or else by how much a chunk of it has to read.
 fn scan_rating(table: &LoadedTable) -> u8 {
     let declared = table.spec().scan_rating;
-    if declared > 1 {
+    if ScanLane::chosen(declared).is_some() {
         return declared;
     }
     let bytes = table.table.bytes() / (table.chunks.len() as u64).max(1);

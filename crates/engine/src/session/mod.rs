@@ -5,6 +5,7 @@ mod journaled;
 mod names;
 mod origins;
 mod planning;
+mod results;
 mod state;
 
 use std::num::NonZeroUsize;
@@ -32,8 +33,8 @@ use crate::plan_cache::{Candidate, PlanCache, QueryFingerprint};
 use crate::provider::ArchiveCatalog;
 use crate::system_tables::SystemTables;
 use crate::{
-    Archive, EngineError, PieceDispatcher, QueryExecution, RowStream, ScanEstimate, ShareRows,
-    ShareRun, estimate, interruptible, show,
+    Archive, EngineError, PieceDispatcher, QueryExecution, ResultCache, RowStream, ScanEstimate,
+    ShareRows, ShareRun, estimate, interruptible, show,
 };
 use names::Shapes;
 pub(crate) use origins::column_metadata;
@@ -67,6 +68,8 @@ pub struct SessionOptions {
     pub system: Option<Arc<dyn SystemTables>>,
     /// Has pieces run by other processes.
     pub dispatcher: Option<Arc<dyn PieceDispatcher>>,
+    /// The results that may answer statements, if there are any.
+    pub results: Option<Arc<ResultCache>>,
 }
 
 impl Default for SessionOptions {
@@ -80,6 +83,7 @@ impl Default for SessionOptions {
             dialect: Dialect::default(),
             system: None,
             dispatcher: None,
+            results: None,
         }
     }
 }
@@ -97,6 +101,7 @@ pub struct Session {
     dialect: Dialect,
     system: Option<Arc<dyn SystemTables>>,
     plan_cache: PlanCache,
+    results: Option<Arc<ResultCache>>,
     planners: Planners,
     task: OnceLock<Arc<TaskContext>>,
 }
@@ -128,6 +133,8 @@ pub struct PreparedQuery {
     preface: Option<RecordBatch>,
     /// Whether a row at the end tells what was read: of EXPLAIN ANALYZE.
     analyzes: bool,
+    /// The statement as it was read, if its result may answer an equal one.
+    cacheable: Option<String>,
 }
 
 impl PreparedQuery {
@@ -226,6 +233,7 @@ impl Session {
             dialect: options.dialect,
             system: options.system.clone(),
             plan_cache: PlanCache::default(),
+            results: options.results.clone(),
             planners: Planners::default(),
             task: OnceLock::new(),
         })
@@ -270,6 +278,7 @@ impl Session {
                 if let Some(query) = queries.pop() {
                     *parsed = Parsed {
                         of_connection: true,
+                        may_be_cached: false,
                         ..query
                     };
                 }
@@ -288,6 +297,7 @@ impl Session {
         let mut prepared = self.prepared(logical, plan, &parsed.headings).await?;
         prepared.preface = self.preface(&parsed, &prepared).await?;
         prepared.analyzes = explain::analyzes(&parsed.statement);
+        prepared.cacheable = self.cacheable(&parsed, &prepared);
         Ok(prepared)
     }
 
@@ -311,6 +321,7 @@ impl Session {
             warnings,
             preface: None,
             analyzes: false,
+            cacheable: None,
         })
     }
 
@@ -340,6 +351,7 @@ impl Session {
     pub async fn run(&self, text: &str, parsed: Parsed) -> Result<QueryResult, EngineError> {
         if is_query(&parsed.statement)
             && !parsed.of_connection
+            && !self.may_have_result(text)
             && let Some(fingerprint) = QueryFingerprint::of(text)
         {
             let state = self.archive.catalog().state();
@@ -348,13 +360,12 @@ impl Session {
                 let prepared = self.prepare_with_parameters(&candidate).await;
                 self.plan_cache.insert(candidate, prepared);
                 if let Some(result) = self.execute_cached(text).await? {
-                    return Ok(result);
+                    return Ok(self.timed(text, result));
                 }
             }
         }
         let prepared = self.prepare(text, parsed).await?;
-        estimate::admit(&self.archive, &prepared.plan).await?;
-        self.start(prepared)
+        self.answer(text, prepared).await
     }
 
     /// Plans a statement with parameters; `None` if that fails: with its values the statement may still be valid.
@@ -491,9 +502,10 @@ impl Session {
     ) -> Result<QueryResult, EngineError> {
         // A cached plan returns all rows.
         if connection.variables.row_limit().is_none()
+            && !self.may_have_result(text)
             && let Some(result) = self.execute_cached(text).await?
         {
-            return Ok(within(connection.most_rows, result));
+            return Ok(within(connection.most_rows, self.timed(text, result)));
         }
         let only = only(self.parse_for(text, connection).await?)?;
         // What lists the limits themselves has none.

@@ -10,7 +10,7 @@ use arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::displayable;
 use futures::TryStreamExt;
 use ingest::{LoadRequest, Progress};
-use meridian_engine::{Archive, EngineError, QueryResult, Session, SessionOptions};
+use meridian_engine::{Archive, EngineError, QueryResult, ResultCache, Session, SessionOptions};
 use tempfile::TempDir;
 
 /// Objects, one a degree along the equator: 36 in each of the ten chunks of its stripe.
@@ -112,6 +112,25 @@ impl SmallSky {
         Session::new(Arc::clone(&self.archive), &options).await
     }
 
+    /// A session whose statements may be answered by these results.
+    pub async fn session_with(
+        &self,
+        results: &Arc<ResultCache>,
+        dialect: sql::Dialect,
+        database: &str,
+    ) -> Session {
+        let options = SessionOptions {
+            database: Some(database.to_owned()),
+            cores: std::num::NonZeroUsize::new(2),
+            dialect,
+            results: Some(Arc::clone(results)),
+            ..SessionOptions::default()
+        };
+        Session::new(Arc::clone(&self.archive), &options)
+            .await
+            .unwrap()
+    }
+
     /// The rows of a query as text, and whether they came from a plan that was kept rather than made.
     pub async fn rows(&self, sql: &str) -> (String, bool) {
         let known = self.session.execute_cached(sql).await.unwrap();
@@ -192,7 +211,7 @@ impl SmallSky {
 }
 
 /// The headings and the rows of an answer as text, the rows in the order of the alphabet.
-async fn in_order(answer: QueryResult) -> String {
+pub async fn in_order(answer: QueryResult) -> String {
     let mut batches: Vec<RecordBatch> = answer.batches.try_collect().await.unwrap();
     batches.insert(0, RecordBatch::new_empty(answer.schema));
     let table = pretty_format_batches(&batches).unwrap().to_string();

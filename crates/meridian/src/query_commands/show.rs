@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::{Args, ValueEnum};
 use hyper::Method;
 use ingest::{grouped, size};
-use server::QueryDescription;
+use server::{MilestoneDescription, QueryDescription};
 
 use super::follow::follow;
 use super::list::{lines, readable};
@@ -79,10 +79,41 @@ pub fn in_words(query: &QueryDescription) -> String {
             let _ = writeln!(text, "  {name:<11}  {value}");
         }
     }
+    for milestone in &query.milestones {
+        let _ = writeln!(text, "  {:<11}  {}", "milestone", in_a_line(milestone));
+    }
     text
 }
 
-fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 15] {
+/// Who ran which pieces, and when. The day is that of the query.
+fn in_a_line(milestone: &MilestoneDescription) -> String {
+    let clock = |time: &str| {
+        let time = time.rsplit('T').next().unwrap_or(time);
+        time.trim_end_matches('Z').to_owned()
+    };
+    let steps = [
+        ("started", &milestone.started),
+        ("first rows", &milestone.first_rows),
+        ("committed", &milestone.committed),
+    ];
+    let mut line = format!(
+        "phase {}, {}: {} of {} pieces, handed out {}",
+        milestone.phase,
+        milestone.run_by,
+        grouped(milestone.pieces_done),
+        grouped(milestone.pieces),
+        clock(&milestone.handed_out)
+    );
+    for (step, time) in steps {
+        if let Some(time) = time {
+            // A text takes whatever is written.
+            let _ = write!(line, ", {step} {}", clock(time));
+        }
+    }
+    line
+}
+
+fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 16] {
     let time = |time: &Option<String>| time.as_deref().map(readable);
     [
         ("state", Some(state(query))),
@@ -100,6 +131,7 @@ fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 15] 
         ("ended", time(&query.ended)),
         ("rows", Some(grouped(query.rows))),
         ("result", stored_result(query)),
+        ("cached", cached(query)),
         ("error", error(query)),
         ("dialect", Some(query.dialect.clone())),
         ("statement", Some(query.statement.clone())),
@@ -108,7 +140,13 @@ fn properties(query: &QueryDescription) -> [(&'static str, Option<String>); 15] 
 
 fn state(query: &QueryDescription) -> String {
     match query.queue_place {
-        Some(place) => format!("{}, place {place} of the queue", query.state),
+        Some(place) => match query.waits_for.as_deref() {
+            Some("MEMORY") => format!(
+                "{}, place {place} of those that wait for memory",
+                query.state
+            ),
+            _ => format!("{}, place {place} of the queue", query.state),
+        },
         None => query.state.clone(),
     }
 }
@@ -138,6 +176,12 @@ fn stored_result(query: &QueryDescription) -> Option<String> {
     let kept = kept.map(|until| format!(", kept until {until}"));
     let kept = kept.unwrap_or_default();
     Some(format!("{}{kept}", size(query.result_bytes)))
+}
+
+/// Whose result answered the query.
+fn cached(query: &QueryDescription) -> Option<String> {
+    let from = query.cached_from?;
+    Some(format!("the result of query {from}, over the same tables"))
 }
 
 fn error(query: &QueryDescription) -> Option<String> {

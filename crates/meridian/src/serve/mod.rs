@@ -101,6 +101,7 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
             blocking: settings.max_blocking,
             ..QueryLimits::default()
         },
+        result_cache: settings.result_cache,
         cluster: cluster_options(
             settings.cluster,
             settings.cluster_secret,

@@ -129,6 +129,8 @@ options! {
         "Days for which the results of submitted queries are kept.";
     max_blocking: Option<Duration> = "max-blocking" "SECONDS", "MERIDIAN_MAX_BLOCKING", limit, DefaultValue::Is("3600"),
         "Statements of connections that are expected to take longer than so many seconds are rejected: SUBMIT runs them; 0 for no limit.";
+    result_cache: Option<Duration> = "result-cache" "SECONDS", "MERIDIAN_RESULT_CACHE", seconds_or_off, DefaultValue::Is("1"),
+        "Results of statements that took at least so many seconds answer equal ones, as long as the tables do not change; off for none.";
     tls_cert: Option<PathBuf> = "tls-cert" "FILE", "MERIDIAN_TLS_CERT", file, DefaultValue::Is(""),
         "The server's certificate in PEM, followed by its issuers', for clients that request TLS.";
     tls_key: Option<PathBuf> = "tls-key" "FILE", "MERIDIAN_TLS_KEY", file, DefaultValue::Is(""),
@@ -215,6 +217,16 @@ fn names(text: &str) -> Result<Vec<String>, String> {
 /// Seconds, or no limit.
 fn limit(text: &str) -> Result<Option<Duration>, String> {
     Ok(Some(seconds(text)?).filter(|limit| !limit.is_zero()))
+}
+
+/// Seconds, or `off`.
+fn seconds_or_off(text: &str) -> Result<Option<Duration>, String> {
+    match text.eq_ignore_ascii_case("off") {
+        true => Ok(None),
+        false => seconds(text)
+            .map(Some)
+            .map_err(|sentence| format!("{sentence}; off is no cache")),
+    }
 }
 
 fn some_seconds(text: &str) -> Result<Duration, String> {
@@ -310,6 +322,14 @@ mod tests {
         for wrong in ["", "-1", "soon", "nan", "inf", "1e300"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_result_cache_is_of_seconds_or_off() {
+        assert_eq!(seconds_or_off("OFF"), Ok(None));
+        assert_eq!(seconds_or_off("0"), Ok(Some(Duration::ZERO)));
+        let sentence = seconds_or_off("on").unwrap_err();
+        assert!(sentence.ends_with("off is no cache"), "{sentence}");
     }
 
     #[test]

@@ -138,6 +138,25 @@ mod tests {
         );
     }
 
+    /// The lane that is chosen for a table is the one in which it runs.
+    #[test]
+    fn lanes_of_tables_are_those_of_the_scheduler() {
+        let table = LaneTable::default();
+        let names = table.lanes().iter().map(|lane| lane.name.as_str());
+        assert!(names.eq(catalog::ScanLane::ALL.iter().map(|lane| lane.name())));
+        for (at, lane) in catalog::ScanLane::ALL.into_iter().enumerate() {
+            assert_eq!(table.lane_of(lane.rating()), at, "{lane}");
+        }
+        for rating in 2..=255 {
+            let chosen = catalog::ScanLane::chosen(rating).unwrap().name();
+            assert_eq!(
+                table.lanes()[table.lane_of(rating)].name,
+                chosen,
+                "{rating}"
+            );
+        }
+    }
+
     #[test]
     fn lanes_that_cannot_be_told_apart_are_rejected() {
         assert_eq!(LaneTable::new(vec![]), Err(LaneTableError::Empty));

@@ -239,7 +239,13 @@ impl Client {
             execution.attach();
             query.execute(sessions, sender).await
         });
-        let outcome = self.forward_results(results, watch).await;
+        let mut outcome = self.forward_results(results, watch).await;
+        if let Err(Interruption::Error(error)) = &mut outcome
+            && [ErrorCode::TIME_LIMIT, ErrorCode::LIMIT_REACHED].contains(&error.code)
+            && let Some(why) = registered.waited_for()
+        {
+            error.sentence = format!("{}; {why}", error.sentence);
+        }
         match &outcome {
             Ok(rows) => registered.end(*rows, None),
             Err(Interruption::Error(error)) => registered.end(0, Some(&error.clone().into())),

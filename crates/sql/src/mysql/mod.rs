@@ -22,6 +22,7 @@ mod rewrite;
 mod row_values;
 mod select;
 mod show;
+mod sql_cache;
 mod table_changes;
 mod table_command;
 mod templates;

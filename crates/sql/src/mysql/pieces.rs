@@ -8,11 +8,12 @@ use std::io::Write;
 use std::ops::Range;
 use std::str::Utf8Error;
 
+use super::sql_cache::without_sql_cache;
 use crate::connection::CharacterSet;
 
 /// What a stretch of a text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     /// Words and signs.
     Plain,
     /// Text or a name, with its quotes.
@@ -165,9 +166,13 @@ pub fn first_word(text: &str) -> &str {
 /// The latest version of MySQL for which `/*!80036 ... */` is not a comment.
 const VERSION: u32 = 80_036;
 
-/// A text with what is written for MySQL alone, as `/*!40001 SQL_NO_CACHE */`, as if it were not commented out. Every byte keeps
-/// its place.
+/// A text with what is written for MySQL alone, as `/*!40001 SQL_NO_CACHE */`, as if it were not commented out, and without `SQL_CACHE`.
+/// Every byte keeps its place.
 pub fn executed(text: &str) -> Cow<'_, str> {
+    without_sql_cache(uncommented(text))
+}
+
+fn uncommented(text: &str) -> Cow<'_, str> {
     if !text.contains("/*!") {
         return Cow::Borrowed(text);
     }
@@ -194,7 +199,7 @@ pub fn executed(text: &str) -> Cow<'_, str> {
 }
 
 /// The stretches of a text in their order; together they are the text.
-fn stretches(text: &str) -> impl Iterator<Item = (Kind, Range<usize>)> + '_ {
+pub(super) fn stretches(text: &str) -> impl Iterator<Item = (Kind, Range<usize>)> + '_ {
     let mut at = 0;
     std::iter::from_fn(move || {
         let start = at;

@@ -382,6 +382,7 @@ mod tests {
             is_async: true,
             state,
             place: None,
+            waits_for: None,
             lane: None,
             submitted: 5_000_000,
             started: None,
@@ -400,6 +401,8 @@ mod tests {
             error: error_code.map(|_| "it failed".to_owned()),
             dialect: Dialect::MySql,
             statement: "SELECT 1".to_owned(),
+            cached_from: None,
+            milestones: Arc::default(),
         }
     }
 

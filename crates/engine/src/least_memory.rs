@@ -1,0 +1,121 @@
+//! How much memory a plan should have before it begins: its least share, so that many at once do not each get too little to go on.
+//!
+//! Operators that gather rows (sorts, groups, windows, the inner sides of joins) share what there is evenly, and spill when their part is
+//! full; below some megabytes each they cannot merge what they have spilled. Everything else passes its rows on, and needs no share.
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec,
+};
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::windows::WindowAggExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+
+use crate::exec::{ChunkPhaseExec, CrossmatchExec, NeighbourJoinExec};
+
+/// What an operator that gathers needs in each partition: a sort reserves 10 MiB to merge what it has spilled.
+const SHARE: u64 = 16 << 20;
+/// Rows are gathered with keys and copies beside them.
+const GATHERED: u64 = 4;
+/// A join may have many more rows than its sides.
+const JOINED: u64 = 64;
+/// A sort that keeps no more rows than this gathers little.
+const FEW_ROWS: usize = 10_000;
+/// What needs less needs no share.
+const LITTLE: u64 = 8 << 20;
+
+/// The least share of a plan whose scans read so many bytes of columns; 0 if it needs none.
+pub(crate) fn least_memory(plan: &Arc<dyn ExecutionPlan>, scanned: u64) -> u64 {
+    Gathering::of(plan, None).least(scanned)
+}
+
+/// What gathers rows in a plan.
+#[derive(Default)]
+struct Gathering {
+    /// Operators, each as often as it runs at once.
+    operators: usize,
+    /// Whether there is a join among them.
+    joins: bool,
+}
+
+impl Gathering {
+    /// What it should have if so many bytes of columns are scanned.
+    fn least(&self, scanned: u64) -> u64 {
+        let may_gather = match self.joins {
+            true => scanned.saturating_mul(JOINED),
+            false => scanned.saturating_mul(GATHERED),
+        };
+        let least = (self.operators as u64 * SHARE).min(may_gather);
+        if least < LITTLE { 0 } else { least }
+    }
+
+    /// `at_once` runs of the plan at a time; by default each partition is one.
+    fn of(plan: &Arc<dyn ExecutionPlan>, at_once: Option<usize>) -> Self {
+        let partitions = || plan.output_partitioning().partition_count();
+        let mut found = Self::default();
+        if let Some(joins) = gathers(plan) {
+            found.operators = at_once.unwrap_or_else(partitions);
+            found.joins = joins;
+        }
+        if let Some(phase) = plan.downcast_ref::<ChunkPhaseExec>() {
+            let pieces = phase.pieces().map_or(1, |pieces| pieces.len());
+            let at_once = phase.concurrency().min(pieces).max(1);
+            found.add(&Self::of(phase.inner(), Some(at_once)));
+            return found;
+        }
+        for child in plan.children() {
+            found.add(&Self::of(child, at_once));
+        }
+        found
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.operators += other.operators;
+        self.joins |= other.joins;
+    }
+}
+
+/// Whether an operator gathers rows: whether it is a join, too; `None` for those that pass rows on.
+fn gathers(node: &Arc<dyn ExecutionPlan>) -> Option<bool> {
+    if let Some(sort) = node.downcast_ref::<SortExec>() {
+        let is_short = sort.fetch().is_some_and(|rows| rows <= FEW_ROWS);
+        return (!is_short).then_some(false);
+    }
+    if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+        let has_groups = !aggregate.group_expr().is_empty();
+        return has_groups.then_some(false);
+    }
+    if node.is::<WindowAggExec>() {
+        return Some(false);
+    }
+    let joins = node.is::<HashJoinExec>()
+        || node.is::<CrossJoinExec>()
+        || node.is::<NestedLoopJoinExec>()
+        || node.is::<SortMergeJoinExec>()
+        || node.is::<NeighbourJoinExec>()
+        || node.is::<CrossmatchExec>();
+    joins.then_some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_gathers_much_has_a_share_for_each_operator() {
+        let least = |operators, joins, scanned| Gathering { operators, joins }.least(scanned);
+        let much = 1 << 40;
+        assert_eq!(least(0, false, much), 0);
+        assert_eq!(least(1, false, much), SHARE);
+        assert_eq!(least(6, true, much), 6 * SHARE);
+        // No more than it may gather, and nothing for what gathers little.
+        assert_eq!(least(6, false, 5 << 20), 4 * (5 << 20));
+        assert_eq!(least(6, false, 1 << 20), 0);
+        assert_eq!(least(6, true, 1 << 20), 64 << 20);
+        assert_eq!(least(6, true, 1 << 16), 0);
+        assert_eq!(least(6, true, 0), 0);
+        assert_eq!(least(1_000, true, u64::MAX), 1_000 * SHARE);
+    }
+}

@@ -1,0 +1,177 @@
+"""Queries that wait for memory: many heavy ones at once all end right, within the budget, and the list tells their places."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from meridian_cli import Meridian
+from resident import MIB, watched
+from serving import Server, serving, wait_until
+from small_tables import load_stars_and_bands
+
+STARS = 120_000
+MEMORY, CACHE = 192, 64
+# The limit of what the server may hold is told by the memory that it held before.
+LISTED = (
+    "SELECT ID, STATE, WAITS_FOR, QUEUE_PLACE FROM information_schema.QUERIES"
+    " WHERE STATE IN ('QUEUED', 'EXECUTING') AND USER = '{user}' AND STATEMENT NOT LIKE '%QUERIES%' ORDER BY QUEUE_PLACE"
+)
+# Sorted, grouped, numbered and joined: each gathers some tens of megabytes.
+HEAVY = (
+    "SELECT COUNT(*), SUM(s), SUM(d) FROM (SELECT a.ra AS r, SUM(a.ra * b.id) AS s, COUNT(DISTINCT a.id * 7 + b.id) AS d"
+    " FROM Star a, Band b WHERE a.id > {n} GROUP BY a.ra) x",
+    "SELECT COUNT(*), SUM(r) FROM (SELECT id, ROW_NUMBER() OVER (ORDER BY ra * {n}, `dec`) AS r FROM Star) x WHERE x.r > 5",
+    "SELECT COUNT(*), MAX(a.ra + b.`dec`) FROM Star a JOIN Star b ON a.id = b.version + b.id + {n}",
+    "SELECT * FROM (SELECT a.id, a.ra * b.id AS x, REPEAT('x', 40) AS t FROM Star a, Band b WHERE a.id > {n} ORDER BY x DESC, a.id, t) y LIMIT 100000, 5",
+)
+# Some seconds long, and with a join, beyond which there may be many rows.
+SORT = (
+    "SELECT COUNT(*), SUM(r) FROM (SELECT a.id, ROW_NUMBER() OVER (ORDER BY a.ra * {n}, a.`dec`) AS r FROM Star a LEFT JOIN Band b ON a.id = b.id"
+    " WHERE SLEEP(CASE WHEN a.id % 1000 = 0 THEN 0.03 ELSE 0 END) = 0) x WHERE x.r > 5"
+)
+
+
+@pytest.fixture(scope="module")
+def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stars over the sky, and a small table."""
+    return load_stars_and_bands(meridian, tmp_path_factory.mktemp("admission"), STARS)
+
+
+@pytest.fixture
+def server(meridian: Meridian, data: Path) -> Iterator[Server]:
+    """A server with little memory."""
+    with serving(meridian, data, "--memory", f"{MEMORY}M", "--cache", f"{CACHE}M", "--threads", 2) as server:
+        yield server
+
+
+def ask(server: Server, statement: str, user: str = "ann", *before: str) -> list[tuple[object, ...]]:
+    """The rows of a statement by a connection of its own."""
+    with server.connect(database="sky", user=user) as connection, connection.cursor() as cursor:
+        for setting in before:
+            cursor.execute(setting)
+        cursor.execute(statement)
+        return list(cursor.fetchall())
+
+
+class Asked(threading.Thread):
+    """A statement that is asked beside others; its rows or its error afterwards."""
+
+    def __init__(self, server: Server, statement: str, user: str, *before: str) -> None:
+        super().__init__(daemon=True)
+        self.rows: list[tuple[object, ...]] | None = None
+        self.error: tuple[int, str] | None = None
+        self.number: int | None = None
+        self.server, self.statement, self.user, self.before = server, statement, user, before
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with self.server.connect(database="sky", user=self.user) as connection, connection.cursor() as cursor:
+                self.number = connection.thread_id()
+                for setting in self.before:
+                    cursor.execute(setting)
+                cursor.execute(self.statement)
+                self.rows = list(cursor.fetchall())
+        except pymysql.MySQLError as error:
+            self.error = (int(error.args[0]), str(error.args[1]))
+
+
+def test_thirty_heavy_statements_at_once(server: Server) -> None:
+    """None fails, each has the rows that it has alone, and what the server holds stays within the budget and a tenth."""
+    statements = [HEAVY[n % len(HEAVY)].format(n=n // len(HEAVY)) for n in range(30)]
+    expected = [ask(server, statement) for statement in statements]
+    before = server.resident_bytes() // MIB
+    with watched(server, "SELECT COUNT(*) FROM sky.Band") as seen:
+        asked = [Asked(server, statement, "many") for statement in statements]
+        waited = False
+        while any(one.is_alive() for one in asked):
+            listed = ask(server, LISTED.format(user="many"), "watcher")
+            waiting = [row for row in listed if row[1] == "QUEUED"]
+            assert [row[3] for row in waiting] == list(range(1, len(waiting) + 1)), listed
+            assert all(row[2] == "MEMORY" for row in waiting)
+            waited |= bool(waiting)
+            time.sleep(0.2)
+    assert waited, "none waited"
+    for one, rows in zip(asked, expected, strict=True):
+        assert one.error is None, (one.statement, one.error)
+        assert one.rows == rows, one.statement
+    # What it held before has the columns that it keeps, as far as they were read.
+    budget = (min(before, 60) + MEMORY + CACHE) * MIB
+    seen.assert_within(budget + budget // 10, 30.0)
+
+
+@pytest.fixture
+def blocked(server: Server) -> Iterator[list[Asked]]:
+    """So many slow sorts that others have to wait."""
+    running = [Asked(server, SORT.format(n=n), "slow") for n in range(1, 9)]
+    listing = LISTED.format(user="slow")
+    wait_until(lambda: any(row[1] == "QUEUED" for row in ask(server, listing, "watcher")), 30, "some wait")
+    yield running
+    for number, *_ in ask(server, listing, "watcher"):
+        try:
+            ask(server, f"CANCEL {number}", "slow")
+        except pymysql.MySQLError:
+            pass
+    for one in running:
+        one.join()
+
+
+def test_light_statements_do_not_wait(server: Server, blocked: list[Asked]) -> None:
+    """Counts, look-ups, small joins and lists are answered beside those that wait."""
+    for statement in (
+        "SELECT COUNT(*) FROM Band",
+        "SELECT * FROM Star WHERE id = 17",
+        "SELECT a.name FROM Band a JOIN Band b ON a.id = b.id ORDER BY a.name",
+        "SELECT COUNT(*), SUM(ra) FROM Star WHERE `dec` > 10",
+        "SELECT * FROM information_schema.TABLES ORDER BY TABLE_NAME",
+    ):
+        asked = Asked(server, statement, "light")
+        asked.join(30)
+        assert asked.rows, (statement, asked.error)
+    assert any(one.is_alive() for one in blocked)
+
+
+def test_a_query_that_waits_is_ended(server: Server, blocked: list[Asked]) -> None:
+    """By its time limit, whose message says why, by KILL, by CANCEL, and by hanging up; submitted ones as well."""
+    late = Asked(server, SORT.format(n=99), "late", "SET max_execution_time = 500")
+    late.join(20)
+    assert late.error is not None
+    assert late.error[0] == 3024 and "max_execution_time" in late.error[1] and "waited for memory" in late.error[1], late.error
+
+    def waiting(user: str) -> list[tuple[object, ...]]:
+        return [row for row in ask(server, LISTED.format(user=user), "watcher") if row[1:3] == ("QUEUED", "MEMORY")]
+
+    for how in ("KILL QUERY", "CANCEL"):
+        asked = Asked(server, SORT.format(n=98), "ended")
+        wait_until(lambda: len(waiting("ended")) == 1, 20, "it waits")
+        [(number, _, _, place)] = waiting("ended")
+        assert isinstance(place, int) and place >= 1
+        ask(server, f"{how} {asked.number if how == 'KILL QUERY' else number}", "ended")
+        asked.join(20)
+        assert asked.error is not None and asked.error[0] == 1317
+        wait_until(lambda: not waiting("ended"), 20, "it has left the queue")
+    with server.connect(database="sky", user="gone") as connection:
+        connection._execute_command(pymysql.constants.COMMAND.COM_QUERY, SORT.format(n=97))  # type: ignore[attr-defined]
+        wait_until(lambda: len(waiting("gone")) == 1, 20, "it waits")
+    wait_until(lambda: not waiting("gone"), 20, "it has left the queue")
+    [(submitted, _)] = ask(server, f"SUBMIT {SORT.format(n=96)}", "async")
+    wait_until(lambda: len(waiting("async")) == 1, 20, "it waits")
+    ask(server, f"CANCEL {submitted}", "async")
+    assert ask(server, f"SELECT STATE FROM information_schema.QUERIES WHERE ID = {submitted}", "async") == [("ABORTED",)]
+
+
+def test_a_connection_waits_no_longer_than_it_may(meridian: Meridian, data: Path) -> None:
+    """The message says how long, at which place, and what to do."""
+    with serving(meridian, data, "--memory", f"{MEMORY}M", "--cache", f"{CACHE}M", "--threads", 2, "--max-blocking", 4) as server:
+        running = [Asked(server, SORT.format(n=n), "slow") for n in range(1, 9)]
+        for one in running:
+            one.join()
+        errors = [one.error for one in running if one.error is not None]
+        assert errors and len(errors) < len(running)
+        assert all(number == 1041 and "waited for memory for 4 s" in text and "SUBMIT" in text for number, text in errors), errors
