@@ -571,5 +571,5 @@ fn is_query(statement: &Statement) -> bool {
 fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, EngineError> {
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), batch.columns().to_vec(), &options)
-        .map_err(|error| EngineError::Query(error.to_string()))
+        .map_err(|error| EngineError::internal(error.to_string()))
 }

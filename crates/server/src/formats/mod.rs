@@ -126,7 +126,7 @@ impl RowWriter for TableWriter<'_> {
 
     fn rows(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ClientError> {
         TableWriter::rows(self, batch, out)
-            .map_err(|error| ClientError::new(ErrorCode::OTHER, error.to_string()))
+            .map_err(|error| ClientError::new(ErrorCode::INTERNAL, error.to_string()))
     }
 
     fn end(&mut self, ending: TableEnd<'_>, out: &mut Vec<u8>) -> bool {
