@@ -74,7 +74,7 @@ pub(crate) fn cannot_be_written(error: WriteError) -> ClientError {
     let code = match error {
         WriteError::Io(_) => ErrorCode::STORAGE,
         // Its columns have other types or values than the format has.
-        WriteError::Arrow(_) | WriteError::Parquet(_) => {
+        WriteError::Arrow(_) | WriteError::Parquet(_) | WriteError::Unfit(_) => {
             ErrorCode::NOT_SUPPORTED
         }
     };
