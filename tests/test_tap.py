@@ -162,6 +162,7 @@ FEATURES = {
     "scisql_fluxToAbMag": "scisql_fluxToAbMag(flux)",
     "scisql_abMagToFlux": "scisql_abMagToFlux(20)",
     "scisql_nanojanskyToAbMag": "scisql_nanojanskyToAbMag(flux)",
+    "IN_UNIT": "IN_UNIT(ra, 'arcsec')",
     "scisql_abMagToNanojansky": "scisql_abMagToNanojansky(20)",
 }
 

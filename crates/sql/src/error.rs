@@ -357,6 +357,10 @@ impl SqlError {
             let function = sentence.split(' ').next().unwrap_or(sentence);
             return Self::about(sql, function, sentence);
         }
+        if message.starts_with("IN_UNIT ") {
+            return Self::about(sql, "in_unit", plain_sentence(message))
+                .with_code(ErrorCode::WRONG_ARGUMENTS);
+        }
         let of_call =
             |function: &MatchFunction| message.starts_with(&format!("{}: ", function.name()));
         match MatchFunction::ALL.iter().find(|function| of_call(function)) {

@@ -1,7 +1,9 @@
 //! A session: its settings and memory, and the execution of queries from their text to their results.
 
 mod explain;
+mod in_units;
 mod journaled;
+mod mocs_as_texts;
 mod names;
 mod origins;
 mod planning;
@@ -288,6 +290,9 @@ impl Session {
         let mut prepared = self.prepared(logical, plan, &parsed.headings).await?;
         prepared.preface = self.preface(&parsed, &prepared).await?;
         prepared.analyzes = explain::analyzes(&parsed.statement);
+        if self.dialect == Dialect::Adql {
+            prepared.warnings = sql::adql_warnings(text);
+        }
         Ok(prepared)
     }
 
@@ -300,6 +305,7 @@ impl Session {
     ) -> Result<PreparedQuery, EngineError> {
         let warnings = match self.dialect {
             Dialect::MySql => sql::warnings(&logical),
+            // They are about the text.
             Dialect::Adql => vec![],
         };
         let result = plan.schema();

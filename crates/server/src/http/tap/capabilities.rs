@@ -18,7 +18,7 @@ use crate::http::received_table::LONGEST_TABLE;
 const VERSIONS: [&str; 2] = ["2.1", "2.0"];
 
 /// Optional features of the language, by the ends of their groups' identifiers.
-const FEATURES: [(&str, &[&str]); 8] = [
+const FEATURES: [(&str, &[&str]); 9] = [
     (
         "adqlgeo",
         &[
@@ -43,6 +43,7 @@ const FEATURES: [(&str, &[&str]); 8] = [
     ("adql-conditional", &["COALESCE"]),
     ("adql-type", &["CAST"]),
     ("adql-offset", &["OFFSET"]),
+    ("adql-unit", &["IN_UNIT"]),
     (
         "udf",
         &[
