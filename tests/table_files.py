@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from synthetic import TableData
@@ -79,4 +80,12 @@ def dump_field(value: str | None) -> str:
 def write_parquet(path: Path, table: TableData, row_group_rows: int = 20_000) -> Path:
     """Writes Parquet."""
     pq.write_table(table.rows, path, compression="zstd", row_group_size=row_group_rows)
+    return path
+
+
+def write_arrow(path: Path, table: TableData, batch_rows: int = 20_000) -> Path:
+    """Writes Arrow IPC: a file, or a stream where the name ends with an s."""
+    kind = pa.ipc.new_stream if path.suffix.endswith("s") else pa.ipc.new_file
+    with kind(path, table.rows.schema) as writer:
+        writer.write_table(table.rows, max_chunksize=batch_rows)
     return path

@@ -42,6 +42,8 @@ WRITERS = {
     "tsv": lambda directory, table: table_files.write_dump(directory / "Object.tsv", table),
     "tsv.gz": lambda directory, table: table_files.write_dump(directory / "Object.tsv.gz", table),
     "parquet": lambda directory, table: table_files.write_parquet(directory / "Object.parquet", table, 100),
+    "arrow file": lambda directory, table: table_files.write_arrow(directory / "Object.arrow", table, 100),
+    "arrow stream": lambda directory, table: table_files.write_arrow(directory / "Object.arrows", table, 100),
 }
 
 
@@ -49,7 +51,7 @@ WRITERS = {
 def test_every_value_survives(meridian: Meridian, tmp_path: Path, few_objects: synthetic.TableData, kind: str) -> None:
     path = WRITERS[kind](tmp_path, few_objects)
     options: dict[str, object] = {"key": "objectId", "ra": "ra_PS", "dec": "decl_PS", **CUT}
-    if kind != "parquet":
+    if kind not in ("parquet", "arrow file", "arrow stream"):
         quoting = {"quote": '"', "null": "\\N"} if kind.startswith("csv") else {}
         options["schema"] = table_files.write_schema(tmp_path / "Object.json", few_objects, **quoting)
     meridian.load(tmp_path / "data", "sky", "Object", path, **options)
@@ -194,7 +196,7 @@ def test_schema_that_does_not_fit(meridian: Meridian, tmp_path: Path) -> None:
     assert_rejected(load(meridian, tmp_path / "data", path, schema=schema), "bigfoot")
 
 
-@pytest.mark.parametrize("name", ["Star.parquet", "Star.csv.gz"])
+@pytest.mark.parametrize("name", ["Star.parquet", "Star.arrow", "Star.arrows", "Star.csv.gz"])
 @pytest.mark.parametrize("kept", [0.2, 0.7, 0.999])
 def test_truncated_file(
     meridian: Meridian, tmp_path: Path, few_objects: synthetic.TableData, name: str, kept: float
@@ -202,6 +204,8 @@ def test_truncated_file(
     path = tmp_path / name
     if path.suffix == ".parquet":
         table_files.write_parquet(path, few_objects, 100)
+    elif path.suffix in (".arrow", ".arrows"):
+        table_files.write_arrow(path, few_objects, 100)
     else:
         plain = table_files.write_csv(tmp_path / "plain.csv", few_objects)
         path.write_bytes(gzip.compress(plain.read_bytes()))
@@ -212,8 +216,19 @@ def test_truncated_file(
     nothing_is_visible(meridian, tmp_path / "data")
 
 
+def test_streams_of_arrow_end_once(meridian: Meridian, tmp_path: Path, few_objects: synthetic.TableData) -> None:
+    """The library takes a stream without its end, and the first of two, for whole."""
+    path = table_files.write_arrow(tmp_path / "Star.arrows", few_objects, 100)
+    content = path.read_bytes()
+    for wrong, words in ((content[:-8], "cut off"), (content[:-3], "Star.arrows"), (content + content, "follows the end")):
+        path.write_bytes(wrong)
+        outcome = load(meridian, tmp_path / "data", path, key="objectId", ra="ra_PS", dec="decl_PS")
+        assert_rejected(outcome, "Star.arrows", words)
+        nothing_is_visible(meridian, tmp_path / "data")
+
+
 def test_something_else_under_a_known_name(meridian: Meridian, tmp_path: Path) -> None:
-    for name, words in (("Star.parquet", ["Star.parquet"]), ("Star.csv.gz", []), ("Star.csv", [])):
+    for name, words in (("Star.parquet", ["Star.parquet"]), ("Star.arrow", ["Star.arrow"]), ("Star.csv.gz", []), ("Star.csv", [])):
         path = tmp_path / name
         path.write_bytes(b"this is neither\n" * 50)
         assert_rejected(load(meridian, tmp_path / "data", path), *words)

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 import pytest
 import pyvo
 
+from complaints import assert_rejected
 from meridian_cli import Meridian
 from serving import Server, serving, wait_until
 
@@ -161,6 +162,7 @@ FEATURES = {
     "scisql_angSep": "scisql_angSep(ra, dec, 1, 2)",
     "scisql_fluxToAbMag": "scisql_fluxToAbMag(flux)",
     "scisql_abMagToFlux": "scisql_abMagToFlux(20)",
+    "IN_UNIT": "IN_UNIT(ra, 'arcsec')",
     "scisql_nanojanskyToAbMag": "scisql_nanojanskyToAbMag(flux)",
     "scisql_abMagToNanojansky": "scisql_abMagToNanojansky(20)",
 }
@@ -634,3 +636,57 @@ def test_a_client_that_leaves_ends_its_query(server: Server) -> None:
     with pytest.raises(TimeoutError):
         urllib.request.urlopen(server.url("/tap/sync", QUERY=endless), timeout=1)
     wait_until(server.is_idle, 10, "the query ends")
+
+
+RECORD = {
+    "identifier": "ivo://example.org/tap",
+    "url": "https://tap.example.org/",
+    "title": "Stars & more",
+    "publisher": "Observatory",
+    "contact": "Ann",
+    "description": "Stars.",
+    "subject": "Sky surveys",
+}
+
+
+def record_arguments(data: Path, **changed: str) -> list[object]:
+    """The arguments of a command for a record."""
+    words = RECORD | changed
+    return ["registry-record", "--data", data, *(word for name, value in words.items() for word in (f"--{name.replace('_', '-')}", value))]
+
+
+def test_registry_record(meridian: Meridian, data: Path, server: Server) -> None:
+    """Its parts in the schema's order; its capabilities and tables are those that the service tells."""
+    outcome = meridian.must(*record_arguments(data, short_name="Stars", email="a@example.org", reference_url="https://example.org/stars"))
+    root = ElementTree.fromstring(outcome.text)
+    instance = "{http://www.w3.org/2001/XMLSchema-instance}"
+    assert root.tag == "{http://www.ivoa.net/xml/RegistryInterface/v1.0}Resource"
+    assert root.get(f"{instance}type") == "vs:CatalogService" and root.get("status") == "active"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", str(root.get("created")))
+    parts = [child.tag for child in root]
+    assert parts == ["title", "shortName", "identifier", "curation", "content", *["capability"] * 5, "tableset"]
+    assert [child.tag for child in root.iterfind("curation/*")] == ["publisher", "contact"]
+    assert [child.tag for child in root.iterfind("content/*")] == ["subject", "description", "referenceURL", "type"]
+    assert root.findtext("title") == "Stars & more" and root.findtext("curation/contact/email") == "a@example.org"
+    told = ElementTree.fromstring(ask(server, "/tap/capabilities").text)
+    here, there = server.url("/tap"), "https://tap.example.org/tap"
+    same = [ElementTree.tostring(child).decode().replace(here, there).split() for child in told]
+    assert [ElementTree.tostring(child).decode().split() for child in root.iterfind("capability")] == same
+    columns = {(table.findtext("name"), name.text) for table in root.iterfind("tableset/schema/table") for name in table.iterfind("column/name")}
+    told = ElementTree.fromstring(ask(server, "/tap/tables").text)
+    assert columns == {(table.findtext("name"), name.text) for table in told.iter("table") for name in table.iterfind("column/name")}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"identifier": "example.org/tap"}, "ivo://"),
+        ({"identifier": "ivo:///x"}, "ivo://"),
+        ({"url": "tap.example.org"}, "no address"),
+        ({"reference_url": "example.org"}, "no address"),
+        ({"title": " "}, "the title is empty"),
+        ({"short_name": "longer than sixteen letters"}, "more than 16"),
+    ],
+)
+def test_wrong_registry_records_are_rejected(meridian: Meridian, data: Path, changed: dict[str, str], words: str) -> None:
+    assert_rejected(meridian.run(*record_arguments(data, **changed)), words)

@@ -306,7 +306,7 @@ impl Archive {
             name: id.name,
             kind: id.kind,
             chunker: Chunker::new(id.stripes.0, id.stripes.1)
-                .map_err(|error| EngineError::Query(error.to_string()))?,
+                .map_err(|error| EngineError::internal(error.to_string()))?,
             files_schema: id.files_schema,
             sorted_by: id.sorted_by,
             rows: id.rows,

@@ -67,7 +67,7 @@ impl ConeTable {
         };
         let centre = LonLat::from_degrees(0.0, 0.0);
         let everywhere = centre.and_then(|centre| Circle::new(centre, Angle::from_degrees(180.0)));
-        let everywhere = everywhere.map_err(|error| EngineError::Query(error.to_string()))?;
+        let everywhere = everywhere.map_err(|error| EngineError::internal(error.to_string()))?;
         let mut batches = cones.search(everywhere, &cones.position)?.batches();
         let Some(batch) = batches.try_next().await? else {
             return Ok(None);
@@ -109,7 +109,7 @@ impl ConeTable {
     /// A number that is no column's.
     pub fn search(&self, circle: Circle, columns: &[usize]) -> Result<ConeSearch, EngineError> {
         let schema = self.columns().project(columns);
-        let schema = schema.map_err(|error| EngineError::Query(error.to_string()))?;
+        let schema = schema.map_err(|error| EngineError::internal(error.to_string()))?;
         let region = Region::Circle(circle);
         let slices = match self.table.region_coverage(&region) {
             Coverage::Only(only) => only
@@ -281,7 +281,7 @@ impl RowCondition for InCircle {
         check().map_err(|error| Arc::new(error) as Arc<dyn Error + Send + Sync>)?;
         let position = |at: usize| -> Option<&Float64Array> { columns.get(at)?.as_primitive_opt() };
         let (Some(ra), Some(dec)) = (position(0), position(1)) else {
-            let error = EngineError::Query("a position is no pair of doubles".to_owned());
+            let error = EngineError::internal("a position is no pair of doubles");
             return Err(Arc::new(error));
         };
         let mut inside = Vec::with_capacity(rows);

@@ -27,9 +27,12 @@ pub enum EngineError {
         /// What there is instead.
         hint: String,
     },
-    /// The query failed while it ran.
+    /// The query failed while it ran, for what it says.
     #[error("{0}")]
     Query(String),
+    /// The query failed while it ran, and is not to blame.
+    #[error("{1}")]
+    Server(ErrorCode, String),
 }
 
 impl EngineError {
@@ -40,7 +43,18 @@ impl EngineError {
             Self::Catalog(_) | Self::Store(_) => ErrorCode::STORAGE,
             Self::NoDatabase { .. } => ErrorCode::NO_DATABASE,
             Self::Query(sentence) => ErrorCode::of_message(sentence),
+            Self::Server(code, _) => *code,
         }
+    }
+
+    /// A mistake of the server's own.
+    pub fn internal(sentence: impl Into<String>) -> Self {
+        Self::Server(ErrorCode::INTERNAL, sentence.into())
+    }
+
+    /// Files of the server's own that cannot be read or written.
+    pub fn storage(sentence: impl Into<String>) -> Self {
+        Self::Server(ErrorCode::STORAGE, sentence.into())
     }
 
     /// Whoever asks may read no table of this full name, if there is one.
@@ -61,6 +75,13 @@ impl EngineError {
             Some(IngestError::TooLarge { .. }) => ErrorCode::PACKET_TOO_LARGE,
             Some(IngestError::Busy { .. }) => ErrorCode::OUT_OF_RESOURCES,
             Some(IngestError::Abandoned) => ErrorCode::INTERRUPTED,
+            Some(
+                IngestError::DiskFull { .. }
+                | IngestError::Damaged { .. }
+                | IngestError::Catalog(_)
+                | IngestError::Store(_),
+            ) => ErrorCode::STORAGE,
+            Some(IngestError::Fault(_)) => ErrorCode::INTERNAL,
             _ => return Self::Query(cause.to_string()),
         };
         SqlError::new(cause.to_string()).with_code(code).into()

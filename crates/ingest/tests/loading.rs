@@ -490,7 +490,7 @@ async fn options_that_cannot_be_are_rejected_with_a_way_out() {
     assert!(sentence.starts_with("1 row was rejected"), "{sentence}");
     for (foreign, word) in [
         ("SIMPLE  =                    T", "within a header"),
-        ("ARROW1", "Arrow IPC"),
+        ("ARROW1", "Arrow file"),
     ] {
         let file = write(&sky, "c.fits", foreign);
         let sentence = load_error(sky.director("Star", &[file])).await;

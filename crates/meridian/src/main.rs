@@ -23,6 +23,7 @@ mod load_progress;
 mod output;
 mod prompt;
 mod query_commands;
+mod registry_record;
 mod repartition;
 mod serve;
 mod server_client;
@@ -95,6 +96,10 @@ enum Command {
     /// as comments to MySQL's clients. They come from the files that are loaded, from a schema in Felis's language, or from what this
     /// command prints, edited. A change is made in one step, and a running server shows it at once; no row and no result changes.
     Describe(describe::DescribeArguments),
+    /// Print the record by which the Virtual Observatory's registry knows the service of a data directory.
+    ///
+    /// It is a VOResource: who runs the service, what it can do, and its tables. docs/tap.md says how it gets into the registry.
+    RegistryRecord(Box<registry_record::RegistryRecordArguments>),
     /// List what is loaded.
     Tables(tables::TablesArguments),
     /// The queries of a running server: list, submit, follow and cancel them, and download their results.
@@ -153,6 +158,7 @@ fn main() -> ExitCode {
         Command::Compact(arguments) => compact::run(arguments),
         Command::Drop(command) => drop::run(command),
         Command::Describe(arguments) => describe::run(arguments),
+        Command::RegistryRecord(arguments) => registry_record::run(*arguments),
         Command::Tables(arguments) => tables::run(arguments),
         Command::Query(command) => query_commands::run(command),
         Command::Upload(arguments) => upload::run(arguments),

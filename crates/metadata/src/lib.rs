@@ -6,12 +6,14 @@
 //!
 //! It knows nothing of databases, files of rows or queries, and depends on no other crate of ours.
 
+mod conversion;
 mod description;
 mod felis;
 mod resources;
 mod ucd;
 mod units;
 
+pub use conversion::conversion;
 pub use description::{
     ColumnWords, DatabaseWords, Said, TableWords, read_edit, read_edit_toml, read_felis, to_json,
     to_yaml,

@@ -18,11 +18,11 @@ const PLAIN: &[&str] = &[
 ];
 /// Those that take binary prefixes, too.
 const BINARY: &[&str] = &["bit", "byte", "B"];
-const SI_PREFIXES: &[&str] = &[
+pub(crate) const SI_PREFIXES: &[&str] = &[
     "da", "y", "z", "a", "f", "p", "n", "u", "m", "c", "d", "h", "k", "M", "G", "T", "P", "E", "Z",
     "Y",
 ];
-const BINARY_PREFIXES: &[&str] = &["Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi"];
+pub(crate) const BINARY_PREFIXES: &[&str] = &["Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi"];
 const FUNCTIONS: &[&str] = &["log", "ln", "exp", "sqrt"];
 /// What stands for a unit that nobody knows.
 const UNKNOWN: &[&str] = &["unknown", "UNKNOWN"];
@@ -86,6 +86,12 @@ fn unknown_words(text: &str, words: &[&str]) -> Option<String> {
         let _ = write!(sentence, "; did you mean {meant:?}?");
     }
     Some(sentence)
+}
+
+/// All known units, without prefixes.
+#[cfg(test)]
+pub(crate) fn all() -> impl Iterator<Item = &'static str> {
+    PREFIXED.iter().chain(PLAIN).copied()
 }
 
 fn is_known(symbol: &str) -> bool {

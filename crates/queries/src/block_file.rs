@@ -133,7 +133,7 @@ impl BlockFile {
     ) -> Result<Block, EngineError> {
         let body = encode(schema, batches).map_err(|error| {
             let sentence = format!("rows of the result cannot be stored: {error}");
-            EngineError::Query(sentence)
+            EngineError::internal(sentence)
         })?;
         self.append(tag, &body)
     }
@@ -350,7 +350,7 @@ fn is_whole(file: &File, block: &Block) -> bool {
 }
 
 fn unusable(path: &Path, error: &io::Error) -> EngineError {
-    EngineError::Query(format!("cannot use the file {}: {error}", path.display()))
+    EngineError::storage(format!("cannot use the file {}: {error}", path.display()))
 }
 
 fn damaged(path: &Path) -> EngineError {
@@ -358,7 +358,7 @@ fn damaged(path: &Path) -> EngineError {
         "the stored rows in {} are damaged: submit the query again",
         path.display()
     );
-    EngineError::Query(sentence)
+    EngineError::storage(sentence)
 }
 
 #[cfg(test)]

@@ -183,7 +183,7 @@ impl PhaseJournal for JournaledPhase {
             .get(&(self.number, piece as u64))
             .cloned();
         let blocks = blocks.ok_or_else(|| {
-            EngineError::Query("a piece was to be read before it was committed".to_owned())
+            EngineError::internal("a piece was to be read before it was committed")
         })?;
         let file = Arc::clone(&self.file);
         Ok(rows_of_blocks(file, blocks, 0))
@@ -222,7 +222,7 @@ impl PieceWriter for JournaledPiece {
         let mut committed = lock(&self.committed);
         let place = (self.tag.phase, self.tag.piece);
         if committed.contains_key(&place) {
-            return Err(EngineError::Query(format!(
+            return Err(EngineError::internal(format!(
                 "piece {} of the query ran twice",
                 self.tag.piece
             )));

@@ -80,7 +80,7 @@ impl ResultWriter {
         self.file.sync()?;
         let renamed = fs::rename(unfinished(&self.path), &self.path);
         renamed.map_err(|error| {
-            EngineError::Query(format!("cannot write {}: {error}", self.path.display()))
+            EngineError::storage(format!("cannot write {}: {error}", self.path.display()))
         })?;
         Ok(ResultSize {
             rows: self.rows,
@@ -111,7 +111,7 @@ pub(crate) fn open_from(path: &Path, skip: u64) -> Result<(StoredRows, u64), Eng
             "the stored result in {} is damaged: submit the query again",
             path.display()
         );
-        EngineError::Query(sentence)
+        EngineError::storage(sentence)
     };
     let Some((columns, rows)) = blocks.split_first() else {
         return Err(damaged());

@@ -7,6 +7,8 @@ use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
+use crate::nested;
+
 /// Values with a delimiter between them, a header first.
 #[derive(Debug)]
 pub(crate) struct Delimited<W> {
@@ -68,15 +70,15 @@ impl<W: Write> Delimited<W> {
     /// Writes rows, a line each.
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), ArrowError> {
         let options = FormatOptions::default();
-        let columns = batch
-            .columns()
+        let flat = (batch.columns().iter())
+            .map(nested::flat)
+            .collect::<Result<Vec<_>, _>>()?;
+        let columns = flat
             .iter()
             .map(|column| ArrayFormatter::try_new(column.as_ref(), &options))
             .collect::<Result<Vec<_>, _>>()?;
         // A column of NULLs alone has them by its type, without a bitmap.
-        let nulls: Vec<_> = (batch.columns().iter())
-            .map(|column| column.logical_nulls())
-            .collect();
+        let nulls: Vec<_> = (flat.iter()).map(|column| column.logical_nulls()).collect();
         for row in 0..batch.num_rows() {
             for (at, column) in columns.iter().enumerate() {
                 self.separate(at);

@@ -1,10 +1,11 @@
 //! The formats in which results are written to files, pipes and HTTP clients: CSV, TSV, lines of JSON, Parquet, Arrow and FITS.
 //!
 //! May depend on Arrow and Parquet alone; knows nothing of queries. Invariant: whatever is written in CSV or TSV is read back by
-//! `meridian load` as it was, NULL and the empty text included.
+//! `meridian load` as it was, NULL and the empty text included. (Lists are written as texts.)
 
 mod delimited;
 mod fits;
+pub mod nested;
 
 use std::io::{self, Write};
 
@@ -87,6 +88,9 @@ pub enum WriteError {
     /// A value has no form in the format.
     #[error(transparent)]
     Arrow(ArrowError),
+    /// A column has no form in the format.
+    #[error("{0}")]
+    Unfit(String),
     /// A value has no form in Parquet.
     #[error(transparent)]
     Parquet(#[from] ParquetError),

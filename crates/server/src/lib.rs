@@ -52,6 +52,7 @@ use authenticator::{Authenticator, Principal};
 pub use client_error::ClientError;
 use connection_slots::ConnectionLimits;
 use http::{AlertDatabases, AllowedHosts, HttpState, TableRoom, UserRoutes};
+pub use http::{ServiceDescription, registry_record};
 use listener::{Endpoint, Listener, Peer};
 use metrics::{Metrics, QueryCounts};
 use process_list::{ProcessList, TrackedTask};

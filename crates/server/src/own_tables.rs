@@ -463,6 +463,11 @@ pub(crate) fn of_load(error: IngestError) -> ClientError {
         IngestError::TooManyRejected { .. } | IngestError::AllRejected { .. } => {
             ErrorCode::WRONG_ROW
         }
+        IngestError::DiskFull { .. }
+        | IngestError::Damaged { .. }
+        | IngestError::Catalog(_)
+        | IngestError::Store(_) => ErrorCode::STORAGE,
+        IngestError::Fault(_) => ErrorCode::INTERNAL,
         _ => ErrorCode::OTHER,
     };
     let sentence = match &error {

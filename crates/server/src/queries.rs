@@ -8,8 +8,8 @@ use engine::{
     EngineError, QueryInfo, ScanEstimate, ScanForecast, Session, StoredRows, SystemTables,
 };
 use futures::future::{BoxFuture, FutureExt};
-use sql::Dialect;
 use sql::connection::ProcessInfo;
+use sql::{Dialect, ErrorCode};
 
 use crate::ClientError;
 use crate::authenticator::Authenticator;
@@ -106,7 +106,10 @@ impl SystemTables for ServerTables {
 
     fn result(&self, query: u64, user: &str, partial: bool) -> Result<StoredRows, EngineError> {
         let Some(queries) = self.queries.get() else {
-            return Err(EngineError::Query("the server is starting".to_owned()));
+            return Err(EngineError::Server(
+                ErrorCode::SERVER_ENDS,
+                "the server is starting: try again in some seconds".to_owned(),
+            ));
         };
         Ok(match partial {
             true => queries.partial_result(query, user)?,

@@ -134,6 +134,19 @@ pub enum SkyError {
         /// The most there may be.
         most: usize,
     },
+    /// A word of a MOC that is none of an order and its cells.
+    #[error(
+        "{0:?} is no part of a MOC; write orders and their cells, as in \"3/1,5-8 4/77\": orders of 0 to 29, each with cells from 0 on"
+    )]
+    Moc(String),
+    /// A cover of more cells than there is time for.
+    #[error(
+        "the edge of the geometry has too many cells of the order {depth}; give a smaller order or a smaller geometry"
+    )]
+    TooManyCells {
+        /// The order.
+        depth: u8,
+    },
     /// A subdivision level that the pixelization does not have.
     #[error("{pixels} has no level {level}; give one of 0 to {max}")]
     Level {

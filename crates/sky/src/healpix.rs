@@ -153,17 +153,8 @@ enum Side {
 }
 
 /// Compares the circle around a cell with the region.
-///
-/// The farthest points of a cell from its centre are corners (so for every cell of the depths 0 to 6, on a grid of 17 × 17
-/// points of each).
 fn side_of(region: &Region, depth: u8, cell: u64) -> Side {
-    let centre = centre_of(depth, cell);
-    let corners = nested::get(depth).vertices(cell);
-    let reach = corners
-        .map(|(ra, dec)| separation(centre, position_of(ra, dec)))
-        .into_iter()
-        .fold(Angle::ZERO, Angle::max)
-        + MARGIN;
+    let (centre, reach) = circle_around(depth, cell);
     let distance = region.signed_distance(UnitVector::from(centre));
     if distance > reach {
         Side::Outside
@@ -172,4 +163,19 @@ fn side_of(region: &Region, depth: u8, cell: u64) -> Side {
     } else {
         Side::Edge
     }
+}
+
+/// Centre and radius of a circle that holds a cell.
+///
+/// The farthest points of a cell from its centre are corners (so for every cell of the depths 0 to 6, on a grid of 17 × 17
+/// points of each).
+pub(crate) fn circle_around(depth: u8, cell: u64) -> (LonLat, Angle) {
+    let centre = centre_of(depth, cell);
+    let corners = nested::get(depth).vertices(cell);
+    let reach = corners
+        .map(|(ra, dec)| separation(centre, position_of(ra, dec)))
+        .into_iter()
+        .fold(Angle::ZERO, Angle::max)
+        + MARGIN;
+    (centre, reach)
 }

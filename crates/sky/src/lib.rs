@@ -39,6 +39,7 @@ mod error;
 pub mod frame;
 pub mod healpix;
 pub mod htm;
+pub mod moc;
 pub mod neighbours;
 mod orientation;
 mod position;

@@ -140,6 +140,14 @@ impl SqlError {
                 "the query needs more memory than it may have: {message}"
             ))
             .with_code(ErrorCode::OUT_OF_RESOURCES),
+            DataFusionError::IoError(error) => {
+                Self::new(format!("a file cannot be read or written: {error}"))
+                    .with_code(ErrorCode::STORAGE)
+            }
+            // A task that panicked.
+            DataFusionError::ExecutionJoin(_) => {
+                Self::new(OWN_MISTAKE).with_code(ErrorCode::INTERNAL)
+            }
             other => {
                 let message = other.strip_backtrace();
                 mistakes::reworded(sql, &message).unwrap_or_else(|| Self::in_words(&message))
@@ -348,6 +356,10 @@ impl SqlError {
             let sentence = told.split(". No function matches").next().unwrap_or(&told);
             let function = sentence.split(' ').next().unwrap_or(sentence);
             return Self::about(sql, function, sentence);
+        }
+        if message.starts_with("IN_UNIT ") {
+            return Self::about(sql, "in_unit", plain_sentence(message))
+                .with_code(ErrorCode::WRONG_ARGUMENTS);
         }
         let of_call =
             |function: &MatchFunction| message.starts_with(&format!("{}: ", function.name()));

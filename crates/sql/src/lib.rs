@@ -29,7 +29,7 @@ mod subquery_names;
 mod unsupported;
 mod warnings;
 
-pub use adql::{UPLOAD_SCHEMA, UploadedName, with_uploads};
+pub use adql::{UPLOAD_SCHEMA, UploadedName, adql_warnings, with_uploads};
 pub use areaspec::{TableShape, TableShapes};
 pub use connection::Connection;
 pub use crossmatch::{Find, MatchCall, MatchFunction, MatchJoin};

@@ -106,6 +106,20 @@ const ANGLES: &[&str] = &[
     "point",
 ];
 
+/// Whether the first argument of a constructor is a coordinate system other than that of tables.
+fn is_of_another_frame(argument: Option<&FunctionArg>) -> bool {
+    let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))) = argument else {
+        return false;
+    };
+    match &value.value {
+        Value::SingleQuotedString(system) => {
+            let system = system.trim();
+            !system.is_empty() && !system.eq_ignore_ascii_case("icrs")
+        }
+        _ => false,
+    }
+}
+
 /// Walks through the conditions of all SELECTs.
 struct Conditions<'a> {
     text: &'a str,
@@ -208,7 +222,8 @@ impl Conditions<'_> {
         let FunctionArguments::List(arguments) = &function.args else {
             return;
         };
-        if !says_where {
+        // What is turned from another frame has to be constant for it to be known where it is.
+        if !says_where || is_of_another_frame(arguments.args.first()) {
             return;
         }
         let around = std::mem::replace(&mut self.in_angles, true);

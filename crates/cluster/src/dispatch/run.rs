@@ -381,7 +381,7 @@ impl PhaseDrive {
 
 /// A share as it is sent: the length of its head (u32, little-endian), the head in JSON, the plan, and the pieces as an Arrow stream.
 fn share_body(head: &ShareHead, plan: &[u8], pieces: &[Piece]) -> Result<Bytes, EngineError> {
-    let failed = |why: String| EngineError::Query(format!("a share cannot be sent: {why}"));
+    let failed = |why: String| EngineError::internal(format!("a share cannot be sent: {why}"));
     let json = serde_json::to_vec(head).map_err(|error| failed(error.to_string()))?;
     let encoded = Piece::encode(pieces).map_err(|error| failed(error.to_string()))?;
     let length = u32::try_from(json.len()).map_err(|error| failed(error.to_string()))?;

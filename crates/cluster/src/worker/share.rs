@@ -164,7 +164,9 @@ async fn produce(
 ) -> Result<(), ShareError> {
     let send = async |frame: Bytes| sender.send(frame).await.map_err(|_| ShareError::Abandoned);
     let failed = |error: arrow::error::ArrowError| {
-        ShareError::Engine(EngineError::Query(format!("rows cannot be sent: {error}")))
+        ShareError::Engine(EngineError::internal(format!(
+            "rows cannot be sent: {error}"
+        )))
     };
     let share = share.decode().map_err(ShareError::Plan)?;
     let started = worker.session.run_share(share);

@@ -15,7 +15,7 @@ use sky::neighbours::Bound;
 
 use super::{PlanCodec, foreign};
 use crate::exec::{
-    JoinedColumn, NeighbourJoinExec, PartnerAggregate, RowExpr, SeparationCondition,
+    BeyondPoles, JoinedColumn, NeighbourJoinExec, PartnerAggregate, RowExpr, SeparationCondition,
 };
 
 #[derive(Clone, PartialEq, Message)]
@@ -41,6 +41,9 @@ pub(super) struct NeighbourJoinMessage {
     schema: Option<protobuf::Schema>,
     #[prost(message, repeated, tag = "8")]
     row_exprs: Vec<RowExprMessage>,
+    /// Whether a declination beyond a pole is the direction that it leads to.
+    #[prost(bool, tag = "9")]
+    of_directions: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -169,6 +172,7 @@ impl NeighbourJoinMessage {
             left_probes: join.probe_side() == JoinSide::Left,
             near: exprs.map(written).collect::<Result<_>>()?,
             at_most: near.bound == Bound::AtMost,
+            of_directions: near.poles == BeyondPoles::Direction,
             filter,
             columns: ColumnMessage::all(join.columns().iter().copied())?,
             schema: Some(join.schema().as_ref().try_into().map_err(foreign)?),
@@ -210,6 +214,10 @@ impl NeighbourJoinMessage {
                 Bound::AtMost
             } else {
                 Bound::Below
+            },
+            poles: match self.of_directions {
+                true => BeyondPoles::Direction,
+                false => BeyondPoles::Nowhere,
             },
         };
         let row_expr = |message: RowExprMessage| {

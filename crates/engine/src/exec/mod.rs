@@ -23,7 +23,7 @@ pub use crossmatch::{
 };
 pub(crate) use neighbour_join::constant_value;
 pub use neighbour_join::{
-    JoinedColumn, NeighbourJoinExec, PartnerAggregate, RowExpr, SeparationCondition,
+    BeyondPoles, JoinedColumn, NeighbourJoinExec, PartnerAggregate, RowExpr, SeparationCondition,
 };
 pub use piece_scan::{PieceScanExec, RowsOf};
 pub use table_scan::TableScanExec;

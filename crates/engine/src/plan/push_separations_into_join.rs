@@ -8,7 +8,7 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use sql::functions::SEPARATION;
 
 use super::push_exprs_into_join::{PushedExpr, renamed};
-use crate::exec::{JoinedColumn, NeighbourJoinExec};
+use crate::exec::{BeyondPoles, JoinedColumn, NeighbourJoinExec};
 
 /// The separation of a pair, which the join computes to the last bit.
 pub(super) struct Separations;
@@ -40,6 +40,10 @@ fn is_separation(
         return Ok(false);
     };
     let (near, probe) = (join.near(), join.probe_side());
+    // The join's separations are of directions, which the function does not follow.
+    if near.poles == BeyondPoles::Direction {
+        return Ok(false);
+    }
     let build = probe.negate();
     let is = |position: [&Arc<dyn PhysicalExpr>; 2], side, of: &[Arc<dyn PhysicalExpr>; 2]| {
         let same = |expr, of| is_same(expr, columns, side, of);

@@ -20,7 +20,7 @@ use sql::functions::SEPARATION;
 use super::neighbour_locality::around;
 use super::recognise_windows::{PositionWindow, SideColumn};
 use crate::condition::renumber;
-use crate::exec::{NeighbourJoinExec, SeparationCondition};
+use crate::exec::{BeyondPoles, NeighbourJoinExec, SeparationCondition};
 
 /// A join that was found, to be probed by either side.
 pub(super) struct FoundNeighbours {
@@ -142,6 +142,7 @@ impl FoundNeighbours {
             build: self.position(other(probe)).clone(),
             radius: Arc::clone(&self.separation.radius),
             bound: self.separation.bound,
+            poles: self.separation.poles,
         };
         let join = NeighbourJoinExec::try_new(
             left,
@@ -182,6 +183,7 @@ struct Separation {
     /// `None`: it is the same for all rows.
     radius_side: JoinSide,
     bound: Bound,
+    poles: BeyondPoles,
 }
 
 impl Separation {
@@ -193,6 +195,7 @@ impl Separation {
             radius: Arc::clone(&window.radius),
             radius_side: JoinSide::None,
             bound: Bound::AtMost,
+            poles: BeyondPoles::Direction,
         }
     }
 
@@ -239,6 +242,7 @@ impl Separation {
             radius: of_side(radius)?,
             radius_side,
             bound,
+            poles: BeyondPoles::Nowhere,
         }))
     }
 }

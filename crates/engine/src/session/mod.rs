@@ -1,7 +1,9 @@
 //! A session: its settings and memory, and the execution of queries from their text to their results.
 
 mod explain;
+mod in_units;
 mod journaled;
+mod mocs_as_texts;
 mod names;
 mod origins;
 mod planning;
@@ -298,6 +300,9 @@ impl Session {
         prepared.preface = self.preface(&parsed, &prepared).await?;
         prepared.analyzes = explain::analyzes(&parsed.statement);
         prepared.cacheable = self.cacheable(&parsed, &prepared);
+        if self.dialect == Dialect::Adql {
+            prepared.warnings = sql::adql_warnings(text);
+        }
         Ok(prepared)
     }
 
@@ -310,6 +315,7 @@ impl Session {
     ) -> Result<PreparedQuery, EngineError> {
         let warnings = match self.dialect {
             Dialect::MySql => sql::warnings(&logical),
+            // They are about the text.
             Dialect::Adql => vec![],
         };
         let result = plan.schema();
@@ -583,5 +589,5 @@ fn is_query(statement: &Statement) -> bool {
 fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, EngineError> {
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(Arc::clone(schema), batch.columns().to_vec(), &options)
-        .map_err(|error| EngineError::Query(error.to_string()))
+        .map_err(|error| EngineError::internal(error.to_string()))
 }

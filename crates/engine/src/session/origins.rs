@@ -7,6 +7,7 @@ use datafusion::common::Column;
 use datafusion::datasource::{TableProvider, source_as_provider};
 use datafusion::logical_expr::{Distinct, Expr, GroupingSet, JoinType, LogicalPlan};
 use ingest::FieldDescription;
+use sql::functions::{GeometryKind, MOC_TEXT, is_moc};
 
 use crate::files::FileTable;
 use crate::provider::ArchiveTable;
@@ -36,8 +37,38 @@ pub const COLUMN: &str = "column";
 pub(super) fn metadata(plan: &LogicalPlan) -> Vec<HashMap<String, String>> {
     let columns = 0..plan.schema().fields().len();
     columns
-        .map(|at| origin(plan, at).map(words).unwrap_or_default())
+        .map(
+            |at| match GeometryKind::of(plan.schema().field(at).data_type()) {
+                Some(kind) => words_of_geometry(kind),
+                None if is_map(plan, at) => [(XTYPE.to_owned(), "moc".to_owned())].into(),
+                None => origin(plan, at).map(words).unwrap_or_default(),
+            },
+        )
         .collect()
+}
+
+/// Whether a column has coverage maps, perhaps as their texts.
+fn is_map(plan: &LogicalPlan, at: usize) -> bool {
+    fn is_text(expression: &Expr) -> bool {
+        match expression {
+            Expr::Alias(alias) => is_text(&alias.expr),
+            Expr::ScalarFunction(function) => function.name() == MOC_TEXT,
+            _ => false,
+        }
+    }
+    let is_made = match plan {
+        LogicalPlan::Projection(node) => node.expr.get(at).is_some_and(is_text),
+        LogicalPlan::Sort(node) => is_map(&node.input, at),
+        _ => false,
+    };
+    is_made || is_moc(plan.schema().field(at).data_type())
+}
+
+fn words_of_geometry(kind: GeometryKind) -> HashMap<String, String> {
+    let words = [(XTYPE, kind.xtype()), (UNIT, "deg")];
+    words
+        .map(|(name, word)| (name.to_owned(), word.to_owned()))
+        .into()
 }
 
 fn words(origin: Origin) -> HashMap<String, String> {
@@ -61,6 +92,12 @@ fn words(origin: Origin) -> HashMap<String, String> {
     ];
     let known = words.into_iter().filter(|(_, word)| !word.is_empty());
     known.map(|(name, word)| (name.to_owned(), word)).collect()
+}
+
+/// The unit of a plan's column that is a column of a table, if it is known.
+pub(super) fn unit(plan: &LogicalPlan, at: usize) -> Option<String> {
+    let unit = origin(plan, at)?.described.unit;
+    (!unit.is_empty()).then_some(unit)
 }
 
 /// A column of a table; what is not known is empty.

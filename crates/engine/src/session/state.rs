@@ -15,6 +15,8 @@ use sql::rules::{
     ProjectSubqueries, WidenFloats, WindowOrders, WriteOutMemberships,
 };
 
+use super::in_units::InUnits;
+use super::mocs_as_texts::MocsAsTexts;
 use super::{CATALOG, NO_DATABASE, SessionOptions};
 use crate::crossmatch::{MatchRelations, MatchingPlanner, PushProbeFilters};
 use crate::dispatch::Dispatching;
@@ -153,6 +155,10 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
     }
     rules.insert(coercion, Arc::new(ProjectSubqueries));
     rules.insert(coercion, Arc::new(PlainUsing));
+    if dialect == Dialect::Adql {
+        rules.insert(coercion, Arc::new(MocsAsTexts));
+        rules.insert(coercion, Arc::new(InUnits));
+    }
     rules.push(Arc::new(GuardValues));
     rules.push(Arc::new(OrderComparisons));
     rules.push(Arc::new(WindowOrders));

@@ -2,9 +2,10 @@
 //!
 //! A [`TableFile`] is an input file that has been looked at: its format, its columns, about how many rows. It opens a
 //! [`Source`], which hands out [`Part`]s one after the other: a source is read by one thread at a time, parts are
-//! decoded by any number of threads at once. A new format (Arrow IPC) is one implementation of the
+//! decoded by any number of threads at once. A new format is one implementation of the
 //! three and one line in [`open`]. Rows that a program makes ([`made::RowSource`]) come through the same three.
 
+mod arrow_ipc;
 pub(crate) mod degrees;
 mod elements;
 mod fits;
@@ -291,6 +292,8 @@ pub(crate) enum Magic {
     GzipVoTable,
     Fits,
     GzipFits,
+    Arrow,
+    ArrowStream,
     /// Formats that are known but cannot be read.
     Foreign(&'static str),
     Other,
@@ -330,7 +333,9 @@ fn magic_of(head: &[u8]) -> Magic {
         // Perhaps behind a byte order mark.
         [b'<', ..] | [0xef, 0xbb, 0xbf, b'<', ..] => Magic::VoTable,
         b"SIMPLE  " => Magic::Fits,
-        [b'A', b'R', b'R', b'O', b'W', b'1', ..] => Magic::Foreign("Arrow IPC"),
+        [b'A', b'R', b'R', b'O', b'W', b'1', ..] => Magic::Arrow,
+        // The mark before the length of a message.
+        [0xff, 0xff, 0xff, 0xff, ..] => Magic::ArrowStream,
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Magic::Foreign("zstd-compressed"),
         [b'B', b'Z', b'h', ..] => Magic::Foreign("bzip2-compressed"),
         [0xfd, b'7', b'z', b'X', b'Z', ..] => Magic::Foreign("xz-compressed"),
@@ -375,6 +380,14 @@ pub(crate) fn open_one(
     }
     match magic {
         Magic::Parquet => Ok(Box::new(parquet::ParquetFile::open(path, budget)?)),
+        Magic::Arrow | Magic::ArrowStream if budget.is_limited() => Err(IngestError::layout(
+            path,
+            "it is in Arrow IPC, which is not taken from clients: send it as Parquet",
+        )),
+        Magic::Arrow | Magic::ArrowStream => {
+            let is_stream = magic == Magic::ArrowStream;
+            Ok(Box::new(arrow_ipc::ArrowFile::open(path, is_stream)?))
+        }
         Magic::GzipVoTable | Magic::GzipFits if budget.is_limited() => Err(IngestError::layout(
             path,
             "it is gzipped: send it without gzip",
@@ -396,13 +409,16 @@ pub(crate) fn open_one(
         Magic::Other if has_extension(path, &["parquet", "pq"]) => {
             damaged("it does not begin as a Parquet file does")
         }
+        Magic::Other if has_extension(path, &["arrow", "arrows", "feather", "ipc"]) => {
+            damaged("it does not begin as an Arrow file or stream does")
+        }
         Magic::Other => Ok(Box::new(text::TextFile::open(
             path, false, layout, declared, budget,
         )?)),
         Magic::Foreign(format) => Err(IngestError::layout(
             path,
             format!(
-                "it is a {format} file, which cannot be loaded yet: convert it to Parquet, FITS, VOTable, CSV or gzipped CSV"
+                "it is a {format} file, which cannot be loaded yet: convert it to Parquet, Arrow IPC, FITS, VOTable, CSV or gzipped CSV"
             ),
         )),
     }

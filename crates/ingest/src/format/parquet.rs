@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::Field;
+use arrow::datatypes::{Field, Schema};
 use catalog::Column;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -59,31 +59,8 @@ impl ParquetFile {
         })
     }
 
-    /// For each column of the table the column of the file; `None` if the file lacks it.
     fn map_columns(&self, columns: &[Column]) -> Result<Vec<Option<usize>>, IngestError> {
-        let fields = self.metadata.schema().fields();
-        let names = Names::of(fields.iter().map(|f| f.name().as_str()));
-        let find = |column: &Column| {
-            let found = names.position(&column.name);
-            if found.is_none() && !column.nullable {
-                let near = nearest(&column.name, fields.iter().map(|f| f.name().as_str()));
-                let hint = near.map_or(String::new(), |near| format!(": is it {near:?}?"));
-                let reason = format!(
-                    "it lacks the column {:?}, which is NOT NULL{hint}",
-                    column.name
-                );
-                return Err(IngestError::layout(&self.path, reason));
-            }
-            Ok(found)
-        };
-        let mapped: Vec<Option<usize>> = columns.iter().map(find).collect::<Result<_, _>>()?;
-        if mapped.iter().all(Option::is_none) {
-            return Err(IngestError::layout(
-                &self.path,
-                "it has none of the table's columns",
-            ));
-        }
-        Ok(mapped)
+        map_columns(self.metadata.schema(), columns, &self.path)
     }
 
     fn reader(
@@ -177,8 +154,39 @@ impl TableFile for ParquetFile {
     }
 }
 
+/// For each column of the table the column of a file with this schema; `None` if the file lacks it.
+pub(super) fn map_columns(
+    schema: &Schema,
+    columns: &[Column],
+    path: &Path,
+) -> Result<Vec<Option<usize>>, IngestError> {
+    let fields = schema.fields();
+    let names = Names::of(fields.iter().map(|f| f.name().as_str()));
+    let find = |column: &Column| {
+        let found = names.position(&column.name);
+        if found.is_none() && !column.nullable {
+            let near = nearest(&column.name, fields.iter().map(|f| f.name().as_str()));
+            let hint = near.map_or(String::new(), |near| format!(": is it {near:?}?"));
+            let reason = format!(
+                "it lacks the column {:?}, which is NOT NULL{hint}",
+                column.name
+            );
+            return Err(IngestError::layout(path, reason));
+        }
+        Ok(found)
+    };
+    let mapped: Vec<Option<usize>> = columns.iter().map(find).collect::<Result<_, _>>()?;
+    if mapped.iter().all(Option::is_none) {
+        return Err(IngestError::layout(
+            path,
+            "it has none of the table's columns",
+        ));
+    }
+    Ok(mapped)
+}
+
 /// What the metadata of a field say of it, under the names that results have.
-fn described(field: &Field) -> FieldDescription {
+pub(super) fn described(field: &Field) -> FieldDescription {
     let word = |name: &str| field.metadata().get(name).cloned().unwrap_or_default();
     FieldDescription {
         unit: word("unit"),

@@ -4,8 +4,8 @@
 //! Source: VOTable 1.4, section 5.4.
 
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, PrimitiveArray,
-    RecordBatch, StringArray,
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BinaryArray, BooleanArray, ListArray,
+    PrimitiveArray, RecordBatch, StringArray,
 };
 use arrow::datatypes::{
     Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, ToByteSlice, UInt8Type,
@@ -14,7 +14,7 @@ use arrow::error::ArrowError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::columns::{TableColumn, ValueForm};
+use super::columns::{ItemForm, TableColumn, ValueForm};
 use super::votable::in_form;
 
 /// Appends rows. `carry` are bytes that wait for others before they make a group of three.
@@ -82,6 +82,19 @@ fn cells(form: ValueForm, array: &ArrayRef) -> Box<dyn Cells + '_> {
         ValueForm::Bytes => Box::new(array.as_binary::<i32>()),
         ValueForm::Text | ValueForm::Timestamp => Box::new(array.as_string::<i32>()),
         ValueForm::Unicode => Box::new(Unicode(array.as_string())),
+        ValueForm::Numbers(item, length) => {
+            let lists = array.as_list::<i32>();
+            let (items, missing): (_, &[u8]) = match item {
+                ItemForm::Long => (numbers::<Int64Type>(lists.values()), &[0; 8]),
+                ItemForm::Double => (numbers::<Float64Type>(lists.values()), &NAN),
+            };
+            Box::new(Numbers {
+                lists,
+                items,
+                missing,
+                length,
+            })
+        }
     }
 }
 
@@ -112,6 +125,38 @@ impl Cells for &BooleanArray {
 
     fn put_null(&self, out: &mut Vec<u8>) {
         out.push(b'?');
+    }
+}
+
+/// NaN as it is sent.
+const NAN: [u8; 8] = f64::NAN.to_be_bytes();
+
+/// Arrays of numbers: their number is in front unless it is the same in every row.
+struct Numbers<'a> {
+    lists: &'a ListArray,
+    items: Box<dyn Cells + 'a>,
+    /// What stands in the place of each number of an array of so many that is NULL.
+    missing: &'a [u8],
+    length: Option<u32>,
+}
+
+impl Cells for Numbers<'_> {
+    fn put(&self, row: usize, out: &mut Vec<u8>) {
+        let offsets = self.lists.value_offsets();
+        let numbers = offsets[row] as usize..offsets[row + 1] as usize;
+        if self.length.is_none() {
+            put_length(numbers.len(), out);
+        }
+        for at in numbers {
+            self.items.put(at, out);
+        }
+    }
+
+    fn put_null(&self, out: &mut Vec<u8>) {
+        match self.length {
+            None => put_length(0, out),
+            Some(length) => (0..length).for_each(|_| out.extend_from_slice(self.missing)),
+        }
     }
 }
 

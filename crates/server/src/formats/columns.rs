@@ -2,10 +2,12 @@
 //!
 //! Source: VOTable 1.4 (Ochsenbein et al., IVOA Recommendation 2019), section 2.1, and DALI 1.1 for `xtype`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use engine::{DESCRIPTION, UCD, UNIT, UTYPE, XTYPE};
+use result_formats::nested;
 
 /// The role of a column in a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -134,6 +136,38 @@ pub(crate) enum ValueForm {
     Bytes,
     /// `YYYY-MM-DDThh:mm:ss[.ffffff]`, UTC, or the date alone.
     Timestamp,
+    /// Numbers: as many in every row, or any number of them.
+    Numbers(ItemForm, Option<u32>),
+}
+
+/// How the numbers of an array are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum ItemForm {
+    /// 64 bits.
+    Long,
+    /// 64 bits; what is missing is NaN.
+    Double,
+}
+
+impl ItemForm {
+    /// Missing whole numbers have no form.
+    fn of(item: &Field) -> Option<Self> {
+        match item.data_type() {
+            whole if whole.is_integer() && *whole != DataType::UInt64 => {
+                (!item.is_nullable()).then_some(Self::Long)
+            }
+            real if real.is_floating() => Some(Self::Double),
+            _ => None,
+        }
+    }
+
+    /// The Arrow type of the numbers.
+    pub(crate) fn arrow(self) -> DataType {
+        match self {
+            Self::Long => DataType::Int64,
+            Self::Double => DataType::Float64,
+        }
+    }
 }
 
 /// The digits that a double can tell apart, whatever they are.
@@ -158,8 +192,17 @@ impl ValueForm {
             D::Utf8 | D::LargeUtf8 | D::Utf8View => Self::Unicode,
             D::Binary | D::LargeBinary | D::BinaryView | D::FixedSizeBinary(_) => Self::Bytes,
             D::Date32 | D::Date64 | D::Timestamp(..) => Self::Timestamp,
-            _ => Self::Text,
+            lists => Self::numbers(lists).unwrap_or(Self::Text),
         }
+    }
+
+    fn numbers(lists: &DataType) -> Option<Self> {
+        let item = ItemForm::of(nested::numbers_of(lists)?)?;
+        let length = match lists {
+            DataType::FixedSizeList(_, length) => u32::try_from(*length).ok(),
+            _ => None,
+        };
+        Some(Self::Numbers(item, length))
     }
 
     /// The word for it in a FIELD's `datatype`.
@@ -169,20 +212,23 @@ impl ValueForm {
             Self::UnsignedByte | Self::Bytes => "unsignedByte",
             Self::Short => "short",
             Self::Int => "int",
-            Self::Long => "long",
+            Self::Long | Self::Numbers(ItemForm::Long, _) => "long",
             Self::Float => "float",
-            Self::Double => "double",
+            Self::Double | Self::Numbers(ItemForm::Double, _) => "double",
             Self::Text | Self::Timestamp => "char",
             Self::Unicode => "unicodeChar",
         }
     }
 
-    /// Whether a value is an array, so that `arraysize` is to be given.
-    pub(crate) fn is_array(self) -> bool {
-        matches!(
-            self,
-            Self::Text | Self::Unicode | Self::Bytes | Self::Timestamp
-        )
+    /// How long a value is, if it is an array.
+    pub(crate) fn array_size(self) -> Option<Cow<'static, str>> {
+        match self {
+            Self::Text | Self::Unicode | Self::Bytes | Self::Timestamp | Self::Numbers(_, None) => {
+                Some("*".into())
+            }
+            Self::Numbers(_, Some(length)) => Some(length.to_string().into()),
+            _ => None,
+        }
     }
 
     pub(crate) fn xtype(self) -> Option<&'static str> {
@@ -201,6 +247,9 @@ impl ValueForm {
             Self::Double => DataType::Float64,
             Self::Bytes => DataType::Binary,
             Self::Text | Self::Unicode | Self::Timestamp => DataType::Utf8,
+            Self::Numbers(item, _) => {
+                DataType::List(Arc::new(Field::new_list_field(item.arrow(), true)))
+            }
         }
     }
 }

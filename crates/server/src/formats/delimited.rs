@@ -1,8 +1,12 @@
 //! Comma- and tab-separated values (RFC 4180, but that lines end with a line feed alone).
 
-use arrow::array::RecordBatch;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::csv::WriterBuilder;
+use arrow::datatypes::{Field, Schema};
 use arrow::error::ArrowError;
+use result_formats::nested;
 
 use super::columns::TableColumn;
 
@@ -38,5 +42,15 @@ pub(super) fn rows(
     let builder = WriterBuilder::new()
         .with_header(false)
         .with_delimiter(delimiter);
-    builder.build(out).write(batch)
+    // Lists are texts.
+    let flat = (batch.columns().iter())
+        .map(nested::flat)
+        .collect::<Result<Vec<_>, _>>()?;
+    let fields = (batch.schema().fields().iter().zip(&flat))
+        .map(|(field, array)| Field::new(field.name(), array.data_type().clone(), true))
+        .collect::<Vec<_>>();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let schema = Arc::new(Schema::new(fields));
+    let flat = RecordBatch::try_new_with_options(schema, flat, &options)?;
+    builder.build(out).write(&flat)
 }

@@ -71,7 +71,14 @@ impl RowWriter for FileWriter {
 /// The error of rows that have no form in a format.
 pub(crate) fn cannot_be_written(error: WriteError) -> ClientError {
     let sentence = format!("the result cannot be written in this format: {error}");
-    ClientError::new(ErrorCode::OTHER, sentence)
+    let code = match error {
+        WriteError::Io(_) => ErrorCode::STORAGE,
+        // Its columns have other types or values than the format has.
+        WriteError::Arrow(_) | WriteError::Parquet(_) | WriteError::Unfit(_) => {
+            ErrorCode::NOT_SUPPORTED
+        }
+    };
+    ClientError::new(code, sentence)
 }
 
 /// A buffer that a writer fills and that is emptied meanwhile.

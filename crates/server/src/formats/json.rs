@@ -17,11 +17,11 @@ pub(super) fn begin(columns: &[TableColumn], out: &mut Vec<u8>) {
 }
 
 fn described(column: &TableColumn) -> Value {
-    let array = column.form.is_array().then_some("*");
+    let array = column.form.array_size();
     let words = [
         ("name", Some(column.name.as_str())),
         ("datatype", Some(column.form.datatype())),
-        ("arraysize", array),
+        ("arraysize", array.as_deref()),
         ("xtype", column.xtype.as_deref()),
         ("ucd", column.ucd.as_deref()),
         ("unit", column.unit.as_deref()),

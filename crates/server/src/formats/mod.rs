@@ -126,7 +126,7 @@ impl RowWriter for TableWriter<'_> {
 
     fn rows(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), ClientError> {
         TableWriter::rows(self, batch, out)
-            .map_err(|error| ClientError::new(ErrorCode::OTHER, error.to_string()))
+            .map_err(|error| ClientError::new(ErrorCode::INTERNAL, error.to_string()))
     }
 
     fn end(&mut self, ending: TableEnd<'_>, out: &mut Vec<u8>) -> bool {
@@ -140,6 +140,8 @@ pub(crate) struct TableWriter<'a> {
     format: Format,
     table: &'a str,
     columns: &'a [TableColumn],
+    /// What is to be told beside the rows, where the format has a place for it.
+    warnings: Vec<String>,
     /// Bytes of BINARY2 that do not yet make three.
     carry: Vec<u8>,
     /// Rows that were written.
@@ -153,16 +155,22 @@ impl<'a> TableWriter<'a> {
             format,
             table,
             columns,
+            warnings: Vec::new(),
             carry: Vec::new(),
             rows: 0,
         }
+    }
+
+    /// The same with sentences that are told beside the rows.
+    pub(crate) fn with_warnings(self, warnings: Vec<String>) -> Self {
+        Self { warnings, ..self }
     }
 
     /// Appends what stands before the rows.
     pub(crate) fn begin(&self, out: &mut Vec<u8>) {
         match self.format {
             Format::Binary2 | Format::TableData => {
-                votable::begin(self.format, self.table, self.columns, out);
+                votable::begin(self.format, self.table, self.columns, &self.warnings, out);
             }
             Format::Csv => delimited::begin(b',', self.columns, out),
             Format::Tsv => delimited::begin(b'\t', self.columns, out),

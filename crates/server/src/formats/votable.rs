@@ -5,14 +5,17 @@
 
 use std::borrow::Cow;
 use std::io::Write;
+use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, ListArray, RecordBatch};
 use arrow::compute::cast;
+use arrow::datatypes::Float64Type;
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use quick_xml::escape::escape;
+use result_formats::nested;
 
-use super::columns::{Role, TableColumn, ValueForm};
+use super::columns::{ItemForm, Role, TableColumn, ValueForm};
 use super::{Format, TableEnd};
 
 const HEAD: &str = concat!(
@@ -24,7 +27,13 @@ const HEAD: &str = concat!(
 const FOOT: &str = "</VOTABLE>\n";
 
 /// Appends everything before the values.
-pub(super) fn begin(format: Format, table: &str, columns: &[TableColumn], out: &mut Vec<u8>) {
+pub(super) fn begin(
+    format: Format,
+    table: &str,
+    columns: &[TableColumn],
+    warnings: &[String],
+    out: &mut Vec<u8>,
+) {
     out.extend_from_slice(HEAD.as_bytes());
     let with_positions = columns
         .iter()
@@ -32,6 +41,11 @@ pub(super) fn begin(format: Format, table: &str, columns: &[TableColumn], out: &
     out.extend_from_slice(
         b"<RESOURCE type=\"results\">\n<INFO name=\"QUERY_STATUS\" value=\"OK\"/>\n",
     );
+    for warning in warnings {
+        out.extend_from_slice(b"<INFO name=\"warning\"");
+        attribute("value", warning, out);
+        out.extend_from_slice(b"/>\n");
+    }
     if with_positions {
         out.extend_from_slice(b"<COOSYS ID=\"icrs\" system=\"ICRS\"/>\n");
     }
@@ -51,8 +65,8 @@ fn field(column: &TableColumn, out: &mut Vec<u8>) {
     out.extend_from_slice(b"<FIELD");
     attribute("name", &column.name, out);
     attribute("datatype", column.form.datatype(), out);
-    if column.form.is_array() {
-        attribute("arraysize", "*", out);
+    if let Some(size) = column.form.array_size() {
+        attribute("arraysize", &size, out);
     }
     let optional = [
         ("xtype", column.xtype.as_deref()),
@@ -133,7 +147,7 @@ pub(crate) fn error_document(sentence: &str) -> Vec<u8> {
 /// A document of the columns alone, without rows.
 pub(crate) fn metadata_document(table: &str, columns: &[TableColumn]) -> Vec<u8> {
     let mut out = Vec::new();
-    begin(Format::TableData, table, columns, &mut out);
+    begin(Format::TableData, table, columns, &[], &mut out);
     end(Format::TableData, TableEnd::Whole, &mut out);
     out
 }
@@ -144,13 +158,33 @@ pub(super) fn in_form(
     batch: &RecordBatch,
 ) -> Result<Vec<ArrayRef>, ArrowError> {
     let arrays = columns.iter().zip(batch.columns()).map(|(column, array)| {
+        if let ValueForm::Numbers(item, _) = column.form {
+            return numbers(array, item);
+        }
         let wanted = column.form.arrow();
         if *array.data_type() == wanted {
             return Ok(ArrayRef::clone(array));
         }
-        cast(array, &wanted)
+        cast(&nested::flat(array)?, &wanted)
     });
     arrays.collect()
+}
+
+/// Lists of numbers none of which is NULL.
+fn numbers(array: &ArrayRef, item: ItemForm) -> Result<ArrayRef, ArrowError> {
+    let lists = nested::lists_of(array, item.arrow())?;
+    if lists.values().null_count() == 0 {
+        return Ok(Arc::new(lists));
+    }
+    let (item, offsets, values, nulls) = lists.into_parts();
+    let values: ArrayRef = match values.as_primitive_opt::<Float64Type>() {
+        Some(values) => {
+            let numbers = values.iter().map(|value| value.unwrap_or(f64::NAN));
+            Arc::new(Float64Array::from_iter_values(numbers))
+        }
+        None => values,
+    };
+    Ok(Arc::new(ListArray::try_new(item, offsets, values, nulls)?))
 }
 
 const SHOWN: FormatOptions<'static> = FormatOptions::new();
@@ -162,7 +196,10 @@ pub(super) fn rows(
     out: &mut Vec<u8>,
 ) -> Result<(), ArrowError> {
     let arrays = in_form(columns, batch)?;
-    let formatters = arrays
+    let flat = (arrays.iter())
+        .map(nested::flat)
+        .collect::<Result<Vec<_>, _>>()?;
+    let formatters = flat
         .iter()
         .map(|array| ArrayFormatter::try_new(array, &SHOWN))
         .collect::<Result<Vec<_>, _>>()?;

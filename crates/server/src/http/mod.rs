@@ -58,6 +58,7 @@ pub(crate) use authentication::UserRoutes;
 pub(crate) use received_table::TableRoom;
 pub(crate) use same_site::AllowedHosts;
 pub(crate) use state::HttpState;
+pub use tap::{ServiceDescription, registry_record};
 
 /// How often an HTTP/2 client is pinged.
 const ROUND: Duration = Duration::from_secs(75);

@@ -60,13 +60,13 @@ impl From<ClientError> for Problem {
             ErrorCode::DATABASE_DENIED | ErrorCode::TABLE_DENIED => StatusCode::FORBIDDEN,
             ErrorCode::LOGIN_DENIED => StatusCode::UNAUTHORIZED,
             ErrorCode::TABLE_EXISTS => StatusCode::CONFLICT,
-            ErrorCode::STORAGE | ErrorCode::INTERNAL | ErrorCode::OTHER => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
+            ErrorCode::STORAGE | ErrorCode::INTERNAL => StatusCode::INTERNAL_SERVER_ERROR,
             ErrorCode::SERVER_ENDS | ErrorCode::INTERRUPTED | ErrorCode::OUT_OF_RESOURCES => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             ErrorCode::PACKET_TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
+            // All others are mistakes of whoever asks, also those that have no number of their own: what is the server's own failure has
+            // a number above.
             _ => StatusCode::BAD_REQUEST,
         };
         Self::new(status, error.sentence)

@@ -102,6 +102,21 @@ impl Shape {
         steradians.to_degrees().to_degrees()
     }
 
+    /// How long its edge is.
+    pub fn edge_length(&self) -> Angle {
+        match self {
+            Self::Point(_) => Angle::ZERO,
+            Self::Circle(_, radius) => {
+                let (sine, _) = radius.sin_cos();
+                Angle::from_radians(2.0 * std::f64::consts::PI * sine)
+            }
+            Self::Polygon(polygon) => {
+                let lengths = polygon.edges().map(|edge| edge.from.separation(edge.to));
+                lengths.fold(Angle::ZERO, |sum, length| sum + length)
+            }
+        }
+    }
+
     /// The centre of its area.
     pub fn centroid(&self) -> LonLat {
         match self {

@@ -4,9 +4,7 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CharacterLength, DataType, Expr, Function, Ident, ObjectName, TimezoneInfo,
 };
 
-use super::build::{
-    about_call, call, cast, choice, literal_text, number, operation, plain_arguments,
-};
+use super::build::{about_call, call, cast, choice, number, operation, plain_arguments};
 use super::{geometry, units};
 use crate::SqlError;
 
@@ -42,6 +40,13 @@ const RENAMED: &[(&str, usize, usize, &str, &str)] = &[
     ),
     ("intersects", 2, 2, "adql_intersects", "two geometries"),
     ("area", 1, 1, "adql_area", "a geometry"),
+    (
+        "moc",
+        1,
+        2,
+        "adql_moc",
+        "the text of a MOC, or an order and a geometry",
+    ),
     ("centroid", 1, 1, "adql_centroid", "a geometry"),
     ("coord1", 1, 1, "adql_coord1", "a point"),
     ("coord2", 1, 1, "adql_coord2", "a point"),
@@ -71,6 +76,11 @@ pub(super) fn expanded(sql: &str, mut function: Function) -> Result<Expr, SqlErr
             format!("{name} takes {wanted}; the number of arguments given is {given}"),
         )
     };
+    if matches!(name.as_str(), "contains" | "intersects" | "distance")
+        && let Some(plain) = geometry::without_common_frame(&arguments)
+    {
+        return expanded(sql, function_of(call(&name, plain), function));
+    }
     match (name.as_str(), arguments.as_slice()) {
         ("distance", [ra1, dec1, ra2, dec2]) => {
             let numbers = [ra1, dec1, ra2, dec2].map(Clone::clone);
@@ -88,7 +98,7 @@ pub(super) fn expanded(sql: &str, mut function: Function) -> Result<Expr, SqlErr
         ("rand", _) => return Err(takes("no argument or a seed, which changes nothing")),
         ("timestamp", [text]) => return Ok(cast(text.clone(), timestamp())),
         ("in_unit", [value, unit]) => {
-            return units::converted(value, literal_text(unit))
+            return units::converted(value, unit)
                 .map_err(|sentence| about_call(sql, &function, sentence));
         }
         ("in_unit", _) => return Err(takes("a value and the text of a unit")),
@@ -105,6 +115,14 @@ pub(super) fn expanded(sql: &str, mut function: Function) -> Result<Expr, SqlErr
         return Ok(call(engines, arguments));
     }
     Ok(Expr::Function(function))
+}
+
+/// The call that an expression is.
+fn function_of(expr: Expr, otherwise: Function) -> Function {
+    match expr {
+        Expr::Function(function) => function,
+        _ => otherwise,
+    }
 }
 
 /// Functions of the IVOA's catalogue that are expressions of the engine's.
@@ -133,7 +151,11 @@ fn of_catalogue(name: &str, arguments: &[Expr]) -> Option<Expr> {
             truth(all)
         }
         // Times that are texts are read here.
-        ("ivo_to_jd" | "ivo_to_mjd", [time]) => call(name, vec![cast(time.clone(), timestamp())]),
+        ("ivo_to_jd" | "ivo_to_mjd", [time]) => {
+            // By its text: the engine would take numbers for times, too.
+            let text = cast(time.clone(), DataType::Varchar(None));
+            call(name, vec![cast(text, timestamp())])
+        }
         _ => return None,
     })
 }

@@ -14,7 +14,9 @@ mod stcs;
 mod top;
 mod units;
 mod uploads;
+mod warnings;
 
 pub(crate) use grammar::AdqlGrammar;
 pub(crate) use rewrite::rewrite;
 pub use uploads::{UPLOAD_SCHEMA, UploadedName, with_uploads};
+pub use warnings::adql_warnings;

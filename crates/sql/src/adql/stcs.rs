@@ -1,5 +1,5 @@
 //! Regions as STC-S writes them (*STC-S: Space-Time Coordinate Metadata Linear String Implementation* 1.33): the shapes that ADQL
-//! has too, in the ICRS and in degrees.
+//! has too, in degrees; and names of coordinate systems.
 
 /// Words of a coordinate system that change nothing here: reference positions and flavours.
 const WITHOUT_EFFECT: &[&str] = &[
@@ -12,47 +12,82 @@ const WITHOUT_EFFECT: &[&str] = &[
     "SPHERICAL2",
 ];
 
-/// Frames whose positions are those of tables. An unknown one is taken for that of tables.
-const OWN_FRAMES: &[&str] = &["ICRS", "UNKNOWNFRAME"];
-
-/// Other frames that STC-S names.
-const OTHER_FRAMES: &[&str] = &[
-    "FK4",
-    "FK5",
-    "J2000",
-    "B1950",
-    "GALACTIC",
-    "GALACTIC_II",
-    "SUPER_GALACTIC",
-    "ECLIPTIC",
-    "GEO_C",
-    "GEO_D",
-    "GSE",
-    "GSM",
+/// Frames that STC-S and older queries name, and what the functions of frames call them.
+const FRAMES: &[(&str, &str)] = &[
+    ("ICRS", ICRS),
+    // An unknown one is taken for that of tables.
+    ("UNKNOWNFRAME", ICRS),
+    ("FK5", "FK5"),
+    ("J2000", "FK5"),
+    ("FK4", "FK4"),
+    ("B1950", "FK4"),
+    ("GALACTIC", "GALACTIC"),
+    ("GALACTIC_II", "GALACTIC"),
+    ("ECLIPTIC", "ECLIPTIC"),
 ];
 
-/// Whether positions of a system are those of tables.
-pub(super) fn check_system(system: &str) -> Result<(), String> {
-    for word in system.split_whitespace() {
-        check_word(word)?;
-    }
-    Ok(())
+/// The frame of tables.
+pub(super) const ICRS: &str = "ICRS";
+
+/// Frames that STC-S names and that are not turned here.
+const OTHER_FRAMES: &[&str] = &["SUPER_GALACTIC", "GEO_C", "GEO_D", "GSE", "GSM"];
+
+/// What the text of a coordinate system says.
+#[derive(Debug, PartialEq)]
+pub(super) struct System {
+    /// The frame in which positions are.
+    pub frame: &'static str,
+    /// The words that say nothing which is known.
+    pub unknown: Vec<String>,
 }
 
-fn check_word(word: &str) -> Result<(), String> {
+/// The system that a text names; without a frame that is known it is that of tables.
+///
+/// # Errors
+/// It is a frame of which positions cannot be brought to that of tables.
+pub(super) fn system(text: &str) -> Result<System, String> {
+    let mut found = System {
+        frame: ICRS,
+        unknown: vec![],
+    };
+    for word in text.split_whitespace() {
+        match frame(word)? {
+            Some(frame) => found.frame = frame,
+            None if is_without_effect(word) => {}
+            None => found.unknown.push(word.to_owned()),
+        }
+    }
+    Ok(found)
+}
+
+fn frame(word: &str) -> Result<Option<&'static str>, String> {
     let upper = word.to_ascii_uppercase();
-    let upper = upper.as_str();
-    if OWN_FRAMES.contains(&upper) || WITHOUT_EFFECT.contains(&upper) {
-        return Ok(());
+    if OTHER_FRAMES.contains(&upper.as_str()) {
+        return Err(format!(
+            "positions of the coordinate system {word} cannot be brought to ICRS here; those of FK5, FK4, GALACTIC and ECLIPTIC can"
+        ));
     }
-    Err(format!(
-        "the coordinate system {word} is not supported: positions are in ICRS; \
-         ivo_geom_transform('{upper}', 'ICRS', ...) brings a geometry of another frame to it"
-    ))
+    let known = FRAMES.iter().find(|(name, _)| *name == upper);
+    Ok(known.map(|(_, frame)| *frame))
 }
 
-/// The constructor of a region, and its numbers.
-pub(super) fn region(text: &str) -> Result<(&'static str, Vec<f64>), String> {
+fn is_without_effect(word: &str) -> bool {
+    WITHOUT_EFFECT.contains(&word.to_ascii_uppercase().as_str())
+}
+
+/// A region of STC-S.
+#[derive(Debug, PartialEq)]
+pub(super) struct Region {
+    /// The constructor that makes it.
+    pub constructor: &'static str,
+    /// What the constructor takes.
+    pub numbers: Vec<f64>,
+    /// The frame in which it is.
+    pub frame: &'static str,
+}
+
+/// The region that a text describes.
+pub(super) fn region(text: &str) -> Result<Region, String> {
     let mut words = text.split_whitespace().peekable();
     let shape = words.next().unwrap_or("").to_ascii_uppercase();
     let (constructor, fits, wanted): (_, fn(usize) -> bool, _) = match shape.as_str() {
@@ -71,14 +106,17 @@ pub(super) fn region(text: &str) -> Result<(&'static str, Vec<f64>), String> {
         }
     };
     // A frame, a reference position and a flavour may stand before the numbers, and what they are for after FILLFACTOR.
+    let mut of_region = ICRS;
     while let Some(word) = words.next_if(|word| word.parse::<f64>().is_err()) {
-        let known = OTHER_FRAMES.contains(&word.to_ascii_uppercase().as_str());
-        if !known && check_word(word).is_err() {
-            return Err(format!(
-                "\"{word}\" in the region '{text}' is neither a number nor a coordinate system"
-            ));
+        match frame(word)? {
+            Some(frame) => of_region = frame,
+            None if is_without_effect(word) => {}
+            None => {
+                return Err(format!(
+                    "\"{word}\" in the region '{text}' is neither a number nor a coordinate system"
+                ));
+            }
         }
-        check_word(word)?;
     }
     let mut numbers = Vec::new();
     while let Some(word) = words.next() {
@@ -102,7 +140,11 @@ pub(super) fn region(text: &str) -> Result<(&'static str, Vec<f64>), String> {
             numbers.len()
         ));
     }
-    Ok((constructor, numbers))
+    Ok(Region {
+        constructor,
+        numbers,
+        frame: of_region,
+    })
 }
 
 #[cfg(test)]
@@ -114,27 +156,51 @@ mod tests {
         for (text, expected) in [
             (
                 "Circle ICRS 10.5 -3 0.1",
-                ("adql_circle", vec![10.5, -3.0, 0.1]),
+                ("adql_circle", vec![10.5, -3.0, 0.1], ICRS),
             ),
             (
                 "CIRCLE 1 2 3 unit deg",
-                ("adql_circle", vec![1.0, 2.0, 3.0]),
+                ("adql_circle", vec![1.0, 2.0, 3.0], ICRS),
             ),
             (
                 "position icrs geocenter spherical2 1e1 +2",
-                ("adql_point", vec![10.0, 2.0]),
+                ("adql_point", vec![10.0, 2.0], ICRS),
             ),
             (
                 "BOX UNKNOWNFrame 1 2 3 4",
-                ("adql_box", vec![1.0, 2.0, 3.0, 4.0]),
+                ("adql_box", vec![1.0, 2.0, 3.0, 4.0], ICRS),
             ),
             (
                 " POLYGON ICRS 1 2 3 4 5 -6 ",
-                ("adql_polygon", vec![1.0, 2.0, 3.0, 4.0, 5.0, -6.0]),
+                ("adql_polygon", vec![1.0, 2.0, 3.0, 4.0, 5.0, -6.0], ICRS),
+            ),
+            (
+                "Circle Galactic barycenter 1 2 3",
+                ("adql_circle", vec![1.0, 2.0, 3.0], "GALACTIC"),
             ),
         ] {
+            let (constructor, numbers, frame) = expected;
+            let expected = Region {
+                constructor,
+                numbers,
+                frame,
+            };
             assert_eq!(region(text).unwrap(), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn systems_are_known_turned_or_ignored() {
+        for (text, frame, unknown) in [
+            ("", ICRS, vec![]),
+            ("icrs geocenter", ICRS, vec![]),
+            ("J2000", "FK5", vec![]),
+            ("Galactic_II TOPOCENTER", "GALACTIC", vec![]),
+            ("FK6 X", ICRS, vec!["FK6".to_owned(), "X".to_owned()]),
+        ] {
+            assert_eq!(system(text), Ok(System { frame, unknown }), "{text}");
+        }
+        assert!(system("SUPER_GALACTIC").is_err());
     }
 
     #[test]
@@ -142,7 +208,7 @@ mod tests {
         for (text, part) in [
             ("", "begins with none of"),
             ("Union ICRS (Circle 1 2 3)", "begins with none of"),
-            ("CIRCLE GALACTIC 1 2 3", "GALACTIC is not supported"),
+            ("CIRCLE GSE 1 2 3", "GSE cannot be brought to ICRS"),
             ("CIRCLE ICRS 1 2", "has 2 numbers"),
             ("CIRCLE ICRS 1 2 x", "\"x\""),
             ("CIRCLE IKRS 1 2 3", "neither a number nor"),

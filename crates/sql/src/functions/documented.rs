@@ -184,7 +184,7 @@ const MYSQL: [(&str, &[&str]); 7] = [
 ];
 
 /// Functions of ADQL's dialect.
-const ADQL: [&str; 58] = [
+const ADQL: [&str; 59] = [
     "COUNT",
     "SUM",
     "AVG",
@@ -230,6 +230,7 @@ const ADQL: [&str; 58] = [
     "COORD1",
     "COORD2",
     "COORDSYS",
+    "MOC",
     "IN_UNIT",
     "ivo_healpix_index",
     "ivo_healpix_center",

@@ -2,7 +2,7 @@
 //!
 //! Positions, radii and sides are in degrees; the axes of an ellipse are in arcseconds (as in scisql), its position angle in
 //! degrees east of north. As in scisql, a point or region that is partly NULL is not inside (0), and a separation with a
-//! NULL part is NULL. A region that makes no sense (a negative radius, a polygon that is not convex) is an error where it is
+//! NULL part is NULL. So is one with a declination beyond a pole. A region that makes no sense (a negative radius, a polygon that is not convex) is an error where it is
 //! constant and contains nothing where it comes from a row.
 
 use std::sync::Arc;
@@ -74,6 +74,15 @@ impl ScalarUDFImpl for Separation {
             dec2.values(),
             &mut degrees,
         );
+        for (degrees, (dec1, dec2)) in degrees
+            .iter_mut()
+            .zip(dec1.values().iter().zip(dec2.values()))
+        {
+            // Where the directions that such declinations lead to lie is no answer.
+            if dec1.abs() > 90.0 || dec2.abs() > 90.0 {
+                *degrees = f64::NAN;
+            }
+        }
         let nulls = [ra1, dec1, ra2, dec2].iter().fold(None, |all, column| {
             NullBuffer::union(all.as_ref(), column.nulls())
         });

@@ -22,7 +22,7 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
-pub use adql::POLYGON;
+pub use adql::{GeometryKind, IN_UNIT, MOC_TEXT, POLYGON, is_moc, unit_of_function};
 pub use apart::APART;
 pub(crate) use apart::{apart, apart_from};
 pub(crate) use checked_sum::checked_sum;

@@ -13,6 +13,8 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use sky::Shape;
 
 use crate::functions::SEPARATION;
+use crate::functions::adql::constructors::RADIUS;
+use crate::functions::adql::moc;
 use crate::functions::adql::parts::{self, call};
 use crate::functions::adql::value::Kind;
 
@@ -101,6 +103,9 @@ impl Conditions<'_> {
         }
         let (function, first, second) = holding(condition)?;
         let contains = function == "adql_contains";
+        if let Some(cover) = self.cover_of_map(first, second) {
+            return Some(GeometryCondition::Within(cover));
+        }
         if let (Some(point), Some([ra, dec, radius])) =
             (self.point(first), parts::of_circle(second))
         {
@@ -124,6 +129,18 @@ impl Conditions<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Where a point is that is in a constant map: in one of some circles.
+    fn cover_of_map(&self, first: &Expr, second: &Expr) -> Option<Expr> {
+        let map = moc::constant(second)?;
+        let point = self.point(first)?;
+        let circles = map.circles(MOST_CIRCLES).into_iter();
+        let within = circles.map(|(centre, radius)| {
+            let centre = [centre.ra(), centre.dec()].map(|angle| lit(angle.degrees()));
+            within(point.clone(), centre, lit(radius.degrees() + ROUNDING))
+        });
+        within.reduce(Expr::or)
     }
 
     /// Right ascension and declination of a point; in a join's condition also of one that is a column.
@@ -159,6 +176,9 @@ impl Conditions<'_> {
         )))
     }
 }
+
+/// The most circles in whose places rows of a map are looked for.
+const MOST_CIRCLES: usize = 32;
 
 /// What bounding circles are made wider by, in degrees: a microarcsecond, far more than their computation is off.
 const ROUNDING: f64 = 1e-6 / 3600.0;
@@ -253,6 +273,21 @@ fn arguments<'e>(expr: &'e Expr, name: &str) -> Option<&'e [Expr; 2]> {
     }
 }
 
+/// Whether a number is given in the statement, so that it is checked when it is planned or its plan is used again.
+fn is_given(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(..) | Expr::Placeholder(_) => true,
+        Expr::Cast(cast) => is_given(&cast.expr),
+        _ => false,
+    }
+}
+
+/// A position that is none has no separation from another; a radius that is none is to be no bound either. (A constant one has been
+/// checked before.)
 fn within([ra1, dec1]: [Expr; 2], [ra2, dec2]: [Expr; 2], radius: Expr) -> Expr {
+    let radius = match radius {
+        constant if is_given(&constant) => constant,
+        of_row => call(RADIUS, vec![of_row]),
+    };
     call(SEPARATION, vec![ra1, dec1, ra2, dec2]).lt_eq(radius)
 }

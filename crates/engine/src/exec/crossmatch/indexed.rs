@@ -15,7 +15,7 @@ use sky::Angle;
 use sky::neighbours::NeighbourIndex;
 
 use crate::error::external;
-use crate::exec::neighbour_join::separation_condition::RowPositions;
+use crate::exec::neighbour_join::separation_condition::{BeyondPoles, RowPositions};
 
 /// Bytes that an index takes for each row, with what building it takes for a while.
 const INDEX_BYTES_PER_ROW: usize = 62;
@@ -54,7 +54,7 @@ impl IndexedRows {
         if sorted {
             rows = by_values(&rows)?;
         }
-        let places = RowPositions::of(position, &rows)?;
+        let places = RowPositions::of(position, &rows, BeyondPoles::Nowhere)?;
         let indexed = Self::of(rows, &places, radius)?;
         Ok(Self {
             _memory: Some(memory),

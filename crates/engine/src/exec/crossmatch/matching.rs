@@ -15,7 +15,7 @@ use sql::interrupt::check;
 
 use super::indexed::IndexedRows;
 use super::{MatchColumn, MatchRule, MatchSelection, Unmatched};
-use crate::exec::neighbour_join::separation_condition::RowPositions;
+use crate::exec::neighbour_join::separation_condition::{BeyondPoles, RowPositions};
 
 /// Arcseconds in a degree.
 const ARCSEC: f64 = 3600.0;
@@ -73,7 +73,7 @@ pub(super) struct Matcher {
 
 impl Matcher {
     pub fn probe_places(&self, batch: &RecordBatch) -> Result<RowPositions> {
-        RowPositions::of(&self.probe, batch)
+        RowPositions::of(&self.probe, batch, BeyondPoles::Nowhere)
     }
 
     /// The index of the probe rows themselves.
@@ -85,7 +85,7 @@ impl Matcher {
     /// The places of the build ends of pairs.
     pub fn build_places(&self, pairs: &Pairs, build: &IndexedRows) -> Result<RowPositions> {
         let ends = UInt32Array::from(pairs.build.clone());
-        let [ra, dec] = RowPositions::of(&self.build, &build.rows)?.columns();
+        let [ra, dec] = RowPositions::of(&self.build, &build.rows, BeyondPoles::Nowhere)?.columns();
         let of_pairs =
             |column: &Float64Array| -> Result<ArrayRef> { Ok(take(column, &ends, None)?) };
         Ok(RowPositions::from_columns(

@@ -63,7 +63,7 @@ impl BuildSide {
             batches.push(batch);
         }
         let rows = concat_batches(&rows.schema(), &batches)?;
-        let places = RowPositions::of(&joining.near.build, &rows)?;
+        let places = RowPositions::of(&joining.near.build, &rows, joining.near.poles)?;
         let index = NeighbourIndex::build(places.positions(), radius).map_err(external)?;
         Ok(Self {
             rows,
@@ -132,7 +132,7 @@ impl Joining {
         build: &BuildSide,
         output: &Output,
     ) -> Result<bool> {
-        let places = RowPositions::of(&self.near.probe, batch)?;
+        let places = RowPositions::of(&self.near.probe, batch, self.near.poles)?;
         let radii = RowRadii::of(&self.near, batch)?;
         let largest = radii.largest().degrees();
         let radii = radii.radii(self.near.bound);

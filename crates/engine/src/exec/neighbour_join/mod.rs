@@ -43,8 +43,8 @@ use crate::search_cover::SearchCover;
 
 pub use self::columns::{JoinedColumn, PartnerAggregate};
 pub use self::row_exprs::RowExpr;
-pub use self::separation_condition::SeparationCondition;
 pub(crate) use self::separation_condition::constant_value;
+pub use self::separation_condition::{BeyondPoles, SeparationCondition};
 
 /// Batches that a join may be ahead of its reader.
 const BATCHES_AHEAD: usize = 2;
@@ -336,7 +336,11 @@ async fn read_around_probe(
     let mut places = Vec::with_capacity(batches.len());
     for batch in &batches {
         radius = radius.max(RowRadii::of(&joining.near, batch)?.largest());
-        places.push(RowPositions::of(&joining.near.probe, batch)?);
+        places.push(RowPositions::of(
+            &joining.near.probe,
+            batch,
+            joining.near.poles,
+        )?);
     }
     let search_cover = SearchCover::of(places.iter().flat_map(RowPositions::known), radius);
     drop(places);

@@ -27,6 +27,17 @@ pub struct SeparationCondition {
     pub radius: Arc<dyn PhysicalExpr>,
     /// Whether a separation equal to the radius passes.
     pub bound: Bound,
+    /// Which rows have a position.
+    pub poles: BeyondPoles,
+}
+
+/// What a declination beyond a pole is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeyondPoles {
+    /// No position: nothing is near it, as the function of the separation says.
+    Nowhere,
+    /// The direction that it leads to: the condition is a cover of another one, which compares the numbers.
+    Direction,
 }
 
 impl SeparationCondition {
@@ -71,9 +82,18 @@ pub(in crate::exec) struct RowPositions {
 }
 
 impl RowPositions {
-    pub fn of([ra, dec]: &[Arc<dyn PhysicalExpr>; 2], batch: &RecordBatch) -> Result<Self> {
+    pub fn of(
+        [ra, dec]: &[Arc<dyn PhysicalExpr>; 2],
+        batch: &RecordBatch,
+        poles: BeyondPoles,
+    ) -> Result<Self> {
         let (ra, dec) = (degrees(ra, batch)?, degrees(dec, batch)?);
-        let valid = NullBuffer::union(ra.nulls(), dec.nulls());
+        let mut valid = NullBuffer::union(ra.nulls(), dec.nulls());
+        if poles == BeyondPoles::Nowhere && dec.values().iter().any(|dec| dec.abs() > 90.0) {
+            let on_the_sky = dec.values().iter().map(|dec| dec.abs() <= 90.0);
+            let on_the_sky = NullBuffer::from_iter(on_the_sky);
+            valid = NullBuffer::union(valid.as_ref(), Some(&on_the_sky));
+        }
         Ok(Self { ra, dec, valid })
     }
 

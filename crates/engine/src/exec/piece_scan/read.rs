@@ -37,8 +37,8 @@ impl PieceScanExec {
             (_, RowsOf::Whole) => Arc::new([ChunkSlice::whole(catalog::REPLICATED_CHUNK)]),
             (Some(piece), _) => Arc::clone(piece.slices()),
             (None, _) => {
-                return Err(EngineError::Query(
-                    "a piece scan was run without a piece".into(),
+                return Err(EngineError::internal(
+                    "a piece scan was run without a piece",
                 ));
             }
         };
@@ -81,8 +81,8 @@ impl PieceScanExec {
     async fn near(&self) -> Result<Vec<ChunkSlice>, EngineError> {
         match &self.search_cover {
             Some(search_cover) => self.stored.near(&self.archive, search_cover).await,
-            None => Err(EngineError::Query(
-                "a scan of what is near was run without knowing what to".into(),
+            None => Err(EngineError::internal(
+                "a scan of what is near was run without knowing what to",
             )),
         }
     }

@@ -88,5 +88,5 @@ pub(super) async fn streamed(
 
 pub(super) fn cannot_be_written(error: arrow::error::ArrowError) -> Problem {
     let sentence = format!("a column cannot be sent: {error}");
-    ClientError::new(sql::ErrorCode::OTHER, sentence).into()
+    ClientError::new(sql::ErrorCode::INTERNAL, sentence).into()
 }

@@ -18,7 +18,7 @@ use crate::http::received_table::LONGEST_TABLE;
 const VERSIONS: [&str; 2] = ["2.1", "2.0"];
 
 /// Optional features of the language, by the ends of their groups' identifiers.
-const FEATURES: [(&str, &[&str]); 8] = [
+const FEATURES: [(&str, &[&str]); 9] = [
     (
         "adqlgeo",
         &[
@@ -43,6 +43,7 @@ const FEATURES: [(&str, &[&str]); 8] = [
     ("adql-conditional", &["COALESCE"]),
     ("adql-type", &["CAST"]),
     ("adql-offset", &["OFFSET"]),
+    ("adql-unit", &["IN_UNIT"]),
     (
         "udf",
         &[
@@ -92,30 +93,36 @@ pub(super) async fn capabilities(
     let kept = state.shared.queries.kept().as_secs();
     let written = xml::document(|xml| {
         xml.create_element("vosi:capabilities")
-            .with_attributes([
-                (
-                    "xmlns:vosi",
-                    "http://www.ivoa.net/xml/VOSICapabilities/v1.0",
-                ),
-                ("xmlns:vr", "http://www.ivoa.net/xml/VOResource/v1.0"),
-                ("xmlns:vs", "http://www.ivoa.net/xml/VODataService/v1.1"),
-                ("xmlns:tr", "http://www.ivoa.net/xml/TAPRegExt/v1.0"),
-                ("xmlns:xsi", "http://www.w3.org/2001/XMLSchema-instance"),
-            ])
-            .write_inner_content(|xml| {
-                for (standard, path) in [
-                    ("ivo://ivoa.net/std/VOSI#capabilities", "capabilities"),
-                    ("ivo://ivoa.net/std/VOSI#availability", "availability"),
-                    ("ivo://ivoa.net/std/VOSI#tables-1.1", "tables"),
-                    ("ivo://ivoa.net/std/DALI#examples", "examples"),
-                ] {
-                    simple_capability(xml, standard, &format!("{base}/{path}"))?;
-                }
-                table_access(xml, &base, kept)
-            })?;
+            .with_attribute((
+                "xmlns:vosi",
+                "http://www.ivoa.net/xml/VOSICapabilities/v1.0",
+            ))
+            .with_attributes(NAMESPACES)
+            .write_inner_content(|xml| all(xml, &base, kept))?;
         Ok(())
     });
     super::document(XML, written)
+}
+
+/// The namespaces of the elements of capabilities.
+pub(super) const NAMESPACES: [(&str, &str); 4] = [
+    ("xmlns:vr", "http://www.ivoa.net/xml/VOResource/v1.0"),
+    ("xmlns:vs", "http://www.ivoa.net/xml/VODataService/v1.1"),
+    ("xmlns:tr", "http://www.ivoa.net/xml/TAPRegExt/v1.0"),
+    ("xmlns:xsi", "http://www.w3.org/2001/XMLSchema-instance"),
+];
+
+/// All capabilities of the service below an address; results are kept for so many seconds.
+pub(super) fn all(xml: &mut Xml, base: &str, kept: u64) -> io::Result<()> {
+    for (standard, path) in [
+        ("ivo://ivoa.net/std/VOSI#capabilities", "capabilities"),
+        ("ivo://ivoa.net/std/VOSI#availability", "availability"),
+        ("ivo://ivoa.net/std/VOSI#tables-1.1", "tables"),
+        ("ivo://ivoa.net/std/DALI#examples", "examples"),
+    ] {
+        simple_capability(xml, standard, &format!("{base}/{path}"))?;
+    }
+    table_access(xml, base, kept)
 }
 
 fn simple_capability(xml: &mut Xml, standard: &str, url: &str) -> io::Result<()> {

@@ -17,6 +17,7 @@ mod form;
 mod job_document;
 mod job_requests;
 mod jobs;
+mod registry;
 mod request;
 mod sync;
 mod tables;
@@ -38,6 +39,7 @@ use super::problem::Problem;
 use super::{Encrypted, HttpState};
 use crate::formats::error_document;
 pub(crate) use jobs::TapJobs;
+pub use registry::{ServiceDescription, registry_record};
 
 /// Below which all of it is.
 const ROOT: &str = "/tap";

@@ -4,6 +4,7 @@ use super::TapError;
 use crate::ClientError;
 use arrow::datatypes::SchemaRef;
 use result_formats::ResultFormat;
+use sql::Warning;
 
 use crate::formats::{FileWriter, Format, RowWriter, TableColumn, TableWriter};
 use crate::http::parameters::RequestParameters;
@@ -99,9 +100,13 @@ impl TapFormat {
         table: &'a str,
         columns: &'a [TableColumn],
         schema: &SchemaRef,
+        warnings: &[Warning],
     ) -> Result<Box<dyn RowWriter + 'a>, ClientError> {
         Ok(match self {
-            Self::Table(format) => Box::new(TableWriter::new(format, table, columns)),
+            Self::Table(format) => {
+                let warnings = warnings.iter().map(|it| it.sentence.clone()).collect();
+                Box::new(TableWriter::new(format, table, columns).with_warnings(warnings))
+            }
             Self::File(format) => Box::new(FileWriter::new(format, schema)?),
         })
     }

@@ -148,7 +148,9 @@ impl SynchronousQuery {
         let result = result.map_err(|error| names.shown(error.into()))?;
         let columns = columns(&result.schema);
         let counter = shared.metrics.rows(metrics::Protocol::Http);
-        let mut writer = self.format.writer(RESULT, &columns, &result.schema)?;
+        let mut writer = self
+            .format
+            .writer(RESULT, &columns, &result.schema, &result.warnings)?;
         let batches = result
             .batches
             .map_err(move |error| names.shown_of_engine(error));

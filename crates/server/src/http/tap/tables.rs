@@ -74,7 +74,7 @@ pub(super) async fn one(
     Ok(super::document(XML, written))
 }
 
-fn schema(xml: &mut Xml, entry: &TapSchemaEntry, with_columns: bool) -> io::Result<()> {
+pub(super) fn schema(xml: &mut Xml, entry: &TapSchemaEntry, with_columns: bool) -> io::Result<()> {
     xml.create_element("schema").write_inner_content(|xml| {
         text(xml, "name", &entry.name)?;
         text(xml, "description", &entry.description)?;

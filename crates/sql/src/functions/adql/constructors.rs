@@ -1,34 +1,51 @@
 //! Geometry made of numbers: points, circles, boxes and polygons.
 //!
-//! A geometry of which a part is NULL is NULL. What makes no sense (a declination beyond a pole, a polygon that crosses itself)
-//! is an error where it is constant, and contains nothing where it comes from a row.
+//! A geometry of which a part is NULL is NULL. What makes no sense (a declination beyond a pole, a radius below 0, a polygon that crosses
+//! itself) is an error where it is constant, and NULL where it comes from a row. Right ascensions are wrapped into [0, 360).
+
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
 use arrow::datatypes::{DataType, Float64Type};
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
 use datafusion::logical_expr::Expr;
-use sky::{Shape, SkyError, shape::box_corners};
+use sky::{LonLat, SkyError, shape::box_corners};
 
 use super::geometry_function::{Arguments, GeometryFunction, as_it_is};
+use super::moc::is_moc;
 use super::parts::{self, call};
-use super::value::{Geometries, GeometryBuilder, Kind};
+use super::value::{Geometries, GeometryBuilder, Kind, is_radius};
 
-pub(super) static FUNCTIONS: [GeometryFunction; 4] = [
+/// The function of a circle's radius that is NULL where it is none.
+pub(crate) const RADIUS: &str = "adql_radius";
+
+pub(super) static FUNCTIONS: [GeometryFunction; 5] = [
     GeometryFunction {
         name: "adql_point",
         takes: |types| doubles("POINT", types, 2, POINT),
         gives: |_| Kind::Point.data_type(),
         nullable: true,
-        of: |arguments| built(arguments, Kind::Point, |numbers| Ok(numbers.to_vec())),
-        simplified: as_it_is,
+        of: |arguments| {
+            built(arguments, Kind::Point, check_position, |numbers| {
+                Ok(numbers.to_vec())
+            })
+        },
+        simplified: |args| checked_parts(args, check_position).map(|()| None),
     },
     GeometryFunction {
         name: "adql_circle",
         takes: |types| around_centre("CIRCLE", types, 1, CIRCLE),
         gives: |_| Kind::Circle.data_type(),
         nullable: true,
-        of: |arguments| built(arguments, Kind::Circle, |numbers| Ok(numbers.to_vec())),
-        simplified: |args| with_plain_centre("adql_circle", args),
+        of: |arguments| {
+            built(arguments, Kind::Circle, check_circle, |numbers| {
+                Ok(numbers.to_vec())
+            })
+        },
+        simplified: |args| {
+            checked_parts(args, check_circle)?;
+            Ok(with_plain_centre("adql_circle", args))
+        },
     },
     GeometryFunction {
         name: "adql_box",
@@ -36,19 +53,45 @@ pub(super) static FUNCTIONS: [GeometryFunction; 4] = [
         gives: |_| Kind::Polygon.data_type(),
         nullable: true,
         of: |arguments| {
-            built(arguments, Kind::Polygon, |numbers| match *numbers {
-                [ra, dec, width, height] => box_corners(ra, dec, width, height).map(Vec::from),
-                _ => Ok(vec![]),
-            })
+            built(
+                arguments,
+                Kind::Polygon,
+                check_box,
+                |numbers| match *numbers {
+                    [ra, dec, width, height] => box_corners(ra, dec, width, height).map(Vec::from),
+                    _ => Ok(vec![]),
+                },
+            )
         },
-        simplified: |args| with_plain_centre("adql_box", args),
+        simplified: |args| {
+            checked_parts(args, check_box)?;
+            Ok(with_plain_centre("adql_box", args))
+        },
     },
     GeometryFunction {
         name: super::POLYGON,
         takes: corners,
         gives: |_| Kind::Polygon.data_type(),
         nullable: true,
-        of: |arguments| built(arguments, Kind::Polygon, |numbers| Ok(numbers.to_vec())),
+        of: |arguments| {
+            built(arguments, Kind::Polygon, check_corners, |numbers| {
+                Ok(numbers.to_vec())
+            })
+        },
+        simplified: |args| checked_parts(args, check_corners).map(|()| None),
+    },
+    GeometryFunction {
+        name: RADIUS,
+        takes: |types| doubles("RADIUS", types, 1, "a number of degrees"),
+        gives: |_| DataType::Float64,
+        nullable: true,
+        of: |arguments| {
+            let given = arguments.columns[0].as_primitive::<Float64Type>();
+            let radii = given
+                .iter()
+                .map(|radius| radius.filter(|it| is_radius(*it)));
+            Ok(Arc::new(radii.collect::<Float64Array>()))
+        },
         simplified: as_it_is,
     },
 ];
@@ -95,6 +138,7 @@ fn type_name(data_type: &DataType) -> &'static str {
         (Some(Kind::Point), _) => "a point",
         (Some(Kind::Circle), _) => "a circle",
         (Some(Kind::Polygon), _) => "a polygon",
+        (None, map) if is_moc(map) => "a MOC",
         (None, data_type) if is_number(data_type) => "a number",
         (None, DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8) => "a text",
         (None, DataType::Boolean) => "a condition",
@@ -141,10 +185,14 @@ fn corners(types: &[DataType]) -> Result<Vec<DataType>, String> {
     Err(unfit("POLYGON", POLYGON, types))
 }
 
+/// Checks what is known of the numbers of a geometry before there are rows.
+type Check = fn(&[Option<f64>]) -> Result<(), SkyError>;
+
 /// A column of geometries of a kind, made of what `numbers_of` gives for the numbers of each row.
 fn built(
     arguments: &Arguments,
     kind: Kind,
+    check: Check,
     numbers_of: fn(&[f64]) -> Result<Vec<f64>, SkyError>,
 ) -> Result<ArrayRef> {
     let inputs = arguments
@@ -152,6 +200,14 @@ fn built(
         .iter()
         .map(Input::of)
         .collect::<Result<Vec<_>>>()?;
+    // A plan that is kept gets its constants late.
+    let known = inputs.iter().zip(&arguments.constants);
+    let known: Vec<Option<f64>> = known
+        .map(|(input, constant)| input.first_number().filter(|_| *constant))
+        .collect();
+    if let Err(error) = check(&known) {
+        return exec_err!("{error}");
+    }
     let mut result = GeometryBuilder::new(kind);
     let mut numbers = Vec::new();
     for row in 0..arguments.rows {
@@ -160,23 +216,59 @@ fn built(
             result.push(None);
             continue;
         }
-        let geometry = numbers_of(&numbers);
-        if arguments.constant {
-            let checked = geometry.clone().and_then(|numbers| checked(kind, &numbers));
-            if let Err(error) = checked {
-                return exec_err!("{error}");
-            }
+        match numbers_of(&numbers).and_then(|numbers| kind.kept(numbers)) {
+            Ok(numbers) => result.push(Some(&numbers)),
+            Err(error) if arguments.constant => return exec_err!("{error}"),
+            Err(_) => result.push(None),
         }
-        // A box that makes no sense.
-        result.push(geometry.ok().as_deref());
     }
     result.finish()
 }
 
-fn checked(kind: Kind, numbers: &[f64]) -> Result<Shape, SkyError> {
-    match (kind, numbers) {
-        (Kind::Circle, &[.., radius]) if radius > 180.0 => Err(SkyError::Radius(radius)),
-        _ => kind.shape(numbers),
+/// Checks the parts of a geometry that are constant, where others come from rows.
+fn checked_parts(args: &[Expr], check: Check) -> Result<()> {
+    let numbers: Vec<Option<f64>> = args.iter().map(constant_number).collect();
+    match check(&numbers) {
+        Ok(()) => Ok(()),
+        Err(error) => plan_err!("{error}"),
+    }
+}
+
+fn constant_number(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Literal(ScalarValue::Float64(number), _) => *number,
+        _ => None,
+    }
+}
+
+fn check_circle(parts: &[Option<f64>]) -> Result<(), SkyError> {
+    match *parts {
+        [.., Some(radius)] if !is_radius(radius) => Err(SkyError::Radius(radius)),
+        [ra, dec, _] => check_position(&[ra, dec]),
+        _ => Ok(()),
+    }
+}
+
+fn check_box(parts: &[Option<f64>]) -> Result<(), SkyError> {
+    if let [.., width, height] = *parts {
+        // Sides that make a box somewhere do so everywhere.
+        box_corners(0.0, 0.0, width.unwrap_or(1.0), height.unwrap_or(1.0))?;
+    }
+    match *parts {
+        [ra, dec, _, _] => check_position(&[ra, dec]),
+        _ => Ok(()),
+    }
+}
+
+fn check_corners(parts: &[Option<f64>]) -> Result<(), SkyError> {
+    parts.chunks_exact(2).try_for_each(check_position)
+}
+
+/// Checks what is known of a right ascension and a declination.
+fn check_position(parts: &[Option<f64>]) -> Result<(), SkyError> {
+    match *parts {
+        [ra, dec] => LonLat::from_degrees(ra.unwrap_or(0.0), dec.unwrap_or(0.0)).map(drop),
+        _ => Ok(()),
     }
 }
 
@@ -192,6 +284,14 @@ impl<'a> Input<'a> {
             DataType::Float64 => Self::Numbers(column.as_primitive::<Float64Type>()),
             _ => Self::Points(Geometries::of(column)?),
         })
+    }
+
+    /// The number of the first row.
+    fn first_number(&self) -> Option<f64> {
+        match self {
+            Self::Numbers(column) => column.iter().next().flatten(),
+            Self::Points(_) => None,
+        }
     }
 
     /// Adds the numbers of a row; says whether they are known.

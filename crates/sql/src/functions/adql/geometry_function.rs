@@ -16,6 +16,8 @@ pub(super) struct Arguments {
     pub columns: Vec<ArrayRef>,
     pub rows: usize,
     pub constant: bool,
+    /// Which of them are constants.
+    pub constants: Vec<bool>,
 }
 
 /// A function: one row of a table of them.
@@ -27,13 +29,13 @@ pub(super) struct GeometryFunction {
     /// Whether the result may be NULL.
     pub nullable: bool,
     pub of: fn(&Arguments) -> Result<ArrayRef>,
-    /// What stands for a call with these arguments, if something else does.
-    pub simplified: fn(&[Expr]) -> Option<Expr>,
+    /// What stands for a call with these arguments, if something else does; or what is wrong with those that are constant.
+    pub simplified: fn(&[Expr]) -> Result<Option<Expr>>,
 }
 
 /// A call that nothing else stands for.
-pub(super) fn as_it_is(_: &[Expr]) -> Option<Expr> {
-    None
+pub(super) fn as_it_is(_: &[Expr]) -> Result<Option<Expr>> {
+    Ok(None)
 }
 
 impl GeometryFunction {
@@ -102,17 +104,17 @@ impl ScalarUDFImpl for GeometryUdf {
     }
 
     fn simplify(&self, args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        Ok(match (self.function.simplified)(&args) {
+        Ok(match (self.function.simplified)(&args)? {
             Some(expr) => ExprSimplifyResult::Simplified(expr),
             None => ExprSimplifyResult::Original(args),
         })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let constant = args
-            .args
-            .iter()
-            .all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let constants: Vec<bool> = (args.args.iter())
+            .map(|argument| matches!(argument, ColumnarValue::Scalar(_)))
+            .collect();
+        let constant = constants.iter().all(|it| *it);
         let rows = if constant { 1 } else { args.number_rows };
         let columns = args
             .args
@@ -123,6 +125,7 @@ impl ScalarUDFImpl for GeometryUdf {
             columns,
             rows,
             constant,
+            constants,
         })?;
         if constant {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(

@@ -30,7 +30,7 @@ struct Histogram {
 }
 
 fn list_of_counts() -> DataType {
-    DataType::List(Arc::new(Field::new_list_field(DataType::Int64, true)))
+    DataType::List(Arc::new(Field::new_list_field(DataType::Int64, false)))
 }
 
 impl AggregateUDFImpl for Histogram {
@@ -130,7 +130,7 @@ impl Accumulator for Counts {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let counts: Vec<ScalarValue> = self.counts.iter().map(|n| ScalarValue::from(*n)).collect();
-        let list = ScalarValue::new_list_nullable(&counts, &DataType::Int64);
+        let list = ScalarValue::new_list(&counts, &DataType::Int64, false);
         Ok(ScalarValue::List(list))
     }
 

@@ -7,6 +7,8 @@ mod catalogue;
 pub(crate) mod constructors;
 mod geometry_function;
 mod histogram;
+mod in_unit;
+pub(crate) mod moc;
 pub(crate) mod parts;
 mod predicates;
 mod sky_functions;
@@ -17,6 +19,9 @@ use std::sync::Arc;
 use datafusion::logical_expr::ScalarUDF;
 
 pub(crate) use histogram::histogram;
+pub use in_unit::{IN_UNIT, unit_of_function};
+pub use moc::{MOC_TEXT, is_moc};
+pub use value::Kind as GeometryKind;
 
 /// The constructor of polygons. What a polygon's numbers say of its form is found out when a statement is planned.
 pub const POLYGON: &str = "adql_polygon";
@@ -26,7 +31,9 @@ pub(crate) fn all() -> Vec<Arc<ScalarUDF>> {
     let geometry = constructors::FUNCTIONS
         .iter()
         .chain(&predicates::FUNCTIONS)
-        .chain(&sky_functions::FUNCTIONS);
+        .chain(&sky_functions::FUNCTIONS)
+        .chain(&in_unit::FUNCTIONS)
+        .chain(&moc::FUNCTIONS);
     let mut all: Vec<Arc<ScalarUDF>> = geometry.map(|function| function.udf()).collect();
     all.extend(catalogue::FUNCTIONS.iter().map(|function| function.udf()));
     all

@@ -11,44 +11,50 @@ use arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::Expr;
 use sky::Shape;
+use sky::moc::Moc;
 
 use super::constructors::unfit;
 use super::geometry_function::{Arguments, GeometryFunction, as_it_is};
+use super::moc;
 use super::parts::{self, call};
 use super::value::{Geometries, GeometryBuilder, Kind};
 use crate::functions::{RegionShape, SEPARATION};
 
+/// What functions of two take, in words.
+const CONTAINS: &str =
+    "two geometries: CONTAINS(inner, outer); of a MOC the other is a point or a MOC";
+const INTERSECTS: &str = "two geometries; of a MOC the other is a point or a MOC";
+
 pub(super) static FUNCTIONS: [GeometryFunction; 8] = [
     GeometryFunction {
         name: "adql_contains",
-        takes: |types| {
-            geometries(
-                "CONTAINS",
-                types,
-                2,
-                "two geometries: CONTAINS(inner, outer)",
-            )
+        takes: |types| match moc::takes(types) {
+            true => Ok(types.to_vec()),
+            false => geometries("CONTAINS", types, 2, CONTAINS),
         },
         gives: |_| DataType::Int32,
         nullable: false,
         of: |arguments| related(arguments, Relation::Contains),
-        simplified: contained_simply,
+        simplified: |args| Ok(contained_simply(args)),
     },
     GeometryFunction {
         name: "adql_intersects",
-        takes: |types| geometries("INTERSECTS", types, 2, "two geometries"),
+        takes: |types| match moc::takes(types) || moc::takes(&reversed(types)) {
+            true => Ok(types.to_vec()),
+            false => geometries("INTERSECTS", types, 2, INTERSECTS),
+        },
         gives: |_| DataType::Int32,
         nullable: false,
         of: |arguments| related(arguments, Relation::Intersects),
         // Of a point it asks what CONTAINS asks.
         simplified: |args| match args {
             [a, b] if parts::of_point(a).is_some() => {
-                Some(call("adql_contains", vec![a.clone(), b.clone()]))
+                Ok(Some(call("adql_contains", vec![a.clone(), b.clone()])))
             }
             [a, b] if parts::of_point(b).is_some() => {
-                Some(call("adql_contains", vec![b.clone(), a.clone()]))
+                Ok(Some(call("adql_contains", vec![b.clone(), a.clone()])))
             }
-            _ => None,
+            _ => Ok(None),
         },
     },
     GeometryFunction {
@@ -64,20 +70,20 @@ pub(super) static FUNCTIONS: [GeometryFunction; 8] = [
         gives: |_| DataType::Float64,
         nullable: true,
         of: distances,
-        simplified: |args| match args {
-            [a, b] => {
-                let ([ra1, dec1], [ra2, dec2]) = (parts::of_point(a)?, parts::of_point(b)?);
-                Some(call(SEPARATION, vec![ra1, dec1, ra2, dec2]))
-            }
-            _ => None,
-        },
+        simplified: |args| Ok(distance_of_numbers(args)),
     },
     GeometryFunction {
         name: "adql_area",
-        takes: |types| geometries("AREA", types, 1, "a geometry"),
+        takes: |types| match types {
+            [map] if moc::is_moc(map) => Ok(types.to_vec()),
+            _ => geometries("AREA", types, 1, "a geometry"),
+        },
         gives: |_| DataType::Float64,
         nullable: true,
         of: |arguments| {
+            if moc::is_moc(arguments.columns[0].data_type()) {
+                return Ok(moc::areas(&arguments.columns[0]));
+            }
             let shapes = Geometries::of(&arguments.columns[0])?;
             let area = |row| shapes.shape(row).map(|shape| shape.area_square_degrees());
             Ok(Arc::new(Float64Array::from_iter(
@@ -137,6 +143,10 @@ pub(super) static FUNCTIONS: [GeometryFunction; 8] = [
     },
 ];
 
+fn reversed(types: &[DataType]) -> Vec<DataType> {
+    types.iter().rev().cloned().collect()
+}
+
 fn geometries(
     function: &str,
     types: &[DataType],
@@ -191,6 +201,18 @@ impl Relation {
 
 /// 1 where the relation holds of the rows' geometries, else 0.
 fn related(arguments: &Arguments, relation: Relation) -> Result<ArrayRef> {
+    if let [first, second] = arguments.columns.as_slice() {
+        let of_maps: fn(&Moc, &Moc) -> bool = match relation {
+            Relation::Contains => |inner, outer| outer.contains_all(inner),
+            Relation::Intersects => Moc::intersects,
+        };
+        if moc::is_moc(second.data_type()) {
+            return moc::related(first, second, of_maps);
+        }
+        if moc::is_moc(first.data_type()) {
+            return moc::related(second, first, of_maps);
+        }
+    }
     let [first, second] = pair(arguments)?;
     let mut last: Option<(Vec<f64>, Option<Shape>)> = None;
     let mut result = Vec::with_capacity(arguments.rows);
@@ -269,6 +291,15 @@ fn coordinate(arguments: &Arguments, which: usize) -> Result<ArrayRef> {
     Ok(Arc::new(Float64Array::from_iter(
         (0..arguments.rows).map(numbers),
     )))
+}
+
+/// The distance of two points of which the numbers are known.
+fn distance_of_numbers(args: &[Expr]) -> Option<Expr> {
+    let [a, b] = args else {
+        return None;
+    };
+    let ([ra1, dec1], [ra2, dec2]) = (parts::of_point(a)?, parts::of_point(b)?);
+    Some(call(SEPARATION, vec![ra1, dec1, ra2, dec2]))
 }
 
 /// A point in a constant polygon that is convex is what the engine's own function asks, from which it reads where to look.

@@ -77,11 +77,11 @@ pub(super) static FUNCTIONS: [GeometryFunction; 4] = [
     },
 ];
 
-fn is_whole(data_type: &DataType) -> bool {
+pub(super) fn is_whole(data_type: &DataType) -> bool {
     data_type.is_integer() || *data_type == DataType::Null
 }
 
-fn is_text(data_type: &DataType) -> bool {
+pub(super) fn is_text(data_type: &DataType) -> bool {
     matches!(
         data_type,
         DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8

@@ -6,6 +6,9 @@
 //! | point | list of 2 | right ascension, declination |
 //! | circle | list of 3 | those of the centre, radius |
 //! | polygon | list of any length | those of each corner |
+//!
+//! Only the constructors make such lists, so that their numbers always describe a shape: their items have a name of their own, by which other
+//! lists of numbers are no geometry.
 
 use std::sync::Arc;
 
@@ -15,28 +18,43 @@ use arrow::datatypes::{DataType, Field, Float64Type};
 use datafusion::common::{Result, exec_err};
 use sky::{LonLat, Shape, SkyError};
 
+/// The name of the items of geometries.
+const ITEM: &str = "degrees";
+
 /// A kind of geometry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// A position.
     Point,
+    /// A centre and a radius.
     Circle,
+    /// Corners.
     Polygon,
 }
 
 impl Kind {
     /// The kind of values of a type.
-    pub(crate) fn of(data_type: &DataType) -> Option<Self> {
+    pub fn of(data_type: &DataType) -> Option<Self> {
         match data_type {
-            DataType::FixedSizeList(item, 2) if is_double(item) => Some(Self::Point),
-            DataType::FixedSizeList(item, 3) if is_double(item) => Some(Self::Circle),
-            DataType::List(item) if is_double(item) => Some(Self::Polygon),
+            DataType::FixedSizeList(item, 2) if is_of_geometry(item) => Some(Self::Point),
+            DataType::FixedSizeList(item, 3) if is_of_geometry(item) => Some(Self::Circle),
+            DataType::List(item) if is_of_geometry(item) => Some(Self::Polygon),
             _ => None,
+        }
+    }
+
+    /// What the Virtual Observatory calls values of this kind (DALI 1.1, section 3.3).
+    pub fn xtype(self) -> &'static str {
+        match self {
+            Self::Point => "point",
+            Self::Circle => "circle",
+            Self::Polygon => "polygon",
         }
     }
 
     /// The type of its values.
     pub(crate) fn data_type(self) -> DataType {
-        let item = Arc::new(Field::new_list_field(DataType::Float64, true));
+        let item = item();
         match self {
             Self::Point => DataType::FixedSizeList(item, 2),
             Self::Circle => DataType::FixedSizeList(item, 3),
@@ -48,14 +66,37 @@ impl Kind {
     pub(crate) fn shape(self, numbers: &[f64]) -> Result<Shape, SkyError> {
         match (self, numbers) {
             (Self::Point, &[ra, dec]) => LonLat::from_degrees(ra, dec).map(Shape::Point),
+            (Self::Circle, &[.., radius]) if !is_radius(radius) => Err(SkyError::Radius(radius)),
             (Self::Circle, &[ra, dec, radius]) => Shape::circle_degrees(ra, dec, radius),
             (_, numbers) => Shape::polygon_degrees(numbers),
         }
     }
+
+    /// Numbers of a geometry as they are kept, if they describe one: right ascensions are in [0, 360).
+    pub(super) fn kept(self, mut numbers: Vec<f64>) -> Result<Vec<f64>, SkyError> {
+        if self != Self::Point {
+            self.shape(&numbers)?;
+        }
+        // A circle's radius is the rest of its only corner.
+        for corner in numbers.chunks_exact_mut(2) {
+            let place = LonLat::from_degrees(corner[0], corner[1])?;
+            corner.copy_from_slice(&[place.ra().degrees(), place.dec().degrees()]);
+        }
+        Ok(numbers)
+    }
 }
 
-fn is_double(item: &Field) -> bool {
-    *item.data_type() == DataType::Float64
+/// Whether a number of degrees is the radius of a circle.
+pub(super) fn is_radius(degrees: f64) -> bool {
+    (0.0..=180.0).contains(&degrees)
+}
+
+fn is_of_geometry(item: &Field) -> bool {
+    *item.data_type() == DataType::Float64 && item.name() == ITEM
+}
+
+fn item() -> Arc<Field> {
+    Arc::new(Field::new(ITEM, DataType::Float64, true))
 }
 
 /// The rows of a column of geometry.
@@ -152,7 +193,7 @@ impl GeometryBuilder {
     }
 
     pub(crate) fn finish(self) -> Result<ArrayRef> {
-        let item = Arc::new(Field::new_list_field(DataType::Float64, true));
+        let item = item();
         let nulls = Some(NullBuffer::from(self.known)).filter(|nulls| nulls.null_count() > 0);
         let values = Arc::new(Float64Array::from(self.numbers));
         let size = match self.kind {

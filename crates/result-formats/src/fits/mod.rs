@@ -4,14 +4,16 @@
 //!
 //! Integers have a number for NULL (TNULLn) that no row has; of truths it is a zero byte, of floating-point numbers NaN, of texts an empty
 //! one. Unsigned integers, and signed ones of 8 bits, are written with an offset (TZEROn). Dates and times are texts of ISO 8601, decimals are
-//! doubles, bytes are texts of hexadecimal digits.
+//! doubles, bytes are texts of hexadecimal digits. Lists of numbers are arrays, which have one length in all rows of a column.
+
+mod values;
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Seek, Write};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
-use arrow::compute::cast;
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListArray, RecordBatch};
+use arrow::compute::take;
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Field, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
     Int64Type, Schema, SchemaRef, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
@@ -22,6 +24,7 @@ use arrow::ipc::writer::StreamWriter;
 use fitsio_pure::header::{Card, serialize_header};
 use fitsio_pure::value::Value;
 
+use self::values::{Seen, kept_array, kept_type};
 use crate::WriteError;
 
 /// Bytes of which headers and data are made up.
@@ -48,35 +51,22 @@ enum Kept {
     Done,
 }
 
-/// What the header has to know of a column's values.
-#[derive(Debug, Clone, Copy)]
-struct Seen {
-    has_nulls: bool,
-    least: i128,
-    largest: i128,
-    longest: usize,
-}
-
 impl<W: Write> FitsWriter<W> {
     pub fn new(schema: &SchemaRef, out: W) -> Result<Self, WriteError> {
         let fields = schema.fields().iter();
         let fields: Vec<Field> = fields
-            .map(|field| Ok(Field::new(field.name(), kept_type(field)?, true)))
-            .collect::<Result<_, ArrowError>>()?;
+            .map(|field| match kept_type(field.data_type()) {
+                Some(kept) => Ok(Field::new(field.name(), kept, true)),
+                None => Err(without_form(field.name())),
+            })
+            .collect::<Result<_, _>>()?;
         let file = BufWriter::new(tempfile::tempfile()?);
-        let num_columns = fields.len();
         let schema_kept = Arc::new(Schema::new(fields));
         Ok(Self {
             given: Arc::clone(schema),
-            columns: vec![
-                Seen {
-                    has_nulls: false,
-                    least: i128::MAX,
-                    largest: i128::MIN,
-                    longest: 0,
-                };
-                num_columns
-            ],
+            columns: (schema.fields().iter())
+                .map(|field| Seen::of(field.data_type()))
+                .collect(),
             kept: Kept::Written(Box::new(StreamWriter::try_new(file, &schema_kept)?)),
             schema: schema_kept,
             rows: 0,
@@ -113,8 +103,8 @@ impl<W: Write> FitsWriter<W> {
             Kept::Done => Ok(false),
             Kept::Written(writer) => {
                 let columns = self.schema.fields().iter().zip(&self.columns);
-                let forms = columns.map(|(field, seen)| Form::of(field.data_type(), seen));
-                let forms: Vec<Form> = forms.collect();
+                let forms = columns.map(|(field, seen)| Form::of(field, seen));
+                let forms: Vec<Form> = forms.collect::<Result<_, _>>()?;
                 self.out.write_all(&self.header(&forms)?)?;
                 let mut file = finished(*writer)?;
                 file.rewind()?;
@@ -130,7 +120,7 @@ impl<W: Write> FitsWriter<W> {
                     self.out.write_all(&vec![0; padding])?;
                     return Ok(false);
                 };
-                self.out.write_all(&encoded(&batch, &forms))?;
+                self.out.write_all(&encoded(&batch, &forms)?)?;
                 self.kept = Kept::Read(reader, forms);
                 Ok(true)
             }
@@ -215,84 +205,10 @@ fn of_header(error: fitsio_pure::Error) -> WriteError {
     ArrowError::InvalidArgumentError(sentence).into()
 }
 
-/// The type in which a column's values are kept: truths, numbers and texts.
-fn kept_type(field: &Field) -> Result<DataType, ArrowError> {
-    Ok(match field.data_type() {
-        kept @ (DataType::Boolean
-        | DataType::Int8
-        | DataType::Int16
-        | DataType::Int32
-        | DataType::Int64
-        | DataType::UInt8
-        | DataType::UInt16
-        | DataType::UInt32
-        | DataType::UInt64
-        | DataType::Float32
-        | DataType::Float64) => kept.clone(),
-        DataType::Float16 => DataType::Float32,
-        decimal if decimal.is_decimal() => DataType::Float64,
-        DataType::Dictionary(_, values) => {
-            return kept_type(&Field::new(field.name(), (**values).clone(), true));
-        }
-        nested if nested.is_nested() => {
-            let sentence = format!("the column {} of lists has no form in FITS", field.name());
-            return Err(ArrowError::NotYetImplemented(sentence));
-        }
-        _ => DataType::Utf8,
-    })
-}
-
-fn kept_array(array: &ArrayRef) -> Result<ArrayRef, ArrowError> {
-    let kept = kept_type(&Field::new("", array.data_type().clone(), true))?;
-    match array.data_type() {
-        given if *given == kept => Ok(Arc::clone(array)),
-        DataType::Binary
-        | DataType::LargeBinary
-        | DataType::BinaryView
-        | DataType::FixedSizeBinary(_) => {
-            let bytes = cast(array, &DataType::Binary)?;
-            let digits = |bytes: &[u8]| -> String {
-                bytes.iter().map(|byte| format!("{byte:02X}")).collect()
-            };
-            let texts = bytes.as_binary::<i32>().iter();
-            let texts: StringArray = texts.map(|bytes| bytes.map(digits)).collect();
-            Ok(Arc::new(texts))
-        }
-        _ => cast(array, &kept),
-    }
-}
-
-impl Seen {
-    fn look(&mut self, array: &ArrayRef) {
-        self.has_nulls |= array.null_count() > 0;
-        macro_rules! integers {
-            ($type:ty) => {{
-                let array = array.as_primitive::<$type>();
-                if let (Some(least), Some(largest)) =
-                    (arrow::compute::min(array), arrow::compute::max(array))
-                {
-                    self.least = self.least.min(least.into());
-                    self.largest = self.largest.max(largest.into());
-                }
-            }};
-        }
-        match array.data_type() {
-            DataType::Int8 => integers!(Int8Type),
-            DataType::Int16 => integers!(Int16Type),
-            DataType::Int32 => integers!(Int32Type),
-            DataType::Int64 => integers!(Int64Type),
-            DataType::UInt8 => integers!(UInt8Type),
-            DataType::UInt16 => integers!(UInt16Type),
-            DataType::UInt32 => integers!(UInt32Type),
-            DataType::UInt64 => integers!(UInt64Type),
-            DataType::Utf8 => {
-                let texts = array.as_string::<i32>().iter().flatten();
-                let longest = texts.map(str::len).max().unwrap_or(0);
-                self.longest = self.longest.max(longest);
-            }
-            _ => {}
-        }
-    }
+fn without_form(column: &str) -> WriteError {
+    WriteError::Unfit(format!(
+        "the column {column} has values that are made of others, and FITS has no form for these; VOTable, JSON and Parquet do"
+    ))
 }
 
 /// What an element of a column is in the file.
@@ -317,6 +233,8 @@ struct Form {
     kind: Kind,
     /// The number that stands for NULL, as it is in the file.
     null: Option<i64>,
+    /// How many elements a value has.
+    repeat: usize,
 }
 
 impl Kind {
@@ -359,7 +277,25 @@ impl Kind {
 }
 
 impl Form {
-    fn of(data_type: &DataType, seen: &Seen) -> Self {
+    fn of(field: &Field, seen: &Seen) -> Result<Self, WriteError> {
+        let DataType::List(item) = field.data_type() else {
+            return Ok(Self::of_element(field.data_type(), seen));
+        };
+        let element = Self::of_element(item.data_type(), seen);
+        match seen.lengths {
+            Some((shortest, longest)) if shortest != longest => Err(WriteError::Unfit(format!(
+                "the column {} has lists of {shortest} to {longest} numbers, and in FITS all are of one length; VOTable, JSON and Parquet \
+                 have room for them, or select those of one length",
+                field.name()
+            ))),
+            lengths => Ok(Self {
+                repeat: lengths.map_or(0, |(length, _)| length),
+                ..element
+            }),
+        }
+    }
+
+    fn of_element(data_type: &DataType, seen: &Seen) -> Self {
         let integer = |bytes, has_offset| Kind::Integer { bytes, has_offset };
         let kind = match data_type {
             DataType::Boolean => Kind::Logical,
@@ -379,7 +315,11 @@ impl Form {
         };
         match kind {
             Kind::Integer { bytes, .. } if seen.has_nulls => Self::with_null(kind, bytes, seen),
-            _ => Self { kind, null: None },
+            _ => Self {
+                kind,
+                null: None,
+                repeat: 1,
+            },
         }
     }
 
@@ -398,6 +338,7 @@ impl Form {
                 return Self {
                     kind: tried,
                     null: i64::try_from(free - tried.offset()).ok(),
+                    repeat: 1,
                 };
             }
             tried = match tried {
@@ -410,6 +351,7 @@ impl Form {
                     return Self {
                         kind: Kind::Text { width },
                         null: None,
+                        repeat: 1,
                     };
                 }
             };
@@ -417,6 +359,10 @@ impl Form {
     }
 
     fn bytes(&self) -> usize {
+        self.repeat * self.element_bytes()
+    }
+
+    fn element_bytes(&self) -> usize {
         match self.kind {
             Kind::Logical => 1,
             Kind::Integer { bytes, .. } => bytes,
@@ -435,17 +381,31 @@ impl Form {
             Kind::Integer { .. } => 'K',
             Kind::Float => 'E',
             Kind::Double => 'D',
-            Kind::Text { width } => return format!("{width}A"),
+            // Of several texts the whole width comes first.
+            Kind::Text { width } if self.repeat == 1 => return format!("{width}A"),
+            Kind::Text { width } => return format!("{}A{width}", self.repeat * width),
         };
-        format!("1{letter}")
+        format!("{}{letter}", self.repeat)
     }
 
     /// Puts the values of an array into their places of rows, from a byte of each on.
-    fn put(&self, array: &ArrayRef, rows: &mut [u8], row_bytes: usize, begin: usize) {
-        let width = self.bytes();
+    fn put(
+        &self,
+        array: &ArrayRef,
+        rows: &mut [u8],
+        row_bytes: usize,
+        begin: usize,
+    ) -> Result<(), ArrowError> {
+        let width = self.element_bytes();
+        let all = self.bytes();
         let cells = rows
             .chunks_exact_mut(row_bytes)
-            .map(|row| &mut row[begin..begin + width]);
+            .flat_map(|row| row[begin..begin + all].chunks_exact_mut(width));
+        let elements = match array.as_list_opt::<i32>() {
+            Some(lists) => &self.elements(lists)?,
+            None => array,
+        };
+        let array = elements;
         match array.data_type() {
             DataType::Boolean => {
                 for (cell, value) in cells.zip(array.as_boolean()) {
@@ -481,6 +441,18 @@ impl Form {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// The elements of all lists one after another, as many of each row; those of NULL are NULL.
+    fn elements(&self, lists: &ListArray) -> Result<ArrayRef, ArrowError> {
+        let offsets = lists.value_offsets();
+        let repeat = self.repeat as i32;
+        let indices = (0..lists.len()).flat_map(|row| {
+            let known = lists.is_valid(row);
+            (0..repeat).map(move |at| known.then_some(offsets[row] + at))
+        });
+        take(lists.values(), &indices.collect::<Int32Array>(), None)
     }
 
     fn put_integers<'r, T: ArrowPrimitiveType<Native: Into<i128>>>(
@@ -506,17 +478,17 @@ impl Form {
     }
 }
 
-fn encoded(batch: &RecordBatch, forms: &[Form]) -> Vec<u8> {
+fn encoded(batch: &RecordBatch, forms: &[Form]) -> Result<Vec<u8>, ArrowError> {
     let row_bytes: usize = forms.iter().map(Form::bytes).sum();
     let mut rows = vec![0; batch.num_rows() * row_bytes];
     let mut begin = 0;
     for (array, form) in batch.columns().iter().zip(forms) {
         if row_bytes > 0 {
-            form.put(array, &mut rows, row_bytes, begin);
+            form.put(array, &mut rows, row_bytes, begin)?;
         }
         begin += form.bytes();
     }
-    rows
+    Ok(rows)
 }
 
 #[cfg(test)]
@@ -526,14 +498,9 @@ mod tests {
     use super::*;
 
     fn form(array: ArrayRef) -> (String, Option<i64>) {
-        let mut seen = Seen {
-            has_nulls: false,
-            least: i128::MAX,
-            largest: i128::MIN,
-            longest: 0,
-        };
+        let mut seen = Seen::of(array.data_type());
         seen.look(&array);
-        let form = Form::of(array.data_type(), &seen);
+        let form = Form::of(&Field::new("", array.data_type().clone(), true), &seen).unwrap();
         (form.tform(), form.null)
     }
 
