@@ -1,16 +1,17 @@
 //! `meridian cluster`: the state of a running cluster, and what an operator changes of it.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use cluster::Operator;
 use cluster::messages::ClusterStatus;
-use cluster::{Operator, Secret};
 use ingest::{grouped, size};
 use tokio::runtime::Runtime;
 
 use crate::aligned::aligned;
+use crate::cluster_credentials::CredentialArguments;
 use crate::cluster_demo::{self, DemoArguments};
+use crate::cluster_init::{self, InitArguments};
 use crate::console::tell;
 use crate::failure::Failure;
 use crate::worker::member_address;
@@ -31,6 +32,8 @@ pub enum ClusterCommand {
     Undrain(WorkerArguments),
     /// Forget a worker that was ended.
     Remove(WorkerArguments),
+    /// Make a certificate authority, and the certificates of members, which then speak TLS.
+    Init(InitArguments),
     /// Try a cluster on this machine: a front end and three workers of a data directory, until Ctrl-C.
     Demo(DemoArguments),
 }
@@ -46,9 +49,8 @@ pub struct FrontEndArguments {
         value_parser = member_address
     )]
     cluster: String,
-    /// The file with the secret that all members of the cluster know.
-    #[arg(long, value_name = "FILE", env = "MERIDIAN_CLUSTER_SECRET")]
-    cluster_secret: PathBuf,
+    #[command(flatten)]
+    credentials: CredentialArguments,
 }
 
 /// Which cluster, and in which form.
@@ -81,6 +83,7 @@ pub fn run(command: ClusterCommand) -> Result<(), Failure> {
     let runtime = Runtime::new()?;
     match command {
         ClusterCommand::Demo(arguments) => cluster_demo::run(&arguments),
+        ClusterCommand::Init(arguments) => cluster_init::run(&arguments),
         ClusterCommand::Status(arguments) => {
             let status = runtime.block_on(arguments.front_end.operator()?.status())?;
             match arguments.format {
@@ -111,9 +114,8 @@ pub fn run(command: ClusterCommand) -> Result<(), Failure> {
 }
 
 impl FrontEndArguments {
-    fn operator(&self) -> Result<Operator, Failure> {
-        let secret = Secret::read(&self.cluster_secret)?;
-        Ok(Operator::new(self.cluster.clone(), secret))
+    fn operator(self) -> Result<Operator, Failure> {
+        Ok(Operator::new(self.cluster, &self.credentials.files()?)?)
     }
 }
 

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use cluster::{Operator, Secret};
+use cluster::{CredentialFiles, Operator};
 use tokio::runtime::Runtime;
 
 use crate::console::{remark, tell};
@@ -150,7 +150,8 @@ fn started(mut command: Command, words: &str) -> Result<(Child, Vec<String>), Fa
 }
 
 async fn wait_for_replicas(address: &str, secret: &Path) -> Result<(), Failure> {
-    let operator = Operator::new(address.to_owned(), Secret::read(secret)?);
+    let secret = CredentialFiles::Secret(secret.to_owned());
+    let operator = Operator::new(address.to_owned(), &secret)?;
     let began = Instant::now();
     remark("The workers get their files ...");
     loop {

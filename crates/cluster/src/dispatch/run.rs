@@ -23,6 +23,7 @@ use crate::client::MemberClient;
 use crate::frames::{Frame, FrameReader};
 use crate::front_end::{Member, Members};
 use crate::messages::{ErrorClass, PartName, ShareFailure, ShareHead};
+use crate::tls::Role;
 
 /// How often it is looked whether workers still live.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -277,7 +278,7 @@ impl PhaseDrive {
         let address = &self.workers[worker].1.report.address;
         let sent = self
             .client
-            .send(Method::POST, address, "/shares", body)
+            .send(Method::POST, Role::Worker, address, "/shares", body)
             .await;
         let mut response = sent.map_err(|error| broken(error.to_string()))?;
         if response.status != StatusCode::OK {

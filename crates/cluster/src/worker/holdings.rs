@@ -29,9 +29,12 @@ use store::{
 
 use crate::ClusterError;
 use crate::client::MemberClient;
+use crate::connect::FrontEndConnector;
+use crate::credentials::Credentials;
 use crate::file_service::{chunk_path, manifest_path};
 use crate::front_end::{Holdings, PartKey, part_files};
 use crate::messages::{PartFiles, PartName};
+use crate::tls::Role;
 
 /// Where the files are, in the directory of a worker.
 pub(super) const REPLICAS: &str = "replicas";
@@ -273,7 +276,7 @@ impl HeldFiles {
         for front_end in &self.front_ends {
             let got = self
                 .client
-                .bytes(Method::GET, front_end, path, Bytes::new());
+                .bytes(Method::GET, Role::FrontEnd, front_end, path, Bytes::new());
             outcome = got.await;
             if outcome.is_ok() {
                 break;
@@ -375,7 +378,12 @@ impl HeldFiles {
             return Ok(Arc::clone(peer));
         }
         let peer = HttpPeer::new(address, HttpTimeouts::default())?;
-        let peer = peer.authorized_by(self.client.secret().authorization());
+        let peer = match self.client.credentials() {
+            Credentials::Secret(secret) => peer.authorized_by(secret.authorization()),
+            tls @ Credentials::Tls(_) => {
+                peer.connected_by(Arc::new(FrontEndConnector(tls.clone())))
+            }
+        };
         peers.insert(address.to_owned(), Arc::clone(&peer));
         Ok(peer)
     }

@@ -15,6 +15,7 @@ use super::Worker;
 use crate::ClusterError;
 use crate::messages::{Assignment, MemberReport, PartFiles};
 use crate::operator::encoded;
+use crate::tls::Role;
 
 /// How often a worker reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -118,7 +119,7 @@ async fn tell(worker: &Worker, report: &MemberReport) -> Result<Assignment, Clus
     let mut outcome = Err(ClusterError::member(&join, "is no address of a front end"));
     for front_end in &worker.options.join {
         outcome = client
-            .json(Method::POST, front_end, &path, Some(report))
+            .json(Method::POST, Role::FrontEnd, front_end, &path, Some(report))
             .await;
         if outcome.is_ok() {
             break;
