@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use catalog::{LoadId, fold_name};
 use engine::exec::RowsOf;
@@ -40,6 +41,7 @@ pub(crate) struct Dispatcher {
     /// Where connections live.
     runtime: Handle,
     phases: AtomicU64,
+    stalled_after: Duration,
 }
 
 impl fmt::Debug for Dispatcher {
@@ -56,6 +58,7 @@ impl Dispatcher {
         members: Arc<Members>,
         parts: Arc<Parts>,
         client: Arc<MemberClient>,
+        stalled_after: Duration,
     ) -> Arc<Self> {
         Arc::new(Self {
             archive,
@@ -65,6 +68,7 @@ impl Dispatcher {
             client,
             runtime: Handle::current(),
             phases: AtomicU64::new(0),
+            stalled_after,
         })
     }
 }
@@ -136,6 +140,7 @@ impl PieceDispatcher for Dispatcher {
             parts,
             pieces: remote,
             phase,
+            stalled_after: self.stalled_after,
         };
         let driven = self.runtime.spawn(drive.run(shares, sender));
         let events = Events {

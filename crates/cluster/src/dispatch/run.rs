@@ -14,6 +14,7 @@ use engine::{EncodedPhase, EngineError, Piece, PieceEvent};
 use futures::FutureExt;
 use sql::{ErrorCode, SqlError};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{debug, warn};
@@ -43,6 +44,8 @@ pub(super) struct PhaseDrive {
     /// The numbers of the pieces that workers run, in the phase.
     pub pieces: Vec<usize>,
     pub phase: EncodedPhase,
+    /// A worker of whose share nothing is heard for so long is given up for the phase.
+    pub stalled_after: Duration,
 }
 
 /// What comes of a share.
@@ -55,6 +58,7 @@ struct ShareEvent {
 enum What {
     Rows(usize, RecordBatch),
     Done(usize),
+    GoesOn,
     Ended(Result<(), ShareError>),
 }
 
@@ -80,6 +84,7 @@ impl PhaseDrive {
             aborts: HashMap::new(),
             began: HashMap::new(),
             started: Instant::now(),
+            waited: Duration::ZERO,
             events,
             drive: Arc::new(self),
         };
@@ -113,17 +118,28 @@ struct Driving {
     /// The pieces of each run of which rows were handed on, and which are not done.
     began: HashMap<u64, HashSet<usize>>,
     started: Instant,
+    /// How long the engine took to read: that is no silence of workers.
+    waited: Duration,
     events: mpsc::Sender<ShareEvent>,
     drive: Arc<PhaseDrive>,
 }
 
 impl Driving {
+    /// The time since the start, without that in which nothing could be taken from workers.
     fn now(&self) -> Duration {
-        self.started.elapsed()
+        self.started.elapsed().saturating_sub(self.waited)
     }
 
-    async fn tell(&self, event: PieceEvent) -> Option<()> {
-        self.sender.send(event).await.ok()
+    async fn tell(&mut self, event: PieceEvent) -> Option<()> {
+        let event = match self.sender.try_send(event) {
+            Ok(()) => return Some(()),
+            Err(TrySendError::Closed(_)) => return None,
+            Err(TrySendError::Full(event)) => event,
+        };
+        let began = Instant::now();
+        let sent = self.sender.send(event).await.ok();
+        self.waited += began.elapsed();
+        sent
     }
 
     /// Sends what workers can take, and gives back what none can.
@@ -143,15 +159,22 @@ impl Driving {
     }
 
     async fn take(&mut self, ShareEvent { run, worker, what }: ShareEvent) -> Option<()> {
-        let (now, number) = (self.now(), |piece: usize| self.drive.pieces[piece]);
+        let now = self.now();
+        let drive = Arc::clone(&self.drive);
+        let number = |piece: usize| drive.pieces[piece];
         match what {
             What::Rows(piece, batch) => {
+                self.shares.go_on(run, now);
                 if !self.shares.wants(run, piece) {
                     return Some(());
                 }
                 self.began.entry(run).or_default().insert(piece);
                 let piece = number(piece);
                 self.tell(PieceEvent::Rows { run, piece, batch }).await
+            }
+            What::GoesOn => {
+                self.shares.go_on(run, now);
+                Some(())
             }
             What::Done(piece) => {
                 let counts = self.shares.finish_piece(run, piece, now);
@@ -244,6 +267,15 @@ impl Driving {
                 self.lose(worker).await?;
             }
         }
+        let limit = self.drive.stalled_after;
+        for worker in self.shares.stalled_workers(self.now(), limit) {
+            warn!(
+                worker = self.drive.workers[worker].0,
+                seconds = limit.as_secs(),
+                "pieces make no progress: they go to other replicas, or run here"
+            );
+            self.lose(worker).await?;
+        }
         let doubled = self.shares.double_late(self.now());
         if doubled > 0 {
             debug!(pieces = doubled, "late pieces run at another replica, too");
@@ -300,6 +332,7 @@ impl PhaseDrive {
                 let what = match frame {
                     Frame::Rows(piece, batch) => What::Rows(piece_of(piece)?, batch),
                     Frame::Done(piece) => What::Done(piece_of(piece)?),
+                    Frame::Progress => What::GoesOn,
                     Frame::Failed(failure) => return Err(ShareError::Told(failure)),
                     Frame::Footer => {
                         // The connection is kept for the next share.

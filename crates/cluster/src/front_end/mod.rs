@@ -53,6 +53,8 @@ pub struct ClusterOptions {
     pub replicas: usize,
     /// How long a worker may be silent before others get its replicas.
     pub lost_after: Duration,
+    /// How long a worker may say nothing of pieces that it runs before they run elsewhere.
+    pub stalled_after: Duration,
     /// Whether the address may be one that other machines reach, though what members say is not encrypted, which it is in TLS.
     pub is_insecure: bool,
 }
@@ -142,6 +144,7 @@ impl FrontEnd {
                 Arc::clone(&members),
                 Arc::clone(&parts),
                 Arc::clone(&client),
+                options.stalled_after,
             ),
             archive,
             settings,

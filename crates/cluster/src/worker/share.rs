@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow_ipc::reader::StreamReader;
@@ -11,24 +12,29 @@ use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 use bytes::{Buf, Bytes};
-use engine::{EngineError, Piece, QueryExecution, ShareRun};
+use engine::{EngineError, Piece, PieceScheduler, QueryExecution, ShareRun};
 use futures::{FutureExt, StreamExt, stream};
 use queries::QueryTurns;
 use sql::{ErrorCode, Interrupt};
 use store::StoreError;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::AbortHandle;
+use tokio::time::sleep;
 
 use super::Worker;
 use crate::client::read_body;
 use crate::dispatch::share_body_parts;
-use crate::frames::{FrameWriter, failure};
+use crate::frames::{FrameWriter, failure, progress};
 use crate::messages::{ErrorClass, ShareFailure, ShareHead};
 
 /// Bytes of a share as it is sent.
 const LONGEST_SHARE: usize = 256 << 20;
 /// Frames that may wait for the front end.
 const FRAMES_AHEAD: usize = 4;
+
+/// How often the front end is told that a share goes on.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Why a share cannot be run to its end.
 enum ShareError {
@@ -122,13 +128,19 @@ fn start(
     let interrupt = Interrupt::new();
     // Queries of several front ends have different numbers here.
     let query = share.head.front_end.rotate_left(32) ^ share.head.query;
-    let turns = QueryTurns::new(&worker.scheduler, query);
-    let execution = Arc::new(QueryExecution::new().with_scheduler(Arc::new(turns)));
+    let turns = Arc::new(QueryTurns::new(&worker.scheduler, query));
+    let scheduler = Arc::clone(&turns) as Arc<dyn PieceScheduler>;
+    let execution = Arc::new(QueryExecution::new().with_scheduler(scheduler));
+    let going_on = tell_progress(Arc::clone(&interrupt), turns, sender.clone());
     let running = Arc::clone(&worker);
     let work = async move {
         execution.attach();
         let outcome = AssertUnwindSafe(produce(&running, share, &sender)).catch_unwind();
-        let told = match outcome.await {
+        let outcome = tokio::select! {
+            outcome = outcome => outcome,
+            () = going_on => return,
+        };
+        let told = match outcome {
             Ok(Ok(()) | Err(ShareError::Abandoned)) => return,
             Ok(Err(error)) => told(&running, error),
             Err(_) => ShareFailure {
@@ -154,6 +166,29 @@ fn start(
         let frame = frames.receiver.recv().await?;
         Some((Ok(frame), frames))
     })
+}
+
+/// Tells the front end as long as the share goes on: something computes for it, or it waits for threads that others have. What hangs does
+/// neither.
+async fn tell_progress(
+    interrupt: Arc<Interrupt>,
+    turns: Arc<QueryTurns>,
+    sender: mpsc::Sender<Bytes>,
+) {
+    let mut before = interrupt.progress();
+    loop {
+        sleep(PROGRESS_INTERVAL).await;
+        let now = interrupt.progress();
+        if now == before && turns.num_running() > 0 {
+            continue;
+        }
+        before = now;
+        match sender.try_send(progress()) {
+            // Where frames wait, these tell as much.
+            Ok(()) | Err(TrySendError::Full(_)) => {}
+            Err(TrySendError::Closed(_)) => return,
+        }
+    }
 }
 
 /// Runs the pieces and sends their rows.

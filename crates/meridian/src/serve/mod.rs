@@ -157,6 +157,7 @@ fn cluster_options(settings: &Settings) -> Result<Option<ClusterOptions>, Failur
         credentials: credential_files(tls, secret)?,
         replicas: settings.replicas.get(),
         lost_after: settings.lost_after,
+        stalled_after: settings.stalled_after,
         is_insecure: settings.insecure,
     }))
 }

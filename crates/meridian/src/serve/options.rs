@@ -143,6 +143,8 @@ options! {
         "Workers of the cluster that shall hold each chunk file.";
     lost_after: Duration = "lost-after" "SECONDS", "MERIDIAN_LOST_AFTER", some_seconds, DefaultValue::Is("60"),
         "Seconds for which a worker of the cluster may be silent before others get its replicas.";
+    stalled_after: Duration = "stalled-after" "SECONDS", "MERIDIAN_STALLED_AFTER", some_seconds, DefaultValue::Is("60"),
+        "Seconds for which pieces may make no progress at a worker of the cluster before they run elsewhere.";
     insecure: bool = "insecure" "yes|no", "MERIDIAN_INSECURE", yes_or_no, DefaultValue::Is("no"),
         "Listen where other machines connect, too, without users or without TLS: only where the network is trusted.";
     log: EnvFilter = "log" "LEVEL", "RUST_LOG", filter, DefaultValue::Is(DEFAULT_LOG),
