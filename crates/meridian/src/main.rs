@@ -22,6 +22,7 @@ mod failure;
 mod load;
 mod load_progress;
 mod output;
+mod parent;
 mod prompt;
 mod query_commands;
 mod repartition;

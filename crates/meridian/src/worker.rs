@@ -94,6 +94,7 @@ async fn work(options: WorkerOptions) -> Result<(), Failure> {
     ))?;
     info!(version = env!("CARGO_PKG_VERSION"), name, data, address = %address, "started");
     let stop = CancellationToken::new();
+    crate::parent::end_with_parent(&stop);
     tokio::spawn(serve::stop_at_signals(signals, stop.clone()));
     Arc::clone(&worker).run(listener, stop).await;
     info!("ended");

@@ -119,6 +119,7 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
     );
     notify::tell(notify::READY);
     let stop = CancellationToken::new();
+    crate::parent::end_with_parent(&stop);
     tokio::spawn(stop_at_signals(signals, stop.clone()));
     server.serve(stop).await;
     Ok(())
