@@ -517,6 +517,6 @@ def is_running(pid: int) -> bool:
 
 def test_the_status_is_a_table_for_people(cluster: Cluster) -> None:
     text = cluster.command("status").text
-    assert re.search(r"^worker +address +state +silent +threads +files +to get +disk +free +pieces$", text, re.MULTILINE)
+    assert re.search(r"^worker +address +state +silent +threads +files +to get +time left +disk +free +pieces$", text, re.MULTILINE)
     assert len(re.findall(r"^w\d +127\.0\.0\.1:\d+ +live ", text, re.MULTILINE)) == 3
     assert "has its 2 replicas" in text

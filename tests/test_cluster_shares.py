@@ -1,4 +1,4 @@
-"""Shares of clusters: what becomes of those that make no progress."""
+"""Clusters: how fast replicas come, and what becomes of shares that make no progress."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from cluster_members import Member, cluster_of
+from cluster_members import Cluster, Member, cluster_of
 from meridian_cli import Meridian
 from serving import Server, wait_until
 from small_tables import DIRECTOR, star_lines, write_lines
 
-FEW_STARS = 30_000
+# Enough for a dozen pieces, and for two.
+STARS, FEW_STARS = 250_000, 30_000
 NEIGHBOURS = "SELECT COUNT(*), MIN(scisql_angSep(a.ra, a.`dec`, b.ra, b.`dec`)) FROM Star a, Star b WHERE scisql_angSep(a.ra, a.`dec`, b.ra, b.`dec`) < 0.3 AND a.id < b.id"
 SUMS = "SELECT id % 10 AS d, COUNT(*), SUM(ra), AVG(`dec`) FROM Star GROUP BY d ORDER BY d"
 
@@ -28,6 +29,12 @@ def load(meridian: Meridian, directory: Path, stars: int) -> Path:
     path = write_lines(directory / "stars.csv", star_lines(stars, 1))
     meridian.load(directory / "data", "sky", "Star", path, **DIRECTOR)
     return directory / "data"
+
+
+@pytest.fixture(scope="module")
+def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with many stars."""
+    return load(meridian, tmp_path_factory.mktemp("archive"), STARS)
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +50,33 @@ def ask(server: Server, statement: str, *before: str) -> list[tuple[object, ...]
             cursor.execute(setting)
         cursor.execute(statement)
         return list(cursor.fetchall())
+
+
+# How fast replicas come.
+
+
+def test_replicas_come_no_faster_than_they_may(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    cluster = Cluster(meridian, tmp_path / "cluster", data, 1)
+    try:
+        outcome = meridian.run("worker", "--join", cluster.address, "--data", tmp_path / "w", *cluster.credentials("w0"), "--repair-bandwidth", "10k")
+        assert outcome.status != 0 and "1M or more" in outcome.complaint
+        time.sleep(4)
+        began = time.monotonic()
+        cluster.start_worker("w0", "--repair-bandwidth", "1M")
+        left: list[float] = []
+
+        def is_there() -> bool:
+            left.extend(worker["seconds_left"] for worker in cluster.status()["workers"] if worker["seconds_left"] is not None)
+            return cluster.has_replicas()
+
+        wait_until(is_there, 120, "the replicas are there")
+        took = time.monotonic() - began
+        size = sum(path.stat().st_size for path in cluster.workers["w0"].files())
+        assert size > 1 << 20, "there is enough to measure"
+        assert took > 0.8 * size / (1 << 20) - 0.3, (took, size)
+        assert left and max(left) > 0
+    finally:
+        cluster.end()
 
 
 # Pieces that hang.

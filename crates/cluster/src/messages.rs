@@ -47,6 +47,8 @@ pub struct MemberReport {
     pub holdings: Option<Vec<PartFiles>>,
     /// Bytes of files that it was assigned and does not hold yet.
     pub missing_bytes: u64,
+    /// Bytes a second that it has copied lately.
+    pub copy_rate: u64,
     /// Why it last could not get a file, if it still cannot.
     pub trouble: Option<String>,
     /// Replicas that were found damaged since it started.
@@ -163,6 +165,10 @@ pub struct WorkerStatus {
     pub files: u64,
     /// Bytes of files that it shall get.
     pub missing_bytes: u64,
+    /// Bytes a second that it has copied lately.
+    pub copy_rate: u64,
+    /// Seconds until it has them at this rate; none if there are none, or none come.
+    pub seconds_left: Option<u64>,
     /// Bytes of its disk.
     pub disk_bytes: u64,
     /// Bytes that are free there.

@@ -142,7 +142,16 @@ fn in_words(status: &ClusterStatus) -> String {
 
 fn workers(status: &ClusterStatus) -> String {
     let headings = [
-        "worker", "address", "state", "silent", "threads", "files", "to get", "disk", "free",
+        "worker",
+        "address",
+        "state",
+        "silent",
+        "threads",
+        "files",
+        "to get",
+        "time left",
+        "disk",
+        "free",
         "pieces",
     ];
     let mut rows = vec![headings.map(str::to_owned).to_vec()];
@@ -155,12 +164,22 @@ fn workers(status: &ClusterStatus) -> String {
             worker.threads.to_string(),
             grouped(worker.files),
             size(worker.missing_bytes),
+            worker.seconds_left.map_or_else(|| "-".to_owned(), duration),
             size(worker.disk_bytes),
             size(worker.free_bytes),
             grouped(worker.pieces),
         ]
     }));
     aligned(&rows, |column| column >= 3)
+}
+
+/// Seconds, to two digits or so.
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{:.1} h", seconds as f64 / 3600.0),
+    }
 }
 
 fn replicas_in_words(status: &ClusterStatus) -> String {

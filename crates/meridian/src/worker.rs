@@ -55,6 +55,9 @@ pub struct WorkerArguments {
     /// Memory for decoded columns, kept for the next pieces, such as 2G, or 0 for none; a third of the machine's by default.
     #[arg(long, value_name = "SIZE", value_parser = crate::sql::cache_size, env = "MERIDIAN_CACHE")]
     cache: Option<u64>,
+    /// Bytes a second with which replicas are copied from other members, such as 100M, 1M at least; as fast as they come by default.
+    #[arg(long, value_name = "SIZE", value_parser = bandwidth, env = "MERIDIAN_REPAIR_BANDWIDTH")]
+    repair_bandwidth: Option<u64>,
     /// Listen where other machines connect, too, without TLS: only where the network is trusted.
     #[arg(long)]
     insecure: bool,
@@ -125,6 +128,7 @@ impl WorkerArguments {
             threads: self.threads.unwrap_or_else(cores),
             memory: self.memory.unwrap_or_else(ingest::default_memory) as usize,
             cache: self.cache.unwrap_or_else(crate::sql::default_cache),
+            repair_bandwidth: self.repair_bandwidth,
             is_insecure: self.insecure,
         })
     }
@@ -137,6 +141,17 @@ pub(crate) fn member_address(text: &str) -> Result<String, String> {
             Ok(text.to_owned())
         }
         _ => Err("it is no address of a front end: write it as in 127.0.0.1:7600".to_owned()),
+    }
+}
+
+/// Less than this would have members give up what they send each other.
+const LEAST_BANDWIDTH: u64 = 1_000_000;
+
+/// Bytes a second.
+fn bandwidth(text: &str) -> Result<u64, String> {
+    match ingest::parse_size(text)? {
+        bytes if bytes >= LEAST_BANDWIDTH => Ok(bytes),
+        _ => Err("it is too little for files of chunks: give 1M or more bytes a second".to_owned()),
     }
 }
 

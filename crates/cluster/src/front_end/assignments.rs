@@ -198,6 +198,7 @@ mod tests {
                 holdings_version: 0,
                 holdings: None,
                 missing_bytes: 0,
+                copy_rate: 0,
                 trouble: None,
                 damaged: 0,
                 pieces: 0,

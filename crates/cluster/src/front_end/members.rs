@@ -166,6 +166,7 @@ mod tests {
             holdings_version: version,
             holdings,
             missing_bytes: 0,
+            copy_rate: 0,
             trouble: None,
             damaged: 0,
             pieces: 0,

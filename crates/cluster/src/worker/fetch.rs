@@ -138,7 +138,10 @@ impl HeldFiles {
             let next =
                 next.map_err(|error| from(format!("stopped in the middle of a file: {error}")));
             match next? {
-                Some(bytes) => written.write_all(&bytes).await.map_err(to)?,
+                Some(bytes) => {
+                    written.write_all(&bytes).await.map_err(to)?;
+                    self.bandwidth.take(bytes.len()).await;
+                }
                 None => break,
             }
         }

@@ -27,6 +27,7 @@ use store::{
     StoreError,
 };
 
+use super::bandwidth::Bandwidth;
 use crate::ClusterError;
 use crate::client::MemberClient;
 use crate::connect::FrontEndConnector;
@@ -66,6 +67,7 @@ pub(crate) struct HeldFiles {
     pub(super) name: String,
     pub(super) front_ends: Vec<String>,
     pub(super) client: Arc<MemberClient>,
+    pub(super) bandwidth: Bandwidth,
     archive: OnceLock<String>,
     parts: Mutex<HashMap<LoadId, HeldPart>>,
     /// Counts the changes of what is held.
@@ -88,6 +90,7 @@ impl HeldFiles {
         name: String,
         front_ends: Vec<String>,
         client: Arc<MemberClient>,
+        repair_bandwidth: Option<u64>,
     ) -> Result<Arc<Self>, ClusterError> {
         let lock = lock_directory(data_dir)?;
         let archive = OnceLock::new();
@@ -107,6 +110,7 @@ impl HeldFiles {
             name,
             front_ends,
             client,
+            bandwidth: Bandwidth::new(repair_bandwidth),
             archive,
             parts: Mutex::new(parts),
             version: AtomicU64::new(1),

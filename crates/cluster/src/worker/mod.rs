@@ -1,5 +1,6 @@
 //! A worker: holds replicas of chunk files, runs pieces of queries on them, and serves them to other workers.
 
+mod bandwidth;
 mod fetch;
 mod holdings;
 mod report;
@@ -55,6 +56,8 @@ pub struct WorkerOptions {
     pub memory: usize,
     /// Bytes of decoded columns that are kept for later pieces.
     pub cache: u64,
+    /// Bytes a second with which replicas are copied; none for as fast as they come.
+    pub repair_bandwidth: Option<u64>,
     /// Whether the address may be one that other machines reach, though what members say is not encrypted, which it is in TLS.
     pub is_insecure: bool,
 }
@@ -112,6 +115,7 @@ impl Worker {
             options.name.clone(),
             options.join.clone(),
             client,
+            options.repair_bandwidth,
         )?;
         let files = Arc::clone(&held) as Arc<dyn Replicas>;
         let archive = Archive::open_replicas(&replicas, options.cache, files).await?;

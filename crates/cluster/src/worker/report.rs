@@ -104,6 +104,7 @@ fn report(worker: &Worker, known_holdings: Option<u64>) -> MemberReport {
         assignment: orders.assignment,
         holdings_version: version,
         holdings: (known_holdings != Some(version)).then(|| held.list()),
+        copy_rate: held.bandwidth.rate(),
         missing_bytes: wanted.map_or(0, |wanted| held.missing_bytes(wanted)),
         trouble: orders.trouble.clone(),
         damaged: held.num_damaged(),
