@@ -1,4 +1,4 @@
-"""Clusters: how fast replicas come, and what becomes of shares that make no progress."""
+"""Shares of clusters: what they take along, what their plans cost, and what becomes of those that make no progress."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import os
 import signal
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import astropy.table
+import pymysql
 import pytest
+import pyvo
 
 from cluster_members import Cluster, Member, cluster_of
 from meridian_cli import Meridian
-from serving import Server, wait_until
+from serving import Server, serving, wait_until
 from small_tables import DIRECTOR, star_lines, write_lines
 
 # Enough for a dozen pieces, and for two.
@@ -43,6 +47,20 @@ def small(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return load(meridian, tmp_path_factory.mktemp("archive"), FEW_STARS)
 
 
+@pytest.fixture(scope="module")
+def alone(meridian: Meridian, data: Path) -> Iterator[Server]:
+    """A server without workers."""
+    with serving(meridian, data) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cluster(meridian: Meridian, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A front end and three workers."""
+    with cluster_of(meridian, tmp_path_factory.mktemp("cluster"), data) as cluster:
+        yield cluster
+
+
 def ask(server: Server, statement: str, *before: str) -> list[tuple[object, ...]]:
     """The rows of a statement, after others of the same session."""
     with server.connect(database="sky") as connection, connection.cursor() as cursor:
@@ -50,6 +68,148 @@ def ask(server: Server, statement: str, *before: str) -> list[tuple[object, ...]
             cursor.execute(setting)
         cursor.execute(statement)
         return list(cursor.fetchall())
+
+
+def gauges(server: Server, name: str) -> dict[str, float]:
+    """A metric of each worker."""
+    with urllib.request.urlopen(server.url("/metrics"), timeout=10) as response:
+        lines = response.read().decode().splitlines()
+    found = (line.rsplit(" ", 1) for line in lines if line.startswith(f"{name}{{"))
+    return {label.split('"')[1]: float(value) for label, value in found}
+
+
+def settled(cluster: Cluster, name: str) -> dict[str, float]:
+    """The same when all workers have reported what they have done."""
+    time.sleep(2.5)
+    return gauges(cluster.server, f"meridian_cluster_worker_{name}")
+
+
+# Plans.
+
+
+def test_a_plan_is_decoded_once_for_a_query_and_worker(cluster: Cluster, alone: Server) -> None:
+    for number, statement in enumerate((NEIGHBOURS, SUMS)):
+        expected = ask(alone, statement)
+        plans, shares = settled(cluster, "plans_decoded"), settled(cluster, "shares")
+        # A comment makes it a statement that was not met: it is planned and sent to workers.
+        assert ask(cluster.server, f"/* {number} */ {statement}") == expected
+        more_plans, more_shares = settled(cluster, "plans_decoded"), settled(cluster, "shares")
+        assert {name: more_plans[name] - plans[name] for name in plans} == {"w0": 1, "w1": 1, "w2": 1}
+        assert sum(more_shares.values()) - sum(shares.values()) >= 5, "several shares had that plan"
+
+
+def test_statements_and_sessions_that_run_at_once_do_not_mix(cluster: Cluster, alone: Server) -> None:
+    """Statements that differ by a constant, a setting or a variable alone, and some that fail, again and again."""
+    lengths = "SELECT id % 10 AS d, LENGTH(GROUP_CONCAT(id ORDER BY id)) FROM Star WHERE id < 3000 GROUP BY d ORDER BY d"
+    cases: list[tuple[str, tuple[str, ...]]] = [
+        *((f"SELECT COUNT(*), SUM(ra + {number}) FROM Star", ()) for number in range(4)),
+        *((lengths, (f"SET group_concat_max_len = {length}",)) for length in (10, 100, 1000)),
+        *(("SELECT COUNT(*), AVG(ra) FROM Star WHERE ra > @least", (f"SET @least = {least}",)) for least in (10, 200)),
+        *((f"SELECT COUNT(*) FROM Star WHERE ra > (SELECT AVG(ra) FROM Star WHERE id < {most})", ()) for most in (100, 1000)),
+    ]
+    failing = "SELECT SUM(9223372036854775807 + version) FROM Star"
+    expected = [ask(alone, statement, *before) for statement, before in cases]
+    wrong: list[str] = []
+
+    def client(number: int) -> None:
+        for turn in range(3):
+            for at in range(len(cases)):
+                statement, before = cases[(at + number) % len(cases)]
+                rows = ask(cluster.server, f"/* {number} {turn} */ {statement}", *before)
+                if rows != expected[(at + number) % len(cases)]:
+                    wrong.append(f"{before} {statement}: {rows}")
+            try:
+                ask(cluster.server, f"/* {number} {turn} */ {failing}")
+                wrong.append("the statement that fails has not failed")
+            except pymysql.err.Error as error:
+                if error.args[0] not in (1264, 1690):
+                    wrong.append(str(error))
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=300)
+    assert not any(thread.is_alive() for thread in threads)
+    assert not wrong, "\n".join(wrong[:5])
+
+
+def test_plans_keep_no_parts_that_shall_go(meridian: Meridian, tmp_path: Path) -> None:
+    """A plan that a worker keeps holds the directories of its parts."""
+    data = load(meridian, tmp_path, 2000)
+    with cluster_of(meridian, tmp_path / "cluster", data, 2, 1) as cluster:
+        assert ask(cluster.server, "SELECT COUNT(*), SUM(ra) FROM Star")[0][0] == 2000
+        meridian.must("drop", "table", "--data", data, "--db", "sky", "--table", "Star")
+        wait_until(lambda: not any(worker.files() for worker in cluster.workers.values()), 15, "the files are gone")
+
+
+# What a share takes along.
+
+
+def upload(server: Server, query: str, table: astropy.table.Table, *, is_job: bool = False) -> list[tuple[object, ...]]:
+    """The rows of a query to TAP that reads a table which goes with it."""
+    service = pyvo.dal.TAPService(server.url("/tap"))
+    search = service.run_async if is_job else service.search
+    return [tuple(row) for row in search(query, uploads={"mine": table}).to_table()]
+
+
+@pytest.fixture(scope="module")
+def mine(alone: Server) -> astropy.table.Table:
+    """Places near some stars, with texts and missing values."""
+    rows = ask(alone, "SELECT id, ra, `dec` FROM Star WHERE id % 7 = 0 ORDER BY id LIMIT 800")
+    table = astropy.table.Table(rows=[(int(str(n)), float(str(ra)) + 1e-5, float(str(dec)) - 1e-5) for n, ra, dec in rows], names=("n", "ra", "dec"))
+    table["name"] = [f"place {n}" for n in table["n"]]
+    table["v"] = astropy.table.MaskedColumn([float(n) / 3 for n in table["n"]], mask=[n % 2 == 0 for n in table["n"]])
+    return table
+
+
+UPLOADS = [
+    "SELECT id, n, name, v, separation FROM nearest(sky.Star, TAP_UPLOAD.mine, 3.0) ORDER BY id, n",
+    "SELECT id, n, name, separation FROM crossmatch(sky.Star, TAP_UPLOAD.mine, 3.0) ORDER BY id, n",
+    "SELECT COUNT(*) AS n, SUM(s.ra * u.v) AS total FROM sky.Star s JOIN TAP_UPLOAD.mine u ON s.id = u.n",
+    "SELECT s.id, s.ra FROM sky.Star s WHERE s.id IN (SELECT n FROM TAP_UPLOAD.mine WHERE v > 100) ORDER BY s.id",
+    "SELECT u.name, COUNT(*) AS n, AVG(s.ra) AS mean FROM sky.Star s JOIN TAP_UPLOAD.mine u ON s.id = u.n + 1 GROUP BY u.name ORDER BY u.name",
+]
+
+
+@pytest.mark.parametrize("query", UPLOADS)
+def test_crossmatches_of_uploads_run_at_workers(cluster: Cluster, alone: Server, mine: astropy.table.Table, query: str) -> None:
+    expected = upload(alone, query, mine)
+    assert expected
+    before = sum(settled(cluster, "pieces").values())
+    assert str(upload(cluster.server, query, mine)) == str(expected)
+    assert sum(settled(cluster, "pieces").values()) > before
+    assert str(upload(cluster.server, query, mine, is_job=True)) == str(expected)
+    # Another table under the same name.
+    assert str(upload(cluster.server, query, mine[:100])) == str(upload(alone, query, mine[:100]))
+
+
+def test_what_is_read_around_an_upload_is_the_same(cluster: Cluster, alone: Server, mine: astropy.table.Table) -> None:
+    """Such a join is one piece, of the whole upload, which the front end runs."""
+    query = (
+        "SELECT s.id, u.n, u.name, u.v, DISTANCE(s.ra, s.dec, u.ra, u.dec) AS d FROM sky.Star s JOIN TAP_UPLOAD.mine u"
+        " ON DISTANCE(s.ra, s.dec, u.ra, u.dec) < 0.001 ORDER BY s.id, u.n"
+    )
+    expected = upload(alone, query, mine)
+    assert len(expected) >= len(mine) and str(upload(cluster.server, query, mine)) == str(expected)
+
+
+def test_values_of_subqueries_go_along(cluster: Cluster, alone: Server) -> None:
+    for statement in (
+        "SELECT COUNT(*), SUM(ra), AVG(`dec`) FROM Star WHERE ra > (SELECT AVG(ra) FROM Star)",
+        "SELECT id, ra - (SELECT MIN(ra) FROM Star) AS d FROM Star WHERE id % 100 = 7 ORDER BY id",
+        "SELECT COUNT(*) FROM Star WHERE ra > (SELECT ra FROM Star WHERE id = -1)",
+        "SELECT id % 3 AS d, COUNT(*), MAX(ra - (SELECT AVG(ra) FROM Star)) FROM Star WHERE `dec` < (SELECT MAX(`dec`) FROM Star) GROUP BY d ORDER BY d",
+        "SELECT COUNT(*), MIN(CONCAT(id, (SELECT MAX(id) FROM Star))) FROM Star",
+    ):
+        rows = ask(cluster.server, f"/* once */ {statement}")
+        assert rows == ask(alone, statement), statement
+        analyzed = str(ask(cluster.server, f"EXPLAIN ANALYZE {statement}"))
+        assert "pieces of worker" in analyzed
+    # Both phases, that of the subquery and that of the statement.
+    before = sum(settled(cluster, "plans_decoded").values())
+    ask(cluster.server, "SELECT COUNT(*), SUM(ra) FROM Star WHERE ra > (SELECT AVG(ra * 1.25) - 0.5 FROM Star)")
+    assert sum(settled(cluster, "plans_decoded").values()) - before == 6
 
 
 # How fast replicas come.

@@ -55,6 +55,10 @@ pub struct MemberReport {
     pub damaged: u64,
     /// Pieces that it has run since it started.
     pub pieces: u64,
+    /// Shares that it has got since it started.
+    pub shares: u64,
+    /// Plans that it has decoded since it started: one for all shares of a phase.
+    pub plans_decoded: u64,
 }
 
 /// What a front end says to a worker.
@@ -98,7 +102,9 @@ pub struct ShareHead {
     pub rating: u8,
     /// How many chunks all pieces of the phase have together.
     pub num_chunks: usize,
-    /// Bytes of the encoded plan, which come next.
+    /// The plan and the parts that it reads, by their SHA-256.
+    pub plan_digest: String,
+    /// Bytes of the encoded plan, which come next; none if it was sent before.
     pub plan_bytes: usize,
 }
 
@@ -175,6 +181,10 @@ pub struct WorkerStatus {
     pub free_bytes: u64,
     /// Pieces that it has run since it started.
     pub pieces: u64,
+    /// Shares that it has got since it started.
+    pub shares: u64,
+    /// Plans that it has decoded since it started: one for all shares of a phase.
+    pub plans_decoded: u64,
     /// Replicas that were found damaged since it started.
     pub damaged: u64,
     /// Why it last could not get a file, if it still cannot.

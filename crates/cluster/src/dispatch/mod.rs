@@ -17,14 +17,14 @@ use engine::{DispatchedPhase, EncodedPhase, Piece, PieceDispatcher, StoredTable}
 use futures::StreamExt;
 use futures::stream;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 use crate::client::MemberClient;
 use crate::front_end::{Member, Members, PartKey, Parts};
 use crate::messages::PartName;
 use crate::placement::{Candidate, rank_among};
 use run::PhaseDrive;
-pub(crate) use run::share_body_parts;
+pub(crate) use run::{plan_digest, share_body_parts};
 use shares::Shares;
 
 /// Events that may wait for the engine.
@@ -131,6 +131,8 @@ impl PieceDispatcher for Dispatcher {
         } = self.share_out(&phase)?;
         let (sender, receiver) = mpsc::channel(EVENTS_AHEAD);
         let drive = PhaseDrive {
+            plan_digest: plan_digest(&parts, &phase.plan),
+            has_plan: workers.iter().map(|_| Mutex::new(false)).collect(),
             number: self.phases.fetch_add(1, Relaxed),
             archive: self.archive.clone(),
             process: self.process,

@@ -12,15 +12,17 @@ use bytes::Bytes;
 use datafusion::common::DataFusionError;
 use engine::{EncodedPhase, EngineError, Piece, PieceEvent};
 use futures::FutureExt;
+use ring::digest::{Context, SHA256};
 use sql::{ErrorCode, SqlError};
-use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{debug, warn};
 
 use super::shares::{Share, Shares};
-use crate::client::MemberClient;
+use crate::ClusterError;
+use crate::client::{MemberClient, MemberResponse};
 use crate::frames::{Frame, FrameReader};
 use crate::front_end::{Member, Members};
 use crate::messages::{ErrorClass, PartName, ShareFailure, ShareHead};
@@ -44,6 +46,9 @@ pub(super) struct PhaseDrive {
     /// The numbers of the pieces that workers run, in the phase.
     pub pieces: Vec<usize>,
     pub phase: EncodedPhase,
+    pub plan_digest: String,
+    /// Whether each worker has the plan. It is locked while the first share takes it there.
+    pub has_plan: Vec<Mutex<bool>>,
     /// A worker of whose share nothing is heard for so long is given up for the phase.
     pub stalled_after: Duration,
 }
@@ -304,14 +309,7 @@ impl PhaseDrive {
     ) -> Result<(), ShareError> {
         let broken = |why: String| ShareError::Connection(why);
         let (run, worker) = (share.run, share.worker);
-        let body = self
-            .body(share)
-            .map_err(|error| broken(error.to_string()))?;
-        let address = &self.workers[worker].1.report.address;
-        let sent = self
-            .client
-            .send(Method::POST, Role::Worker, address, "/shares", body)
-            .await;
+        let sent = self.send_share(share).await;
         let mut response = sent.map_err(|error| broken(error.to_string()))?;
         if response.status != StatusCode::OK {
             let status = response.status;
@@ -347,7 +345,33 @@ impl PhaseDrive {
         Err(broken("it ended without a footer".to_owned()))
     }
 
-    fn body(&self, share: &Share) -> Result<Bytes, EngineError> {
+    /// Sends a share, with the plan if its worker does not have it, and waits for the head of the response.
+    async fn send_share(&self, share: &Share) -> Result<MemberResponse, ClusterError> {
+        let mut has_plan = self.has_plan[share.worker].lock().await;
+        if !*has_plan {
+            let response = self.post(share, &self.phase.plan).await?;
+            *has_plan = response.status == StatusCode::OK;
+            return Ok(response);
+        }
+        drop(has_plan);
+        let response = self.post(share, &[]).await?;
+        if response.status != StatusCode::PRECONDITION_REQUIRED {
+            return Ok(response);
+        }
+        // It has forgotten it. The connection is kept.
+        let _ = response.text().await;
+        self.post(share, &self.phase.plan).await
+    }
+
+    async fn post(&self, share: &Share, plan: &[u8]) -> Result<MemberResponse, ClusterError> {
+        let body = self.body(share, plan)?;
+        let address = &self.workers[share.worker].1.report.address;
+        self.client
+            .send(Method::POST, Role::Worker, address, "/shares", body)
+            .await
+    }
+
+    fn body(&self, share: &Share, plan: &[u8]) -> Result<Bytes, EngineError> {
         let pieces: Vec<Piece> = share
             .pieces
             .iter()
@@ -360,10 +384,25 @@ impl PhaseDrive {
             parts: self.parts.clone(),
             rating: self.phase.rating,
             num_chunks: self.phase.num_chunks,
-            plan_bytes: self.phase.plan.len(),
+            plan_digest: self.plan_digest.clone(),
+            plan_bytes: plan.len(),
         };
-        share_body(&head, &self.phase.plan, &pieces)
+        share_body(&head, plan, &pieces)
     }
+}
+
+/// The SHA-256 of a plan and of the parts that it reads, in hexadecimal digits.
+pub(crate) fn plan_digest(parts: &[PartName], plan: &[u8]) -> String {
+    let mut context = Context::new(&SHA256);
+    // What has names and numbers always has a JSON, which tells where it ends.
+    context.update(&serde_json::to_vec(parts).unwrap_or_default());
+    context.update(plan);
+    let digest = context.finish();
+    digest
+        .as_ref()
+        .iter()
+        .map(|it| format!("{it:02x}"))
+        .collect()
 }
 
 /// A share as it is sent: the length of its head (u32, little-endian), the head in JSON, the plan, and the pieces as an Arrow stream.

@@ -202,6 +202,8 @@ mod tests {
                 trouble: None,
                 damaged: 0,
                 pieces: 0,
+                shares: 0,
+                plans_decoded: 0,
             },
             heard: Instant::now(),
             holdings: Arc::new(HashMap::from([(PART, files)])),

@@ -170,6 +170,8 @@ mod tests {
             trouble: None,
             damaged: 0,
             pieces: 0,
+            shares: 0,
+            plans_decoded: 0,
         }
     }
 

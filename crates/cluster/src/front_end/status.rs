@@ -81,6 +81,8 @@ impl FrontEnd {
             disk_bytes: report.disk_bytes,
             free_bytes: report.free_bytes,
             pieces: report.pieces,
+            shares: report.shares,
+            plans_decoded: report.plans_decoded,
             damaged: report.damaged,
             trouble: report.trouble.clone(),
         }

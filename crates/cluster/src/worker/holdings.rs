@@ -28,6 +28,7 @@ use store::{
 };
 
 use super::bandwidth::Bandwidth;
+use super::plans::Plans;
 use crate::ClusterError;
 use crate::client::MemberClient;
 use crate::connect::FrontEndConnector;
@@ -68,6 +69,8 @@ pub(crate) struct HeldFiles {
     pub(super) front_ends: Vec<String>,
     pub(super) client: Arc<MemberClient>,
     pub(super) bandwidth: Bandwidth,
+    /// The plans of shares, which keep the directories of their parts.
+    pub(super) plans: Plans,
     archive: OnceLock<String>,
     parts: Mutex<HashMap<LoadId, HeldPart>>,
     /// Counts the changes of what is held.
@@ -111,6 +114,7 @@ impl HeldFiles {
             front_ends,
             client,
             bandwidth: Bandwidth::new(repair_bandwidth),
+            plans: Plans::default(),
             archive,
             parts: Mutex::new(parts),
             version: AtomicU64::new(1),
@@ -335,6 +339,7 @@ impl HeldFiles {
             return Ok(());
         };
         self.close(part.dir.path());
+        self.plans.forget_part(number.0);
         let (data_dir, spec) = (&self.data_dir, part.manifest.table.clone());
         drop(part.dir);
         match LoadDir::remove(data_dir, &spec.database, &spec.name, number)? {

@@ -3,6 +3,7 @@
 mod bandwidth;
 mod fetch;
 mod holdings;
+mod plans;
 mod report;
 mod share;
 
@@ -75,6 +76,7 @@ pub struct Worker {
     pub(crate) session: Session,
     pub(crate) scheduler: Arc<PieceScheduler>,
     pub(crate) pieces: AtomicU64,
+    pub(crate) shares: AtomicU64,
     orders: report::Orders,
     /// The threads that run pieces; ends when the worker does, without waiting for them.
     compute: Option<Runtime>,
@@ -150,6 +152,7 @@ impl Worker {
             }),
             held,
             pieces: AtomicU64::new(0),
+            shares: AtomicU64::new(0),
             orders: report::Orders::default(),
             compute: Some(compute),
             bound,

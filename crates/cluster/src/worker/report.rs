@@ -59,6 +59,7 @@ pub(super) async fn keep_reporting(worker: &Worker) {
     let mut was_heard = None;
     loop {
         ticks.tick().await;
+        worker.held.plans.forget_idle();
         let report = report(worker, known_holdings);
         match tell(worker, &report).await {
             Ok(assignment) => {
@@ -109,6 +110,8 @@ fn report(worker: &Worker, known_holdings: Option<u64>) -> MemberReport {
         trouble: orders.trouble.clone(),
         damaged: held.num_damaged(),
         pieces: worker.pieces.load(Relaxed),
+        shares: worker.shares.load(Relaxed),
+        plans_decoded: held.plans.num_decoded(),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
@@ -23,8 +24,9 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use super::Worker;
+use super::plans::KnownPlan;
 use crate::client::read_body;
-use crate::dispatch::share_body_parts;
+use crate::dispatch::{plan_digest, share_body_parts};
 use crate::frames::{FrameWriter, failure, progress};
 use crate::messages::{ErrorClass, ShareFailure, ShareHead};
 
@@ -54,14 +56,13 @@ impl From<EngineError> for ShareError {
 /// A share as it came, still to be decoded.
 struct SentShare {
     head: ShareHead,
-    plan: Bytes,
+    plan: Arc<KnownPlan>,
     pieces: Bytes,
 }
 
 impl SentShare {
     fn decode(self) -> Result<ShareRun, String> {
         Ok(ShareRun {
-            plan: self.plan.to_vec().into(),
             pieces: decode_pieces(self.pieces)?,
             rating: self.head.rating,
             num_chunks: self.head.num_chunks,
@@ -88,6 +89,23 @@ pub(super) async fn run(
         .ensure_parts(&head.parts)
         .await
         .map_err(|error| (StatusCode::CONFLICT, error.to_string()))?;
+    let known = match head.plan_bytes {
+        0 => worker.held.plans.get(&head.plan_digest),
+        _ if plan_digest(&head.parts, &plan) != head.plan_digest => {
+            return Err(bad("the plan came damaged".to_owned()));
+        }
+        _ => Some(
+            worker
+                .held
+                .plans
+                .keep(&head.plan_digest, &plan, &head.parts),
+        ),
+    };
+    let Some(plan) = known else {
+        let why = "the plan of the share is not known here: send it";
+        return Err((StatusCode::PRECONDITION_REQUIRED, why.to_owned()));
+    };
+    worker.shares.fetch_add(1, Relaxed);
     let share = SentShare { head, plan, pieces };
     Ok(Body::from_stream(start(worker, share)).into_response())
 }
@@ -201,9 +219,13 @@ async fn produce(
     let failed = |error: arrow::error::ArrowError| {
         ShareError::Engine(EngineError::Query(format!("rows cannot be sent: {error}")))
     };
+    let wrong = |error: EngineError| ShareError::Plan(error.to_string());
+    let decode = |bytes: &[u8]| worker.session.decode_share_plan(bytes);
+    let plan = worker.held.plans.decoded(&share.plan, decode).await;
+    let plan = plan.map_err(wrong)?;
     let share = share.decode().map_err(ShareError::Plan)?;
-    let started = worker.session.run_share(share);
-    let mut pieces = started.map_err(|error| ShareError::Plan(error.to_string()))?;
+    let started = worker.session.run_share(&plan, share);
+    let mut pieces = started.map_err(wrong)?;
     let mut writer = FrameWriter::default();
     while let Some(piece) = pieces.next().await {
         let (piece, mut batches) = piece?;
