@@ -72,20 +72,31 @@ class Member:
 class Cluster:
     """A front end and its workers."""
 
-    def __init__(self, meridian: Meridian, directory: Path, data: Path, replicas: int, *options: object) -> None:
+    def __init__(
+        self, meridian: Meridian, directory: Path, data: Path, replicas: int, *options: object, tls: bool = False
+    ) -> None:
         self.meridian, self.directory, self.data = meridian, directory, data
         directory.mkdir(parents=True, exist_ok=True)
         self.secret = directory / "secret"
         self.secret.touch(mode=0o600)
         self.secret.write_text(secrets.token_hex(32) + "\n")
+        self.certificates = directory / "tls" if tls else None
+        if self.certificates is not None:
+            meridian.must("cluster", "init", "--directory", self.certificates, *(f"w{number}" for number in range(3)))
         self.replicas, self.options = replicas, options
         self.address = "127.0.0.1:0"
         self.workers: dict[str, Member] = {}
         self.server = self._start()
 
+    def credentials(self, member: str) -> tuple[object, ...]:
+        """What a member is given, with which the others know it."""
+        if self.certificates is None:
+            return ("--cluster-secret", self.secret)
+        return ("--cluster-tls", self.certificates / member)
+
     def _start(self) -> Server:
         """The front end; at the address that it had, if it had one."""
-        joined = ("--cluster", self.address, "--cluster-secret", self.secret, "--replicas", self.replicas)
+        joined = ("--cluster", self.address, *self.credentials("front-end"), "--replicas", self.replicas)
         server = Server(self.meridian, self.data, *joined, *self.options)
         wait_until(lambda: any("Workers join at " in line for line in server.said), START_SECONDS, "the front end listens")
         match = re.search(r"Workers join at ([\d.]+:\d+)", "\n".join(server.said))
@@ -100,14 +111,14 @@ class Cluster:
 
     def start_worker(self, name: str, *options: object) -> Member:
         """A worker; one of a name that it had has its directory still."""
-        joined = ("--join", self.address, "--cluster-secret", self.secret, "--threads", 2, "--memory", "512M", "--cache", "64M")
+        joined = ("--join", self.address, *self.credentials(name), "--threads", 2, "--memory", "512M", "--cache", "64M")
         member = Member(self.meridian, name, self.directory / name, *joined, *options)
         self.workers[name] = member
         return member
 
     def command(self, *words: object) -> Outcome:
         """`meridian cluster` with some words."""
-        return self.meridian.run("cluster", *words, "--cluster", self.address, "--cluster-secret", self.secret)
+        return self.meridian.run("cluster", *words, "--cluster", self.address, *self.credentials("operator"))
 
     def status(self) -> dict:  # type: ignore[type-arg]
         """The state of the cluster."""
@@ -145,10 +156,10 @@ class Cluster:
 
 @contextmanager
 def cluster_of(
-    meridian: Meridian, directory: Path, data: Path, workers: int = 3, replicas: int = 2, *options: object
+    meridian: Meridian, directory: Path, data: Path, workers: int = 3, replicas: int = 2, *options: object, tls: bool = False
 ) -> Iterator[Cluster]:
     """A cluster whose files have their replicas. The end checks that nobody has panicked."""
-    cluster = Cluster(meridian, directory, data, replicas, *options)
+    cluster = Cluster(meridian, directory, data, replicas, *options, tls=tls)
     try:
         for number in range(workers):
             cluster.start_worker(f"w{number}")

@@ -500,8 +500,29 @@ def test_the_demonstration_is_a_cluster_that_ends_with_ctrl_c(meridian: Meridian
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), 10, "the workers are gone")
 
 
+def test_members_of_a_demonstration_that_is_killed_end(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    """Ctrl-C ended them, and kill -9 of the demonstration left four processes behind."""
+    process = meridian.start("cluster", "demo", "--data", data, "--work", tmp_path / "work")
+    assert process.stdout is not None
+    while b"Ctrl-C ends all" not in process.stdout.readline():
+        assert process.poll() is None
+    children = [int(number) for number in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+    assert len(children) == 4
+    process.kill()
+    process.wait(timeout=30)
+    wait_until(lambda: not any(is_running(pid) for pid in children), 40, "front end and workers are gone")
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process, which nobody has to wait for any more."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def test_the_status_is_a_table_for_people(cluster: Cluster) -> None:
     text = cluster.command("status").text
-    assert re.search(r"^worker +address +state +silent +threads +files +to get +disk +free +pieces$", text, re.MULTILINE)
+    assert re.search(r"^worker +address +state +silent +threads +files +to get +time left +disk +free +pieces$", text, re.MULTILINE)
     assert len(re.findall(r"^w\d +127\.0\.0\.1:\d+ +live ", text, re.MULTILINE)) == 3
     assert "has its 2 replicas" in text

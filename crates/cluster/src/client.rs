@@ -14,14 +14,13 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::listen::tune;
-use crate::{ClusterError, Secret};
+use crate::ClusterError;
+use crate::connect::connect;
+use crate::credentials::Credentials;
+use crate::tls::{Role, of_client};
 
-/// How long a connection may take.
-const CONNECT: Duration = Duration::from_secs(3);
 /// How long a short request may take.
 const SHORT_REQUEST: Duration = Duration::from_secs(10);
 /// Bytes of a short response.
@@ -31,10 +30,13 @@ const MOST_IDLE: usize = 8;
 
 type Connection = SendRequest<Full<Bytes>>;
 
+/// Connections that wait for the next request, by the members to which they lead.
+type Idle = Arc<Mutex<HashMap<(Role, String), Vec<Connection>>>>;
+
 /// Sends requests to members of a cluster.
 pub(crate) struct MemberClient {
-    secret: Secret,
-    idle: Arc<Mutex<HashMap<String, Vec<Connection>>>>,
+    credentials: Credentials,
+    idle: Idle,
 }
 
 impl fmt::Debug for MemberClient {
@@ -50,9 +52,9 @@ pub(crate) struct MemberResponse {
     /// Where else it says to ask.
     pub location: Option<String>,
     body: Incoming,
-    address: String,
+    member: (Role, String),
     connection: Option<Connection>,
-    idle: Arc<Mutex<HashMap<String, Vec<Connection>>>>,
+    idle: Idle,
 }
 
 impl MemberResponse {
@@ -65,7 +67,7 @@ impl MemberResponse {
         }
         if let Some(connection) = self.connection.take() {
             let mut idle = lock(&self.idle);
-            let kept = idle.entry(self.address.clone()).or_default();
+            let kept = idle.entry(self.member.clone()).or_default();
             if kept.len() < MOST_IDLE {
                 kept.push(connection);
             }
@@ -87,45 +89,48 @@ impl MemberResponse {
 }
 
 impl MemberClient {
-    pub fn new(secret: Secret) -> Self {
+    pub fn new(credentials: Credentials) -> Self {
         Self {
-            secret,
+            credentials,
             idle: Arc::default(),
         }
     }
 
-    pub fn secret(&self) -> &Secret {
-        &self.secret
+    pub fn credentials(&self) -> &Credentials {
+        &self.credentials
     }
 
-    /// Sends a request and waits for the head of its response.
+    /// Sends a request to the member at an address, which has to have that role, and waits for the head of its response.
     ///
     /// # Errors
     /// The member cannot be reached.
     pub async fn send(
         &self,
         method: Method,
+        role: Role,
         address: &str,
         path: &str,
         body: Bytes,
     ) -> Result<MemberResponse, ClusterError> {
         let failed = |why: String| ClusterError::member(address, why);
         let request = || {
-            Request::builder()
-                .method(method.clone())
-                .uri(path)
+            let mut request = Request::builder().method(method.clone()).uri(path);
+            if let Credentials::Secret(secret) = &self.credentials {
+                request = request.header(AUTHORIZATION, secret.authorization());
+            }
+            request
                 .header(HOST, address)
-                .header(AUTHORIZATION, self.secret.authorization())
                 .header(CONTENT_TYPE, "application/octet-stream")
                 .body(Full::new(body.clone()))
                 .map_err(|error| failed(format!("cannot be asked: {error}")))
         };
+        let member = (role, address.to_owned());
         loop {
-            let kept = lock(&self.idle).get_mut(address).and_then(Vec::pop);
+            let kept = lock(&self.idle).get_mut(&member).and_then(Vec::pop);
             let is_kept = kept.is_some();
             let mut connection = match kept {
                 Some(connection) => connection,
-                None => connect(address).await.map_err(failed)?,
+                None => self.connect(role, address).await.map_err(failed)?,
             };
             let request = request()?;
             let sent = async {
@@ -133,17 +138,39 @@ impl MemberClient {
                 connection.send_request(request).await
             };
             match sent.await {
-                Ok(response) => return Ok(self.response(address, connection, response)),
+                Ok(response) => return Ok(self.response(member, connection, response)),
                 // The member may have closed it while it waited, which is no news of the member.
                 Err(_) if is_kept => {}
-                Err(error) => return Err(failed(format!("does not answer: {error}"))),
+                Err(error) => return Err(failed(self.why_not(&error))),
             }
+        }
+    }
+
+    async fn connect(&self, role: Role, address: &str) -> Result<Connection, String> {
+        let stream = connect(&self.credentials, role, address).await?;
+        let (sender, driver) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| self.why_not(&error))?;
+        // It ends with the connection.
+        tokio::spawn(driver);
+        Ok(sender)
+    }
+
+    /// Why a member does not answer. That it refuses a certificate is known only when a request was sent (RFC 8446, 4.4.2).
+    fn why_not(&self, error: &hyper::Error) -> String {
+        if let Some(why) = of_client(error) {
+            return why;
+        }
+        match error.is_parse() && !self.credentials.is_encrypted() {
+            true => "does not speak as a member of a cluster: give --cluster-tls if it speaks TLS"
+                .to_owned(),
+            false => format!("does not answer: {error}"),
         }
     }
 
     fn response(
         &self,
-        address: &str,
+        member: (Role, String),
         connection: Connection,
         response: Response<Incoming>,
     ) -> MemberResponse {
@@ -153,7 +180,7 @@ impl MemberClient {
             status: response.status(),
             location: location.map(str::to_owned),
             body: response.into_body(),
-            address: address.to_owned(),
+            member,
             connection: Some(connection),
             idle: Arc::clone(&self.idle),
         }
@@ -166,13 +193,14 @@ impl MemberClient {
     pub async fn bytes(
         &self,
         method: Method,
+        role: Role,
         address: &str,
         path: &str,
         body: Bytes,
     ) -> Result<Bytes, ClusterError> {
         let failed = |why: String| ClusterError::member(address, why);
         let exchange = async {
-            let response = self.send(method, address, path, body).await?;
+            let response = self.send(method, role, address, path, body).await?;
             if response.status != StatusCode::OK {
                 let status = response.status;
                 let why = match response.text().await {
@@ -211,6 +239,7 @@ impl MemberClient {
     pub async fn json<T: DeserializeOwned>(
         &self,
         method: Method,
+        role: Role,
         address: &str,
         path: &str,
         body: Option<&(impl Serialize + Sync)>,
@@ -220,28 +249,9 @@ impl MemberClient {
         };
         let body = body.map(serde_json::to_vec).transpose().map_err(failed)?;
         let body = Bytes::from(body.unwrap_or_default());
-        let bytes = self.bytes(method, address, path, body).await?;
+        let bytes = self.bytes(method, role, address, path, body).await?;
         serde_json::from_slice(&bytes).map_err(failed)
     }
-}
-
-async fn connect(address: &str) -> Result<Connection, String> {
-    let stream = match timeout(CONNECT, TcpStream::connect(address)).await {
-        Ok(stream) => stream.map_err(|error| format!("cannot be reached: {error}"))?,
-        Err(_) => {
-            return Err(format!(
-                "cannot be reached: no connection within {} s",
-                CONNECT.as_secs()
-            ));
-        }
-    };
-    tune(&stream);
-    let (sender, driver) = http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| format!("does not speak HTTP: {error}"))?;
-    // It ends with the connection.
-    tokio::spawn(driver);
-    Ok(sender)
 }
 
 /// The bytes of a request's body, no more than so many.

@@ -17,6 +17,14 @@ pub enum ClusterError {
         /// What is wrong with it.
         why: String,
     },
+    /// The certificates of a member cannot be used.
+    #[error("the certificates in {} cannot be used: {why}", dir.display())]
+    Certificates {
+        /// The directory.
+        dir: PathBuf,
+        /// What is wrong with them.
+        why: String,
+    },
     /// An address cannot be listened on.
     #[error("cannot listen at {address}: {why}")]
     Listen {

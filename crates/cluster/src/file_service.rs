@@ -3,15 +3,11 @@
 use std::path::Path;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::{Response, StatusCode};
-use axum::middleware::Next;
-use axum::response::IntoResponse;
+use axum::extract::Request;
+use axum::http::Response;
 use store::MANIFEST_FILE;
 use tower::ServiceExt;
 use tower_http::services::ServeFile;
-
-use crate::Secret;
 
 /// The name of a chunk file in the directory of its part.
 pub(crate) fn chunk_file(chunk: i32) -> String {
@@ -39,17 +35,4 @@ pub(crate) async fn serve(path: &Path, request: Request) -> Response<Body> {
 /// The manifest of the part in this directory.
 pub(crate) async fn serve_manifest(dir: &Path, request: Request) -> Response<Body> {
     serve(&dir.join(MANIFEST_FILE), request).await
-}
-
-/// Lets nobody in who does not know the secret.
-pub(crate) async fn require_secret(
-    State(secret): State<Secret>,
-    request: Request,
-    next: Next,
-) -> Response<Body> {
-    if secret.allows(request.headers()) {
-        return next.run(request).await;
-    }
-    let told = "this is a port of a Meridian cluster: only members that know its secret are let in";
-    (StatusCode::UNAUTHORIZED, told).into_response()
 }

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `R` | piece (u32), then messages of one Arrow IPC stream that goes through all frames `R` | rows of a piece |
 //! | `D` | piece (u32), rows (u64) | the piece has given all its rows, so many |
+//! | `P` | nothing | the share goes on: its pieces compute, or wait for their turns |
 //! | `E` | [`ShareFailure`] in JSON | the share has failed: there is no frame after it |
 //! | `F` | pieces (u32) | the footer: so many pieces are done, and there is no frame after it |
 //!
@@ -60,6 +61,11 @@ impl FrameWriter {
     }
 }
 
+/// The share goes on.
+pub(crate) fn progress() -> Bytes {
+    frame(b'P', &[])
+}
+
 /// The share has failed.
 pub(crate) fn failure(failure: &ShareFailure) -> Bytes {
     // A structure of texts and numbers always has a JSON.
@@ -93,6 +99,8 @@ pub(crate) enum Frame {
     Rows(u32, RecordBatch),
     /// All rows of the piece have come.
     Done(u32),
+    /// The share goes on.
+    Progress,
     /// The share has failed.
     Failed(ShareFailure),
     /// All pieces are done.
@@ -161,6 +169,7 @@ impl FrameReader {
                     false => Err(format!("{came} rows of a piece came, and {rows} were sent")),
                 }
             }
+            b'P' => Ok(Frame::Progress),
             b'E' => serde_json::from_slice(&content)
                 .map(Frame::Failed)
                 .map_err(|error| format!("a failure came that cannot be read: {error}")),
@@ -253,6 +262,18 @@ mod tests {
             assert_eq!(frames[0], Frame::Rows(7, batch(100)));
             assert_eq!(frames[2], Frame::Rows(7, batch(20)));
             assert_eq!(frames[6], Frame::Footer);
+        }
+    }
+
+    #[test]
+    fn progress_may_be_told_at_any_time() {
+        let frames = share();
+        for at in 0..frames.len() {
+            let mut told = frames.clone();
+            told.insert(at, progress());
+            let (read, error) = read(&told.concat(), 100);
+            assert_eq!((read.len(), error), (8, None));
+            assert_eq!((&read[at], &read[7]), (&Frame::Progress, &Frame::Footer));
         }
     }
 

@@ -8,9 +8,12 @@
 //!
 //! May depend on `engine` and `queries`. Invariants: rows count only if their piece's frame says that they are all, and each piece
 //! counts once; a replica is given up only when the workers that shall hold the file do; a worker opens no file that a plan names;
-//! nobody who does not know the secret is let in at any port. Knows nothing of SQL text or of clients' protocols.
+//! nobody is let in at any port who neither knows the secret nor, in TLS, shows a certificate of the cluster's authority, and with a
+//! certificate nobody does more than its role may. Knows nothing of SQL text or of clients' protocols.
 
 mod client;
+mod connect;
+mod credentials;
 mod dispatch;
 mod error;
 mod file_service;
@@ -21,12 +24,15 @@ pub mod messages;
 mod operator;
 mod placement;
 mod secret;
+mod tls;
 mod worker;
 
+pub use credentials::CredentialFiles;
 pub use error::ClusterError;
 pub use front_end::{ClusterOptions, FrontEnd};
 pub use operator::Operator;
 pub use secret::Secret;
+pub use tls::{Authority, Role, certified_name};
 pub use worker::{Worker, WorkerOptions};
 
 /// A random number.

@@ -1,34 +1,44 @@
 //! The ports at which members listen to each other.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::http::Request;
+use futures::FutureExt;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
 use tracing::{debug, warn};
 
 use crate::ClusterError;
+use crate::credentials::{Caller, Credentials};
+use crate::tls::{MemberName, of_server};
 
-/// Binds an address, `host:port`. What members say is not encrypted, so that it has to be one of this machine unless it is known that
-/// nobody else listens.
-pub(crate) async fn bind(address: &str, is_insecure: bool) -> Result<TcpListener, ClusterError> {
+/// Binds an address, `host:port`. It has to be one of this machine if others may not reach it.
+pub(crate) async fn bind(address: &str, may_be_reached: bool) -> Result<TcpListener, ClusterError> {
     let failed = |why: String| ClusterError::Listen {
         address: address.to_owned(),
         why,
     };
     let found = tokio::net::lookup_host(address).await;
     let found: Vec<_> = found.map_err(|error| failed(error.to_string()))?.collect();
-    if !is_insecure && found.iter().any(|address| !address.ip().is_loopback()) {
+    if !may_be_reached && found.iter().any(|address| !address.ip().is_loopback()) {
         return Err(failed(
-            "other machines reach it, and what the members of a cluster say to each other is not encrypted: give --insecure where the \
-             network is trusted, or a loopback address"
+            "other machines reach it, and with a secret what the members of a cluster say to each other is not encrypted: give \
+             --cluster-tls, which `meridian cluster init` prepares, or a loopback address, or --insecure where the network is trusted"
                 .to_owned(),
         ));
     }
@@ -67,16 +77,23 @@ const MOST_CONNECTIONS: usize = 4096;
 const NO_ROOM_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves a port until it is stopped. Requests that run are cut off then: whoever sent them has another member to ask.
-pub(crate) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    serve_patiently(listener, router, stop, HEAD_TIMEOUT).await;
+pub(crate) async fn serve(
+    listener: TcpListener,
+    router: Router,
+    credentials: &Credentials,
+    stop: CancellationToken,
+) {
+    serve_patiently(listener, router, credentials, stop, HEAD_TIMEOUT).await;
 }
 
 async fn serve_patiently(
     listener: TcpListener,
     router: Router,
+    credentials: &Credentials,
     stop: CancellationToken,
     patience: Duration,
 ) {
+    let refusals = Arc::new(Refusals::default());
     let slots = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
         let accepted = tokio::select! {
@@ -84,8 +101,8 @@ async fn serve_patiently(
             () = stop.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 warn!(%error, "no connection can be accepted at the port of the cluster");
                 sleep(NO_ROOM_PAUSE).await;
@@ -97,18 +114,25 @@ async fn serve_patiently(
             continue;
         };
         tune(&stream);
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(patience)
-            .serve_connection(
-                TokioIo::new(stream),
-                TowerToHyperService::new(router.clone()),
-            );
-        let stop = stop.clone();
+        let (router, stop) = (router.clone(), stop.clone());
+        let served = match credentials {
+            Credentials::Secret(_) => serve_connection(stream, router, None, patience).boxed(),
+            Credentials::Tls(certificates) => {
+                let (acceptor, refusals) = (certificates.acceptor(), Arc::clone(&refusals));
+                async move {
+                    match accept(acceptor, stream, patience).await {
+                        Ok((stream, caller)) => {
+                            serve_connection(stream, router, Some(caller), patience).await;
+                        }
+                        Err(why) => refusals.tell(address.ip(), why),
+                    }
+                }
+                .boxed()
+            }
+        };
         tokio::spawn(async move {
             tokio::select! {
-                // Why a member's connection ended is the member's to tell.
-                _ = connection => {}
+                () = served => {}
                 () = stop.cancelled() => {}
             }
             drop(slot);
@@ -116,21 +140,115 @@ async fn serve_patiently(
     }
 }
 
+/// Answers the requests of a connection, each of which is told whose it is.
+async fn serve_connection(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    router: Router,
+    caller: Option<Caller>,
+    patience: Duration,
+) {
+    let router = router.map_request(move |mut request: Request<Incoming>| {
+        if let Some(caller) = &caller {
+            request.extensions_mut().insert(caller.clone());
+        }
+        request
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(patience)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    // Why a member's connection ended is the member's to tell.
+    let _ = connection.await;
+}
+
+/// How long a process that was refused may take to read why.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Makes a connection one in TLS, and says whose it is. `None` is no news: it has ended before it has said anything wrong.
+async fn accept(
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    patience: Duration,
+) -> Result<(TlsStream<TcpStream>, Caller), Option<String>> {
+    let handshake = acceptor.accept(stream).into_fallible();
+    match timeout(patience, handshake).await {
+        Ok(Ok(stream)) => {
+            let shown = stream.get_ref().1.peer_certificates();
+            let names = shown.and_then(<[_]>::first).map(MemberName::all_of);
+            Ok((stream, Caller::Certified(names.unwrap_or_default().into())))
+        }
+        Ok(Err((error, mut stream))) => {
+            // With bytes that nobody has read, its end would take the alert away that says why.
+            let read_out = async {
+                let _ = stream.shutdown().await;
+                let mut rest = [0; 1024];
+                while stream.read(&mut rest).await.is_ok_and(|length| length > 0) {}
+            };
+            let _ = timeout(LINGER, read_out).await;
+            Err(of_server(&error))
+        }
+        Err(_) => Err(Some("it began no TLS in time".to_owned())),
+    }
+}
+
+/// How long the same is not said again.
+const SAID_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// Refusals that are remembered.
+const MOST_REFUSALS: usize = 1000;
+
+/// What was said of connections that were refused, so that one who tries again and again does not fill the log.
+#[derive(Debug, Default)]
+struct Refusals(Mutex<HashMap<(IpAddr, String), Instant>>);
+
+impl Refusals {
+    fn tell(&self, address: IpAddr, why: Option<String>) {
+        let Some(why) = why else {
+            debug!(%address, "a connection ended before there was TLS");
+            return;
+        };
+        // Every change is a single one, so that a panic elsewhere leaves it whole.
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.len() >= MOST_REFUSALS {
+            said.clear();
+        }
+        let now = Instant::now();
+        let before = said.insert((address, why.clone()), now);
+        let is_news = before.is_none_or(|before| now.duration_since(before) > SAID_AGAIN_AFTER);
+        match is_news {
+            true => warn!(%address, why, "a connection to the port of the cluster is refused"),
+            false => debug!(%address, why, "a connection to the port of the cluster is refused"),
+        }
+        if !is_news && let Some(before) = before {
+            said.insert((address, why), before);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
 
-    use axum::routing::get;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::time::timeout;
-
     use super::*;
+    use axum::routing::get;
 
     async fn served(patience: Duration, stop: &CancellationToken) -> SocketAddr {
         let listener = bind("127.0.0.1:0", false).await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = Router::new().route("/", get(|| async { "here" }));
-        tokio::spawn(serve_patiently(listener, router, stop.clone(), patience));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("secret");
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600)
+            .write(true)
+            .create(true)
+            .open(&path)
+            .unwrap();
+        std::io::Write::write_all(&mut file, &[b'a'; 32]).unwrap();
+        let credentials = Credentials::read(&crate::CredentialFiles::Secret(path), &[]).unwrap();
+        let stop = stop.clone();
+        tokio::spawn(async move {
+            serve_patiently(listener, router, &credentials, stop, patience).await;
+        });
         address
     }
 

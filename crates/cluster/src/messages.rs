@@ -47,12 +47,18 @@ pub struct MemberReport {
     pub holdings: Option<Vec<PartFiles>>,
     /// Bytes of files that it was assigned and does not hold yet.
     pub missing_bytes: u64,
+    /// Bytes a second that it has copied lately.
+    pub copy_rate: u64,
     /// Why it last could not get a file, if it still cannot.
     pub trouble: Option<String>,
     /// Replicas that were found damaged since it started.
     pub damaged: u64,
     /// Pieces that it has run since it started.
     pub pieces: u64,
+    /// Shares that it has got since it started.
+    pub shares: u64,
+    /// Plans that it has decoded since it started: one for all shares of a phase.
+    pub plans_decoded: u64,
 }
 
 /// What a front end says to a worker.
@@ -96,7 +102,9 @@ pub struct ShareHead {
     pub rating: u8,
     /// How many chunks all pieces of the phase have together.
     pub num_chunks: usize,
-    /// Bytes of the encoded plan, which come next.
+    /// The plan and the parts that it reads, by their SHA-256.
+    pub plan_digest: String,
+    /// Bytes of the encoded plan, which come next; none if it was sent before.
     pub plan_bytes: usize,
 }
 
@@ -163,12 +171,20 @@ pub struct WorkerStatus {
     pub files: u64,
     /// Bytes of files that it shall get.
     pub missing_bytes: u64,
+    /// Bytes a second that it has copied lately.
+    pub copy_rate: u64,
+    /// Seconds until it has them at this rate; none if there are none, or none come.
+    pub seconds_left: Option<u64>,
     /// Bytes of its disk.
     pub disk_bytes: u64,
     /// Bytes that are free there.
     pub free_bytes: u64,
     /// Pieces that it has run since it started.
     pub pieces: u64,
+    /// Shares that it has got since it started.
+    pub shares: u64,
+    /// Plans that it has decoded since it started: one for all shares of a phase.
+    pub plans_decoded: u64,
     /// Replicas that were found damaged since it started.
     pub damaged: u64,
     /// Why it last could not get a file, if it still cannot.

@@ -2,9 +2,14 @@
 
 use axum::http::Method;
 
+use crate::ClusterError;
 use crate::client::MemberClient;
+use crate::credentials::{CredentialFiles, Credentials};
 use crate::messages::ClusterStatus;
-use crate::{ClusterError, Secret};
+use crate::tls::Role;
+
+/// Who may ask a front end.
+pub(crate) const OPERATORS: &[Role] = &[Role::Operator, Role::FrontEnd];
 
 /// Speaks with a front end for an operator.
 #[derive(Debug)]
@@ -15,11 +20,15 @@ pub struct Operator {
 
 impl Operator {
     /// An operator of the cluster whose front end listens at an address.
-    pub fn new(address: String, secret: Secret) -> Self {
-        Self {
-            client: MemberClient::new(secret),
+    ///
+    /// # Errors
+    /// The credentials cannot be used.
+    pub fn new(address: String, credentials: &CredentialFiles) -> Result<Self, ClusterError> {
+        let credentials = Credentials::read(credentials, OPERATORS)?;
+        Ok(Self {
+            client: MemberClient::new(credentials),
             address,
-        }
+        })
     }
 
     /// The state of the cluster.
@@ -59,7 +68,8 @@ impl Operator {
 
     async fn ask(&self, method: Method, path: &str) -> Result<ClusterStatus, ClusterError> {
         let none: Option<&()> = None;
-        self.client.json(method, &self.address, path, none).await
+        let (role, address) = (Role::FrontEnd, &self.address);
+        self.client.json(method, role, address, path, none).await
     }
 }
 

@@ -5,6 +5,8 @@
 //!                               └─► shares, one for a worker ──► ShareRun ──► rows, piece by piece ──► PieceEvents
 //! ```
 //!
+//! A share has what its plan reads beside tables: rows of small files, and values of scalar subqueries.
+//!
 //! Invariant: the rows of a run of a piece count only if that run is told to be done, and of all runs of a piece one at most is.
 
 use std::fmt;
@@ -13,18 +15,14 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use datafusion::common::DataFusionError;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::datasource::source::DataSourceExec;
-use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion_proto::physical_plan::AsExecutionPlan;
-use datafusion_proto::protobuf::PhysicalPlanNode;
 use futures::stream::BoxStream;
-use prost::Message;
 
+use crate::codec::{decode_share, encode_share, names_source};
 use crate::exec::{PieceScanExec, RowsOf};
 use crate::loaded_table::StoredTable;
 use crate::piece::Piece;
-use crate::{Archive, EngineError, FileScanExec, PlanCodec, QueryExecution, RowStream};
+use crate::{Archive, EngineError, FileScanExec, QueryExecution, RowStream};
 
 /// Has pieces of chunk phases run by other processes.
 pub trait PieceDispatcher: fmt::Debug + Send + Sync {
@@ -38,7 +36,7 @@ pub trait PieceDispatcher: fmt::Debug + Send + Sync {
 /// A phase whose pieces may run elsewhere.
 #[derive(Debug, Clone)]
 pub struct EncodedPhase {
-    /// The plan of a piece, as [`ShareRun`] reads it.
+    /// The plan of a piece, as [`SharePlan`] is read of it.
     pub plan: Arc<[u8]>,
     /// The pieces.
     pub pieces: Arc<[Piece]>,
@@ -112,13 +110,18 @@ impl PieceEvent {
 #[derive(Debug)]
 pub(crate) struct Dispatching(pub Arc<dyn PieceDispatcher>);
 
+/// Bytes that a plan may have to be sent elsewhere.
+const MOST_PLAN_BYTES: usize = 32 << 20;
+
 /// Some pieces of a phase, of which all have so many chunks together, for other processes; `None` if they read what only this process has.
+/// For a preview the plan is none that could run.
 pub(crate) fn encode_phase(
     inner: &Arc<dyn ExecutionPlan>,
     pieces: &Arc<[Piece]>,
     rating: u8,
     num_chunks: usize,
     (execution, number): (Option<&Arc<QueryExecution>>, u32),
+    is_preview: bool,
 ) -> Option<EncodedPhase> {
     let mut leaves = Leaves::default();
     inner.apply(|node| leaves.add(node)).ok()?;
@@ -136,10 +139,12 @@ pub(crate) fn encode_phase(
     {
         return None;
     }
-    let codec = PlanCodec::new(archive);
-    let encoded = PhysicalPlanNode::try_from_physical_plan(Arc::clone(inner), &codec);
-    let plan = match encoded {
-        Ok(plan) => plan.encode_to_vec(),
+    let plan = match encode_share(inner, archive, is_preview) {
+        Ok(plan) if plan.len() <= MOST_PLAN_BYTES => plan,
+        Ok(plan) => {
+            tracing::debug!(bytes = plan.len(), "a phase is too large to run elsewhere");
+            return None;
+        }
         Err(error) => {
             tracing::debug!(%error, "a phase cannot run elsewhere");
             return None;
@@ -174,25 +179,44 @@ impl Leaves {
             self.archive = Some(Arc::clone(scan.archive()));
             self.tables.push((Arc::clone(scan.stored()), scan.rows()));
         }
-        // Files are this machine's, and a subquery's value is in this process.
-        self.is_bound_to_process |= node.is::<FileScanExec>() || node.is::<DataSourceExec>();
-        node.apply_expressions(&mut |expr| {
-            expr.apply(|expr| {
-                self.is_bound_to_process |= expr.is::<ScalarSubqueryExpr>();
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
+        // The rows of a file that a query names travel if they are few.
+        self.is_bound_to_process |= names_source(node) && !node.is::<FileScanExec>();
+        Ok(TreeNodeRecursion::Continue)
     }
+}
+
+/// Reads the small files of a phase, so that their rows can be sent elsewhere.
+///
+/// # Errors
+/// One cannot be read.
+pub(crate) async fn keep_small_files(
+    inner: &Arc<dyn ExecutionPlan>,
+) -> datafusion::common::Result<()> {
+    let mut files = Vec::new();
+    inner.apply(|node| {
+        if node.is::<FileScanExec>() {
+            files.push(Arc::clone(node));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    for file in &files {
+        if let Some(scan) = file.downcast_ref::<FileScanExec>() {
+            scan.keep_rows().await?;
+        }
+    }
+    Ok(())
 }
 
 /// The rows of the pieces of a share, each by its number in the share, in the order in which they end.
 pub type ShareRows = BoxStream<'static, Result<(usize, RowStream), EngineError>>;
 
+/// The plan of a piece as it came from another process ([`EncodedPhase::plan`]): a template for any number of shares, which share no state.
+#[derive(Debug, Clone)]
+pub struct SharePlan(pub(crate) Arc<dyn ExecutionPlan>);
+
 /// Pieces of a phase that came from another process, to run here.
 #[derive(Debug, Clone)]
 pub struct ShareRun {
-    /// The plan of a piece ([`EncodedPhase::plan`]).
-    pub plan: Arc<[u8]>,
     /// The pieces of the share.
     pub pieces: Vec<Piece>,
     /// The largest scan rating of the tables that are read.
@@ -201,25 +225,22 @@ pub struct ShareRun {
     pub num_chunks: usize,
 }
 
-impl ShareRun {
-    /// The plan, with the tables of this archive.
+impl SharePlan {
+    /// The plan in these bytes, with the tables of this archive.
     pub(crate) fn decode(
-        &self,
+        bytes: &[u8],
         archive: &Arc<Archive>,
         context: &datafusion::execution::TaskContext,
-    ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
-        let node = PhysicalPlanNode::decode(self.plan.as_ref()).map_err(|error| {
-            DataFusionError::Internal(format!("the plan of a share cannot be read: {error}"))
-        })?;
-        let plan = node.try_into_physical_plan(context, &PlanCodec::new(Arc::clone(archive)))?;
-        let mut opens_files = false;
+    ) -> datafusion::common::Result<Self> {
+        let plan = decode_share(bytes, Arc::clone(archive), context)?;
+        let mut names_sources = false;
         plan.apply(|node| {
-            opens_files |= node.is::<FileScanExec>() || node.is::<DataSourceExec>();
+            names_sources |= names_source(node);
             Ok(TreeNodeRecursion::Continue)
         })?;
-        match opens_files {
-            true => datafusion::common::exec_err!("the plan of a share names files"),
-            false => Ok(plan),
+        match names_sources {
+            true => datafusion::common::exec_err!("the plan of a share names a file"),
+            false => Ok(Self(plan)),
         }
     }
 }

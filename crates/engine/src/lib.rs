@@ -44,7 +44,7 @@ pub use codec::PlanCodec;
 pub use cone::{ConeSearch, ConeTable};
 pub use coverage::{Coverage, SubChunkSet};
 pub use dispatch::{
-    DispatchedPhase, EncodedPhase, PieceDispatcher, PieceEvent, ShareRows, ShareRun,
+    DispatchedPhase, EncodedPhase, PieceDispatcher, PieceEvent, SharePlan, ShareRows, ShareRun,
 };
 pub use error::EngineError;
 pub use estimate::{INTERACTIVE_CHUNKS, ScanEstimate, TableEstimate};

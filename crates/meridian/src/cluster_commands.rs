@@ -1,16 +1,17 @@
 //! `meridian cluster`: the state of a running cluster, and what an operator changes of it.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use cluster::Operator;
 use cluster::messages::ClusterStatus;
-use cluster::{Operator, Secret};
 use ingest::{grouped, size};
 use tokio::runtime::Runtime;
 
 use crate::aligned::aligned;
+use crate::cluster_credentials::CredentialArguments;
 use crate::cluster_demo::{self, DemoArguments};
+use crate::cluster_init::{self, InitArguments};
 use crate::console::tell;
 use crate::failure::Failure;
 use crate::worker::member_address;
@@ -31,6 +32,8 @@ pub enum ClusterCommand {
     Undrain(WorkerArguments),
     /// Forget a worker that was ended.
     Remove(WorkerArguments),
+    /// Make a certificate authority, and the certificates of members, which then speak TLS.
+    Init(InitArguments),
     /// Try a cluster on this machine: a front end and three workers of a data directory, until Ctrl-C.
     Demo(DemoArguments),
 }
@@ -46,9 +49,8 @@ pub struct FrontEndArguments {
         value_parser = member_address
     )]
     cluster: String,
-    /// The file with the secret that all members of the cluster know.
-    #[arg(long, value_name = "FILE", env = "MERIDIAN_CLUSTER_SECRET")]
-    cluster_secret: PathBuf,
+    #[command(flatten)]
+    credentials: CredentialArguments,
 }
 
 /// Which cluster, and in which form.
@@ -81,6 +83,7 @@ pub fn run(command: ClusterCommand) -> Result<(), Failure> {
     let runtime = Runtime::new()?;
     match command {
         ClusterCommand::Demo(arguments) => cluster_demo::run(&arguments),
+        ClusterCommand::Init(arguments) => cluster_init::run(&arguments),
         ClusterCommand::Status(arguments) => {
             let status = runtime.block_on(arguments.front_end.operator()?.status())?;
             match arguments.format {
@@ -111,9 +114,8 @@ pub fn run(command: ClusterCommand) -> Result<(), Failure> {
 }
 
 impl FrontEndArguments {
-    fn operator(&self) -> Result<Operator, Failure> {
-        let secret = Secret::read(&self.cluster_secret)?;
-        Ok(Operator::new(self.cluster.clone(), secret))
+    fn operator(self) -> Result<Operator, Failure> {
+        Ok(Operator::new(self.cluster, &self.credentials.files()?)?)
     }
 }
 
@@ -140,7 +142,16 @@ fn in_words(status: &ClusterStatus) -> String {
 
 fn workers(status: &ClusterStatus) -> String {
     let headings = [
-        "worker", "address", "state", "silent", "threads", "files", "to get", "disk", "free",
+        "worker",
+        "address",
+        "state",
+        "silent",
+        "threads",
+        "files",
+        "to get",
+        "time left",
+        "disk",
+        "free",
         "pieces",
     ];
     let mut rows = vec![headings.map(str::to_owned).to_vec()];
@@ -153,12 +164,22 @@ fn workers(status: &ClusterStatus) -> String {
             worker.threads.to_string(),
             grouped(worker.files),
             size(worker.missing_bytes),
+            worker.seconds_left.map_or_else(|| "-".to_owned(), duration),
             size(worker.disk_bytes),
             size(worker.free_bytes),
             grouped(worker.pieces),
         ]
     }));
     aligned(&rows, |column| column >= 3)
+}
+
+/// Seconds, to two digits or so.
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds.div_ceil(60)),
+        _ => format!("{:.1} h", seconds as f64 / 3600.0),
+    }
 }
 
 fn replicas_in_words(status: &ClusterStatus) -> String {

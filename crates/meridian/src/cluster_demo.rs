@@ -9,11 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use cluster::{Operator, Secret};
+use cluster::{CredentialFiles, Operator};
 use tokio::runtime::Runtime;
 
 use crate::console::{remark, tell};
 use crate::failure::Failure;
+use crate::parent::tie;
 
 const WORKERS: usize = 3;
 const REPLICAS: usize = 2;
@@ -125,10 +126,8 @@ fn make_secret(work: &Path) -> Result<PathBuf, Failure> {
 
 /// Starts a process, and gives the lines that it says up to one with these words. What it says later goes nowhere.
 fn started(mut command: Command, words: &str) -> Result<(Child, Vec<String>), Failure> {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()?;
+    // A demonstration that is killed ends nothing by itself.
+    let mut child = tie(&mut command).stdout(Stdio::piped()).spawn()?;
     let Some(stdout) = child.stdout.take() else {
         return Err(Failure::new("a process cannot be heard"));
     };
@@ -150,7 +149,8 @@ fn started(mut command: Command, words: &str) -> Result<(Child, Vec<String>), Fa
 }
 
 async fn wait_for_replicas(address: &str, secret: &Path) -> Result<(), Failure> {
-    let operator = Operator::new(address.to_owned(), Secret::read(secret)?);
+    let secret = CredentialFiles::Secret(secret.to_owned());
+    let operator = Operator::new(address.to_owned(), &secret)?;
     let began = Instant::now();
     remark("The workers get their files ...");
     loop {

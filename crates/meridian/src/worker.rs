@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use cluster::{Worker, WorkerOptions};
+use cluster::{CredentialFiles, Role, Worker, WorkerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use crate::cluster_credentials::CredentialArguments;
 use crate::console::tell;
 use crate::failure::Failure;
 use crate::serve::{self, DEFAULT_LOG};
@@ -33,17 +34,16 @@ pub struct WorkerArguments {
     /// The directory for replicas, which is made if it is not there; each worker has its own.
     #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
     data: PathBuf,
-    /// The file with the secret that all members of the cluster know.
-    #[arg(long, value_name = "FILE", env = "MERIDIAN_CLUSTER_SECRET")]
-    cluster_secret: PathBuf,
+    #[command(flatten)]
+    credentials: CredentialArguments,
     /// Where front ends and other workers connect; port 0 takes a free port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     listen: String,
     /// The address that others are told, if it is another than that of --listen.
     #[arg(long, value_name = "ADDR")]
     advertise: Option<String>,
-    /// The worker's name, which it has to keep: it decides which files it holds. The name of this machine with that of the directory by
-    /// default.
+    /// The worker's name, which it has to keep: it decides which files it holds. That of its certificate by default, and with a secret the
+    /// name of this machine with that of the directory.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Threads that run pieces; one for each core by default.
@@ -55,7 +55,10 @@ pub struct WorkerArguments {
     /// Memory for decoded columns, kept for the next pieces, such as 2G, or 0 for none; a third of the machine's by default.
     #[arg(long, value_name = "SIZE", value_parser = crate::sql::cache_size, env = "MERIDIAN_CACHE")]
     cache: Option<u64>,
-    /// Listen where other machines connect, too: what members say to each other is not encrypted, so only where the network is trusted.
+    /// Bytes a second with which replicas are copied from other members, such as 100M, 1M at least; as fast as they come by default.
+    #[arg(long, value_name = "SIZE", value_parser = bandwidth, env = "MERIDIAN_REPAIR_BANDWIDTH")]
+    repair_bandwidth: Option<u64>,
+    /// Listen where other machines connect, too, without TLS: only where the network is trusted.
     #[arg(long)]
     insecure: bool,
     /// The level of the log on standard error: error, warn, info, debug or trace; or directives as in RUST_LOG.
@@ -94,6 +97,7 @@ async fn work(options: WorkerOptions) -> Result<(), Failure> {
     ))?;
     info!(version = env!("CARGO_PKG_VERSION"), name, data, address = %address, "started");
     let stop = CancellationToken::new();
+    crate::parent::end_with_parent(&stop);
     tokio::spawn(serve::stop_at_signals(signals, stop.clone()));
     Arc::clone(&worker).run(listener, stop).await;
     info!("ended");
@@ -103,9 +107,11 @@ async fn work(options: WorkerOptions) -> Result<(), Failure> {
 impl WorkerArguments {
     fn into_options(self) -> Result<WorkerOptions, Failure> {
         let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        let name = match self.name {
-            Some(name) => name,
-            None => usual_name(&self.data)?,
+        let credentials = self.credentials.files()?;
+        let name = match (self.name, &credentials) {
+            (Some(name), _) => name,
+            (None, CredentialFiles::Tls(dir)) => cluster::certified_name(dir, Role::Worker)?,
+            (None, CredentialFiles::Secret(_)) => usual_name(&self.data)?,
         };
         let is_name = !name.is_empty() && name.len() <= 100 && !name.contains(char::is_control);
         if !is_name {
@@ -118,10 +124,11 @@ impl WorkerArguments {
             address: self.listen,
             advertise: self.advertise,
             name,
-            secret: self.cluster_secret,
+            credentials,
             threads: self.threads.unwrap_or_else(cores),
             memory: self.memory.unwrap_or_else(ingest::default_memory) as usize,
             cache: self.cache.unwrap_or_else(crate::sql::default_cache),
+            repair_bandwidth: self.repair_bandwidth,
             is_insecure: self.insecure,
         })
     }
@@ -134,6 +141,17 @@ pub(crate) fn member_address(text: &str) -> Result<String, String> {
             Ok(text.to_owned())
         }
         _ => Err("it is no address of a front end: write it as in 127.0.0.1:7600".to_owned()),
+    }
+}
+
+/// Less than this would have members give up what they send each other.
+const LEAST_BANDWIDTH: u64 = 1_000_000;
+
+/// Bytes a second.
+fn bandwidth(text: &str) -> Result<u64, String> {
+    match ingest::parse_size(text)? {
+        bytes if bytes >= LEAST_BANDWIDTH => Ok(bytes),
+        _ => Err("it is too little for files of chunks: give 1M or more bytes a second".to_owned()),
     }
 }
 

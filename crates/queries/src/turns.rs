@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use engine::{INTERACTIVE_CHUNKS, PhaseDemand};
 use futures::future::{BoxFuture, FutureExt};
@@ -18,6 +19,7 @@ pub struct QueryTurns {
     scheduler: Arc<PieceScheduler>,
     query: u64,
     held: HeldQuery,
+    running: Arc<AtomicUsize>,
 }
 
 impl QueryTurns {
@@ -27,7 +29,13 @@ impl QueryTurns {
             scheduler: Arc::clone(scheduler),
             query,
             held: scheduler.hold_query(query),
+            running: Arc::default(),
         }
+    }
+
+    /// How many of its pieces have their turn now: the others wait, or are done.
+    pub fn num_running(&self) -> usize {
+        self.running.load(Relaxed)
     }
 
     pub(crate) fn status(&self) -> Option<QueryStatus> {
@@ -62,55 +70,82 @@ impl engine::PieceScheduler for QueryTurns {
                 rating: demand.rating,
             },
         };
-        Arc::new(Phase(self.scheduler.enroll(
-            crate::scheduler::PhaseDemand {
-                query: self.query,
-                class,
-                chunks: demand.chunks,
-                bytes_per_piece: BYTES_PER_PIECE,
-            },
-        )))
+        let phase = self.scheduler.enroll(crate::scheduler::PhaseDemand {
+            query: self.query,
+            class,
+            chunks: demand.chunks,
+            bytes_per_piece: BYTES_PER_PIECE,
+        });
+        Arc::new(Phase {
+            phase,
+            running: Arc::clone(&self.running),
+        })
     }
 }
 
-struct Phase(EnrolledPhase);
+struct Phase {
+    phase: EnrolledPhase,
+    running: Arc<AtomicUsize>,
+}
 
 impl engine::EnrolledPhase for Phase {
     fn next(&self) -> BoxFuture<'_, Option<Box<dyn engine::PieceTurn>>> {
-        let next = self.0.next();
-        async move { next.await.map(boxed) }.boxed()
+        let (next, running) = (self.phase.next(), Arc::clone(&self.running));
+        async move { next.await.map(|turn| boxed(turn, running)) }.boxed()
     }
 }
 
-fn boxed(turn: Turn) -> Box<dyn engine::PieceTurn> {
-    Box::new(HeldTurn(turn))
+fn boxed(turn: Turn, running: Arc<AtomicUsize>) -> Box<dyn engine::PieceTurn> {
+    running.fetch_add(1, Relaxed);
+    Box::new(HeldTurn {
+        turn,
+        counted: Counted(running),
+    })
 }
 
-struct HeldTurn(Turn);
+/// One of the turns that are counted.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+struct HeldTurn {
+    turn: Turn,
+    counted: Counted,
+}
 
 impl engine::PieceTurn for HeldTurn {
     fn piece(&self) -> usize {
-        self.0.piece()
+        self.turn.piece()
     }
 
     fn sharers(&self) -> u32 {
-        self.0.sharers()
+        self.turn.sharers()
     }
 
     fn pause(self: Box<Self>) -> Box<dyn engine::PausedTurn> {
-        Box::new(Paused(self.0.pause()))
+        Box::new(Paused {
+            turn: self.turn.pause(),
+            running: Arc::clone(&self.counted.0),
+        })
     }
 
     fn finish(self: Box<Self>) {
-        self.0.finish(PieceOutcome::Done);
+        self.turn.finish(PieceOutcome::Done);
     }
 }
 
-struct Paused(PausedTurn);
+struct Paused {
+    turn: PausedTurn,
+    running: Arc<AtomicUsize>,
+}
 
 impl engine::PausedTurn for Paused {
     fn resume(self: Box<Self>) -> BoxFuture<'static, Option<Box<dyn engine::PieceTurn>>> {
-        let resumed = self.0.resume();
-        async move { resumed.await.map(boxed) }.boxed()
+        let (resumed, running) = (self.turn.resume(), self.running);
+        async move { resumed.await.map(|turn| boxed(turn, running)) }.boxed()
     }
 }

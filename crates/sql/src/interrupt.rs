@@ -9,7 +9,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::thread;
@@ -24,6 +24,8 @@ pub struct Interrupt {
     /// The reason, unless the result is just no longer needed.
     why: OnceLock<String>,
     bytes: heap::Account,
+    /// How often it was checked.
+    checks: AtomicU64,
     /// What an upper layer keeps with the statement.
     extension: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
@@ -43,6 +45,7 @@ impl Interrupt {
             ended: AtomicBool::new(false),
             why: OnceLock::new(),
             bytes: heap::Account::default(),
+            checks: AtomicU64::new(0),
             extension: OnceLock::new(),
         });
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,6 +88,11 @@ impl Interrupt {
         self.bytes.load(Relaxed)
     }
 
+    /// A number that changes as long as anything works on the statement: whatever computes for more than some milliseconds checks it.
+    pub fn progress(&self) -> u64 {
+        self.checks.load(Relaxed)
+    }
+
     /// Keeps a value of an upper layer with the statement, for whatever thread works on it. Returns whether there was none before.
     pub fn set_extension(&self, extension: Arc<dyn Any + Send + Sync>) -> bool {
         self.extension.set(extension).is_ok()
@@ -100,6 +108,7 @@ impl Interrupt {
     /// # Errors
     /// The statement has ended.
     pub fn check(&self) -> Result<()> {
+        self.checks.fetch_add(1, Relaxed);
         if !self.is_ended() {
             return Ok(());
         }

@@ -44,7 +44,8 @@ mod untested_rows;
 mod write;
 
 pub use byte_source::{
-    ByteSource, Fault, FaultySource, HttpFile, HttpPeer, HttpTimeouts, LocalFile,
+    ByteSource, Fault, FaultySource, HttpFile, HttpPeer, HttpTimeouts, LocalFile, PeerConnector,
+    PeerStream,
 };
 pub use chunk_file::ChunkFile;
 pub use condition::{Hint, RowCondition};

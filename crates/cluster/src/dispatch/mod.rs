@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use catalog::{LoadId, fold_name};
 use engine::exec::RowsOf;
@@ -16,14 +17,14 @@ use engine::{DispatchedPhase, EncodedPhase, Piece, PieceDispatcher, StoredTable}
 use futures::StreamExt;
 use futures::stream;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 
 use crate::client::MemberClient;
 use crate::front_end::{Member, Members, PartKey, Parts};
 use crate::messages::PartName;
 use crate::placement::{Candidate, rank_among};
 use run::PhaseDrive;
-pub(crate) use run::share_body_parts;
+pub(crate) use run::{plan_digest, share_body_parts};
 use shares::Shares;
 
 /// Events that may wait for the engine.
@@ -40,6 +41,7 @@ pub(crate) struct Dispatcher {
     /// Where connections live.
     runtime: Handle,
     phases: AtomicU64,
+    stalled_after: Duration,
 }
 
 impl fmt::Debug for Dispatcher {
@@ -56,6 +58,7 @@ impl Dispatcher {
         members: Arc<Members>,
         parts: Arc<Parts>,
         client: Arc<MemberClient>,
+        stalled_after: Duration,
     ) -> Arc<Self> {
         Arc::new(Self {
             archive,
@@ -65,6 +68,7 @@ impl Dispatcher {
             client,
             runtime: Handle::current(),
             phases: AtomicU64::new(0),
+            stalled_after,
         })
     }
 }
@@ -127,6 +131,8 @@ impl PieceDispatcher for Dispatcher {
         } = self.share_out(&phase)?;
         let (sender, receiver) = mpsc::channel(EVENTS_AHEAD);
         let drive = PhaseDrive {
+            plan_digest: plan_digest(&parts, &phase.plan),
+            has_plan: workers.iter().map(|_| Mutex::new(false)).collect(),
             number: self.phases.fetch_add(1, Relaxed),
             archive: self.archive.clone(),
             process: self.process,
@@ -136,6 +142,7 @@ impl PieceDispatcher for Dispatcher {
             parts,
             pieces: remote,
             phase,
+            stalled_after: self.stalled_after,
         };
         let driven = self.runtime.spawn(drive.run(shares, sender));
         let events = Events {

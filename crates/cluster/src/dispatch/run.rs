@@ -12,17 +12,21 @@ use bytes::Bytes;
 use datafusion::common::DataFusionError;
 use engine::{EncodedPhase, EngineError, HandedOut, Milestones, Piece, PieceEvent, milestones};
 use futures::FutureExt;
+use ring::digest::{Context, SHA256};
 use sql::{ErrorCode, SqlError};
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{debug, warn};
 
 use super::shares::{Share, Shares};
-use crate::client::MemberClient;
+use crate::ClusterError;
+use crate::client::{MemberClient, MemberResponse};
 use crate::frames::{Frame, FrameReader};
 use crate::front_end::{Member, Members};
 use crate::messages::{ErrorClass, PartName, ShareFailure, ShareHead};
+use crate::tls::Role;
 
 /// How often it is looked whether workers still live.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -42,6 +46,11 @@ pub(super) struct PhaseDrive {
     /// The numbers of the pieces that workers run, in the phase.
     pub pieces: Vec<usize>,
     pub phase: EncodedPhase,
+    pub plan_digest: String,
+    /// Whether each worker has the plan. It is locked while the first share takes it there.
+    pub has_plan: Vec<Mutex<bool>>,
+    /// A worker of whose share nothing is heard for so long is given up for the phase.
+    pub stalled_after: Duration,
 }
 
 /// What comes of a share.
@@ -54,6 +63,7 @@ struct ShareEvent {
 enum What {
     Rows(usize, RecordBatch),
     Done(usize),
+    GoesOn,
     Ended(Result<(), ShareError>),
 }
 
@@ -80,6 +90,7 @@ impl PhaseDrive {
             began: HashMap::new(),
             handed_out: HashMap::new(),
             started: Instant::now(),
+            waited: Duration::ZERO,
             events,
             drive: Arc::new(self),
         };
@@ -115,13 +126,16 @@ struct Driving {
     /// The milestones of the runs.
     handed_out: HashMap<u64, HandedOut>,
     started: Instant,
+    /// How long the engine took to read: that is no silence of workers.
+    waited: Duration,
     events: mpsc::Sender<ShareEvent>,
     drive: Arc<PhaseDrive>,
 }
 
 impl Driving {
+    /// The time since the start, without that in which nothing could be taken from workers.
     fn now(&self) -> Duration {
-        self.started.elapsed()
+        self.started.elapsed().saturating_sub(self.waited)
     }
 
     /// Notes what comes of a run among the milestones of the query.
@@ -133,8 +147,16 @@ impl Driving {
         }
     }
 
-    async fn tell(&self, event: PieceEvent) -> Option<()> {
-        self.sender.send(event).await.ok()
+    async fn tell(&mut self, event: PieceEvent) -> Option<()> {
+        let event = match self.sender.try_send(event) {
+            Ok(()) => return Some(()),
+            Err(TrySendError::Closed(_)) => return None,
+            Err(TrySendError::Full(event)) => event,
+        };
+        let began = Instant::now();
+        let sent = self.sender.send(event).await.ok();
+        self.waited += began.elapsed();
+        sent
     }
 
     /// Sends what workers can take, and gives back what none can.
@@ -158,9 +180,12 @@ impl Driving {
     }
 
     async fn take(&mut self, ShareEvent { run, worker, what }: ShareEvent) -> Option<()> {
-        let (now, number) = (self.now(), |piece: usize| self.drive.pieces[piece]);
+        let now = self.now();
+        let drive = Arc::clone(&self.drive);
+        let number = |piece: usize| drive.pieces[piece];
         match what {
             What::Rows(piece, batch) => {
+                self.shares.go_on(run, now);
                 if !self.shares.wants(run, piece) {
                     return Some(());
                 }
@@ -168,6 +193,10 @@ impl Driving {
                 self.note(run, Milestones::rows);
                 let piece = number(piece);
                 self.tell(PieceEvent::Rows { run, piece, batch }).await
+            }
+            What::GoesOn => {
+                self.shares.go_on(run, now);
+                Some(())
             }
             What::Done(piece) => {
                 let counts = self.shares.finish_piece(run, piece, now);
@@ -263,6 +292,15 @@ impl Driving {
                 self.lose(worker).await?;
             }
         }
+        let limit = self.drive.stalled_after;
+        for worker in self.shares.stalled_workers(self.now(), limit) {
+            warn!(
+                worker = self.drive.workers[worker].0,
+                seconds = limit.as_secs(),
+                "pieces make no progress: they go to other replicas, or run here"
+            );
+            self.lose(worker).await?;
+        }
         let doubled = self.shares.double_late(self.now());
         if doubled > 0 {
             debug!(pieces = doubled, "late pieces run at another replica, too");
@@ -315,14 +353,7 @@ impl PhaseDrive {
     ) -> Result<(), ShareError> {
         let broken = |why: String| ShareError::Connection(why);
         let (run, worker) = (share.run, share.worker);
-        let body = self
-            .body(share)
-            .map_err(|error| broken(error.to_string()))?;
-        let address = &self.workers[worker].1.report.address;
-        let sent = self
-            .client
-            .send(Method::POST, address, "/shares", body)
-            .await;
+        let sent = self.send_share(share).await;
         let mut response = sent.map_err(|error| broken(error.to_string()))?;
         if response.status != StatusCode::OK {
             let status = response.status;
@@ -346,6 +377,7 @@ impl PhaseDrive {
                 let what = match frame {
                     Frame::Rows(piece, batch) => What::Rows(piece_of(piece)?, batch),
                     Frame::Done(piece) => What::Done(piece_of(piece)?),
+                    Frame::Progress => What::GoesOn,
                     Frame::Failed(failure) => return Err(ShareError::Told(failure)),
                     Frame::Footer => {
                         // The connection is kept for the next share.
@@ -360,7 +392,33 @@ impl PhaseDrive {
         Err(broken("it ended without a footer".to_owned()))
     }
 
-    fn body(&self, share: &Share) -> Result<Bytes, EngineError> {
+    /// Sends a share, with the plan if its worker does not have it, and waits for the head of the response.
+    async fn send_share(&self, share: &Share) -> Result<MemberResponse, ClusterError> {
+        let mut has_plan = self.has_plan[share.worker].lock().await;
+        if !*has_plan {
+            let response = self.post(share, &self.phase.plan).await?;
+            *has_plan = response.status == StatusCode::OK;
+            return Ok(response);
+        }
+        drop(has_plan);
+        let response = self.post(share, &[]).await?;
+        if response.status != StatusCode::PRECONDITION_REQUIRED {
+            return Ok(response);
+        }
+        // It has forgotten it. The connection is kept.
+        let _ = response.text().await;
+        self.post(share, &self.phase.plan).await
+    }
+
+    async fn post(&self, share: &Share, plan: &[u8]) -> Result<MemberResponse, ClusterError> {
+        let body = self.body(share, plan)?;
+        let address = &self.workers[share.worker].1.report.address;
+        self.client
+            .send(Method::POST, Role::Worker, address, "/shares", body)
+            .await
+    }
+
+    fn body(&self, share: &Share, plan: &[u8]) -> Result<Bytes, EngineError> {
         let pieces: Vec<Piece> = share
             .pieces
             .iter()
@@ -373,10 +431,25 @@ impl PhaseDrive {
             parts: self.parts.clone(),
             rating: self.phase.rating,
             num_chunks: self.phase.num_chunks,
-            plan_bytes: self.phase.plan.len(),
+            plan_digest: self.plan_digest.clone(),
+            plan_bytes: plan.len(),
         };
-        share_body(&head, &self.phase.plan, &pieces)
+        share_body(&head, plan, &pieces)
     }
+}
+
+/// The SHA-256 of a plan and of the parts that it reads, in hexadecimal digits.
+pub(crate) fn plan_digest(parts: &[PartName], plan: &[u8]) -> String {
+    let mut context = Context::new(&SHA256);
+    // What has names and numbers always has a JSON, which tells where it ends.
+    context.update(&serde_json::to_vec(parts).unwrap_or_default());
+    context.update(plan);
+    let digest = context.finish();
+    digest
+        .as_ref()
+        .iter()
+        .map(|it| format!("{it:02x}"))
+        .collect()
 }
 
 /// A share as it is sent: the length of its head (u32, little-endian), the head in JSON, the plan, and the pieces as an Arrow stream.

@@ -90,8 +90,10 @@ struct Run {
     /// Those that it has not told to be done.
     pieces: Vec<usize>,
     began: Duration,
-    /// When it last said something.
+    /// When it last said that a piece is done.
     heard: Duration,
+    /// When it last said that it goes on.
+    went_on: Duration,
     is_doubled: bool,
 }
 
@@ -190,6 +192,7 @@ impl Shares {
                 pieces: pieces.clone(),
                 began: now,
                 heard: now,
+                went_on: now,
                 is_doubled: false,
             };
             self.runs.insert(run, started);
@@ -213,12 +216,27 @@ impl Shares {
         running.pieces.swap_remove(at);
         let silence = now.saturating_sub(running.heard);
         running.heard = now;
+        running.went_on = now;
         self.longest_silence = self.longest_silence.max(Some(silence));
         let state = &mut self.pieces[piece];
         state.runs -= 1;
         let counts = std::mem::replace(&mut state.is_open, false);
         self.open -= usize::from(counts);
         counts
+    }
+
+    /// Notes that a run goes on.
+    pub fn go_on(&mut self, run: u64, now: Duration) {
+        if let Some(running) = self.runs.get_mut(&run) {
+            running.went_on = now;
+        }
+    }
+
+    /// The workers that have a run of which for so long nothing was heard, not even that it goes on.
+    pub fn stalled_workers(&self, now: Duration, limit: Duration) -> BTreeSet<usize> {
+        let stalls = |run: &&Run| now.saturating_sub(run.went_on) > limit;
+        let stalled = self.runs.values().filter(stalls);
+        stalled.map(|run| run.worker).collect()
     }
 
     /// Notes that a run has come to its end, or has failed. What it has not done goes to the next replica.
@@ -425,6 +443,25 @@ mod tests {
         assert_eq!(doubled.worker, 1);
         assert!(shares.finish_piece(doubled.run, 0, FIRST_PATIENCE + SECOND));
         assert!(!shares.finish_piece(slow.run, 0, FIRST_PATIENCE + SECOND));
+        assert!(shares.is_over());
+    }
+
+    #[test]
+    fn a_run_that_says_nothing_has_stalled() {
+        let mut shares = Shares::new(vec![vec![0], vec![1]], &[1, 1]);
+        let first = shares.next_share(Duration::ZERO).unwrap();
+        let second = shares.next_share(Duration::ZERO).unwrap();
+        assert_eq!((first.worker, second.worker), (0, 1));
+        shares.go_on(second.run, SECOND * 5);
+        assert!(shares.stalled_workers(SECOND * 6, SECOND * 6).is_empty());
+        assert_eq!(
+            shares.stalled_workers(SECOND * 7, SECOND * 6),
+            BTreeSet::from([0])
+        );
+        assert_eq!(shares.lose_worker(0, SECOND * 7), [first.run]);
+        assert_eq!(shares.take_local(), [0]);
+        assert!(!shares.finish_piece(first.run, 0, SECOND * 8));
+        assert!(shares.finish_piece(second.run, 1, SECOND * 8));
         assert!(shares.is_over());
     }
 

@@ -166,9 +166,12 @@ mod tests {
             holdings_version: version,
             holdings,
             missing_bytes: 0,
+            copy_rate: 0,
             trouble: None,
             damaged: 0,
             pieces: 0,
+            shares: 0,
+            plans_decoded: 0,
         }
     }
 

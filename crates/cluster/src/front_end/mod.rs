@@ -10,7 +10,6 @@ mod status;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,11 +23,13 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::ClusterError;
 use crate::client::MemberClient;
+use crate::credentials::{CredentialFiles, Credentials};
 use crate::dispatch::Dispatcher;
 use crate::listen::{bind, serve};
 use crate::messages::PartFiles;
-use crate::{ClusterError, Secret};
+use crate::tls::Role;
 use assignments::{Assignments, Inputs, assign};
 pub(crate) use members::{Holdings, Member, Members, part_files};
 use parts::KnownPart;
@@ -46,13 +47,15 @@ const SETTLE: Duration = Duration::from_secs(3);
 pub struct ClusterOptions {
     /// Where members connect: `host:port`; port 0 takes a free port.
     pub address: String,
-    /// The file with the secret that all members know.
-    pub secret: PathBuf,
+    /// What makes it a member.
+    pub credentials: CredentialFiles,
     /// Replicas of each chunk file.
     pub replicas: usize,
     /// How long a worker may be silent before others get its replicas.
     pub lost_after: Duration,
-    /// Whether the address may be one that other machines reach, though what members say is not encrypted.
+    /// How long a worker may say nothing of pieces that it runs before they run elsewhere.
+    pub stalled_after: Duration,
+    /// Whether the address may be one that other machines reach, though what members say is not encrypted, which it is in TLS.
     pub is_insecure: bool,
 }
 
@@ -110,13 +113,14 @@ impl FrontEnd {
     /// in which this is called.
     ///
     /// # Errors
-    /// The secret or the settings cannot be read, or the address cannot be bound.
+    /// The credentials or the settings cannot be read, or the address cannot be bound.
     pub async fn bind(
         archive: Arc<Archive>,
         options: ClusterOptions,
     ) -> Result<Arc<Self>, ClusterError> {
-        let secret = Secret::read(&options.secret)?;
-        let listener = bind(&options.address, options.is_insecure).await?;
+        let credentials = Credentials::read(&options.credentials, &[Role::FrontEnd])?;
+        let may_be_reached = options.is_insecure || credentials.is_encrypted();
+        let listener = bind(&options.address, may_be_reached).await?;
         let address = listener
             .local_addr()
             .map_err(|error| ClusterError::Listen {
@@ -125,7 +129,7 @@ impl FrontEnd {
             })?;
         let settings = Settings::open(archive.catalog().data_dir())?;
         let members: Arc<Members> = Arc::default();
-        let client = Arc::new(MemberClient::new(secret));
+        let client = Arc::new(MemberClient::new(credentials));
         let process = crate::random()?;
         let parts: Arc<Parts> = Arc::default();
         let assigned = Assigned {
@@ -140,6 +144,7 @@ impl FrontEnd {
                 Arc::clone(&members),
                 Arc::clone(&parts),
                 Arc::clone(&client),
+                options.stalled_after,
             ),
             archive,
             settings,
@@ -171,7 +176,8 @@ impl FrontEnd {
         let Some(listener) = lock(&self.listener).take() else {
             return;
         };
-        let served = serve(listener, routes::router(Arc::clone(&self)), stop.clone());
+        let router = routes::router(Arc::clone(&self));
+        let served = serve(listener, router, self.client.credentials(), stop.clone());
         tokio::select! {
             () = served => {}
             () = Arc::clone(&self).keep_assigning() => {}

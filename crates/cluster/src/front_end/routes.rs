@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, Extension, Path, Query, Request, State};
 use axum::http::header::LOCATION;
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use axum::{Router, middleware};
 use catalog::LoadId;
 use serde::{Deserialize, Serialize};
@@ -16,8 +16,11 @@ use sky::ChunkId;
 
 use super::{FrontEnd, Member, PartKey, lock};
 use crate::client::read_body;
-use crate::file_service::{chunk_file, chunk_path, require_secret, serve, serve_manifest};
+use crate::credentials::{Caller, only, require_member};
+use crate::file_service::{chunk_file, chunk_path, serve, serve_manifest};
 use crate::messages::{Assignment, MemberReport};
+use crate::operator::OPERATORS;
+use crate::tls::Role;
 
 /// Bytes of a report: a worker with some million files.
 const LONGEST_REPORT: usize = 256 << 20;
@@ -26,15 +29,20 @@ const LONGEST_REPORT: usize = 256 << 20;
 type ClientError = (StatusCode, String);
 
 pub(super) fn router(front_end: Arc<FrontEnd>) -> Router {
-    let secret = front_end.client.secret().clone();
+    let credentials = front_end.client.credentials().clone();
+    let workers = &[Role::Worker];
     Router::new()
-        .route("/members/{name}", post(report).delete(remove))
-        .route("/members/{name}/drain", post(drain).delete(take_back))
-        .route("/parts/{part}/manifest", get(manifest))
-        .route("/parts/{part}/files/{chunk}", get(file))
-        .route("/status", get(status))
+        .route("/members/{name}", only(workers, post(report)))
+        .route("/members/{name}", only(OPERATORS, delete(remove)))
+        .route(
+            "/members/{name}/drain",
+            only(OPERATORS, post(drain).delete(take_back)),
+        )
+        .route("/parts/{part}/manifest", only(workers, get(manifest)))
+        .route("/parts/{part}/files/{chunk}", only(workers, get(file)))
+        .route("/status", only(OPERATORS, get(status)))
         .layer(DefaultBodyLimit::disable())
-        .layer(middleware::from_fn_with_state(secret, require_secret))
+        .layer(middleware::from_fn_with_state(credentials, require_member))
         .with_state(front_end)
 }
 
@@ -49,8 +57,15 @@ fn json(value: &impl Serialize) -> Response<Body> {
 async fn report(
     State(front_end): State<Arc<FrontEnd>>,
     Path(name): Path<String>,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response<Body>, ClientError> {
+    if !caller.is_worker(&name) {
+        let why = format!(
+            "the certificate is not that of a worker {name}: a worker has the name in its certificate"
+        );
+        return Err((StatusCode::FORBIDDEN, why));
+    }
     let bad = |why: String| (StatusCode::BAD_REQUEST, why);
     let body = read_body(request.into_body(), LONGEST_REPORT)
         .await

@@ -76,11 +76,20 @@ impl FrontEnd {
                 .map(|files| files.len() as u64)
                 .sum(),
             missing_bytes: report.missing_bytes,
+            copy_rate: report.copy_rate,
+            seconds_left: seconds_left(report.missing_bytes, report.copy_rate),
             disk_bytes: report.disk_bytes,
             free_bytes: report.free_bytes,
             pieces: report.pieces,
+            shares: report.shares,
+            plans_decoded: report.plans_decoded,
             damaged: report.damaged,
             trouble: report.trouble.clone(),
         }
     }
+}
+
+/// How long bytes take at a rate.
+fn seconds_left(bytes: u64, rate: u64) -> Option<u64> {
+    (bytes > 0 && rate > 0).then(|| bytes.div_ceil(rate))
 }

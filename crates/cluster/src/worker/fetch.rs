@@ -25,6 +25,7 @@ use crate::client::MemberResponse;
 use crate::file_service::{chunk_file, chunk_path};
 use crate::front_end::PartKey;
 use crate::operator::encoded;
+use crate::tls::Role;
 
 /// How long a member may say nothing in the middle of a file.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -97,8 +98,15 @@ impl HeldFiles {
     }
 
     /// Asks for a file, and waits for the head of the response.
-    async fn request(&self, address: &str, source: &str) -> Result<MemberResponse, ClusterError> {
-        let sent = self.client.send(Method::GET, address, source, Bytes::new());
+    async fn request(
+        &self,
+        role: Role,
+        address: &str,
+        source: &str,
+    ) -> Result<MemberResponse, ClusterError> {
+        let sent = self
+            .client
+            .send(Method::GET, role, address, source, Bytes::new());
         match timeout(PATIENCE, sent).await {
             Ok(response) => response,
             Err(_) => Err(ClusterError::member(address, "does not answer")),
@@ -108,13 +116,13 @@ impl HeldFiles {
     async fn download(&self, address: &str, source: &str, path: &Path) -> Result<(), ClusterError> {
         let to = |error: std::io::Error| failed(path, error.to_string());
         let mut address = address.to_owned();
-        let mut response = self.request(&address, source).await?;
+        let mut response = self.request(Role::FrontEnd, &address, source).await?;
         let elsewhere = response.location.take();
         if let Some((other, source)) = elsewhere.as_deref().and_then(address_and_path) {
             // The connection is kept for the next request.
             let _ = response.next().await;
             address = other.to_owned();
-            response = self.request(&address, source).await?;
+            response = self.request(Role::Worker, &address, source).await?;
         }
         let from = |why: String| ClusterError::member(&address, why);
         if response.status != StatusCode::OK {
@@ -130,7 +138,10 @@ impl HeldFiles {
             let next =
                 next.map_err(|error| from(format!("stopped in the middle of a file: {error}")));
             match next? {
-                Some(bytes) => written.write_all(&bytes).await.map_err(to)?,
+                Some(bytes) => {
+                    written.write_all(&bytes).await.map_err(to)?;
+                    self.bandwidth.take(bytes.len()).await;
+                }
                 None => break,
             }
         }

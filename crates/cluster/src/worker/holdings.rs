@@ -27,11 +27,16 @@ use store::{
     StoreError,
 };
 
+use super::bandwidth::Bandwidth;
+use super::plans::Plans;
 use crate::ClusterError;
 use crate::client::MemberClient;
+use crate::connect::FrontEndConnector;
+use crate::credentials::Credentials;
 use crate::file_service::{chunk_path, manifest_path};
 use crate::front_end::{Holdings, PartKey, part_files};
 use crate::messages::{PartFiles, PartName};
+use crate::tls::Role;
 
 /// Where the files are, in the directory of a worker.
 pub(super) const REPLICAS: &str = "replicas";
@@ -63,6 +68,9 @@ pub(crate) struct HeldFiles {
     pub(super) name: String,
     pub(super) front_ends: Vec<String>,
     pub(super) client: Arc<MemberClient>,
+    pub(super) bandwidth: Bandwidth,
+    /// The plans of shares, which keep the directories of their parts.
+    pub(super) plans: Plans,
     archive: OnceLock<String>,
     parts: Mutex<HashMap<LoadId, HeldPart>>,
     /// Counts the changes of what is held.
@@ -85,6 +93,7 @@ impl HeldFiles {
         name: String,
         front_ends: Vec<String>,
         client: Arc<MemberClient>,
+        repair_bandwidth: Option<u64>,
     ) -> Result<Arc<Self>, ClusterError> {
         let lock = lock_directory(data_dir)?;
         let archive = OnceLock::new();
@@ -104,6 +113,8 @@ impl HeldFiles {
             name,
             front_ends,
             client,
+            bandwidth: Bandwidth::new(repair_bandwidth),
+            plans: Plans::default(),
             archive,
             parts: Mutex::new(parts),
             version: AtomicU64::new(1),
@@ -273,7 +284,7 @@ impl HeldFiles {
         for front_end in &self.front_ends {
             let got = self
                 .client
-                .bytes(Method::GET, front_end, path, Bytes::new());
+                .bytes(Method::GET, Role::FrontEnd, front_end, path, Bytes::new());
             outcome = got.await;
             if outcome.is_ok() {
                 break;
@@ -328,6 +339,7 @@ impl HeldFiles {
             return Ok(());
         };
         self.close(part.dir.path());
+        self.plans.forget_part(number.0);
         let (data_dir, spec) = (&self.data_dir, part.manifest.table.clone());
         drop(part.dir);
         match LoadDir::remove(data_dir, &spec.database, &spec.name, number)? {
@@ -375,7 +387,12 @@ impl HeldFiles {
             return Ok(Arc::clone(peer));
         }
         let peer = HttpPeer::new(address, HttpTimeouts::default())?;
-        let peer = peer.authorized_by(self.client.secret().authorization());
+        let peer = match self.client.credentials() {
+            Credentials::Secret(secret) => peer.authorized_by(secret.authorization()),
+            tls @ Credentials::Tls(_) => {
+                peer.connected_by(Arc::new(FrontEndConnector(tls.clone())))
+            }
+        };
         peers.insert(address.to_owned(), Arc::clone(&peer));
         Ok(peer)
     }

@@ -1,7 +1,9 @@
 //! A worker: holds replicas of chunk files, runs pieces of queries on them, and serves them to other workers.
 
+mod bandwidth;
 mod fetch;
 mod holdings;
+mod plans;
 mod report;
 mod share;
 
@@ -23,10 +25,12 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
+use crate::ClusterError;
 use crate::client::MemberClient;
-use crate::file_service::{chunk_file, require_secret, serve};
+use crate::credentials::{CredentialFiles, Credentials, only, require_member};
+use crate::file_service::{chunk_file, serve};
 use crate::listen::{bind, serve as serve_port};
-use crate::{ClusterError, Secret};
+use crate::tls::{MemberName, Role, in_words};
 use holdings::{HeldFiles, REPLICAS};
 
 /// The stack of a thread that runs pieces: plans are as deep here as at the front end.
@@ -45,15 +49,17 @@ pub struct WorkerOptions {
     pub advertise: Option<String>,
     /// Its name, which it keeps for life.
     pub name: String,
-    /// The file with the secret that all members know.
-    pub secret: PathBuf,
+    /// What makes it a member.
+    pub credentials: CredentialFiles,
     /// Threads that run pieces.
     pub threads: NonZeroUsize,
     /// Bytes of memory for all pieces together.
     pub memory: usize,
     /// Bytes of decoded columns that are kept for later pieces.
     pub cache: u64,
-    /// Whether the address may be one that other machines reach, though what members say is not encrypted.
+    /// Bytes a second with which replicas are copied; none for as fast as they come.
+    pub repair_bandwidth: Option<u64>,
+    /// Whether the address may be one that other machines reach, though what members say is not encrypted, which it is in TLS.
     pub is_insecure: bool,
 }
 
@@ -70,6 +76,7 @@ pub struct Worker {
     pub(crate) session: Session,
     pub(crate) scheduler: Arc<PieceScheduler>,
     pub(crate) pieces: AtomicU64,
+    pub(crate) shares: AtomicU64,
     orders: report::Orders,
     /// The threads that run pieces; ends when the worker does, without waiting for them.
     compute: Option<Runtime>,
@@ -88,22 +95,29 @@ impl Worker {
     /// Opens the directory and binds the address.
     ///
     /// # Errors
-    /// The secret or the directory cannot be read, another worker uses the directory, or the address cannot be bound.
+    /// The credentials or the directory cannot be read, another worker uses the directory, or the address cannot be bound.
     pub async fn bind(options: WorkerOptions) -> Result<(Arc<Self>, TcpListener), ClusterError> {
-        let secret = Secret::read(&options.secret)?;
-        let listener = bind(&options.address, options.is_insecure).await?;
+        let credentials = Credentials::read(&options.credentials, &[Role::Worker])?;
+        check_name(&credentials, &options)?;
+        let may_be_reached = options.is_insecure || credentials.is_encrypted();
+        let listener = bind(&options.address, may_be_reached).await?;
         let failed = |why: std::io::Error| ClusterError::Listen {
             address: options.address.clone(),
             why: why.to_string(),
         };
         let bound = listener.local_addr().map_err(failed)?;
-        let client = Arc::new(MemberClient::new(secret));
+        if bound.ip().is_unspecified() && options.advertise.is_none() {
+            let why = "others cannot connect to it under this address: say with --advertise under which they can";
+            return Err(failed(std::io::Error::other(why)));
+        }
+        let client = Arc::new(MemberClient::new(credentials));
         let replicas = options.data.join(REPLICAS);
         let held = HeldFiles::open(
             &replicas,
             options.name.clone(),
             options.join.clone(),
             client,
+            options.repair_bandwidth,
         )?;
         let files = Arc::clone(&held) as Arc<dyn Replicas>;
         let archive = Archive::open_replicas(&replicas, options.cache, files).await?;
@@ -138,6 +152,7 @@ impl Worker {
             }),
             held,
             pieces: AtomicU64::new(0),
+            shares: AtomicU64::new(0),
             orders: report::Orders::default(),
             compute: Some(compute),
             bound,
@@ -155,7 +170,7 @@ impl Worker {
     pub async fn run(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
         let router = router(Arc::clone(&self));
         tokio::select! {
-            () = serve_port(listener, router, stop) => {}
+            () = serve_port(listener, router, self.held.client().credentials(), stop) => {}
             () = report::keep_reporting(&self) => {}
             () = report::keep_fetching(&self) => {}
             () = report::keep_scrubbing(&self) => {}
@@ -171,13 +186,35 @@ impl Worker {
     }
 }
 
+/// In TLS a worker has the name that its certificate says.
+fn check_name(credentials: &Credentials, options: &WorkerOptions) -> Result<(), ClusterError> {
+    let Credentials::Tls(certificates) = credentials else {
+        return Ok(());
+    };
+    let names = certificates.names();
+    let is_it = |it: &MemberName| it.role == Role::Worker && it.name == options.name;
+    match (names.iter().any(is_it), &options.credentials) {
+        (false, CredentialFiles::Tls(dir)) => Err(ClusterError::Certificates {
+            dir: dir.clone(),
+            why: format!(
+                "the certificate is that of {}, and --name says {:?}: leave --name out",
+                in_words(&names),
+                options.name
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
 fn router(worker: Arc<Worker>) -> Router {
-    let secret = worker.held.client().secret().clone();
+    let credentials = worker.held.client().credentials().clone();
+    let front_ends = &[Role::FrontEnd];
+    let readers = &[Role::Worker, Role::FrontEnd];
     Router::new()
-        .route("/shares", post(share::run))
-        .route("/parts/{part}/files/{chunk}", get(file))
+        .route("/shares", only(front_ends, post(share::run)))
+        .route("/parts/{part}/files/{chunk}", only(readers, get(file)))
         .layer(DefaultBodyLimit::disable())
-        .layer(middleware::from_fn_with_state(secret, require_secret))
+        .layer(middleware::from_fn_with_state(credentials, require_member))
         .with_state(worker)
 }
 

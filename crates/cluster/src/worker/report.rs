@@ -15,6 +15,7 @@ use super::Worker;
 use crate::ClusterError;
 use crate::messages::{Assignment, MemberReport, PartFiles};
 use crate::operator::encoded;
+use crate::tls::Role;
 
 /// How often a worker reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -58,6 +59,7 @@ pub(super) async fn keep_reporting(worker: &Worker) {
     let mut was_heard = None;
     loop {
         ticks.tick().await;
+        worker.held.plans.forget_idle();
         let report = report(worker, known_holdings);
         match tell(worker, &report).await {
             Ok(assignment) => {
@@ -103,10 +105,13 @@ fn report(worker: &Worker, known_holdings: Option<u64>) -> MemberReport {
         assignment: orders.assignment,
         holdings_version: version,
         holdings: (known_holdings != Some(version)).then(|| held.list()),
+        copy_rate: held.bandwidth.rate(),
         missing_bytes: wanted.map_or(0, |wanted| held.missing_bytes(wanted)),
         trouble: orders.trouble.clone(),
         damaged: held.num_damaged(),
         pieces: worker.pieces.load(Relaxed),
+        shares: worker.shares.load(Relaxed),
+        plans_decoded: held.plans.num_decoded(),
     }
 }
 
@@ -118,7 +123,7 @@ async fn tell(worker: &Worker, report: &MemberReport) -> Result<Assignment, Clus
     let mut outcome = Err(ClusterError::member(&join, "is no address of a front end"));
     for front_end in &worker.options.join {
         outcome = client
-            .json(Method::POST, front_end, &path, Some(report))
+            .json(Method::POST, Role::FrontEnd, front_end, &path, Some(report))
             .await;
         if outcome.is_ok() {
             break;

@@ -3,6 +3,8 @@
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow_ipc::reader::StreamReader;
@@ -11,24 +13,30 @@ use axum::extract::{Request, State};
 use axum::http::{Response, StatusCode};
 use axum::response::IntoResponse;
 use bytes::{Buf, Bytes};
-use engine::{EngineError, Piece, QueryExecution, ShareRun};
+use engine::{EngineError, Piece, PieceScheduler, QueryExecution, ShareRun};
 use futures::{FutureExt, StreamExt, stream};
 use queries::QueryTurns;
 use sql::{ErrorCode, Interrupt};
 use store::StoreError;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::AbortHandle;
+use tokio::time::sleep;
 
 use super::Worker;
+use super::plans::KnownPlan;
 use crate::client::read_body;
-use crate::dispatch::share_body_parts;
-use crate::frames::{FrameWriter, failure};
+use crate::dispatch::{plan_digest, share_body_parts};
+use crate::frames::{FrameWriter, failure, progress};
 use crate::messages::{ErrorClass, ShareFailure, ShareHead};
 
 /// Bytes of a share as it is sent.
 const LONGEST_SHARE: usize = 256 << 20;
 /// Frames that may wait for the front end.
 const FRAMES_AHEAD: usize = 4;
+
+/// How often the front end is told that a share goes on.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Why a share cannot be run to its end.
 enum ShareError {
@@ -48,14 +56,13 @@ impl From<EngineError> for ShareError {
 /// A share as it came, still to be decoded.
 struct SentShare {
     head: ShareHead,
-    plan: Bytes,
+    plan: Arc<KnownPlan>,
     pieces: Bytes,
 }
 
 impl SentShare {
     fn decode(self) -> Result<ShareRun, String> {
         Ok(ShareRun {
-            plan: self.plan.to_vec().into(),
             pieces: decode_pieces(self.pieces)?,
             rating: self.head.rating,
             num_chunks: self.head.num_chunks,
@@ -82,6 +89,23 @@ pub(super) async fn run(
         .ensure_parts(&head.parts)
         .await
         .map_err(|error| (StatusCode::CONFLICT, error.to_string()))?;
+    let known = match head.plan_bytes {
+        0 => worker.held.plans.get(&head.plan_digest),
+        _ if plan_digest(&head.parts, &plan) != head.plan_digest => {
+            return Err(bad("the plan came damaged".to_owned()));
+        }
+        _ => Some(
+            worker
+                .held
+                .plans
+                .keep(&head.plan_digest, &plan, &head.parts),
+        ),
+    };
+    let Some(plan) = known else {
+        let why = "the plan of the share is not known here: send it";
+        return Err((StatusCode::PRECONDITION_REQUIRED, why.to_owned()));
+    };
+    worker.shares.fetch_add(1, Relaxed);
     let share = SentShare { head, plan, pieces };
     Ok(Body::from_stream(start(worker, share)).into_response())
 }
@@ -122,13 +146,19 @@ fn start(
     let interrupt = Interrupt::new();
     // Queries of several front ends have different numbers here.
     let query = share.head.front_end.rotate_left(32) ^ share.head.query;
-    let turns = QueryTurns::new(&worker.scheduler, query);
-    let execution = Arc::new(QueryExecution::new().with_scheduler(Arc::new(turns)));
+    let turns = Arc::new(QueryTurns::new(&worker.scheduler, query));
+    let scheduler = Arc::clone(&turns) as Arc<dyn PieceScheduler>;
+    let execution = Arc::new(QueryExecution::new().with_scheduler(scheduler));
+    let going_on = tell_progress(Arc::clone(&interrupt), turns, sender.clone());
     let running = Arc::clone(&worker);
     let work = async move {
         execution.attach();
         let outcome = AssertUnwindSafe(produce(&running, share, &sender)).catch_unwind();
-        let told = match outcome.await {
+        let outcome = tokio::select! {
+            outcome = outcome => outcome,
+            () = going_on => return,
+        };
+        let told = match outcome {
             Ok(Ok(()) | Err(ShareError::Abandoned)) => return,
             Ok(Err(error)) => told(&running, error),
             Err(_) => ShareFailure {
@@ -156,6 +186,29 @@ fn start(
     })
 }
 
+/// Tells the front end as long as the share goes on: something computes for it, or it waits for threads that others have. What hangs does
+/// neither.
+async fn tell_progress(
+    interrupt: Arc<Interrupt>,
+    turns: Arc<QueryTurns>,
+    sender: mpsc::Sender<Bytes>,
+) {
+    let mut before = interrupt.progress();
+    loop {
+        sleep(PROGRESS_INTERVAL).await;
+        let now = interrupt.progress();
+        if now == before && turns.num_running() > 0 {
+            continue;
+        }
+        before = now;
+        match sender.try_send(progress()) {
+            // Where frames wait, these tell as much.
+            Ok(()) | Err(TrySendError::Full(_)) => {}
+            Err(TrySendError::Closed(_)) => return,
+        }
+    }
+}
+
 /// Runs the pieces and sends their rows.
 async fn produce(
     worker: &Worker,
@@ -168,9 +221,13 @@ async fn produce(
             "rows cannot be sent: {error}"
         )))
     };
+    let wrong = |error: EngineError| ShareError::Plan(error.to_string());
+    let decode = |bytes: &[u8]| worker.session.decode_share_plan(bytes);
+    let plan = worker.held.plans.decoded(&share.plan, decode).await;
+    let plan = plan.map_err(wrong)?;
     let share = share.decode().map_err(ShareError::Plan)?;
-    let started = worker.session.run_share(share);
-    let mut pieces = started.map_err(|error| ShareError::Plan(error.to_string()))?;
+    let started = worker.session.run_share(&plan, share);
+    let mut pieces = started.map_err(wrong)?;
     let mut writer = FrameWriter::default();
     while let Some(piece) = pieces.next().await {
         let (piece, mut batches) = piece?;

@@ -7,13 +7,14 @@
 mod crossmatch;
 mod file_scan;
 mod neighbour_join;
+mod share;
 
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
 use catalog::{LoadId, TableKind};
 use datafusion::common::{
-    DataFusionError, Result, internal_datafusion_err, internal_err, not_impl_err,
+    DataFusionError, Result, exec_err, internal_datafusion_err, internal_err, not_impl_err,
 };
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::ExecutionPlan;
@@ -34,17 +35,24 @@ use crate::{Archive, FileScanExec};
 use crossmatch::CrossmatchMessage;
 use file_scan::FileScanMessage;
 use neighbour_join::NeighbourJoinMessage;
+use share::{FileForm, FileRowsMessage};
+
+pub(crate) use share::{decode_share, encode_share, names_source};
 
 /// Writes and reads plans with nodes of ours, which read the tables of one archive.
 #[derive(Debug)]
 pub struct PlanCodec {
     archive: Arc<Archive>,
+    files: FileForm,
 }
 
 impl PlanCodec {
     /// A codec for plans whose only foreign nodes are ours.
     pub fn new(archive: Arc<Archive>) -> Self {
-        Self { archive }
+        Self {
+            archive,
+            files: FileForm::Path,
+        }
     }
 
     fn decode_phase(
@@ -182,7 +190,13 @@ impl PhysicalExtensionCodec for PlanCodec {
                 let matched = matched.into_crossmatch(inputs, self, ctx, converter)?;
                 Ok(Arc::new(matched))
             }
-            Some(Node::FileScan(scan)) => Ok(Arc::new(scan.into_scan()?)),
+            Some(Node::FileScan(scan)) => match self.files {
+                FileForm::Path => Ok(Arc::new(scan.into_scan()?)),
+                FileForm::Rows | FileForm::Preview => {
+                    exec_err!("the plan of a share names a file")
+                }
+            },
+            Some(Node::FileRows(rows)) => rows.into_plan(),
             None => internal_err!("a node of a plan arrived empty"),
         }
     }
@@ -209,7 +223,10 @@ impl PhysicalExtensionCodec for PlanCodec {
         } else if let Some(matched) = node.downcast_ref::<CrossmatchExec>() {
             Node::Crossmatch(CrossmatchMessage::of(matched, self, converter)?)
         } else if let Some(scan) = node.downcast_ref::<FileScanExec>() {
-            Node::FileScan(FileScanMessage::of(scan)?)
+            match self.files {
+                FileForm::Path => Node::FileScan(FileScanMessage::of(scan)?),
+                form => Node::FileRows(FileRowsMessage::of(scan, form)?),
+            }
         } else {
             return not_impl_err!("{} cannot be sent to another process", node.name());
         };
@@ -224,7 +241,7 @@ impl PhysicalExtensionCodec for PlanCodec {
 /// A node that DataFusion does not know.
 #[derive(Clone, PartialEq, Message)]
 struct NodeMessage {
-    #[prost(oneof = "Node", tags = "1, 2, 5, 6, 7, 8")]
+    #[prost(oneof = "Node", tags = "1, 2, 5, 6, 7, 8, 9")]
     node: Option<Node>,
 }
 
@@ -242,6 +259,8 @@ enum Node {
     Crossmatch(CrossmatchMessage),
     #[prost(message, tag = "8")]
     FileScan(FileScanMessage),
+    #[prost(message, tag = "9")]
+    FileRows(FileRowsMessage),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -31,7 +31,7 @@ use super::piece_milestone::PieceMilestone;
 use super::run_pieces::PhaseRun;
 use super::unscheduled::UnscheduledPhase;
 use super::{ChunkNumberExec, NeighbourJoinExec, PieceScanExec, RowsOf};
-use crate::dispatch::{DispatchedPhase, Dispatching, ShareRun, encode_phase};
+use crate::dispatch::{DispatchedPhase, Dispatching, ShareRun, encode_phase, keep_small_files};
 use crate::error::external;
 use crate::execution::{EnrolledPhase, PhaseDemand, PhaseKey, QueryExecution};
 use crate::interruptible::interruptible;
@@ -162,7 +162,7 @@ impl ChunkPhaseExec {
     pub(crate) fn preview(&self, dispatching: &Dispatching) -> Result<Vec<(String, usize)>> {
         let pieces: Arc<[Piece]> = self.pieces()?.into();
         let chunks = num_chunks(&pieces);
-        let phase = encode_phase(&self.inner, &pieces, self.rating, chunks, (None, 0));
+        let phase = encode_phase(&self.inner, &pieces, self.rating, chunks, (None, 0), true);
         Ok(phase.map_or_else(Vec::new, |phase| dispatching.0.preview(&phase)))
     }
 
@@ -371,9 +371,12 @@ struct StartedPhase {
 
 impl StartedPhase {
     /// The run of the pieces with these numbers, of which others may run some.
-    fn run(self, numbers: Vec<usize>) -> PhaseRun {
+    async fn run(self, numbers: Vec<usize>) -> Result<PhaseRun> {
         let settings = self.runner.context.session_config();
         let dispatching = settings.get_extension::<Dispatching>();
+        if dispatching.is_some() {
+            keep_small_files(&self.runner.inner).await?;
+        }
         let dispatched = dispatching.and_then(|dispatching| self.dispatch(&dispatching, &numbers));
         let (local, remote) = match dispatched {
             None => (numbers, None),
@@ -385,7 +388,7 @@ impl StartedPhase {
                 (local, Some(events.boxed()))
             }
         };
-        PhaseRun {
+        Ok(PhaseRun {
             turns: Turns {
                 execution: self.runner.execution.clone(),
                 rating: self.rating,
@@ -396,14 +399,14 @@ impl StartedPhase {
             pieces: self.pieces,
             local,
             remote,
-        }
+        })
     }
 
     fn dispatch(&self, dispatching: &Dispatching, numbers: &[usize]) -> Option<DispatchedPhase> {
         let execution = (self.runner.execution.as_ref(), self.runner.number);
         let pieces: Arc<[Piece]> = numbers.iter().map(|at| self.pieces[*at].clone()).collect();
         let (inner, num_chunks) = (&self.runner.inner, num_chunks(&self.pieces));
-        let phase = encode_phase(inner, &pieces, self.rating, num_chunks, execution)?;
+        let phase = encode_phase(inner, &pieces, self.rating, num_chunks, execution, false)?;
         dispatching.0.dispatch(phase)
     }
 }
@@ -547,12 +550,12 @@ impl ExecutionPlan for ChunkPhaseExec {
                 return Ok(match known.only_committed {
                     true => journaled.committed_rows(phase.runner).boxed(),
                     false => {
-                        let run = phase.run(journaled.left());
+                        let run = phase.run(journaled.left()).await?;
                         journaled.rows(run)
                     }
                 });
             }
-            let run = phase.run((0..num_pieces).collect());
+            let run = phase.run((0..num_pieces).collect()).await?;
             Ok::<_, datafusion::common::DataFusionError>(match ordered {
                 true => run.in_order(waiting).boxed(),
                 false => run.unordered(waiting).boxed(),

@@ -59,6 +59,31 @@ impl FileScanExec {
         &self.columns
     }
 
+    /// Reads a small file, so that its rows are there.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) async fn keep_rows(&self) -> Result<()> {
+        if self.is_small() {
+            let reading = self.reading();
+            self.kept.get_or_try_init(|| reading.whole()).await?;
+        }
+        Ok(())
+    }
+
+    /// The rows of a small file that was read.
+    pub(crate) fn kept_rows(&self) -> Option<&Vec<RecordBatch>> {
+        self.kept.get()
+    }
+
+    fn reading(&self) -> Reading {
+        Reading {
+            file: Arc::clone(&self.file),
+            columns: self.columns.clone(),
+            schema: self.schema(),
+        }
+    }
+
     /// Whether the file is small enough to be read once and kept.
     pub(crate) fn is_small(&self) -> bool {
         let width = self.columns.len().max(1) as u64;
@@ -151,11 +176,7 @@ impl ExecutionPlan for FileScanExec {
     }
 
     fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let reading = Reading {
-            file: Arc::clone(&self.file),
-            columns: self.columns.clone(),
-            schema: self.schema(),
-        };
+        let reading = self.reading();
         if self.is_small() {
             let kept = Arc::clone(&self.kept);
             let batches = async move {

@@ -36,6 +36,7 @@ use crate::provider::ArchiveCatalog;
 use crate::system_tables::SystemTables;
 use crate::{
     Archive, EngineError, PieceDispatcher, QueryExecution, ResultCache, RowStream, ScanEstimate,
+    SharePlan,
     ShareRows, ShareRun, estimate, interruptible, show,
 };
 use names::Shapes;
@@ -464,17 +465,25 @@ impl Session {
         self.start(PreparedQuery { plan, ..prepared })
     }
 
+    /// Reads the plan of shares that came from another process.
+    ///
+    /// # Errors
+    /// It cannot be read, or names what is not in this archive.
+    pub fn decode_share_plan(&self, bytes: &[u8]) -> Result<SharePlan, EngineError> {
+        let decoded = SharePlan::decode(bytes, &self.archive, &self.task());
+        decoded.map_err(|error| EngineError::from_run(&error))
+    }
+
     /// Runs the pieces of a share that came from another process: their rows, piece by piece, in the order in which they end. The rows
     /// end without an error only if every piece has run.
     ///
     /// # Errors
-    /// The plan cannot be read, or reads more than tables.
-    pub fn run_share(&self, share: ShareRun) -> Result<ShareRows, EngineError> {
+    /// The plan cannot start.
+    pub fn run_share(&self, plan: &SharePlan, share: ShareRun) -> Result<ShareRows, EngineError> {
         let context = self.task();
         let cores = context.session_config().target_partitions();
         let failed = |error| EngineError::from_run(&error);
-        let plan = share.decode(&self.archive, &context).map_err(failed)?;
-        let pieces = run_share(share, &plan, cores, context).map_err(failed)?;
+        let pieces = run_share(share, &plan.0, cores, context).map_err(failed)?;
         let pieces = pieces.map(move |piece| {
             let (number, rows) = piece.map_err(failed)?;
             let rows: RowStream = rows.map(move |batch| batch.map_err(failed)).boxed();

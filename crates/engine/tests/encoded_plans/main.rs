@@ -19,7 +19,8 @@ use datafusion_proto::physical_plan::{
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use futures::TryStreamExt;
 use meridian_engine::exec::{ChunkPhaseExec, PieceScanExec};
-use meridian_engine::{Archive, PlanCodec, Session, SessionOptions};
+use meridian_engine::{Archive, FileAccess, PlanCodec, Session, SessionOptions};
+use prost::Message;
 use tempfile::TempDir;
 
 use statements::{Compared, STATEMENTS};
@@ -152,6 +153,34 @@ async fn a_sum_is_the_same_to_the_last_bit_every_time() {
             assert_eq!(sky.rows(decoded).await, first, "{statement}");
         }
     }
+}
+
+/// The plan of a share was decoded first, which opened the files that it named, and rejected then.
+#[tokio::test(flavor = "multi_thread")]
+async fn shares_open_no_files() {
+    let sky = sky().await;
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("mine.csv");
+    std::fs::write(&path, "n,v\n1,2\n").unwrap();
+    let options = SessionOptions {
+        dialect: sql::Dialect::Adql,
+        files: FileAccess::Everything,
+        ..SessionOptions::default()
+    };
+    let session = Session::new(Arc::clone(&sky.archive), &options)
+        .await
+        .unwrap();
+    let statement = format!("SELECT n + v FROM read_csv('{}')", path.display());
+    let parsed = session.parse_one(&statement).await.unwrap();
+    let plan = session.prepare(&statement, parsed).await.unwrap().plan;
+    let codec = PlanCodec::new(Arc::clone(&sky.archive));
+    let encoded = PhysicalPlanNode::try_from_physical_plan(plan, &codec).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let error = session
+        .decode_share_plan(&encoded.encode_to_vec())
+        .unwrap_err();
+    assert!(error.to_string().contains("names a file"), "{error}");
+    assert!(session.decode_share_plan(b"nonsense").is_err());
 }
 
 /// The nodes of Meridian's in a plan, and in the plans inside them.

@@ -10,7 +10,6 @@ use std::ffi::OsString;
 use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Args;
 use cluster::ClusterOptions;
@@ -20,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::field::display;
 use tracing::{info, warn};
 
+use crate::cluster_credentials::credential_files;
 use crate::console::tell;
 use crate::failure::Failure;
 use layers::{CommandLineOptions, Layers};
@@ -70,6 +70,11 @@ pub fn run(arguments: ServeArguments) -> Result<(), Failure> {
 }
 
 async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
+    let cluster = cluster_options(&settings)?;
+    let credential_option = match settings.cluster_tls.is_some() {
+        true => "--cluster-tls DIR",
+        false => "--cluster-secret FILE",
+    };
     logging::start(settings.log, settings.log_format);
     // Before anything else, so that nothing that has begun is cut off.
     let signals = (
@@ -102,17 +107,11 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
             ..QueryLimits::default()
         },
         result_cache: settings.result_cache,
-        cluster: cluster_options(
-            settings.cluster,
-            settings.cluster_secret,
-            settings.replicas,
-            settings.lost_after,
-            settings.insecure,
-        )?,
+        cluster,
     };
     let (threads, memory, cache) = (config.threads, config.memory, config.cache);
     let server = Server::bind(config).await?;
-    announce(&data, &server).await?;
+    announce(&data, &server, credential_option).await?;
     let mysql = server.mysql_address().map(display);
     let http = server.http_address().map(display);
     info!(
@@ -121,6 +120,7 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
     );
     notify::tell(notify::READY);
     let stop = CancellationToken::new();
+    crate::parent::end_with_parent(&stop);
     tokio::spawn(stop_at_signals(signals, stop.clone()));
     server.serve(stop).await;
     Ok(())
@@ -145,27 +145,23 @@ fn tls_files(
     }
 }
 
-/// A front end of a cluster needs the secret of its members.
-fn cluster_options(
-    address: Option<String>,
-    secret: Option<PathBuf>,
-    replicas: NonZeroUsize,
-    lost_after: Duration,
-    is_insecure: bool,
-) -> Result<Option<ClusterOptions>, Failure> {
-    match (address, secret) {
-        (None, _) => Ok(None),
-        (Some(_), None) => Err(Failure::new(
-            "a cluster needs a secret that all its members know: give --cluster-secret, with a file as `openssl rand -hex 32` makes it",
-        )),
-        (Some(address), Some(secret)) => Ok(Some(ClusterOptions {
-            address,
-            secret,
-            replicas: replicas.get(),
-            lost_after,
-            is_insecure,
-        })),
-    }
+/// A front end of a cluster needs what makes it a member.
+fn cluster_options(settings: &Settings) -> Result<Option<ClusterOptions>, Failure> {
+    let Some(address) = settings.cluster.clone() else {
+        return Ok(None);
+    };
+    let (tls, secret) = (
+        settings.cluster_tls.clone(),
+        settings.cluster_secret.clone(),
+    );
+    Ok(Some(ClusterOptions {
+        address,
+        credentials: credential_files(tls, secret)?,
+        replicas: settings.replicas.get(),
+        lost_after: settings.lost_after,
+        stalled_after: settings.stalled_after,
+        is_insecure: settings.insecure,
+    }))
 }
 
 /// Cancels at the first signal and leaves at the second.
@@ -188,7 +184,7 @@ pub(crate) async fn stop_at_signals(
 }
 
 /// Says what is served and where, and how to get there.
-async fn announce(data: &str, server: &Server) -> Result<(), Failure> {
+async fn announce(data: &str, server: &Server, credential_option: &str) -> Result<(), Failure> {
     let databases = server.databases().await?;
     let of = match databases.len() {
         0 => format!("nothing yet of {data}: load something with `meridian load`"),
@@ -234,7 +230,7 @@ async fn announce(data: &str, server: &Server) -> Result<(), Failure> {
         writeln!(text, "Workers join at {address}, as with")?;
         writeln!(
             text,
-            "  meridian worker --join {address} --data DIR --cluster-secret FILE"
+            "  meridian worker --join {address} --data DIR {credential_option}"
         )?;
     }
     tell(&text)

@@ -138,11 +138,15 @@ options! {
     cluster: Option<String> = "cluster" "ADDR", "MERIDIAN_CLUSTER", endpoint, DefaultValue::Is("off"),
         "Where workers join, which then run pieces of the queries; port 0 takes a free port, off is no cluster.";
     cluster_secret: Option<PathBuf> = "cluster-secret" "FILE", "MERIDIAN_CLUSTER_SECRET", file, DefaultValue::Is(""),
-        "The file with the secret that all members of the cluster know.";
+        "The file with the secret that all members of the cluster know, which speak without encryption.";
+    cluster_tls: Option<PathBuf> = "cluster-tls" "DIR", "MERIDIAN_CLUSTER_TLS", file, DefaultValue::Is(""),
+        "The directory with the front end's certificate, as `meridian cluster init` makes it: the members of the cluster then speak TLS.";
     replicas: NonZeroUsize = "replicas" "N", "MERIDIAN_REPLICAS", count, DefaultValue::Is("3"),
         "Workers of the cluster that shall hold each chunk file.";
     lost_after: Duration = "lost-after" "SECONDS", "MERIDIAN_LOST_AFTER", some_seconds, DefaultValue::Is("60"),
         "Seconds for which a worker of the cluster may be silent before others get its replicas.";
+    stalled_after: Duration = "stalled-after" "SECONDS", "MERIDIAN_STALLED_AFTER", some_seconds, DefaultValue::Is("60"),
+        "Seconds for which pieces may make no progress at a worker of the cluster before they run elsewhere.";
     insecure: bool = "insecure" "yes|no", "MERIDIAN_INSECURE", yes_or_no, DefaultValue::Is("no"),
         "Listen where other machines connect, too, without users or without TLS: only where the network is trusted.";
     log: EnvFilter = "log" "LEVEL", "RUST_LOG", filter, DefaultValue::Is(DEFAULT_LOG),

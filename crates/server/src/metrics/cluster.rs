@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cluster::FrontEnd;
+use cluster::messages::WorkerStatus;
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry};
 
 use super::registered;
@@ -16,6 +17,8 @@ pub(super) struct ClusterMetrics {
     front_end: Arc<FrontEnd>,
     workers: IntGaugeVec,
     pieces: IntGaugeVec,
+    shares: IntGaugeVec,
+    plans: IntGaugeVec,
     missing: IntGauge,
     missing_bytes: IntGauge,
     unheld: IntGauge,
@@ -48,6 +51,16 @@ impl ClusterMetrics {
                 "meridian_cluster_worker_pieces",
                 "Pieces that a worker has run since it started.",
             )?,
+            shares: by(
+                "worker",
+                "meridian_cluster_worker_shares",
+                "Shares of pieces that a worker has got since it started.",
+            )?,
+            plans: by(
+                "worker",
+                "meridian_cluster_worker_plans_decoded",
+                "Plans that a worker has decoded since it started: one for all shares of a phase.",
+            )?,
             missing: gauge(
                 "meridian_cluster_missing_replicas",
                 "Replicas of chunk files that lack.",
@@ -71,10 +84,16 @@ impl ClusterMetrics {
             gauge.set(count.count() as i64);
         }
         // Workers that are forgotten are not told of any more.
-        self.pieces.reset();
-        for worker in &status.workers {
-            let gauge = self.pieces.with_label_values(&[worker.name.as_str()]);
-            gauge.set(worker.pieces as i64);
+        for (gauges, count) in [
+            (&self.pieces, (|it| it.pieces) as fn(&WorkerStatus) -> u64),
+            (&self.shares, |it| it.shares),
+            (&self.plans, |it| it.plans_decoded),
+        ] {
+            gauges.reset();
+            for worker in &status.workers {
+                let gauge = gauges.with_label_values(&[worker.name.as_str()]);
+                gauge.set(count(worker) as i64);
+            }
         }
         self.missing.set(status.missing_replicas as i64);
         self.missing_bytes.set(status.missing_bytes as i64);

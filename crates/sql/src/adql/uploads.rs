@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_TABLE_ALIAS};
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 
 use crate::fold::{Places, fold_word};
 use crate::{Dialect, ErrorCode, SqlError};
@@ -21,7 +21,7 @@ pub struct UploadedName {
 }
 
 /// A statement of ADQL's with what stands for its uploaded tables in their places. Where the statement gives a table no other name, its own
-/// is its alias, so that columns can be qualified by it.
+/// is its alias, so that columns can be qualified by it; sides of `nearest` and `crossmatch` have none.
 ///
 /// # Errors
 /// It names an uploaded table that did not come with it. A text that cannot be taken apart is returned as it is: parsing it tells why.
@@ -36,7 +36,9 @@ pub fn with_uploads(text: &str, uploads: &[UploadedName]) -> Result<String, SqlE
         .collect();
     let mut written = String::with_capacity(text.len());
     let (mut at, mut copied) = (0, 0);
+    let mut parentheses = Parentheses::default();
     while at < tokens.len() {
+        parentheses.pass(&tokens, at);
         let Some(reference) = Reference::at(&tokens[at..]) else {
             at += 1;
             continue;
@@ -52,7 +54,8 @@ pub fn with_uploads(text: &str, uploads: &[UploadedName]) -> Result<String, SqlE
         };
         let span = places.byte(tokens[at].span.start)..places.byte(tokens[at + 2].span.end);
         written.push_str(&text[copied..span.start]);
-        written.push_str(&reference.written(upload, text, &span));
+        let is_side = parentheses.are_of_table_function();
+        written.push_str(&reference.written(upload, text, &span, is_side));
         copied = span.end;
         at += 3;
     }
@@ -69,6 +72,37 @@ fn unknown(uploads: &[UploadedName]) -> String {
             "no table of this name was uploaded with this statement; there are: {}",
             names.join(", ")
         ),
+    }
+}
+
+/// The functions whose arguments are tables, which have no other names there.
+const TABLE_FUNCTIONS: [&str; 2] = ["nearest", "crossmatch"];
+
+/// The parentheses that are open, each with whether they are those of a function of tables.
+#[derive(Default)]
+struct Parentheses(Vec<bool>);
+
+impl Parentheses {
+    fn pass(&mut self, tokens: &[TokenWithSpan], at: usize) {
+        match tokens[at].token {
+            Token::LParen => {
+                let before = at.checked_sub(1).map(|before| &tokens[before].token);
+                let is_function = |word: &Word| {
+                    word.quote_style.is_none()
+                        && TABLE_FUNCTIONS.contains(&fold_word(&word.value).as_str())
+                };
+                self.0
+                    .push(matches!(before, Some(Token::Word(word)) if is_function(word)));
+            }
+            Token::RParen => {
+                self.0.pop();
+            }
+            _ => {}
+        }
+    }
+
+    fn are_of_table_function(&self) -> bool {
+        self.0.last().copied().unwrap_or_default()
     }
 }
 
@@ -116,7 +150,13 @@ impl Reference {
         Some(Self { name, place })
     }
 
-    fn written(&self, upload: &UploadedName, text: &str, span: &Range<usize>) -> String {
+    fn written(
+        &self,
+        upload: &UploadedName,
+        text: &str,
+        span: &Range<usize>,
+        is_side: bool,
+    ) -> String {
         let own_name = text[span.clone()]
             .rsplit('.')
             .next()
@@ -125,6 +165,7 @@ impl Reference {
         match self.place {
             Place::Column => own_name.to_owned(),
             Place::Named => upload.table.clone(),
+            Place::Unnamed if is_side => upload.table.clone(),
             Place::Unnamed => format!("{} AS {own_name}", upload.table),
         }
     }
@@ -177,6 +218,14 @@ mod tests {
             (
                 "SELECT a FROM tap_upload.mine \"x y\"",
                 "SELECT a FROM read_x('mine') \"x y\"",
+            ),
+            (
+                "SELECT * FROM nearest(t, TAP_UPLOAD.mine, 1) JOIN tap_upload.mine ON TRUE",
+                "SELECT * FROM nearest(t, read_x('mine'), 1) JOIN read_x('mine') AS mine ON TRUE",
+            ),
+            (
+                "SELECT * FROM Crossmatch(tap_upload.mine, (SELECT * FROM tap_upload.mine), 1) c",
+                "SELECT * FROM Crossmatch(read_x('mine'), (SELECT * FROM read_x('mine') AS mine), 1) c",
             ),
             ("SELECT tap_upload FROM t", "SELECT tap_upload FROM t"),
             ("SELECT 'unfinished", "SELECT 'unfinished"),

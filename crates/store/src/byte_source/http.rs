@@ -28,6 +28,7 @@ use hyper::header::{
 use hyper::http::uri::{Authority, PathAndQuery};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::{Handle, Id};
 use tokio::time::timeout;
@@ -57,12 +58,38 @@ impl Default for HttpTimeouts {
     }
 }
 
+/// A connection to a peer.
+pub trait PeerStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> PeerStream for T {}
+
+/// Makes connections to peers, as in TLS.
+#[async_trait]
+pub trait PeerConnector: fmt::Debug + Send + Sync {
+    /// Connects to an address, `host:port`.
+    async fn connect(&self, address: &str) -> io::Result<Box<dyn PeerStream>>;
+}
+
+/// Connects without encryption.
+#[derive(Debug)]
+struct TcpConnector;
+
+#[async_trait]
+impl PeerConnector for TcpConnector {
+    async fn connect(&self, address: &str) -> io::Result<Box<dyn PeerStream>> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Box::new(stream))
+    }
+}
+
 /// Another process that serves files over HTTP.
 pub struct HttpPeer {
     authority: Authority,
     timeouts: HttpTimeouts,
     /// What every request says of who sends it.
     authorization: Option<HeaderValue>,
+    connector: Arc<dyn PeerConnector>,
     idle: Mutex<Vec<Connection>>,
 }
 
@@ -86,6 +113,7 @@ impl HttpPeer {
             authority,
             timeouts,
             authorization: None,
+            connector: Arc::new(TcpConnector),
             idle: Mutex::default(),
         }))
     }
@@ -97,6 +125,19 @@ impl HttpPeer {
             authority: self.authority.clone(),
             timeouts: self.timeouts,
             authorization: Some(authorization),
+            connector: Arc::clone(&self.connector),
+            idle: Mutex::default(),
+        })
+    }
+
+    /// The same peer, to which connections are made in another way.
+    #[must_use]
+    pub fn connected_by(&self, connector: Arc<dyn PeerConnector>) -> Arc<Self> {
+        Arc::new(Self {
+            authority: self.authority.clone(),
+            timeouts: self.timeouts,
+            authorization: self.authorization.clone(),
+            connector,
             idle: Mutex::default(),
         })
     }
@@ -142,11 +183,9 @@ impl HttpPeer {
     }
 
     async fn connect(&self) -> io::Result<Connection> {
-        let host = self.authority.host();
-        // An IPv6 address stands in brackets.
-        let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = self.authority.port_u16().unwrap_or(80);
-        let stream = timeout(self.timeouts.connect, TcpStream::connect((host, port)));
+        let address = format!("{}:{port}", self.authority.host());
+        let stream = timeout(self.timeouts.connect, self.connector.connect(&address));
         let stream = stream.await.map_err(|_| {
             let after = self.timeouts.connect;
             timed_out(format!(
@@ -154,7 +193,6 @@ impl HttpPeer {
                 self.authority
             ))
         })??;
-        stream.set_nodelay(true)?;
         let (sender, driver) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(other)?;
@@ -189,7 +227,7 @@ impl HttpPeer {
     }
 }
 
-type Driver = http1::Connection<TokioIo<TcpStream>, Empty<Bytes>>;
+type Driver = http1::Connection<TokioIo<Box<dyn PeerStream>>, Empty<Bytes>>;
 
 /// A connection to a peer.
 struct Connection {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use faulty::{Fault, FaultySource};
-pub use http::{HttpFile, HttpPeer, HttpTimeouts};
+pub use http::{HttpFile, HttpPeer, HttpTimeouts, PeerConnector, PeerStream};
 pub use local::LocalFile;
 
 /// A file that never changes, as something to read ranges of bytes from.
