@@ -4,7 +4,6 @@
 //! is not taken: the former pair is used until certificate and key belong together.
 
 mod authority;
-mod der;
 mod identity;
 mod sentences;
 

@@ -143,12 +143,12 @@ fn of_place(plan: &LogicalPlan, at: usize) -> Option<String> {
         LogicalPlan::Limit(node) => of_place(&node.input, at),
         LogicalPlan::Distinct(Distinct::All(input)) => of_place(input, at),
         LogicalPlan::Aggregate(node) => {
-            let expressions = node.group_expr.iter().chain(&node.aggr_expr);
+            let mut expressions = node.group_expr.iter().chain(&node.aggr_expr);
             let no_sets = node
                 .group_expr
                 .iter()
                 .all(|expr| !matches!(expr, Expr::GroupingSet(_)));
-            of_expression(expressions.skip(at).next().filter(|_| no_sets)?, &inputs())
+            of_expression(expressions.nth(at).filter(|_| no_sets)?, &inputs())
         }
         LogicalPlan::Window(node) => {
             let of_input = at < node.input.schema().fields().len();

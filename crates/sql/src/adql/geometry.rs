@@ -59,7 +59,7 @@ fn is_of_points(name: &str, arguments: &[Expr]) -> bool {
         "box" => arguments.len() == 3,
         "polygon" => {
             let is_point = |argument: &Expr| matches!(argument, Expr::Function(f) if f.name.to_string() == "point");
-            arguments.len() % 2 == 1 || arguments.iter().any(is_point)
+            !arguments.len().is_multiple_of(2) || arguments.iter().any(is_point)
         }
         _ => false,
     }
