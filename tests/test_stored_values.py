@@ -145,6 +145,21 @@ def test_later_assignments_see_what_is_stored(both: Both, ann: pymysql.connectio
     assert rows(ann, "SELECT COUNT(*), COUNT(DISTINCT x) FROM t WHERE x = y AND x > 0") == [(3, 3)]
 
 
+def test_decimals_keep_their_digits(both: Both) -> None:
+    """In expressions of UPDATE and among the results of a query, too: a minus made a double of a decimal."""
+    both.do(
+        "CREATE TABLE t (id INT, d DECIMAL(32,10), s VARCHAR(40))",
+        "INSERT INTO t VALUES (1, 12345678901234567890.1234567891, 'a')",
+        "INSERT INTO t SELECT 2, -12345678901234567890.1234567891, -1.50",
+        "INSERT INTO t SELECT id + 2, -d, d FROM t",
+        "INSERT INTO t (id, d) VALUES (5, -(12345678901234567890.1234567891)), (6, CAST('9999999999999999999999.5' AS DECIMAL(32,10)))",
+        "UPDATE t SET d = -d, s = d WHERE id = 1",
+        "UPDATE t SET d = 9007199254740993.00000000015 WHERE id = 2",
+    )
+    both.same("SELECT * FROM t")
+    both.same("SELECT id, -d, -(-d) FROM t")
+
+
 def test_lengths_are_kept(both: Both, ann: pymysql.connections.Connection) -> None:
     both.do("CREATE TABLE t (id INT, v VARCHAR(4), c CHAR(4) NOT NULL, b VARBINARY(3))", "INSERT INTO t VALUES (1, 'abcd', 'äöüß', 'abc')")
     code, sentence = outcome(ann, "INSERT INTO t (id, c, v) VALUES (1, 'a', 'b'), (2, 'x', 'abcde')")  # type: ignore[misc]

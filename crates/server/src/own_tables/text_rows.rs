@@ -118,12 +118,9 @@ impl<R: BufRead> TextRows<R> {
                 field.push(byte);
                 continue;
             }
-            match self.next()? {
-                Some(meant) => {
-                    is_null |= meant == b'N' && field.is_empty();
-                    field.push(escaped(meant));
-                }
-                None => {}
+            if let Some(meant) = self.next()? {
+                is_null |= meant == b'N' && field.is_empty();
+                field.push(escaped(meant));
             }
         }
     }

@@ -228,7 +228,7 @@ mod tests {
         assert_eq!((plain.form, plain.columns.len()), (FileForm::default(), 0));
         assert_eq!(plain.table.database.as_deref(), Some("ann"));
         let all = read(
-            r#"load data concurrent local infile "b.csv" into table t character set latin1 fields terminated by ',' optionally enclosed by '"' escaped by '' lines terminated by '\r\n' ignore 1 lines (a, @skipped, `b c`);"#,
+            r#"load data concurrent local infile "b.csv" into table t character set latin1 fields terminated by ',' optionally enclosed by '"' escaped by '' lines terminated by '\r\n' ignore 1 lines (a, @skipped, `b c`)"#,
         );
         assert_eq!(
             all.form,
