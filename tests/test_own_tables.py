@@ -105,7 +105,7 @@ def test_rows_are_inserted(ann: pymysql.connections.Connection) -> None:
     before = rows(ann, "SELECT * FROM ann.t")
     for wrong, code in [
         ("INSERT INTO t VALUES (1)", {1136}), ("INSERT INTO t (id, nothing) VALUES (1, 2)", {1054}), ("INSERT INTO nothing VALUES (1)", {1146}),
-        ("INSERT INTO t (id) VALUES ('many')", {1366}), ("INSERT INTO t VALUES", {1064}), ("INSERT INTO t (id) VALUES (1), (2, 3)", {1222, 1105}),
+        ("INSERT INTO t (id) VALUES ('many')", {1366}), ("INSERT INTO t VALUES", {1064}), ("INSERT INTO t (id) VALUES (1), (2, 3)", {1136}),
     ]:  # fmt: skip
         assert number(ann, wrong) in code, wrong
     assert rows(ann, "SELECT * FROM ann.t") == before
@@ -140,10 +140,10 @@ def test_values_of_other_types_are_stored_as_mysql_stores_them(ann: pymysql.conn
     assert set(rows(ann, "SELECT q FROM ann.k")) == {(day,)}
     before = rows(ann, "SELECT * FROM ann.k")
     for wrong, code in [
-        ("INSERT INTO k (y) VALUES (20101399)", 1366),
-        ("INSERT INTO k (t) VALUES (0)", 1366),
-        ("INSERT INTO k (f) VALUES (1e39)", 1366),
-        ("UPDATE k SET f = -1e300", 1366),
+        ("INSERT INTO k (y) VALUES (20101399)", 1292),
+        ("INSERT INTO k (t) VALUES (0)", 1292),
+        ("INSERT INTO k (f) VALUES (1e39)", 1264),
+        ("UPDATE k SET f = -1e300", 1264),
         ("INSERT INTO k (n, n) VALUES (1, 2)", 1110),
         ("UPDATE k SET n = matched", 1054),
     ]:

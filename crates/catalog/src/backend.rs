@@ -55,6 +55,14 @@ pub(crate) trait CatalogBackend: fmt::Debug + Send + Sync {
         contents: PartContents<'_>,
         now: &str,
     ) -> Result<Vec<LoadId>, CatalogError>;
+    async fn publish_renamed(
+        &self,
+        load: LoadId,
+        former: &Table,
+        spec: &TableSpec,
+        contents: PartContents<'_>,
+        now: &str,
+    ) -> Result<(), CatalogError>;
     async fn append(&self, append: Append<'_>, now: &str) -> Result<(), CatalogError>;
     async fn merge_parts(
         &self,

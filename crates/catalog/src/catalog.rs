@@ -196,6 +196,24 @@ impl Catalog {
             .await
     }
 
+    /// Shows a table under another name, in the same database: the load holds its rows, and takes the place of its parts.
+    ///
+    /// # Errors
+    /// As for [`Catalog::publish`]; and [`CatalogError::TableChanged`] if the table is not as it was, or there is one of the new name.
+    /// Nothing has changed then, and the load is still running.
+    pub async fn publish_renamed(
+        &self,
+        load: LoadId,
+        former: &Table,
+        spec: &TableSpec,
+        contents: PartContents<'_>,
+    ) -> Result<(), CatalogError> {
+        spec.check()?;
+        self.backend
+            .publish_renamed(load, former, spec, contents, &utc_now())
+            .await
+    }
+
     /// Adds a part at the end of a table's list.
     ///
     /// # Errors

@@ -150,6 +150,46 @@ pub struct Column {
     pub declared: Option<String>,
 }
 
+impl Column {
+    /// The expression behind DEFAULT in its declaration: `'a b'` of `varchar(9) DEFAULT 'a b' COMMENT 'it'`. `None` where there is none, or
+    /// NULL.
+    pub fn default_expression(&self) -> Option<&str> {
+        const WORD: &str = "default";
+        let declared = self.declared.as_deref()?;
+        let words = stretches(declared);
+        let at = words
+            .iter()
+            .position(|word| word.eq_ignore_ascii_case(WORD))?;
+        let value = words.get(at + 1)?;
+        (!value.eq_ignore_ascii_case("null")).then_some(*value)
+    }
+}
+
+/// What stands between spaces that are neither in quotes nor in parentheses.
+fn stretches(text: &str) -> Vec<&str> {
+    let (mut found, mut begin) = (Vec::new(), None);
+    let (mut quote, mut escaped, mut depth) = (None, false, 0_usize);
+    for (at, character) in text.char_indices() {
+        if character.is_whitespace() && quote.is_none() && depth == 0 {
+            found.extend(begin.take().map(|begin: usize| &text[begin..at]));
+            continue;
+        }
+        begin.get_or_insert(at);
+        match (quote, character) {
+            (Some(_), _) if escaped => escaped = false,
+            (Some(_), '\\') => escaped = true,
+            // A doubled quote ends the text and begins it again.
+            (Some(open), close) if open == close => quote = None,
+            (None, '\'' | '"') => quote = Some(character),
+            (None, '(') => depth += 1,
+            (None, ')') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    found.extend(begin.map(|begin| &text[begin..]));
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +204,35 @@ mod tests {
             assert_eq!(ty.to_string().parse::<ColumnType>().unwrap(), ty);
         }
         assert_eq!(decimal.to_string(), "decimal(10,2)");
+    }
+
+    #[test]
+    fn defaults_are_read_off_the_declaration() {
+        for (declared, expected) in [
+            ("int", None),
+            ("int DEFAULT NULL", None),
+            ("int(11) DEFAULT '9999'", Some("'9999'")),
+            ("INT NOT NULL default -1", Some("-1")),
+            (
+                "varchar(40) DEFAULT 'it''s \\' default' COMMENT 'x'",
+                Some("'it''s \\' default'"),
+            ),
+            (
+                "timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP",
+                Some("CURRENT_TIMESTAMP"),
+            ),
+            ("double DEFAULT (1 + sqrt(2))", Some("(1 + sqrt(2))")),
+            ("enum('default', 'x')", None),
+            ("text COMMENT 'the default value'", None),
+        ] {
+            let column = Column {
+                name: "c".to_owned(),
+                ty: ColumnType::Text,
+                nullable: true,
+                declared: Some(declared.to_owned()),
+            };
+            assert_eq!(column.default_expression(), expected, "{declared}");
+        }
     }
 
     #[test]

@@ -556,6 +556,39 @@ async fn tables_and_databases_are_dropped(place: impl Place) {
     assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
 }
 
+async fn a_table_is_renamed(place: impl Place) {
+    let (catalog, reader) = (place.open().await, place.open().await);
+    let old = replicated("d", "Old");
+    let (first, _) = load(&catalog, &old, &chunks(1, 1)).await.unwrap();
+    load(&catalog, &replicated("d", "Other"), &chunks(1, 1))
+        .await
+        .unwrap();
+    let table = shown(&catalog, "d", "Old").await;
+    let publish = async |name: &str, former: &Table| {
+        let begun = catalog.begin_load("d", name).await.unwrap();
+        let (spec, chunks) = (replicated("d", name), chunks(1, 2));
+        let contents = contents(&spec, &chunks);
+        let renamed = catalog.publish_renamed(begun, former, &spec, contents);
+        (begun, renamed.await)
+    };
+    // There is one of this name.
+    let (_, error) = publish("other", &table).await;
+    assert!(matches!(error, Err(CatalogError::TableChanged { .. })));
+    let (second, done) = publish("New", &table).await;
+    done.unwrap();
+    assert_eq!(reader.table("d", "Old").await.unwrap(), None);
+    let renamed = shown(&reader, "d", "new").await;
+    assert_eq!(
+        (renamed.id, renamed.part_numbers()),
+        (table.id, vec![second])
+    );
+    assert_eq!(superseded(&reader, "old").await, [first]);
+    // It is not what it was.
+    let (_, error) = publish("Third", &table).await;
+    assert!(matches!(error, Err(CatalogError::TableChanged { .. })));
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+}
+
 /// A lookup table that was loaded first must not decide how the sky is cut.
 async fn replicated_tables_do_not_fix_the_partitioning(place: impl Place) {
     let catalog = place.open().await;
@@ -1069,6 +1102,7 @@ conformance!(
     an_append_to_another_table_than_it_began_with_is_rejected,
     appended_keys_unsettle_match_tables,
     tables_and_databases_are_dropped,
+    a_table_is_renamed,
     directors_must_be_there,
     pairs_may_be_of_children,
     descriptions_are_checked,

@@ -101,6 +101,11 @@ impl EngineError {
                 None => match cause.downcast_ref() {
                     Some(Self::Store(store)) => Self::Store(store.clone()),
                     Some(Self::Sql(told)) => Self::Sql(told.clone()),
+                    // What a function says of a row.
+                    _ if cause.is::<SqlError>() => match cause.downcast_ref::<SqlError>() {
+                        Some(told) => Self::Sql(told.clone()),
+                        None => Self::Query(cause.to_string()),
+                    },
                     _ if cause.is::<IngestError>() => Self::from_file(cause.as_ref()),
                     _ => {
                         let told = DataFusionError::Execution(cause.to_string());

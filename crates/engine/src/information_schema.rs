@@ -17,7 +17,7 @@ use datafusion::common::Result;
 use datafusion::datasource::MemTable;
 
 use crate::error::external;
-use crate::show::{column_comment, declared_type, key_mark, table_comment};
+use crate::show::{column_comment, declared_type, key_mark, shown_default, table_comment};
 use crate::system_tables::SystemTables;
 use crate::{Archive, EngineError};
 
@@ -316,7 +316,7 @@ fn column_row(table: &Table, at: usize, column: &Column) -> Row {
         table.spec.name.as_str().into(),
         column.name.as_str().into(),
         (at as u64 + 1).into(),
-        Value::Null,
+        shown_default(column).into(),
         null.into(),
         first_word(&declared).into(),
         length.into(),

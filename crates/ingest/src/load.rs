@@ -18,7 +18,7 @@ use crate::directors::{Directors, Family, open_parts, wait_for_lock};
 use crate::dry_run::{unit_note, with_data_dir};
 use crate::error::IngestError;
 use crate::fault;
-use crate::leftovers::{clean_up, remove_load};
+use crate::leftovers::{clean_up, remove_load, remove_superseded};
 use crate::manifest::write_manifest;
 use crate::memory::default_memory;
 use crate::partitioning::choose_partitioning;
@@ -74,6 +74,10 @@ async fn load_into(
         true => wait_for_lock(&request, &request.table).await?,
         false if request.made_of.is_some() => wait_for_lock(&request, &request.table).await?,
         false => LoadLock::acquire(&request.data_dir, &request.database, &request.table, &what)?,
+    };
+    let _former = match &request.renames {
+        Some(former) => Some(wait_for_lock(&request, &former.spec.name).await?),
+        None => None,
     };
     clean_up(catalog, &request).await?;
     let appended_to = check_existing(catalog, &request).await?;
@@ -411,6 +415,17 @@ impl Transaction {
                 unsettled: written.family.unsettled(),
             };
             self.catalog.append(append).await?;
+            return Ok(Vec::new());
+        }
+        if let Some(former) = &self.request.renames {
+            self.catalog
+                .publish_renamed(self.load, former, &written.spec, contents)
+                .await?;
+            // The files are where the former name says.
+            remove_superseded(&self.catalog, &self.request.data_dir)
+                .await
+                .inspect_err(|error| tracing::warn!(%error, "files of a renamed table stay"))
+                .ok();
             return Ok(Vec::new());
         }
         let Partitioning {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use catalog::{Column, LoadId, TableKind};
+use catalog::{Column, LoadId, Table, TableKind};
 
 use crate::format::made::RowSource;
 use crate::spool::display_name;
@@ -62,6 +62,9 @@ pub struct LoadRequest {
     /// The parts that the table has to have when it is replaced, if the rows were made of these: another change in between is told
     /// ([`IngestError::is_change`](crate::IngestError::is_change)), and nothing is lost.
     pub made_of: Option<Vec<LoadId>>,
+    /// The table that gets this name, if the rows are its own: it is shown under the new name alone. Another change in between is told, as
+    /// of `made_of`.
+    pub renames: Option<Box<Table>>,
     /// Whether the rows become one more part of the table of this name, which must exist. What is not said here of its kind, key,
     /// position and directors is as the table has it.
     pub append: bool,
@@ -159,6 +162,7 @@ impl LoadRequest {
             nullable: Vec::new(),
             replace: false,
             made_of: None,
+            renames: None,
             append: false,
             declared: None,
             dry_run: false,

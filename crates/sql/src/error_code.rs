@@ -60,8 +60,26 @@ codes! {
     NO_COLUMNS_LEFT = 1090, "42000";
     /// Others change a table all the time (`ER_LOCK_WAIT_TIMEOUT`).
     LOCK_WAIT = 1205, "HY000";
-    /// A value that its column cannot hold (`ER_TRUNCATED_WRONG_VALUE_FOR_FIELD`).
+    /// A text that is no value of its column's type (`ER_TRUNCATED_WRONG_VALUE_FOR_FIELD`).
     WRONG_ROW = 1366, "HY000";
+    /// A text that begins with a value of its column's type and goes on (`WARN_DATA_TRUNCATED`).
+    DATA_TRUNCATED = 1265, "01000";
+    /// A number that its column cannot hold (`ER_WARN_DATA_OUT_OF_RANGE`).
+    VALUE_OUT_OF_RANGE = 1264, "22003";
+    /// A text that is longer than its column takes (`ER_DATA_TOO_LONG`).
+    DATA_TOO_LONG = 1406, "22001";
+    /// NULL in a column that has none (`ER_BAD_NULL_ERROR`).
+    NULL_VALUE = 1048, "23000";
+    /// What separates the fields of a file that cannot be (`ER_WRONG_FIELD_TERMINATORS`).
+    WRONG_SEPARATORS = 1083, "42000";
+    /// A line of a file that has fewer fields than columns (`ER_WARN_TOO_FEW_RECORDS`).
+    TOO_FEW_FIELDS = 1261, "01000";
+    /// A line of a file that has more fields than columns (`ER_WARN_TOO_MANY_RECORDS`).
+    TOO_MANY_FIELDS = 1262, "01000";
+    /// A column that gets no value and has no default (`ER_NO_DEFAULT_FOR_FIELD`).
+    NO_DEFAULT = 1364, "HY000";
+    /// A default that its column cannot hold (`ER_INVALID_DEFAULT`).
+    INVALID_DEFAULT = 1067, "42000";
     /// A name stands for two columns of a derived table (`ER_DUP_FIELDNAME`).
     COLUMN_TWICE = 1060, "42S21";
     /// The text cannot be read (`ER_PARSE_ERROR`).
@@ -156,6 +174,8 @@ codes! {
     IDLE = 4031, "HY000";
     /// The two sides of a UNION differ in width (`ER_WRONG_NUMBER_OF_COLUMNS_IN_SELECT`).
     UNEQUAL_WIDTHS = 1222, "21000";
+    /// A file of a client that sends none (`ER_CLIENT_LOCAL_FILES_DISABLED`).
+    NO_LOCAL_FILES = 3948, "42000";
     /// Not built (`ER_NOT_SUPPORTED_YET`).
     NOT_SUPPORTED = 1235, "42000";
     /// A row where a value is needed (`ER_OPERAND_COLUMNS`).

@@ -37,7 +37,7 @@ pub use dialect::Dialect;
 pub use error::{NotFound, SqlError, denied_database, denied_table, is_own_mistake};
 pub use error_code::ErrorCode;
 pub use fold::{fold_case, fold_word};
-pub use functions::mysql::{Assignment, Moment};
+pub use functions::mysql::{GivenValue, Longest, Moment, RowFault, StoredColumn, StoredType};
 pub use headings::Headings;
 pub use interrupt::Interrupt;
 pub use parameters::{Parameter, parameters};

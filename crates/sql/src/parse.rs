@@ -231,7 +231,14 @@ fn rewrite(
     common_columns::resolve(source.dialect, ast);
     areaspec::expand(source.sql, ast, tables)?;
     match source.dialect {
-        Dialect::MySql => mysql::rewrite(source.sql, ast),
+        Dialect::MySql => {
+            if connection.inserts
+                && let Ast::Query(query) = &mut **ast
+            {
+                mysql::store_constants(&mut query.body);
+            }
+            mysql::rewrite(source.sql, ast)
+        }
         Dialect::Adql => adql::rewrite(source.sql, ast),
     }?;
     subquery_names::name_apart(ast);

@@ -113,6 +113,18 @@ impl CatalogBackend for SqliteCatalog {
         self.drop_part(database, table, part).await
     }
 
+    async fn publish_renamed(
+        &self,
+        load: LoadId,
+        former: &Table,
+        spec: &TableSpec,
+        contents: PartContents<'_>,
+        now: &str,
+    ) -> Result<(), CatalogError> {
+        self.publish_renamed(load, former, spec, contents, now)
+            .await
+    }
+
     async fn drop_table(&self, database: &str, table: &str) -> Result<Vec<LoadId>, CatalogError> {
         self.drop_table(database, table).await
     }

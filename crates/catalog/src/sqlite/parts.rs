@@ -8,10 +8,12 @@ use super::SqliteCatalog;
 use super::read::{ListedDatabase, database_named, loads, tables_of};
 use super::rows::numbers_to_text;
 use super::seal::{seal_chunks, seal_databases, seal_loads, seal_table};
-use super::write::{end_load, expect_running, put_chunks, put_part, supersede, supersede_all};
+use super::write::{
+    end_load, expect_running, put_chunks, put_part, show, supersede, supersede_all,
+};
 use crate::catalog::Append;
 use crate::clock::utc_now;
-use crate::{CatalogError, LoadId, Part, PartContents, Table, fold_name};
+use crate::{CatalogError, LoadId, Part, PartContents, Table, TableSpec, fold_name};
 
 impl SqliteCatalog {
     pub async fn append(&self, append: Append<'_>, now: &str) -> Result<(), CatalogError> {
@@ -100,6 +102,39 @@ impl SqliteCatalog {
         seal_table(&mut change, listed.row.id, found.id).await?;
         seal_databases(&mut change).await?;
         seal_loads(&mut change, |row| row.id == part.0).await?;
+        self.commit_publication(change).await?;
+        Ok(())
+    }
+
+    pub async fn publish_renamed(
+        &self,
+        load: LoadId,
+        former: &Table,
+        spec: &TableSpec,
+        contents: PartContents<'_>,
+        now: &str,
+    ) -> Result<(), CatalogError> {
+        let mut change = self.begin_write().await?;
+        loads(&mut change).await?;
+        expect_running(&mut change, load, &spec.database, &spec.name).await?;
+        let (database, present) = unchanged(&mut change, former).await?;
+        let taken = tables_of(&mut change, &database, Some(&spec.name)).await?;
+        if !taken.is_empty() || present.part_numbers() != former.part_numbers() {
+            return Err(changed(former));
+        }
+        sqlx::query("UPDATE tables SET name = ?, folded_name = ? WHERE id = ?")
+            .bind(&spec.name)
+            .bind(fold_name(&spec.name))
+            .bind(present.id)
+            .execute(&mut *change)
+            .await?;
+        // Now it is a table that is loaded anew, of which all stays that is said.
+        let replaced = show(&mut change, database.row.id, load, spec, contents, now).await?;
+        seal_databases(&mut change).await?;
+        seal_loads(&mut change, |row| {
+            row.id == load.0 || replaced.contains(&LoadId(row.id))
+        })
+        .await?;
         self.commit_publication(change).await?;
         Ok(())
     }

@@ -186,7 +186,7 @@ pub(super) async fn end_load(
 
 /// Writes down that a table consists of one load: its own row, its part, columns, directors and chunks, and the states of this
 /// load and of the parts before, which it gives. Seals the table and the chunks; databases and loads are for the caller to seal.
-async fn show(
+pub(super) async fn show(
     change: &mut SqliteConnection,
     database: i64,
     load: LoadId,

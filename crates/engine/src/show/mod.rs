@@ -12,7 +12,7 @@ use sql::connection::ProcessInfo;
 use sql::mysql::{ShowKind, ShowStatement};
 
 use crate::{Archive, EngineError};
-pub(crate) use tables::{column_comment, declared_type, key_mark, table_comment};
+pub(crate) use tables::{column_comment, declared_type, key_mark, shown_default, table_comment};
 
 /// Rows under headings. Columns whose headings end in `#` are numeric.
 struct Rows {

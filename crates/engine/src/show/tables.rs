@@ -2,7 +2,7 @@
 
 use arrow::datatypes::DataType;
 use catalog::{Column, ColumnType, Rights, Table, TableKind, fold_name};
-use sql::mysql::TableName;
+use sql::mysql::{InsertedValue, TableName};
 use sql::{ErrorCode, SqlError};
 
 use super::{Row, Rows, some};
@@ -171,6 +171,7 @@ struct ColumnRow {
     ty: String,
     nullable: bool,
     key: &'static str,
+    default: Option<String>,
     is_text: bool,
     comment: String,
 }
@@ -195,6 +196,7 @@ pub(super) async fn columns(
             .to_owned(),
             nullable: true,
             key: "",
+            default: None,
             is_text: ty == DataType::Utf8,
             comment: String::new(),
         };
@@ -206,6 +208,7 @@ pub(super) async fn columns(
             ty: declared_type(column),
             nullable: column.nullable,
             key: key_mark(&table, column),
+            default: shown_default(column),
             is_text: column.ty == ColumnType::Text,
             comment: column_comment(&table, column).to_owned(),
         };
@@ -219,7 +222,7 @@ fn shown_columns(columns: Vec<ColumnRow>, full: bool) -> Rows {
         let null = some(if column.nullable { "YES" } else { "NO" });
         let (name, ty, key) = (Some(column.name), Some(column.ty), some(column.key));
         if !full {
-            return vec![name, ty, null, key, None, some("")];
+            return vec![name, ty, null, key, column.default, some("")];
         }
         let collation = column.is_text.then(|| COLLATION.to_owned());
         vec![
@@ -228,7 +231,7 @@ fn shown_columns(columns: Vec<ColumnRow>, full: bool) -> Rows {
             collation,
             null,
             key,
-            None,
+            column.default,
             some(""),
             some("select"),
             Some(column.comment),
@@ -312,10 +315,11 @@ pub(crate) fn key_mark(table: &Table, column: &Column) -> &'static str {
 
 pub(super) fn create(table: &Table) -> Rows {
     let columns = table.spec.columns.iter().map(|column| {
-        let null = if column.nullable {
-            "DEFAULT NULL"
-        } else {
-            "NOT NULL"
+        let null = match (column.nullable, column.default_expression()) {
+            (true, None) => "DEFAULT NULL".to_owned(),
+            (false, None) => "NOT NULL".to_owned(),
+            (true, Some(default)) => format!("DEFAULT {default}"),
+            (false, Some(default)) => format!("NOT NULL DEFAULT {default}"),
         };
         let comment = comment(" COMMENT ", column_comment(table, column));
         let ty = declared_type(column);
@@ -368,6 +372,16 @@ fn comment(word: &str, text: &str) -> String {
         }
     }
     format!("{word}'{quoted}'")
+}
+
+/// The default of a column as MySQL's lists show it: a text without its quotes.
+pub(crate) fn shown_default(column: &Column) -> Option<String> {
+    let default = column.default_expression()?;
+    let value = sql::mysql::default_value(default).ok()?;
+    Some(match value {
+        InsertedValue::Text(text) => text,
+        _ => default.to_owned(),
+    })
 }
 
 /// The type of a column as MySQL would declare it: as it was declared, if it was.

@@ -15,6 +15,7 @@ use engine::ReceivedFile;
 use ingest::FileFormat;
 use quick_xml::Reader;
 use quick_xml::events::Event;
+use sql::mysql::DeclaredColumn;
 use sql::{Connection, Dialect, ErrorCode};
 
 use super::problem::Problem;
@@ -23,7 +24,7 @@ use super::received_table::{LONGEST_TABLE, ReceivedTable};
 use super::upload::Upload;
 use super::{ClientAddress, HttpState};
 use crate::ClientError;
-use crate::own_tables::{Change, Filling, OwnTable, declared_column, no_rows};
+use crate::own_tables::{Change, Filling, OwnTable, RowSource, declared_column};
 
 const TABLE: Upload = Upload {
     name: "the table",
@@ -61,15 +62,15 @@ async fn create(
         return Err(conflict(&table));
     }
     let received = ReceivedTable::receive(body, TABLE, &state.lists).await?;
-    let (query, filling, _opened) = match description(&received)? {
-        Some(columns) => (no_rows(&columns), Filling::Declared(columns), None),
+    let (rows, filling, _opened) = match description(&received)? {
+        Some(columns) => (RowSource::NONE, Filling::Declared(columns), None),
         None => {
             let opened = opened(&state, &received, None).await?;
             (of_file(&received), Filling::New, Some(opened))
         }
     };
     let path = received.path();
-    let rows = fill(&state, &table, (address, &headers), &path, (query, filling)).await?;
+    let rows = fill(&state, &table, (address, &headers), &path, (rows, filling)).await?;
     let mut response = told(StatusCode::CREATED, &table, rows);
     if let Ok(location) = HeaderValue::from_str(&format!("/tap/tables/{}", table.shown())) {
         response.headers_mut().insert(header::LOCATION, location);
@@ -137,11 +138,11 @@ fn conflict(table: &OwnTable) -> Problem {
 }
 
 /// All rows of an uploaded table, as a query.
-fn of_file(received: &ReceivedTable) -> String {
-    format!(
+fn of_file(received: &ReceivedTable) -> RowSource {
+    RowSource::Query(format!(
         "SELECT * FROM {} AS uploaded",
         received.as_table(Dialect::MySql)
-    )
+    ))
 }
 
 /// Fills a table by a query, which may read the file of this path. Returns the number of rows.
@@ -150,7 +151,7 @@ async fn fill(
     table: &OwnTable,
     (address, headers): (ClientAddress, &HeaderMap),
     path: &str,
-    (query, filling): (String, Filling),
+    (rows, filling): (RowSource, Filling),
 ) -> Result<u64, Problem> {
     let shared = &state.shared;
     let requester = Requester::of(address, headers, None)?;
@@ -165,7 +166,7 @@ async fn fill(
         ..Connection::alone(None)
     };
     let change =
-        Change::new(shared, Arc::new(connection), table.clone(), query, filling).naming_files();
+        Change::new(shared, Arc::new(connection), table.clone(), rows, filling).naming_files();
     let mut filled = shared
         .query_runtime
         .compute(async move { Box::pin(work.run(change.run())).await });
@@ -281,7 +282,11 @@ fn columns_of(mut document: Reader<impl std::io::BufRead>) -> Result<Option<Vec<
                             "the column {name} has the datatype {ty:?}: give boolean, short, int, long, float, double, char, or a type of TAP such as VARCHAR"
                         ))
                     })?;
-                    columns.push(declared_column(&name, declared)?);
+                    columns.push(declared_column(&DeclaredColumn {
+                        name: name.clone(),
+                        ty: declared.to_owned(),
+                        default: None,
+                    })?);
                 }
             }
             Event::Eof if columns.is_empty() => {

@@ -18,6 +18,7 @@ capabilities! {
     LONG_FLAG = 2,
     CONNECT_WITH_DB = 3,
     COMPRESS = 5,
+    LOCAL_FILES = 7,
     IGNORE_SPACE = 8,
     PROTOCOL_41 = 9,
     INTERACTIVE = 10,
@@ -41,6 +42,7 @@ impl Capabilities {
             | Self::LONG_FLAG.0
             | Self::CONNECT_WITH_DB.0
             | Self::COMPRESS.0
+            | Self::LOCAL_FILES.0
             | Self::IGNORE_SPACE.0
             | Self::PROTOCOL_41.0
             | Self::INTERACTIVE.0

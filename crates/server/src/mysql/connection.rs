@@ -151,6 +151,7 @@ impl Client {
             variables: Variables::default(),
             user_variables: UserVariables::default(),
             most_rows: None,
+            inserts: false,
             found_rows: 0,
             warnings: vec![],
             row_count: 0,

@@ -6,19 +6,20 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use catalog::{Column, LoadId, TableKind, TableSpec, fold_name};
+use catalog::{Column, ColumnType, LoadId, TableKind, TableSpec, fold_name};
 use sql::ErrorCode;
-use sql::mysql::{Assigned, ColumnChange, TargetTable, from_left_to_right};
+use sql::mysql::{Assigned, ColumnChange, TargetTable};
 
 use super::connection::Client;
+use super::own_updates::{Update, stored, unqualified};
 use super::watch::{Interruption, Watch};
 use crate::ClientError;
 use crate::own_tables::{
-    Change, Filling, OwnTable, ROWS, WrittenRows, declared_column, of_load, quoted,
+    Change, Filling, OwnTable, ROWS, RowSource, WrittenRows, declared_column, of_load, quoted,
 };
 
 /// How often a statement starts anew because of others.
-const ATTEMPTS: usize = 20;
+pub(super) const ATTEMPTS: usize = 20;
 
 /// What becomes of a table.
 #[derive(Debug, Clone)]
@@ -76,7 +77,7 @@ pub(crate) struct TableTurns {
 }
 
 impl TableTurns {
-    fn of(&self, table: &str) -> Arc<tokio::sync::Mutex<()>> {
+    pub(super) fn of(&self, table: &str) -> Arc<tokio::sync::Mutex<()>> {
         // A panic in another thread leaves the map consistent, because every change is a single operation.
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(turn) = tables.get(table).and_then(Weak::upgrade) {
@@ -102,7 +103,7 @@ impl Client {
         let _turn = watch.during(&mut self.incoming, turn.lock()).await?;
         for _ in 0..ATTEMPTS {
             let rewriting = Rewriting {
-                template: self.filling(table.clone(), String::new(), Filling::New),
+                template: self.filling(table.clone(), RowSource::NONE, Filling::New),
                 table: table.clone(),
                 change: change.clone(),
             };
@@ -133,6 +134,11 @@ impl Rewriting {
             bytes,
         } = self.state().await?;
         let new = self.change.new_table(&spec, &self.table)?;
+        if let TableChange::Alter(_) = self.change {
+            let is_new = |column: &&Column| spec.column(&column.name).is_none();
+            let added: Vec<Column> = new.columns.iter().filter(is_new).cloned().collect();
+            self.template.check_defaults(&added).await?;
+        }
         let (directory, written) = self
             .template
             .written(&new.query, &new.columns, new.marks)
@@ -215,15 +221,20 @@ impl TableChange {
                 condition,
                 ..
             } => {
-                let alias = alias.as_deref().unwrap_or(&spec.name);
-                let assigned = from_left_to_right(assigned, alias)?;
-                let query = updated(spec, &from, alias, &assigned, condition.as_deref())?;
-                Ok(same(query, true))
+                let update = Update {
+                    spec,
+                    from,
+                    alias: alias.as_deref(),
+                    assigned,
+                    condition: condition.as_deref(),
+                };
+                Ok(same(update.query()?, true))
             }
             Self::Delete {
                 alias,
                 condition: Some(condition),
             } => {
+                let condition = unqualified(condition, spec, alias.as_deref())?;
                 let alias = quoted(alias.as_deref().unwrap_or(&spec.name));
                 let mark = quoted(&unused("#matched", spec));
                 Ok(same(
@@ -246,55 +257,6 @@ impl TableChange {
     }
 }
 
-/// The query of an UPDATE.
-fn updated(
-    spec: &TableSpec,
-    from: &str,
-    alias: &str,
-    assigned: &[Assigned],
-    condition: Option<&str>,
-) -> Result<String, ClientError> {
-    for (column, _) in assigned {
-        if !spec
-            .columns
-            .iter()
-            .any(|it| fold_name(&it.name) == fold_name(column))
-        {
-            return Err(no_column(spec, column));
-        }
-    }
-    let alias = quoted(alias);
-    let matched = quoted(&unused("#matched", spec));
-    let value_of = |column: &Column| {
-        let value =
-            { assigned.iter() }.find(|(name, _)| fold_name(name) == fold_name(&column.name));
-        value.map(|(_, value)| value)
-    };
-    let mut selected = Vec::with_capacity(spec.columns.len() + 2);
-    let mut same = Vec::with_capacity(assigned.len());
-    for column in &spec.columns {
-        let name = quoted(&column.name);
-        selected.push(match value_of(column) {
-            None => name,
-            Some(value) => {
-                same.push(format!("({value}) <=> {name}"));
-                format!("CASE WHEN {matched} = 1 THEN ({value}) ELSE {name} END AS {name}")
-            }
-        });
-    }
-    selected.push(matched.clone());
-    selected.push(format!(
-        "CASE WHEN {matched} = 0 THEN 0 WHEN {} THEN 0 ELSE 1 END AS {}",
-        same.join(" AND "),
-        quoted(&unused("#changed", spec))
-    ));
-    let condition = condition.unwrap_or("1 = 1");
-    Ok(format!(
-        "SELECT {} FROM (SELECT *, CASE WHEN ({condition}) THEN 1 ELSE 0 END AS {matched} FROM {from} AS {alias}) AS {alias}",
-        selected.join(", ")
-    ))
-}
-
 /// The query of an ALTER TABLE, and the columns that there are then.
 fn altered(
     spec: &TableSpec,
@@ -309,13 +271,13 @@ fn altered(
     };
     for change in changes {
         match change {
-            ColumnChange::Add { column, value } => {
+            ColumnChange::Add(column) => {
                 if find(&columns, &column.name).is_some() {
                     return Err(there_is_one(spec, &column.name));
                 }
-                let declared = declared_column(&column.name, &column.ty)?;
-                let value = value.as_deref().unwrap_or("CAST(NULL AS CHAR)");
-                columns.push((declared, format!("({value})")));
+                let declared = declared_column(column)?;
+                let value = stored(&value_of_old_rows(&declared), "1", &declared);
+                columns.push((declared, value));
             }
             ColumnChange::Drop(name) => match find(&columns, name) {
                 Some(at) => drop(columns.remove(at)),
@@ -347,7 +309,19 @@ fn altered(
     })
 }
 
-fn no_column(spec: &TableSpec, name: &str) -> ClientError {
+/// The expression whose value a new column has in the rows that there are: its default, or without one what MySQL takes for it.
+fn value_of_old_rows(column: &Column) -> String {
+    match (column.default_expression(), column.ty) {
+        (Some(default), _) => default.to_owned(),
+        (None, _) if column.nullable => "NULL".to_owned(),
+        (None, ColumnType::Text | ColumnType::Binary) => "''".to_owned(),
+        // The date of zeros, which there is not.
+        (None, ColumnType::Date | ColumnType::Timestamp) => "NULL".to_owned(),
+        (None, _) => "0".to_owned(),
+    }
+}
+
+pub(super) fn no_column(spec: &TableSpec, name: &str) -> ClientError {
     let sentence = format!("{} has no column {name}", spec.name);
     ClientError::new(ErrorCode::NO_COLUMN, sentence)
 }
@@ -358,7 +332,7 @@ fn there_is_one(spec: &TableSpec, name: &str) -> ClientError {
 }
 
 /// A name that no column has.
-fn unused(name: &str, spec: &TableSpec) -> String {
+pub(super) fn unused(name: &str, spec: &TableSpec) -> String {
     let mut name = name.to_owned();
     while spec.columns.iter().any(|it| fold_name(&it.name) == name) {
         name.push('_');

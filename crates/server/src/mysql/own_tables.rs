@@ -12,7 +12,7 @@ use super::connection::Client;
 use super::own_changes::TableChange;
 use super::watch::{Interruption, Watch};
 use crate::ClientError;
-use crate::own_tables::{Change, Filling, OwnTable, declared_column, no_rows};
+use crate::own_tables::{Change, Filling, OwnTable, RowSource, declared_column};
 
 impl Client {
     /// Executes a statement that changes a table. Returns the number of rows.
@@ -34,16 +34,16 @@ impl Client {
                     }
                     return Err(table.exists().into());
                 }
-                self.filling(table, query, Filling::New)
+                self.filling(table, RowSource::Query(query), Filling::New)
             }
             TableCommand::Insert {
                 table,
                 columns,
-                query,
+                rows,
             } => {
                 let table = self.own(table)?;
                 let columns = table.columns(columns).await?;
-                self.filling(table, query, Filling::More(columns))
+                self.filling(table, rows, Filling::More(columns))
             }
             TableCommand::Declare {
                 table,
@@ -57,10 +57,12 @@ impl Client {
                         false => Err(table.exists().into()),
                     };
                 }
-                let declared = columns.iter().map(|it| declared_column(&it.name, &it.ty));
+                let declared = columns.iter().map(declared_column);
                 let declared: Vec<Column> = declared.collect::<Result<_, _>>()?;
-                self.filling(table, no_rows(&declared), Filling::Declared(declared))
+                self.filling(table, RowSource::NONE, Filling::Declared(declared))
             }
+            TableCommand::Rename { from, to } => return self.rename_table(from, to, watch).await,
+            TableCommand::LoadFile(load) => return self.load_file(*load, watch).await,
             TableCommand::Drop { tables, if_exists } => {
                 return self.drop_tables(tables, if_exists, watch).await;
             }
@@ -101,12 +103,17 @@ impl Client {
             .await??)
     }
 
-    pub(super) fn filling(&self, table: OwnTable, query: String, filling: Filling) -> Change {
+    pub(super) fn filling(
+        &self,
+        table: OwnTable,
+        rows: impl Into<RowSource>,
+        filling: Filling,
+    ) -> Change {
         Change::new(
             &self.shared,
             Arc::clone(&self.connection),
             table,
-            query,
+            rows,
             filling,
         )
     }

@@ -11,7 +11,7 @@ use encoding_rs::{
 };
 
 /// A character set in which a character is one byte, and the first 128 are those of ASCII.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct CharacterSet {
     /// MySQL's name of it.
     pub name: &'static str,

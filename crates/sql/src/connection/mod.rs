@@ -36,6 +36,8 @@ pub struct Connection {
     pub user_variables: UserVariables,
     /// The most rows that a result may have; one with more ends with an error.
     pub most_rows: Option<u64>,
+    /// Whether the rows of its statement go into a table: constants with a point are the decimals as which they are typed then.
+    pub inserts: bool,
     /// Rows of the last result.
     pub found_rows: u64,
     /// Rows that the last statement changed: -1 after a result with rows.
@@ -57,6 +59,7 @@ impl Connection {
             variables: Variables::default(),
             user_variables: UserVariables::default(),
             most_rows: None,
+            inserts: false,
             found_rows: 0,
             row_count: 0,
             warnings: vec![],

@@ -2,6 +2,8 @@
 
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
+use super::insert_command::InsertedRows;
+use super::load_command::LoadedFile;
 use super::pieces::first_word;
 use super::table_changes::{Assigned, ColumnChange, DeclaredColumn};
 use super::user_command::{UserStatement, without_text};
@@ -94,8 +96,17 @@ pub enum TableCommand {
         table: TargetTable,
         /// The columns that get values, in their order; all if none are named.
         columns: Vec<String>,
-        /// The query of the rows.
-        query: String,
+        /// The rows.
+        rows: InsertedRows,
+    },
+    /// `LOAD DATA LOCAL INFILE`.
+    LoadFile(Box<LoadedFile>),
+    /// `RENAME TABLE`, and `ALTER TABLE ... RENAME TO`.
+    Rename {
+        /// The table.
+        from: TargetTable,
+        /// What it is to be called.
+        to: TargetTable,
     },
     /// `DROP TABLE`.
     Drop {
@@ -187,6 +198,9 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
         "do" => |words| words.read_do().map(Some),
         "create" => |words| words.read_create(),
         "insert" => |words| words.read_insert(),
+        "replace" => |words| words.read_replace(),
+        "load" => |words| words.read_load(),
+        "rename" => |words| words.read_rename(),
         "drop" => |words| words.read_drop(),
         "update" => |words| words.read_update(),
         "delete" => |words| words.read_delete(),
@@ -442,7 +456,7 @@ impl<'a> TokenReader<'a> {
     }
 
     /// The name of a variable of the user's own, if it is next.
-    fn user_variable(&mut self) -> Option<String> {
+    pub(super) fn user_variable(&mut self) -> Option<String> {
         let name = self.peek().and_then(user_variable)?.to_owned();
         self.at += 1;
         Some(name)

@@ -38,21 +38,41 @@ pub(super) fn long_constant(expr: Expr) -> Expr {
     let Some(digits) = exact_digits(&expr) else {
         return expr;
     };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((&digits, ""));
-    let figures = format!("{whole}{fraction}");
-    let figures = figures.trim_start_matches(['-', '0']).len();
     let fits = match digits.contains('.') {
-        true => figures <= DIGITS_OF_DOUBLE,
-        false => whole.parse::<i64>().is_ok() || whole.parse::<u64>().is_ok(),
+        true => figures(&digits).0 <= DIGITS_OF_DOUBLE,
+        false => digits.parse::<i64>().is_ok() || digits.parse::<u64>().is_ok(),
     };
-    if fits || figures > DIGITS_OF_DECIMAL || fraction.len() > DIGITS_OF_DECIMAL {
+    if fits {
         return expr;
     }
-    let places = ExactNumberInfo::PrecisionAndScale(
-        figures.max(fraction.len()) as u64,
-        fraction.len() as i64,
-    );
-    plain_cast(text(&digits), DataType::Decimal(places))
+    as_decimal(&digits).unwrap_or(expr)
+}
+
+/// A constant that is stored: with a point it is the decimal as which it is typed, however many digits it has.
+pub(super) fn stored_constant(expr: Expr) -> Expr {
+    match exact_digits(&expr) {
+        Some(digits) if digits.contains('.') => as_decimal(&digits).unwrap_or(expr),
+        _ => long_constant(expr),
+    }
+}
+
+/// How many digits a number has, but for zeros at its beginning, and how many are after its point.
+fn figures(digits: &str) -> (usize, usize) {
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let figures = format!("{whole}{fraction}");
+    let figures = figures.trim_start_matches(['-', '0']).len();
+    (figures, fraction.len())
+}
+
+/// A number as the decimal as which it is typed; `None` if it has more digits than a decimal.
+fn as_decimal(digits: &str) -> Option<Expr> {
+    let (figures, scale) = figures(digits);
+    let precision = figures.max(scale).max(1);
+    if precision > DIGITS_OF_DECIMAL {
+        return None;
+    }
+    let places = ExactNumberInfo::PrecisionAndScale(precision as u64, scale as i64);
+    Some(plain_cast(text(digits), DataType::Decimal(places)))
 }
 
 /// Decimal digits that a double holds, whatever they are.

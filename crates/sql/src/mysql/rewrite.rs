@@ -8,9 +8,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, Ident, Interval, Join, JoinConstraint, JoinOperator,
-    ObjectName, ObjectNamePart, Query, Select, SelectItem, Statement, TableFactor,
-    TableFunctionArgs, TableWithJoins, Value, VisitMut, VisitorMut,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    Interval, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, Select,
+    SelectItem, Statement, TableFactor, TableFunctionArgs, TableWithJoins, Value, VisitMut,
+    VisitorMut,
 };
 
 use super::build::{
@@ -18,14 +19,14 @@ use super::build::{
 };
 use super::forms::{
     cast, count_of_several, expand_special_form, group_concat, introduced, is_whole_constant,
-    long_constant, null_if_any_is, rounding,
+    long_constant, null_if_any_is, rounding, stored_constant,
 };
 use super::having::having_as_where;
 use super::select;
 use super::templates::{engine_name, expansion, number_of_arguments};
 use super::truth::{is_comparison, make_number, make_truth, normalise_truth};
 use super::{compare_all, json_calls, row_values};
-use crate::functions::mysql::has_time;
+use crate::functions::mysql::{STORE, has_time};
 use crate::{ErrorCode, SqlError};
 
 /// Rewrites a statement in place. Its names are folded.
@@ -290,6 +291,12 @@ impl Rewriter<'_> {
 
     fn expand_function(&self, mut function: Function) -> Result<Expr, SqlError> {
         let name = function.name.to_string();
+        if name == STORE
+            && let FunctionArguments::List(list) = &mut function.args
+            && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(value))) = list.args.first_mut()
+        {
+            *value = stored_constant(take(value));
+        }
         if let Some(conversion) = number_of_arguments(&name) {
             each_argument(&mut function, |argument| {
                 *argument = call(conversion, vec![take(argument)]);

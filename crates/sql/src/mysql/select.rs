@@ -9,7 +9,8 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions,
 };
 
-use super::build::{call, number};
+use super::build::{call, number, take};
+use super::forms::stored_constant;
 use crate::{ErrorCode, SqlError};
 
 /// Begins the names of columns that are headed by something else.
@@ -43,6 +44,26 @@ pub(crate) fn with_equal_constants(expr: &Expr) -> Expr {
     // It breaks off nowhere.
     let _ = expr.visit(&mut Constants);
     expr
+}
+
+/// Takes the constants among the results of a query for the decimals as which they are typed.
+pub(crate) fn store_constants(body: &mut SetExpr) {
+    match body {
+        SetExpr::Select(select) => {
+            for item in &mut select.projection {
+                if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item
+                {
+                    *expr = stored_constant(take(expr));
+                }
+            }
+        }
+        SetExpr::SetOperation { left, right, .. } => {
+            store_constants(left);
+            store_constants(right);
+        }
+        SetExpr::Query(query) => store_constants(&mut query.body),
+        _ => {}
+    }
 }
 
 /// Gives the columns of a whole statement's result different names, where their aliases are the same: a result may have two

@@ -2,20 +2,17 @@
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::command::{Command, TableCommand, TokenReader};
-use crate::fold::Places;
+use super::command::{Command, TableCommand, TargetTable, TokenReader};
+use super::insert_command::{is_word, no_ignore, reject_default_calls};
+use super::pieces::first_word;
+use crate::fold::{Places, fold_word};
 use crate::{ErrorCode, SqlError};
 
 /// One change of an ALTER TABLE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ColumnChange {
-    /// `ADD COLUMN name type [DEFAULT expression]`.
-    Add {
-        /// The column.
-        column: DeclaredColumn,
-        /// The expression whose value the rows get that there are.
-        value: Option<String>,
-    },
+    /// `ADD COLUMN name type [DEFAULT value]`.
+    Add(DeclaredColumn),
     /// `DROP COLUMN name`.
     Drop(String),
     /// `RENAME COLUMN from TO to`.
@@ -34,13 +31,15 @@ pub struct DeclaredColumn {
     pub name: String,
     /// Its type in MySQL's words, with `NOT NULL` if that was given.
     pub ty: String,
+    /// The expression of its default, if one was given that is not NULL: in parentheses unless it is one value.
+    pub default: Option<String>,
 }
 
 /// One column of an UPDATE and the text of the expression whose value it gets.
 pub type Assigned = (String, String);
 
 /// Words of a column that would promise what tables here do not keep, and what to do instead.
-const UNKEPT: [(&str, &str); 7] = [
+const UNKEPT: [(&str, &str); 11] = [
     (
         "auto_increment",
         "give the numbers yourself, as with ROW_NUMBER() OVER ()",
@@ -50,13 +49,41 @@ const UNKEPT: [(&str, &str); 7] = [
         "look for doubles with GROUP BY ... HAVING COUNT(*) > 1",
     ),
     ("primary", "a table of one's own has no keys: leave it out"),
+    ("key", "a table of one's own has no keys: leave it out"),
     (
         "references",
         "a table of one's own has no keys: leave it out",
     ),
     ("generated", "compute it in the query"),
+    ("as", "compute it in the query"),
     ("check", "put the condition into the query"),
     ("on", "set the value with UPDATE"),
+    ("invisible", "name the columns in the query"),
+    ("visible", "it is so anyway: leave it out"),
+];
+/// Types whose promises are not kept, and what to declare instead.
+const UNKEPT_TYPES: [(&str, &str); 3] = [
+    ("enum", "VARCHAR, and put the condition into the query"),
+    ("set", "VARCHAR, or an integer of bits"),
+    ("year", "SMALLINT"),
+];
+/// Words that follow the type of a column, or its default.
+const ATTRIBUTES: [&str; 15] = [
+    "default",
+    "comment",
+    "not",
+    "null",
+    "first",
+    "after",
+    "auto_increment",
+    "unique",
+    "primary",
+    "key",
+    "references",
+    "generated",
+    "check",
+    "on",
+    "as",
 ];
 /// Words with which an item of CREATE TABLE begins that is no column.
 const NO_COLUMNS: [&str; 8] = [
@@ -76,6 +103,9 @@ impl TokenReader<'_> {
     /// `UPDATE name SET column = expression, ... [WHERE condition]`.
     pub(super) fn read_update(&mut self) -> Read {
         let _ = self.word("low_priority");
+        if self.word("ignore") {
+            return Err(no_ignore());
+        }
         let table = self.target()?;
         let alias = self.alias("set")?;
         if !self.word("set") {
@@ -84,13 +114,17 @@ impl TokenReader<'_> {
         let mut assigned: Vec<Assigned> = Vec::new();
         loop {
             let mut column = self.name("the name of a column")?;
-            if self.sign(&Token::Period) {
+            while self.sign(&Token::Period) {
                 column = self.name("the name of a column")?;
             }
             if !self.sign(&Token::Eq) && !self.sign(&Token::Assignment) {
                 return Err(self.expected("="));
             }
+            let begin = self.at;
             let value = self.expression(&["where", "order", "limit"], true)?;
+            if self.at > begin + 1 {
+                reject_default_calls(&self.tokens[begin..self.at])?;
+            }
             assigned.push((column, value));
             if !self.sign(&Token::Comma) {
                 break;
@@ -108,6 +142,9 @@ impl TokenReader<'_> {
     /// `DELETE FROM name [WHERE condition]`.
     pub(super) fn read_delete(&mut self) -> Read {
         let _ = self.word("low_priority") || self.word("quick");
+        if self.word("ignore") {
+            return Err(no_ignore());
+        }
         if !self.word("from") {
             return Err(self.expected("FROM"));
         }
@@ -129,9 +166,38 @@ impl TokenReader<'_> {
         Ok(Some(Command::Table(TableCommand::Truncate(table))))
     }
 
-    /// `ALTER TABLE name ADD|DROP|RENAME COLUMN ..., ...`.
+    /// `RENAME TABLE name TO name`.
+    pub(super) fn read_rename(&mut self) -> Read {
+        if !self.word("table") && !self.word("tables") {
+            return Ok(None);
+        }
+        let from = self.target()?;
+        if !self.word("to") {
+            return Err(self.expected("TO"));
+        }
+        self.renamed(from)
+    }
+
+    /// The new name of a table, which is the end.
+    fn renamed(&mut self, from: TargetTable) -> Read {
+        let to = self.target()?;
+        if self.peek() == Some(&Token::Comma) {
+            let sentence = "one table is renamed at a time: write a statement for each";
+            return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
+        }
+        self.end()?;
+        Ok(Some(Command::Table(TableCommand::Rename { from, to })))
+    }
+
+    /// `ALTER TABLE name ADD|DROP|RENAME COLUMN ..., ...`, and `RENAME [TO|AS] name` alone.
     pub(super) fn read_alter_table(&mut self) -> Read {
         let table = self.target()?;
+        let next = self.tokens.get(self.at + 1);
+        let is_column = next.is_some_and(|next| is_word(&next.token, "column"));
+        if !is_column && self.word("rename") {
+            let _ = self.word("to") || self.word("as");
+            return self.renamed(table);
+        }
         let mut changes = Vec::new();
         loop {
             changes.push(self.column_change()?);
@@ -148,15 +214,11 @@ impl TokenReader<'_> {
             let _ = self.word("column");
             self.reject_no_column()?;
             let column = self.declared_column()?;
-            let value = match self.word("default") {
-                true => Some(self.expression(&["first", "after"], true)?),
-                false => None,
-            };
             if self.word("first") || self.word("after") {
                 let sentence = "a column is added behind the others: leave out FIRST and AFTER";
                 return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
             }
-            return Ok(ColumnChange::Add { column, value });
+            return Ok(ColumnChange::Add(column));
         }
         if self.word("drop") {
             let _ = self.word("column");
@@ -181,10 +243,6 @@ impl TokenReader<'_> {
         loop {
             self.reject_no_column()?;
             columns.push(self.declared_column()?);
-            if self.word("default") {
-                let sentence = "DEFAULT of a column is not kept here: give a value for each column with INSERT";
-                return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
-            }
             if self.sign(&Token::RParen) {
                 break;
             }
@@ -224,22 +282,94 @@ impl TokenReader<'_> {
         }
     }
 
-    /// A name and a type, up to a comma, a parenthesis or DEFAULT.
+    /// A name, a type and attributes, up to a comma, a parenthesis, FIRST or AFTER.
     fn declared_column(&mut self) -> Result<DeclaredColumn, SqlError> {
         let name = self.name("the name of a column")?;
-        let ty = self.expression(&["default", "first", "after", "comment"], true)?;
-        for word in ty.split(|c: char| !c.is_alphanumeric() && c != '_') {
-            let unkept = UNKEPT.iter().find(|(it, _)| word.eq_ignore_ascii_case(it));
-            if let Some((word, instead)) = unkept {
+        let mut ty = self.expression(&ATTRIBUTES, true)?;
+        let unkept =
+            { UNKEPT_TYPES.iter() }.find(|(it, _)| first_word(&ty).eq_ignore_ascii_case(it));
+        if let Some((kind, instead)) = unkept {
+            let kind = kind.to_uppercase();
+            let sentence = format!(
+                "the column {name}: the type {kind} is not kept here: declare it {instead}"
+            );
+            return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
+        }
+        reject_rounded_floats(&name, &ty)?;
+        let mut default = None;
+        loop {
+            self.reject_unkept(&name)?;
+            if self.word("not") {
+                if !self.word("null") {
+                    return Err(self.expected("NULL"));
+                }
+                ty.push_str(" NOT NULL");
+            } else if self.word("comment") {
+                self.at += 1;
+            } else if self.word("default") {
+                default = self.default_value()?;
+            } else if !self.word("null") {
+                break;
+            }
+        }
+        Ok(DeclaredColumn { name, ty, default })
+    }
+
+    fn reject_unkept(&self, column: &str) -> Result<(), SqlError> {
+        let unkept = UNKEPT
+            .iter()
+            .find(|(it, _)| self.peek().is_some_and(|token| is_word(token, it)));
+        match unkept {
+            Some((word, instead)) => {
                 let word = word.to_uppercase();
-                let sentence = format!("{word} of the column {name} is not kept here: {instead}");
+                let sentence = format!("{word} of the column {column} is not kept here: {instead}");
+                Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The expression behind DEFAULT; `None` if it is NULL.
+    fn default_value(&mut self) -> Result<Option<String>, SqlError> {
+        if self.word("null") {
+            return Ok(None);
+        }
+        let begin = self.at;
+        let text = self.expression(&ATTRIBUTES, true)?;
+        let tokens = &self.tokens[begin..self.at];
+        for token in tokens {
+            let unsteady = ["rand", "uuid", "select", "sleep"];
+            if let Some(word) = unsteady.iter().find(|word| is_word(&token.token, word)) {
+                let word = word.to_uppercase();
+                let sentence = format!(
+                    "a default is one value for all rows of a statement: leave out {word}, and give the values with INSERT or UPDATE"
+                );
                 return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
             }
         }
-        if self.word("comment") {
-            self.at += 1;
-        }
-        Ok(DeclaredColumn { name, ty })
+        let is_one = match tokens {
+            [_] => true,
+            [sign, number] => {
+                matches!(sign.token, Token::Minus | Token::Plus)
+                    && matches!(number.token, Token::Number(..))
+            }
+            // CURRENT_TIMESTAMP(6), or what has parentheses already.
+            [word, open, .., close] => {
+                let is_word = matches!(&word.token, Token::Word(_));
+                let inner = &tokens[2..tokens.len() - 1];
+                is_word
+                    && open.token == Token::LParen
+                    && close.token == Token::RParen
+                    && !inner.iter().any(|it| it.token == Token::RParen)
+            }
+            _ => false,
+        };
+        // Written so that its end is seen.
+        let is_one = is_one && (tokens.len() == 1 || !text.contains(char::is_whitespace));
+        Ok(Some(match is_one {
+            true => text,
+            false => format!("({text})"),
+        }))
     }
 
     /// Another name of the table, up to a word.
@@ -275,7 +405,11 @@ impl TokenReader<'_> {
     }
 
     /// The text up to one of these words, to a comma where it ends at one, or to a parenthesis that it does not begin.
-    fn expression(&mut self, before: &[&str], to_comma: bool) -> Result<String, SqlError> {
+    pub(super) fn expression(
+        &mut self,
+        before: &[&str],
+        to_comma: bool,
+    ) -> Result<String, SqlError> {
         let start = self.at;
         let mut depth = 0_usize;
         // ORDER BY and its like within CASE ... END need no parentheses, but no such words stand there.
@@ -305,69 +439,61 @@ impl TokenReader<'_> {
     }
 }
 
-/// The new values of an UPDATE, each of the values that the row had before: MySQL assigns from left to right, so that a later expression
-/// sees what the earlier ones have given.
-///
-/// # Errors
-/// A later expression has a subquery, in which the name may be another table's.
-pub fn from_left_to_right(assigned: &[Assigned], table: &str) -> Result<Vec<Assigned>, SqlError> {
-    let mut values: Vec<Assigned> = Vec::with_capacity(assigned.len());
-    for (column, expression) in assigned {
-        let value = with_values(expression, &values, table)?;
-        // A column that is assigned twice has the last value.
-        values.retain(|(known, _)| !known.eq_ignore_ascii_case(column));
-        values.push((column.clone(), value));
+/// Rejects `FLOAT(7,4)`, whose values would have to be rounded to so many digits.
+fn reject_rounded_floats(column: &str, ty: &str) -> Result<(), SqlError> {
+    let kind = first_word(ty).to_uppercase();
+    if ["FLOAT", "DOUBLE", "REAL"].contains(&kind.as_str()) && ty.contains(',') {
+        let sentence = format!(
+            "the column {column}: {kind} does not round to digits after the point here: declare it {kind}, or DECIMAL(...)"
+        );
+        return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
     }
-    Ok(values)
+    Ok(())
 }
 
-/// An expression with values in the places of the columns that have got them.
-fn with_values(expression: &str, values: &[Assigned], table: &str) -> Result<String, SqlError> {
-    if values.is_empty() {
-        return Ok(expression.to_owned());
-    }
+/// Whether an expression may mean one of these columns, by its words: it may say so of one that does not, never the other way round.
+///
+/// # Errors
+/// It cannot be read.
+pub fn may_mention(expression: &str, columns: &[&str]) -> Result<bool, SqlError> {
+    let reader = TokenReader::of(expression)?;
+    let columns: Vec<String> = columns.iter().map(|column| fold_word(column)).collect();
+    let mentions = |word: &str| columns.contains(&fold_word(word));
+    Ok(reader.tokens.iter().any(|token| match &token.token {
+        Token::Word(word) => mentions(&word.value),
+        Token::DoubleQuotedString(name) | Token::SingleQuotedString(name) => mentions(name),
+        _ => false,
+    }))
+}
+
+/// An expression in which columns of a table are not named with its database any more: `t.a` of `db.t.a`.
+///
+/// # Errors
+/// It cannot be read.
+pub fn without_database(expression: &str, database: &str, table: &str) -> Result<String, SqlError> {
     let reader = TokenReader::of(expression)?;
     let places = Places::new(expression);
+    let names = |at: usize, name: &str| {
+        matches!(reader.tokens.get(at).map(|it| &it.token), Some(Token::Word(word))
+            if fold_word(&word.value) == fold_word(name))
+    };
+    let is_period = |at: usize| {
+        reader
+            .tokens
+            .get(at)
+            .is_some_and(|it| it.token == Token::Period)
+    };
     let (mut text, mut from) = (String::new(), 0);
-    let has_subquery = reader.tokens.iter().any(|token| {
-        matches!(&token.token, Token::Word(word)
-            if word.quote_style.is_none() && word.value.eq_ignore_ascii_case("select"))
-    });
-    for (at, token) in reader.tokens.iter().enumerate() {
-        let Token::Word(word) = &token.token else {
-            continue;
-        };
-        let known = values
-            .iter()
-            .find(|(column, _)| column.eq_ignore_ascii_case(&word.value));
-        let Some((column, value)) = known else {
-            continue;
-        };
-        let near = |offset: isize| {
-            let at = at.checked_add_signed(offset)?;
-            reader.tokens.get(at).map(|token| &token.token)
-        };
-        if near(1) == Some(&Token::LParen) || near(1) == Some(&Token::Period) {
-            continue;
+    for at in 0..reader.tokens.len() {
+        let is_column = names(at, database)
+            && is_period(at + 1)
+            && names(at + 2, table)
+            && is_period(at + 3)
+            && !(at > 0 && is_period(at - 1));
+        if is_column {
+            text.push_str(&expression[from..places.byte(reader.tokens[at].span.start)]);
+            from = places.byte(reader.tokens[at + 2].span.start);
         }
-        if has_subquery {
-            let sentence = format!(
-                "{column} has got another value before this expression, which has a subquery: write it as an UPDATE of its own"
-            );
-            return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
-        }
-        let mut begin = token.span.start;
-        if near(-1) == Some(&Token::Period) {
-            match near(-2) {
-                Some(Token::Word(of)) if of.value.eq_ignore_ascii_case(table) => {
-                    begin = reader.tokens[at - 2].span.start;
-                }
-                _ => continue,
-            }
-        }
-        text.push_str(&expression[from..places.byte(begin)]);
-        text.push_str(&format!("({value})"));
-        from = places.byte(token.span.end);
     }
     text.push_str(&expression[from..]);
     Ok(text)
@@ -375,7 +501,7 @@ fn with_values(expression: &str, values: &[Assigned], table: &str) -> Result<Str
 
 #[cfg(test)]
 mod tests {
-    use super::super::command::{TargetTable, command};
+    use super::super::command::command;
     use super::*;
 
     fn read(text: &str) -> TableCommand {
@@ -438,8 +564,13 @@ mod tests {
         let column = |name: &str, ty: &str| DeclaredColumn {
             name: name.to_owned(),
             ty: ty.to_owned(),
+            default: None,
         };
-        let made = "CREATE TABLE IF NOT EXISTS t (id BIGINT NOT NULL, `a b` DECIMAL(10, 2), c VARCHAR(20) COMMENT 'it') ENGINE=InnoDB DEFAULT CHARSET=utf8mb4";
+        let with_default = |name: &str, ty: &str, default: &str| DeclaredColumn {
+            default: Some(default.to_owned()),
+            ..column(name, ty)
+        };
+        let made = "CREATE TABLE IF NOT EXISTS t (id BIGINT NOT NULL, `a b` DECIMAL(10, 2), c VARCHAR(20) DEFAULT 'not null' COMMENT 'it', d INT DEFAULT -1 NOT NULL, e INT DEFAULT NULL, f DATETIME NULL DEFAULT NOW()) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4";
         assert_eq!(
             read(made),
             TableCommand::Declare {
@@ -448,7 +579,10 @@ mod tests {
                 columns: vec![
                     column("id", "BIGINT NOT NULL"),
                     column("a b", "DECIMAL(10, 2)"),
-                    column("c", "VARCHAR(20)")
+                    with_default("c", "VARCHAR(20)", "'not null'"),
+                    with_default("d", "INT NOT NULL", "-1"),
+                    column("e", "INT"),
+                    with_default("f", "DATETIME", "NOW()"),
                 ],
             }
         );
@@ -459,14 +593,8 @@ mod tests {
             TableCommand::Alter {
                 table: table("t"),
                 changes: vec![
-                    ColumnChange::Add {
-                        column: column("a", "INT"),
-                        value: Some("1 + 2".to_owned())
-                    },
-                    ColumnChange::Add {
-                        column: column("b", "DOUBLE"),
-                        value: None
-                    },
+                    ColumnChange::Add(with_default("a", "INT", "(1 + 2)")),
+                    ColumnChange::Add(column("b", "DOUBLE")),
                     ColumnChange::Drop("c".to_owned()),
                     ColumnChange::Rename {
                         from: "d".to_owned(),
@@ -478,12 +606,40 @@ mod tests {
     }
 
     #[test]
+    fn tables_are_renamed() {
+        for text in [
+            "RENAME TABLE t TO u",
+            "ALTER TABLE t RENAME TO u",
+            "alter table t rename as u",
+            "ALTER TABLE t RENAME u",
+        ] {
+            let renamed = TableCommand::Rename {
+                from: table("t"),
+                to: table("u"),
+            };
+            assert_eq!(read(text), renamed, "{text}");
+        }
+        for (text, number) in [
+            ("RENAME TABLE t TO u, u TO t", 1235),
+            ("ALTER TABLE t RENAME TO u, ADD a INT", 1235),
+            ("RENAME TABLE t u", 1064),
+            ("RENAME TABLE t TO", 1064),
+        ] {
+            assert_eq!(command(text).unwrap_err().code().number, number, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_not_kept_is_refused() {
         for (text, number) in [
             ("CREATE TABLE t (id INT PRIMARY KEY)", 1235),
             ("CREATE TABLE t (id INT AUTO_INCREMENT)", 1235),
             ("CREATE TABLE t (id INT, KEY (id))", 1235),
-            ("CREATE TABLE t (id INT DEFAULT 1)", 1235),
+            ("CREATE TABLE t (id INT DEFAULT RAND())", 1235),
+            ("CREATE TABLE t (id ENUM('a', 'b'))", 1235),
+            ("CREATE TABLE t (id INT DEFAULT 1 ON UPDATE NOW())", 1235),
+            ("UPDATE IGNORE t SET a = 1", 1235),
+            ("UPDATE t SET a = DEFAULT(a)", 1235),
             ("CREATE TABLE t (id)", 1064),
             ("CREATE TABLE t ()", 1064),
             ("CREATE TABLE t (id INT) AS SELECT 1", 1064),
@@ -504,23 +660,23 @@ mod tests {
     }
 
     #[test]
-    fn values_are_assigned_from_left_to_right() {
-        let assigned = pairs(&[
-            ("a", "a + 1"),
-            ("b", "t.a * A + x.a + a(1)"),
-            ("a", "b"),
-            ("c", "`b`"),
-        ]);
-        let values = from_left_to_right(&assigned, "t").unwrap();
+    fn words_tell_which_columns_an_expression_may_mean() {
+        for (expression, expected) in [
+            ("a + 1", true),
+            ("t.`A` * 2", true),
+            ("f(b)", false),
+            ("NOW() + INTERVAL 1 a", true),
+            ("'it is a'", false),
+        ] {
+            assert_eq!(
+                may_mention(expression, &["x", "a"]),
+                Ok(expected),
+                "{expression}"
+            );
+        }
         assert_eq!(
-            values,
-            pairs(&[
-                ("b", "(a + 1) * (a + 1) + x.a + a(1)"),
-                ("a", "((a + 1) * (a + 1) + x.a + a(1))"),
-                ("c", "((a + 1) * (a + 1) + x.a + a(1))"),
-            ])
+            without_database("Ann.T.a + t.a + ann.u.a + `ann`.`t`.`a b`", "ann", "t").unwrap(),
+            "T.a + t.a + ann.u.a + `t`.`a b`"
         );
-        let with_subquery = pairs(&[("a", "1"), ("b", "(SELECT MAX(a) FROM u)")]);
-        assert!(from_left_to_right(&with_subquery, "t").is_err());
     }
 }

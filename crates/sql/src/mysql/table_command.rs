@@ -1,4 +1,4 @@
-//! Statements that make, fill and drop tables: CREATE TABLE ... AS, INSERT and DROP TABLE.
+//! Statements that make and drop tables: CREATE TABLE ... AS and DROP TABLE.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
@@ -59,38 +59,6 @@ impl TokenReader<'_> {
         })))
     }
 
-    /// `INSERT INTO name [(columns)] query`, or `VALUES (...), (...)`.
-    pub(super) fn read_insert(&mut self) -> Read {
-        if !self.word("into") {
-            return Ok(None);
-        }
-        let table = self.target()?;
-        let mut columns = Vec::new();
-        let is_list = self.peek() == Some(&Token::LParen) && !self.is_query(1);
-        if is_list && self.sign(&Token::LParen) {
-            loop {
-                columns.push(self.name("the name of a column")?);
-                if !self.sign(&Token::Comma) {
-                    break;
-                }
-            }
-            if !self.sign(&Token::RParen) {
-                return Err(self.expected(")"));
-            }
-        }
-        let query = match self.word("values") || self.word("value") {
-            true => self.values()?,
-            false => self
-                .rest_of_query()
-                .ok_or_else(|| self.expected("VALUES or a query"))?,
-        };
-        Ok(Some(Command::Table(TableCommand::Insert {
-            table,
-            columns,
-            query,
-        })))
-    }
-
     /// `DROP TABLE [IF EXISTS] name, name`.
     pub(super) fn read_drop(&mut self) -> Read {
         if self.word("user") {
@@ -144,48 +112,9 @@ impl TokenReader<'_> {
     }
 
     /// The text from here on, if a query begins here.
-    fn rest_of_query(&self) -> Option<String> {
+    pub(super) fn rest_of_query(&self) -> Option<String> {
         let first = self.tokens.get(self.at)?;
         self.is_query(0).then(|| self.text_from(first))
-    }
-
-    /// The rows of VALUES as a query: each becomes a SELECT.
-    fn values(&mut self) -> Result<String, SqlError> {
-        let mut rows = Vec::new();
-        loop {
-            let _ = self.word("row");
-            if self.peek() != Some(&Token::LParen) {
-                return Err(self.expected("( and the values of a row"));
-            }
-            let begin = self.tokens[self.at + 1..].first().map(|it| it.span.start);
-            let mut depth = 0_usize;
-            let end = loop {
-                let Some(token) = self.tokens.get(self.at) else {
-                    return Err(self.expected(")"));
-                };
-                let end = token.span.start;
-                self.at += 1;
-                match token.token {
-                    Token::LParen => depth += 1,
-                    Token::RParen if depth == 1 => break end,
-                    Token::RParen => depth -= 1,
-                    _ => {}
-                }
-            };
-            let places = crate::fold::Places::new(self.text);
-            let begin = begin.map_or(0, |begin| places.byte(begin));
-            let row = self.text[begin..places.byte(end)].trim();
-            if row.is_empty() {
-                let sentence = "a row of VALUES has no values: write one for each column, or NULL";
-                return Err(SqlError::new(sentence).with_code(ErrorCode::SYNTAX));
-            }
-            rows.push(format!("SELECT {row}"));
-            if !self.sign(&Token::Comma) {
-                break;
-            }
-        }
-        self.end()?;
-        Ok(rows.join(" UNION ALL "))
     }
 }
 
@@ -235,42 +164,6 @@ mod tests {
             assert!(command(wrong).is_err(), "{wrong}");
         }
         assert_eq!(command("CREATE VIEW v AS SELECT 1").unwrap(), None);
-    }
-
-    #[test]
-    fn rows_are_inserted() {
-        let text = "INSERT INTO t (`a b`, c) VALUES (1, CONCAT('x)', (2))), ROW(-3, NULL)";
-        let Command::Table(TableCommand::Insert {
-            table: into,
-            columns,
-            query,
-        }) = read(text)
-        else {
-            panic!("no INSERT");
-        };
-        assert_eq!(
-            (into, columns),
-            (table(None, "t"), vec!["a b".to_owned(), "c".to_owned()])
-        );
-        assert_eq!(
-            query,
-            "SELECT 1, CONCAT('x)', (2)) UNION ALL SELECT -3, NULL"
-        );
-        let text = "INSERT INTO t (SELECT 1)";
-        let Command::Table(TableCommand::Insert { columns, query, .. }) = read(text) else {
-            panic!("no INSERT");
-        };
-        assert!(columns.is_empty() && query == "(SELECT 1)");
-        for wrong in [
-            "INSERT INTO t",
-            "INSERT INTO t VALUES",
-            "INSERT INTO t VALUES ()",
-            "INSERT INTO t VALUES (1",
-            "INSERT INTO t VALUES (1) x",
-            "INSERT INTO t (a VALUES (1)",
-        ] {
-            assert!(command(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use super::rewrite_expressions;
+use crate::functions::mysql::STORE;
 
 /// Casts single-precision operands of arithmetic and arguments of scalar functions to double, and decimals where they are
 /// compared with floating point: made a decimal, a double would lose its digits or not fit.
@@ -101,6 +102,10 @@ fn widen(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         Expr::Negative(inner) => {
             Ok(cast(*inner, schema).update_data(|inner| Expr::Negative(Box::new(inner))))
+        }
+        // Of a float it stores the digits that a float has.
+        Expr::ScalarFunction(function) if function.func.name() == STORE => {
+            Ok(Transformed::no(Expr::ScalarFunction(function)))
         }
         Expr::ScalarFunction(mut function) => {
             let mut transformed = false;

@@ -27,7 +27,8 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::logical_expr::{Expr, ScalarUDF};
 
-pub use assignment::Assignment;
+pub(crate) use assignment::STORE;
+pub use assignment::{GivenValue, Longest, RowFault, StoredColumn, StoredType};
 pub use calendar::Moment;
 pub(crate) use str_to_date::has_time;
 pub(crate) use times::{days_of_number, is_moment, is_number_of_moment};
@@ -50,6 +51,7 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::ne
         .chain([
             (joined::JOINED, joined::joined()),
             (sleep::SLEEP, sleep::sleep()),
+            (STORE, assignment::store()),
         ])
         .chain(choice::all())
         .collect()

@@ -4,24 +4,25 @@
 //! database. The rows of a query are written to a file first and loaded as `meridian load` does, so that readers see all of them or
 //! none. The tables are replicated ones, with positions where there are columns for them.
 
+mod columns;
+mod insertion;
+mod rows;
+mod text_rows;
+
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 use ::users::Limit;
-use arrow::array::AsArray;
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef, Int64Type, Schema, SchemaRef, TimeUnit};
-use arrow::record_batch::RecordBatch;
-use catalog::{Column, ColumnType, LoadId, TableKind, fold_name};
-use engine::{Archive, LoadedTable, NO_DATABASE};
-use futures::StreamExt;
+use catalog::{Column, LoadId, Table, TableKind, fold_name};
+use engine::{Archive, LoadedTable};
 use ingest::{IngestError, LoadRequest, Progress};
-use result_formats::{ResultFormat, ResultWriter};
-use sql::{Assignment, Connection, ErrorCode};
+use sql::connection::CharacterSet;
+use sql::mysql::{FileForm, InsertedRows, InsertedValue};
+use sql::{Connection, ErrorCode};
 
+pub(crate) use self::columns::{declared_column, default_of, positions, stored_column};
+use self::rows::write_no_rows;
 use crate::sessions::Sessions;
 use crate::usage::{self, Usage};
 use crate::{ClientError, Shared};
@@ -30,9 +31,6 @@ use crate::{ClientError, Shared};
 const MEMORY: u64 = 256 << 20;
 /// Threads of one load: others have queries.
 const THREADS: usize = 1;
-/// The names of columns that are taken for positions.
-const POSITIONS: [(&str, &str); 3] = [("ra", "dec"), ("ra", "decl"), ("ra_ps", "decl_ps")];
-
 /// A table that the user may change.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnTable {
@@ -89,6 +87,11 @@ impl OwnTable {
         names.join(".")
     }
 
+    /// Whether another table is in the same database.
+    pub(crate) fn shares_database(&self, other: &Self) -> bool {
+        fold_name(&self.database) == fold_name(&other.database)
+    }
+
     pub(crate) fn exists(&self) -> ClientError {
         let sentence = format!(
             "there is a table {} already: DROP TABLE removes it",
@@ -140,20 +143,10 @@ impl OwnTable {
             None => Ok(columns),
         }
     }
-
-    /// The columns of these names, as they were declared.
-    async fn declared(&self, names: &[String]) -> Result<Vec<Column>, ClientError> {
-        let found = self.find().await?;
-        let columns = &found.spec().columns;
-        let declared = names
-            .iter()
-            .filter_map(|name| columns.iter().find(|column| column.name == *name));
-        Ok(declared.cloned().collect())
-    }
 }
 
 /// How a table gets rows.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Filling {
     /// It is made.
     New,
@@ -164,18 +157,65 @@ pub(crate) enum Filling {
         columns: Vec<Column>,
         made_of: Vec<LoadId>,
     },
+    /// It gets the name of another, whose rows they are.
+    Renamed {
+        columns: Vec<Column>,
+        former: Box<Table>,
+    },
     /// More of them, in these columns.
     More(Vec<String>),
 }
 
-/// A table that is filled by a query.
+/// Where the rows of a table come from.
+#[derive(Debug)]
+pub(crate) enum RowSource {
+    /// A query.
+    Query(String),
+    /// The rows of VALUES.
+    Values(Vec<Vec<InsertedValue>>),
+    /// A file that the client has sent.
+    File(TextFile),
+}
+
+impl RowSource {
+    /// No rows.
+    pub(crate) const NONE: Self = Self::Values(Vec::new());
+}
+
+impl From<InsertedRows> for RowSource {
+    fn from(rows: InsertedRows) -> Self {
+        match rows {
+            InsertedRows::Query(query) => Self::Query(query),
+            InsertedRows::Values(rows) => Self::Values(rows),
+        }
+    }
+}
+
+impl From<TextFile> for RowSource {
+    fn from(file: TextFile) -> Self {
+        Self::File(file)
+    }
+}
+
+/// A file of lines and fields.
+#[derive(Debug)]
+pub(crate) struct TextFile {
+    pub(crate) file: tempfile::NamedTempFile,
+    pub(crate) form: FileForm,
+    /// UTF-8 if there is none.
+    pub(crate) character_set: Option<&'static CharacterSet>,
+    /// Of each field of a line, whether a column gets it.
+    pub(crate) fields: Vec<bool>,
+}
+
+/// A table that is filled.
 #[derive(Debug)]
 pub(crate) struct Change {
     sessions: Arc<Sessions>,
     connection: Arc<Connection>,
     usage: Arc<Usage>,
     table: OwnTable,
-    query: String,
+    rows: RowSource,
     filling: Filling,
     /// Whether the query, which is the server's own, names uploaded files.
     names_files: bool,
@@ -196,12 +236,12 @@ pub(crate) struct WrittenRows {
 pub(crate) const ROWS: &str = "rows.parquet";
 
 impl Change {
-    /// Of a query with which a table is filled.
+    /// Of rows with which a table is filled.
     pub(crate) fn new(
         shared: &Shared,
         connection: Arc<Connection>,
         table: OwnTable,
-        query: String,
+        rows: impl Into<RowSource>,
         filling: Filling,
     ) -> Self {
         Self {
@@ -209,7 +249,7 @@ impl Change {
             connection,
             usage: Arc::clone(&shared.usage),
             table,
-            query,
+            rows: rows.into(),
             filling,
             names_files: false,
         }
@@ -224,21 +264,40 @@ impl Change {
         }
     }
 
-    /// Executes the query and loads its rows. Returns their number.
-    pub(crate) async fn run(mut self) -> Result<u64, ClientError> {
+    /// Writes the rows and loads them. Returns their number.
+    pub(crate) async fn run(self) -> Result<u64, ClientError> {
         let directory = tempfile::tempdir().map_err(of_file)?;
-        let columns = match &self.filling {
-            Filling::More(names) => Some(self.table.declared(names).await?),
-            Filling::Declared(columns) => Some(columns.clone()),
-            Filling::New | Filling::Instead { .. } => None,
-        };
         let path = directory.path().join(ROWS);
-        let (names, _) = self
-            .write(&self.query, &path, columns.as_deref(), false)
-            .await?;
+        let mut names = Vec::new();
+        match (&self.filling, &self.rows) {
+            (Filling::Declared(columns), _) => {
+                self.check_defaults(columns).await?;
+                write_no_rows(&path, columns)?;
+                names = columns.iter().map(|column| column.name.clone()).collect();
+            }
+            (Filling::More(given), rows) => {
+                let table = self.table.find().await?;
+                let insertion = self.insertion(&table.spec().columns, given).await?;
+                match rows {
+                    RowSource::Query(query) => {
+                        self.write_inserted(query, &path, &insertion).await?;
+                    }
+                    RowSource::Values(rows) => {
+                        self.write_values(rows, &path, &insertion).await?;
+                    }
+                    RowSource::File(file) => {
+                        self.write_fields(file, &path, &insertion).await?;
+                    }
+                }
+            }
+            (Filling::New | Filling::Instead { .. }, RowSource::Query(query)) => {
+                names = self.write(query, &path, None, false).await?.0;
+            }
+            // Of a query alone a table is made.
+            (_, _) => {}
+        }
         self.check_room(&path, 0).await?;
-        let filling = std::mem::replace(&mut self.filling, Filling::New);
-        self.load(directory.path(), &names, filling)
+        self.load(directory.path(), &names, self.filling.clone())
             .await
             .map_err(of_load)
     }
@@ -281,6 +340,10 @@ impl Change {
                 request.replace = true;
                 request.made_of = Some(made_of);
             }
+            Filling::Renamed { columns, former } => {
+                request.declared = Some(columns);
+                request.renames = Some(former);
+            }
             Filling::More(_) => request.append = true,
         }
         if is_new {
@@ -313,130 +376,6 @@ impl Change {
             ..usage::reached(Limit::Stored, stored, most, &remedy)
         })
     }
-
-    /// Writes the rows of a query to a file: what these columns store of them, or as they are. Returns the columns' names. With marks, the
-    /// last two columns say of each row whether it matches and whether it changes.
-    async fn write(
-        &self,
-        query: &str,
-        path: &Path,
-        stored: Option<&[Column]>,
-        has_marks: bool,
-    ) -> Result<(Vec<String>, WrittenRows), ClientError> {
-        let session = match self.names_files {
-            true => self.sessions.reading_files(NO_DATABASE).await?,
-            false => {
-                self.sessions
-                    .of(self.connection.database.as_deref())
-                    .await?
-            }
-        };
-        // A limit of what a client shows would cut the table short without a word.
-        let mut connection = Connection::clone(&self.connection);
-        connection.variables.set("sql_select_limit", None)?;
-        connection.most_rows = None;
-        let mut result = session.execute_for(query, &connection).await?;
-        let marks = if has_marks { 2 } else { 0 };
-        let width = result.schema.fields().len().saturating_sub(marks);
-        let (schema, assignments) = self.schema(&result.schema.fields()[..width], stored)?;
-        let out = BufWriter::new(File::create(path).map_err(of_file)?);
-        let mut writer = ResultWriter::new(ResultFormat::Parquet, &schema, out).map_err(of_file)?;
-        let mut written = WrittenRows::default();
-        while let Some(batch) = result.batches.next().await {
-            let batch = batch?;
-            written.rows += batch.num_rows() as u64;
-            if has_marks {
-                written.matched += ones(&batch, width)?;
-                written.changed += ones(&batch, width + 1)?;
-            }
-            let columns = batch.columns()[..width].iter().zip(&assignments);
-            let first = written.rows - batch.num_rows() as u64;
-            let columns = columns.map(|(column, assignment)| match assignment {
-                None => Ok(Arc::clone(column)),
-                Some(assignment) => assignment.of(column).map_err(|(row, why)| {
-                    let row = first + row as u64 + 1;
-                    let sentence = format!(
-                        "a row cannot be stored, and nothing has changed. Row {row}: {why}"
-                    );
-                    ClientError::new(ErrorCode::WRONG_ROW, sentence)
-                }),
-            });
-            let columns = columns.collect::<Result<_, _>>()?;
-            let batch = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(of_file)?;
-            writer.write(&batch).map_err(of_file)?;
-        }
-        let mut out = writer.finish().map_err(of_file)?;
-        out.flush().map_err(of_file)?;
-        let names = schema.fields().iter().map(|field| field.name().clone());
-        Ok((names.collect(), written))
-    }
-
-    /// The columns of the file: those of the query, under the names of the columns that get them; any may be NULL. And what has to be done
-    /// with the values of each.
-    fn schema(
-        &self,
-        fields: &[FieldRef],
-        stored: Option<&[Column]>,
-    ) -> Result<(SchemaRef, Vec<Option<Assignment>>), ClientError> {
-        let names: Vec<&String> = match stored {
-            Some(columns) => columns.iter().map(|column| &column.name).collect(),
-            None => fields.iter().map(|field| field.name()).collect(),
-        };
-        if names.len() != fields.len() {
-            let sentence = format!(
-                "{} values are given for {} columns of {}",
-                fields.len(),
-                names.len(),
-                self.table.shown()
-            );
-            return Err(ClientError::new(ErrorCode::WRONG_VALUE_COUNT, sentence));
-        }
-        let assignments: Vec<Option<Assignment>> = match stored {
-            Some(columns) => { fields.iter().zip(columns) }
-                .map(|(field, column)| Assignment::between(field.data_type(), &stored_as(column)))
-                .collect(),
-            None => vec![None; fields.len()],
-        };
-        let named =
-            { fields.iter().zip(names).zip(&assignments) }.map(|((field, name), assignment)| {
-                let ty = assignment.map(Assignment::data_type);
-                Field::new(name, ty.unwrap_or_else(|| field.data_type().clone()), true)
-            });
-        let schema = Arc::new(Schema::new(named.collect::<Vec<_>>()));
-        Ok((schema, assignments))
-    }
-}
-
-/// The kind of values that a column stores; integers of all sizes and decimals are alike here.
-fn stored_as(column: &Column) -> DataType {
-    match column.ty {
-        ColumnType::Text => DataType::Utf8,
-        ColumnType::Binary => DataType::Binary,
-        ColumnType::Date => DataType::Date32,
-        ColumnType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
-        ColumnType::Boolean => DataType::Boolean,
-        ColumnType::Float32 => DataType::Float32,
-        ColumnType::Float64 | ColumnType::Decimal { .. } => DataType::Float64,
-        _ => DataType::Int64,
-    }
-}
-
-/// How many rows have a 1 in a column.
-fn ones(batch: &RecordBatch, column: usize) -> Result<u64, ClientError> {
-    let numbers = cast(batch.column(column), &DataType::Int64).map_err(of_file)?;
-    let sum = arrow::compute::sum(numbers.as_primitive::<Int64Type>());
-    Ok(sum.unwrap_or(0).unsigned_abs())
-}
-
-/// A query of columns without rows.
-pub(crate) fn no_rows(columns: &[Column]) -> String {
-    let nothing = columns.iter();
-    let nothing = nothing.map(|it| format!("CAST(NULL AS CHAR) AS {}", quoted(&it.name)));
-    let nothing: Vec<String> = nothing.collect();
-    format!(
-        "SELECT {} FROM (SELECT 1 AS one) AS t WHERE one = 0",
-        nothing.join(", ")
-    )
 }
 
 /// Cancels a load when it is dropped.
@@ -446,14 +385,6 @@ impl Drop for Cancelling {
     fn drop(&mut self) {
         self.0.cancel();
     }
-}
-
-/// The columns with positions, if there are some under usual names.
-fn positions(names: &[String]) -> Option<(String, String)> {
-    let find = |wanted: &str| names.iter().find(|name| fold_name(name) == wanted).cloned();
-    POSITIONS
-        .iter()
-        .find_map(|(ra, dec)| find(ra).zip(find(dec)))
 }
 
 /// The error of a load. Its file is the server's own: rows are known by their numbers.
@@ -497,16 +428,9 @@ fn without_file(examples: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-fn of_file(error: impl std::error::Error) -> ClientError {
+pub(crate) fn of_file(error: impl std::error::Error) -> ClientError {
     let sentence = format!("the rows cannot be written to a file for the load: {error}");
     ClientError::new(ErrorCode::STORAGE, sentence)
-}
-
-/// A column as it is declared.
-pub(crate) fn declared_column(name: &str, ty: &str) -> Result<Column, ClientError> {
-    ingest::declared_column(name, ty).map_err(|reason| {
-        ClientError::new(ErrorCode::SYNTAX, format!("the column {name}: {reason}"))
-    })
 }
 
 /// A name as a statement has it.

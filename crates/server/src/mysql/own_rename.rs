@@ -1,0 +1,92 @@
+//! RENAME TABLE, and ALTER TABLE ... RENAME TO.
+//!
+//! Files lie where their table's name says, and never move: the rows are written anew under the new name, and one transaction of the
+//! catalog shows them under it and the table no more under the old one.
+
+use catalog::{TableKind, fold_name};
+use sql::ErrorCode;
+use sql::mysql::TargetTable;
+
+use super::connection::Client;
+use super::own_changes::ATTEMPTS;
+use super::watch::{Interruption, Watch};
+use crate::ClientError;
+use crate::own_tables::{Change, Filling, OwnTable, RowSource, of_load, quoted};
+
+/// A table that gets another name.
+struct Renaming {
+    from: OwnTable,
+    /// What the load of the new table is like.
+    template: Change,
+}
+
+impl Client {
+    /// Gives a table another name in its database.
+    pub(super) async fn rename_table(
+        &mut self,
+        from: TargetTable,
+        to: TargetTable,
+        watch: &Watch<'_>,
+    ) -> Result<u64, Interruption> {
+        let (from, to) = (self.own(from)?, self.own(to)?);
+        if !from.shares_database(&to) {
+            let sentence = "a table stays in its database: CREATE TABLE other.name AS SELECT * FROM it makes one elsewhere";
+            return Err(ClientError::new(ErrorCode::NOT_SUPPORTED, sentence).into());
+        }
+        let turn = self.shared.table_turns.of(&fold_name(&from.shown()));
+        let _turn = watch.during(&mut self.incoming, turn.lock()).await?;
+        for _ in 0..ATTEMPTS {
+            from.find().await?;
+            if to.is_there().await? {
+                return Err(to.exists().into());
+            }
+            let renaming = Renaming {
+                from: from.clone(),
+                template: self.filling(to.clone(), RowSource::NONE, Filling::New),
+            };
+            let mut computed = self.shared.query_runtime.compute(renaming.run());
+            let is_done = watch
+                .during(&mut self.incoming, computed.recv_one())
+                .await??;
+            if is_done {
+                return Ok(0);
+            }
+        }
+        let sentence = format!(
+            "{} is changed by others all the time: try again when they have ended",
+            from.shown()
+        );
+        Err(ClientError::new(ErrorCode::LOCK_WAIT, sentence).into())
+    }
+}
+
+impl Renaming {
+    /// Renames the table, unless others have changed it meanwhile.
+    async fn run(self) -> Result<bool, ClientError> {
+        let found = self.from.find().await?;
+        let former = found.table.clone();
+        let spec = &former.spec;
+        if spec.kind != TableKind::Replicated {
+            let sentence = format!(
+                "{} is a {} table: it is loaded under its name (`meridian load`)",
+                self.from.shown(),
+                spec.kind
+            );
+            return Err(ClientError::new(ErrorCode::READ_ONLY, sentence));
+        }
+        let columns = spec.columns.clone();
+        let names: Vec<String> = columns.iter().map(|it| it.name.clone()).collect();
+        let selected: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+        let query = format!("SELECT {} FROM {}", selected.join(", "), self.from.quoted());
+        let (directory, _) = self.template.written(&query, &columns, false).await?;
+        let filling = Filling::Renamed {
+            columns,
+            former: Box::new(former),
+        };
+        match self.template.load(directory.path(), &names, filling).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_change() => Ok(false),
+            Err(error) => Err(of_load(error)),
+        }
+    }
+}

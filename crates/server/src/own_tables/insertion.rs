@@ -1,0 +1,323 @@
+//! INSERT: the rows of VALUES or of a query as the table's columns store them.
+
+use std::io::BufReader;
+use std::path::Path;
+
+use arrow::array::{ArrayRef, UInt32Array, new_null_array};
+use arrow::compute::take;
+use arrow::datatypes::DataType;
+use catalog::Column;
+use futures::StreamExt;
+use sql::mysql::InsertedValue;
+use sql::{ErrorCode, GivenValue, Interrupt, StoredColumn};
+
+use super::rows::{RowFile, all_stored};
+use super::text_rows::{TextField, TextRows};
+use super::{Change, RowSource, TextFile, default_of, of_file, stored_column};
+use crate::ClientError;
+
+/// Expressions of VALUES that one query computes.
+const EXPRESSIONS: usize = 200;
+/// Rows of a file, and bytes of them, that are stored together.
+const ROWS_TOGETHER: usize = 8192;
+const BYTES_TOGETHER: usize = 16 << 20;
+
+/// How a table's columns get values.
+#[derive(Debug)]
+pub(super) struct Insertion {
+    columns: Vec<StoredColumn>,
+    /// Of each column, which of the given values it gets.
+    given: Vec<Option<usize>>,
+    /// The values that are given, in each row.
+    width: usize,
+    /// Of each column its default, where one is needed.
+    defaults: Vec<Option<ArrayRef>>,
+}
+
+impl Change {
+    /// How the columns of a table get values, of which those of these names are given. The defaults of the others are computed.
+    pub(super) async fn insertion(
+        &self,
+        columns: &[Column],
+        names: &[String],
+    ) -> Result<Insertion, ClientError> {
+        let given = columns
+            .iter()
+            .map(|column| names.iter().position(|name| *name == column.name));
+        let given: Vec<Option<usize>> = given.collect();
+        let may_be_default = self.values_with_default();
+        let mut defaults = Vec::with_capacity(columns.len());
+        for (column, given) in columns.iter().zip(&given) {
+            let is_needed = given.is_none_or(|at| may_be_default.contains(&at));
+            defaults.push(match is_needed {
+                true => Some(self.default_value(column).await?),
+                false => None,
+            });
+        }
+        Ok(Insertion {
+            columns: columns.iter().map(stored_column).collect(),
+            given,
+            width: names.len(),
+            defaults,
+        })
+    }
+
+    /// The places at which rows of VALUES have DEFAULT.
+    fn values_with_default(&self) -> Vec<usize> {
+        let RowSource::Values(rows) = &self.rows else {
+            return vec![];
+        };
+        let places = rows.iter().flat_map(|row| row.iter().enumerate());
+        let mut places: Vec<usize> = places
+            .filter(|(_, value)| **value == InsertedValue::Default)
+            .map(|(at, _)| at)
+            .collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
+    /// What a column stores of its default: one value.
+    async fn default_value(&self, column: &Column) -> Result<ArrayRef, ClientError> {
+        let default = default_of(column)?;
+        let computed = match &default {
+            InsertedValue::Expression(text) => self.computed(&[text]).await?,
+            _ => vec![],
+        };
+        let mut computed = computed.iter();
+        let stored = stored_column(column);
+        let values = std::iter::once(given(&default, &mut computed));
+        all_stored(std::iter::once(stored.of_values(values)), 0)
+            .map(|mut columns| columns.remove(0))
+    }
+
+    /// Rejects defaults that their columns cannot hold.
+    pub(crate) async fn check_defaults(&self, columns: &[Column]) -> Result<(), ClientError> {
+        for column in columns
+            .iter()
+            .filter(|column| column.default_expression().is_some())
+        {
+            self.default_value(column).await.map_err(|error| {
+                let sentence = format!(
+                    "the default of the column {} cannot be used: {}",
+                    column.name, error.sentence
+                );
+                ClientError::new(ErrorCode::INVALID_DEFAULT, sentence)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The values of some expressions, each of a type of its own: a column of one row for each.
+    async fn computed(&self, expressions: &[&str]) -> Result<Vec<ArrayRef>, ClientError> {
+        let mut computed = Vec::with_capacity(expressions.len());
+        for some in expressions.chunks(EXPRESSIONS) {
+            // The end of a query ends what it belongs to: the statement goes on.
+            let row = Interrupt::new().scope(self.one_row(some)).await?;
+            computed.extend(row);
+        }
+        Ok(computed)
+    }
+
+    async fn one_row(&self, expressions: &[&str]) -> Result<Vec<ArrayRef>, ClientError> {
+        let selected = expressions.iter().enumerate();
+        let selected: Vec<String> = selected
+            .map(|(at, text)| format!("({text}) AS `#{at}`"))
+            .collect();
+        let query = format!("SELECT {}", selected.join(", "));
+        let mut result = self.start(&query).await?;
+        let mut row = Vec::new();
+        while let Some(batch) = result.batches.next().await {
+            let batch = batch?;
+            if batch.num_rows() > 0 && row.is_empty() {
+                let columns = batch.columns().iter();
+                row.extend(columns.map(|column| column.slice(0, 1)));
+            }
+        }
+        // A SELECT without FROM has one row.
+        row.resize_with(expressions.len(), || new_null_array(&DataType::Null, 1));
+        Ok(row)
+    }
+
+    /// Writes rows of VALUES to a file: what each column stores of each value.
+    pub(super) async fn write_values(
+        &self,
+        rows: &[Vec<InsertedValue>],
+        path: &Path,
+        insertion: &Insertion,
+    ) -> Result<(), ClientError> {
+        if let Some(at) = rows.iter().position(|row| row.len() != insertion.width) {
+            return Err(self.wrong_width(rows[at].len(), insertion.width, Some(at + 1)));
+        }
+        let expressions: Vec<&str> = { rows.iter().flatten() }
+            .filter_map(|value| match value {
+                InsertedValue::Expression(text) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        let computed = self.computed(&expressions).await?;
+        // Of each row and value, in their order.
+        let mut computed = computed.iter();
+        let given: Vec<Vec<GivenValue<'_>>> = { rows.iter() }
+            .map(|row| {
+                row.iter()
+                    .map(|value| given(value, &mut computed))
+                    .collect()
+            })
+            .collect();
+        let stored = insertion.columns.iter().enumerate().map(|(at, column)| {
+            let (place, default) = (insertion.given[at], insertion.defaults[at].as_ref());
+            let default = default.map_or(GivenValue::Null, GivenValue::Computed);
+            let value = |row: usize| match place {
+                Some(place) if rows[row][place] == InsertedValue::Default => default,
+                Some(place) => given[row][place],
+                None => default,
+            };
+            column.of_values((0..rows.len()).map(value))
+        });
+        let stored = all_stored(stored, 0)?;
+        let mut file = insertion.file(path)?;
+        file.write(stored)?;
+        file.finish()
+    }
+
+    /// Writes the rows of a query to a file: what each column stores of each value.
+    pub(super) async fn write_inserted(
+        &self,
+        query: &str,
+        path: &Path,
+        insertion: &Insertion,
+    ) -> Result<(), ClientError> {
+        let mut result = self.start(query).await?;
+        let width = result.schema.fields().len();
+        if width != insertion.width {
+            return Err(self.wrong_width(width, insertion.width, None));
+        }
+        let mut file = insertion.file(path)?;
+        while let Some(batch) = result.batches.next().await {
+            let batch = batch?;
+            let none = UInt32Array::from(vec![0; batch.num_rows()]);
+            let stored = insertion.columns.iter().enumerate().map(|(at, column)| {
+                match (insertion.given[at], &insertion.defaults[at]) {
+                    (Some(place), _) => column.of_column(batch.column(place)),
+                    (None, Some(default)) => {
+                        let repeated = take(default, &none, None);
+                        repeated.map_err(|error| (0, sql::SqlError::new(error.to_string())))
+                    }
+                    (None, None) => Ok(new_null_array(&column.ty.data_type(), batch.num_rows())),
+                }
+            });
+            let stored = all_stored(stored, file.rows)?;
+            file.write(stored)?;
+        }
+        file.finish()
+    }
+
+    /// Writes the rows of a client's file to another: what each column stores of each field.
+    pub(super) async fn write_fields(
+        &self,
+        text: &TextFile,
+        path: &Path,
+        insertion: &Insertion,
+    ) -> Result<(), ClientError> {
+        let bytes = BufReader::new(text.file.reopen().map_err(of_file)?);
+        let mut rows = TextRows::new(bytes, text.form.clone());
+        rows.skip_lines().map_err(of_file)?;
+        let mut file = insertion.file(path)?;
+        loop {
+            let (mut together, mut bytes) = (Vec::new(), 0);
+            while together.len() < ROWS_TOGETHER && bytes < BYTES_TOGETHER {
+                let Some(fields) = rows.next_row().map_err(of_file)? else {
+                    break;
+                };
+                bytes += { fields.iter().flatten() }.map(Vec::len).sum::<usize>();
+                let row = file.rows + together.len() as u64 + 1;
+                together.push(text.row(fields, row)?);
+            }
+            if together.is_empty() {
+                return file.finish();
+            }
+            let stored = insertion.columns.iter().enumerate().map(|(at, column)| {
+                let default = insertion.defaults[at].as_ref();
+                let default = default.map_or(GivenValue::Null, GivenValue::Computed);
+                let value = |row: usize| match insertion.given[at] {
+                    Some(place) => match &together[row][place] {
+                        Some(text) => GivenValue::Text(text),
+                        None => GivenValue::Null,
+                    },
+                    None => default,
+                };
+                column.of_values((0..together.len()).map(value))
+            });
+            let stored = all_stored(stored, file.rows)?;
+            file.write(stored)?;
+            // Whoever ends the statement is noticed here.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn wrong_width(&self, given: usize, wanted: usize, row: Option<usize>) -> ClientError {
+        let row = row.map(|row| format!(" in row {row}")).unwrap_or_default();
+        let table = self.table.shown();
+        let sentence = format!("{given} values are given{row} for {wanted} columns of {table}");
+        ClientError::new(ErrorCode::WRONG_VALUE_COUNT, sentence)
+    }
+}
+
+impl Insertion {
+    fn file(&self, path: &Path) -> Result<RowFile, ClientError> {
+        let columns = self.columns.iter();
+        RowFile::create(path, columns.map(|it| (it.name.clone(), it.ty.data_type())))
+    }
+}
+
+impl TextFile {
+    /// The texts of a row of the file that columns get.
+    fn row(&self, fields: Vec<TextField>, row: u64) -> Result<Vec<Option<String>>, ClientError> {
+        let (given, wanted) = (fields.len(), self.fields.len());
+        if given != wanted {
+            let code = match given < wanted {
+                true => ErrorCode::TOO_FEW_FIELDS,
+                false => ErrorCode::TOO_MANY_FIELDS,
+            };
+            let sentence = format!(
+                "nothing has changed: row {row} of the file has {given} fields for {wanted} columns; FIELDS and LINES of the statement say what ends them"
+            );
+            return Err(ClientError::new(code, sentence));
+        }
+        let kept = fields.into_iter().zip(&self.fields);
+        let kept = kept
+            .filter(|(_, is_kept)| **is_kept)
+            .map(|(field, _)| field);
+        kept.map(|field| field.map(|bytes| self.text(bytes, row)).transpose())
+            .collect()
+    }
+
+    fn text(&self, bytes: Vec<u8>, row: u64) -> Result<String, ClientError> {
+        if let Some(set) = self.character_set {
+            return Ok(set.decode(&bytes).into_owned());
+        }
+        String::from_utf8(bytes).map_err(|_| {
+            let sentence = format!(
+                "nothing has changed: row {row} of the file is no text in UTF-8; name its character set, as in CHARACTER SET latin1"
+            );
+            ClientError::new(ErrorCode::NO_TEXT, sentence)
+        })
+    }
+}
+
+/// A value as it is stored; the values of expressions are taken one after another.
+fn given<'a>(
+    value: &'a InsertedValue,
+    computed: &mut impl Iterator<Item = &'a ArrayRef>,
+) -> GivenValue<'a> {
+    match value {
+        InsertedValue::Null | InsertedValue::Default => GivenValue::Null,
+        InsertedValue::Text(text) => GivenValue::Text(text),
+        InsertedValue::Number(digits) => GivenValue::Number(digits),
+        InsertedValue::Bits(bytes) => GivenValue::Bits(bytes),
+        InsertedValue::Expression(_) => computed
+            .next()
+            .map_or(GivenValue::Null, GivenValue::Computed),
+    }
+}
