@@ -230,3 +230,33 @@ def test_literals_of_times_are_of_all_years(server: Server) -> None:
         with pytest.raises(pymysql.MySQLError) as error:
             query(server, f"SELECT {literal}")
         assert error.value.args[0] == 1525
+
+
+@pytest.mark.parametrize(
+    ("statement", "heads"),
+    [
+        ("SELECT s.*, s.* FROM Star s", 2),
+        ("SELECT *, s.* FROM Star s", 2),
+        ("SELECT Star.*, 1 + 1, Star.* FROM Star ORDER BY id", 2),
+        ("SELECT DISTINCT s.*, id, s.* FROM (SELECT * FROM Star) s WHERE id < 9", 2),
+        ("SELECT s.*, z.*, s.* FROM Star s JOIN `Größen` z ON s.id = z.`Größe`", 2),
+    ],
+)
+def test_wildcards_may_repeat_columns(meridian: Meridian, data: Path, server: Server, statement: str, heads: int) -> None:
+    """`SELECT t.*, t.*` was refused for its names (1060), which only a derived table may not have twice."""
+    connection = server.connect(database="sky")
+    with connection.cursor() as cursor:
+        for _ in range(2):
+            # Also from the cache of plans.
+            cursor.execute(statement)
+            names = [column[0] for column in cursor.description]
+            assert names[:5] == ["id", "ra", "dec", "flux", "day"] and names[-5:] == names[:5]
+            assert names.count("flux") == heads
+            for row in cursor.fetchall():
+                assert row[-5:] == row[:5]
+        with pytest.raises(pymysql.MySQLError) as error:
+            cursor.execute(f"SELECT 1 FROM ({statement}) t")
+        assert error.value.args[0] == 1060
+    connection.close()
+    outcome = meridian.must("sql", "--data", data, "--db", "sky", "--quiet", "--format", "csv", statement)
+    assert outcome.text.splitlines()[0].startswith("id,ra,dec,flux,day,")

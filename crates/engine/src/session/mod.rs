@@ -5,6 +5,7 @@ mod journaled;
 mod names;
 mod origins;
 mod planning;
+mod repeated;
 mod state;
 
 use std::num::NonZeroUsize;
@@ -285,7 +286,7 @@ impl Session {
             Ok(planned) => planned,
             Err(error) => return Err(self.explain_error(text, &error).await),
         };
-        let mut prepared = self.prepared(logical, plan, &parsed.headings).await?;
+        let mut prepared = self.prepared(logical, plan, &parsed).await?;
         prepared.preface = self.preface(&parsed, &prepared).await?;
         prepared.analyzes = explain::analyzes(&parsed.statement);
         Ok(prepared)
@@ -296,14 +297,18 @@ impl Session {
         &self,
         logical: LogicalPlan,
         plan: Arc<dyn ExecutionPlan>,
-        headings: &Headings,
+        parsed: &Parsed,
     ) -> Result<PreparedQuery, EngineError> {
         let warnings = match self.dialect {
             Dialect::MySql => sql::warnings(&logical),
             Dialect::Adql => vec![],
         };
         let result = plan.schema();
-        let schema = self.headed(&logical, headings, &result).await?;
+        let schema = self.headed(&logical, &parsed.headings, &result).await?;
+        let (plan, schema) = match &parsed.repeated {
+            Some(repeated) => repeated::repeat(repeated, &logical, plan, &schema)?,
+            None => (plan, schema),
+        };
         Ok(PreparedQuery {
             logical,
             plan,
@@ -364,7 +369,7 @@ impl Session {
             return None;
         }
         let (logical, plan) = self.planned(&parsed, Some(candidate)).await.ok()?;
-        let prepared = self.prepared(logical, plan, &parsed.headings).await;
+        let prepared = self.prepared(logical, plan, &parsed).await;
         prepared.ok()
     }
 
