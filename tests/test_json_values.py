@@ -118,6 +118,8 @@ def test_values_are_compared_pair_by_pair(meridian: Meridian, data: Path, operat
         ("ABS(d->'$.v') = 12", [1]),
         ("CAST(d->'$.v' AS SIGNED) = 9", [5, 12]),
         ("CAST(d->'$.v' AS SIGNED) = -2", [2]),
+        ("CAST(d->'$.v' AS SIGNED) > 9000000000000000000", [7, 8, 9]),
+        ("CAST(d->'$.v' AS UNSIGNED) > 9223372036854775807 AND place > 2", [9]),
     ],
 )
 def test_values_meet_values_of_sql(meridian: Meridian, data: Path, condition: str, places: list[int]) -> None:

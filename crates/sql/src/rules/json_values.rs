@@ -115,7 +115,8 @@ fn called(mut function: ScalarFunction, schema: &DFSchema) -> Result<Transformed
         // Rows of values, which are compared by what they are.
         "struct" | ROW => return rejected("rows and in GROUP_CONCAT(DISTINCT ...)"),
         ROW_KEY => "mysql_json_key",
-        "mysql_signed" | "mysql_unsigned" => "mysql_json_whole",
+        "mysql_signed" => "mysql_json_signed",
+        "mysql_unsigned" => "mysql_json_unsigned",
         name if mysql::takes_numbers_or_times(name) => "mysql_json_scalar",
         _ => return Ok(Transformed::no(Expr::ScalarFunction(function))),
     };

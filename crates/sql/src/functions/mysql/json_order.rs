@@ -33,10 +33,15 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
             double.to_string()
         })))
     }),
-    // The same where it is a whole number: texts are cut at their point, doubles rounded.
-    RowFunction::new("mysql_json_whole", ONE, Gives::Text, |v| {
+    // The same where it is a whole number: texts are cut at their point, doubles rounded and bounded.
+    RowFunction::new("mysql_json_signed", ONE, Gives::Text, |v| {
         Ok(Value::Text(scalar(v[0].text(), |double| {
-            double.round_ties_even().to_string()
+            (double.round_ties_even() as i64).to_string()
+        })))
+    }),
+    RowFunction::new("mysql_json_unsigned", ONE, Gives::Text, |v| {
+        Ok(Value::Text(scalar(v[0].text(), |double| {
+            (double.round_ties_even() as i128).to_string()
         })))
     }),
 ];
