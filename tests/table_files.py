@@ -29,7 +29,7 @@ def texts_of(column: pa.ChunkedArray) -> list[str | None]:
 
 def timestamp_text(value: datetime.datetime) -> str:
     """A time as MySQL prints it."""
-    return value.strftime("%Y-%m-%d %H:%M:%S")
+    return value.strftime("%Y-%m-%d %H:%M:%S.%f" if value.microsecond else "%Y-%m-%d %H:%M:%S")
 
 
 def write_schema(path: Path, table: TableData, **options: str | None) -> Path:

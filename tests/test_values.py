@@ -153,3 +153,110 @@ def test_what_is_read_and_not_honoured_is_rejected(server: Server, statement: st
         query(server, statement)
     number, sentence = rejected.value.args
     assert number == 1235 and words in sentence, rejected.value
+
+
+@pytest.mark.parametrize(
+    ("statement", "code", "sentence"),
+    [
+        ("SELECT id FROM Star WHERE day > '2021-02-30'", 1292, "Incorrect datetime value: '2021-02-30'"),
+        ("SELECT CAST('2021-02-30' AS DATE)", 1292, "Incorrect datetime value: '2021-02-30'"),
+        ("SELECT YEAR('2021-02-30')", 1292, "Incorrect datetime value: '2021-02-30'"),
+        ("SELECT DATE_ADD('2021-02-30', INTERVAL 1 DAY)", 1292, "Incorrect datetime value: '2021-02-30'"),
+        ("SELECT TIMESTAMPDIFF(DAY, day, '2021-02-30') FROM Star", 1292, "Incorrect datetime value: '2021-02-30'"),
+        ("SELECT HOUR('11:67:15')", 1292, "Truncated incorrect time value: '11:67:15'"),
+        ("SELECT STR_TO_DATE('2021-02-30', '%Y-%m-%d')", 1411, "Incorrect datetime value: '2021-02-30' for function str_to_date"),
+    ],
+)
+def test_constants_that_are_no_times_are_warned_of_wherever_they_are_read(server: Server, statement: str, code: int, sentence: str) -> None:
+    """Only comparisons and casts warned; functions of times gave NULL in silence."""
+    assert query(server, statement)[1:] == (1, [("Warning", code, sentence)])
+
+
+def test_a_variable_keeps_bytes(server: Server) -> None:
+    """`SET @x = x'ff00'` kept the text that the bytes are not."""
+    connection = server.connect(database="sky")
+    with connection.cursor() as cursor:
+        cursor.execute("SET @x = x'ff0041'")
+        cursor.execute("SELECT @x, HEX(@x), LENGTH(@x), @x = x'ff0041'")
+        assert cursor.fetchall() == ((b"\xff\x00A", "FF0041", 3, 1),)
+        cursor.execute("SET @y = x'41'")
+        # A text in the place of a number, not the number that a literal of bytes is.
+        cursor.execute("SELECT @y + 0, HEX(@y)")
+        assert cursor.fetchall() == ((0.0, "41"),)
+    connection.close()
+
+
+def test_a_variable_is_no_place(server: Server) -> None:
+    """`GROUP BY @g` grouped by the column of that number, and `ORDER BY @g` sorted by it."""
+    connection = server.connect(database="sky")
+    with connection.cursor() as cursor:
+        cursor.execute("SET @g = 1, @n = -1")
+        for variable in ("@g", "@n", "(@g)", "@none"):
+            cursor.execute(f"SELECT COUNT(*) FROM Star GROUP BY {variable}")
+            assert cursor.fetchall() == ((4,),), variable
+        cursor.execute("SELECT id FROM Star ORDER BY @g, id DESC")
+        assert [row[0] for row in cursor.fetchall()] == [4, 3, 2, 1]
+        cursor.execute("SELECT id FROM Star UNION SELECT 9 ORDER BY @g")
+        assert len(cursor.fetchall()) == 5
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "number"),
+    [("(", 3691), ("a{2,1}", 3693), ("[a", 3696), ("[b-a]", 3697), ("(?=a)", 3690), ("*", 3688), ("a{x}", 3692)],
+)
+def test_patterns_that_cannot_be_read_have_their_codes(server: Server, pattern: str, number: int) -> None:
+    with pytest.raises(pymysql.MySQLError) as error:
+        query(server, f"SELECT REGEXP_LIKE('a', '{pattern}')")
+    assert error.value.args[0] == number
+
+
+def test_patterns_match_by_their_types(server: Server) -> None:
+    """A match type that was NULL was an error, and numbers had no patterns."""
+    rows, _, _ = query(server, "SELECT REGEXP_LIKE('abc', 'B', NULL), REGEXP_LIKE('abc', 'B', 'i'), REGEXP_LIKE('a\\nb', '^b', 'm')")
+    assert rows == [(None, 1, 1)]
+    rows, _, _ = query(server, "SELECT id FROM Star WHERE id REGEXP '^[12]' AND ra NOT REGEXP '^11' AND day REGEXP '06-15$'")
+    assert rows == [(1,)]
+    with pytest.raises(pymysql.MySQLError) as error:
+        query(server, "SELECT REGEXP_LIKE('a', 'a', 'x')")
+    assert error.value.args[0] == 1210
+
+
+def test_literals_of_times_are_of_all_years(server: Server) -> None:
+    """TIMESTAMP of a year before 1678 was out of range."""
+    rows, _, _ = query(server, "SELECT YEAR(TIMESTAMP '1000-01-01 00:00:00'), DATE '0001-1-1' < DATE '9999-12-31', YEAR('2010-01-01'), YEAR(DATE '2010-01-01')")
+    assert rows == [(1000, 1, 2010, 2010)]
+    for literal in ("DATE '2010-02-30'", "TIMESTAMP '2010-13-01 00:00:00'", "DATE 'x'"):
+        with pytest.raises(pymysql.MySQLError) as error:
+            query(server, f"SELECT {literal}")
+        assert error.value.args[0] == 1525
+
+
+@pytest.mark.parametrize(
+    ("statement", "heads"),
+    [
+        ("SELECT s.*, s.* FROM Star s", 2),
+        ("SELECT *, s.* FROM Star s", 2),
+        ("SELECT Star.*, 1 + 1, Star.* FROM Star ORDER BY id", 2),
+        ("SELECT DISTINCT s.*, id, s.* FROM (SELECT * FROM Star) s WHERE id < 9", 2),
+        ("SELECT s.*, z.*, s.* FROM Star s JOIN `Größen` z ON s.id = z.`Größe`", 2),
+    ],
+)
+def test_wildcards_may_repeat_columns(meridian: Meridian, data: Path, server: Server, statement: str, heads: int) -> None:
+    """`SELECT t.*, t.*` was refused for its names (1060), which only a derived table may not have twice."""
+    connection = server.connect(database="sky")
+    with connection.cursor() as cursor:
+        for _ in range(2):
+            # Also from the cache of plans.
+            cursor.execute(statement)
+            names = [column[0] for column in cursor.description]
+            assert names[:5] == ["id", "ra", "dec", "flux", "day"] and names[-5:] == names[:5]
+            assert names.count("flux") == heads
+            for row in cursor.fetchall():
+                assert row[-5:] == row[:5]
+        with pytest.raises(pymysql.MySQLError) as error:
+            cursor.execute(f"SELECT 1 FROM ({statement}) t")
+        assert error.value.args[0] == 1060
+    connection.close()
+    outcome = meridian.must("sql", "--data", data, "--db", "sky", "--quiet", "--format", "csv", statement)
+    assert outcome.text.splitlines()[0].startswith("id,ra,dec,flux,day,")

@@ -194,18 +194,60 @@ codes! {
     WRONG_ARGUMENTS = 1582, "42000";
     /// A result beyond its type (`ER_DATA_OUT_OF_RANGE`).
     OUT_OF_RANGE = 1690, "22003";
+    /// A text that is no time by its format (`ER_WRONG_VALUE_FOR_TYPE`).
+    WRONG_FORMAT = 1411, "HY000";
+    /// A pattern that cannot be read (`ER_REGEXP_RULE_SYNTAX`).
+    PATTERN = 3688, "HY000";
+    /// A pattern with an escape sequence that is none (`ER_REGEXP_BAD_ESCAPE_SEQUENCE`).
+    PATTERN_ESCAPE = 3689, "HY000";
+    /// A pattern with what is not built (`ER_REGEXP_UNIMPLEMENTED`).
+    PATTERN_UNBUILT = 3690, "HY000";
+    /// A pattern whose parentheses do not match (`ER_REGEXP_MISMATCHED_PAREN`).
+    PATTERN_PARENTHESES = 3691, "HY000";
+    /// A pattern with a count that cannot be read (`ER_REGEXP_BAD_INTERVAL`).
+    PATTERN_COUNT = 3692, "HY000";
+    /// A pattern with a count from more to less (`ER_REGEXP_MAX_LT_MIN`).
+    PATTERN_COUNT_ORDER = 3693, "HY000";
+    /// A pattern with a bracket that is open (`ER_REGEXP_MISSING_CLOSE_BRACKET`).
+    PATTERN_BRACKET = 3696, "HY000";
+    /// A pattern with a range of characters the wrong way round (`ER_REGEXP_INVALID_RANGE`).
+    PATTERN_RANGE = 3697, "HY000";
+    /// A pattern that takes too much memory (`ER_REGEXP_PATTERN_TOO_BIG`).
+    PATTERN_TOO_BIG = 3700, "HY000";
     /// Files that cannot be read (`ER_GET_ERRNO`).
     STORAGE = 1030, "HY000";
 }
 
 /// Words of the engine's messages, and what they are about. The first that is found counts.
-const WORDS: [(&[&str], ErrorCode); 15] = [
+const WORDS: [(&[&str], ErrorCode); 25] = [
+    // Before all others: they show patterns, which may have any words.
+    (
+        &["its parentheses do not match"],
+        ErrorCode::PATTERN_PARENTHESES,
+    ),
+    (&["it has a backslash before"], ErrorCode::PATTERN_ESCAPE),
+    (&["{min,max} is below its"], ErrorCode::PATTERN_COUNT_ORDER),
+    (&["a {min,max} of it has no"], ErrorCode::PATTERN_COUNT),
+    (&["a bracket [ of it is not"], ErrorCode::PATTERN_BRACKET),
+    (&["a range of characters goes"], ErrorCode::PATTERN_RANGE),
+    (&["references are not built"], ErrorCode::PATTERN_UNBUILT),
+    (&["the pattern takes more than"], ErrorCode::PATTERN_TOO_BIG),
+    (&["the pattern '"], ErrorCode::PATTERN),
+    (
+        &["a match type has the letters"],
+        ErrorCode::WRONG_PARAMETERS,
+    ),
     (&["longer than a value may be"], ErrorCode::VALUE_TOO_LONG),
     (&["more memory than"], ErrorCode::OUT_OF_RESOURCES),
     (&["does not read files"], ErrorCode::READ_ONLY),
     (&["cancelled"], ErrorCode::INTERRUPTED),
     (
-        &["overflow", "out of range", "beyond the range"],
+        &[
+            "overflow",
+            "out of range",
+            "beyond the range",
+            "too large to store",
+        ],
         ErrorCode::OUT_OF_RANGE,
     ),
     (&["different number of columns"], ErrorCode::UNEQUAL_WIDTHS),

@@ -194,6 +194,14 @@ impl Headings {
         Self { items, spelling }
     }
 
+    /// Leaves out the headings of items that are not planned.
+    pub(crate) fn retain(&mut self, is_kept: &[bool]) {
+        if is_kept.len() == self.items.len() {
+            let mut is_kept = is_kept.iter();
+            self.items.retain(|_| is_kept.next() == Some(&true));
+        }
+    }
+
     /// The headings for result columns with these (folded) names; `declared` gives a column its declared spelling.
     pub fn resolve(
         &self,

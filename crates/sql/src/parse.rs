@@ -12,8 +12,9 @@ use crate::headings::SourceText;
 use crate::limits::{self, DEEPEST_NESTING};
 use crate::mysql::ShowStatement;
 use crate::{
-    Connection, Dialect, ErrorCode, Headings, SqlError, adql, common_columns, connection,
-    crossmatch, fold_case, hidden, mysql, no_cache, stored_result, subquery_names, unsupported,
+    Connection, Dialect, ErrorCode, Headings, RepeatedColumns, SqlError, adql, common_columns,
+    connection, crossmatch, fold_case, hidden, mysql, no_cache, stored_result, subquery_names,
+    unsupported,
 };
 
 /// Levels of the parser: each parenthesis takes a few.
@@ -24,8 +25,10 @@ const PARSER_LEVELS: usize = 4 * DEEPEST_NESTING;
 pub struct Parsed {
     /// The statement, names folded and area restrictions expanded.
     pub statement: Statement,
-    /// How its result is headed.
+    /// How the columns are headed that are planned.
     pub headings: Headings,
+    /// Which of them make up the result, where wildcards repeat some.
+    pub repeated: Option<RepeatedColumns>,
     /// The list of what there is that it requests instead.
     pub show: Option<ShowStatement>,
     /// Whether it names columns that tables have beside those of `*`.
@@ -72,7 +75,13 @@ pub fn headings(sql: &str) -> Result<Option<Headings>, SqlError> {
         return Ok(None);
     };
     Ok(match &**ast {
-        Ast::Query(query) => Some(Headings::of(&SourceText::new(Dialect::MySql, sql), query)),
+        Ast::Query(query) => {
+            let mut headings = Headings::of(&SourceText::new(Dialect::MySql, sql), query);
+            if let Some(repeated) = RepeatedColumns::take(&mut query.clone()) {
+                headings.retain(&repeated.is_kept());
+            }
+            Some(headings)
+        }
         _ => None,
     })
 }
@@ -151,6 +160,7 @@ fn show_query(statement: ShowStatement) -> Parsed {
     Parsed {
         statement: Statement::Statement(Box::new(Ast::ShowVariable { variable: vec![] })),
         headings: Headings::default(),
+        repeated: None,
         show: Some(statement),
         names_hidden_columns: false,
         of_connection: true,
@@ -166,6 +176,7 @@ fn prepare(
 ) -> Result<Parsed, SqlError> {
     let mut parsed = Parsed {
         headings: Headings::default(),
+        repeated: None,
         show: None,
         names_hidden_columns: false,
         of_connection: limit_rows(&mut statement, connection),
@@ -212,8 +223,16 @@ fn rewrite(
     };
     limits::check_and_balance(ast)?;
     unsupported::reject(source.dialect, source.sql, ast)?;
-    match &**ast {
-        Ast::Query(query) if !explained => parsed.headings = Headings::of(source, query),
+    match &mut **ast {
+        Ast::Query(query) if !explained => {
+            parsed.headings = Headings::of(source, query);
+            if source.dialect == Dialect::MySql
+                && let Some(repeated) = RepeatedColumns::take(query)
+            {
+                parsed.headings.retain(&repeated.is_kept());
+                parsed.repeated = Some(repeated);
+            }
+        }
         Ast::Query(_) | Ast::Explain { .. } => {}
         _ => return Err(only_queries(source.sql)),
     }

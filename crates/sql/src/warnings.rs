@@ -13,7 +13,9 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule as _;
 
 use crate::ErrorCode;
-use crate::functions::mysql::{is_moment, is_number, is_number_of_moment};
+use crate::functions::mysql::{
+    is_clock, is_moment, is_number, is_number_of_moment, is_read_by_format,
+};
 use crate::rules::CompareValues;
 
 /// Warnings that a statement has at most: what MySQL's `max_error_count` is by default.
@@ -84,6 +86,9 @@ fn of(expr: &Expr) -> Option<Warning> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else {
         return None;
     };
+    if let Some(warning) = of_times(func.name(), args) {
+        return Some(warning);
+    }
     let Some(Expr::Literal(value, _)) = args.first() else {
         return None;
     };
@@ -104,13 +109,76 @@ fn of(expr: &Expr) -> Option<Warning> {
             truncated("INTEGER", text)
         }
         ("mysql_number_text", Some(text)) if !is_number(text) => truncated("DECIMAL", text),
-        ("mysql_timestamp" | "mysql_date", Some(text)) if !is_moment(text) => {
-            format!("Incorrect datetime value: '{text}'")
-        }
         ("mysql_number_moment", None) if !is_number_of_moment(value)? => {
             format!("Incorrect datetime value: '{value}'")
         }
         _ => return None,
+    };
+    Some(Warning {
+        code: ErrorCode::TRUNCATED_VALUE,
+        sentence,
+    })
+}
+
+/// Functions of times, and the first and the last of their arguments that are one.
+const OF_MOMENTS: [(&str, usize, usize); 22] = [
+    ("mysql_year", 0, 0),
+    ("mysql_month", 0, 0),
+    ("mysql_day", 0, 0),
+    ("mysql_quarter", 0, 0),
+    ("mysql_week", 0, 0),
+    ("mysql_yearweek", 0, 0),
+    ("mysql_weekday", 0, 0),
+    ("mysql_dayofweek", 0, 0),
+    ("mysql_dayofyear", 0, 0),
+    ("mysql_dayname", 0, 0),
+    ("mysql_monthname", 0, 0),
+    ("mysql_to_days", 0, 0),
+    ("mysql_last_day", 0, 0),
+    ("mysql_date", 0, 0),
+    ("mysql_timestamp", 0, 0),
+    ("mysql_date_format", 0, 0),
+    ("mysql_unix_timestamp", 0, 0),
+    ("mysql_unix_seconds", 0, 0),
+    ("mysql_convert_tz", 0, 0),
+    ("mysql_date_add", 0, 0),
+    ("mysql_time_add", 0, 0),
+    ("mysql_timestampdiff", 1, 2),
+];
+/// Functions of times of day.
+const OF_CLOCKS: [&str; 9] = [
+    "mysql_hour",
+    "mysql_minute",
+    "mysql_second",
+    "mysql_microsecond",
+    "mysql_extract_hour",
+    "mysql_extract_minute",
+    "mysql_extract_second",
+    "mysql_extract_microsecond",
+    "mysql_time_to_sec",
+];
+
+/// The warning about a constant text that is to be a time and is none.
+fn of_times(function: &str, arguments: &[Expr]) -> Option<Warning> {
+    let text = |at: usize| match arguments.get(at) {
+        Some(Expr::Literal(value, _)) => text_of(value),
+        _ => None,
+    };
+    if matches!(function, "mysql_str_to_date" | "mysql_str_to_time") {
+        let (given, format) = (text(0)?, text(1)?);
+        return (!is_read_by_format(function, given, format)).then(|| Warning {
+            code: ErrorCode::WRONG_FORMAT,
+            sentence: format!("Incorrect datetime value: '{given}' for function str_to_date"),
+        });
+    }
+    let sentence = if OF_CLOCKS.contains(&function) {
+        let text = text(0).filter(|text| !is_clock(text))?;
+        format!("Truncated incorrect time value: '{text}'")
+    } else {
+        let (_, first, last) = OF_MOMENTS.iter().find(|(name, ..)| *name == function)?;
+        let mut texts = (*first..=*last).filter_map(text);
+        let text = texts.find(|text| !is_moment(text))?;
+        format!("Incorrect datetime value: '{text}'")
     };
     Some(Warning {
         code: ErrorCode::TRUNCATED_VALUE,

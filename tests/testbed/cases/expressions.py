@@ -476,8 +476,14 @@ TIMES += questions(
     "SELECT id, at + INTERVAL 1 MONTH FROM Extremes WHERE at < '9999-01-01'",
     "SELECT id, day - INTERVAL 1 YEAR FROM Extremes WHERE day > '1500-01-01'",
     "SELECT id, day + INTERVAL 2 DAY FROM Extremes WHERE day < '9999-01-01'",
-    "SELECT id, UNIX_TIMESTAMP(at) FROM Extremes WHERE at BETWEEN '1970-01-02' AND '2030-01-01'",
     "SELECT id, TIMESTAMPDIFF(DAY, '2010-01-01', at) FROM Extremes",
+)
+# A DATETIME column is one with six decimals in Meridian.
+TIMES.append(
+    Question(
+        "SELECT id, UNIX_TIMESTAMP(at) AS v FROM Extremes WHERE at BETWEEN '1970-01-02' AND '2030-01-01'",
+        "SELECT id, UNIX_TIMESTAMP(CAST(at AS DATETIME(6))) AS v FROM Extremes WHERE at BETWEEN '1970-01-02' AND '2030-01-01'",
+    )
 )
 
 ENDS_OF_RANGES = selected(

@@ -7,6 +7,7 @@ mod mocs_as_texts;
 mod names;
 mod origins;
 mod planning;
+mod repeated;
 mod results;
 mod state;
 
@@ -297,7 +298,7 @@ impl Session {
             Ok(planned) => planned,
             Err(error) => return Err(self.explain_error(text, &error).await),
         };
-        let mut prepared = self.prepared(logical, plan, &parsed.headings).await?;
+        let mut prepared = self.prepared(logical, plan, &parsed).await?;
         prepared.preface = self.preface(&parsed, &prepared).await?;
         prepared.analyzes = explain::analyzes(&parsed.statement);
         prepared.cacheable = self.cacheable(&parsed, &prepared);
@@ -312,7 +313,7 @@ impl Session {
         &self,
         logical: LogicalPlan,
         plan: Arc<dyn ExecutionPlan>,
-        headings: &Headings,
+        parsed: &Parsed,
     ) -> Result<PreparedQuery, EngineError> {
         let warnings = match self.dialect {
             Dialect::MySql => sql::warnings(&logical),
@@ -320,7 +321,11 @@ impl Session {
             Dialect::Adql => vec![],
         };
         let result = plan.schema();
-        let schema = self.headed(&logical, headings, &result).await?;
+        let schema = self.headed(&logical, &parsed.headings, &result).await?;
+        let (plan, schema) = match &parsed.repeated {
+            Some(repeated) => repeated::repeat(repeated, &logical, plan, &schema)?,
+            None => (plan, schema),
+        };
         Ok(PreparedQuery {
             logical,
             plan,
@@ -382,7 +387,7 @@ impl Session {
             return None;
         }
         let (logical, plan) = self.planned(&parsed, Some(candidate)).await.ok()?;
-        let prepared = self.prepared(logical, plan, &parsed.headings).await;
+        let prepared = self.prepared(logical, plan, &parsed).await;
         prepared.ok()
     }
 

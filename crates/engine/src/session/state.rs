@@ -11,8 +11,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use sql::Dialect;
 use sql::mysql::Operators;
 use sql::rules::{
-    ApartGroups, CheckIntegers, CompareValues, GuardValues, OrderComparisons, PlainUsing,
-    ProjectSubqueries, WidenFloats, WindowOrders, WriteOutMemberships,
+    ApartGroups, CheckIntegers, CompareValues, GuardValues, JsonValues, OrderComparisons,
+    PlainUsing, ProjectSubqueries, WidenFloats, WindowOrders, WriteOutMemberships,
 };
 
 use super::in_units::InUnits;
@@ -138,7 +138,7 @@ type PhysicalRules =
     Vec<Arc<dyn datafusion::physical_optimizer::PhysicalOptimizerRule + Send + Sync>>;
 
 /// DataFusion's analysis with ours. Before types are coerced: joins USING columns of different types become joins ON, subqueries are moved
-/// out of aggregates and sort keys, values made comparable as MySQL compares them, memberships written out, floats widened and integers
+/// out of aggregates and sort keys, JSON values sorted as such, values made comparable as MySQL compares them, memberships written out, floats widened and integers
 /// checked. After that values are guarded, the constants of comparisons put on the right, and the columns of grouping sets told apart.
 ///
 /// # Errors
@@ -152,6 +152,7 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
     rules.insert(coercion, Arc::new(WriteOutMemberships));
     if dialect == Dialect::MySql {
         rules.insert(coercion, Arc::new(CompareValues));
+        rules.insert(coercion, Arc::new(JsonValues));
     }
     rules.insert(coercion, Arc::new(ProjectSubqueries));
     rules.insert(coercion, Arc::new(PlainUsing));

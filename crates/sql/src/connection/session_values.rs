@@ -3,11 +3,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Function, Ident, Statement, Value, VisitMut, VisitorMut,
+    BinaryOperator, DataType, Expr, Function, GroupByExpr, Ident, OrderByKind, Query, Select,
+    Statement, Value, VisitMut, VisitorMut,
 };
 
 use super::{Connection, SERVER_VERSION, VariableValue};
-use crate::mysql::build::{number, plain_arguments, plain_cast};
+use crate::mysql::build::{call, number, plain_arguments, plain_cast, take};
 use crate::{ErrorCode, SqlError};
 
 /// Replaces them in a folded statement; returns whether there were any.
@@ -38,6 +39,31 @@ struct SessionValues<'a> {
 
 impl VisitorMut for SessionValues<'_> {
     type Break = SqlError;
+
+    /// A variable is an expression in ORDER BY too, and never the number of a column: sorting by one changes nothing.
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
+        if let Some(order) = &mut query.order_by
+            && let OrderByKind::Expressions(keys) = &mut order.kind
+        {
+            let before = keys.len();
+            keys.retain(|key| !is_variable(&key.expr));
+            self.found |= keys.len() < before;
+            if keys.is_empty() {
+                query.order_by = None;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// So is one in GROUP BY.
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<SqlError> {
+        if let GroupByExpr::Expressions(groups, _) = &mut select.group_by {
+            for group in groups.iter_mut().filter(|group| is_variable(group)) {
+                *group = call("coalesce", vec![take(group)]);
+            }
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<SqlError> {
         match self.value_of(expr) {
@@ -134,6 +160,19 @@ impl SessionValues<'_> {
             "found_rows" => number(&connection.found_rows.to_string()),
             _ => return None,
         })
+    }
+}
+
+/// Whether an expression is a variable, of the user's or of the system, and nothing else.
+fn is_variable(expr: &Expr) -> bool {
+    match expr {
+        Expr::Identifier(name) => name.quote_style.is_none() && name.value.starts_with('@'),
+        Expr::CompoundIdentifier(names) => {
+            let first = names.first();
+            first.is_some_and(|name| name.quote_style.is_none() && name.value.starts_with("@@"))
+        }
+        Expr::Nested(inner) => is_variable(inner),
+        _ => false,
     }
 }
 

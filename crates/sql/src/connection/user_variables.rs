@@ -27,6 +27,8 @@ pub enum UserValue {
     Decimal(String),
     /// Text.
     Text(String),
+    /// Bytes that need not be text.
+    Bytes(Vec<u8>),
 }
 
 impl UserValue {
@@ -41,17 +43,19 @@ impl UserValue {
             Value::Integer(integer) => Self::Integer(integer),
             Value::Double(double) => Self::Double(double),
             Value::Decimal(digits, scale) => Self::Decimal(decimal_text(digits, scale)),
+            Value::Bytes(bytes) => Self::Bytes(bytes),
             other => Self::Text(other.text()),
         })
     }
 
-    /// The value as text; `None` for NULL.
+    /// The value as text, in which what is no UTF-8 has signs of its own; `None` for NULL.
     pub fn text(&self) -> Option<String> {
         match self {
             Self::Null => None,
             Self::Integer(integer) => Some(integer.to_string()),
             Self::Double(double) => Some(Value::Double(*double).text()),
             Self::Decimal(text) | Self::Text(text) => Some(text.clone()),
+            Self::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         }
     }
 
@@ -64,6 +68,12 @@ impl UserValue {
             Self::Double(double) => signed(&format!("{double:e}")),
             Self::Decimal(text) => signed(text),
             Self::Text(text) => Expr::Value(Constant::SingleQuotedString(text.clone()).into()),
+            // A literal by itself may be a number too.
+            Self::Bytes(bytes) => {
+                let digits = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                let literal = Expr::Value(Constant::HexStringLiteral(digits).into());
+                plain_cast(literal, DataType::Binary(None))
+            }
         }
     }
 
@@ -117,6 +127,7 @@ impl UserVariables {
         let size = |name: &str, value: &UserValue| {
             let beyond = match value {
                 UserValue::Decimal(text) | UserValue::Text(text) => text.len(),
+                UserValue::Bytes(bytes) => bytes.len(),
                 _ => 0,
             };
             name.len() + size_of::<UserValue>() + beyond
@@ -169,14 +180,21 @@ impl UserVariables {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Date32Array, Decimal128Array, Float32Array, Int16Array, StringArray};
+    use arrow::array::{
+        BinaryArray, Date32Array, Decimal128Array, Float32Array, Int16Array, StringArray,
+    };
 
     use super::*;
 
     #[test]
     fn values_keep_their_types() {
         let decimal = Decimal128Array::from(vec![-1250]).with_precision_and_scale(10, 2);
-        let columns: [(ArrayRef, &str, &str); 5] = [
+        let columns: [(ArrayRef, &str, &str); 6] = [
+            (
+                Arc::new(BinaryArray::from(vec![&b"\xff\0A"[..]])),
+                "\u{fffd}\0A",
+                "CAST(X'ff0041' AS BINARY)",
+            ),
             (Arc::new(Int16Array::from(vec![-7])), "-7", "(-7)"),
             (
                 Arc::new(Float32Array::from(vec![1500.5])),

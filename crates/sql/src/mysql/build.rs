@@ -10,7 +10,7 @@ pub(super) fn null() -> Expr {
     Expr::Value(Value::Null.into())
 }
 
-pub(super) fn take(expr: &mut Expr) -> Expr {
+pub(crate) fn take(expr: &mut Expr) -> Expr {
     std::mem::replace(expr, Expr::Value(Value::Null.into()))
 }
 

@@ -10,6 +10,7 @@
 //! | time of day | number | numbers: 123000 is half past twelve |
 //! | text | text | texts, byte by byte |
 //! | bytes | text | bytes |
+//! | JSON document | anything | JSON values |
 //!
 //! Source: MySQL 8.0 Reference Manual, 12.3, "Type Conversion in Expression Evaluation"; numbers beside times as MariaDB has them.
 
@@ -23,8 +24,12 @@ use crate::functions::mysql;
 /// A comparison of two values, whatever their kinds are.
 pub(crate) fn compared(operator: Operator, left: Operand, right: Operand) -> Expr {
     // What is a condition already, though not by its form.
-    if left.kind == Kind::Truth && operator == Operator::NotEq && is_zero(&right.expr) {
-        return left.expr;
+    if operator == Operator::NotEq {
+        match (left.kind, right.kind) {
+            (Kind::Truth, _) if is_zero(&right.expr) => return left.expr,
+            (_, Kind::Truth) if is_zero(&left.expr) => return right.expr,
+            _ => {}
+        }
     }
     let (left, right) = comparable(left, right);
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
@@ -34,6 +39,7 @@ pub(crate) fn compared(operator: Operator, left: Operand, right: Operand) -> Exp
 pub(crate) fn comparable(left: Operand, right: Operand) -> (Expr, Expr) {
     match (left.kind, right.kind) {
         (Kind::Null, _) | (_, Kind::Null) => (left.expr, right.expr),
+        (Kind::Json, _) | (_, Kind::Json) => (left.into_json_key(), right.into_json_key()),
         (Kind::Bytes, Kind::Text) => (left.expr, bytes(right.expr)),
         (Kind::Text, Kind::Bytes) => (bytes(left.expr), right.expr),
         (one, other) if one == other => (left.expr, right.expr),
@@ -99,7 +105,8 @@ fn bytes(text: Expr) -> Expr {
     cast(text, DataType::Binary)
 }
 
-fn is_zero(expr: &Expr) -> bool {
+/// Whether an expression is the constant 0.
+pub(super) fn is_zero(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(ScalarValue::Int64(Some(0)), _))
 }
 

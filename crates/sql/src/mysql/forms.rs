@@ -241,7 +241,11 @@ pub(super) fn expand_special_form(expr: Expr) -> Expr {
             },
         },
         Expr::Extract { field, expr, .. } => {
-            call(&format!("mysql_{}", unit_name(&field)), vec![*expr])
+            let unit = unit_name(&field);
+            // Of a span of time that is negative the parts are so too.
+            let is_of_span = ["hour", "minute", "second", "microsecond"].contains(&unit.as_str());
+            let function = if is_of_span { "mysql_extract" } else { "mysql" };
+            call(&format!("{function}_{unit}"), vec![*expr])
         }
         Expr::IsUnknown(expr) => Expr::IsNull(expr),
         Expr::IsNotUnknown(expr) => Expr::IsNotNull(expr),

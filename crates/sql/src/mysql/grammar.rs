@@ -150,11 +150,17 @@ impl Dialect for MySqlGrammar {
     }
 
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
-        if !parser.consume_token(&Token::ExclamationMark) {
-            return None;
-        }
-        Some(parser.parse_subexpr(BANG).map(|expr| Expr::UnaryOp {
-            op: UnaryOperator::BangNot,
+        let (op, precedence) = match parser.peek_token_ref().token {
+            Token::ExclamationMark => (UnaryOperator::BangNot, BANG),
+            // The parser takes these for looser than `^`.
+            Token::Minus => (UnaryOperator::Minus, BITWISE_XOR),
+            Token::Plus => (UnaryOperator::Plus, BITWISE_XOR),
+            Token::Tilde => (UnaryOperator::BitwiseNot, BITWISE_XOR),
+            _ => return None,
+        };
+        parser.advance_token();
+        Some(parser.parse_subexpr(precedence).map(|expr| Expr::UnaryOp {
+            op,
             expr: Box::new(expr),
         }))
     }

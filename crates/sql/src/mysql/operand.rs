@@ -1,10 +1,11 @@
 //! An operand whose type is known: what kind of value it is, and the same value as a number, a text or a time.
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Field, TimeUnit};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, lit};
 
 use crate::functions::mysql;
+use crate::rules::is_json;
 
 /// What kind of value an operand is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(crate) enum Kind {
     Decimal,
     Real,
     Text,
+    /// A JSON document.
+    Json,
     Bytes,
     Date,
     /// A date with a time of day.
@@ -57,6 +60,14 @@ impl Kind {
         }
     }
 
+    /// The kind of values of a column.
+    pub(crate) fn of_field(field: &Field) -> Self {
+        match mysql::is_document(field) {
+            true => Self::Json,
+            false => Self::of_type(field.data_type()),
+        }
+    }
+
     pub(crate) fn is_integer(self) -> bool {
         matches!(
             self,
@@ -87,6 +98,7 @@ impl Operand {
     pub(crate) fn of(expr: Expr, schema: &DFSchema) -> Option<Self> {
         let kind = match expr.get_type(schema).map(|it| Kind::of_type(&it)).ok()? {
             Kind::Signed if is_small_literal(&expr) => Kind::Small,
+            Kind::Text if is_json(&expr, schema) => Kind::Json,
             kind => kind,
         };
         Some(Self { expr, kind })
@@ -113,6 +125,13 @@ impl Operand {
                     expr: mysql::call("mysql_double", vec![self.expr]),
                     kind: Kind::Real,
                 },
+            },
+            Kind::Json => Self {
+                expr: mysql::call(
+                    "mysql_double",
+                    vec![mysql::call("mysql_json_scalar", vec![self.expr])],
+                ),
+                kind: Kind::Real,
             },
             Kind::Bytes => match bytes_number(&self.expr) {
                 Some(number) => Self {
@@ -162,6 +181,16 @@ impl Operand {
             Kind::Date => self.expr,
             _ => mysql::call("mysql_date", vec![self.expr]),
         }
+    }
+
+    /// Bytes that are in the order of JSON values, among documents.
+    pub(crate) fn into_json_key(self) -> Expr {
+        let function = match self.kind {
+            Kind::Json => "mysql_json_key",
+            Kind::Truth => "mysql_json_key_of_truth",
+            _ => "mysql_json_key_of",
+        };
+        mysql::call(function, vec![self.expr])
     }
 
     pub(crate) fn into_text(self) -> Expr {

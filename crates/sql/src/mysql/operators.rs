@@ -4,12 +4,12 @@
 //! place of a number is the number with which it begins; operators on bits give unsigned numbers of 64 bits.
 
 use arrow::datatypes::DataType;
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use super::comparison::compared;
+use super::comparison::{compared, is_zero};
 use super::operand::{Kind, Operand, cast};
 use crate::functions::mysql;
 
@@ -54,6 +54,12 @@ impl ExprPlanner for Operators {
             }
             BinaryOperator::PGBitwiseShiftRight => {
                 planned(of_numbers("mysql_shift_right", left, right))
+            }
+            BinaryOperator::NotEq if right.kind == Kind::Json && is_zero(&left.expr) => {
+                return plan_err!(
+                    "JSON values are not supported as conditions: compare one, as in document -> '$.path' = TRUE or \
+                     document ->> '$.path' <> 0"
+                );
             }
             _ => match comparison(&op) {
                 Some(operator) => planned(compared(operator, left, right)),

@@ -8,10 +8,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    Interval, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, Select,
-    SelectItem, Statement, TableFactor, TableFunctionArgs, TableWithJoins, Value, VisitMut,
-    VisitorMut,
+    BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    Ident, Interval, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, Select,
+    SelectItem, Statement, TableFactor, TableFunctionArgs, TableWithJoins, TypedString, Value,
+    VisitMut, VisitorMut,
 };
 
 use super::build::{
@@ -26,7 +26,7 @@ use super::select;
 use super::templates::{engine_name, expansion, number_of_arguments};
 use super::truth::{is_comparison, make_number, make_truth, normalise_truth};
 use super::{compare_all, json_calls, row_values};
-use crate::functions::mysql::{STORE, has_time};
+use crate::functions::mysql::{FormatParts, STORE, is_moment, parts_of};
 use crate::{ErrorCode, SqlError};
 
 /// Rewrites a statement in place. Its names are folded.
@@ -215,8 +215,8 @@ impl Rewriter<'_> {
                 list,
                 negated,
             } => {
-                let list = list.into_iter().map(compared_value).collect();
-                row_values::in_list(compared_value(*expr), list, negated)?
+                let list = list.into_iter().map(long_constant).collect();
+                row_values::in_list(long_constant(*expr), list, negated)?
             }
             Expr::InSubquery {
                 expr,
@@ -276,13 +276,14 @@ impl Rewriter<'_> {
             }
             | Expr::Collate { expr, .. } => *expr,
             Expr::Prefixed { prefix, value } => introduced(prefix, *value)?,
+            Expr::TypedString(typed) => self.typed_literal(typed)?,
             Expr::RLike {
                 negated,
                 expr,
                 pattern,
                 ..
             } => {
-                let call = call("regexp_like", vec![*expr, *pattern]);
+                let call = call("mysql_regexp_like", vec![*expr, *pattern]);
                 if negated { not(call) } else { call }
             }
             other => expand_special_form(other),
@@ -337,9 +338,12 @@ impl Rewriter<'_> {
                 });
             }
         }
-        if name == "str_to_date" && is_of_days(&function) {
-            function.name = ObjectName::from(vec![Ident::new("mysql_str_to_date")]);
-            return Ok(call("mysql_date", vec![Expr::Function(function)]));
+        if let Some(read) = str_to_date(&name, &function) {
+            return Ok(read);
+        }
+        if name == "unix_timestamp" && is_of_whole_seconds(&function) {
+            function.name = ObjectName::from(vec![Ident::new("mysql_unix_seconds")]);
+            return Ok(Expr::Function(function));
         }
         if let Some(engines) = engine_name(&name) {
             function.name = ObjectName::from(vec![Ident::new(rounding(&engines, &function))]);
@@ -403,7 +407,7 @@ impl Rewriter<'_> {
                 self.moved(time, &interval, -1)
             }
             (left, op, right) if is_comparison(&op) => {
-                row_values::compared(compared_value(left), op, compared_value(right))
+                row_values::compared(long_constant(left), op, long_constant(right))
             }
             // A value of a JSON document, and the same without quotes.
             (document, BinaryOperator::Arrow, path) => {
@@ -419,6 +423,31 @@ impl Rewriter<'_> {
                 right: Box::new(right),
             }),
         }
+    }
+
+    /// `DATE '2010-06-15'` and `TIMESTAMP '2010-06-15 12:30:00'`, of all years that MySQL has.
+    fn typed_literal(&self, typed: TypedString) -> Result<Expr, SqlError> {
+        let function = match typed.data_type {
+            DataType::Date => "mysql_date",
+            DataType::Timestamp(..) | DataType::Datetime(_) => "mysql_timestamp",
+            _ => return Ok(Expr::TypedString(typed)),
+        };
+        let value = Expr::Value(typed.value);
+        let Some(text) = constant_text(&value) else {
+            return Ok(call(function, vec![value]));
+        };
+        let (type_name, example) = match function {
+            "mysql_date" => ("DATE", "2010-06-15"),
+            _ => ("TIMESTAMP", "2010-06-15 12:30:00"),
+        };
+        if !is_moment(text) {
+            let sentence = format!(
+                "{type_name} '{text}' is none of the calendar; write it as in {type_name} '{example}'"
+            );
+            let error = SqlError::about(self.sql, text, sentence);
+            return Err(error.with_code(ErrorCode::WRONG_VALUE));
+        }
+        Ok(call(function, vec![value]))
     }
 
     /// A time moved by an interval.
@@ -441,22 +470,6 @@ impl Rewriter<'_> {
     }
 }
 
-/// An operand of a comparison. A text of a JSON document is compared without its quotes.
-fn compared_value(expr: Expr) -> Expr {
-    fn is_of_json(expr: &Expr) -> bool {
-        match expr {
-            Expr::Nested(inner) => is_of_json(inner),
-            Expr::BinaryOp { op, .. } => *op == BinaryOperator::Arrow,
-            Expr::Function(function) => function.name.to_string() == "json_extract",
-            _ => false,
-        }
-    }
-    match is_of_json(&expr) {
-        true => call("mysql_json_unquote", vec![expr]),
-        false => long_constant(expr),
-    }
-}
-
 /// A time moved by so many units. A date stays a date where the unit is no part of a day.
 fn added(time: Expr, amount: Expr, unit: Expr) -> Expr {
     let part_of_day =
@@ -469,16 +482,50 @@ fn added(time: Expr, amount: Expr, unit: Expr) -> Expr {
     call(function, vec![time, amount, unit])
 }
 
-/// Whether a STR_TO_DATE gives dates: its format is a constant without a time of day.
-fn is_of_days(function: &Function) -> bool {
+/// STR_TO_DATE by a constant format, which gives dates or times of day where it has no more; `None` for other calls.
+fn str_to_date(name: &str, function: &Function) -> Option<Expr> {
+    let arguments = plain_arguments(function)?;
+    let ("str_to_date", [_, format]) = (name, arguments.as_slice()) else {
+        return None;
+    };
+    let parts = parts_of(constant_text(format)?);
+    let times = call("mysql_str_to_date", arguments.clone());
+    Some(match parts {
+        FormatParts::Date => call("mysql_date", vec![times]),
+        FormatParts::Time => call("mysql_str_to_time", arguments),
+        FormatParts::DateAndTime => times,
+    })
+}
+
+/// Whether UNIX_TIMESTAMP is of a time that is known to have no fraction: a constant without one, or the present time.
+fn is_of_whole_seconds(function: &Function) -> bool {
+    const PRESENT: [&str; 8] = [
+        "now",
+        "sysdate",
+        "localtime",
+        "localtimestamp",
+        "current_timestamp",
+        "utc_timestamp",
+        "curdate",
+        "current_date",
+    ];
     let arguments = plain_arguments(function).unwrap_or_default();
-    match arguments.as_slice() {
-        [_, Expr::Value(format)] => match &format.value {
-            Value::SingleQuotedString(format) | Value::DoubleQuotedString(format) => {
-                !has_time(format)
-            }
-            _ => false,
+    let [time] = arguments.as_slice() else {
+        return false;
+    };
+    match time {
+        Expr::Function(present) => PRESENT.contains(&present.name.to_string().as_str()),
+        Expr::TypedString(typed) => !typed.value.to_string().contains('.'),
+        constant => constant_text(constant).is_some_and(|text| !text.contains('.')),
+    }
+}
+
+fn constant_text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => Some(text),
+            _ => None,
         },
-        _ => false,
+        _ => None,
     }
 }

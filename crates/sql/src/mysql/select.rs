@@ -26,7 +26,8 @@ fn without_constants(expr: &Expr) -> String {
     unqualified(&with_equal_constants(expr))
 }
 
-/// An expression with NULL in the places of its constants: the planner may have one name for several, as of 1.0 and 1.00.
+/// An expression with NULL in the places of its constants, and without its casts: the planner may have one name for several, as of 1.0
+/// and 1.00, and leaves casts out of names.
 pub(crate) fn with_equal_constants(expr: &Expr) -> Expr {
     struct Constants;
     impl VisitorMut for Constants {
@@ -36,6 +37,8 @@ pub(crate) fn with_equal_constants(expr: &Expr) -> Expr {
                 if matches!(**inner, Expr::Value(_)));
             if is_signed || matches!(expr, Expr::Value(_)) {
                 *expr = super::build::null();
+            } else if let Expr::Cast { expr: inner, .. } = expr {
+                *expr = super::build::take(inner);
             }
             ControlFlow::Continue(())
         }

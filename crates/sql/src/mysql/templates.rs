@@ -54,6 +54,7 @@ const TEMPLATES: &[(&str, usize, &str)] = &[
     ("char_length", 1, "mysql_char_length($1)"),
     ("character_length", 1, "mysql_char_length($1)"),
     ("position", 2, "mysql_locate($1, $2)"),
+    ("md5", 1, "`md5`(mysql_bytes($1))"),
     ("instr", 2, "mysql_locate($2, $1)"),
     // Times.
     ("now", 0, "mysql_now(`now`())"),
@@ -67,7 +68,12 @@ const TEMPLATES: &[(&str, usize, &str)] = &[
     (
         "unix_timestamp",
         0,
-        "mysql_unix_timestamp(mysql_now(`now`()))",
+        "mysql_unix_seconds(mysql_now(`now`()))",
+    ),
+    (
+        "from_unixtime",
+        2,
+        "mysql_date_format(mysql_from_unixtime($1), $2)",
     ),
     ("dayofmonth", 1, "mysql_day($1)"),
     ("datediff", 2, "mysql_to_days($1) - mysql_to_days($2)"),
@@ -171,6 +177,7 @@ const OWN: &[&str] = &[
     "json_keys",
     "json_contains",
     "json_contains_path",
+    "regexp_like",
     "regexp_replace",
     "regexp_substr",
     "regexp_instr",

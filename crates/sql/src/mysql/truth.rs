@@ -126,7 +126,6 @@ pub(super) fn is_condition(expr: &Expr) -> bool {
             is_comparison(op) || matches!(op, BinaryOperator::And | BinaryOperator::Or)
         }
         Expr::UnaryOp { op, .. } => *op == UnaryOperator::Not,
-        Expr::Function(function) => function.name.to_string() == "regexp_like",
         Expr::Value(value) => matches!(value.value, Value::Boolean(_)),
         Expr::IsNull(_)
         | Expr::IsNotNull(_)
@@ -152,10 +151,11 @@ pub(super) fn is_condition(expr: &Expr) -> bool {
 pub(super) fn make_truth(expr: &mut Expr) {
     if !is_condition(expr) {
         let inner = Expr::Nested(Box::new(take(expr)));
+        // The other way round than people write it: of a JSON document it is told from a comparison with 0.
         *expr = Expr::BinaryOp {
-            left: Box::new(inner),
+            left: Box::new(number("0")),
             op: BinaryOperator::NotEq,
-            right: Box::new(number("0")),
+            right: Box::new(inner),
         };
     }
 }

@@ -276,7 +276,7 @@ fn united(union: Union) -> Result<Transformed<LogicalPlan>> {
                 .inputs
                 .iter()
                 .filter_map(|it| it.schema().fields().get(at));
-            ComparisonKind::of_results(fields.map(|field| Kind::of_type(field.data_type())))
+            ComparisonKind::of_results(fields.map(|field| Kind::of_field(field)))
         })
         .collect();
     if meetings.iter().all(|it| *it == ComparisonKind::AsTheyAre) {

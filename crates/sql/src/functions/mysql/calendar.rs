@@ -1,4 +1,4 @@
-//! Dates and times of the proleptic Gregorian calendar, as MySQL counts, reads and writes them.
+//! Dates and times of the proleptic Gregorian calendar, as MySQL counts and writes them.
 //!
 //! Day numbers are converted by H. Hinnant's algorithms (chrono-Compatible Low-Level Date Algorithms, 2013).
 
@@ -211,81 +211,6 @@ pub(super) fn days_of_month(year: i64, month: i64) -> i64 {
     day_number(next_year, next, 1) - day_number(year, month, 1)
 }
 
-/// Reads a date, or a date and a time: numbers with anything between them, or their digits alone.
-pub(super) fn parse(text: &str) -> Option<Moment> {
-    let text = text.trim();
-    let parts: Vec<&str> = text
-        .split(|c: char| !c.is_ascii_digit())
-        .filter(|part| !part.is_empty())
-        .collect();
-    let numbers: Vec<i64> = match parts.as_slice() {
-        [digits] if text.len() == digits.len() => digit_groups(digits)?,
-        parts => parts
-            .iter()
-            .take(6)
-            .map(|part| part.parse().ok())
-            .collect::<Option<_>>()?,
-    };
-    let at = |n: usize| numbers.get(n).copied().unwrap_or(0);
-    let year = if parts.first().is_some_and(|year| year.len() == 2) {
-        century(at(0))
-    } else {
-        at(0)
-    };
-    let moment = Moment {
-        year,
-        month: at(1),
-        day: at(2),
-        hour: at(3),
-        minute: at(4),
-        second: at(5),
-        micros: parts.get(6).map_or(0, |fraction| fraction_micros(fraction)),
-    };
-    let plausible = moment.year <= LAST_YEAR
-        && (1..=12).contains(&moment.month)
-        && (1..=days_of_month(moment.year, moment.month)).contains(&moment.day)
-        && moment.hour < 24
-        && moment.minute < 60
-        && moment.second < 60;
-    (numbers.len() >= 3 && plausible).then_some(moment)
-}
-
-/// The numbers that are dates and times by their digits, the first and the last of each form, and what completes the year's.
-const WRITTEN: [(i128, i128, i128); 6] = [
-    (101, 691_231, 20_000_000),
-    (700_101, 991_231, 19_000_000),
-    (10_000_101, 99_991_231, 0),
-    (101_000_000, 691_231_235_959, 20_000_000_000_000),
-    (700_101_000_000, 991_231_235_959, 19_000_000_000_000),
-    (10_000_101_000_000, 99_991_231_235_959, 0),
-];
-
-/// Reads a date, or a date and a time, off the digits of a number: 20100615, 100615, 20100615123000.
-pub(super) fn of_number(number: i128) -> Option<Moment> {
-    let form = WRITTEN
-        .iter()
-        .find(|(first, last, _)| (first..=last).contains(&&number));
-    let (_, _, century) = form?;
-    parse(&format!("{:08}", number + century))
-}
-
-fn fraction_micros(digits: &str) -> i64 {
-    format!("{digits:0<6}")[..6].parse().unwrap_or(0)
-}
-
-/// `20100615` and `20100615010203` in their parts.
-fn digit_groups(digits: &str) -> Option<Vec<i64>> {
-    let year = match digits.len() {
-        8 | 14 => 4,
-        _ => return None,
-    };
-    let mut groups = vec![digits[..year].parse().ok()?];
-    for at in (year..digits.len()).step_by(2) {
-        groups.push(digits[at..at + 2].parse().ok()?);
-    }
-    Some(groups)
-}
-
 /// Years of two digits are from 1970 to 2069.
 pub(super) fn century(year: i64) -> i64 {
     if year < 70 { year + 2000 } else { year + 1900 }
@@ -306,60 +231,6 @@ mod tests {
         assert_eq!(
             (civil(DAYS.start), civil(DAYS.end - 1)),
             ((0, 1, 1), (9999, 12, 31))
-        );
-    }
-
-    #[test]
-    fn numbers_are_dates_by_their_digits() {
-        let text = |number| of_number(number).map(Moment::text);
-        for number in [20_100_615, 100_615, 20_100_615_000_000, 100_615_000_000] {
-            assert_eq!(
-                text(number).as_deref(),
-                Some("2010-06-15 00:00:00"),
-                "{number}"
-            );
-        }
-        let moment = text(19_991_231_235_958);
-        assert_eq!(moment.as_deref(), Some("1999-12-31 23:59:58"));
-        assert_eq!(text(101).as_deref(), Some("2000-01-01 00:00:00"));
-        for number in [-1, 0, 5, 20_100_635, 992_345, i128::MAX, 20_100_615_250_000] {
-            assert_eq!(text(number), None, "{number}");
-        }
-    }
-
-    #[test]
-    fn times_are_read_in_several_forms() {
-        let expected = Moment {
-            year: 2010,
-            month: 6,
-            day: 5,
-            hour: 1,
-            minute: 2,
-            second: 3,
-            micros: 0,
-        };
-        for text in [
-            "2010-06-05 01:02:03",
-            "2010-6-5 1:2:3",
-            "20100605010203",
-            "2010/06/05T01:02:03",
-            "10-06-05 01:02:03",
-        ] {
-            assert_eq!(parse(text), Some(expected), "{text}");
-        }
-        for text in [
-            "",
-            "abc",
-            "2010-13-01",
-            "2010-02-30",
-            "2010-06",
-            "2010-06-05 25:00:00",
-        ] {
-            assert_eq!(parse(text), None, "{text}");
-        }
-        assert_eq!(
-            parse("2010-06-05 01:02:03.5").map(|moment| moment.micros),
-            Some(500_000)
         );
     }
 }

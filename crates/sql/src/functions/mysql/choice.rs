@@ -11,6 +11,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
+use super::row_function::{as_document, is_document};
 use crate::mysql::comparison::ComparisonKind;
 use crate::mysql::operand::Kind;
 
@@ -90,7 +91,15 @@ impl ScalarUDFImpl for Choice {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        self.inner.return_field_from_args(args)
+        let given = args.arg_fields;
+        let field = self.inner.return_field_from_args(args)?;
+        let (nulls, values): (Vec<_>, Vec<_>) =
+            given.iter().partition(|it| it.data_type().is_null());
+        let of_documents = values.iter().all(|it| is_document(it)) && nulls.len() < given.len();
+        Ok(match of_documents {
+            true => Arc::new(as_document(field.as_ref().clone())),
+            false => field,
+        })
     }
 
     /// The engine's own.

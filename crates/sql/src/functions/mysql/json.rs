@@ -19,7 +19,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new(
         "mysql_json_extract",
         Takes(2, usize::MAX),
-        Gives::Text,
+        Gives::Json,
         extract,
     ),
     RowFunction::new("mysql_json_value", Takes(2, 2), Gives::Text, |v| {
@@ -65,7 +65,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new("mysql_json_depth", ONE, Gives::Integer, |v| {
         Ok(Value::Integer(depth(&document(&v[0])?)))
     }),
-    RowFunction::new("mysql_json_keys", ONE_OR_TWO, Gives::Text, |v| {
+    RowFunction::new("mysql_json_keys", ONE_OR_TWO, Gives::Json, |v| {
         let json = document(&v[0])?;
         Ok(match within(&json, v.get(1))? {
             Some(Json::Object(members)) => {

@@ -16,23 +16,23 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     // The document of one value.
     RowFunction::new("mysql_json_item", ONE, Gives::Text, |v| item(&v[0])).seeing_nulls(),
     // Of items.
-    RowFunction::new("mysql_json_array", ANY, Gives::Text, |v| {
+    RowFunction::new("mysql_json_array", ANY, Gives::Json, |v| {
         let items: Vec<String> = v.iter().map(Value::text).collect();
         Ok(Value::Text(format!("[{}]", items.join(", "))))
     }),
     // Of names and items in turns.
-    RowFunction::new("mysql_json_object", ANY, Gives::Text, |v| {
+    RowFunction::new("mysql_json_object", ANY, Gives::Json, |v| {
         let members = v.chunks_exact(2);
         let members = members.map(|pair| Ok((name(&pair[0])?, pair[1].text())));
         object(members.collect::<Result<_, String>>()?)
     })
     .seeing_nulls(),
     // Of items that are joined already.
-    RowFunction::new("mysql_json_array_of", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_json_array_of", ONE, Gives::Json, |v| {
         Ok(Value::Text(format!("[{}]", v[0].text())))
     }),
     // Of members that are joined already, each of which is one of these.
-    RowFunction::new("mysql_json_object_of", ONE, Gives::Text, |v| {
+    RowFunction::new("mysql_json_object_of", ONE, Gives::Json, |v| {
         object(members(&v[0].text())?)
     }),
     RowFunction::new("mysql_json_member", Takes(2, 2), Gives::Text, |v| {

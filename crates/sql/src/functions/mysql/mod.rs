@@ -9,10 +9,13 @@ mod assignment;
 mod bounded_aggregate;
 mod calendar;
 pub(crate) mod choice;
+mod clock;
 mod columns;
 mod joined;
 mod json;
 mod json_documents;
+mod json_order;
+mod moment_text;
 mod numbers;
 mod patterns;
 pub(in crate::functions) mod row_function;
@@ -30,8 +33,11 @@ use datafusion::logical_expr::{Expr, ScalarUDF};
 pub(crate) use assignment::STORE;
 pub use assignment::{GivenValue, Longest, RowFault, StoredColumn, StoredType};
 pub use calendar::Moment;
-pub(crate) use str_to_date::has_time;
-pub(crate) use times::{days_of_number, is_moment, is_number_of_moment};
+pub(crate) use row_function::is_document;
+pub(crate) use str_to_date::{FormatParts, parts_of};
+pub(crate) use times::{
+    days_of_number, is_clock, is_moment, is_number_of_moment, is_read_by_format,
+};
 pub(crate) use value::{is_number, number_prefix};
 
 static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::new(|| {
@@ -42,6 +48,7 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::ne
         times::FUNCTIONS,
         json::FUNCTIONS,
         json_documents::FUNCTIONS,
+        json_order::FUNCTIONS,
         patterns::FUNCTIONS,
     ];
     tables
@@ -68,4 +75,16 @@ pub(crate) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
         Some(function) => function.call(arguments),
         None => Expr::Literal(datafusion::common::ScalarValue::Null, None),
     }
+}
+
+/// Whether the function of this name gives JSON documents.
+pub(crate) fn gives_document(name: &str) -> bool {
+    let mut functions = json::FUNCTIONS.iter().chain(json_documents::FUNCTIONS);
+    functions.any(|function| function.name == name && function.gives == row_function::Gives::Json)
+}
+
+/// Whether the function of this name takes its arguments for numbers or times.
+pub(crate) fn takes_numbers_or_times(name: &str) -> bool {
+    let mut functions = numbers::FUNCTIONS.iter().chain(times::FUNCTIONS);
+    functions.any(|function| function.name == name)
 }

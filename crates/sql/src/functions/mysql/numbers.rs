@@ -111,28 +111,36 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         Ok(Value::Integer(sign(v[0].double())))
     })
     .by_columns(columns::sign),
-    RowFunction::new("mysql_round", ONE_OR_TWO, Gives::NumberAsGiven, |v| {
-        let exact = matches!(v[0], Value::Decimal(..));
-        rounded(
-            v,
-            if exact {
-                f64::round
-            } else {
-                f64::round_ties_even
-            },
-        )
-    })
+    RowFunction::new(
+        "mysql_round",
+        ONE_OR_TWO,
+        Gives::NumberAsGiven,
+        |v| match rounded_decimal(v, Away::FromZero) {
+            Some(decimal) => Ok(decimal),
+            None => rounded(v, f64::round_ties_even),
+        },
+    )
     .by_columns(|c| {
         columns::rounded(c, |n, digits| {
             to_digits(n, digits.into(), f64::round_ties_even)
         })
     }),
+    // Of a constant, which is a decimal as it was typed.
     RowFunction::new("mysql_round_exact", ONE_OR_TWO, Gives::NumberAsGiven, |v| {
-        rounded(v, f64::round)
+        match rounded_decimal(&as_typed(v), Away::FromZero) {
+            Some(decimal) => Ok(decimal),
+            None => rounded(v, f64::round),
+        }
     }),
-    RowFunction::new("mysql_truncate", TWO, Gives::NumberAsGiven, |v| {
-        rounded(v, f64::trunc)
-    })
+    RowFunction::new(
+        "mysql_truncate",
+        TWO,
+        Gives::NumberAsGiven,
+        |v| match rounded_decimal(v, Away::Never) {
+            Some(decimal) => Ok(decimal),
+            None => rounded(v, f64::trunc),
+        },
+    )
     .by_columns(|c| columns::rounded(c, |n, digits| to_digits(n, digits.into(), f64::trunc))),
     RowFunction::new("mysql_cot", ONE, Gives::Double, |v| {
         Ok(Value::Double(1.0 / v[0].double().tan()))
@@ -221,17 +229,77 @@ fn sign(number: f64) -> i128 {
 /// Beyond this many digits a double has none.
 const MOST_DIGITS: i128 = 308;
 
-/// A number rounded to digits after its point; before it, if they are negative.
+/// A double rounded to digits after its point; before it, if they are negative.
 fn rounded(v: &[Value], round: fn(f64) -> f64) -> Result<Value, String> {
     let digits = v.get(1).map_or(0, Value::integer);
-    if let (Value::Integer(integer), 0..) = (&v[0], digits) {
-        return Ok(Value::Integer(*integer));
+    Ok(Value::Double(to_digits(v[0].double(), digits, round)))
+}
+
+/// Which way the half of a digit goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Away {
+    FromZero,
+    /// What is beyond the digit is cut off.
+    Never,
+}
+
+/// A decimal or an integer rounded to digits, by its own digits; `None` for what is neither.
+fn rounded_decimal(v: &[Value], away: Away) -> Option<Value> {
+    if let Some(Value::Integer(integer)) = v.first() {
+        let mut values = v.to_vec();
+        values[0] = Value::Decimal(*integer, 0);
+        return Some(match rounded_decimal(&values, away)? {
+            Value::Decimal(digits, _) => Value::Integer(digits),
+            other => other,
+        });
     }
-    let rounded = to_digits(v[0].double(), digits, round);
-    Ok(match v[0] {
-        Value::Integer(_) => Value::Integer(rounded as i128),
-        _ => Value::Double(rounded),
+    let Some(Value::Decimal(digits, scale)) = v.first() else {
+        return None;
+    };
+    let wanted = v.get(1).map_or(0, Value::integer);
+    let dropped = i128::from(*scale) - wanted;
+    if dropped <= 0 {
+        return Some(v[0].clone());
+    }
+    let Some(unit) = u32::try_from(dropped)
+        .ok()
+        .and_then(|dropped| 10_i128.checked_pow(dropped))
+    else {
+        return Some(Value::Integer(0));
+    };
+    let half = match away {
+        Away::FromZero => digits.signum() * (unit / 2),
+        Away::Never => 0,
+    };
+    let kept = digits.checked_add(half)? / unit;
+    Some(match u8::try_from(wanted) {
+        Ok(scale) => Value::Decimal(kept, scale),
+        Err(_) => Value::Decimal(kept * unit, *scale),
     })
+}
+
+/// The text of an integer or a decimal, rounded to digits after its point, of which the last zeros may be missing; `None` for what is
+/// neither.
+pub(super) fn rounded_exactly(number: &Value, digits: usize) -> Option<String> {
+    let digits = Value::Integer(digits as i128);
+    rounded_decimal(&[number.clone(), digits], Away::FromZero).map(|rounded| rounded.text())
+}
+
+/// A double that was typed with a point, as a decimal.
+fn as_typed(v: &[Value]) -> Vec<Value> {
+    let decimal = |number: f64| {
+        let text = format!("{number}");
+        let (whole, fraction) = text.split_once('.')?;
+        let digits = format!("{whole}{fraction}").parse().ok()?;
+        Some(Value::Decimal(digits, u8::try_from(fraction.len()).ok()?))
+    };
+    let mut values = v.to_vec();
+    if let Some(Value::Double(number)) = v.first()
+        && let Some(decimal) = decimal(*number)
+    {
+        values[0] = decimal;
+    }
+    values
 }
 
 fn to_digits(value: f64, digits: i128, round: fn(f64) -> f64) -> f64 {
@@ -263,6 +331,9 @@ fn conv(v: &[Value]) -> Result<Value, String> {
         return Ok(Value::Null);
     }
     let text = v[0].text().trim().to_ascii_lowercase();
+    if text.is_empty() {
+        return Ok(Value::Null);
+    }
     let digits: String = text
         .trim_start_matches('-')
         .chars()
@@ -275,7 +346,13 @@ fn conv(v: &[Value]) -> Result<Value, String> {
     } else {
         number
     };
-    Ok(Value::Text(in_base(number, to.into())))
+    // To a base below 0 the number has a sign.
+    let signed = number as i64;
+    Ok(Value::Text(if v[2].integer() < 0 && signed < 0 {
+        format!("-{}", in_base(signed.unsigned_abs(), to.into()))
+    } else {
+        in_base(number, to.into())
+    }))
 }
 
 /// The digits of a number in a base, 2 to 36.
@@ -302,7 +379,7 @@ fn field(v: &[Value]) -> Result<Value, String> {
     let as_text = others
         .iter()
         .chain([wanted])
-        .all(|value| matches!(value, Value::Text(_)));
+        .all(|value| matches!(value, Value::Text(_) | Value::Null));
     let same = |other: &&Value| {
         !other.is_null()
             && if as_text {

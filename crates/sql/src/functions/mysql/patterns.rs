@@ -8,6 +8,14 @@ use super::row_function::{Gives, LONGEST_VALUE, RowFunction, Takes, too_long};
 use super::value::Value;
 
 pub(super) const FUNCTIONS: &[RowFunction] = &[
+    RowFunction::new("mysql_regexp_like", Takes(2, 3), Gives::Integer, |v| {
+        let expression = compiled(&v[1], v.get(2))?;
+        let found = match &v[0] {
+            Value::Text(text) => expression.is_match(text),
+            other => expression.is_match(&other.text()),
+        };
+        Ok(Value::Integer(found.into()))
+    }),
     RowFunction::new("mysql_regexp_replace", Takes(3, 6), Gives::Text, replace),
     RowFunction::new("mysql_regexp_substr", Takes(2, 5), Gives::Text, substring),
     RowFunction::new("mysql_regexp_instr", Takes(2, 6), Gives::Integer, place),
@@ -215,10 +223,40 @@ fn compile(pattern: &str, match_type: &str) -> Result<Regex, String> {
             let text = other.to_string();
             let why = text.lines().last().unwrap_or_default();
             let why = why.trim_start_matches("error: ");
+            let known = REASONS.iter().find(|(theirs, _)| why.contains(theirs));
+            let why = known.map_or(why, |(_, ours)| ours);
             format!("the pattern '{pattern}' cannot be read: {why}")
         }
     })
 }
+
+/// What the library says of a pattern, and what people are told; [`crate::ErrorCode`] knows these sentences.
+const REASONS: [(&str, &str); 9] = [
+    ("unclosed group", "its parentheses do not match"),
+    ("unopened group", "its parentheses do not match"),
+    (
+        "escape sequence",
+        "it has a backslash before a character that needs none and means nothing with it",
+    ),
+    (
+        "invalid repetition count range",
+        "the maximum of a {min,max} is below its minimum",
+    ),
+    ("repetition quantifier", "a {min,max} of it has no numbers"),
+    ("counted repetition", "a {min,max} of it has no end"),
+    (
+        "unclosed character class",
+        "a bracket [ of it is not closed",
+    ),
+    (
+        "invalid character class range",
+        "a range of characters goes from a later to an earlier one",
+    ),
+    (
+        "not supported",
+        "look-around and back references are not built in patterns",
+    ),
+];
 
 #[cfg(test)]
 mod tests {
@@ -275,6 +313,59 @@ mod tests {
             ""
         );
         assert!(call("mysql_regexp_replace", &[text("a"), text("a"), text("$1")]).is_err());
+    }
+
+    #[test]
+    fn texts_are_like_patterns() {
+        let like = |arguments: &[&str]| {
+            let arguments: Vec<Value> = arguments.iter().map(|it| text(it)).collect();
+            call("mysql_regexp_like", &arguments)
+        };
+        for (arguments, expected) in [
+            (&["abc", "^a"][..], 1),
+            (&["abc", "B"], 0),
+            (&["abc", "B", "i"], 1),
+            (&["abc", "B", "ic"], 0),
+            (&["a\nb", "^b"], 0),
+            (&["a\nb", "^b", "m"], 1),
+            (&["a\nb", "a.b"], 0),
+            (&["a\nb", "a.b", "n"], 1),
+            (&["abc", "b", "u"], 1),
+        ] {
+            assert_eq!(
+                like(arguments),
+                Ok(Value::Integer(expected)),
+                "{arguments:?}"
+            );
+        }
+        let like_integer = call("mysql_regexp_like", &[Value::Integer(12), text("^1")]);
+        assert_eq!(like_integer, Ok(Value::Integer(1)));
+    }
+
+    /// Where the library's words change, its sentences have no longer the codes that programs go by.
+    #[test]
+    fn mistakes_in_patterns_have_their_codes() {
+        for (pattern, number) in [
+            ("(", 3691),
+            (")", 3691),
+            ("\\é", 3689),
+            ("\\", 3689),
+            ("a{2,1}", 3693),
+            ("a{x}", 3692),
+            ("a{1", 3692),
+            ("[a", 3696),
+            ("[b-a]", 3697),
+            ("(?=a)", 3690),
+            ("(a)\\1", 3690),
+            ("*", 3688),
+            ("a{9999}{999}", 3700),
+        ] {
+            let error = call("mysql_regexp_like", &[text("a"), text(pattern)]).unwrap_err();
+            let code = crate::ErrorCode::of_message(&error);
+            assert_eq!(code.number, number, "{pattern}: {error}");
+        }
+        let error = call("mysql_regexp_like", &[text("a"), text("a"), text("x")]).unwrap_err();
+        assert_eq!(crate::ErrorCode::of_message(&error).number, 1210, "{error}");
     }
 
     #[test]

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, AsArray, BinaryBuilder, Date32Builder, Decimal128Builder, Float64Builder,
-    Int64Builder, LargeStringBuilder, StringBuilder, StringViewBuilder,
+    Int64Builder, LargeStringBuilder, StringBuilder, StringViewBuilder, Time64MicrosecondBuilder,
     TimestampMicrosecondBuilder, UInt64Builder,
 };
-use arrow::datatypes::{DataType, Decimal128Type, TimeUnit};
+use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, TimeUnit};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err, resources_err};
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
-    Cast, ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    Cast, ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
 };
 
 use super::columns::OfColumns;
@@ -37,13 +38,19 @@ pub(in crate::functions) enum Gives {
     Number,
     Double,
     Text,
+    /// The text of a JSON document.
+    Json,
     Bytes,
     Date,
-    /// Dates where the first argument is one, else times.
+    /// Dates where the first argument is one, times where it is one, else text.
     DateAsGiven,
     Time,
-    /// Text where the first argument is text, else times.
+    /// Text where the first argument is no date and no time, else times.
     TimeAsGiven,
+    /// Times of day.
+    TimeOfDay,
+    /// Integers where the argument is a date or an integer, else decimals with microseconds.
+    SecondsAsGiven,
     /// Text, of the argument's own type where that is text.
     TextAsGiven,
 }
@@ -72,22 +79,43 @@ impl Gives {
             },
             Self::NumberAsGiven | Self::Double => DataType::Float64,
             Self::TextAsGiven if is_text(arguments.first()) => arguments[0].clone(),
-            Self::Text | Self::TextAsGiven => DataType::Utf8,
+            Self::Text | Self::Json | Self::TextAsGiven => DataType::Utf8,
             Self::Bytes => DataType::Binary,
-            Self::DateAsGiven | Self::TimeAsGiven if is_text(arguments.first()) => DataType::Utf8,
+            Self::DateAsGiven | Self::TimeAsGiven if !is_temporal(arguments.first()) => {
+                DataType::Utf8
+            }
             Self::DateAsGiven if arguments.first() == Some(&DataType::Date32) => DataType::Date32,
             Self::Date => DataType::Date32,
             Self::Time | Self::DateAsGiven | Self::TimeAsGiven => {
                 DataType::Timestamp(TimeUnit::Microsecond, None)
             }
+            Self::TimeOfDay => DataType::Time64(TimeUnit::Microsecond),
+            Self::SecondsAsGiven => match arguments {
+                [DataType::Date32 | DataType::Null] => DataType::Int64,
+                [whole] if whole.is_integer() => DataType::Int64,
+                _ => DataType::Decimal128(SECONDS_DIGITS, 6),
+            },
         }
     }
+}
+
+/// Digits of seconds since 1970 with microseconds.
+const SECONDS_DIGITS: u8 = 20;
+
+fn is_temporal(data_type: Option<&DataType>) -> bool {
+    matches!(
+        data_type,
+        Some(DataType::Date32 | DataType::Timestamp(..) | DataType::Time64(_))
+    )
 }
 
 impl Gives {
     /// Whether what it gives has a length that depends on what it is given.
     fn is_text(self) -> bool {
-        matches!(self, Self::Text | Self::TextAsGiven | Self::Bytes)
+        matches!(
+            self,
+            Self::Text | Self::Json | Self::TextAsGiven | Self::Bytes
+        )
     }
 }
 
@@ -248,6 +276,16 @@ impl ScalarUDFImpl for RowFunctionUdf {
         Ok(self.function.gives.data_type(arguments))
     }
 
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let types = args.arg_fields.iter().map(|it| it.data_type().clone());
+        let given: Vec<_> = types.collect();
+        let field = Field::new(self.name(), self.return_type(&given)?, true);
+        Ok(Arc::new(match self.function.gives {
+            Gives::Json => as_document(field),
+            _ => field,
+        }))
+    }
+
     /// What is a text or a number already is not made one.
     fn simplify(&self, args: Vec<Expr>, context: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let [only] = args.as_slice() else {
@@ -315,6 +353,19 @@ impl ScalarUDFImpl for RowFunctionUdf {
         }
         Ok(ColumnarValue::Array(result))
     }
+}
+
+/// The key by which the metadata of a field tell that its texts are JSON documents.
+const DOCUMENT: &str = "meridian.json";
+
+/// The field of a column of texts as that of one of documents.
+pub(super) fn as_document(field: Field) -> Field {
+    field.with_metadata([(DOCUMENT.to_owned(), String::new())].into())
+}
+
+/// Whether the values of a column are JSON documents.
+pub(crate) fn is_document(field: &Field) -> bool {
+    is_text(Some(field.data_type())) && field.metadata().contains_key(DOCUMENT)
 }
 
 /// Whether a decimal may have more digits than the engine's cast makes the nearest double of.
@@ -400,6 +451,9 @@ pub(super) fn column_of(values: Vec<Value>, data_type: &DataType) -> Result<Arra
         DataType::Timestamp(..) => {
             filled!(TimestampMicrosecondBuilder::with_capacity(rows), value => micros(&value)?)
         }
+        DataType::Time64(_) => {
+            filled!(Time64MicrosecondBuilder::with_capacity(rows), value => micros_of_day(&value)?)
+        }
         other => return exec_err!("a function gave a value of the type {other}"),
     })
 }
@@ -427,6 +481,13 @@ fn micros(value: &Value) -> Result<i64> {
     match value {
         Value::Time(micros) => Ok(*micros),
         other => exec_err!("{} is no time", other.text()),
+    }
+}
+
+fn micros_of_day(value: &Value) -> Result<i64> {
+    match value {
+        Value::TimeOfDay(micros) => Ok(*micros),
+        other => exec_err!("{} is no time of day", other.text()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Functions of text. Places are counted in characters from 1.
 
-use super::numbers::in_base;
+use super::numbers::{in_base, rounded_exactly};
 use super::row_function::{Gives, LONGEST_VALUE, RowFunction, Takes, longest, too_long};
 use super::value::Value;
 
@@ -150,7 +150,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new("mysql_insert", Takes(4, 4), Gives::Text, insert),
     RowFunction::new("mysql_substring_index", THREE, Gives::Text, substring_index),
     RowFunction::new("mysql_format", TWO, Gives::Text, |v| {
-        text(grouped(v[0].double(), count(&v[1]).min(30)))
+        text(grouped(&v[0], count(&v[1]).min(30)))
     }),
 ];
 
@@ -365,9 +365,15 @@ fn substring_index(v: &[Value]) -> Result<Value, String> {
 }
 
 /// A number with commas between thousands and so many digits after the point.
-fn grouped(number: f64, digits: usize) -> String {
-    let plain = format!("{:.digits$}", number.abs());
-    let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
+fn grouped(number: &Value, digits: usize) -> String {
+    let rounded = match rounded_exactly(number, digits) {
+        Some(exact) => exact,
+        None => format!("{:.digits$}", number.double()),
+    };
+    let plain = rounded.trim_start_matches('-');
+    let is_negative =
+        rounded.starts_with('-') && plain.contains(|digit| "123456789".contains(digit));
+    let (whole, fraction) = plain.split_once('.').unwrap_or((plain, ""));
     let mut grouped = String::new();
     for (at, digit) in whole.chars().enumerate() {
         if at > 0 && (whole.len() - at) % 3 == 0 {
@@ -375,7 +381,7 @@ fn grouped(number: f64, digits: usize) -> String {
         }
         grouped.push(digit);
     }
-    let sign = if number < 0.0 { "-" } else { "" };
+    let sign = if is_negative { "-" } else { "" };
     let point = if digits > 0 { "." } else { "" };
-    format!("{sign}{grouped}{point}{fraction}")
+    format!("{sign}{grouped}{point}{fraction:0<digits$}")
 }

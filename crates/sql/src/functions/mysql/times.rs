@@ -5,8 +5,10 @@ use datafusion::common::ScalarValue;
 
 use super::calendar::{
     DAYS_BEFORE_EPOCH, LAST_YEAR, MICROS_OF_DAY, MICROS_OF_SECOND, MONTHS, Moment, WEEKDAYS,
-    century, date_in_range, date_text, day_number, days_of_month, of_number, time_in_range,
+    century, date_in_range, date_text, day_number, days_of_month, time_in_range,
 };
+use super::clock::Clock;
+use super::moment_text::{self, of_number};
 use super::row_function::{Gives, RowFunction, Takes};
 use super::str_to_date;
 use super::value::Value;
@@ -22,15 +24,28 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new("mysql_year", ONE, Gives::Integer, |v| part(v, |m| m.year)),
     RowFunction::new("mysql_month", ONE, Gives::Integer, |v| part(v, |m| m.month)),
     RowFunction::new("mysql_day", ONE, Gives::Integer, |v| part(v, |m| m.day)),
-    RowFunction::new("mysql_hour", ONE, Gives::Integer, |v| part(v, |m| m.hour)),
+    RowFunction::new("mysql_hour", ONE, Gives::Integer, |v| clock(v, |c| c.hours)),
     RowFunction::new("mysql_minute", ONE, Gives::Integer, |v| {
-        part(v, |m| m.minute)
+        clock(v, |c| c.minutes)
     }),
     RowFunction::new("mysql_second", ONE, Gives::Integer, |v| {
-        part(v, |m| m.second)
+        clock(v, |c| c.seconds)
     }),
     RowFunction::new("mysql_microsecond", ONE, Gives::Integer, |v| {
-        part(v, |m| m.micros)
+        clock(v, |c| c.micros)
+    }),
+    // EXTRACT's have the sign of the span.
+    RowFunction::new("mysql_extract_hour", ONE, Gives::Integer, |v| {
+        clock(v, |c| c.sign() * c.hours)
+    }),
+    RowFunction::new("mysql_extract_minute", ONE, Gives::Integer, |v| {
+        clock(v, |c| c.sign() * c.minutes)
+    }),
+    RowFunction::new("mysql_extract_second", ONE, Gives::Integer, |v| {
+        clock(v, |c| c.sign() * c.seconds)
+    }),
+    RowFunction::new("mysql_extract_microsecond", ONE, Gives::Integer, |v| {
+        clock(v, |c| c.sign() * c.micros)
     }),
     RowFunction::new("mysql_quarter", ONE, Gives::Integer, |v| {
         part(v, |m| (m.month + 2) / 3)
@@ -44,10 +59,12 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new("mysql_dayofyear", ONE, Gives::Integer, |v| {
         part(v, Moment::day_of_year)
     }),
+    // A mode that is NULL is 0.
     RowFunction::new("mysql_week", Takes(1, 2), Gives::Integer, |v| {
         let mode = v.get(1).map_or(0, Value::integer);
         part(v, |m| week(m, mode as u8).1)
-    }),
+    })
+    .seeing_nulls(),
     RowFunction::new("mysql_yearweek", Takes(1, 2), Gives::Integer, |v| {
         // Weeks of a year are counted from 1 here.
         let mode = v.get(1).map_or(0, Value::integer) as u8 | 2;
@@ -55,7 +72,8 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
             let (year, week) = week(m, mode);
             year * 100 + week
         })
-    }),
+    })
+    .seeing_nulls(),
     RowFunction::new("mysql_to_days", ONE, Gives::Integer, |v| {
         part(v, |m| m.days() + DAYS_BEFORE_EPOCH)
     }),
@@ -108,17 +126,16 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         named(v, |m| MONTHS[m.month as usize - 1])
     }),
     RowFunction::new("mysql_time_to_sec", ONE, Gives::Integer, |v| {
-        part(v, |m| (m.hour * 60 + m.minute) * 60 + m.second)
+        clock(v, Clock::whole_seconds)
     }),
-    RowFunction::new("mysql_unix_timestamp", ONE, Gives::Integer, |v| {
-        part(v, |m| m.to_micros().div_euclid(MICROS_OF_SECOND))
+    RowFunction::new("mysql_unix_timestamp", ONE, Gives::SecondsAsGiven, |v| {
+        Ok(v[0].moment().map_or(Value::Null, unix_timestamp))
     }),
-    RowFunction::new("mysql_from_unixtime", ONE, Gives::Time, |v| {
-        match (v[0].double() * MICROS_OF_SECOND as f64).round() as i128 {
-            ..0 => Ok(Value::Null),
-            micros => time(micros),
-        }
+    // Of what is known to have no fraction.
+    RowFunction::new("mysql_unix_seconds", ONE, Gives::Integer, |v| {
+        Ok(v[0].moment().map_or(Value::Null, unix_timestamp))
     }),
+    RowFunction::new("mysql_from_unixtime", ONE, Gives::Time, from_unixtime),
     RowFunction::new("mysql_date_format", TWO, Gives::Text, |v| {
         match v[0].moment() {
             Some(moment) => Ok(Value::Text(formatted(moment, &v[1].text()))),
@@ -129,21 +146,17 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         let read = str_to_date::parse(&v[0].text(), &v[1].text());
         Ok(read.map_or(Value::Null, |m| Value::Time(m.to_micros())))
     }),
+    RowFunction::new("mysql_str_to_time", TWO, Gives::TimeOfDay, |v| {
+        let read = str_to_date::parse_time(&v[0].text(), &v[1].text());
+        Ok(read.map_or(Value::Null, Value::TimeOfDay))
+    }),
     RowFunction::new("mysql_convert_tz", THREE, Gives::Time, convert_tz),
     RowFunction::new("mysql_date_add", THREE, Gives::DateAsGiven, |v| {
-        let moved = date_add(v)?;
-        Ok(match (&v[0], &moved) {
-            (Value::Date(_), Value::Time(micros)) => {
-                Value::Date(micros.div_euclid(MICROS_OF_DAY) as i32)
-            }
-            // What was typed without a time of day stays so.
-            (Value::Text(typed), Value::Time(micros)) if !typed.contains(':') => {
-                Value::Text(date_text(micros.div_euclid(MICROS_OF_DAY) as i32))
-            }
-            _ => moved,
-        })
+        moved(v, TimeOfDay::AsGiven)
     }),
-    RowFunction::new("mysql_time_add", THREE, Gives::TimeAsGiven, date_add),
+    RowFunction::new("mysql_time_add", THREE, Gives::TimeAsGiven, |v| {
+        moved(v, TimeOfDay::Always)
+    }),
     RowFunction::new("mysql_timestampdiff", THREE, Gives::Integer, timestampdiff),
 ];
 
@@ -153,8 +166,14 @@ fn convert_tz(v: &[Value]) -> Result<Value, String> {
     let offsets = (offset(&v[1].text()), offset(&v[2].text()));
     match (v[0].moment(), offsets) {
         (Some(moment), (Some(from), Some(to))) => {
-            let minutes = i128::from(to - from);
-            time(i128::from(moment.to_micros()) + minutes * 60 * i128::from(MICROS_OF_SECOND))
+            let minute = 60 * i128::from(MICROS_OF_SECOND);
+            let given = i128::from(moment.to_micros());
+            let micros_of_utc = given - i128::from(from) * minute;
+            // What Unix time does not have stays as it is.
+            match is_of_unix(micros_of_utc) && micros_of_utc >= i128::from(MICROS_OF_SECOND) {
+                true => time(micros_of_utc + i128::from(to) * minute),
+                false => time(given),
+            }
         }
         _ => Ok(Value::Null),
     }
@@ -195,6 +214,19 @@ pub(crate) fn is_moment(text: &str) -> bool {
     Value::Text(text.to_owned()).moment().is_some()
 }
 
+/// Whether a text is a time of day or a span of time.
+pub(crate) fn is_clock(text: &str) -> bool {
+    Clock::of(&Value::Text(text.to_owned())).is_some()
+}
+
+/// Whether a text is what a function that reads by a format makes of it.
+pub(crate) fn is_read_by_format(function: &str, text: &str, format: &str) -> bool {
+    match function {
+        "mysql_str_to_time" => str_to_date::parse_time(text, format).is_some(),
+        _ => str_to_date::parse(text, format).is_some(),
+    }
+}
+
 /// Whether a number is one by its digits, or the zero that MySQL has for no date; `None` for what is no number.
 pub(crate) fn is_number_of_moment(number: &ScalarValue) -> Option<bool> {
     let number = number.cast_to(&DataType::Float64).ok()?;
@@ -202,6 +234,44 @@ pub(crate) fn is_number_of_moment(number: &ScalarValue) -> Option<bool> {
         return None;
     };
     Some(number == 0.0 || Value::Double(number).moment().is_some())
+}
+
+/// Of the time of day, or the span of time, that a value is.
+fn clock(v: &[Value], of: impl Fn(Clock) -> i64) -> Result<Value, String> {
+    Ok(Clock::of(&v[0]).map_or(Value::Null, |clock| Value::Integer(of(clock).into())))
+}
+
+/// The last second that Unix time has in MySQL: 3001-01-18 23:59:59.
+const LAST_UNIX_SECOND: i128 = 32_536_771_199;
+/// Decimals of a second.
+const PLACES_OF_MICROS: u8 = 6;
+
+/// Microseconds since 1970 as a decimal of seconds; 0 for times that Unix time does not have.
+fn unix_timestamp(moment: Moment) -> Value {
+    let micros = i128::from(moment.to_micros());
+    Value::Decimal(
+        if is_of_unix(micros) { micros } else { 0 },
+        PLACES_OF_MICROS,
+    )
+}
+
+/// Whether Unix time has a number of microseconds.
+fn is_of_unix(micros: i128) -> bool {
+    (0..(LAST_UNIX_SECOND + 1) * i128::from(MICROS_OF_SECOND)).contains(&micros)
+}
+
+/// The time at so many seconds since 1970.
+fn from_unixtime(v: &[Value]) -> Result<Value, String> {
+    let number = match &v[0] {
+        Value::Integer(_) | Value::Double(_) | Value::Decimal(..) => v[0].clone(),
+        other => Value::Double(other.double()),
+    };
+    match number.whole_and_micros() {
+        Some((seconds @ 0..=LAST_UNIX_SECOND, micros @ 0..)) => {
+            time(seconds * i128::from(MICROS_OF_SECOND) + i128::from(micros))
+        }
+        _ => Ok(Value::Null),
+    }
 }
 
 fn part(v: &[Value], of: impl Fn(Moment) -> i64) -> Result<Value, String> {
@@ -280,6 +350,45 @@ fn size_of_unit(units: &[(&str, i64)], unit: &str) -> Option<i64> {
         .map(|(_, size)| *size)
 }
 
+/// Where a text that is moved has its time of day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TimeOfDay {
+    /// Where it was typed with one, or has come to one.
+    AsGiven,
+    Always,
+}
+
+/// A date or a time that is moved: dates stay dates by whole days, and texts and numbers become texts.
+fn moved(v: &[Value], time_of_day: TimeOfDay) -> Result<Value, String> {
+    let moved = date_add(v)?;
+    let Value::Time(micros) = moved else {
+        return Ok(moved);
+    };
+    let days = micros.div_euclid(MICROS_OF_DAY) as i32;
+    Ok(match (&v[0], time_of_day) {
+        (Value::Date(_), TimeOfDay::AsGiven) => Value::Date(days),
+        (Value::Date(_) | Value::Time(_) | Value::TimeOfDay(_), _) => moved,
+        (given, TimeOfDay::AsGiven) if !has_time_of_day(given) => Value::Text(date_text(days)),
+        _ if v[2].text() == "microsecond" => {
+            let moment = Moment::of_micros(micros);
+            let seconds = Moment {
+                micros: 0,
+                ..moment
+            };
+            Value::Text(format!("{}.{:06}", seconds.text(), moment.micros))
+        }
+        _ => Value::Text(moved.text()),
+    })
+}
+
+/// Whether a text or a number is a date with a time of day.
+fn has_time_of_day(given: &Value) -> bool {
+    match given {
+        Value::Text(_) | Value::Bytes(_) => moment_text::has_time(&given.text()),
+        _ => given.integer() >= moment_text::FIRST_WITH_TIME,
+    }
+}
+
 fn unknown_unit(unit: &str) -> String {
     format!(
         "there is no unit of time {unit}: units are MICROSECOND, SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR"
@@ -343,12 +452,23 @@ fn formatted(m: Moment, format: &str) -> String {
             text.push(character);
             continue;
         }
-        let Some(letter) = characters.next() else {
-            break;
-        };
-        text.push_str(&formatted_part(m, letter));
+        match characters.next() {
+            Some(letter) => text.push_str(&formatted_part(m, letter)),
+            None => text.push('%'),
+        }
     }
     text
+}
+
+/// What follows the number of a day in words: 1st, 2nd, 3rd, 4th, 11th.
+fn ordinal_suffix(number: i64) -> &'static str {
+    match (number % 10, number / 10 % 10) {
+        (_, 1) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    }
 }
 
 fn formatted_part(m: Moment, letter: char) -> String {
@@ -361,6 +481,7 @@ fn formatted_part(m: Moment, letter: char) -> String {
         'c' => m.month.to_string(),
         'M' => MONTHS[m.month as usize - 1].to_owned(),
         'b' => MONTHS[m.month as usize - 1][..3].to_owned(),
+        'D' => format!("{}{}", m.day, ordinal_suffix(m.day)),
         'd' => format!("{:02}", m.day),
         'e' => m.day.to_string(),
         'j' => format!("{:03}", m.day_of_year()),

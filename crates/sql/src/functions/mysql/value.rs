@@ -11,6 +11,7 @@ use datafusion::common::Result;
 use datafusion::common::exec_err;
 
 use super::calendar::{self, Moment};
+use super::moment_text;
 
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,6 +95,12 @@ impl Value {
                 let unit = power_of_ten(*scale);
                 bounded(digits.saturating_add(digits.signum() * (unit / 2)) / unit)
             }
+            // A time is rounded as one, not as a number: its seconds end at 59.
+            Self::Time(micros) => Self::Time(whole_seconds(*micros)).double() as i128,
+            Self::TimeOfDay(micros) => {
+                let seconds = whole_seconds(*micros) / calendar::MICROS_OF_SECOND;
+                ((seconds / 3600 * 100 + seconds / 60 % 60) * 100 + seconds % 60).into()
+            }
             // A text is cut at its point, not rounded.
             Self::Text(text) => bounded(whole_prefix(text)),
             other => bounded(other.double().round() as i128),
@@ -164,10 +171,41 @@ impl Value {
             Self::Time(micros) => calendar::time_in_range((*micros).into()).map(Moment::of_micros),
             // Of its date there is nothing to be told.
             Self::TimeOfDay(micros) => Some(Moment::of_micros(*micros)),
-            Self::Integer(digits) => calendar::of_number(*digits),
-            Self::Double(digits) if digits.fract() == 0.0 => calendar::of_number(self.integer()),
-            other => calendar::parse(&other.text()),
+            Self::Integer(digits) => moment_text::of_number(*digits),
+            Self::Double(_) | Self::Decimal(..) => {
+                let (whole, micros) = self.whole_and_micros()?;
+                moment_text::of_number_with_micros(whole, micros)
+            }
+            Self::Text(text) => moment_text::parse(text),
+            Self::Bytes(bytes) => moment_text::parse(std::str::from_utf8(bytes).ok()?),
         }
+    }
+
+    /// A number as a whole one and millionths, both of its sign; what is beyond millionths is left out. `None` for what is no number, or
+    /// far beyond 64 bits.
+    pub(super) fn whole_and_micros(&self) -> Option<(i128, i64)> {
+        const MICROS: f64 = 1e6;
+        Some(match self {
+            Self::Integer(integer) => (*integer, 0),
+            Self::Double(number) if number.abs() < i64::MAX as f64 => {
+                let micros = (number.fract() * MICROS).round();
+                // What rounds up to a whole one stays below it.
+                (
+                    number.trunc() as i128,
+                    micros.clamp(1.0 - MICROS, MICROS - 1.0) as i64,
+                )
+            }
+            Self::Decimal(digits, scale) => {
+                let unit = power_of_ten(*scale);
+                let fraction = digits % unit;
+                let micros = match scale {
+                    0..=6 => fraction * power_of_ten(6 - scale),
+                    _ => fraction / power_of_ten(scale - 6),
+                };
+                (digits / unit, micros as i64)
+            }
+            _ => return None,
+        })
     }
 }
 
@@ -284,6 +322,12 @@ fn whole_prefix(text: &str) -> i128 {
     })
 }
 
+/// Microseconds rounded to seconds.
+fn whole_seconds(micros: i64) -> i64 {
+    let half = calendar::MICROS_OF_SECOND / 2;
+    (micros + half).div_euclid(calendar::MICROS_OF_SECOND) * calendar::MICROS_OF_SECOND
+}
+
 fn bounded(integer: i128) -> i128 {
     const FAR: i128 = 1 << 100;
     integer.clamp(-FAR, FAR)
@@ -356,6 +400,17 @@ mod tests {
         for text in ["12abc", "abc", "", "1e", "10h", "0x1F", "1 2", "-"] {
             assert!(!is_number(text), "{text}");
         }
+    }
+
+    #[test]
+    fn times_are_rounded_as_times() {
+        // 2000-02-29 23:59:59.999999
+        assert_eq!(
+            Value::Time(951_868_799_999_999).integer(),
+            20_000_301_000_000
+        );
+        assert_eq!(Value::TimeOfDay(45_296_500_000).integer(), 123_457);
+        assert_eq!(Value::TimeOfDay(45_296_499_999).integer(), 123_456);
     }
 
     #[test]
