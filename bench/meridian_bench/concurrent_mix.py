@@ -35,7 +35,9 @@ MIX_SECONDS = {"tiny": 1.5, "small": 15.0, "standard": 30.0}
 
 # DMTN-048's scans in flight: 2 to 12 over about 8,000 chunks.
 FLIGHT = (1, 2, 4, 8, 12)
-STRIPES = {"tiny": 12, "small": 40, "standard": 85}
+# Objects over a large part of the sky, and how many in a square degree.
+WIDE = {"tiny": (5_000, 1), "small": (200_000, 5), "standard": (4_000_000, 100)}
+STRIPES = {"tiny": 45, "small": 40, "standard": 85}
 SMALL_SCAN = "SELECT count(*) AS n, avg(decl_PS) AS m FROM Object WHERE gFlux_PS > {flux!r} AND ra_PS < {ra!r}"
 
 Ask = Callable[[Any, str], list[list[Any]]]

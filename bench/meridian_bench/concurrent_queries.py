@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from . import catalogue as catalogues
-from .concurrent_mix import MIX_SECONDS, STRIPES, flight, flight_section, mix, mix_section, small_chunks
+from .concurrent_mix import MIX_SECONDS, STRIPES, WIDE, flight, flight_section, mix, mix_section, small_chunks
 from .contenders.base import Setup
 from .contenders.meridian import Meridian, mysql
 from .machine import describe, memory_bytes
@@ -305,10 +305,12 @@ def surveyed(files: Sequence[str], columns: Sequence[str] = COLUMNS) -> dict[str
 
 
 def measure_small_chunks(
-    options: argparse.Namespace, program: Path, table: catalogues.TableFiles
+    options: argparse.Namespace, program: Path
 ) -> tuple[tuple[dict[int, dict[str, float]], dict[str, int], int], list[str]]:
-    """Scans of the objects cut finely and as the loader chooses, each by a server of its own; and where these differ."""
+    """Scans of objects over the sky, cut finely and as the loader chooses, each by a server of its own; and where these differ."""
     work: Path = options.work
+    objects, density = WIDE[options.size]
+    table = catalogues.prepare(work / "wide_catalogue", program, objects, 0, 1, False, density).tables["Object"]
     servers: dict[str, Server] = {}
     chunks: dict[str, int] = {}
     try:
@@ -408,7 +410,7 @@ def run(options: argparse.Namespace) -> int:
             measured["lookups"][beside] = (found, rate)
         print(f"{time.strftime('%H:%M:%S')} the papers' mix", file=sys.stderr, flush=True)
         measured["mix"] = mix(server, rows_of, objects, MIX_SECONDS[options.size], SEED)
-        measured["flight"], differ = measure_small_chunks(options, program, catalogue.tables["Object"])
+        measured["flight"], differ = measure_small_chunks(options, program)
         wrong += differ
         print(f"{time.strftime('%H:%M:%S')} a long queue", file=sys.stderr, flush=True)
         measured["queue"] = queue(server, QUEUED[options.size], scans(1, rng, bounds)[0])

@@ -38,7 +38,7 @@ pub(crate) fn with_equal_constants(expr: &Expr) -> Expr {
             if is_signed || matches!(expr, Expr::Value(_)) {
                 *expr = super::build::null();
             } else if let Expr::Cast { expr: inner, .. } = expr {
-                *expr = super::build::take(inner);
+                *expr = take(inner);
             }
             ControlFlow::Continue(())
         }

@@ -1,6 +1,7 @@
 //! Dates and times that a column stores of texts: those that are written as such from the first letter to the last.
 
-use super::super::calendar::{self, MICROS_OF_SECOND, Moment};
+use super::super::calendar::{MICROS_OF_SECOND, Moment};
+use super::super::moment_text;
 
 /// Digits of the fractions of seconds that are kept.
 const MOST_DIGITS: u32 = 6;
@@ -12,7 +13,9 @@ pub(super) fn written_moment(text: &str) -> Option<Moment> {
         Some(rest) if rest.contains(['T', 't']) => rest,
         _ => text,
     };
-    is_written(text).then(|| calendar::parse(text)).flatten()
+    // Between a date and a time the sign of the standard is a large letter.
+    let parsed = || moment_text::parse(&text.replace('t', "T"));
+    is_written(text).then(parsed).flatten()
 }
 
 /// Whether a text has the form of a date and perhaps a time.
@@ -71,6 +74,7 @@ mod tests {
             ("2010-6-5 1:2:3", "2010-06-05 01:02:03"),
             (" 2010-06-15 01:02:03.25 ", "2010-06-15 01:02:03.250000"),
             ("2010-06-15T01:02:03Z", "2010-06-15 01:02:03"),
+            ("2010-06-15t01:02:03z", "2010-06-15 01:02:03"),
             ("2010-06-15 01:02", "2010-06-15 01:02:00"),
             ("20100615", "2010-06-15 00:00:00"),
             ("20100615010203", "2010-06-15 01:02:03"),
