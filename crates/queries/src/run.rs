@@ -166,6 +166,8 @@ impl QueryService {
     ) -> Result<ResultSize, QueryError> {
         let path = directory.join("result");
         if let Some(size) = stored_before(&path) {
+            // Its last pieces were done after it was written down for the last time.
+            query.update(|record| record.pieces_done = record.pieces);
             return Ok(size);
         }
         catalog::make_directories(directory).map_err(|error| {

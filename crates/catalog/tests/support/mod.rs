@@ -4,7 +4,7 @@
 
 use meridian_catalog::{
     Catalog, Change, Chunk, Column, ColumnChange, ColumnType, DatabaseChange, DirectorRef, LoadId,
-    NewDatabase, OverlapFile, PartContents, Position, REPLICATED_CHUNK, Table, TableChange,
+    NewDatabase, OverlapFile, PartContents, Position, REPLICATED_CHUNK, ScanLane, Table, TableChange,
     TableKind, TableSpec,
 };
 use sky::ChunkId;
@@ -167,6 +167,7 @@ pub fn words() -> DatabaseChange {
         description: text("objects"),
         utype: text("caom:Observation"),
         index: Change::Set(3),
+        scan_lane: Change::Set(ScanLane::Slow),
         columns: columns.into(),
     };
     DatabaseChange {
