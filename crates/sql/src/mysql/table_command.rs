@@ -19,8 +19,12 @@ impl TokenReader<'_> {
         if self.word("role") {
             return Err(of_users());
         }
-        if !self.word("table") {
-            return Ok(None);
+        let replace = self.word("or");
+        if replace && !self.word("replace") {
+            return Err(self.expected("OR REPLACE"));
+        }
+        if replace || !self.word("table") {
+            return self.read_create_view(replace);
         }
         let if_not_exists = self.word("if");
         if if_not_exists && !(self.word("not") && self.word("exists")) {
@@ -99,6 +103,9 @@ impl TokenReader<'_> {
         if self.word("role") {
             return Err(of_users());
         }
+        if self.word("view") {
+            return self.read_drop_view();
+        }
         if !self.word("table") && !self.word("tables") {
             return Ok(None);
         }
@@ -144,7 +151,7 @@ impl TokenReader<'_> {
     }
 
     /// The text from here on, if a query begins here.
-    fn rest_of_query(&self) -> Option<String> {
+    pub(super) fn rest_of_query(&self) -> Option<String> {
         let first = self.tokens.get(self.at)?;
         self.is_query(0).then(|| self.text_from(first))
     }
@@ -234,7 +241,7 @@ mod tests {
         ] {
             assert!(command(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(command("CREATE VIEW v AS SELECT 1").unwrap(), None);
+        assert_eq!(command("CREATE DATABASE d").unwrap(), None);
     }
 
     #[test]
