@@ -506,6 +506,8 @@ def test_it_outlives_appends_merges_and_another_partitioning(meridian: Meridian,
 def test_an_older_directory_is_brought_up_to_date(meridian: Meridian, data: Path, felis: Path) -> None:
     """The version before knew of no descriptions."""
     with sqlite3.connect(data / "meridian.sqlite") as catalog:
+        catalog.execute("DROP TABLE views")
+        catalog.execute("DELETE FROM lists WHERE name = 'views'")
         catalog.execute("ALTER TABLE databases DROP COLUMN description")
         for column in ("description", "utype", "table_index"):
             catalog.execute(f"ALTER TABLE tables DROP COLUMN {column}")

@@ -59,6 +59,16 @@ class TableShape:
         """Whether its rows are spread over chunks."""
         return not self.is_file and self.options.get("kind") != "replicated"
 
+    @property
+    def query(self) -> str | None:
+        """What a view is made of, as both engines read it; none of a table."""
+        return str(self.options["query"]) if "query" in self.options else None
+
+    @property
+    def read(self) -> list[str]:
+        """The tables of its database that a view reads."""
+        return str(self.options.get("of", "")).split(",")
+
 
 @dataclass(frozen=True)
 class TableRows:
@@ -122,7 +132,7 @@ class WorldMaker:
             *self.deep(objects, other),
             *self.files(objects, keys),
         ]
-        return World(tuple(tables), rng.choice([1, 1, 2, 4]))
+        return World((*tables, *self.views(tables)), rng.choice([1, 1, 2, 4]))
 
     # Columns and keys.
 
@@ -330,6 +340,44 @@ class WorldMaker:
         chosen = [rng.choice([*keys, 7001]) for _ in range(epochs)]
         return [star, self.table(TableShape("deep", "Epoch", fields, child), {"epochId": range(epochs), "starId": chosen})]
 
+    def views(self, tables: list[TableRows]) -> list[TableRows]:
+        """Views of tables: in another order of columns and under other names, of some rows, with computed columns, of a join, of a view."""
+        known = {(table.shape.database, table.shape.name): {one.name: one for one in table.shape.fields} for table in tables}
+
+        def view(name: str, of: str, query: str, columns: dict[str, str | Field], position: tuple[str, str] | None = None, database: str = "sky") -> TableRows:
+            fields = [
+                replace(known[database, column.split(".")[0]][column.split(".")[1]], name=named) if isinstance(column, str) else replace(column, name=named)
+                for named, column in columns.items()
+            ]  # fmt: skip
+            unique = [replace(one, is_unique=one.is_unique and "JOIN" not in query) for one in fields]
+            known[database, name] = {one.name: one for one in unique}
+            shape = TableShape(database, name, tuple(unique), {"kind": "view", "of": of, "query": query}, position)
+            return self.table(shape, {})
+
+        small = Field("", "small", "bigint", "small")
+        made = [
+            view("VObject", "Object", "SELECT name AS title, decl, flags + 1 AS more, ra, objectId, mag * 2 AS twice, nObs FROM sky.Object WHERE flags >= 0 OR good", {
+                "title": "Object.name", "decl": "Object.decl", "more": small, "ra": "Object.ra", "objectId": "Object.objectId",
+                "twice": Field("", "tame", "double"), "nObs": "Object.nObs",
+            }, ("ra", "decl")),
+            view("VSource", "Source", "SELECT name AS label, objectId AS ofObject, sourceId, decl, ra, psf, seen FROM sky.Source", {
+                "label": "Source.name", "ofObject": "Source.objectId", "sourceId": "Source.sourceId", "decl": "Source.decl", "ra": "Source.ra",
+                "psf": "Source.psf", "seen": "Source.seen",
+            }, ("ra", "decl")),
+            view("VJoined", "Object,Source", "SELECT s.sourceId, o.objectId, o.ra, o.decl, s.psf FROM sky.Object AS o LEFT JOIN sky.Source AS s ON o.objectId = s.objectId", {
+                "sourceId": "Source.sourceId", "objectId": "Object.objectId", "ra": "Object.ra", "decl": "Object.decl", "psf": "Source.psf",
+            }, ("ra", "decl")),
+            view("VCounted", "Source", "SELECT objectId, COUNT(*) AS n, MAX(psf) AS most FROM sky.Source GROUP BY objectId", {
+                "objectId": "Source.objectId", "n": small, "most": Field("", "tame", "double"),
+            }),
+            view("VNested", "VObject", "SELECT objectId AS id, ra, decl, more FROM sky.VObject WHERE more < 7", {
+                "id": "VObject.objectId", "ra": "VObject.ra", "decl": "VObject.decl", "more": "VObject.more",
+            }, ("ra", "decl")),
+        ]  # fmt: skip
+        star = {name: f"Star.{name}" for name in ("name", "mag", "dec", "ra", "starId")}
+        made.append(view("VStar", "Star", "SELECT name, mag, dec, ra, starId FROM deep.Star WHERE NOT name = 'a' OR name IS NULL", star, ("ra", "dec"), "deep"))
+        return made
+
     def files(self, objects: list[Place], keys: list[int]) -> list[TableRows]:
         """Files that statements name. What a CSV file cannot say, as a text that is NULL, is not in it."""
         rng, made = self.random, []
@@ -377,6 +425,10 @@ def normalised(rows: pa.Table) -> pa.Table:
 def load_part(meridian: Meridian, directory: Path, table: TableRows, append: bool) -> None:
     """Loads a table into Meridian, or appends to it, or puts the file where statements find it."""
     shape = table.shape
+    if shape.query is not None:
+        if not append:
+            meridian.must("view", "create", "--data", directory / "data", "--db", shape.database, "--name", shape.name, shape.query)
+        return
     if shape.is_file and shape.name.endswith(".csv"):
         pa.csv.write_csv(table.rows, directory / shape.name)
         return
@@ -411,6 +463,9 @@ def duckdb_of(world: World) -> duckdb.DuckDBPyConnection:
     for database in {table.shape.database for table in world.tables}:
         connection.execute(f"CREATE SCHEMA {database}")
     for table in world.tables:
+        if table.shape.query is not None:
+            connection.execute(f'CREATE VIEW {table.shape.database}."{table.shape.name}" AS {table.shape.query}')
+            continue
         connection.register("rows_to_add", normalised(table.rows))
         connection.execute(f'CREATE TABLE {table.shape.database}."{table.shape.name}" AS SELECT * FROM rows_to_add')
         connection.unregister("rows_to_add")

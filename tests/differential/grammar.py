@@ -40,7 +40,10 @@ class Grammar:
 
     def __init__(self, world: World, seed: str) -> None:
         self.random = random.Random(seed)
-        self.tables = [(table.shape, table.rows.num_rows) for table in world.tables]
+        rows = {(table.shape.database, table.shape.name): table.rows.num_rows for table in world.tables}
+        for shape in (table.shape for table in world.tables if table.shape.query is not None):
+            rows[shape.database, shape.name] = sum(rows[shape.database, name] for name in shape.read)
+        self.tables = [(table.shape, rows[table.shape.database, table.shape.name]) for table in world.tables]
         self.expressions = Expressions(self.random)
         self.expressions.subquery = self.subquery
         self.expressions.scalar = self.scalar

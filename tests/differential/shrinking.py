@@ -180,6 +180,10 @@ def weight(variants: tuple[Query, ...]) -> tuple[int, int]:
 def tables_of(variants: tuple[Query, ...], world: World) -> list[int]:
     """The tables that a statement needs to be loaded, directors before their children."""
     names = {(n.database, n.name) for query in variants for _, n in walk(query) if isinstance(n, Table) and n.database}
+    # A view comes after what it reads.
+    for shape in reversed([table.shape for table in world.tables]):
+        if (shape.database, shape.name) in names and shape.query is not None:
+            names.update((shape.database, name) for name in shape.read)
     needed = set()
     for at, table in enumerate(world.tables):
         if (table.shape.database, table.shape.name) in names:

@@ -8,7 +8,7 @@ use crate::catalog::{Append, Publication, Superseded};
 use crate::state::CatalogState;
 use crate::{
     CatalogError, Chunk, Database, DatabaseChange, LoadId, NewDatabase, PartContents, Table,
-    TableSpec,
+    TableSpec, View, ViewQuery,
 };
 
 /// A database that keeps the catalog. Its operations are those of [`Catalog`](crate::Catalog), where what they promise is said; names and
@@ -88,4 +88,16 @@ pub(crate) trait CatalogBackend: fmt::Debug + Send + Sync {
     ) -> Result<(), CatalogError>;
     async fn describe(&self, database: &str, change: &DatabaseChange)
     -> Result<bool, CatalogError>;
+
+    async fn views(&self) -> Result<Vec<View>, CatalogError>;
+    async fn create_view(
+        &self,
+        database: &str,
+        name: &str,
+        query: &ViewQuery,
+        description: Option<&str>,
+        replace: bool,
+        now: &str,
+    ) -> Result<(), CatalogError>;
+    async fn drop_view(&self, database: &str, name: &str) -> Result<(), CatalogError>;
 }

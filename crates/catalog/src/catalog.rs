@@ -8,9 +8,10 @@ use crate::clock::utc_now;
 use crate::names::is_usable;
 use crate::sqlite::SqliteCatalog;
 use crate::state::CatalogState;
+use crate::view::full_name;
 use crate::{
     CatalogError, Chunk, Database, DatabaseChange, LoadId, NewDatabase, PartContents, Rights,
-    Table, TableSpec,
+    Table, TableSpec, View, ViewQuery, fold_name,
 };
 
 /// What exists in one data directory. Cheap to clone: clones share their connections.
@@ -151,6 +152,48 @@ impl Catalog {
         }
         let mut found = self.backend.tables(database, Some(name)).await?;
         Ok(found.pop())
+    }
+
+    /// All views, by database and name.
+    pub async fn views(&self) -> Result<Vec<View>, CatalogError> {
+        let mut views = self.backend.views().await?;
+        views.retain(|view| self.rights.may_read(&view.database, &view.name));
+        Ok(views)
+    }
+
+    /// The view of this name in a database, both without regard to case.
+    pub async fn view(&self, database: &str, name: &str) -> Result<Option<View>, CatalogError> {
+        let names = (fold_name(database), fold_name(name));
+        let is_meant = |view: &View| (fold_name(&view.database), fold_name(&view.name)) == names;
+        Ok(self.views().await?.into_iter().find(is_meant))
+    }
+
+    /// Makes a view, or puts it in the place of the one of that name. Whether its query can be planned is for the caller to know.
+    ///
+    /// # Errors
+    /// There is no such database; a table has the name, or a view that is not to be replaced; the names cannot be used.
+    pub async fn create_view(
+        &self,
+        database: &str,
+        name: &str,
+        query: &ViewQuery,
+        description: Option<&str>,
+        replace: bool,
+    ) -> Result<(), CatalogError> {
+        check_name("database", database)?;
+        check_name("view", name)?;
+        query.check(&full_name(database, name))?;
+        self.backend
+            .create_view(database, name, query, description, replace, &utc_now())
+            .await
+    }
+
+    /// Drops a view. Views that read it are there still, and cannot be read.
+    ///
+    /// # Errors
+    /// There is no such view.
+    pub async fn drop_view(&self, database: &str, name: &str) -> Result<(), CatalogError> {
+        self.backend.drop_view(database, name).await
     }
 
     /// The chunks that a load published, by chunk number. They can be requested until the load is

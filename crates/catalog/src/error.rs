@@ -156,6 +156,42 @@ pub enum CatalogError {
         /// The table, as `database.table`.
         table: String,
     },
+    /// There is no view of that name.
+    #[error("there is no view {view}: `meridian view list` lists those that there are")]
+    NoView {
+        /// The view, as `database.view`.
+        view: String,
+    },
+    /// A view was to be made where there is one.
+    #[error(
+        "there is a view {view} already: replace it with --replace or CREATE OR REPLACE VIEW, or drop it first"
+    )]
+    ViewExists {
+        /// The view, as `database.view`.
+        view: String,
+    },
+    /// A view was to have the name of a table.
+    #[error("{table} is a table: give the view another name")]
+    TableInTheWay {
+        /// The table, as `database.table`.
+        table: String,
+    },
+    /// A table was to have the name of a view.
+    #[error(
+        "{view} is a view: give the table another name, or drop the view first (`meridian view drop`, DROP VIEW)"
+    )]
+    ViewInTheWay {
+        /// The view, as `database.view`.
+        view: String,
+    },
+    /// A view that contradicts itself.
+    #[error("view {view} cannot be made: {reason}; give columns names with AS")]
+    BadView {
+        /// The view, as `database.view`.
+        view: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// There is no database of that name.
     #[error("there is no database {database}: `meridian tables` lists those that there are")]
     NoDatabase {

@@ -30,6 +30,7 @@ mod scan_lane;
 mod sqlite;
 mod state;
 mod table;
+mod view;
 
 pub use access::{make_directories, writable_file};
 pub use catalog::{Append, Catalog, Publication, Superseded};
@@ -49,3 +50,4 @@ pub use table::{
     Chunk, Database, DirectorRef, LoadId, NewDatabase, OverlapFile, Part, PartContents, Position,
     REPLICATED_CHUNK, Table, TableKind, TableSpec,
 };
+pub use view::{View, ViewQuery};

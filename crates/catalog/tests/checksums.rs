@@ -10,12 +10,12 @@ mod support;
 use std::path::Path;
 use std::time::Instant;
 
-use meridian_catalog::{Append, Catalog, CatalogError, Chunk, Database, LoadId, Table};
+use meridian_catalog::{Append, Catalog, CatalogError, Chunk, Database, LoadId, Table, View};
 use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection};
 use support::{chunks, dependent, director, load, replicated, shown, whole};
 
 const FILE: &str = "meridian.sqlite";
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 9] = [
     "databases",
     "loads",
     "tables",
@@ -24,6 +24,7 @@ const TABLES: [&str; 8] = [
     "table_directors",
     "chunks",
     "lists",
+    "views",
 ];
 
 /// Two databases, tables of every kind, one of two parts, a replaced load, an abandoned one and a running one.
@@ -55,6 +56,11 @@ async fn full_catalog(dir: &Path) {
     catalog.abandon(given_up).await.unwrap();
     catalog.begin_load("sky", "Source").await.unwrap();
     catalog.describe("sky", &support::words()).await.unwrap();
+    for name in ["Bright", "Dark", "Odd"] {
+        let query = support::query("SELECT * FROM Object");
+        let made = catalog.create_view("sky", name, &query, None, false);
+        made.await.unwrap();
+    }
     catalog.close().await;
 }
 
@@ -65,6 +71,7 @@ struct Answers {
     tables: Vec<Table>,
     chunks: Vec<(LoadId, Vec<Chunk>, u64)>,
     leftovers: Vec<Vec<LoadId>>,
+    views: Vec<View>,
 }
 
 async fn ask(dir: &Path) -> Result<Answers, CatalogError> {
@@ -80,6 +87,7 @@ async fn ask_all(catalog: &Catalog) -> Result<Answers, CatalogError> {
         tables: Vec::new(),
         chunks: Vec::new(),
         leftovers: Vec::new(),
+        views: catalog.views().await?,
     };
     for database in ["sky", "other"] {
         answers.tables.extend(catalog.tables(database).await?);
@@ -323,20 +331,23 @@ async fn make_version_1(dir: &Path) {
     connection.close().await.unwrap();
 }
 
-/// The same of version 3, which counted no publications, of version 4, which knew no merged parts, or of version 5, in which nothing
-/// was said of tables and columns.
-async fn make_version_3_to_5(dir: &Path, version: i64) {
+/// The same of version 3, which counted no publications, of version 4, which knew no merged parts, of version 5, in which nothing
+/// was said of tables and columns, or of version 6, which had no views.
+async fn make_version_3_to_6(dir: &Path, version: i64) {
     make_version_2(dir).await;
     Catalog::open(dir).await.unwrap().close().await;
     let mut connection = vandal(dir).await;
-    let mut script =
-        "ALTER TABLE databases DROP COLUMN description; ALTER TABLE tables DROP COLUMN description;
+    let mut script = "DROP TABLE views; DELETE FROM lists WHERE name = 'views';".to_owned();
+    if version < 6 {
+        script.push_str(
+            "ALTER TABLE databases DROP COLUMN description; ALTER TABLE tables DROP COLUMN description;
          ALTER TABLE tables DROP COLUMN utype; ALTER TABLE tables DROP COLUMN table_index;
          ALTER TABLE columns DROP COLUMN description; ALTER TABLE columns DROP COLUMN unit;
          ALTER TABLE columns DROP COLUMN ucd; ALTER TABLE columns DROP COLUMN utype;
          ALTER TABLE columns DROP COLUMN xtype; ALTER TABLE columns DROP COLUMN principal;
-         ALTER TABLE columns DROP COLUMN column_index;"
-            .to_owned();
+         ALTER TABLE columns DROP COLUMN column_index;",
+        );
+    }
     if version < 5 {
         script.push_str("ALTER TABLE parts DROP COLUMN merged_from;");
     }
@@ -353,12 +364,12 @@ async fn make_version_3_to_5(dir: &Path, version: i64) {
 
 #[tokio::test]
 async fn catalogs_of_older_versions_are_brought_up_to_date() {
-    for version in [1, 2, 3, 4, 5] {
+    for version in [1, 2, 3, 4, 5, 6] {
         let dir = tempfile::tempdir().unwrap();
         match version {
             1 => make_version_1(dir.path()).await,
             2 => make_version_2(dir.path()).await,
-            _ => make_version_3_to_5(dir.path(), version).await,
+            _ => make_version_3_to_6(dir.path(), version).await,
         }
         let catalog = Catalog::open(dir.path()).await.unwrap();
         assert_eq!(catalog.upgraded_from(), Some(version));

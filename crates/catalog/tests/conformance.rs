@@ -12,11 +12,12 @@ mod support;
 
 use meridian_catalog::{
     Append, Catalog, CatalogError, Change, Chunk, ColumnChange, ColumnMetadata, DatabaseChange,
-    LoadId, LoadLock, NewDatabase, PartContents, Publication, ScanLane, Table, TableChange,
-    TableMetadata, TableSpec,
+    LoadId, LoadLock, NewDatabase, PartContents, Publication, Rights, ScanLane, Table, TableChange,
+    TableMetadata, TableSpec, ViewQuery,
 };
 use support::{
-    chunks, contents, database, dependent, director, load, publish, replicated, shown, whole, words,
+    chunks, contents, database, dependent, director, load, publish, query, replicated, shown,
+    whole, words,
 };
 use tempfile::TempDir;
 
@@ -616,6 +617,103 @@ async fn replicated_tables_do_not_fix_the_partitioning(place: impl Place) {
     assert_eq!(shown(&catalog, "d", "t").await.database.stripes, 85);
 }
 
+async fn views_come_back_and_change_the_state(place: impl Place) {
+    let catalog = place.open().await;
+    let query = query("SELECT ra, dec, name FROM Object");
+    let make = |database, name, replace| {
+        catalog.create_view(database, name, &query, Some("the bright ones"), replace)
+    };
+    let missing = make("demo", "Bright", false).await;
+    assert!(matches!(missing, Err(CatalogError::NoDatabase { .. })));
+    load(&catalog, &director("Demo", "Object"), &chunks(2, 1))
+        .await
+        .unwrap();
+    let in_the_way = make("demo", "OBJECT", true).await;
+    assert!(matches!(
+        in_the_way,
+        Err(CatalogError::TableInTheWay { .. })
+    ));
+    let before = catalog.state();
+    make("demo", "Bright", false).await.unwrap();
+    assert_ne!(catalog.state(), before);
+    let view = catalog.view("DEMO", "bRIGHT").await.unwrap().unwrap();
+    assert_eq!(
+        (view.full_name(), &view.query),
+        ("Demo.Bright".to_owned(), &query)
+    );
+    assert_eq!(place.open().await.views().await.unwrap(), [view.clone()]);
+    let again = make("demo", "BRIGHT", false).await;
+    assert!(matches!(again, Err(CatalogError::ViewExists { .. })));
+    let other = ViewQuery {
+        definition: "SELECT 1 AS x".to_owned(),
+        default_database: None,
+        columns: vec!["x".to_owned()],
+        position: None,
+    };
+    let before = catalog.state();
+    let replaced = catalog.create_view("demo", "BRIGHT", &other, None, true);
+    replaced.await.unwrap();
+    assert_ne!(catalog.state(), before);
+    let replaced = catalog.view("demo", "bright").await.unwrap().unwrap();
+    assert_eq!(
+        (replaced.name.as_str(), &replaced.query),
+        ("BRIGHT", &other)
+    );
+    assert_eq!(
+        replaced.description, view.description,
+        "what was said stays"
+    );
+}
+
+async fn views_and_tables_share_their_names(place: impl Place) {
+    let catalog = place.open().await;
+    load(&catalog, &director("demo", "Object"), &chunks(2, 1))
+        .await
+        .unwrap();
+    // One that was begun before the view was made finds it when it ends.
+    let begun = catalog.begin_load("demo", "Bright").await.unwrap();
+    let query = query("SELECT * FROM Object");
+    let made = catalog.create_view("demo", "Bright", &query, None, false);
+    made.await.unwrap();
+    let spec = director("demo", "bright");
+    let late = publish(&catalog, begun, &spec, &chunks(2, 1)).await;
+    assert!(matches!(late, Err(CatalogError::ViewInTheWay { .. })));
+    let early = catalog.begin_load("demo", "BRIGHT").await;
+    assert!(matches!(early, Err(CatalogError::ViewInTheWay { .. })));
+    for (columns, words) in [
+        (vec![], "no columns"),
+        (vec!["a", "A"], "two of its columns"),
+        (vec!["a\nb"], "name"),
+    ] {
+        let columns = columns.into_iter().map(str::to_owned).collect();
+        let bad = ViewQuery {
+            columns,
+            ..query.clone()
+        };
+        let rejected = catalog.create_view("demo", "Bad", &bad, None, false).await;
+        let sentence = rejected.unwrap_err().to_string();
+        assert!(sentence.contains(words), "{sentence}");
+    }
+    let mut rights = Rights::none();
+    rights.add("demo", Some("Object"));
+    let seen = catalog.seen_with(rights.clone().into());
+    assert_eq!(seen.views().await.unwrap(), []);
+    assert_eq!(seen.view("demo", "Bright").await.unwrap(), None);
+    rights.add("demo", Some("Bright"));
+    let seen = catalog.seen_with(rights.into());
+    assert!(seen.view("demo", "Bright").await.unwrap().is_some());
+    let before = catalog.state();
+    catalog.drop_view("DEMO", "BRIGHT").await.unwrap();
+    assert_ne!(catalog.state(), before);
+    let gone = catalog.drop_view("demo", "Bright").await;
+    assert!(matches!(gone, Err(CatalogError::NoView { .. })));
+    let made = catalog.create_view("demo", "Bright", &query, None, false);
+    made.await.unwrap();
+    catalog.drop_database("demo").await.unwrap();
+    assert_eq!(catalog.views().await.unwrap(), []);
+    assert_eq!(catalog.verify().await.unwrap(), Vec::<String>::new());
+}
+
 async fn directors_must_be_there(place: impl Place) {
     let catalog = place.open().await;
     let orphan = dependent("d", "Source", &[("Object", LoadId(1))]);
@@ -1103,6 +1201,8 @@ conformance!(
     appended_keys_unsettle_match_tables,
     tables_and_databases_are_dropped,
     a_table_is_renamed,
+    views_come_back_and_change_the_state,
+    views_and_tables_share_their_names,
     directors_must_be_there,
     pairs_may_be_of_children,
     descriptions_are_checked,

@@ -1,11 +1,11 @@
 //! An open data directory: the catalog, the current tables, and their open files.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow::datatypes::SchemaRef;
-use catalog::{Catalog, CatalogState, Chunk, LoadId, Rights, Table, TableKind};
+use catalog::{Catalog, CatalogState, Chunk, LoadId, Rights, Table, TableKind, View, fold_name};
 use futures::future::BoxFuture;
 use sky::{ChunkId, Chunker};
 use store::{ByteSource, DecodedBlocks, LoadDir, OpenFiles, StoreError};
@@ -38,11 +38,16 @@ struct Opened {
     /// The latest list of parts of each table that was requested, by folded database and table name. An entry keeps these parts'
     /// files in being, so it is replaced as soon as a newer list is seen.
     tables: Mutex<HashMap<(String, String), CachedTable>>,
+    /// All views, as they were in a state of the catalog.
+    views: Mutex<Option<(CatalogState, Arc<Views>)>>,
     /// Parts that somebody reads.
     parts: Mutex<HashMap<LoadId, Weak<StoredPart>>>,
     /// Of a worker: what it has of the parts of another directory.
     replicas: Option<Arc<dyn Replicas>>,
 }
+
+/// Views by their folded names of database and view.
+pub(crate) type Views = BTreeMap<(String, String), Arc<View>>;
 
 /// What a process has of the parts of another data directory, in the place of a catalog.
 ///
@@ -140,6 +145,7 @@ impl Archive {
             catalog: catalog.clone(),
             files: OpenFiles::new(OPEN_FILES).keeping(DecodedBlocks::new(bytes)),
             tables: Mutex::default(),
+            views: Mutex::default(),
             parts: Mutex::default(),
             replicas,
         };
@@ -153,6 +159,14 @@ impl Archive {
     pub fn seen_with(&self, rights: Arc<Rights>) -> Arc<Self> {
         Arc::new(Self {
             catalog: self.opened.catalog.seen_with(rights),
+            opened: Arc::clone(&self.opened),
+        })
+    }
+
+    /// The same archive as its owner sees it.
+    pub(crate) fn whole(&self) -> Arc<Self> {
+        Arc::new(Self {
+            catalog: self.opened.catalog.clone(),
             opened: Arc::clone(&self.opened),
         })
     }
@@ -196,6 +210,39 @@ impl Archive {
         }
     }
 
+    /// The view of this name as it is now; `None` if whoever asks sees none of that name.
+    ///
+    /// # Errors
+    /// The catalog cannot be read.
+    pub async fn view(&self, database: &str, name: &str) -> Result<Option<Arc<View>>, EngineError> {
+        if !self.catalog.rights().may_read(database, name) {
+            return Ok(None);
+        }
+        let views = self.views().await?;
+        let found = views.get(&(fold_name(database), fold_name(name)));
+        Ok(found.cloned())
+    }
+
+    /// All views, whoever asks.
+    pub(crate) async fn views(&self) -> Result<Arc<Views>, EngineError> {
+        let catalog = &self.opened.catalog;
+        // The state is read before the catalog: a later change makes the next look-up read the catalog again.
+        let state = catalog.state();
+        if let Some((of, views)) = &*lock(&self.opened.views)
+            && Some(*of) == state
+        {
+            return Ok(Arc::clone(views));
+        }
+        let views = catalog.views().await?.into_iter();
+        let views = views.map(|view| {
+            let names = (fold_name(&view.database), fold_name(&view.name));
+            (names, Arc::new(view))
+        });
+        let views = Arc::new(views.collect::<Views>());
+        *lock(&self.opened.views) = state.map(|state| (state, Arc::clone(&views)));
+        Ok(views)
+    }
+
     /// The same whoever asks: for what a table's own files are read by, as the index of its director.
     pub(crate) async fn any_table(
         &self,
@@ -203,7 +250,7 @@ impl Archive {
         name: &str,
     ) -> Result<Option<Arc<LoadedTable>>, EngineError> {
         let catalog = &self.opened.catalog;
-        let folded = (catalog::fold_name(database), catalog::fold_name(name));
+        let folded = (fold_name(database), fold_name(name));
         let mut looks = 0;
         loop {
             looks += 1;

@@ -17,7 +17,10 @@ use datafusion::common::Result;
 use datafusion::datasource::MemTable;
 
 use crate::error::external;
-use crate::show::{column_comment, declared_type, key_mark, shown_default, table_comment};
+use crate::show::{
+    column_comment, declared_type, key_mark, shown_default, table_comment, view_comment,
+};
+use crate::shown::ShownTable;
 use crate::system_tables::SystemTables;
 use crate::{Archive, EngineError};
 
@@ -31,6 +34,7 @@ pub(crate) const COLLATION: &str = "utf8mb4_nopad_bin";
 /// Kinds of tables: those that were loaded, and those of this database.
 pub(crate) const BASE_TABLE: &str = "BASE TABLE";
 pub(crate) const SYSTEM_VIEW: &str = "SYSTEM VIEW";
+pub(crate) const VIEW: &str = "VIEW";
 /// Bytes of the longest text.
 const LONGEST_TEXT: u64 = 4_294_967_295;
 
@@ -103,6 +107,7 @@ struct TableDescription {
 struct Contents {
     databases: Vec<Database>,
     tables: Vec<Table>,
+    views: Vec<ShownTable>,
     system: Option<Arc<dyn SystemTables>>,
 }
 
@@ -112,19 +117,25 @@ impl Contents {
         system: Option<Arc<dyn SystemTables>>,
     ) -> std::result::Result<Self, EngineError> {
         let databases = archive.catalog().databases().await?;
-        let mut tables = Vec::new();
+        let (mut tables, mut views) = (Vec::new(), Vec::new());
         for database in &databases {
-            tables.extend(archive.catalog().tables(&database.name).await?);
+            for shown in archive.shown_tables(&database.name).await? {
+                match shown.view {
+                    Some(_) => views.push(shown),
+                    None => tables.push(shown.table),
+                }
+            }
         }
         Ok(Self {
             databases,
             tables,
+            views,
             system,
         })
     }
 }
 
-const DESCRIBED: [TableDescription; 13] = [
+const DESCRIBED: [TableDescription; 14] = [
     TableDescription {
         name: "schemata",
         columns: "CATALOG_NAME SCHEMA_NAME DEFAULT_CHARACTER_SET_NAME DEFAULT_COLLATION_NAME SQL_PATH SCHEMA_COMMENT",
@@ -144,6 +155,12 @@ const DESCRIBED: [TableDescription; 13] = [
                   CHARACTER_SET_NAME COLLATION_NAME COLUMN_TYPE COLUMN_KEY EXTRA PRIVILEGES COLUMN_COMMENT IS_GENERATED \
                   GENERATION_EXPRESSION",
         rows: columns,
+    },
+    TableDescription {
+        name: "views",
+        columns: "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME VIEW_DEFINITION CHECK_OPTION IS_UPDATABLE DEFINER SECURITY_TYPE \
+                  CHARACTER_SET_CLIENT COLLATION_CONNECTION ALGORITHM",
+        rows: view_rows,
     },
     TableDescription {
         name: "table_constraints",
@@ -278,7 +295,40 @@ fn table_rows(contents: &Contents) -> Vec<Row> {
         row.resize_with(21, || Value::Null);
         row
     });
-    contents.tables.iter().map(row).chain(own).collect()
+    let of_view = |shown: &ShownTable| {
+        let mut row: Row = vec![
+            CATALOGUE.into(),
+            shown.table.spec.database.as_str().into(),
+            shown.table.spec.name.as_str().into(),
+            VIEW.into(),
+        ];
+        row.resize_with(20, || Value::Null);
+        row.push(view_comment(shown).into());
+        row
+    };
+    let tables = contents.tables.iter().map(row);
+    let views = contents.views.iter().map(of_view);
+    tables.chain(views).chain(own).collect()
+}
+
+/// The views; the definition of one is told to those who may read what it is made of, and empty for others, as in MySQL.
+fn view_rows(contents: &Contents) -> Vec<Row> {
+    let row = |shown: &ShownTable| {
+        vec![
+            CATALOGUE.into(),
+            shown.table.spec.database.as_str().into(),
+            shown.table.spec.name.as_str().into(),
+            shown.definition.as_deref().unwrap_or_default().into(),
+            "NONE".into(),
+            "NO".into(),
+            "".into(),
+            "DEFINER".into(),
+            CHARACTER_SET.into(),
+            COLLATION.into(),
+            "UNDEFINED".into(),
+        ]
+    };
+    contents.views.iter().map(row).collect()
 }
 
 /// `2026-11-22 10:00:00` of `2026-11-22T10:00:00Z`.
@@ -293,7 +343,13 @@ fn columns(contents: &Contents) -> Vec<Row> {
             .map(|(at, column)| column_row(table, at, column))
             .collect()
     };
-    contents.tables.iter().flat_map(of_table).collect()
+    let views = contents.views.iter().map(|shown| &shown.table);
+    contents
+        .tables
+        .iter()
+        .chain(views)
+        .flat_map(of_table)
+        .collect()
 }
 
 fn column_row(table: &Table, at: usize, column: &Column) -> Row {
@@ -598,6 +654,7 @@ mod tests {
         let contents = Contents {
             databases: vec![database],
             tables: vec![table],
+            views: vec![],
             system: None,
         };
         for described in described() {

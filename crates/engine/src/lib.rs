@@ -34,6 +34,7 @@ mod result_cache;
 mod search_cover;
 mod session;
 mod show;
+mod shown;
 mod stored_part;
 mod stored_rows;
 mod system_tables;
@@ -60,11 +61,12 @@ pub use piece::{ChunkSlice, Piece};
 pub use restriction::Restriction;
 pub use result_cache::{CachedRows, ResultCache, ResultKey};
 pub use session::{
-    ALIAS, COLUMN, DATABASE, DESCRIPTION, NO_DATABASE, PreparedQuery, QueryResult, Session,
-    SessionOptions, TABLE, UCD, UNIT, UTYPE, XTYPE, analyzer_rules, physical_rules, runtime,
-    too_many_rows,
+    ALIAS, COLUMN, DATABASE, DESCRIPTION, NO_DATABASE, NewView, PreparedQuery, QueryResult,
+    Session, SessionOptions, TABLE, UCD, UNIT, UTYPE, XTYPE, analyzer_rules, create_view,
+    drop_view, physical_rules, runtime, too_many_rows, views_of,
 };
 pub use show::{STORED, granted, stored_bytes};
+pub use shown::ShownTable;
 pub use stored_part::StoredPart;
 pub use stored_rows::{RowStream, StoredRows};
 pub use system_tables::{QueryInfo, QueryState, ScanForecast, SystemTables, WaitsFor};

@@ -7,44 +7,69 @@ use async_trait::async_trait;
 use catalog::{TableKind, fold_name};
 use datafusion::catalog::{CatalogProvider, SchemaProvider, Session, TableProvider};
 use datafusion::common::{DataFusionError, Result};
+use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use sql::NotFound;
+use sql::{Dialect, NotFound};
 
 use crate::error::external;
 use crate::exec::TableScanExec;
 use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
 use crate::loaded_table::LoadedTable;
 use crate::plan_cache::with_first_values;
+use crate::session::views::{self, ViewPath};
 use crate::system_tables::SystemTables;
 use crate::tap_schema::{TAP_SCHEMA, TapSchema};
 use crate::{Archive, NO_DATABASE};
 
 /// All databases of an archive. Databases and tables are found by looking, so that those that are made meanwhile are there;
 /// what there is, `information_schema` says.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ArchiveCatalog {
     archive: Arc<Archive>,
     system: Option<Arc<dyn SystemTables>>,
     hidden_columns: bool,
+    dialect: Dialect,
+    /// The views whose definitions are being planned; in a definition there are no tables but those of the databases.
+    path: ViewPath,
 }
 
 impl ArchiveCatalog {
     /// The databases of an archive, and what a server adds to them.
-    pub(crate) fn new(archive: Arc<Archive>, system: Option<Arc<dyn SystemTables>>) -> Self {
+    pub(crate) fn new(
+        archive: Arc<Archive>,
+        system: Option<Arc<dyn SystemTables>>,
+        dialect: Dialect,
+    ) -> Self {
         Self {
             archive,
             system,
             hidden_columns: false,
+            dialect,
+            path: Vec::new().into(),
+        }
+    }
+
+    /// What the definition of the last view of a path can name.
+    pub(crate) fn of_definition(
+        archive: &Arc<Archive>,
+        hidden_columns: bool,
+        path: ViewPath,
+    ) -> Self {
+        Self {
+            archive: Arc::clone(archive),
+            system: None,
+            hidden_columns,
+            dialect: Dialect::MySql,
+            path,
         }
     }
 
     /// The same, its tables with the columns that `*` leaves out: for statements that name one of them.
     pub(crate) fn with_hidden_columns(&self) -> Self {
         Self {
-            archive: Arc::clone(&self.archive),
-            system: self.system.clone(),
             hidden_columns: true,
+            ..self.clone()
         }
     }
 }
@@ -56,17 +81,19 @@ impl CatalogProvider for ArchiveCatalog {
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
         let archive = Arc::clone(&self.archive);
-        if name == INFORMATION_SCHEMA {
-            let system = self.system.clone();
-            return Some(Arc::new(InformationSchema { archive, system }));
-        }
-        if name == TAP_SCHEMA {
-            return Some(Arc::new(TapSchema { archive }));
+        // What these tell depends on who reads them: a view would tell everybody what its maker may see.
+        if self.path.is_empty() {
+            if name == INFORMATION_SCHEMA {
+                let system = self.system.clone();
+                return Some(Arc::new(InformationSchema { archive, system }));
+            }
+            if name == TAP_SCHEMA {
+                return Some(Arc::new(TapSchema { archive }));
+            }
         }
         Some(Arc::new(ArchiveDatabase {
-            archive,
+            tables: self.clone(),
             name: name.to_owned(),
-            hidden_columns: self.hidden_columns,
         }))
     }
 }
@@ -74,9 +101,8 @@ impl CatalogProvider for ArchiveCatalog {
 /// One database.
 #[derive(Debug)]
 pub(crate) struct ArchiveDatabase {
-    archive: Arc<Archive>,
+    tables: ArchiveCatalog,
     name: String,
-    hidden_columns: bool,
 }
 
 #[async_trait]
@@ -86,23 +112,32 @@ impl SchemaProvider for ArchiveDatabase {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let table = self
-            .archive
-            .table(&self.name, name)
-            .await
-            .map_err(external)?;
-        Ok(table.map(|table| {
-            let schema = if self.hidden_columns {
-                table.schema_with_hidden()
-            } else {
-                Arc::clone(&table.stored.schema)
+        let ArchiveCatalog {
+            archive,
+            hidden_columns,
+            dialect,
+            path,
+            ..
+        } = &self.tables;
+        let table = archive.table(&self.name, name).await.map_err(external)?;
+        if let Some(table) = table {
+            let schema = match hidden_columns {
+                true => table.schema_with_hidden(),
+                false => Arc::clone(&table.stored.schema),
             };
-            Arc::new(ArchiveTable {
-                archive: Arc::clone(&self.archive),
+            let archive = Arc::clone(archive);
+            return Ok(Some(Arc::new(ArchiveTable {
+                archive,
                 table,
                 schema,
-            }) as Arc<dyn TableProvider>
-        }))
+            })));
+        }
+        let Some(view) = archive.view(&self.name, name).await.map_err(external)? else {
+            return Ok(None);
+        };
+        let planned = views::planned(archive, &view, path, *dialect).await;
+        let plan = planned.map_err(external)?.plan;
+        Ok(Some(Arc::new(ViewTable::new(plan, None))))
     }
 
     /// Tables are found by looking: what is not there is said by [`Self::table`].
@@ -118,7 +153,7 @@ impl ArchiveDatabase {
         table: &str,
         error: DataFusionError,
     ) -> Result<DataFusionError> {
-        let catalog = self.archive.catalog();
+        let catalog = self.tables.archive.catalog();
         // Where no database is chosen, that is what is wrong.
         if self.name != NO_DATABASE && !catalog.rights().may_read_all_of(&self.name) {
             return Ok(NotFound::Denied.error(&self.name, table));
@@ -135,7 +170,9 @@ impl ArchiveDatabase {
         let mut others = Vec::new();
         for name in names.into_iter().filter(|name| !is_this(name)) {
             let found = catalog.table(&name, table).await.map_err(external)?;
-            others.extend(found.map(|_| name));
+            let view = self.tables.archive.view(&name, table).await;
+            let is_there = found.is_some() || view.map_err(external)?.is_some();
+            others.extend(is_there.then_some(name));
         }
         Ok(match others.is_empty() {
             true => error,

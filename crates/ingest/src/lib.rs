@@ -66,6 +66,7 @@ pub use format::made::{MadeBatches, RowSource};
 pub use load::load;
 pub use memory::{default_memory, machine_memory, parse_size};
 pub use mysql_type::declared_column;
+pub use normalise::column_type;
 pub use place::matches::HOME_COLUMNS;
 pub use progress::{Phase, Progress, ProgressSnapshot};
 pub use rejected_rows::{RejectedRow, RejectionSummary};

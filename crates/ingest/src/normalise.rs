@@ -17,8 +17,11 @@ use crate::format::ReadContext;
 use crate::row_batch::{RowBatch, travel_type};
 use crate::row_errors::{RowErrors, ValueFault};
 
-/// The column type for an Arrow type, or why there is none.
-pub(crate) fn column_type(data_type: &DataType) -> Result<ColumnType, String> {
+/// The column type for an Arrow type.
+///
+/// # Errors
+/// A sentence that says why there is none.
+pub fn column_type(data_type: &DataType) -> Result<ColumnType, String> {
     use ColumnType as T;
     Ok(match data_type {
         DataType::Boolean => T::Boolean,

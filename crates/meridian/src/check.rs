@@ -3,7 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use catalog::fold_name;
 use clap::Args;
+use engine::Archive;
 use ingest::grouped;
 
 use crate::console::{remark, tell};
@@ -77,7 +79,28 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
         }
     });
     runtime.block_on(check)?;
+    if table.is_none() {
+        for sentence in runtime.block_on(broken_views(&arguments.data, database))? {
+            remark(&format!("note: {sentence}"));
+        }
+    }
     row_errors(&problems).and(told)
+}
+
+/// Why views cannot be read: nothing is damaged by that.
+async fn broken_views(data: &Path, database: Option<&str>) -> Result<Vec<String>, Failure> {
+    let archive = Archive::open(data).await?;
+    let mut sentences = Vec::new();
+    for known in archive.catalog().databases().await? {
+        let is_meant = database.is_none_or(|it| fold_name(it) == fold_name(&known.name));
+        if is_meant {
+            let shown = archive.shown_tables(&known.name).await?.into_iter();
+            let troubles = shown.filter_map(|shown| shown.trouble);
+            sentences.extend(troubles.map(|trouble| trouble.to_string()));
+        }
+    }
+    archive.catalog().close().await;
+    Ok(sentences)
 }
 
 /// Says so if others than the owner and the group may read the data directory: it is not damaged by that.

@@ -3,8 +3,9 @@
 use std::io::{IsTerminal, stdin};
 use std::path::{Path, PathBuf};
 
-use catalog::{Catalog, CatalogError, LoadId};
+use catalog::{Catalog, CatalogError, LoadId, fold_name};
 use clap::{Args, Subcommand};
+use engine::Archive;
 use ingest::{Dropped, grouped, size};
 
 use crate::console::{remark, tell};
@@ -58,7 +59,11 @@ pub struct PartArguments {
 /// Drops it and tells what is gone.
 pub fn run(command: DropCommand) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
-    let DropTarget { database, question } = runtime.block_on(target(&command))?;
+    let DropTarget {
+        database,
+        question,
+        views,
+    } = runtime.block_on(target(&command))?;
     if !database.yes && !confirmed(&question)? {
         return Err(Failure::new("nothing is dropped"));
     }
@@ -71,12 +76,20 @@ pub fn run(command: DropCommand) -> Result<(), Failure> {
             runtime.block_on(ingest::drop_part(data, db, &it.table.table, part))
         }
     }?;
+    if !views.is_empty() {
+        remark(&format!(
+            "note: views that read it cannot be read any more: {}",
+            views.join(", ")
+        ));
+    }
     tell(&in_words(&command, &dropped)).map_err(|lost| lost.when_reporting("it is dropped"))
 }
 
 struct DropTarget<'a> {
     database: &'a DatabaseArguments,
     question: String,
+    /// The views that read it and are not dropped with it.
+    views: Vec<String>,
 }
 
 /// What is to be dropped, which has to be there before anybody is asked.
@@ -89,10 +102,31 @@ async fn target(command: &DropCommand) -> Result<DropTarget<'_>, Failure> {
     let catalog = Catalog::open(&database.data).await?;
     let question = question(&catalog, &database.data, &database.db, table, part).await;
     catalog.close().await;
+    let views = match part {
+        None => views(&database.data, &database.db, table).await?,
+        Some(_) => vec![],
+    };
     Ok(DropTarget {
         database,
         question: question?,
+        views,
     })
+}
+
+/// The views that read a table, or a database from another one.
+async fn views(data: &Path, db: &str, table: Option<&String>) -> Result<Vec<String>, Failure> {
+    let archive = Archive::open(data).await?;
+    let views = engine::views_of(&archive, db, table.map(String::as_str)).await;
+    archive.catalog().close().await;
+    let mut views = views?;
+    if table.is_none() {
+        let goes_with_it = |view: &String| {
+            let database = view.split_once('.').map_or("", |(database, _)| database);
+            fold_name(database) == fold_name(db)
+        };
+        views.retain(|view| !goes_with_it(view));
+    }
+    Ok(views)
 }
 
 async fn question(

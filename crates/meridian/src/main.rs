@@ -40,6 +40,7 @@ mod synthesize_progress;
 mod tables;
 mod upload;
 mod user_commands;
+mod view_commands;
 mod worker;
 
 /// What it gives is counted, for the bound on what statements may take.
@@ -105,6 +106,9 @@ enum Command {
     RegistryRecord(Box<registry_record::RegistryRecordArguments>),
     /// List what is loaded.
     Tables(tables::TablesArguments),
+    /// Make, list and drop views: queries that are read under a name, as tables are.
+    #[command(subcommand)]
+    View(view_commands::ViewCommand),
     /// The queries of a running server: list, submit, follow and cancel them, and download their results.
     ///
     /// These commands speak HTTP with `meridian serve`. A submitted query runs without a connection, its result is kept for some days,
@@ -164,6 +168,7 @@ fn main() -> ExitCode {
         Command::RegistryRecord(arguments) => registry_record::run(*arguments),
         Command::Tables(arguments) => tables::run(arguments),
         Command::Query(command) => query_commands::run(command),
+        Command::View(command) => view_commands::run(command),
         Command::Upload(arguments) => upload::run(arguments),
         Command::User(command) => user_commands::run(command),
         Command::Alerts(command) => alert_commands::run(command),

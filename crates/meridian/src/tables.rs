@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use catalog::{Catalog, LoadId, Part, Table, TableKind};
+use catalog::{Catalog, LoadId, Part, Table, TableKind, View, fold_name};
 use clap::{Args, ValueEnum};
 use ingest::{grouped, size};
 
@@ -37,7 +37,8 @@ enum Format {
 struct Line {
     database: String,
     table: String,
-    kind: TableKind,
+    /// None of a view, which has no rows of its own.
+    kind: Option<TableKind>,
     rows: u64,
     chunks: u64,
     bytes: u64,
@@ -147,6 +148,12 @@ async fn lines_of_database(
             lines.push(Line::of_part(&table, part, chunks));
         }
     }
+    if !parts {
+        let folded = fold_name(database);
+        let views = catalog.views().await?.into_iter();
+        let here = views.filter(|view| fold_name(&view.database) == folded);
+        lines.extend(here.map(Line::of_view));
+    }
     Ok(lines)
 }
 
@@ -168,7 +175,7 @@ impl Line {
         Self {
             database: table.database.name.clone(),
             table: table.spec.name.clone(),
-            kind: table.spec.kind,
+            kind: Some(table.spec.kind),
             rows: table.rows(),
             chunks,
             bytes: table.bytes(),
@@ -192,11 +199,36 @@ impl Line {
         }
     }
 
+    fn of_view(view: View) -> Self {
+        Self {
+            database: view.database,
+            table: view.name,
+            kind: None,
+            rows: 0,
+            chunks: 0,
+            bytes: 0,
+            parts: 0,
+            loaded_at: view.created_at,
+            part: None,
+        }
+    }
+
+    fn kind(&self) -> String {
+        self.kind
+            .map_or_else(|| "view".to_owned(), |kind| kind.to_string())
+    }
+
     fn fields(&self, number: impl Fn(u64) -> String, bytes: impl Fn(u64) -> String) -> Vec<String> {
+        if self.kind.is_none() {
+            let mut fields = vec![self.database.clone(), self.table.clone(), self.kind()];
+            fields.resize(NUMBERS.end, String::new());
+            fields.push(self.loaded_at.clone());
+            return fields;
+        }
         let mut fields = vec![
             self.database.clone(),
             self.table.clone(),
-            self.kind.to_string(),
+            self.kind(),
             number(self.rows),
             number(self.chunks),
             bytes(self.bytes),
@@ -241,10 +273,18 @@ fn csv(headings: &[&str], lines: &[Line]) -> String {
 
 fn json(lines: &[Line]) -> String {
     let object = |line: &Line| {
+        if line.kind.is_none() {
+            return serde_json::json!({
+                "database": line.database,
+                "table": line.table,
+                "kind": line.kind(),
+                "made": line.loaded_at,
+            });
+        }
         let mut object = serde_json::json!({
             "database": line.database,
             "table": line.table,
-            "kind": line.kind.to_string(),
+            "kind": line.kind(),
             "rows": line.rows,
             "chunks": line.chunks,
             "bytes": line.bytes,

@@ -361,7 +361,10 @@ async fn note_missing(catalog: &Catalog, grant: &GrantName) -> Result<(), Failur
     let name = grant.grant();
     let exists = match &grant.table {
         None => catalog.database(&grant.database).await?.is_some(),
-        Some(table) => catalog.table(&grant.database, table).await?.is_some(),
+        Some(table) => {
+            catalog.table(&grant.database, table).await?.is_some()
+                || catalog.view(&grant.database, table).await?.is_some()
+        }
     };
     if !exists {
         remark(&format!(

@@ -120,6 +120,16 @@ codes! {
     UNGROUPED_IN_HAVING = 1463, "42000";
     /// A table that whoever asks may not read (`ER_TABLEACCESS_DENIED_ERROR`).
     TABLE_DENIED = 1142, "42000";
+    /// A plan that tells of tables that whoever asks may not read (`ER_VIEW_NO_EXPLAIN`).
+    VIEW_NOT_EXPLAINED = 1345, "HY000";
+    /// A view that would depend on who reads it (`ER_VIEW_SELECT_VARIABLE`).
+    VIEW_OF_CONNECTION = 1351, "HY000";
+    /// A view that cannot be read any more (`ER_VIEW_INVALID`).
+    VIEW_INVALID = 1356, "HY000";
+    /// A view that reads itself (`ER_VIEW_RECURSIVE`).
+    VIEW_RECURSIVE = 1462, "HY000";
+    /// A name that no column can have (`ER_WRONG_COLUMN_NAME`).
+    BAD_COLUMN_NAME = 1166, "42000";
     /// No table has this name (`ER_NO_SUCH_TABLE`).
     NO_TABLE = 1146, "42S02";
     /// More bytes than a packet may have (`ER_NET_PACKET_TOO_LARGE`).

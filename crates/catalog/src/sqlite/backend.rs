@@ -8,7 +8,7 @@ use crate::catalog::{Append, Publication, Superseded};
 use crate::state::CatalogState;
 use crate::{
     CatalogError, Chunk, Database, DatabaseChange, LoadId, NewDatabase, PartContents, Table,
-    TableSpec,
+    TableSpec, View, ViewQuery,
 };
 
 #[async_trait]
@@ -148,5 +148,26 @@ impl CatalogBackend for SqliteCatalog {
         change: &DatabaseChange,
     ) -> Result<bool, CatalogError> {
         self.describe(database, change).await
+    }
+
+    async fn views(&self) -> Result<Vec<View>, CatalogError> {
+        self.views().await
+    }
+
+    async fn create_view(
+        &self,
+        database: &str,
+        name: &str,
+        query: &ViewQuery,
+        description: Option<&str>,
+        replace: bool,
+        now: &str,
+    ) -> Result<(), CatalogError> {
+        self.create_view(database, name, query, description, replace, now)
+            .await
+    }
+
+    async fn drop_view(&self, database: &str, name: &str) -> Result<(), CatalogError> {
+        self.drop_view(database, name).await
     }
 }

@@ -16,6 +16,7 @@ mod rows;
 mod schema;
 mod seal;
 mod verify;
+mod views;
 mod write;
 
 use std::path::{Path, PathBuf};

@@ -8,6 +8,7 @@ use super::SqliteCatalog;
 use super::read::{ListedDatabase, database_named, loads, tables_of};
 use super::rows::numbers_to_text;
 use super::seal::{seal_chunks, seal_databases, seal_loads, seal_table};
+use super::views::{seal_views, view_rows};
 use super::write::{
     end_load, expect_running, put_chunks, put_part, show, supersede, supersede_all,
 };
@@ -172,6 +173,7 @@ impl SqliteCatalog {
     pub async fn drop_database(&self, database: &str) -> Result<(), CatalogError> {
         let mut change = self.begin_write().await?;
         loads(&mut change).await?;
+        view_rows(&mut change).await?;
         let listed = database_named(&mut change, database).await?;
         let listed = listed.ok_or_else(|| CatalogError::NoDatabase {
             database: database.to_owned(),
@@ -185,6 +187,8 @@ impl SqliteCatalog {
             .execute(&mut *change)
             .await?;
         seal_databases(&mut change).await?;
+        // Its views have gone with it (ON DELETE CASCADE).
+        seal_views(&mut change, |_| false).await?;
         seal_loads(&mut change, |row| parts.contains(&LoadId(row.id))).await?;
         self.commit_publication(change).await?;
         Ok(())

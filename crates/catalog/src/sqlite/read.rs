@@ -379,7 +379,10 @@ pub(super) async fn chunk_rows(
 }
 
 /// The checksum that is kept of a list; 0 if it is gone, which is no list's.
-async fn list_checksum(connection: &mut SqliteConnection, list: &str) -> Result<i64, CatalogError> {
+pub(super) async fn list_checksum(
+    connection: &mut SqliteConnection,
+    list: &str,
+) -> Result<i64, CatalogError> {
     let kept: Option<i64> = sqlx::query_scalar("SELECT checksum FROM lists WHERE name = ?")
         .bind(list)
         .fetch_optional(connection)

@@ -8,19 +8,21 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection};
 
 use super::connections::{Mode, options, unless_unreadable};
 use super::seal::{seal_again, seal_all};
+use super::views::seal_views;
 use crate::CatalogError;
 use crate::access::writable_file;
 use crate::lock::open_lock_file;
 
 /// The steps from an empty file to the present version; step `n` leads to version `n + 1`. A step
 /// that was released is never changed: a new one is added.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("../../migrations/0001_catalog.sql"),
     include_str!("../../migrations/0002_checksums.sql"),
     include_str!("../../migrations/0003_parts.sql"),
     include_str!("../../migrations/0004_publications.sql"),
     include_str!("../../migrations/0005_merged_parts.sql"),
     include_str!("../../migrations/0006_metadata.sql"),
+    include_str!("../../migrations/0007_views.sql"),
 ];
 
 /// The first version whose rows carry checksums.
@@ -28,6 +30,9 @@ const WITH_CHECKSUMS: i64 = 2;
 
 /// The first version whose checksums are those of the present one: what came later leaves those of the rows that there were.
 const WITH_PARTS: i64 = 3;
+
+/// The first version that has views, and a checksum of their list.
+const WITH_VIEWS: i64 = 7;
 
 /// Marks the file as ours (`PRAGMA application_id`): "MRDN" in ASCII.
 const APPLICATION_ID: i64 = 0x4d52_444e;
@@ -126,6 +131,9 @@ async fn migrate(path: &Path) -> Result<Option<i64>, CatalogError> {
         seal_all(&mut transaction).await?;
     } else if found < WITH_PARTS {
         seal_again(&mut transaction).await?;
+    }
+    if found < WITH_VIEWS {
+        seal_views(&mut transaction, |_| false).await?;
     }
     // Pragmas take no parameters; both values are constants of ours.
     let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LATEST}");

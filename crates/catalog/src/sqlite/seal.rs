@@ -134,7 +134,7 @@ async fn spoil(
     Ok(())
 }
 
-async fn seal_list(
+pub(super) async fn seal_list(
     change: &mut SqliteConnection,
     list: &str,
     checksum: i64,

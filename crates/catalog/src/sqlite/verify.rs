@@ -6,6 +6,7 @@ use super::SqliteCatalog;
 use super::read::{
     ListedDatabase, chunks_of, databases, databases_unverified, loads, loads_unverified, tables_of,
 };
+use super::views::view_rows;
 use crate::CatalogError;
 
 /// Problems that SQLite's own check tells at most.
@@ -23,6 +24,7 @@ impl SqliteCatalog {
         for listed in databases_unverified(&mut snapshot).await? {
             problems.extend(table_problems(&mut snapshot, &listed).await);
         }
+        note(&mut problems, view_rows(&mut snapshot).await);
         note(&mut problems, loads(&mut snapshot).await);
         for load in loads_unverified(&mut snapshot).await? {
             note(&mut problems, chunks_of(&mut snapshot, &load).await);

@@ -5,6 +5,7 @@ use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
 use super::describe::{describe_columns, described_columns};
 use super::read::{database_named, load_row, loads};
 use super::seal::{seal_chunks, seal_databases, seal_loads, seal_table};
+use super::views::expect_no_view;
 use super::{SqliteCatalog, to_stored};
 use crate::catalog::Publication;
 use crate::process::host_name;
@@ -25,6 +26,7 @@ impl SqliteCatalog {
     ) -> Result<LoadId, CatalogError> {
         let mut change = self.begin_write().await?;
         loads(&mut change).await?;
+        expect_no_view(&mut change, database, table).await?;
         let id = sqlx::query_scalar(
             "INSERT INTO loads (folded_database, folded_table, state, pid, host, started_at) \
              VALUES (?, ?, 'running', ?, ?, ?) RETURNING id",
@@ -194,6 +196,7 @@ pub(super) async fn show(
     contents: PartContents<'_>,
     now: &str,
 ) -> Result<Vec<LoadId>, CatalogError> {
+    expect_no_view(change, &spec.database, &spec.name).await?;
     expect_directors(change, database, spec).await?;
     let before = described_columns(change, database, &spec.name).await?;
     let table = put_table(change, database, load, spec).await?;

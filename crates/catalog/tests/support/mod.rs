@@ -4,8 +4,8 @@
 
 use meridian_catalog::{
     Catalog, Change, Chunk, Column, ColumnChange, ColumnType, DatabaseChange, DirectorRef, LoadId,
-    NewDatabase, OverlapFile, PartContents, Position, REPLICATED_CHUNK, ScanLane, Table, TableChange,
-    TableKind, TableSpec,
+    NewDatabase, OverlapFile, PartContents, Position, REPLICATED_CHUNK, ScanLane, Table,
+    TableChange, TableKind, TableSpec, ViewQuery,
 };
 use sky::ChunkId;
 
@@ -58,6 +58,19 @@ pub fn director(database: &str, name: &str) -> TableSpec {
         }),
         directors: Vec::new(),
         scan_rating: 1,
+    }
+}
+
+/// A view's query, with a column that is a position and one that is none.
+pub fn query(definition: &str) -> ViewQuery {
+    ViewQuery {
+        definition: definition.to_owned(),
+        default_database: Some("sky".to_owned()),
+        columns: vec!["RA".to_owned(), "dec".to_owned(), "a, \"b\"".to_owned()],
+        position: Some(Position {
+            ra: "RA".to_owned(),
+            dec: "dec".to_owned(),
+        }),
     }
 }
 

@@ -50,7 +50,8 @@ impl Authority {
         make_directory(dir)?;
         let path = dir.join(AUTHORITY_KEY);
         if path.exists() {
-            let damaged = |why: String| failed(&path, format!("it is no private key in PEM: {why}"));
+            let damaged =
+                |why: String| failed(&path, format!("it is no private key in PEM: {why}"));
             let text = fs::read_to_string(&path).map_err(|error| damaged(error.to_string()))?;
             let authority = Self {
                 dir: dir.to_owned(),
@@ -140,7 +141,9 @@ impl Authority {
     /// What the authority's certificate says. Its name tells authorities apart, which are all called alike otherwise.
     fn parameters(&self) -> CertificateParams {
         let identifier = digest(&SHA256, self.key.der_bytes());
-        let digits = identifier.as_ref()[..4].iter().map(|it| format!("{it:02x}"));
+        let digits = identifier.as_ref()[..4]
+            .iter()
+            .map(|it| format!("{it:02x}"));
         let name = format!("Meridian cluster {}", digits.collect::<String>());
         let mut parameters = valid_for(CertificateParams::default(), &name, AUTHORITY_DAYS);
         // It signs members, and no other authorities.

@@ -3,12 +3,7 @@
 use super::TableDescription;
 
 /// Their columns are MySQL's.
-pub(super) const EMPTY: [TableDescription; 12] = [
-    empty(
-        "views",
-        "TABLE_CATALOG TABLE_SCHEMA TABLE_NAME VIEW_DEFINITION CHECK_OPTION IS_UPDATABLE DEFINER SECURITY_TYPE \
-         CHARACTER_SET_CLIENT COLLATION_CONNECTION ALGORITHM",
-    ),
+pub(super) const EMPTY: [TableDescription; 11] = [
     empty(
         "routines",
         "SPECIFIC_NAME ROUTINE_CATALOG ROUTINE_SCHEMA ROUTINE_NAME ROUTINE_TYPE DATA_TYPE ROUTINE_DEFINITION \

@@ -47,7 +47,7 @@ impl ResultKey {
             database: database.to_owned(),
             statement: statement.to_owned(),
             tables: tables(logical).ok()?,
-            plan: digest_of_plan(plan),
+            plan: digest_of_plans(logical, plan),
         })
     }
 
@@ -64,10 +64,13 @@ impl ResultKey {
     }
 }
 
-/// A digest of a plan as it is shown, with the columns that it gives. The encoded plan would tell more apart, plans of one statement
-/// included: filters that are filled while a plan runs have numbers of their own.
-fn digest_of_plan(plan: &Arc<dyn ExecutionPlan>) -> u128 {
+/// A digest of a statement's plans as they are shown, with the columns that they give: the first has the definitions of views in it, with the
+/// types of their constants. The encoded plan would tell more apart, plans of one statement included: filters that are filled while a plan
+/// runs have numbers of their own.
+fn digest_of_plans(logical: &LogicalPlan, plan: &Arc<dyn ExecutionPlan>) -> u128 {
     let mut text = displayable(plan.as_ref()).indent(true).to_string();
+    // A text takes whatever is written.
+    let _ = writeln!(text, "{}", logical.display_indent_schema());
     for field in plan.schema().fields() {
         let (name, data_type, nullable) = (field.name(), field.data_type(), field.is_nullable());
         // A text takes whatever is written.

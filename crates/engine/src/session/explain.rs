@@ -127,6 +127,11 @@ pub(super) fn analyzes(statement: &Statement) -> bool {
     }
 }
 
+/// Whether a statement is an EXPLAIN of any form.
+pub(super) fn explains(statement: &Statement) -> bool {
+    explained(statement).is_some()
+}
+
 /// A time as people say it, of three digits.
 fn time(seconds: f64) -> String {
     match seconds {

@@ -10,6 +10,7 @@ mod planning;
 mod repeated;
 mod results;
 mod state;
+pub(crate) mod views;
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
@@ -37,15 +38,15 @@ use crate::provider::ArchiveCatalog;
 use crate::system_tables::SystemTables;
 use crate::{
     Archive, EngineError, PieceDispatcher, QueryExecution, ResultCache, RowStream, ScanEstimate,
-    SharePlan,
-    ShareRows, ShareRun, estimate, interruptible, show,
+    SharePlan, ShareRows, ShareRun, estimate, interruptible, show,
 };
 use names::Shapes;
-pub(crate) use origins::column_metadata;
 pub use origins::{ALIAS, COLUMN, DATABASE, DESCRIPTION, TABLE, UCD, UNIT, UTYPE, XTYPE};
+pub(crate) use origins::{Origin, column_metadata};
 use planning::{plan, plan_with_parameters};
 use state::{DefaultDatabase, Planners};
 pub use state::{analyzer_rules, physical_rules, runtime};
+pub use views::{NewView, create_view, drop_view, views_of};
 
 /// The catalog's name inside DataFusion.
 const CATALOG: &str = "meridian";
@@ -139,6 +140,8 @@ pub struct PreparedQuery {
     analyzes: bool,
     /// The statement as it was read, if its result may answer an equal one.
     cacheable: Option<String>,
+    /// Whether it reads tables that whoever asks may not read, through views.
+    reads_hidden: bool,
 }
 
 impl PreparedQuery {
@@ -162,6 +165,10 @@ impl PreparedQuery {
         let mut result =
             with_headings(self.schema, self.plan, preface.chain(batches).chain(report));
         result.warnings = self.warnings;
+        if self.reads_hidden {
+            let batches = result.batches;
+            result.batches = batches.map(|batch| batch.map_err(views::veiled)).boxed();
+        }
         result
     }
 }
@@ -224,7 +231,11 @@ impl Session {
     pub async fn new(archive: Arc<Archive>, options: &SessionOptions) -> Result<Self, EngineError> {
         let database = DefaultDatabase::find(&archive, options.database.as_deref()).await?;
         let context = SessionContext::new_with_state(state::state(options, &database.folded)?);
-        let catalog = ArchiveCatalog::new(Arc::clone(&archive), options.system.clone());
+        let catalog = ArchiveCatalog::new(
+            Arc::clone(&archive),
+            options.system.clone(),
+            options.dialect,
+        );
         let with_hidden = MemoryCatalogProviderList::new();
         with_hidden.register_catalog(CATALOG.to_owned(), Arc::new(catalog.with_hidden_columns()));
         context.register_catalog(CATALOG, Arc::new(catalog));
@@ -265,11 +276,9 @@ impl Session {
         text: &str,
         connection: &Connection,
     ) -> Result<Vec<Parsed>, EngineError> {
-        let folded = text.to_ascii_lowercase();
-        let shapes = if folded.contains("qserv_areaspec") || folded.contains(CHUNK_NUMBER) {
-            self.shapes().await?
-        } else {
-            Shapes::default()
+        let shapes = match mentions_shapes(text) {
+            true => names::shapes(&self.archive, &self.database).await?,
+            false => Shapes::default(),
         };
         let mut statements = sql::parse(self.dialect, text, &shapes, connection)?;
         for parsed in &mut statements {
@@ -299,6 +308,9 @@ impl Session {
             Err(error) => return Err(self.explain_error(text, &error).await),
         };
         let mut prepared = self.prepared(logical, plan, &parsed).await?;
+        if prepared.reads_hidden && explain::explains(&parsed.statement) {
+            return Err(views::not_explained());
+        }
         prepared.preface = self.preface(&parsed, &prepared).await?;
         prepared.analyzes = explain::analyzes(&parsed.statement);
         prepared.cacheable = self.cacheable(&parsed, &prepared);
@@ -315,10 +327,11 @@ impl Session {
         plan: Arc<dyn ExecutionPlan>,
         parsed: &Parsed,
     ) -> Result<PreparedQuery, EngineError> {
+        let reads_hidden = views::reads_hidden(&logical, self.archive.catalog().rights());
         let warnings = match self.dialect {
-            Dialect::MySql => sql::warnings(&logical),
-            // They are about the text.
-            Dialect::Adql => vec![],
+            Dialect::MySql if !reads_hidden => sql::warnings(&logical),
+            // Those of ADQL are about the text.
+            _ => vec![],
         };
         let result = plan.schema();
         let schema = self.headed(&logical, &parsed.headings, &result).await?;
@@ -334,6 +347,7 @@ impl Session {
             preface: None,
             analyzes: false,
             cacheable: None,
+            reads_hidden,
         })
     }
 
@@ -388,7 +402,8 @@ impl Session {
         }
         let (logical, plan) = self.planned(&parsed, Some(candidate)).await.ok()?;
         let prepared = self.prepared(logical, plan, &parsed).await;
-        prepared.ok()
+        // What a plan from the cache tells would have to be veiled as well.
+        prepared.ok().filter(|prepared| !prepared.reads_hidden)
     }
 
     /// The result of the only statement of `text` if its plan is cached: it is neither parsed nor planned. Otherwise `None`.
@@ -593,6 +608,12 @@ fn only(mut statements: Vec<Parsed>) -> Result<Parsed, EngineError> {
         ),
     };
     Err(SqlError::new(sentence).with_code(code).into())
+}
+
+/// Whether the parser may ask of the tables' positions and hidden columns.
+fn mentions_shapes(text: &str) -> bool {
+    let folded = text.to_ascii_lowercase();
+    folded.contains("qserv_areaspec") || folded.contains(CHUNK_NUMBER)
 }
 
 /// Whether a statement returns rows of tables, rather than a plan or a list of objects.

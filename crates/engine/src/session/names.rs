@@ -11,14 +11,15 @@ use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
 use sql::{Headings, SqlError, TableShape, TableShapes};
 
+use super::views::{marked, views_in};
 use super::{Session, origins};
-use crate::EngineError;
 use crate::crossmatch::suffixed;
 use crate::error::log_own_mistake;
 use crate::files::FileTable;
 use crate::information_schema::{self, INFORMATION_SCHEMA};
 use crate::loaded_table::{CHUNK_NUMBER, CHUNK_NUMBER_DECLARED, hidden_columns};
 use crate::stored_rows::StoredRowsTable;
+use crate::{Archive, EngineError};
 
 impl Session {
     /// The columns of the result under their headings.
@@ -28,18 +29,10 @@ impl Session {
         headings: &Headings,
         result: &Schema,
     ) -> Result<SchemaRef, EngineError> {
-        let declared = self.declared_columns(logical).await?;
-        let names: Vec<String> = logical
-            .schema()
-            .fields()
-            .iter()
-            .map(|field| field.name().clone())
-            .collect();
-        let plain = |name: &str| declared.get(name).cloned();
-        let headings = headings.resolve(&names, &|name| {
-            plain(name).or_else(|| suffixed(name, plain))
-        });
-        let described = origins::metadata(logical);
+        let declared = declared_columns(&self.archive, &self.database, logical).await?;
+        let headings = resolved_headings(logical, headings, &declared);
+        let views = views_in(&self.archive, logical).await?;
+        let described = origins::metadata(logical, &views);
         let columns = result.fields().iter().zip(headings).enumerate();
         let fields: Vec<Field> = columns
             .map(|(at, (field, name))| {
@@ -52,76 +45,6 @@ impl Session {
             })
             .collect();
         Ok(Arc::new(Schema::new(fields)))
-    }
-
-    /// The declared spelling of the columns of all tables that a plan reads, by their folded names.
-    async fn declared_columns(
-        &self,
-        plan: &LogicalPlan,
-    ) -> Result<HashMap<String, String>, EngineError> {
-        let mut tables = Vec::new();
-        let mut declared = HashMap::new();
-        // The closure cannot fail.
-        let _ = plan.apply_with_subqueries(|node| {
-            if let LogicalPlan::TableScan(scan) = node {
-                tables.push(scan.table_name.clone());
-                let provider = source_as_provider(&scan.source).ok();
-                let shown = provider.as_ref().and_then(|provider| {
-                    let file = provider.downcast_ref::<FileTable>();
-                    let stored = || provider.downcast_ref::<StoredRowsTable>();
-                    file.map(FileTable::declared)
-                        .or_else(|| stored().map(StoredRowsTable::declared))
-                });
-                for field in shown.iter().flat_map(|shown| shown.fields()) {
-                    declared.insert(fold_name(field.name()), field.name().clone());
-                }
-            }
-            Ok(TreeNodeRecursion::Continue)
-        });
-        for table in tables {
-            let database = table.schema().unwrap_or(&self.database).to_owned();
-            if database == INFORMATION_SCHEMA {
-                for name in information_schema::declared_columns(table.table()) {
-                    declared.insert(fold_name(name), name.to_owned());
-                }
-                continue;
-            }
-            if let Some(table) = self.archive.table(&database, table.table()).await? {
-                for column in &table.spec().columns {
-                    declared
-                        .entry(fold_name(&column.name))
-                        .or_insert_with(|| column.name.clone());
-                }
-            }
-        }
-        declare_hidden(&mut declared);
-        Ok(declared)
-    }
-
-    pub(super) async fn shapes(&self) -> Result<Shapes, EngineError> {
-        let mut shapes = Shapes {
-            default: self.database.clone(),
-            ..Shapes::default()
-        };
-        for database in self.archive.catalog().databases().await? {
-            for table in self.archive.catalog().tables(&database.name).await? {
-                let position = table
-                    .spec
-                    .position
-                    .as_ref()
-                    .map(|p| (fold_name(&p.ra), fold_name(&p.dec)));
-                let shape = TableShape {
-                    partitioned: table.spec.kind != TableKind::Replicated,
-                    position,
-                    hidden: hidden_columns(&table.spec),
-                };
-                shapes.tables.insert(
-                    (fold_name(&database.name), fold_name(&table.spec.name)),
-                    shape,
-                );
-            }
-        }
-        Ok(shapes)
     }
 
     /// Turns a planning error into a message. Only now are names looked up that are similar to a misspelled one.
@@ -144,6 +67,17 @@ impl Session {
             }
             tables.push(table.spec.name);
         }
+        // Mistakes are told though views cannot be read.
+        let views = self.archive.views().await.unwrap_or_default();
+        for ((database, name), view) in &*views {
+            let may_read = self.archive.catalog().rights().may_read(database, name);
+            if *database == self.database && may_read {
+                for column in &view.query.columns {
+                    declared.insert(fold_name(column), column.clone());
+                }
+                tables.push(view.name.clone());
+            }
+        }
         declare_hidden(&mut declared);
         let spelled = |name: &str| {
             declared
@@ -153,6 +87,116 @@ impl Session {
         };
         SqlError::from_datafusion(text, error, &tables, &spelled).into()
     }
+}
+
+/// The headings of a plan's result, where the tables' columns have these declared names by their folded ones.
+pub(super) fn resolved_headings(
+    plan: &LogicalPlan,
+    headings: &Headings,
+    declared: &HashMap<String, String>,
+) -> Vec<String> {
+    let fields = plan.schema().fields().iter();
+    let names: Vec<String> = fields.map(|field| field.name().clone()).collect();
+    let plain = |name: &str| declared.get(name).cloned();
+    headings.resolve(&names, &|name| {
+        plain(name).or_else(|| suffixed(name, plain))
+    })
+}
+
+/// The declared spelling of the columns of all tables that a plan reads, by their folded names.
+pub(super) async fn declared_columns(
+    archive: &Archive,
+    default: &str,
+    plan: &LogicalPlan,
+) -> Result<HashMap<String, String>, EngineError> {
+    let mut tables = Vec::new();
+    let mut views = Vec::new();
+    let mut declared = HashMap::new();
+    // The closure cannot fail.
+    let _ = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::SubqueryAlias(alias) = node {
+            views.extend(marked(&alias.alias));
+        }
+        if let LogicalPlan::TableScan(scan) = node {
+            tables.push(scan.table_name.clone());
+            let provider = source_as_provider(&scan.source).ok();
+            let shown = provider.as_ref().and_then(|provider| {
+                let file = provider.downcast_ref::<FileTable>();
+                let stored = || provider.downcast_ref::<StoredRowsTable>();
+                file.map(FileTable::declared)
+                    .or_else(|| stored().map(StoredRowsTable::declared))
+            });
+            for field in shown.iter().flat_map(|shown| shown.fields()) {
+                declared.insert(fold_name(field.name()), field.name().clone());
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    let known = views_in(archive, plan).await?;
+    for view in views.iter().filter_map(|name| known.get(name)) {
+        for column in &view.query.columns {
+            declared
+                .entry(fold_name(column))
+                .or_insert_with(|| column.clone());
+        }
+    }
+    for table in tables {
+        let database = table.schema().unwrap_or(default).to_owned();
+        if database == INFORMATION_SCHEMA {
+            for name in information_schema::declared_columns(table.table()) {
+                declared.insert(fold_name(name), name.to_owned());
+            }
+            continue;
+        }
+        if let Some(table) = archive.table(&database, table.table()).await? {
+            for column in &table.spec().columns {
+                declared
+                    .entry(fold_name(&column.name))
+                    .or_insert_with(|| column.name.clone());
+            }
+        }
+    }
+    declare_hidden(&mut declared);
+    Ok(declared)
+}
+
+/// The shapes of all tables and views, in a database that is the default one.
+pub(super) async fn shapes(archive: &Archive, default: &str) -> Result<Shapes, EngineError> {
+    let mut shapes = Shapes {
+        default: default.to_owned(),
+        ..Shapes::default()
+    };
+    for database in archive.catalog().databases().await? {
+        for table in archive.catalog().tables(&database.name).await? {
+            let position = table
+                .spec
+                .position
+                .as_ref()
+                .map(|p| (fold_name(&p.ra), fold_name(&p.dec)));
+            let shape = TableShape {
+                partitioned: table.spec.kind != TableKind::Replicated,
+                position,
+                hidden: hidden_columns(&table.spec),
+            };
+            shapes.tables.insert(
+                (fold_name(&database.name), fold_name(&table.spec.name)),
+                shape,
+            );
+        }
+    }
+    for (names, view) in &*archive.views().await? {
+        if archive.catalog().rights().may_read(&names.0, &names.1) {
+            let position = view.query.position.as_ref();
+            let position = position.map(|it| (fold_name(&it.ra), fold_name(&it.dec)));
+            let shape = TableShape {
+                partitioned: position.is_some(),
+                position,
+                hidden: vec![],
+            };
+            shapes.tables.insert(names.clone(), shape);
+        }
+    }
+    Ok(shapes)
 }
 
 /// Adds the declared spelling of columns that no table declares.

@@ -1,15 +1,19 @@
 //! What the columns of a result are: the table's column that a column of a result is, with what is said of that one.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use catalog::{Table, fold_name};
+use catalog::{Table, View, fold_name};
 use datafusion::common::Column;
 use datafusion::datasource::{TableProvider, source_as_provider};
 use datafusion::logical_expr::{Distinct, Expr, GroupingSet, JoinType, LogicalPlan};
 use ingest::FieldDescription;
 use sql::functions::{GeometryKind, MOC_TEXT, is_moc};
 
+use super::views::marked;
+use crate::archive::Views;
 use crate::files::FileTable;
+use crate::loaded_table::LoadedTable;
 use crate::provider::ArchiveTable;
 use crate::tap_schema;
 
@@ -34,14 +38,14 @@ pub const ALIAS: &str = "alias";
 pub const COLUMN: &str = "column";
 
 /// The metadata of the columns of a plan's result: of those that are columns of a table, whatever they are called, which says what these are.
-pub(super) fn metadata(plan: &LogicalPlan) -> Vec<HashMap<String, String>> {
+pub(super) fn metadata(plan: &LogicalPlan, views: &Views) -> Vec<HashMap<String, String>> {
     let columns = 0..plan.schema().fields().len();
     columns
         .map(
             |at| match GeometryKind::of(plan.schema().field(at).data_type()) {
                 Some(kind) => words_of_geometry(kind),
                 None if is_map(plan, at) => [(XTYPE.to_owned(), "moc".to_owned())].into(),
-                None => origin(plan, at).map(words).unwrap_or_default(),
+                None => origin(plan, at, views).map(words).unwrap_or_default(),
             },
         )
         .collect()
@@ -94,20 +98,22 @@ fn words(origin: Origin) -> HashMap<String, String> {
     known.map(|(name, word)| (name.to_owned(), word)).collect()
 }
 
-/// The unit of a plan's column that is a column of a table, if it is known.
-pub(super) fn unit(plan: &LogicalPlan, at: usize) -> Option<String> {
-    let unit = origin(plan, at)?.described.unit;
+/// The unit of a column that a table gives, if it is known.
+pub(super) fn unit(scan: &LogicalPlan, at: usize) -> Option<String> {
+    let unit = origin(scan, at, &Views::new())?.described.unit;
     (!unit.is_empty()).then_some(unit)
 }
 
-/// A column of a table; what is not known is empty.
+/// A column of a table or a view; what is not known is empty.
 #[derive(Default)]
-struct Origin {
-    described: FieldDescription,
+pub(crate) struct Origin {
+    pub described: FieldDescription,
     database: String,
     table: String,
     alias: String,
     column: String,
+    /// The table that it is read from, through whatever views, and its folded name there.
+    pub stored: Option<(Arc<LoadedTable>, String)>,
 }
 
 impl Origin {
@@ -120,38 +126,53 @@ impl Origin {
         };
         Self { alias, ..self }
     }
+
+    /// The same as a column of a view, from which nobody learns what the view is made of.
+    fn of_view(self, view: &View, at: usize) -> Self {
+        Self {
+            database: view.database.clone(),
+            table: view.name.clone(),
+            alias: view.name.clone(),
+            column: view.query.columns.get(at).cloned().unwrap_or_default(),
+            ..self
+        }
+    }
 }
 
 /// What a column of a plan's result is, if it is a column of a table.
-fn origin(plan: &LogicalPlan, at: usize) -> Option<Origin> {
+pub(super) fn origin(plan: &LogicalPlan, at: usize, views: &Views) -> Option<Origin> {
     match plan {
-        LogicalPlan::Projection(node) => of_expression(node.expr.get(at)?, &node.input),
-        LogicalPlan::SubqueryAlias(node) => {
-            Some(origin(&node.input, at)?.named(node.alias.table()))
-        }
-        LogicalPlan::Filter(node) => origin(&node.input, at),
-        LogicalPlan::Sort(node) => origin(&node.input, at),
-        LogicalPlan::Limit(node) => origin(&node.input, at),
-        LogicalPlan::Distinct(Distinct::All(input)) => origin(input, at),
+        LogicalPlan::Projection(node) => of_expression(node.expr.get(at)?, &node.input, views),
+        LogicalPlan::SubqueryAlias(node) => match marked(&node.alias) {
+            Some(names) => {
+                let inner = origin(&node.input, at, views).unwrap_or_default();
+                Some(inner.of_view(views.get(&names)?, at))
+            }
+            None => Some(origin(&node.input, at, views)?.named(node.alias.table())),
+        },
+        LogicalPlan::Filter(node) => origin(&node.input, at, views),
+        LogicalPlan::Sort(node) => origin(&node.input, at, views),
+        LogicalPlan::Limit(node) => origin(&node.input, at, views),
+        LogicalPlan::Distinct(Distinct::All(input)) => origin(input, at, views),
         LogicalPlan::Aggregate(node) => match node.group_expr.first() {
             Some(Expr::GroupingSet(
                 GroupingSet::Rollup(_) | GroupingSet::Cube(_) | GroupingSet::GroupingSets(_),
             )) => None,
-            _ => of_expression(node.group_expr.get(at)?, &node.input),
+            _ => of_expression(node.group_expr.get(at)?, &node.input, views),
         },
         LogicalPlan::Window(node) => match at < node.input.schema().fields().len() {
-            true => origin(&node.input, at),
+            true => origin(&node.input, at, views),
             false => None,
         },
         LogicalPlan::Join(node) => {
             let left = node.left.schema().fields().len();
             match node.join_type {
                 JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
-                    origin(&node.right, at)
+                    origin(&node.right, at, views)
                 }
-                _ if at < left => origin(&node.left, at),
+                _ if at < left => origin(&node.left, at, views),
                 JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => None,
-                _ => origin(&node.right, at - left),
+                _ => origin(&node.right, at - left, views),
             }
         }
         LogicalPlan::TableScan(node) => {
@@ -163,10 +184,10 @@ fn origin(plan: &LogicalPlan, at: usize) -> Option<Origin> {
     }
 }
 
-fn of_expression(expression: &Expr, input: &LogicalPlan) -> Option<Origin> {
+fn of_expression(expression: &Expr, input: &LogicalPlan, views: &Views) -> Option<Origin> {
     match expression {
-        Expr::Alias(alias) => of_expression(&alias.expr, input),
-        Expr::Column(column) => origin(input, index_of(input, column)?),
+        Expr::Alias(alias) => of_expression(&alias.expr, input, views),
+        Expr::Column(column) => origin(input, index_of(input, column)?, views),
         _ => None,
     }
 }
@@ -184,6 +205,7 @@ fn described(table: &dyn TableProvider, name: &str) -> Option<Origin> {
             ..Origin::default()
         });
     };
+    let stored = Some((Arc::clone(&table.table), name.to_owned()));
     let table = &table.table.table;
     let columns = &mut table.spec.columns.iter();
     let column = columns.find(|column| fold_name(&column.name) == name);
@@ -193,6 +215,7 @@ fn described(table: &dyn TableProvider, name: &str) -> Option<Origin> {
         table: table.spec.name.clone(),
         alias: String::new(),
         column: column.map_or(name, |column| &column.name).to_owned(),
+        stored,
     })
 }
 

@@ -96,7 +96,10 @@ pub(super) async fn plan_with_parameters(
 /// Tables are looked up one after the other, and a load may be published between two look-ups. Which rows of two tables are in the
 /// same piece is known of tables that exist together, so each is looked up once more after the last one: where none has changed,
 /// all of them were there when that one was looked up.
-async fn logical_plan(state: &SessionState, statement: Statement) -> Result<LogicalPlan> {
+pub(super) async fn logical_plan(
+    state: &SessionState,
+    statement: Statement,
+) -> Result<LogicalPlan> {
     for _ in 0..ATTEMPTS {
         let logical = match state.statement_to_plan(statement.clone()).await {
             Ok(logical) => logical,

@@ -12,7 +12,9 @@ use sql::connection::ProcessInfo;
 use sql::mysql::{ShowKind, ShowStatement};
 
 use crate::{Archive, EngineError};
-pub(crate) use tables::{column_comment, declared_type, key_mark, shown_default, table_comment};
+pub(crate) use tables::{
+    column_comment, declared_type, key_mark, shown_default, table_comment, view_comment,
+};
 
 /// Rows under headings. Columns whose headings end in `#` are numeric.
 struct Rows {
@@ -59,8 +61,8 @@ pub(crate) async fn query(
         ShowKind::Columns { table, full } => {
             tables::columns(archive, default, table, *full).await?
         }
-        ShowKind::Keys(name) => tables::keys(&tables::table(archive, default, name).await?),
-        ShowKind::Create(name) => tables::create(&tables::table(archive, default, name).await?),
+        ShowKind::Keys(name) => tables::keys(&tables::table(archive, default, name).await?.table),
+        ShowKind::Create(name) => tables::create(&tables::table(archive, default, name).await?)?,
         ShowKind::CreateDatabase(name) => tables::create_database(archive, name).await?,
         ShowKind::Variables { global } => named_values(connection.all_variables(*global)),
         ShowKind::Status => named_values(connection.server_info.status()),

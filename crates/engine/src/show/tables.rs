@@ -1,12 +1,15 @@
 //! Lists of databases, tables, columns and keys.
 
 use arrow::datatypes::DataType;
-use catalog::{Column, ColumnType, Rights, Table, TableKind, fold_name};
+use catalog::{Column, ColumnType, Rights, Table, TableKind, View, fold_name};
 use sql::mysql::{InsertedValue, TableName};
 use sql::{ErrorCode, SqlError};
 
 use super::{Row, Rows, some};
-use crate::information_schema::{self, BASE_TABLE, COLLATION, INFORMATION_SCHEMA, SYSTEM_VIEW};
+use crate::information_schema::{
+    self, BASE_TABLE, CHARACTER_SET, COLLATION, INFORMATION_SCHEMA, SYSTEM_VIEW, VIEW,
+};
+use crate::shown::ShownTable;
 use crate::{Archive, EngineError, NO_DATABASE};
 
 pub(super) async fn databases(archive: &Archive) -> Result<Rows, EngineError> {
@@ -46,14 +49,21 @@ pub(super) async fn tables(
     full: bool,
 ) -> Result<Rows, EngineError> {
     let declared = declared(archive, database).await?;
-    let (names, kind) = if declared == INFORMATION_SCHEMA {
-        (information_schema::tables().collect(), SYSTEM_VIEW)
+    let mut names: Vec<(String, &str)> = if declared == INFORMATION_SCHEMA {
+        information_schema::tables()
+            .map(|name| (name, SYSTEM_VIEW))
+            .collect()
     } else {
-        let tables = archive.catalog().tables(&declared).await?;
-        let names: Vec<String> = tables.into_iter().map(|table| table.spec.name).collect();
-        (names, BASE_TABLE)
+        let tables = archive.catalog().tables(&declared).await?.into_iter();
+        let views = archive.views_in(&declared).await?;
+        let views = views.iter().map(|view| (view.name.clone(), VIEW));
+        let tables = tables.map(|table| (table.spec.name, BASE_TABLE));
+        tables.chain(views).collect()
     };
-    let rows = names.into_iter().map(|name| {
+    if declared != INFORMATION_SCHEMA {
+        names.sort_by_cached_key(|(name, _)| fold_name(name));
+    }
+    let rows = names.into_iter().map(|(name, kind)| {
         let mut row = vec![Some(name)];
         row.extend(full.then(|| some(kind)));
         row
@@ -100,8 +110,26 @@ pub(super) async fn status(archive: &Archive, database: &str) -> Result<Rows, En
             information_schema::tables().map(row).collect(),
         ));
     }
-    let tables = archive.catalog().tables(&declared).await?;
-    Ok(Rows::new(&STATUS, tables.iter().map(status_row).collect()))
+    let shown = archive.shown_tables(&declared).await?;
+    let row = |shown: &ShownTable| match &shown.view {
+        None => status_row(&shown.table),
+        Some(view) => {
+            let mut row = vec![some(view.name.as_str())];
+            row.resize(STATUS.len() - 1, None);
+            row.push(some(view_comment(shown)));
+            row
+        }
+    };
+    Ok(Rows::new(&STATUS, shown.iter().map(row).collect()))
+}
+
+/// What a view has, in words: why it cannot be read, what is said of it, or what it is.
+pub(crate) fn view_comment(shown: &ShownTable) -> String {
+    match (&shown.trouble, &shown.table.metadata.description) {
+        (Some(trouble), _) => trouble.to_string(),
+        (None, Some(said)) => said.clone(),
+        (None, None) => VIEW.to_owned(),
+    }
 }
 
 fn status_row(table: &Table) -> Row {
@@ -146,9 +174,9 @@ pub(super) async fn table(
     archive: &Archive,
     default: &str,
     name: &TableName,
-) -> Result<Table, EngineError> {
+) -> Result<ShownTable, EngineError> {
     let database = declared(archive, name.database.as_deref().unwrap_or(default)).await?;
-    let found = archive.catalog().table(&database, &name.table).await?;
+    let found = archive.shown_table(&database, &name.table).await?;
     let may_read_all = archive.catalog().rights().may_read_all_of(&database);
     found.ok_or_else(|| match may_read_all {
         true => no_table(&database, name),
@@ -202,7 +230,11 @@ pub(super) async fn columns(
         };
         columns.map(own).collect()
     } else {
-        let table = table(archive, default, name).await?;
+        let shown = table(archive, default, name).await?;
+        if let Some(trouble) = shown.trouble {
+            return Err(trouble);
+        }
+        let table = shown.table;
         let of_table = |column: &Column| ColumnRow {
             name: column.name.clone(),
             ty: declared_type(column),
@@ -313,7 +345,35 @@ pub(crate) fn key_mark(table: &Table, column: &Column) -> &'static str {
     }
 }
 
-pub(super) fn create(table: &Table) -> Rows {
+/// The statement that makes a view.
+fn create_view(view: &View, definition: Option<&str>) -> Result<Rows, EngineError> {
+    let Some(definition) = definition else {
+        return Err(EngineError::denied_table(&view.full_name()));
+    };
+    let statement = format!(
+        "CREATE VIEW `{}`.`{}` AS {definition}",
+        view.database, view.name
+    );
+    let headings = [
+        "View",
+        "Create View",
+        "character_set_client",
+        "collation_connection",
+    ];
+    let row = vec![
+        some(view.name.as_str()),
+        Some(statement),
+        some(CHARACTER_SET),
+        some(COLLATION),
+    ];
+    Ok(Rows::new(&headings, vec![row]))
+}
+
+pub(super) fn create(shown: &ShownTable) -> Result<Rows, EngineError> {
+    if let Some(view) = &shown.view {
+        return create_view(view, shown.definition.as_deref());
+    }
+    let table = &shown.table;
     let columns = table.spec.columns.iter().map(|column| {
         let null = match (column.nullable, column.default_expression()) {
             (true, None) => "DEFAULT NULL".to_owned(),
@@ -337,7 +397,7 @@ pub(super) fn create(table: &Table) -> Rows {
         comment(" COMMENT=", said)
     );
     let row = vec![some(table.spec.name.as_str()), Some(statement)];
-    Rows::new(&["Table", "Create Table"], vec![row])
+    Ok(Rows::new(&["Table", "Create Table"], vec![row]))
 }
 
 pub(super) async fn create_database(

@@ -6,6 +6,8 @@
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
+use crate::show::view_comment;
+use crate::shown::ShownTable;
 use catalog::{
     Column, ColumnMetadata, ColumnType, Database, Table, TableKind, TableSpec, fold_name,
 };
@@ -38,6 +40,18 @@ pub struct TapTable {
     pub keys: Vec<ForeignKey>,
     /// Its number of rows, if it is known.
     pub rows: Option<u64>,
+    /// Whether it is a view.
+    pub is_view: bool,
+}
+
+impl TapTable {
+    /// The word for what it is.
+    pub fn kind(&self) -> &'static str {
+        match self.is_view {
+            true => "view",
+            false => "table",
+        }
+    }
 }
 
 /// A column.
@@ -88,17 +102,25 @@ pub struct ForeignKey {
 
 impl TapSchemaEntry {
     /// A database and its tables as the catalog has them.
-    pub(super) fn of(database: &Database, tables: &[Table]) -> Self {
-        let specs: Vec<&TableSpec> = tables.iter().map(|table| &table.spec).collect();
-        let described = tables.iter().zip(1..).map(|(table, index)| TapTable {
-            name: full_name(&table.spec.database, &table.spec.name),
-            description: (table.metadata.description.clone())
-                .unwrap_or_else(|| description(&table.spec)),
-            utype: table.metadata.utype.clone(),
-            index: table.metadata.index.unwrap_or(index),
-            columns: columns(table),
-            keys: keys(&table.spec, &specs),
-            rows: Some(table.rows()),
+    pub(super) fn of(database: &Database, shown: &[ShownTable]) -> Self {
+        let specs: Vec<&TableSpec> = shown.iter().map(|shown| &shown.table.spec).collect();
+        let described = shown.iter().zip(1..).map(|(shown, index)| {
+            let table = &shown.table;
+            let is_view = shown.view.is_some();
+            TapTable {
+                name: full_name(&table.spec.database, &table.spec.name),
+                description: match is_view {
+                    true => view_comment(shown),
+                    false => (table.metadata.description.clone())
+                        .unwrap_or_else(|| description(&table.spec)),
+                },
+                utype: table.metadata.utype.clone(),
+                index: table.metadata.index.unwrap_or(index),
+                columns: columns(table),
+                keys: keys(&table.spec, &specs),
+                rows: (!is_view).then(|| table.rows()),
+                is_view,
+            }
         });
         Self {
             name: adql_name(&database.name),

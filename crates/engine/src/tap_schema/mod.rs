@@ -33,7 +33,7 @@ pub async fn tap_schema(
 ) -> std::result::Result<Vec<TapSchemaEntry>, EngineError> {
     let mut entries = Vec::new();
     for database in archive.catalog().databases().await? {
-        let tables = archive.catalog().tables(&database.name).await?;
+        let tables = archive.shown_tables(&database.name).await?;
         entries.push(TapSchemaEntry::of(&database, &tables));
     }
     entries.push(own_entry());
@@ -180,6 +180,7 @@ impl Described {
             index,
             name,
             rows: None,
+            is_view: false,
         }
     }
 }
@@ -256,7 +257,7 @@ fn rows_of(table: &str, entries: &[TapSchemaEntry]) -> Vec<Vec<Cell>> {
                 vec![
                     (&entry.name).into(),
                     (&table.name).into(),
-                    "table".into(),
+                    table.kind().into(),
                     table.utype.as_ref().into(),
                     (&table.description).into(),
                     table.index.into(),

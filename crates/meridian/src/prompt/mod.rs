@@ -337,7 +337,10 @@ impl Prompt {
         };
         match session.archive.catalog().table(database, table).await? {
             Some(table) => tell(&tables::described(&table)),
-            None => Ok(()),
+            None => match session.archive.view(database, table).await? {
+                Some(view) => tell(&format!("{}: view, made {}\n", view.name, view.created_at)),
+                None => Ok(()),
+            },
         }
     }
 

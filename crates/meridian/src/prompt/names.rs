@@ -188,6 +188,12 @@ impl Names {
             }
             databases.push(database.name);
         }
+        let views = catalog.views().await?.into_iter();
+        tables.extend(views.map(|view| TableNames {
+            database: view.database,
+            name: view.name,
+            columns: view.query.columns,
+        }));
         (self.databases, self.tables, self.state) = (databases, tables, state);
         Ok(())
     }

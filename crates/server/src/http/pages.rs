@@ -70,6 +70,14 @@ async fn listed(state: &HttpState) -> Result<String, Problem> {
         for table in catalog.tables(&database.name).await.map_err(failed)? {
             put_row(&mut rows, &table, example(state, &table).await?);
         }
+        for view in state.archive.views_in(&database.name).await? {
+            // A String takes whatever is written.
+            let _ = writeln!(
+                rows,
+                "<tr><td>{}</td><td></td><td>view</td><td></td></tr>",
+                escape(&view.full_name())
+            );
+        }
     }
     Ok(format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Meridian</title><style>{STYLE}</style></head>\n\

@@ -79,6 +79,11 @@ impl HttpState {
         verbosity: u8,
     ) -> Result<ServedTable, Problem> {
         let Some(found) = self.archive.table(database, table).await? else {
+            if self.archive.view(database, table).await?.is_some() {
+                return Err(Problem::not_found(format!(
+                    "{database}.{table} is a view: cones are searched in tables; query the view in ADQL at /tap, or in SQL"
+                )));
+            }
             return Err(self.no_such(database, table).await?);
         };
         let Some(cones) = ConeTable::new(&self.archive, found) else {

@@ -45,6 +45,7 @@ impl Client {
             | Command::Submit(_)
             | Command::Table(_) => {}
             Command::User(statement) => self.change_users(statement).await?,
+            Command::View(statement) => self.change_views(statement).await?,
         }
         let connection = Arc::make_mut(&mut self.connection);
         (connection.found_rows, connection.row_count) = (0, 0);

@@ -31,6 +31,7 @@ mod row_counts;
 mod rows;
 mod statements;
 mod user_statements;
+mod view_statements;
 mod watch;
 mod wire;
 

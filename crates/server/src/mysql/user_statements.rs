@@ -142,6 +142,7 @@ impl Client {
                 .await
                 .map_err(unreadable)?
                 .is_some()
+            || archive.view(database, table).await?.is_some()
         {
             return Ok(());
         }

@@ -7,6 +7,7 @@ use super::load_command::LoadedFile;
 use super::pieces::first_word;
 use super::table_changes::{Assigned, ColumnChange, DeclaredColumn};
 use super::user_command::{UserStatement, without_text};
+use super::view_command::ViewStatement;
 use crate::connection::user_variable;
 use crate::fold::Places;
 use crate::mistakes::unclosed;
@@ -34,6 +35,8 @@ pub enum Command {
     Do(Vec<String>),
     /// Makes, fills or drops a table.
     Table(TableCommand),
+    /// Makes or drops a view.
+    View(ViewStatement),
     /// Adds, changes or removes users and what they may read.
     User(UserStatement),
     /// Transactions and locks for reading: where nothing changes there is nothing to do.

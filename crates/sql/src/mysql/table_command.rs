@@ -19,8 +19,12 @@ impl TokenReader<'_> {
         if self.word("role") {
             return Err(of_users());
         }
-        if !self.word("table") {
-            return Ok(None);
+        let replace = self.word("or");
+        if replace && !self.word("replace") {
+            return Err(self.expected("OR REPLACE"));
+        }
+        if replace || !self.word("table") {
+            return self.read_create_view(replace);
         }
         let if_not_exists = self.word("if");
         if if_not_exists && !(self.word("not") && self.word("exists")) {
@@ -66,6 +70,9 @@ impl TokenReader<'_> {
         }
         if self.word("role") {
             return Err(of_users());
+        }
+        if self.word("view") {
+            return self.read_drop_view();
         }
         if !self.word("table") && !self.word("tables") {
             return Ok(None);
@@ -163,7 +170,7 @@ mod tests {
         ] {
             assert!(command(wrong).is_err(), "{wrong}");
         }
-        assert_eq!(command("CREATE VIEW v AS SELECT 1").unwrap(), None);
+        assert_eq!(command("CREATE DATABASE d").unwrap(), None);
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn table(
 ) -> io::Result<()> {
     xml.create_element(element)
         .with_attributes(attributes.iter().copied())
-        .with_attribute(("type", "table"))
+        .with_attribute(("type", table.kind()))
         .write_inner_content(|xml| {
             text(xml, "name", &table.name)?;
             text(xml, "description", &table.description)?;

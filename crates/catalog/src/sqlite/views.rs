@@ -1,0 +1,247 @@
+//! Views: reading and changing them.
+
+use sqlx::{FromRow, SqliteConnection};
+
+use super::SqliteCatalog;
+use super::checksum::Digest;
+use super::read::{database_named, expect, list_checksum};
+use super::seal::seal_list;
+use crate::view::full_name;
+use crate::{CatalogError, Position, View, ViewQuery, fold_name};
+
+/// The name of their checksum among those of lists.
+const LIST: &str = "views";
+
+impl SqliteCatalog {
+    /// All views, by database and name.
+    pub async fn views(&self) -> Result<Vec<View>, CatalogError> {
+        let mut snapshot = self.begin_read().await?;
+        let mut rows = view_rows(&mut snapshot).await?;
+        rows.sort_by(|a, b| a.order().cmp(&b.order()));
+        rows.into_iter().map(ViewRow::into_view).collect()
+    }
+
+    pub async fn create_view(
+        &self,
+        database: &str,
+        name: &str,
+        query: &ViewQuery,
+        description: Option<&str>,
+        replace: bool,
+        now: &str,
+    ) -> Result<(), CatalogError> {
+        let mut change = self.begin_write().await?;
+        let rows = view_rows(&mut change).await?;
+        let listed = database_named(&mut change, database).await?;
+        let listed = listed.ok_or_else(|| CatalogError::NoDatabase {
+            database: database.to_owned(),
+        })?;
+        let folded = fold_name(name);
+        if listed.tables.iter().any(|it| it.folded_name == folded) {
+            let table = full_name(database, name);
+            return Err(CatalogError::TableInTheWay { table });
+        }
+        let is_there = |row: &ViewRow| row.order() == (&listed.row.folded_name, &folded);
+        if !replace && rows.iter().any(is_there) {
+            let view = full_name(database, name);
+            return Err(CatalogError::ViewExists { view });
+        }
+        put_view(
+            &mut change,
+            listed.row.id,
+            name,
+            query,
+            (description, replace),
+            now,
+        )
+        .await?;
+        seal_views(&mut change, |row| {
+            row.order() == (&listed.row.folded_name, &folded)
+        })
+        .await?;
+        self.commit_publication(change).await
+    }
+
+    pub async fn drop_view(&self, database: &str, name: &str) -> Result<(), CatalogError> {
+        let mut change = self.begin_write().await?;
+        let rows = view_rows(&mut change).await?;
+        let names = (&fold_name(database), &fold_name(name));
+        let found = rows.iter().find(|row| row.order() == names);
+        let found = found.ok_or_else(|| CatalogError::NoView {
+            view: full_name(database, name),
+        })?;
+        sqlx::query("DELETE FROM views WHERE id = ?")
+            .bind(found.id)
+            .execute(&mut *change)
+            .await?;
+        seal_views(&mut change, |_| false).await?;
+        self.commit_publication(change).await
+    }
+}
+
+/// A row of `views`, with the names of its database.
+#[derive(Debug, FromRow)]
+pub(super) struct ViewRow {
+    id: i64,
+    database_id: i64,
+    database: String,
+    folded_database: String,
+    name: String,
+    folded_name: String,
+    default_database: Option<String>,
+    definition: String,
+    columns: String,
+    ra_column: Option<String>,
+    dec_column: Option<String>,
+    description: Option<String>,
+    created_at: String,
+    checksum: i64,
+}
+
+impl ViewRow {
+    /// The folded names of database and view, by which views are listed.
+    fn order(&self) -> (&String, &String) {
+        (&self.folded_database, &self.folded_name)
+    }
+
+    fn digest(&self) -> i64 {
+        Digest::of("view")
+            .int(self.id)
+            .int(self.database_id)
+            .text(&self.name)
+            .text(&self.folded_name)
+            .maybe_text(self.default_database.as_deref())
+            .text(&self.definition)
+            .text(&self.columns)
+            .maybe_text(self.ra_column.as_deref())
+            .maybe_text(self.dec_column.as_deref())
+            .maybe_text(self.description.as_deref())
+            .text(&self.created_at)
+            .finish()
+    }
+
+    fn into_view(self) -> Result<View, CatalogError> {
+        let columns = serde_json::from_str(&self.columns)
+            .map_err(|_| CatalogError::Damaged(format!("the columns of the view {}", self.name)))?;
+        let position = self.ra_column.zip(self.dec_column);
+        Ok(View {
+            id: self.id,
+            database: self.database,
+            name: self.name,
+            query: ViewQuery {
+                definition: self.definition,
+                default_database: self.default_database,
+                columns,
+                position: position.map(|(ra, dec)| Position { ra, dec }),
+            },
+            description: self.description,
+            created_at: self.created_at,
+        })
+    }
+}
+
+/// All views, in the order of their numbers.
+///
+/// # Errors
+/// [`CatalogError::Altered`] if one of them or their list does not fit its checksum.
+pub(super) async fn view_rows(
+    connection: &mut SqliteConnection,
+) -> Result<Vec<ViewRow>, CatalogError> {
+    let rows = view_rows_unverified(connection).await?;
+    for row in &rows {
+        expect(row.checksum, row.digest(), || {
+            format!("view {}", full_name(&row.database, &row.name))
+        })?;
+    }
+    expect(
+        list_checksum(connection, LIST).await?,
+        digest_views(&rows),
+        || "the list of views".to_owned(),
+    )?;
+    Ok(rows)
+}
+
+async fn view_rows_unverified(
+    connection: &mut SqliteConnection,
+) -> Result<Vec<ViewRow>, CatalogError> {
+    let sql = "SELECT v.id, v.database_id, d.name AS database, d.folded_name AS folded_database, v.name, v.folded_name, \
+                      v.default_database, v.definition, v.columns, v.ra_column, v.dec_column, v.description, v.created_at, v.checksum \
+               FROM views v JOIN databases d ON d.id = v.database_id ORDER BY v.id";
+    Ok(sqlx::query_as(sql).fetch_all(connection).await?)
+}
+
+fn digest_views(rows: &[ViewRow]) -> i64 {
+    let add = |digest: Digest, row: &ViewRow| digest.int(row.id).int(row.checksum);
+    Digest::of("views").list(rows, add).finish()
+}
+
+/// Seals the views that were changed, and the list of all.
+pub(super) async fn seal_views(
+    change: &mut SqliteConnection,
+    changed: impl Fn(&ViewRow) -> bool,
+) -> Result<(), CatalogError> {
+    let mut rows = view_rows_unverified(change).await?;
+    for row in rows.iter_mut().filter(|row| changed(row)) {
+        row.checksum = row.digest();
+        sqlx::query("UPDATE views SET checksum = ? WHERE id = ?")
+            .bind(row.checksum)
+            .bind(row.id)
+            .execute(&mut *change)
+            .await?;
+    }
+    seal_list(change, LIST, digest_views(&rows)).await
+}
+
+/// Sees that no view has the name of a table that is to be made.
+pub(super) async fn expect_no_view(
+    change: &mut SqliteConnection,
+    database: &str,
+    name: &str,
+) -> Result<(), CatalogError> {
+    let names = (&fold_name(database), &fold_name(name));
+    let rows = view_rows(change).await?;
+    match rows.iter().any(|row| row.order() == names) {
+        false => Ok(()),
+        true => Err(CatalogError::ViewInTheWay {
+            view: full_name(database, name),
+        }),
+    }
+}
+
+/// Writes a view, new or over the one that was there. One that replaces another keeps what was said of that, unless something is said.
+async fn put_view(
+    change: &mut SqliteConnection,
+    database: i64,
+    name: &str,
+    query: &ViewQuery,
+    (description, replace): (Option<&str>, bool),
+    now: &str,
+) -> Result<(), CatalogError> {
+    let position = query.position.as_ref();
+    let insert = "INSERT INTO views (database_id, name, folded_name, default_database, definition, columns, ra_column, dec_column, \
+                                     description, created_at) \
+                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    let replacing = "ON CONFLICT (database_id, folded_name) DO UPDATE SET \
+             name = excluded.name, default_database = excluded.default_database, definition = excluded.definition, \
+             columns = excluded.columns, ra_column = excluded.ra_column, dec_column = excluded.dec_column, \
+             description = coalesce(excluded.description, description), created_at = excluded.created_at";
+    let sql = match replace {
+        true => format!("{insert} {replacing}"),
+        false => insert.to_owned(),
+    };
+    let columns = serde_json::Value::from(query.columns.clone()).to_string();
+    sqlx::query(sqlx::AssertSqlSafe(sql))
+        .bind(database)
+        .bind(name)
+        .bind(fold_name(name))
+        .bind(&query.default_database)
+        .bind(&query.definition)
+        .bind(columns)
+        .bind(position.map(|position| &position.ra))
+        .bind(position.map(|position| &position.dec))
+        .bind(description)
+        .bind(now)
+        .execute(change)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,520 @@
+//! Views: a definition becomes a plan, which stands in a statement's plan in the place of a table, as a derived table would.
+//!
+//! A definition is planned with the rights of the archive, whoever reads the view: they need to be able to read the view alone. So what
+//! is told of it (errors, EXPLAIN, warnings) has to be told by what the reader may see, not by what the plan reads: see [`reads_hidden`].
+//!
+//! Above the plan of a view is an alias of a catalogue that no statement can name ([`marked`]), by which results know whose columns
+//! theirs are.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow::datatypes::SchemaRef;
+use catalog::{CatalogError, Position, Rights, TableKind, View, ViewQuery, fold_name};
+use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Column, DataFusionError, TableReference};
+use datafusion::datasource::source_as_provider;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::optimizer::AnalyzerRule;
+use sql::rules::{CompareValues, PlainUsing, ProjectSubqueries};
+use sql::{Connection, Dialect, ErrorCode, Headings, SqlError};
+
+use super::names::{Shapes, declared_columns, resolved_headings, shapes};
+use super::origins::{self, Origin};
+use super::planning::logical_plan;
+use super::{CATALOG, NO_DATABASE, SessionOptions, is_query, mentions_shapes, only, state};
+use crate::archive::Views;
+use crate::loaded_table::LoadedTable;
+use crate::provider::{ArchiveCatalog, ArchiveTable};
+use crate::{Archive, EngineError};
+
+/// The catalogue of the aliases that mark the plans of views.
+const VIEW: &str = "view of the archive";
+/// How many views may be read through each other.
+const DEEPEST: usize = 16;
+
+/// The views whose definitions are being planned, from the outermost on, by folded names of database and view.
+pub(crate) type ViewPath = Arc<[(String, String)]>;
+
+/// The folded names of the view that an alias marks.
+pub(super) fn marked(alias: &TableReference) -> Option<(String, String)> {
+    match alias {
+        TableReference::Full {
+            catalog,
+            schema,
+            table,
+        } if &**catalog == VIEW => Some((schema.to_string(), table.to_string())),
+        _ => None,
+    }
+}
+
+/// A view whose definition was planned.
+pub(crate) struct PlannedView {
+    /// The plan, whose columns have the view's names, folded.
+    pub plan: LogicalPlan,
+    /// The types of its values.
+    pub types: SchemaRef,
+}
+
+/// Plans a view for a statement in a dialect. `path` are the views whose definitions name it.
+///
+/// # Errors
+/// [`ErrorCode::VIEW_INVALID`] if its definition cannot be planned any more; who may read everything is told why.
+pub(crate) async fn planned(
+    archive: &Archive,
+    view: &View,
+    path: &ViewPath,
+    dialect: Dialect,
+) -> Result<PlannedView, EngineError> {
+    let plan = async {
+        let path = extended(path, view)?;
+        let whole = archive.whole();
+        let definition = Definition::plan(&whole, &view.query, path).await?;
+        definition.under(view, dialect)
+    };
+    plan.await.map_err(|cause| invalid(archive, view, &cause))
+}
+
+fn invalid(archive: &Archive, view: &View, cause: &EngineError) -> EngineError {
+    let (code, name) = (cause.code(), view.full_name());
+    let rights = archive.catalog().rights().as_ref();
+    let told = match rights {
+        _ if code == ErrorCode::INTERRUPTED => {
+            return SqlError::new(sentence(cause)).with_code(code).into();
+        }
+        Rights::All if code == ErrorCode::VIEW_RECURSIVE => {
+            return SqlError::new(sentence(cause)).with_code(code).into();
+        }
+        Rights::All => format!(
+            "the view {name} cannot be read, since what it is made of has changed: {}; CREATE OR REPLACE VIEW makes it anew, DROP VIEW removes it",
+            sentence(cause)
+        ),
+        Rights::Listed(_) => format!(
+            "the view {name} cannot be read at present, since what it is made of has changed: tell whoever runs this archive"
+        ),
+    };
+    SqlError::new(told)
+        .with_code(ErrorCode::VIEW_INVALID)
+        .into()
+}
+
+/// An error without the place in the text, which is the definition's.
+fn sentence(error: &EngineError) -> String {
+    match error {
+        EngineError::Sql(error) => error.sentence().to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// The path with one more view.
+fn extended(path: &ViewPath, view: &View) -> Result<ViewPath, EngineError> {
+    let name = (fold_name(&view.database), fold_name(&view.name));
+    if path.contains(&name) {
+        let sentence = format!("the view {} reads itself", view.full_name());
+        let error = SqlError::new(sentence).with_code(ErrorCode::VIEW_RECURSIVE);
+        return Err(error.into());
+    }
+    if path.len() == DEEPEST {
+        let sentence =
+            format!("views read each other more than {DEEPEST} deep: name the tables themselves");
+        let error = SqlError::new(sentence).with_code(ErrorCode::VIEW_RECURSIVE);
+        return Err(error.into());
+    }
+    Ok(path.iter().cloned().chain([name]).collect())
+}
+
+/// The plan of a definition.
+struct Definition {
+    state: SessionState,
+    plan: LogicalPlan,
+    /// What heads its columns.
+    headings: Vec<String>,
+    /// The types of its values.
+    types: SchemaRef,
+}
+
+impl Definition {
+    /// Plans the definition of the last view of a path, on an archive of which nothing is hidden.
+    async fn plan(
+        archive: &Arc<Archive>,
+        query: &ViewQuery,
+        path: ViewPath,
+    ) -> Result<Self, EngineError> {
+        let text = query.definition.as_str();
+        let default = query.default_database.as_deref();
+        let shapes = match mentions_shapes(text) {
+            true => shapes(archive, &folded_default(default)).await?,
+            false => Shapes::default(),
+        };
+        let connection = Connection::alone(default.map(str::to_owned));
+        let parsed = only(sql::parse(Dialect::MySql, text, &shapes, &connection)?)?;
+        if parsed.show.is_some() || !is_query(&parsed.statement) {
+            let sentence = "a view is made of a query: CREATE VIEW name AS SELECT ...";
+            let error = SqlError::new(sentence).with_code(ErrorCode::SYNTAX);
+            return Err(error.into());
+        }
+        if parsed.of_connection {
+            let sentence = "a view has the same rows for everybody: its definition cannot read variables, USER(), DATABASE() and what else belongs to a connection, nor results of queries";
+            let error = SqlError::new(sentence).with_code(ErrorCode::VIEW_OF_CONNECTION);
+            return Err(error.into());
+        }
+        let tables = ArchiveCatalog::of_definition(archive, parsed.names_hidden_columns, path);
+        let state = definition_state(&folded_default(default), tables)?;
+        let failed = |error| of_planner(text, &error);
+        let plan = logical_plan(&state, parsed.statement)
+            .await
+            .map_err(failed)?;
+        let analyzed =
+            state
+                .analyzer()
+                .execute_and_check(plan.clone(), state.config_options(), |_, _| {});
+        let types = Arc::clone(analyzed.map_err(failed)?.schema().inner());
+        let headings = headings(archive, default, &plan, &parsed.headings).await?;
+        Ok(Self {
+            state,
+            plan,
+            headings,
+            types,
+        })
+    }
+
+    /// The plan of a view: the columns that it has had since it was made, under their names.
+    fn under(self, view: &View, dialect: Dialect) -> Result<PlannedView, EngineError> {
+        let headings: Vec<String> = self.headings.iter().map(|it| fold_name(it)).collect();
+        let mut places = Vec::with_capacity(view.query.columns.len());
+        for column in &view.query.columns {
+            let folded = fold_name(column);
+            let place = headings.iter().position(|heading| *heading == folded);
+            places.push(place.ok_or_else(|| {
+                let sentence = format!("its query has no column {column} any more");
+                EngineError::from(SqlError::new(sentence).with_code(ErrorCode::NO_COLUMN))
+            })?);
+        }
+        let failed = |error: DataFusionError| of_planner("", &error);
+        let plan = match dialect {
+            Dialect::MySql => self.plan,
+            Dialect::Adql => compared(&self.state, self.plan).map_err(failed)?,
+        };
+        let columns: Vec<Expr> = places
+            .iter()
+            .map(|at| Expr::Column(Column::from(plan.schema().qualified_field(*at))))
+            .zip(&view.query.columns)
+            .map(|(column, name)| column.alias(fold_name(name)))
+            .collect();
+        let names = [&view.database, &view.name].map(|name| fold_name(name));
+        let [database, name] = names;
+        let plan = LogicalPlanBuilder::from(plan)
+            .project(columns)
+            .and_then(|plan| plan.alias(TableReference::full(VIEW, database, name)))
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(failed)?;
+        let types = self.types.project(&places);
+        let types = types.map_err(|error| EngineError::Query(error.to_string()))?;
+        Ok(PlannedView {
+            plan,
+            types: Arc::new(types),
+        })
+    }
+}
+
+/// The plan of a definition for a statement in another dialect than MySQL's: values are compared as MySQL does, which otherwise is
+/// settled with the whole statement.
+fn compared(state: &SessionState, mut plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
+    let rules: [&dyn AnalyzerRule; 3] = [&PlainUsing, &ProjectSubqueries, &CompareValues];
+    for rule in rules {
+        plan = rule.analyze(plan, state.config_options())?;
+    }
+    Ok(plan)
+}
+
+fn folded_default(database: Option<&str>) -> String {
+    database.map_or_else(|| NO_DATABASE.to_owned(), fold_name)
+}
+
+/// An error of the planner about a definition.
+fn of_planner(text: &str, error: &DataFusionError) -> EngineError {
+    match error.find_root() {
+        DataFusionError::External(_) => EngineError::from_run(error),
+        _ => SqlError::from_datafusion(text, error, &[], &str::to_owned).into(),
+    }
+}
+
+/// The state in which a definition is planned: of MySQL's dialect, without files, results of queries and whatever else a server adds.
+fn definition_state(default: &str, tables: ArchiveCatalog) -> Result<SessionState, EngineError> {
+    static BASE: OnceLock<SessionState> = OnceLock::new();
+    let mut state = match BASE.get() {
+        Some(base) => base.clone(),
+        None => {
+            let made = state::state(&SessionOptions::default(), NO_DATABASE)?;
+            BASE.get_or_init(|| made).clone()
+        }
+    };
+    default.clone_into(&mut state.config_mut().options_mut().catalog.default_schema);
+    let list = MemoryCatalogProviderList::new();
+    list.register_catalog(CATALOG.to_owned(), Arc::new(tables));
+    state.register_catalog_list(Arc::new(list));
+    Ok(state)
+}
+
+async fn headings(
+    archive: &Archive,
+    default: Option<&str>,
+    plan: &LogicalPlan,
+    headings: &Headings,
+) -> Result<Vec<String>, EngineError> {
+    let declared = declared_columns(archive, &folded_default(default), plan).await?;
+    Ok(resolved_headings(plan, headings, &declared))
+}
+
+/// The views that a plan reads are among these; there are none if it reads none.
+///
+/// # Errors
+/// The catalog cannot be read.
+pub(super) async fn views_in(
+    archive: &Archive,
+    plan: &LogicalPlan,
+) -> Result<Arc<Views>, EngineError> {
+    let mut found = false;
+    // The closure cannot fail.
+    let _ = plan.apply_with_subqueries(|node| {
+        found |= matches!(node, LogicalPlan::SubqueryAlias(it) if marked(&it.alias).is_some());
+        Ok(match found {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    });
+    match found {
+        true => archive.views().await,
+        false => Ok(Arc::default()),
+    }
+}
+
+/// A view that is to be made.
+#[derive(Debug, Clone)]
+pub struct NewView {
+    /// The database, which is there.
+    pub database: String,
+    /// The view's name.
+    pub name: String,
+    /// The query, in MySQL's dialect.
+    pub definition: String,
+    /// The database in which tables are that the query names without one.
+    pub default_database: Option<String>,
+    /// What the view has, in words.
+    pub description: Option<String>,
+    /// Whether it may take the place of a view.
+    pub replace: bool,
+}
+
+/// Makes a view, if its definition can be planned. Its name is told.
+///
+/// # Errors
+/// The definition cannot be planned, reads the view itself, or has two columns of one name; there is no such database, or something else
+/// has the name.
+pub async fn create_view(archive: &Archive, new: NewView) -> Result<String, EngineError> {
+    let whole = archive.whole();
+    let catalog = whole.catalog();
+    let Some(database) = catalog.database(&new.database).await? else {
+        return Err(EngineError::NoDatabase {
+            name: new.database,
+            hint: "a view is made in a database that has tables".to_owned(),
+        });
+    };
+    let mut view = View {
+        id: 0,
+        database: database.name,
+        name: new.name,
+        query: ViewQuery {
+            definition: new
+                .definition
+                .trim()
+                .trim_end_matches(';')
+                .trim_end()
+                .to_owned(),
+            default_database: new.default_database,
+            columns: vec![],
+            position: None,
+        },
+        description: new.description,
+        created_at: String::new(),
+    };
+    let path = extended(&Vec::new().into(), &view)?;
+    let mut definition = Definition::plan(&whole, &view.query, Arc::clone(&path)).await?;
+    if let Some(qualified) = qualified(&view.query)
+        && let Ok(same) = Definition::plan(&whole, &qualified, path).await
+        && (&same.headings, &same.types) == (&definition.headings, &definition.types)
+    {
+        (view.query, definition) = (qualified, same);
+    }
+    // What only shows when it is planned to run is told now, and not to readers.
+    let planned = definition.state.create_physical_plan(&definition.plan);
+    let planned = Box::pin(planned).await.map(drop);
+    planned.map_err(|error| of_planner(&view.query.definition, &error))?;
+    if let Some(twice) = named_twice(&definition.headings) {
+        let sentence =
+            format!("two columns of the view are called {twice}: give one another name with AS");
+        let error = SqlError::new(sentence).with_code(ErrorCode::COLUMN_TWICE);
+        return Err(error.into());
+    }
+    view.query.columns.clone_from(&definition.headings);
+    let views = whole.views().await?;
+    view.query.position = position(&definition.plan, &definition.headings, &views);
+    let made = catalog.create_view(
+        &view.database,
+        &view.name,
+        &view.query,
+        view.description.as_deref(),
+        new.replace,
+    );
+    made.await.map_err(of_catalog)?;
+    Ok(view.full_name())
+}
+
+/// Drops a view.
+///
+/// # Errors
+/// There is none of that name.
+pub async fn drop_view(archive: &Archive, database: &str, name: &str) -> Result<(), EngineError> {
+    let dropped = archive.whole().catalog().drop_view(database, name).await;
+    dropped.map_err(of_catalog)
+}
+
+/// An error of the catalog about a view, with its code.
+fn of_catalog(error: CatalogError) -> EngineError {
+    let code = match &error {
+        CatalogError::NoView { .. } => ErrorCode::NO_TABLE_TO_DROP,
+        CatalogError::ViewExists { .. } | CatalogError::TableInTheWay { .. } => {
+            ErrorCode::TABLE_EXISTS
+        }
+        CatalogError::BadName { .. } | CatalogError::BadView { .. } => ErrorCode::BAD_COLUMN_NAME,
+        _ => return error.into(),
+    };
+    SqlError::new(error.to_string()).with_code(code).into()
+}
+
+/// The query with the database written before each table that it names without one; `None` if there is nothing to write.
+fn qualified(query: &ViewQuery) -> Option<ViewQuery> {
+    let database = query.default_database.as_deref()?;
+    let definition = sql::mysql::with_database(&query.definition, database)?;
+    Some(ViewQuery {
+        definition,
+        ..query.clone()
+    })
+}
+
+fn named_twice(names: &[String]) -> Option<&String> {
+    let mut seen = std::collections::HashSet::new();
+    names.iter().find(|name| !seen.insert(fold_name(name)))
+}
+
+/// The columns that are the position of the rows of a partitioned table, if there is one pair of them.
+fn position(plan: &LogicalPlan, headings: &[String], views: &Views) -> Option<Position> {
+    let mut found: [Vec<(String, Arc<LoadedTable>)>; 2] = [vec![], vec![]];
+    for (at, heading) in headings.iter().enumerate() {
+        let Some((table, column)) = origins::origin(plan, at, views).and_then(|it| it.stored)
+        else {
+            continue;
+        };
+        let spec = table.spec();
+        let position = spec.position.as_ref();
+        let Some(position) = position.filter(|_| spec.kind != TableKind::Replicated) else {
+            continue;
+        };
+        let is = |name: &str| fold_name(name) == column;
+        for (place, name) in [&position.ra, &position.dec].into_iter().enumerate() {
+            if is(name) {
+                found[place].push((heading.clone(), Arc::clone(&table)));
+            }
+        }
+    }
+    match found.each_ref().map(Vec::as_slice) {
+        [[(ra, of_ra)], [(dec, of_dec)]] if Arc::ptr_eq(of_ra, of_dec) => Some(Position {
+            ra: ra.clone(),
+            dec: dec.clone(),
+        }),
+        _ => None,
+    }
+}
+
+/// What each column of a planned view is, if it is a column of a table.
+pub(crate) fn column_origins(planned: &PlannedView, views: &Views) -> Vec<Option<Origin>> {
+    let columns = 0..planned.plan.schema().fields().len();
+    columns
+        .map(|at| origins::origin(&planned.plan, at, views))
+        .collect()
+}
+
+/// The tables that a plan reads.
+fn tables(plan: &LogicalPlan) -> Vec<Arc<LoadedTable>> {
+    let mut found = Vec::new();
+    // The closure cannot fail.
+    let _ = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(provider) = source_as_provider(&scan.source)
+            && let Some(it) = provider.downcast_ref::<ArchiveTable>()
+        {
+            found.push(Arc::clone(&it.table));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found
+}
+
+/// Whether a plan reads tables that somebody with these rights may not read: through views.
+pub(crate) fn reads_hidden(plan: &LogicalPlan, rights: &Rights) -> bool {
+    let hidden = |table: &Arc<LoadedTable>| {
+        let spec = table.spec();
+        !rights.may_read(&spec.database, &spec.name)
+    };
+    *rights != Rights::All && tables(plan).iter().any(hidden)
+}
+
+/// The views that read a table, or any table of a database, by their full names.
+///
+/// # Errors
+/// The catalog cannot be read.
+pub async fn views_of(
+    archive: &Archive,
+    database: &str,
+    table: Option<&str>,
+) -> Result<Vec<String>, EngineError> {
+    let mut found = Vec::new();
+    for view in archive.views().await?.values() {
+        let path = Vec::new().into();
+        let Ok(planned) = planned(archive, view, &path, Dialect::MySql).await else {
+            continue;
+        };
+        let is_meant = |it: &Arc<LoadedTable>| {
+            let spec = it.spec();
+            fold_name(&spec.database) == fold_name(database)
+                && table.is_none_or(|table| fold_name(&spec.name) == fold_name(table))
+        };
+        if tables(&planned.plan).iter().any(is_meant) {
+            found.push(view.full_name());
+        }
+    }
+    Ok(found)
+}
+
+/// An error of a query that reads, through a view, tables that whoever asks may not read: without words that tell of them.
+pub(super) fn veiled(error: EngineError) -> EngineError {
+    let code = error.code();
+    let told = match code {
+        ErrorCode::INTERRUPTED | ErrorCode::LIMIT_REACHED | ErrorCode::OUT_OF_RESOURCES => {
+            return error;
+        }
+        ErrorCode::OUT_OF_RANGE => "a value is beyond the range of its type in a query of a view",
+        ErrorCode::STORAGE => "files of this archive cannot be read: tell whoever runs it",
+        _ => "a value could not be computed in a query of a view: tell whoever runs this archive",
+    };
+    SqlError::new(told).with_code(code).into()
+}
+
+/// The error of an EXPLAIN of what whoever asks may not see.
+pub(super) fn not_explained() -> EngineError {
+    let sentence = "a query of a view is explained to those who may read what the view is made of; the view can be queried without that";
+    SqlError::new(sentence)
+        .with_code(ErrorCode::VIEW_NOT_EXPLAINED)
+        .into()
+}
