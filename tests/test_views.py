@@ -316,7 +316,7 @@ WRONG = [
     ("SELECT @@version", "connection"), ("SELECT USER() AS u", "connection"), ("SELECT DATABASE() AS d", "connection"), ("SELECT * FROM qserv_result(1)", "connection"),
     ("SELECT * FROM read_csv('/etc/passwd')", "read_csv"), ("SELECT * FROM information_schema.TABLES", "information_schema"), ("SELECT * FROM TAP_SCHEMA.tables", "TAP_SCHEMA"),
     ("SHOW TABLES", "query"), ("EXPLAIN SELECT 1", "query"), ("DROP TABLE Star", "only queries"), ("SELECT * FROM New", "New"), ("SELECT 1; SELECT 2", "several"), ("", "no statement"),
-    ("SELECT s.id, e.id FROM Star s JOIN Source e ON s.id = e.id", "two columns"), (f"SELECT {' + '.join(['id'] * 40)} FROM Star", "name"),
+    ("SELECT s.*, s.* FROM Star s", "twice"), ("SELECT s.id, e.id FROM Star s JOIN Source e ON s.id = e.id", "two columns"), (f"SELECT {' + '.join(['id'] * 40)} FROM Star", "name"),
 ]  # fmt: skip
 
 

@@ -1008,6 +1008,7 @@ async fn a_description_is_all_or_nothing(place: impl Place) {
         utype: Change::Clear,
         index: Change::Clear,
         columns: object.columns.clone(),
+        scan_lane: Change::Keep,
     };
     for column in object.columns.values_mut() {
         *column = ColumnChange {

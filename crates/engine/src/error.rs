@@ -76,10 +76,7 @@ impl EngineError {
             Some(IngestError::Busy { .. }) => ErrorCode::OUT_OF_RESOURCES,
             Some(IngestError::Abandoned) => ErrorCode::INTERRUPTED,
             Some(
-                IngestError::DiskFull { .. }
-                | IngestError::Damaged { .. }
-                | IngestError::Catalog(_)
-                | IngestError::Store(_),
+                IngestError::DiskFull { .. } | IngestError::Catalog(_) | IngestError::Store(_),
             ) => ErrorCode::STORAGE,
             Some(IngestError::Fault(_)) => ErrorCode::INTERNAL,
             _ => return Self::Query(cause.to_string()),

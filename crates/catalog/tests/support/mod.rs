@@ -4,8 +4,8 @@
 
 use meridian_catalog::{
     Catalog, Change, Chunk, Column, ColumnChange, ColumnType, DatabaseChange, DirectorRef, LoadId,
-    NewDatabase, OverlapFile, PartContents, Position, REPLICATED_CHUNK, ScanLane, Table,
-    TableChange, TableKind, TableSpec, ViewQuery,
+    NewDatabase, OverlapFile, PartContents, Position, REPLICATED_CHUNK, Table, TableChange,
+    TableKind, TableSpec, ViewQuery,
 };
 use sky::ChunkId;
 
@@ -180,7 +180,7 @@ pub fn words() -> DatabaseChange {
         description: text("objects"),
         utype: text("caom:Observation"),
         index: Change::Set(3),
-        scan_lane: Change::Set(ScanLane::Slow),
+        scan_lane: Change::Keep,
         columns: columns.into(),
     };
     DatabaseChange {

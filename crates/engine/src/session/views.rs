@@ -154,6 +154,11 @@ impl Definition {
             let error = SqlError::new(sentence).with_code(ErrorCode::SYNTAX);
             return Err(error.into());
         }
+        if parsed.repeated.is_some() {
+            let sentence = "a wildcard gives the same columns twice: write the columns of the view, each under a name of its own";
+            let error = SqlError::new(sentence).with_code(ErrorCode::COLUMN_TWICE);
+            return Err(error.into());
+        }
         if parsed.of_connection {
             let sentence = "a view has the same rows for everybody: its definition cannot read variables, USER(), DATABASE() and what else belongs to a connection, nor results of queries";
             let error = SqlError::new(sentence).with_code(ErrorCode::VIEW_OF_CONNECTION);
