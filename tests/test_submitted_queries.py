@@ -300,6 +300,26 @@ def test_killed_servers_lose_nothing(meridian: Meridian, own_data: Path) -> None
         assert "ran twice" not in server.log, server.log
 
 
+def test_the_first_rows_of_a_sort_go_on_where_they_were(meridian: Meridian, own_data: Path) -> None:
+    """What has the best rows so far has an identity of its own in each plan, by which a journal must not go."""
+    statement = PAIRS.replace("< 2.5", "< 6").replace("ORDER BY g", "ORDER BY s DESC LIMIT 3")
+    pieces_run = "SELECT SUM(PIECES_DONE) FROM information_schema.QUERY_MILESTONES WHERE QUERY_ID = {}"
+    with serving(meridian, own_data) as server:
+        expected = rows(server, statement)
+    server = Server(meridian, own_data, "--threads", 1)
+    number = submit(server, statement)
+    wait_until(lambda: int(str(listed(server, number)["PIECES_DONE"])) >= 1, 60, "some pieces are done")
+    # Until that is written down.
+    time.sleep(1.2)
+    assert listed(server, number)["STATE"] == "EXECUTING", "it was done before it could be killed"
+    server.stop(signal.SIGKILL)
+    with serving(meridian, own_data, "--threads", 1) as server:
+        info = ended(server, number)
+        assert info["STATE"] == "COMPLETED" and rows(server, f"SELECT * FROM qserv_result({number})") == expected
+        [(run,)] = rows(server, pieces_run.format(number))
+        assert int(str(run)) <= int(str(info["PIECES"])), "pieces ran again"
+
+
 def blocking_queries(server: Server, statements: list[str]) -> list[threading.Thread]:
     """Connections that execute a statement each until it ends or the server does."""
 

@@ -134,7 +134,7 @@ pub(crate) async fn admit(
 }
 
 /// The nodes of a plan of which something is so, from the root on.
-fn nodes(
+pub(crate) fn nodes(
     plan: &Arc<dyn ExecutionPlan>,
     is_wanted: impl Fn(&Arc<dyn ExecutionPlan>) -> bool,
 ) -> Vec<Arc<dyn ExecutionPlan>> {

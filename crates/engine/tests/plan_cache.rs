@@ -509,9 +509,11 @@ async fn what_planning_rejects_is_rejected_of_a_known_wording() {
         "the wording is not known"
     );
     for numbers in ["10.5, 95.5, 3.0", "10.5, 0.5, 300.0"] {
-        let answer = session.execute(&cone(numbers)).await.unwrap();
-        let rows: Result<Vec<_>, _> = answer.batches.try_collect().await;
-        let sentence = rows.expect_err(numbers).to_string();
+        let rows = async {
+            let answer = session.execute(&cone(numbers)).await?;
+            answer.batches.try_collect::<Vec<_>>().await
+        };
+        let sentence = rows.await.expect_err(numbers).to_string();
         assert!(!sentence.contains("Execution"), "{sentence}");
     }
 }

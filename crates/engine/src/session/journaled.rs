@@ -1,38 +1,29 @@
 //! Giving the phases of a plan the keys by which a journal knows them.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, plan_err};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion_proto::physical_plan::AsExecutionPlan;
-use datafusion_proto::protobuf::PhysicalPlanNode;
-use prost::Message;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::exec::{ChunkPhaseExec, JournaledPhase};
+use crate::estimate::nodes;
+use crate::exec::{ChunkPhaseExec, JournaledPhase, PieceScanExec};
 use crate::execution::PhaseKey;
-use crate::{Archive, PlanCodec};
 
 /// The same plan, whose phases keep the results of their pieces in the journal of the query; `only_committed` if they shall read
 /// what the journal has, and run nothing.
 ///
-/// The key of each phase is its number and a digest of the whole plan. Values from elsewhere in the plan may decide what a phase returns
-/// (a scalar subquery's), and the parts and pieces of all tables are in the plan, so nothing less identifies the results.
+/// The key of each phase is its number and a [digest](digest_of) of the whole plan.
 ///
 /// # Errors
-/// The plan has an operator or an expression that cannot be encoded.
+/// The pieces of a phase cannot be told.
 pub(super) fn with_journal(
     plan: Arc<dyn ExecutionPlan>,
-    archive: &Arc<Archive>,
     only_committed: bool,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let codec = PlanCodec::new(Arc::clone(archive));
-    let encoded = PhysicalPlanNode::try_from_physical_plan(Arc::clone(&plan), &codec)?;
-    let mut bytes = encoded.encode_to_vec();
-    // Another version of the program may compute otherwise.
-    bytes.extend_from_slice(env!("CARGO_PKG_VERSION").as_bytes());
-    let digest = xxh3_128(&bytes);
+    let digest = digest_of(&plan)?;
     if only_committed {
         check_scans_once(&plan)?;
     }
@@ -51,6 +42,42 @@ pub(super) fn with_journal(
         Ok(Transformed::yes(Arc::new(phase) as Arc<dyn ExecutionPlan>))
     })
     .data()
+}
+
+/// A digest of a plan of one query, whose statement is always the same: of the plan as it is shown, of the parts of its tables, and of its
+/// pieces. Values from elsewhere in the plan may decide what a phase returns (a scalar subquery's), so nothing less than the whole plan
+/// identifies the results. The encoded plan would not do: a sort of which the first rows are wanted has a number of its own in each.
+fn digest_of(plan: &Arc<dyn ExecutionPlan>) -> Result<u128> {
+    // Another version of the program may compute otherwise.
+    let mut text = env!("CARGO_PKG_VERSION").to_owned();
+    // A text takes whatever is written.
+    let _ = write!(text, "\n{}", displayable(plan.as_ref()).indent(true));
+    for node in nodes(plan, |node| node.is::<ChunkPhaseExec>()) {
+        let Some(phase) = node.downcast_ref::<ChunkPhaseExec>() else {
+            continue;
+        };
+        for field in phase.schema().fields() {
+            let _ = write!(text, "{} {};", field.name(), field.data_type());
+        }
+        for slice in phase.pieces()?.iter().flat_map(|piece| {
+            let slices = piece.slices().iter();
+            slices.map(Some).chain([None])
+        }) {
+            let _ = match slice {
+                Some(slice) => write!(text, "{} {},", slice.chunk.0, slice.sub_chunks),
+                None => writeln!(text),
+            };
+        }
+        for scan in nodes(phase.inner(), |node| node.is::<PieceScanExec>()) {
+            if let Some(scan) = scan.downcast_ref::<PieceScanExec>() {
+                let stored = scan.stored();
+                let parts = stored.parts.iter().map(|part| part.load.0);
+                let parts: Vec<i64> = parts.collect();
+                let _ = writeln!(text, "{}.{} {parts:?}", stored.database, stored.name);
+            }
+        }
+    }
+    Ok(xxh3_128(text.as_bytes()))
 }
 
 /// A result over some pieces is that over a part of the sky, if only one phase of the plan runs over pieces of the sky.

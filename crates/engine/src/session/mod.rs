@@ -480,7 +480,7 @@ impl Session {
         only_committed: bool,
     ) -> Result<QueryResult, EngineError> {
         let plan = Arc::clone(&prepared.plan);
-        let plan = journaled::with_journal(plan, &self.archive, only_committed)
+        let plan = journaled::with_journal(plan, only_committed)
             .map_err(|error| EngineError::from_run(&error))?;
         self.start(PreparedQuery { plan, ..prepared })
     }

@@ -24,6 +24,8 @@ use crate::row_batch::RowBatch;
 const ROWS_PER_BATCH: usize = 8192;
 /// The last bytes of a stream: a message of no length.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+/// Bytes of the marks at both ends of a file, and of the length of its footer.
+const SHORTEST_FILE: u64 = 8 + 4 + 6;
 /// Batches from which rows are sampled, and rows of each.
 const SAMPLED_BATCHES: u64 = 32;
 const SAMPLED_ROWS: usize = 2048;
@@ -145,6 +147,12 @@ impl Batches {
     fn open(path: &Path, is_stream: bool) -> Result<Self, IngestError> {
         let io = |e| IngestError::io("open", path, e);
         let file = File::open(path).map_err(io)?;
+        if !is_stream && file.metadata().map_err(io)?.len() < SHORTEST_FILE {
+            return Err(IngestError::Damaged {
+                path: path.to_path_buf(),
+                reason: "an Arrow file ends with a footer, which is missing".to_owned(),
+            });
+        }
         let buffered = BufReader::new(file.try_clone().map_err(io)?);
         let reader = reading(path, || {
             Ok(match is_stream {
