@@ -5,6 +5,7 @@
 
 mod empty;
 mod server;
+mod value;
 
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use crate::show::{
 use crate::shown::ShownTable;
 use crate::system_tables::SystemTables;
 use crate::{Archive, EngineError};
+use value::Value;
 
 /// The name of the database of these tables.
 pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
@@ -37,62 +39,6 @@ pub(crate) const SYSTEM_VIEW: &str = "SYSTEM VIEW";
 pub(crate) const VIEW: &str = "VIEW";
 /// Bytes of the longest text.
 const LONGEST_TEXT: u64 = 4_294_967_295;
-
-/// A value in a row of one of the tables.
-enum Value {
-    Text(String),
-    Number(u64),
-    /// Microseconds since 1970.
-    Time(i64),
-    Null,
-}
-
-impl Value {
-    fn number(&self) -> Option<u64> {
-        match self {
-            Self::Number(number) => Some(*number),
-            Self::Text(_) | Self::Time(_) | Self::Null => None,
-        }
-    }
-
-    fn time(&self) -> Option<i64> {
-        match self {
-            Self::Time(time) => Some(*time),
-            Self::Text(_) | Self::Number(_) | Self::Null => None,
-        }
-    }
-
-    fn text(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            Self::Number(_) | Self::Time(_) | Self::Null => None,
-        }
-    }
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<String> for Value {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<u64> for Value {
-    fn from(number: u64) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl<T: Into<Self>> From<Option<T>> for Value {
-    fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Null, Into::into)
-    }
-}
 
 type Row = Vec<Value>;
 

@@ -1,0 +1,134 @@
+//! A statement that is planned, and the result that it becomes.
+
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use futures::stream::{BoxStream, Stream, StreamExt};
+use sql::{ErrorCode, SqlError, Warning};
+
+use super::{explain, views};
+use crate::EngineError;
+use crate::exec::ChunkPhaseExec;
+
+/// The result of a query, as a stream.
+pub struct QueryResult {
+    /// The columns, under their headings.
+    pub schema: SchemaRef,
+    /// The rows. Dropping the stream stops the query.
+    pub batches: BoxStream<'static, Result<RecordBatch, EngineError>>,
+    /// The plan that produces them.
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// The warnings of the statement.
+    pub warnings: Vec<Warning>,
+}
+
+/// A statement that is planned and has not started.
+#[derive(Debug)]
+pub struct PreparedQuery {
+    /// The logical plan.
+    pub logical: LogicalPlan,
+    /// The physical plan.
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// The columns of the result, under their headings.
+    pub schema: SchemaRef,
+    /// The warnings of the statement.
+    pub warnings: Vec<Warning>,
+    /// Rows before those of the plan: what EXPLAIN says of the query as a whole.
+    pub(super) preface: Option<RecordBatch>,
+    /// Whether a row at the end tells what was read: of EXPLAIN ANALYZE.
+    pub(super) analyzes: bool,
+    /// The statement as it was read, if its result may answer an equal one.
+    pub(super) cacheable: Option<String>,
+    /// Whether it reads tables that whoever asks may not read, through views.
+    pub(super) reads_hidden: bool,
+}
+
+impl PreparedQuery {
+    /// The pieces of each of its phases.
+    pub fn pieces_of_phases(&self) -> Vec<usize> {
+        let mut found = Vec::new();
+        // The closure cannot fail.
+        let _ = self.plan.apply(|node| {
+            if let Some(phase) = node.downcast_ref::<ChunkPhaseExec>() {
+                found.push(phase.pieces().map_or(0, |pieces| pieces.len()));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        found
+    }
+
+    /// The result with the rows of `batches`, wherever the plan runs.
+    pub fn into_result(self, batches: SendableRecordBatchStream) -> QueryResult {
+        let preface = futures::stream::iter(self.preface.map(Ok));
+        let report = explain::report(self.analyzes, &self.plan.schema());
+        let mut result =
+            with_headings(self.schema, self.plan, preface.chain(batches).chain(report));
+        result.warnings = self.warnings;
+        if self.reads_hidden {
+            let batches = result.batches;
+            result.batches = batches.map(|batch| batch.map_err(views::veiled)).boxed();
+        }
+        result
+    }
+}
+
+/// A result whose columns have the headings of `schema`.
+pub(super) fn with_headings(
+    schema: SchemaRef,
+    plan: Arc<dyn ExecutionPlan>,
+    batches: impl Stream<Item = datafusion::common::Result<RecordBatch>> + Send + 'static,
+) -> QueryResult {
+    let headed = Arc::clone(&schema);
+    let batches = batches.map(move |batch| {
+        let batch = batch.map_err(|error| EngineError::from_run(&error))?;
+        with_schema(batch, &headed)
+    });
+    QueryResult {
+        schema,
+        batches: batches.boxed(),
+        plan,
+        warnings: vec![],
+    }
+}
+
+/// A result that ends with an error if it has more rows.
+pub(super) fn within(most: Option<u64>, mut result: QueryResult) -> QueryResult {
+    let Some(most) = most else {
+        return result;
+    };
+    let mut rows = 0;
+    let counted = result.batches.map(move |batch| {
+        let batch = batch?;
+        rows += batch.num_rows() as u64;
+        match rows > most {
+            true => Err(too_many_rows(most)),
+            false => Ok(batch),
+        }
+    });
+    result.batches = counted.boxed();
+    result
+}
+
+/// The error of a result with more rows than its user may have of one query.
+pub fn too_many_rows(most: u64) -> EngineError {
+    let sentence = format!(
+        "the result has more than {most} rows, which is the most that you may have of one query: give a LIMIT, select fewer rows or aggregate them; SHOW LIMITS tells all limits"
+    );
+    SqlError::new(sentence)
+        .with_code(ErrorCode::LIMIT_REACHED)
+        .into()
+}
+
+pub(super) fn with_schema(
+    batch: RecordBatch,
+    schema: &SchemaRef,
+) -> Result<RecordBatch, EngineError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::clone(schema), batch.columns().to_vec(), &options)
+        .map_err(|error| EngineError::internal(error.to_string()))
+}
