@@ -641,7 +641,10 @@ async fn views_come_back_and_change_the_state(place: impl Place) {
         (view.full_name(), &view.query),
         ("Demo.Bright".to_owned(), &query)
     );
-    assert_eq!(place.open().await.views().await.unwrap(), [view.clone()]);
+    assert_eq!(
+        place.open().await.views().await.unwrap(),
+        std::slice::from_ref(&view)
+    );
     let again = make("demo", "BRIGHT", false).await;
     assert!(matches!(again, Err(CatalogError::ViewExists { .. })));
     let other = ViewQuery {

@@ -13,8 +13,11 @@ const BASES: [&str; 20] = [
     "beam", "chan", "bin", "dB", "Ba",
 ];
 
+/// A unit, how many of its base units it is, and these with their powers.
+type UnitRow = (&'static str, f64, &'static [(&'static str, f64)]);
+
 /// Units, each with its factor and the bases and powers that it is made of.
-const UNITS: &[(&str, f64, &[(&str, f64)])] = &[
+const UNITS: &[UnitRow] = &[
     ("g", 1e-3, &[("kg", 1.0)]),
     ("min", 60.0, &[("s", 1.0)]),
     ("h", 3600.0, &[("s", 1.0)]),

@@ -75,7 +75,7 @@ async fn listed(state: &HttpState) -> Result<String, Problem> {
             let _ = writeln!(
                 rows,
                 "<tr><td>{}</td><td></td><td>view</td><td></td></tr>",
-                escape(&view.full_name())
+                escape(view.full_name())
             );
         }
     }

@@ -223,7 +223,7 @@ async fn respond(
             format,
             rows,
         };
-        let outcome = work.run(pairs.write(&sessions, &sender)).await;
+        let outcome = Box::pin(work.run(pairs.write(&sessions, &sender))).await;
         drop(taken);
         if let Some(counted) = counted {
             counted.end_now(QueryOutcome::of_work(&outcome));
