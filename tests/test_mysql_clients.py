@@ -269,7 +269,7 @@ MISTAKES = {
     "SELECT SLEEP(-1)": (1582, "seconds"),
     "SELECT JSON_TYPE('{oops')": (1105, "no JSON"),
     "SELECT JSON_EXTRACT('{}', 'a')": (1105, "begins with $"),
-    "SELECT REGEXP_REPLACE('a', '(', '')": (1105, "cannot be read"),
+    "SELECT REGEXP_REPLACE('a', '(', '')": (3691, "cannot be read"),
     "SET sql_mode = 'ANSI_QUOTES'": (1231, "ANSI_QUOTES"),
     "SET time_zone = 'Europe/Berlin'": (1298, "Europe/Berlin"),
     "SET NAMES ucs2": (1115, "latin1"),

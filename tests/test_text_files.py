@@ -201,7 +201,7 @@ def test_a_file_is_what_it_contains(meridian: Meridian, tmp_path: Path, name: st
     assert rows(meridian, tmp_path, "id, ra, dec") == TABLE
     assert_rejected(load(meridian, tmp_path, FITS, name=name), "header")
     assert_rejected(load(meridian, tmp_path, gzip.compress(FITS), name=name + ".gz"), "header")
-    assert_rejected(load(meridian, tmp_path, b"ARROW1\0\0", name=name), "Arrow", "convert")
+    assert_rejected(load(meridian, tmp_path, b"ARROW1\0\0", name=name), "Arrow", "footer")
 
 
 def test_standard_input_is_read(meridian: Meridian, tmp_path: Path) -> None:
