@@ -137,6 +137,7 @@ DATES = of_extremes(
     "SELECT id FROM Extremes WHERE day > 5 AND at <> 0",
     "SELECT a.id, b.id FROM Extremes a JOIN Extremes b ON a.day * 1 = b.day",
     "SELECT day FROM Extremes UNION SELECT at FROM Extremes",
+    "SELECT -CAST(5 AS UNSIGNED), -(1 = 1), -CAST(1.50 AS DECIMAL(5,2))",
 )
 
 TIMES_OF_DAY = selected(

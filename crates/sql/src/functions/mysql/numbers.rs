@@ -29,7 +29,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     })
     .by_columns(columns::modulo),
     RowFunction::new("mysql_div", TWO, Gives::IntegerAsGiven, div).by_columns(columns::div),
-    RowFunction::new("mysql_negate", ONE, Gives::Number, |v| match &v[0] {
+    RowFunction::new("mysql_negate", ONE, Gives::Signed, |v| match &v[0] {
         Value::Integer(integer) => Ok(Value::Integer(-integer)),
         Value::Decimal(digits, scale) => Ok(Value::Decimal(-digits, *scale)),
         other => Ok(Value::Double(0.0 - other.double())),

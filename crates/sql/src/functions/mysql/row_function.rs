@@ -36,6 +36,8 @@ pub(in crate::functions) enum Gives {
     WholeAsGiven,
     /// Numbers as they are, dates as integers, anything else as doubles.
     Number,
+    /// What has a sign: decimals as they are, integers and truths as signed integers, anything else as doubles.
+    Signed,
     Double,
     Text,
     /// The text of a JSON document.
@@ -75,6 +77,12 @@ impl Gives {
                 [number @ (DataType::UInt64 | DataType::Decimal128(..))] => number.clone(),
                 [whole] if whole.is_integer() || *whole == DataType::Date32 => DataType::Int64,
                 [DataType::Boolean] => DataType::Int64,
+                _ => DataType::Float64,
+            },
+            Self::Signed => match arguments {
+                [decimal @ DataType::Decimal128(..)] => decimal.clone(),
+                [whole] if whole.is_integer() => DataType::Int64,
+                [DataType::Boolean | DataType::Null] => DataType::Int64,
                 _ => DataType::Float64,
             },
             Self::NumberAsGiven | Self::Double => DataType::Float64,
