@@ -93,7 +93,7 @@ async fn serve_patiently(
     stop: CancellationToken,
     patience: Duration,
 ) {
-    let refusals = Arc::new(Refusals::default());
+    let rejected = Arc::new(RejectedConnections::default());
     let slots = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
         let accepted = tokio::select! {
@@ -118,13 +118,13 @@ async fn serve_patiently(
         let served = match credentials {
             Credentials::Secret(_) => serve_connection(stream, router, None, patience).boxed(),
             Credentials::Tls(certificates) => {
-                let (acceptor, refusals) = (certificates.acceptor(), Arc::clone(&refusals));
+                let (acceptor, rejected) = (certificates.acceptor(), Arc::clone(&rejected));
                 async move {
                     match accept(acceptor, stream, patience).await {
                         Ok((stream, caller)) => {
                             serve_connection(stream, router, Some(caller), patience).await;
                         }
-                        Err(why) => refusals.tell(address.ip(), why),
+                        Err(why) => rejected.tell(address.ip(), why),
                     }
                 }
                 .boxed()
@@ -193,14 +193,14 @@ async fn accept(
 
 /// How long the same is not said again.
 const SAID_AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// Refusals that are remembered.
-const MOST_REFUSALS: usize = 1000;
+/// Connections that are remembered.
+const MOST_REJECTED: usize = 1000;
 
-/// What was said of connections that were refused, so that one who tries again and again does not fill the log.
+/// What was said of connections that were rejected, so that one who tries again and again does not fill the log.
 #[derive(Debug, Default)]
-struct Refusals(Mutex<HashMap<(IpAddr, String), Instant>>);
+struct RejectedConnections(Mutex<HashMap<(IpAddr, String), Instant>>);
 
-impl Refusals {
+impl RejectedConnections {
     fn tell(&self, address: IpAddr, why: Option<String>) {
         let Some(why) = why else {
             debug!(%address, "a connection ended before there was TLS");
@@ -208,15 +208,15 @@ impl Refusals {
         };
         // Every change is a single one, so that a panic elsewhere leaves it whole.
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.len() >= MOST_REFUSALS {
+        if said.len() >= MOST_REJECTED {
             said.clear();
         }
         let now = Instant::now();
         let before = said.insert((address, why.clone()), now);
         let is_news = before.is_none_or(|before| now.duration_since(before) > SAID_AGAIN_AFTER);
         match is_news {
-            true => warn!(%address, why, "a connection to the port of the cluster is refused"),
-            false => debug!(%address, why, "a connection to the port of the cluster is refused"),
+            true => warn!(%address, why, "a connection to the port of the cluster is rejected"),
+            false => debug!(%address, why, "a connection to the port of the cluster is rejected"),
         }
         if !is_news && let Some(before) = before {
             said.insert((address, why), before);

@@ -338,6 +338,15 @@ fn poll_queries(
     Ok(())
 }
 
+/// Starts the threads that execute queries.
+fn start_query_runtime(threads: NonZeroUsize) -> Result<Arc<QueryRuntime>, ServerError> {
+    let started = QueryRuntime::new(threads);
+    started.map(Arc::new).map_err(|source| ServerError::System {
+        what: format!("start {threads} threads"),
+        source,
+    })
+}
+
 impl Server {
     /// Opens the data directory and binds the addresses.
     ///
@@ -376,12 +385,7 @@ impl Server {
             results,
         )?;
         let sessions = Arc::new(sessions);
-        let query_runtime = QueryRuntime::new(config.threads);
-        let query_runtime = query_runtime.map_err(|source| ServerError::System {
-            what: format!("start {} threads", config.threads),
-            source,
-        })?;
-        let query_runtime = Arc::new(query_runtime);
+        let query_runtime = start_query_runtime(config.threads)?;
         let authenticator = Arc::new(Authenticator::new(
             users,
             is_local || config.is_insecure,

@@ -102,20 +102,8 @@ pub(super) fn parse_time(text: &str, format: &str) -> Option<i64> {
 
 impl Parts {
     fn of(text: &str, format: &str) -> Option<Self> {
-        let mut rest = text;
         let mut parts = Self::default();
-        let mut chars = format.chars();
-        while let Some(c) = chars.next() {
-            rest = rest.trim_start();
-            if rest.is_empty() {
-                break;
-            }
-            rest = match chars.next_if_specifier(c) {
-                Some(specifier) => parts.read(rest, specifier)?,
-                None if c.is_whitespace() => rest,
-                None => rest.strip_prefix(c)?,
-            };
-        }
+        parts.read_all(text, format)?;
         Some(parts)
     }
 
@@ -197,7 +185,7 @@ impl Parts {
             }
             rest = match chars.next_if_specifier(c) {
                 Some(specifier) => self.read(rest, specifier)?,
-                None if c == ' ' => rest,
+                None if c.is_whitespace() => rest,
                 None => rest.strip_prefix(c)?,
             };
         }
