@@ -169,7 +169,8 @@ def report(options: argparse.Namespace, rows: dict[str, int], measured: dict[str
 
 def run(options: argparse.Namespace) -> int:
     """Measures and writes; the exit status is 1 if answers differ."""
-    work, program = options.work.resolve(), options.meridian.resolve()
+    # What another size left is no catalogue of this one.
+    work, program = options.work.resolve() / options.size, options.meridian.resolve()
     options.work = work
     work.mkdir(parents=True, exist_ok=True)
     catalogue = catalogues.prepare(work / "catalogue", program, OBJECTS[options.size], EPOCHS, 1, False)
