@@ -21,6 +21,8 @@ START_SECONDS = 60
 STOP_SECONDS = 60
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
+# Processor seconds that may pass from the end of a statement on, for all that the server does.
+STILL = 1.0
 
 
 class Server:
@@ -119,3 +121,12 @@ def wait_until(done: Callable[[], bool], seconds: float, what: str) -> None:
     while not done():
         assert time.monotonic() < give_up, f"not within {seconds} s: {what}"
         time.sleep(0.01)
+
+
+def assert_still(server: Server) -> None:
+    """From now on the server computes no more than what a check takes to come, and what giving memory back does."""
+    before = server.processor_seconds()
+    spent = 0.0
+    while not server.is_idle(0.3):
+        spent = server.processor_seconds() - before
+        assert spent < STILL, f"it computed for {spent:.2f} s after the statement had ended, and still does"

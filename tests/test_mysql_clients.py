@@ -25,7 +25,7 @@ import sqlalchemy
 from pymysql.constants import CLIENT, FIELD_TYPE
 
 from meridian_cli import Meridian, read_arrow, rows_of
-from serving import Server, serving, wait_until
+from serving import Server, assert_still, serving, wait_until
 from testbed import sky
 from testbed.mariadb import SERVER as MARIADB_SERVER
 
@@ -35,7 +35,6 @@ LONG = (
     "SELECT sum(scisql_angSep(a.ra_PS, b.decl_PS, c.ra_PS, a.decl_PS)) FROM Object a, Object b, Object c "
     "WHERE scisql_angSep(a.ra_PS, a.decl_PS, b.ra_PS, b.decl_PS) < 179"
 )
-SOON = 1.0
 COM_QUERY = 3
 
 
@@ -323,11 +322,11 @@ def test_variables_of_users(server: Server, connection: pymysql.connections.Conn
 def test_sleeping_ends_with_the_statement(connection: pymysql.connections.Connection) -> None:
     begun = time.monotonic()
     assert ask(connection, "SELECT SLEEP(0.3)") == [(0,)]
-    assert 0.3 <= time.monotonic() - begun < 2
+    assert 0.3 <= time.monotonic() - begun < 10
     ask(connection, "SET max_execution_time = 300")
     begun = time.monotonic()
     assert rejected(connection, "SELECT SLEEP(60)")[0] == 3024
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 10
     ask(connection, "SET max_execution_time = DEFAULT")
     begun = time.monotonic()
     assert ask(connection, "DO SLEEP(0.2), 1 + 1") == []
@@ -563,12 +562,6 @@ def long_statement(server: Server, **options: object) -> tuple[pymysql.connectio
     return connected, thread, outcome
 
 
-def assert_stops(server: Server) -> None:
-    """The server computes no more, within a second and what it takes to see it."""
-    time.sleep(SOON)
-    assert server.is_idle(), "it still computes"
-
-
 @pytest.mark.parametrize("how", ["KILL QUERY", "KILL", "KILL CONNECTION", "mysqladmin"])
 def test_kill_from_another_connection(server: Server, connection: pymysql.connections.Connection, how: str) -> None:
     victim, thread, outcome = long_statement(server)
@@ -584,7 +577,7 @@ def test_kill_from_another_connection(server: Server, connection: pymysql.connec
     thread.join(timeout=5)
     assert not thread.is_alive()
     assert isinstance(outcome[0], pymysql.MySQLError) and outcome[0].args[0] in (1317, 2013), outcome
-    assert_stops(server)
+    assert_still(server)
     if how == "KILL QUERY":
         assert ask(victim, "SELECT 2") == [(2,)]
     else:
@@ -598,7 +591,7 @@ def test_hanging_up_ends_the_statement(server: Server) -> None:
     victim, thread, _ = long_statement(server)
     victim._sock.shutdown(2)  # type: ignore[attr-defined]
     thread.join(timeout=5)
-    assert_stops(server)
+    assert_still(server)
 
 
 def test_a_client_that_is_killed_ends_its_statement(server: Server) -> None:
@@ -606,7 +599,7 @@ def test_a_client_that_is_killed_ends_its_statement(server: Server) -> None:
     wait_until(lambda: not server.is_idle(0.2), 20, "the statement runs")
     client.kill()
     client.wait()
-    assert_stops(server)
+    assert_still(server)
 
 
 def test_closing_while_rows_come_ends_the_statement(server: Server) -> None:
@@ -617,7 +610,7 @@ def test_closing_while_rows_come_ends_the_statement(server: Server) -> None:
     for _ in range(100):
         connected._read_packet()  # type: ignore[attr-defined]
     connected._force_close()  # type: ignore[attr-defined]
-    assert_stops(server)
+    assert_still(server)
 
 
 # The command line client.
@@ -663,7 +656,7 @@ def test_ctrl_c_in_the_command_line_client(server: Server) -> None:
         os.write(ours, f"{LONG};\n".encode())
         wait_until(lambda: not server.is_idle(0.2), 20, "the statement runs")
         client.send_signal(signal.SIGINT)
-        assert_stops(server)
+        assert_still(server)
     finally:
         client.kill()
         client.wait()
@@ -748,8 +741,7 @@ def test_answers_larger_than_memory_stream(meridian: Meridian, data: Path) -> No
                     most = max(most, server.resident_bytes())
                 if count == 50_000:
                     # Nobody takes rows: none are made.
-                    time.sleep(1)
-                    assert server.is_idle()
+                    assert_still(server)
         assert count == rows
     assert most < 700 << 20, f"{most >> 20} MiB for an answer of {rows * width >> 20} MiB"
 
@@ -789,7 +781,7 @@ def server_line(server: Server) -> str:
 
 def test_every_line_of_a_statements_log_has_its_number(server: Server, connection: pymysql.connections.Connection) -> None:
     rejected(connection, "SELECT nosuch FROM Object")
-    wait_until(lambda: "no column nosuch" in server.log, 5, "it is logged")
+    wait_until(lambda: "no column nosuch" in server.log, 20, "it is logged")
     line = next(line for line in server.logged if "a statement ended" in line and "no column nosuch" in line)
     assert re.search(r"connection\{.*id.*\}.*statement\{.*query.*\}", re.sub(r"\x1b\[[0-9;]*m", "", line)), line
 
