@@ -10,6 +10,7 @@ mod journaled;
 mod neighbour_join;
 mod piece_milestone;
 mod piece_scan;
+pub(crate) mod plan_node;
 mod run_pieces;
 mod table_scan;
 mod unscheduled;

@@ -12,16 +12,15 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics, internal_err};
+use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
-    Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
+    Boundedness, EmissionType, ReplaceChildrenOptions,
 };
 use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
@@ -37,6 +36,7 @@ use self::indexed::IndexedRows;
 use self::matching::Matcher;
 use super::bind_near::{bind_near, reads_near};
 use super::execute_fresh::execute_fresh;
+use super::plan_node::{apply_all, no_statistics, plan_node};
 use crate::interruptible::yield_if_due;
 use crate::search_cover::SearchCover;
 
@@ -486,13 +486,8 @@ impl DisplayAs for CrossmatchExec {
 }
 
 impl ExecutionPlan for CrossmatchExec {
-    fn name(&self) -> &str {
-        "CrossmatchExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
+    plan_node!("CrossmatchExec");
+    no_statistics!();
 
     /// Probe side, build side, and rivals if there are any.
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
@@ -521,12 +516,7 @@ impl ExecutionPlan for CrossmatchExec {
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         let sides = [&self.probe, &self.build].into_iter().chain(&self.rivals);
-        for expr in sides.flat_map(|side| &side.position) {
-            if f(expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        apply_all!(f, sides.flat_map(|side| &side.position))
     }
 
     fn replace_children(
@@ -540,14 +530,6 @@ impl ExecutionPlan for CrossmatchExec {
         Ok(Arc::new(self.over(children)))
     }
 
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, options)
-    }
-
     fn execute(
         &self,
         partition: usize,
@@ -558,14 +540,6 @@ impl ExecutionPlan for CrossmatchExec {
         let work = self.work(context, results.tx());
         results.spawn(carried(work.run(probe)));
         Ok(results.build())
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        _: &[Arc<Statistics>],
-        _: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        Ok(Arc::new(Statistics::new_unknown(&self.schema())))
     }
 
     /// A projection that only chooses and names columns becomes part of the crossmatch, which then makes no others.

@@ -13,17 +13,16 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{JoinSide, JoinType, Result, Statistics, internal_err};
+use datafusion::common::{JoinSide, JoinType, Result, internal_err};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{Distribution, EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{
-    Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
+    Boundedness, EmissionType, ReplaceChildrenOptions,
 };
 use datafusion::physical_plan::joins::utils::{JoinFilter, build_join_schema};
 use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
@@ -39,6 +38,7 @@ use self::row_exprs::ReadyExpr;
 use self::separation_condition::{RowPositions, RowRadii};
 use super::bind_near::{bind_near, reads_near};
 use super::execute_fresh::execute_fresh;
+use super::plan_node::{apply_all, no_statistics, plan_node};
 use crate::search_cover::SearchCover;
 
 pub use self::columns::{JoinedColumn, PartnerAggregate};
@@ -387,13 +387,8 @@ impl DisplayAs for NeighbourJoinExec {
 }
 
 impl ExecutionPlan for NeighbourJoinExec {
-    fn name(&self) -> &str {
-        "NeighbourJoinExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        &self.properties
-    }
+    plan_node!("NeighbourJoinExec");
+    no_statistics!();
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.left, &self.right]
@@ -421,12 +416,10 @@ impl ExecutionPlan for NeighbourJoinExec {
         let near = self.near.probe.iter().chain(&self.near.build);
         let all = near.chain([&self.near.radius]);
         let all = all.chain(self.filter.iter().map(JoinFilter::expression));
-        for expr in all.chain(self.row_exprs.iter().map(|computed| &computed.expr)) {
-            if f(expr)? == TreeNodeRecursion::Stop {
-                return Ok(TreeNodeRecursion::Stop);
-            }
-        }
-        Ok(TreeNodeRecursion::Continue)
+        apply_all!(
+            f,
+            all.chain(self.row_exprs.iter().map(|computed| &computed.expr))
+        )
     }
 
     fn replace_children(
@@ -438,14 +431,6 @@ impl ExecutionPlan for NeighbourJoinExec {
             Ok([left, right]) => Ok(Arc::new(self.over(left, right))),
             Err(children) => internal_err!("a join of {} inputs", children.len()),
         }
-    }
-
-    fn with_new_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-        self.replace_children(children, options)
     }
 
     fn execute(
@@ -467,14 +452,6 @@ impl ExecutionPlan for NeighbourJoinExec {
             results.spawn(carried(work));
         }
         Ok(results.build())
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        _: &[Arc<Statistics>],
-        _: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        Ok(Arc::new(Statistics::new_unknown(&self.schema())))
     }
 
     /// A projection that only chooses and names columns becomes part of the join, which then makes no others.
