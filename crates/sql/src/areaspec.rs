@@ -8,14 +8,15 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    JoinOperator, ObjectName, Select, SetExpr, Statement, TableAlias, TableFactor, Value, VisitMut,
-    VisitorMut, visit_expressions,
+    JoinOperator, ObjectName, Select, SetExpr, Statement, TableAlias, TableFactor, Value,
+    VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::SqlError;
 use crate::functions::RegionShape;
+use crate::visiting::{visit_expressions, visit_mut};
 
 /// What the rewriting must know of a table. Names are folded to lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub(crate) fn expand(
     statement: &mut Statement,
     tables: &dyn TableShapes,
 ) -> Result<(), SqlError> {
-    match statement.visit(&mut Expansion { sql, tables }) {
+    match visit_mut(statement, &mut Expansion { sql, tables }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -243,7 +244,7 @@ impl Expansion<'_> {
                 }
             }
         }
-        match expr.visit(&mut Replace(self, restricted)) {
+        match visit_mut(expr, &mut Replace(self, restricted)) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(error) => Err(error),
         }

@@ -22,11 +22,12 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::Dialect;
 use crate::hidden::excluding;
+use crate::visiting::visit_mut;
 
 /// Gives the common columns of every join of a statement their values and places.
 pub(crate) fn resolve(dialect: Dialect, statement: &mut Statement) {
     // It breaks off nowhere.
-    let _ = statement.visit(&mut CommonColumns { dialect });
+    let _ = visit_mut(statement, &mut CommonColumns { dialect });
 }
 
 struct CommonColumns {
@@ -174,10 +175,13 @@ impl Common {
     /// Puts the values of common columns in the places of their names.
     fn put_into(&self, part: &mut impl VisitMut) {
         // It breaks off nowhere.
-        let _ = part.visit(&mut Values {
-            common: self,
-            depth: 0,
-        });
+        let _ = visit_mut(
+            part,
+            &mut Values {
+                common: self,
+                depth: 0,
+            },
+        );
     }
 }
 

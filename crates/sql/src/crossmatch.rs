@@ -8,11 +8,11 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Ident, Query, Statement, TableFactor, Value, VisitMut,
-    VisitorMut,
+    Expr, FunctionArg, FunctionArgExpr, Ident, Query, Statement, TableFactor, Value, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
+use crate::visiting::visit_mut;
 use crate::{Dialect, SqlError};
 
 /// More partners than this of each row are not looked for: who wants them wants all within a radius.
@@ -193,7 +193,7 @@ pub(crate) fn wrap_sides(
             }
         }
     }
-    match statement.visit(&mut Wrapping(dialect, sql)) {
+    match visit_mut(statement, &mut Wrapping(dialect, sql)) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }
@@ -566,7 +566,7 @@ mod tests {
         }
         let mut first = First(None);
         let mut statement = statement(Dialect::Adql, &format!("SELECT * FROM {item}")).unwrap();
-        let _ = statement.visit(&mut first);
+        let _ = visit_mut(statement, &mut first);
         first.0.unwrap()
     }
 }

@@ -10,13 +10,14 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Ident, JoinConstraint, JoinOperator, ObjectName, Query, Select,
     SelectFlavor, SelectItem, SelectItemQualifiedWildcardKind, Statement, TableFactor,
-    TableWithJoins, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    TableWithJoins, VisitorMut, WildcardAdditionalOptions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 
 use crate::SqlError;
 use crate::areaspec::{TableShapes, name_parts, shape_of};
+use crate::visiting::visit_mut;
 
 /// Leaves the hidden columns that a query names out of its wildcards; says whether it names any.
 pub(crate) fn leave_out(
@@ -26,7 +27,7 @@ pub(crate) fn leave_out(
 ) -> Result<bool, SqlError> {
     let mut common_tables = CommonTables::default();
     // It breaks off nowhere.
-    let _ = statement.visit(&mut common_tables);
+    let _ = visit_mut(statement, &mut common_tables);
     let mut rewriting = Rewriter {
         sql,
         tables,
@@ -34,7 +35,7 @@ pub(crate) fn leave_out(
         common_tables: common_tables.0,
         found: false,
     };
-    match statement.visit(&mut rewriting) {
+    match visit_mut(statement, &mut rewriting) {
         ControlFlow::Continue(()) => Ok(rewriting.found),
         ControlFlow::Break(error) => Err(error),
     }

@@ -28,6 +28,7 @@ pub mod rules;
 mod stored_result;
 mod subquery_names;
 mod unsupported;
+mod visiting;
 mod warnings;
 
 pub use adql::{UPLOAD_SCHEMA, UploadedName, adql_warnings, with_uploads};

@@ -7,11 +7,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Query, Select, SetExpr, Statement, VisitMut, VisitorMut,
+    BinaryOperator, Expr, Query, Select, SetExpr, Statement, VisitorMut,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use crate::visiting::visit_mut;
 use crate::{ErrorCode, SqlError};
 
 /// Parentheses and CASEs within each other.
@@ -152,7 +153,7 @@ fn too_much(depth: usize, level: Option<&Level>) -> Option<String> {
 /// Rejects too many tables, columns and subqueries, and makes long chains of conditions shallow.
 pub(crate) fn check_and_balance(statement: &mut Statement) -> Result<(), SqlError> {
     let rejected = |sentence: String| SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED);
-    match statement.visit(&mut Checker { subqueries: 0 }) {
+    match visit_mut(statement, &mut Checker { subqueries: 0 }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(sentence) => Err(rejected(sentence)),
     }

@@ -2,13 +2,14 @@
 
 use std::ops::ControlFlow;
 
+use crate::visiting::visit;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Query, SetExpr, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{Query, SetExpr, Visitor};
 
 /// Whether one of the SELECTs of a statement says it.
 pub(crate) fn is_said(statement: &Statement) -> bool {
     match statement {
-        Statement::Statement(ast) => ast.visit(&mut Selects).is_break(),
+        Statement::Statement(ast) => visit(ast, &mut Selects).is_break(),
         Statement::Explain(explain) => is_said(&explain.statement),
         _ => false,
     }

@@ -16,10 +16,11 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
     JoinConstraint, JoinOperator, Select, TableWithJoins, UnaryOperator, Value, ValueWithSpan,
-    Visit, Visitor,
+    Visitor,
 };
 
 use crate::functions::{RegionShape, SEPARATION};
+use crate::visiting::visit;
 use crate::{Dialect, mysql, parse};
 
 /// A number of a text that is a parameter.
@@ -65,7 +66,7 @@ pub fn parameters(dialect: Dialect, text: &str, numbers: &[Range<usize>]) -> Vec
         parameters: Vec::new(),
         in_angles: false,
     };
-    let ControlFlow::Continue(()) = ast.visit(&mut found) else {
+    let ControlFlow::Continue(()) = visit(ast, &mut found) else {
         return Vec::new();
     };
     let mut parameters = found.parameters;

@@ -6,9 +6,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, Statement, TableFactor, Value, VisitMut, VisitorMut,
+    Expr, FunctionArg, FunctionArgExpr, Statement, TableFactor, Value, VisitorMut,
 };
 
+use crate::visiting::visit_mut;
 use crate::{Connection, ErrorCode, SqlError};
 
 /// The name of the function.
@@ -28,7 +29,7 @@ pub(crate) fn add_user(
         user: &connection.user,
         found: false,
     };
-    match statement.visit(&mut calls) {
+    match visit_mut(statement, &mut calls) {
         ControlFlow::Continue(()) => Ok(calls.found),
         ControlFlow::Break(error) => Err(error),
     }

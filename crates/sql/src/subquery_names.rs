@@ -15,8 +15,9 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
+use crate::visiting::visit_mut;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, SelectItem, SetExpr, Statement, VisitMut, VisitorMut,
+    Expr, Ident, Query, SelectItem, SetExpr, Statement, VisitorMut,
 };
 
 /// Begins the new names.
@@ -25,7 +26,7 @@ const COLUMN: &str = "__value_";
 /// Gives the columns of subqueries names of their own.
 pub(crate) fn name_apart(statement: &mut Statement) {
     // It breaks off nowhere.
-    let _ = statement.visit(&mut Subqueries::default());
+    let _ = visit_mut(statement, &mut Subqueries::default());
 }
 
 /// The subqueries of a statement that stand for values, from the inside out.

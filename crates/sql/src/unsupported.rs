@@ -17,16 +17,17 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, GroupByExpr, GroupByWithModifier, Interval, Join, JoinOperator, LimitClause,
     LockClause, Query, Select, SelectFlavor, SelectModifiers, SetExpr, Statement, TableAlias,
     TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, Value, ValueWithSpan,
-    Visit, Visitor, With,
+    Visitor, With,
 };
 
 use crate::mysql::AGGREGATES;
+use crate::visiting::visit;
 use crate::{Dialect, ErrorCode, SqlError};
 
 /// # Errors
 /// The statement has syntax that nothing honours.
 pub(crate) fn reject(dialect: Dialect, sql: &str, statement: &Statement) -> Result<(), SqlError> {
-    match statement.visit(&mut Checker { dialect, sql }) {
+    match visit(statement, &mut Checker { dialect, sql }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }

@@ -8,12 +8,13 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, VisitMut, VisitorMut,
+    Expr, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::AdqlGrammar;
 use crate::SqlError;
+use crate::visiting::visit_mut;
 
 /// Rewrites the set operations of a query's body.
 pub(super) fn number_repetitions(sql: &str, body: &mut SetExpr) -> Result<(), SqlError> {
@@ -42,7 +43,7 @@ pub(super) fn number_repetitions(sql: &str, body: &mut SetExpr) -> Result<(), Sq
     let mut numbered = template(*op, &names)?;
     let mut places = Places([left, right].map(|side| std::mem::replace(side.as_mut(), empty())));
     // It breaks off nowhere.
-    let _ = numbered.visit(&mut places);
+    let _ = visit_mut(&mut numbered, &mut places);
     let Query { body: inner, .. } = *numbered;
     *body = *inner;
     Ok(())

@@ -3,8 +3,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, Expr, Query, Select, Statement, UnaryOperator, Value, VisitMut,
-    VisitorMut,
+    BinaryOperator, CastKind, Expr, Query, Select, Statement, UnaryOperator, Value, VisitorMut,
 };
 
 use super::all_rows::number_repetitions;
@@ -12,13 +11,14 @@ use super::functions::{cast_to, expanded};
 use super::top::limit_by_top;
 use crate::SqlError;
 use crate::mysql::{name_repeated_by, name_results, with_equal_constants};
+use crate::visiting::visit_mut;
 
 /// Rewrites a statement in place. Its names are folded.
 pub(crate) fn rewrite(sql: &str, statement: &mut Statement) -> Result<(), SqlError> {
     if let Statement::Query(query) = statement {
         name_results(&mut query.body);
     }
-    match statement.visit(&mut Rewriter { sql }) {
+    match visit_mut(statement, &mut Rewriter { sql }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }

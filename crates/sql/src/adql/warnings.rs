@@ -3,10 +3,11 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{Expr, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{Expr, Visitor};
 
 use super::geometry::unknown_systems;
 use crate::parse::read_statements;
+use crate::visiting::visit;
 use crate::{Dialect, ErrorCode, Warning};
 
 /// The warnings about the statements of a text. One that cannot be read has none: reading it again tells why.
@@ -19,7 +20,7 @@ pub fn adql_warnings(text: &str) -> Vec<Warning> {
     for statement in read_statements(Dialect::Adql, text).unwrap_or_default() {
         if let Statement::Statement(ast) = statement {
             // The visitor never breaks off.
-            let _ = ast.visit(&mut seen);
+            let _ = visit(&ast, &mut seen);
         }
     }
     let warning = |sentence| Warning {

@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, Expr, Function, GroupByExpr, Ident, OrderByKind, Query, Select,
-    Statement, Value, VisitMut, VisitorMut,
+    Statement, Value, VisitorMut,
 };
 
 use super::{Connection, SERVER_VERSION, VariableValue};
 use crate::mysql::build::{call, number, plain_arguments, plain_cast, take};
+use crate::visiting::visit_mut;
 use crate::{ErrorCode, SqlError};
 
 /// Replaces them in a folded statement; returns whether there were any.
@@ -25,7 +26,7 @@ pub(crate) fn substitute(
         connection,
         found: false,
     };
-    match statement.visit(&mut values) {
+    match visit_mut(statement, &mut values) {
         ControlFlow::Continue(()) => Ok(values.found),
         ControlFlow::Break(error) => Err(error),
     }

@@ -16,7 +16,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Query, Select, SelectItem, SetExpr, TableFactor, VisitMut, VisitorMut,
+    BinaryOperator, Expr, Query, Select, SelectItem, SetExpr, TableFactor, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -26,6 +26,7 @@ use super::having::{aggregates, has_groups};
 use super::row_values::{as_row, row};
 use super::templates::substitute;
 use crate::functions::ROW;
+use crate::visiting::visit_mut;
 
 /// The name of the table of values.
 const VALUES: &str = "__values";
@@ -106,7 +107,7 @@ fn rows_of(width: usize, values: &Query) -> Option<Query> {
         in_own_select: false,
     };
     // It breaks off nowhere.
-    let _ = query.visit(&mut put);
+    let _ = visit_mut(&mut query, &mut put);
     Some(query)
 }
 
@@ -129,7 +130,7 @@ fn with_values(text: &str, left: Expr, values: &Query) -> Option<Expr> {
     let value = own.unwrap_or_else(|| Expr::Identifier("v".into()));
     substitute(&mut expr, &[left, value]);
     // It breaks off nowhere.
-    let _ = expr.visit(&mut put);
+    let _ = visit_mut(&mut expr, &mut put);
     Some(Expr::Nested(Box::new(expr)))
 }
 
@@ -168,7 +169,7 @@ fn has_windows(select: &Select) -> bool {
     let mut found = Windows(false);
     let mut items = select.projection.clone();
     // It breaks off nowhere.
-    let _ = items.visit(&mut found);
+    let _ = visit_mut(&mut items, &mut found);
     found.0
 }
 

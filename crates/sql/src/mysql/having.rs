@@ -10,11 +10,12 @@ use datafusion::functions_aggregate::all_default_aggregate_functions;
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, GroupByExpr, Ident, ObjectNamePart, Query, Select, SelectItem,
-    Visit, VisitMut, Visitor, VisitorMut,
+    Visit, Visitor, VisitorMut,
 };
 
 use super::select::{is_wildcard, name_of_column};
 use crate::error::typed;
+use crate::visiting::{visit, visit_mut};
 use crate::{ErrorCode, SqlError};
 
 /// The folded names of all aggregates.
@@ -46,7 +47,7 @@ pub(super) fn having_as_where(sql: &str, select: &mut Select) -> Result<(), SqlE
         items: &select.projection,
         depth: 0,
     };
-    if let ControlFlow::Break(error) = VisitMut::visit(&mut having, &mut items) {
+    if let ControlFlow::Break(error) = visit_mut(&mut having, &mut items) {
         return Err(error);
     }
     let nested = |expr| Expr::Nested(Box::new(expr));
@@ -78,7 +79,7 @@ pub(super) fn aggregates(part: &impl Visit) -> bool {
 fn own_calls(part: &impl Visit) -> Vec<String> {
     let mut calls = CallsOf::default();
     // It breaks off nowhere.
-    let _ = part.visit(&mut calls);
+    let _ = visit(part, &mut calls);
     calls.found
 }
 
@@ -207,5 +208,5 @@ fn has_window(expr: &Expr) -> bool {
             }
         }
     }
-    expr.visit(&mut Windows).is_break()
+    visit(expr, &mut Windows).is_break()
 }

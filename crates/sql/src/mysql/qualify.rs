@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{ObjectName, Query, TableFactor, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{ObjectName, Query, TableFactor, Visitor};
 use datafusion::sql::sqlparser::tokenizer::Location;
 
 use crate::Dialect;
 use crate::fold::Places;
 use crate::parse::read_statements;
+use crate::visiting::visit;
 
 /// The text with the database written before each table that it names without one; `None` if there is none, or the text cannot be read.
 pub fn with_database(sql: &str, database: &str) -> Option<String> {
@@ -18,12 +19,12 @@ pub fn with_database(sql: &str, database: &str) -> Option<String> {
     };
     let mut common_tables = CommonTables::default();
     // Neither breaks off.
-    let _ = statement.visit(&mut common_tables);
+    let _ = visit(statement, &mut common_tables);
     let mut names = Names {
         common_tables: common_tables.0,
         found: vec![],
     };
-    let _ = statement.visit(&mut names);
+    let _ = visit(statement, &mut names);
     let places = Places::new(sql);
     let mut places: Vec<usize> = (names.found.iter()).map(|at| places.byte(*at)).collect();
     places.sort_unstable();

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
     Ident, Interval, Join, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query, Select,
     SelectItem, Statement, TableFactor, TableFunctionArgs, TableWithJoins, TypedString, Value,
-    VisitMut, VisitorMut,
+    VisitorMut,
 };
 
 use super::build::{
@@ -27,6 +27,7 @@ use super::templates::{engine_name, expansion, number_of_arguments};
 use super::truth::{is_comparison, make_number, make_truth, normalise_truth};
 use super::{compare_all, json_calls, row_values};
 use crate::functions::mysql::{FormatParts, STORE, is_moment, parts_of};
+use crate::visiting::visit_mut;
 use crate::{ErrorCode, SqlError};
 
 /// Rewrites a statement in place. Its names are folded.
@@ -34,7 +35,7 @@ pub(crate) fn rewrite(sql: &str, statement: &mut Statement) -> Result<(), SqlErr
     if let Statement::Query(query) = statement {
         select::name_results(&mut query.body);
     }
-    match statement.visit(&mut Rewriter { sql }) {
+    match visit_mut(statement, &mut Rewriter { sql }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
     }

@@ -6,11 +6,12 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, Ident, LimitClause, Query, Select,
-    SelectItem, SetExpr, UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions,
+    SelectItem, SetExpr, UnaryOperator, Value, VisitorMut,
 };
 
 use super::build::{call, number, take};
 use super::forms::stored_constant;
+use crate::visiting::{visit_expressions, visit_mut};
 use crate::{ErrorCode, SqlError};
 
 /// Begins the names of columns that are headed by something else.
@@ -45,7 +46,7 @@ pub(crate) fn with_equal_constants(expr: &Expr) -> Expr {
     }
     let mut expr = expr.clone();
     // It breaks off nowhere.
-    let _ = expr.visit(&mut Constants);
+    let _ = visit_mut(&mut expr, &mut Constants);
     expr
 }
 
@@ -172,7 +173,7 @@ fn unqualified(expr: &Expr) -> String {
     }
     let mut expr = expr.clone();
     // It breaks off nowhere.
-    let _ = expr.visit(&mut LastParts);
+    let _ = visit_mut(&mut expr, &mut LastParts);
     expr.to_string().replace('`', "")
 }
 

@@ -2,8 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use crate::visiting::visit_expressions_mut;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, ShowStatementFilter, Statement, Value, visit_expressions_mut,
+    Expr, Ident, ObjectName, ShowStatementFilter, Statement, Value,
 };
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;

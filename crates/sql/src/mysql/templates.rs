@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
-use datafusion::sql::sqlparser::ast::{Expr, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, VisitorMut};
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::MySqlGrammar;
+use crate::visiting::visit_mut;
 
 /// A function, its number of arguments, and the expression that stands for it; `$1` is its first argument.
 ///
@@ -240,7 +241,7 @@ pub(super) fn expansion(function: &str, arguments: &[Expr]) -> Option<Expr> {
 /// Puts arguments in the places of `$1`, `$2` and so on.
 pub(super) fn substitute(expr: &mut Expr, arguments: &[Expr]) {
     // It breaks off nowhere.
-    let _ = expr.visit(&mut Substitution(arguments));
+    let _ = visit_mut(expr, &mut Substitution(arguments));
 }
 
 struct Substitution<'a>(&'a [Expr]);
