@@ -489,6 +489,21 @@ def test_many_parts_are_told_of_and_merged_by_size(meridian: Meridian, stars: Pa
     meridian.must("check", "--data", stars)
 
 
+def test_a_server_merges_many_parts(meridian: Meridian, stars: Path, tmp_path: Path) -> None:
+    """Of a table with more parts than two dozen, by itself; it ends with the server, however that ends."""
+    with serving(meridian, stars, "--compact-every", 0.5) as server, server.connect(database="sky") as connection, connection.cursor() as cursor:
+        for number in range(24):
+            add_star(meridian, stars, tmp_path, 1000 + number)
+            assert number == 23 or "compacted" not in server.log
+        wait_until(lambda: "compacted" in server.log, 30, "the parts are merged")
+        assert len(part_numbers(meridian, stars, "Star")) < 4
+        cursor.execute("SELECT COUNT(*), MAX(id) FROM Star WHERE id >= 1000")
+        assert cursor.fetchall() == ((24, 1023),)
+    meridian.must("check", "--data", stars)
+    for wrong in (0, "often"):
+        assert_rejected(meridian.run("serve", "--data", stars, "--compact-every", wrong), "compact-every", "above 0", "off is never")
+
+
 def test_impossible_compactions(meridian: Meridian, stars: Path) -> None:
     def rejected(*arguments: object, words: str, status: int = 1) -> None:
         outcome = meridian.run("compact", *arguments)

@@ -57,7 +57,7 @@ mod write;
 pub use budget::{BytePool, DecodeBudget, DecodeLimits, PoolExhausted, Reservation};
 pub use check::{CatalogCheck, Problem, TableCheck, check, check_catalog};
 pub use choose::partitioning_for;
-pub use compact::{CompactReport, CompactRequest, CompactedTable, Merge, compact};
+pub use compact::{CompactReport, CompactRequest, CompactedTable, MANY_PARTS, Merge, compact};
 pub use error::IngestError;
 pub use fault::FAULT_PHASES;
 pub use file_rows::{FileFormat, FileRows, RowFile};

@@ -23,6 +23,7 @@ fn request(sky: &Sky, table: Option<&str>) -> CompactRequest {
         database: table.map(|_| "sky".to_owned()),
         table: table.map(str::to_owned),
         all: true,
+        min_parts: 0,
         dry_run: false,
         rate: None,
         memory: Some(64 << 20),

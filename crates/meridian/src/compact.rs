@@ -7,6 +7,7 @@ use std::sync::Arc;
 use catalog::LoadId;
 use clap::Args;
 use ingest::{CompactReport, CompactRequest, CompactedTable, Merge, Progress, grouped, size};
+use tokio_util::sync::CancellationToken;
 
 use crate::console::{remark, tell};
 use crate::failure::Failure;
@@ -27,6 +28,9 @@ pub struct CompactArguments {
     /// The table; all tables by default.
     #[arg(long, value_name = "NAME", requires = "db")]
     table: Option<String>,
+    /// Leave tables of fewer parts alone.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    min_parts: usize,
     /// Tell what would be merged, and change nothing.
     #[arg(long)]
     dry_run: bool,
@@ -69,10 +73,14 @@ pub fn run(arguments: CompactArguments) -> Result<(), Failure> {
     let runtime = tokio::runtime::Runtime::new()?;
     let outcome = runtime.block_on(async {
         let interrupted = progress.clone();
+        let stop = CancellationToken::new();
+        crate::parent::end_with_parent(&stop);
         let watch = tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
-                interrupted.cancel();
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                () = stop.cancelled() => {}
             }
+            interrupted.cancel();
         });
         let outcome = ingest::compact(arguments.into_request(), progress).await;
         watch.abort();
@@ -102,6 +110,7 @@ impl CompactArguments {
             database: self.db,
             table: self.table,
             all: self.all,
+            min_parts: self.min_parts,
             dry_run: self.dry_run,
             rate: self.rate.0,
             memory: self.memory,

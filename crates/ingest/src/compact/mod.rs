@@ -38,8 +38,8 @@ use crate::write::ChunkWriter;
 use policy::runs_to_merge;
 use rows::{PartsToMerge, StoredPart};
 
-/// Parts from which on a table is worth a compaction: what is said after an append.
-pub(crate) const MANY_PARTS: usize = policy::MOST_PARTS;
+/// A table of more parts is worth a compaction: what is said after an append, and what a server looks for.
+pub const MANY_PARTS: usize = policy::MOST_PARTS;
 
 /// The memory of a compaction that is given none: it runs beside queries.
 const DEFAULT_MEMORY: u64 = 1 << 30;
@@ -63,6 +63,8 @@ pub struct CompactRequest {
     pub table: Option<String>,
     /// Whether all parts of each table become one, whatever their sizes.
     pub all: bool,
+    /// Tables of fewer parts are left alone.
+    pub min_parts: usize,
     /// Whether it is only told what would be merged.
     pub dry_run: bool,
     /// Bytes of rows that are read, and as many that are written, a second; as fast as it goes if absent.
@@ -167,7 +169,9 @@ impl Compaction {
             failures: Vec::new(),
             elapsed: Duration::ZERO,
         };
-        for table in self.tables().await? {
+        let least = self.request.min_parts;
+        let tables = self.tables().await?;
+        for table in tables.into_iter().filter(|it| it.parts.len() >= least) {
             let outcome = match self.request.dry_run {
                 true => Ok(self.planned(&table)),
                 false => self.compact_table(&table).await,

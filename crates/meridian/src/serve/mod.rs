@@ -1,5 +1,6 @@
 //! `meridian serve`: runs the server for MySQL clients and cone searches over HTTP until a signal ends it.
 
+mod compaction;
 mod file;
 mod layers;
 mod logging;
@@ -35,8 +36,8 @@ const INTERRUPTED: i32 = 130;
 
 /// Serves MySQL clients, which connect as to any MySQL server, and cone searches over HTTP.
 ///
-/// Listens on loopback addresses alone: there are no users yet, and every client is accepted. Ctrl-C or SIGTERM ends it when the
-/// running statements are done, a second one at once.
+/// Listens on loopback addresses alone, unless there are users and TLS. Where no users were made, every client is accepted. Ctrl-C or
+/// SIGTERM ends it when the running statements are done, a second one at once.
 ///
 /// Each option can be set by a flag, by an environment variable or in a TOML file, where its key is its long name; the first of
 /// these that is set takes precedence.
@@ -82,6 +83,9 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
         signal(SignalKind::terminate())?,
     );
     let data = settings.data.display().to_string();
+    let compacted = settings
+        .compact_every
+        .map(|every| (settings.data.clone(), every));
     let config = Config {
         data: settings.data,
         mysql: settings.mysql,
@@ -122,7 +126,13 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     crate::parent::end_with_parent(&stop);
     tokio::spawn(stop_at_signals(signals, stop.clone()));
+    let compaction = compacted.map(|(data, every)| {
+        tokio::spawn(compaction::compact_regularly(data, every, stop.clone()))
+    });
     server.serve(stop).await;
+    if let Some(compaction) = compaction {
+        compaction.await?;
+    }
     Ok(())
 }
 

@@ -131,6 +131,8 @@ options! {
         "Statements of connections that are expected to take longer than so many seconds are rejected: SUBMIT runs them; 0 for no limit.";
     result_cache: Option<Duration> = "result-cache" "SECONDS", "MERIDIAN_RESULT_CACHE", seconds_or_off, DefaultValue::Is("1"),
         "Results of statements that took at least so many seconds answer equal ones, as long as the tables do not change; off for none.";
+    compact_every: Option<Duration> = "compact-every" "SECONDS", "MERIDIAN_COMPACT_EVERY", interval_or_off, DefaultValue::Is("600"),
+        "Every so many seconds, small parts of tables are merged, beside queries; off for never.";
     tls_cert: Option<PathBuf> = "tls-cert" "FILE", "MERIDIAN_TLS_CERT", file, DefaultValue::Is(""),
         "The server's certificate in PEM, followed by its issuers', for clients that request TLS.";
     tls_key: Option<PathBuf> = "tls-key" "FILE", "MERIDIAN_TLS_KEY", file, DefaultValue::Is(""),
@@ -230,6 +232,16 @@ fn seconds_or_off(text: &str) -> Result<Option<Duration>, String> {
         false => seconds(text)
             .map(Some)
             .map_err(|sentence| format!("{sentence}; off is no cache")),
+    }
+}
+
+/// Seconds between one thing and the next, or `off`.
+fn interval_or_off(text: &str) -> Result<Option<Duration>, String> {
+    match text.eq_ignore_ascii_case("off") {
+        true => Ok(None),
+        false => some_seconds(text)
+            .map(Some)
+            .map_err(|sentence| format!("{sentence}; off is never")),
     }
 }
 
