@@ -1,7 +1,8 @@
 //! How much memory a plan should have before it begins: its least share, so that many at once do not each get too little to go on.
 //!
-//! Operators that gather rows (sorts, groups, windows, the inner sides of joins) share what there is evenly, and spill when their part is
-//! full; below some megabytes each they cannot merge what they have spilled. Everything else passes its rows on, and needs no share.
+//! Operators that gather rows (sorts, groups, windows) share what there is evenly, and spill when their part is full; below some megabytes
+//! each they cannot merge what they have spilled. The inner sides of joins and sets of distinct values cannot spill: several at once
+//! would take each other's room, and fail where each alone would not. Everything else passes its rows on, and needs no share.
 
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ use crate::exec::{ChunkPhaseExec, CrossmatchExec, NeighbourJoinExec};
 
 /// What an operator that gathers needs in each partition: a sort reserves 10 MiB to merge what it has spilled.
 const SHARE: u64 = 16 << 20;
+/// What one needs that cannot spill and gathers from all pieces.
+const HELD: u64 = 64 << 20;
 /// Rows are gathered with keys and copies beside them.
 const GATHERED: u64 = 4;
 /// A join may have many more rows than its sides.
@@ -34,10 +37,21 @@ pub(crate) fn least_memory(plan: &Arc<dyn ExecutionPlan>, scanned: u64) -> u64 {
 /// What gathers rows in a plan.
 #[derive(Default)]
 struct Gathering {
-    /// Operators, each as often as it runs at once.
-    operators: usize,
+    /// What the operators need, each as often as it runs at once.
+    bytes: u64,
     /// Whether there is a join among them.
     joins: bool,
+}
+
+/// How an operator gathers rows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gathers {
+    /// It spills what has no room.
+    Spilling,
+    /// It holds values that it has seen.
+    Values,
+    /// It holds the rows of a join's inner side.
+    Side,
 }
 
 impl Gathering {
@@ -47,17 +61,20 @@ impl Gathering {
             true => scanned.saturating_mul(JOINED),
             false => scanned.saturating_mul(GATHERED),
         };
-        let least = (self.operators as u64 * SHARE).min(may_gather);
+        let least = self.bytes.min(may_gather);
         if least < LITTLE { 0 } else { least }
     }
 
     /// `at_once` runs of the plan at a time; by default each partition is one.
     fn of(plan: &Arc<dyn ExecutionPlan>, at_once: Option<usize>) -> Self {
-        let partitions = || plan.output_partitioning().partition_count();
         let mut found = Self::default();
-        if let Some(joins) = gathers(plan) {
-            found.operators = at_once.unwrap_or_else(partitions);
-            found.joins = joins;
+        if let Some(how) = gathers(plan) {
+            let runs = at_once.unwrap_or_else(|| plan.output_partitioning().partition_count());
+            // In a piece it gathers from the rows of the piece alone.
+            let is_whole = at_once.is_none() && how != Gathers::Spilling;
+            let each = if is_whole { HELD } else { SHARE };
+            found.bytes = (runs as u64).saturating_mul(each);
+            found.joins = how == Gathers::Side;
         }
         if let Some(phase) = plan.downcast_ref::<ChunkPhaseExec>() {
             let pieces = phase.pieces().map_or(1, |pieces| pieces.len());
@@ -72,23 +89,26 @@ impl Gathering {
     }
 
     fn add(&mut self, other: &Self) {
-        self.operators += other.operators;
+        self.bytes = self.bytes.saturating_add(other.bytes);
         self.joins |= other.joins;
     }
 }
 
-/// Whether an operator gathers rows: whether it is a join, too; `None` for those that pass rows on.
-fn gathers(node: &Arc<dyn ExecutionPlan>) -> Option<bool> {
+/// How an operator gathers rows; `None` for those that pass rows on.
+fn gathers(node: &Arc<dyn ExecutionPlan>) -> Option<Gathers> {
     if let Some(sort) = node.downcast_ref::<SortExec>() {
         let is_short = sort.fetch().is_some_and(|rows| rows <= FEW_ROWS);
-        return (!is_short).then_some(false);
+        return (!is_short).then_some(Gathers::Spilling);
     }
     if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+        if aggregate.aggr_expr().iter().any(|it| it.is_distinct()) {
+            return Some(Gathers::Values);
+        }
         let has_groups = !aggregate.group_expr().is_empty();
-        return has_groups.then_some(false);
+        return has_groups.then_some(Gathers::Spilling);
     }
     if node.is::<WindowAggExec>() {
-        return Some(false);
+        return Some(Gathers::Spilling);
     }
     let joins = node.is::<HashJoinExec>()
         || node.is::<CrossJoinExec>()
@@ -96,7 +116,7 @@ fn gathers(node: &Arc<dyn ExecutionPlan>) -> Option<bool> {
         || node.is::<SortMergeJoinExec>()
         || node.is::<NeighbourJoinExec>()
         || node.is::<CrossmatchExec>();
-    joins.then_some(true)
+    joins.then_some(Gathers::Side)
 }
 
 #[cfg(test)]
@@ -105,7 +125,10 @@ mod tests {
 
     #[test]
     fn what_gathers_much_has_a_share_for_each_operator() {
-        let least = |operators, joins, scanned| Gathering { operators, joins }.least(scanned);
+        let least = |operators: u64, joins, scanned| {
+            let bytes = operators.saturating_mul(SHARE);
+            Gathering { bytes, joins }.least(scanned)
+        };
         let much = 1 << 40;
         assert_eq!(least(0, false, much), 0);
         assert_eq!(least(1, false, much), SHARE);

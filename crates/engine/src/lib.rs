@@ -55,7 +55,7 @@ pub use execution::{
 };
 pub use files::{FileAccess, FileScanExec, ReceivedFile, ReceivedFiles};
 pub use loaded_table::{LoadedTable, StoredTable};
-pub use memory::{RESERVABLE, bound_memory};
+pub use memory::{RESERVABLE, allocated_bytes, bound_memory};
 pub use milestones::{HandedOut, Milestone, Milestones};
 pub use piece::{ChunkSlice, Piece};
 pub use restriction::Restriction;

@@ -87,7 +87,8 @@ pub fn give_back_by(give_back: fn()) {
 /// How often threads were asked to have the allocator give back what it keeps at hand for them.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
-/// Asks every thread that works on a statement to have the allocator give pages back that it keeps at hand for it: nobody else can.
+/// Asks every thread to have the allocator give pages back that it keeps at hand for it: nobody else can. Each does when it next allocates
+/// or frees something [worth adding](WORTH_ADDING), or checks whether its statement goes on.
 pub fn ask_to_give_back() {
     ASKED.fetch_add(1, Relaxed);
     give_back_where_asked();
@@ -96,7 +97,8 @@ pub fn ask_to_give_back() {
 /// Has the allocator give back what it keeps at hand for this thread, where somebody has requested that since the last time.
 pub fn give_back_where_asked() {
     let asked = ASKED.load(Relaxed);
-    if HEARD.replace(asked) != asked
+    let heard = HEARD.try_with(|heard| heard.replace(asked));
+    if heard.is_ok_and(|heard| heard != asked)
         && let Some(give_back) = GIVE_BACK.get()
     {
         give_back();
@@ -129,6 +131,8 @@ fn count(bytes: i64) {
     });
     if pending.is_ok_and(|pending| pending.abs() > WORTH_ADDING) {
         add_pending();
+        // Threads that read back what was spilled do nothing else, and are many: each would keep what others have freed.
+        give_back_where_asked();
     }
 }
 

@@ -29,6 +29,8 @@ const TOO_LONG: Duration = Duration::from_secs(2);
 const MAX_ABANDONED: usize = 4;
 /// The stack size of a thread: planning the most deeply nested statement that is allowed takes a few mebibytes.
 const STACK: usize = 32 << 20;
+/// How long a thread that waits for the disk is kept without work: the allocator keeps memory at hand for each.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// The threads that execute queries, and their heartbeat.
 #[derive(Debug)]
@@ -172,6 +174,7 @@ impl WorkerThreads {
             .worker_threads(count.get())
             .thread_name("meridian-work")
             .thread_stack_size(STACK)
+            .thread_keep_alive(IDLE)
             .enable_all()
             .build()?;
         Ok(Arc::new(Self {

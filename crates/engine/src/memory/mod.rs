@@ -92,6 +92,11 @@ pub fn bound_memory(archive: &Arc<Archive>, statements: usize) {
     });
 }
 
+/// Bytes that the process has allocated and not freed, as far as its allocator counts.
+pub fn allocated_bytes() -> i64 {
+    heap::allocated()
+}
+
 /// Whether the statements exceed their budget.
 fn is_short() -> bool {
     Budget::now().is_some_and(|budget| budget.excess() > 0)

@@ -13,6 +13,10 @@ use super::{is_short, sentence};
 /// not reserve.
 pub const RESERVABLE: (u64, u64) = (2, 3);
 
+/// What an operator that can spill may have, whatever others hold: with less it could not go on when it has spilled. Queries wait until
+/// there is room for [more than that](crate::least_memory) for each such operator.
+const LEAST: usize = 8 << 20;
+
 /// A pool of fixed size, which operators that can spill share evenly. It also rejects their reservations when unreserved memory runs short;
 /// operators that cannot spill continue, because they may not be the cause.
 #[derive(Debug)]
@@ -61,8 +65,14 @@ impl MemoryPool for MeasuredPool {
         sql::interrupt::check()?;
         let can_spill = reservation.consumer().can_spill();
         let has_room = || !can_spill || reservation.size() == 0 || !is_short();
-        if has_room() && self.inner.try_grow(reservation, additional).is_ok() {
-            return Ok(());
+        if has_room() {
+            if self.inner.try_grow(reservation, additional).is_ok() {
+                return Ok(());
+            }
+            if can_spill && reservation.size() + additional <= LEAST {
+                self.inner.grow(reservation, additional);
+                return Ok(());
+            }
         }
         let told = sentence("it wanted another", additional, self.size);
         Err(resources_datafusion_err!("{told}"))
@@ -95,5 +105,21 @@ mod tests {
             "{rejected}"
         );
         assert_eq!(pool.reserved(), 7 << 20);
+    }
+
+    #[test]
+    fn what_can_spill_goes_on_beside_what_takes_all() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(MeasuredPool::new(12 << 20));
+        let side = MemoryConsumer::new("HashJoinInput").register(&pool);
+        side.try_grow(8 << 20).unwrap();
+        side.try_grow(1).unwrap_err();
+        let spilling = MemoryConsumer::new("ExternalSorter[0]").with_can_spill(true);
+        let sort = spilling.register(&pool);
+        sort.try_grow(5 << 20).unwrap();
+        sort.try_grow(6 << 20).unwrap_err();
+        sort.free();
+        sort.try_grow(6 << 20).unwrap();
+        drop((side, sort));
+        assert_eq!(pool.reserved(), 0);
     }
 }

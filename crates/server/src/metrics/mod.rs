@@ -76,6 +76,7 @@ struct PolledMetrics {
     shared: IntGauge,
     cache: IntGauge,
     cache_limit: IntGauge,
+    allocated: IntGauge,
     silence: Gauge,
     abandoned: IntGauge,
     process: Option<ProcessMetrics>,
@@ -366,6 +367,10 @@ impl PolledMetrics {
                 "meridian_cache_limit_bytes",
                 "Bytes of decoded columns and director indexes that may be kept.",
             )?,
+            allocated: gauge(
+                "meridian_allocated_bytes",
+                "Bytes of memory that the process has allocated, cached columns among them.",
+            )?,
             process: ProcessMetrics::register(registry)?,
             lanes: None,
             cluster: None,
@@ -380,6 +385,7 @@ impl PolledMetrics {
         self.cache.set(usage.cache_bytes as i64);
         self.shared.set(usage.shared_bytes as i64);
         self.cache_limit.set(usage.cache_limit as i64);
+        self.allocated.set(engine::allocated_bytes());
         let health = (self.health)();
         self.silence.set(health.silence.as_secs_f64());
         self.abandoned.set(health.abandoned as i64);
