@@ -32,7 +32,7 @@ impl NewDatabase {
 
 impl TableSpec {
     /// The table's name in messages.
-    pub(crate) fn full_name(&self) -> String {
+    pub fn full_name(&self) -> String {
         format!("{}.{}", self.database, self.name)
     }
 

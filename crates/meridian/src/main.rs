@@ -19,6 +19,7 @@ mod console;
 mod describe;
 mod drop;
 mod executor;
+mod export;
 mod failure;
 mod load;
 mod load_progress;
@@ -66,6 +67,12 @@ enum Command {
     Serve(serve::ServeArguments),
     /// Load files into a table.
     Load(Box<load::LoadArguments>),
+    /// Export a whole table: as a HATS catalogue for LSDB, or as a file.
+    ///
+    /// A HATS catalogue is a directory of Parquet files, each with the rows of a cell of the sky. It is made of a director, or of a child,
+    /// whose rows have the positions of their director's rows where they have none of their own. The directory gets its name when
+    /// all of it is written.
+    Export(export::ExportArguments),
     /// Verify that everything that is loaded is whole.
     Check(check::CheckArguments),
     /// Cut the sky of a database anew, with all its partitioned tables.
@@ -158,6 +165,7 @@ fn main() -> ExitCode {
         Command::Sql(args) => sql::run(args),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Load(arguments) => load::run(*arguments),
+        Command::Export(arguments) => export::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Repartition(arguments) => repartition::run(arguments),
         Command::Backup(arguments) => backup_commands::back_up(&arguments),

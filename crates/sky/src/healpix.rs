@@ -5,8 +5,10 @@
 //! (`nside = 2ᵈ`), numbered from 0 in one of two schemes: nested, where the cell `c` has the children `4c` to `4c + 3`,
 //! and ring, where numbers grow along rings from the north pole to the south pole.
 
+use std::io::Write;
 use std::ops::Range;
 
+use cdshealpix::nested::map::fits::write::write_implicit_skymap_fits;
 use cdshealpix::nested::{self, Layer};
 
 use crate::ranges::merged;
@@ -118,6 +120,19 @@ fn centre_of(depth: u8, nested: u64) -> LonLat {
 /// A position that `cdshealpix` gave in radians.
 fn position_of(ra: f64, dec: f64) -> LonLat {
     LonLat::valid(ra.to_degrees(), dec.to_degrees().clamp(-90.0, 90.0))
+}
+
+/// Writes a map of the sky as FITS: a value for each cell of a depth, by its nested number.
+///
+/// # Errors
+/// There are not as many values as a depth has cells, or the output cannot be written.
+pub fn write_map(values: &[i64], out: impl Write) -> std::io::Result<()> {
+    let is_whole = |depth: u8| Depth(depth).num_cells() == values.len() as u64;
+    if !(0..=MAX_DEPTH).any(is_whole) {
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
+    write_implicit_skymap_fits(out, values)
+        .map_err(|error| std::io::Error::other(error.to_string()))
 }
 
 /// Cells of the depth that cover the region: sorted ranges of nested numbers that do not touch. An envelope: each of

@@ -1,0 +1,191 @@
+"""HATS: tables as catalogues that LSDB opens, filters and matches."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+import pytest
+
+from complaints import assert_rejected
+from meridian_cli import Meridian
+from small_tables import CHILD, DIRECTOR, write_lines
+
+ROOT = Path(__file__).resolve().parent.parent
+# Where scripts/setup puts LSDB.
+PYTHON = Path(os.environ.get("MERIDIAN_HATS_PYTHON", ROOT / ".venv" / "hats" / "bin" / "python"))
+STARS = 3000
+ROWS_PER_PIXEL = 600
+
+
+def use_lsdb(*steps: dict[str, object]) -> list[Any]:
+    """What LSDB says in these steps."""
+    if not PYTHON.exists():
+        pytest.skip("LSDB is not installed: run scripts/setup hats.")
+    command = [str(PYTHON), str(ROOT / "tests" / "hats" / "use_lsdb.py"), json.dumps(steps, default=str)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    (line,) = re.findall(r"^RESULTS (.*)$", done.stdout, flags=re.MULTILINE)
+    results = json.loads(line)
+    assert isinstance(results, list)
+    return results
+
+
+def star_table() -> pa.Table:
+    """Stars over the sky, half of them in a field that is dense, with a column of each kind."""
+    rng = np.random.default_rng(3)
+    spread = STARS // 2
+    ra = np.concatenate([rng.uniform(0.0, 360.0, spread), rng.uniform(359.0, 361.0, STARS - spread) % 360.0])
+    dec = np.concatenate([np.degrees(np.arcsin(rng.uniform(-1.0, 1.0, spread))), rng.uniform(-1.0, 1.0, STARS - spread)])
+    number = np.arange(STARS)
+    mag = [None if n % 11 == 0 else float(n) / 7 for n in number]
+    metadata = {b"unit": b"mag", b"ucd": b"phot.mag", b"description": b"how bright it is"}
+    fields = [
+        pa.field("id", pa.int64()), pa.field("ra", pa.float64()), pa.field("dec", pa.float64()), pa.field("mag", pa.float64(), metadata=metadata),
+        pa.field("Flag", pa.bool_()), pa.field("name", pa.string()), pa.field("small", pa.int16()), pa.field("seen", pa.timestamp("us")),
+    ]
+    columns = [number, ra, dec, mag, number % 2 == 0, [f"star {n}" if n % 5 else "" for n in number], (number % 100).astype("i2"), number * 1_000_000]
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, fields)]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+@pytest.fixture(scope="module")
+def data(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stars, their epochs (without positions of their own, ten of them of no star), and sources with positions."""
+    directory = tmp_path_factory.mktemp("hats")
+    pq.write_table(star_table(), directory / "star.parquet")
+    meridian.load(directory / "data", "sky", "Star", directory / "star.parquet", **DIRECTOR)
+    epochs = (f"{n % STARS if n < 2 * STARS else n},{n},{n * 0.5}" for n in range(2 * STARS + 10))
+    lines = write_lines(directory / "epoch.csv", epochs, "id,epoch,flux")
+    meridian.load(directory / "data", "sky", "Epoch", lines, own_key="epoch", **CHILD)
+    positions = star_table().select(["id", "ra", "dec"])
+    shifted = positions.set_column(2, "dec", pa.compute.multiply(positions["dec"], 0.9999))
+    sources = shifted.append_column("sid", pa.array(range(STARS))).rename_columns(["id", "sra", "sdec", "sid"])
+    pq.write_table(sources, directory / "source.parquet")
+    meridian.load(directory / "data", "sky", "Source", directory / "source.parquet", own_key="sid", ra="sra", dec="sdec", **CHILD)
+    return directory / "data"
+
+
+def export(meridian: Meridian, data: Path, table: str, output: Path, **options: object) -> str:
+    arguments = ["export", "--data", data, "--db", "sky", "--table", table, "--format", "hats", "--output", output]
+    for name, value in options.items():
+        arguments += [f"--{name.replace('_', '-')}"] if value is True else [f"--{name.replace('_', '-')}", value]
+    return meridian.must(*arguments).text
+
+
+def sorted_rows(table: pa.Table, key: str) -> list[dict[str, object]]:
+    return sorted(table.to_pylist(), key=lambda row: row[key])  # type: ignore[no-any-return]
+
+
+def unit_of_mag(schema: pa.Schema) -> bytes | None:
+    return (schema.field("mag").metadata or {}).get(b"unit")
+
+
+def dataset(catalogue: Path) -> pa.Table:
+    """The rows of all files, read one by one."""
+    files = sorted(catalogue.glob("dataset/Norder=*/Dir=*/Npix=*.parquet"))
+    return pa.concat_tables([pq.ParquetFile(file).read() for file in files])
+
+
+def test_a_director_is_a_catalogue_that_lsdb_reads(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    catalogue = tmp_path / "star_hats"
+    report = export(meridian, data, "Star", catalogue, rows_per_pixel=ROWS_PER_PIXEL)
+    assert re.match(rf"{STARS:,} rows of sky.Star in \d+ files, of cells of the orders 0 to [2-9]", report.replace(" ", " ").replace("3 000", "3,000")), report
+    told = {"catalogue": catalogue}
+    cone = {"do": "cone", **told, "key": "id", "centre": [0.0, 0.0], "radius": 0.5}
+    match = {"do": "crossmatch", **told, "other": catalogue, "key": "id", "other_key": "id", "radius": 0.001}
+    steps: list[dict[str, object]] = [
+        {"do": "is_valid", **told}, {"do": "describe", **told}, {"do": "skymap", **told}, {"do": "rows", **told, "output": tmp_path / "rows.parquet"},
+        {"do": "filtered", **told, "key": "id", "condition": "mag < 20 and Flag"}, cone, match,
+    ]
+    valid, described, mapped, rows, bright, near, matches = use_lsdb(*steps)
+    assert valid and rows == mapped == STARS
+    assert {name: described[name] for name in ("name", "type", "rows", "ra", "dec")} == {"name": "Star", "type": "object", "rows": STARS, "ra": "ra", "dec": "dec"}
+    assert described["columns"] == star_table().column_names and unit_of_mag(pq.read_schema(catalogue / "dataset" / "_common_metadata")) == b"mag"
+    read = pq.read_table(tmp_path / "rows.parquet").select(star_table().column_names)
+    assert sorted_rows(read, "id") == sorted_rows(star_table(), "id")
+    assert bright == [row["id"] for row in star_table().to_pylist() if row["mag"] is not None and row["mag"] < 20 and row["Flag"]]
+    cone_of = "SELECT id FROM Star WHERE 1 = CONTAINS(POINT(ra, dec), CIRCLE(0, 0, 0.5)) ORDER BY id"
+    assert [(key,) for key in near] == meridian.rows(data, "sky", cone_of) and len(near) > 50
+    assert matches == [[n, n] for n in range(STARS)]
+
+
+def test_cells_are_divided_and_sorted(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    catalogue = tmp_path / "out"
+    export(meridian, data, "Star", catalogue, rows_per_pixel=ROWS_PER_PIXEL, max_order=6)
+    assert sorted_rows(dataset(catalogue).select(star_table().column_names), "id") == sorted_rows(star_table(), "id")
+    for file in catalogue.glob("dataset/Norder=*/Dir=*/Npix=*.parquet"):
+        order, cell = (int(number) for number in re.findall(r"N(?:order|pix)=(\d+)", str(file)))
+        numbers = np.asarray(pq.ParquetFile(file).read()["_healpix_29"])
+        assert (np.diff(numbers) >= 0).all() and (numbers >> (2 * (29 - order)) == cell).all()
+        assert len(numbers) <= ROWS_PER_PIXEL or order == 6
+    metadata = pq.read_metadata(catalogue / "dataset" / "_metadata")
+    assert metadata.num_rows == STARS and metadata.row_group(0).column(0).file_path.startswith("Norder=")
+    assert pq.read_metadata(catalogue / "dataset" / "_common_metadata").num_rows == 0
+    assert (catalogue / "hats.properties").read_text() == (catalogue / "properties").read_text()
+
+
+def test_children_have_positions_of_their_own_or_of_their_director(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    export(meridian, data, "Source", tmp_path / "source", rows_per_pixel=ROWS_PER_PIXEL)
+    found = dataset(tmp_path / "source")
+    assert found.num_rows == STARS and found.column_names == ["_healpix_29", "id", "sra", "sdec", "sid"]
+    unplaced = [*("export", "--data", data, "--db", "sky", "--table", "Epoch", "--format", "hats"), "--output", tmp_path / "epoch"]
+    assert_rejected(meridian.run(*unplaced), "10 rows of sky.Epoch have no position", "--skip-unplaced")
+    assert not (tmp_path / "epoch").exists()
+    report = export(meridian, data, "Epoch", tmp_path / "epoch", rows_per_pixel=ROWS_PER_PIXEL, skip_unplaced=True)
+    assert "10 rows without a position were left out" in report
+    found = dataset(tmp_path / "epoch")
+    expected = meridian.sql(data, "sky", "SELECT e.*, s.ra, s.dec FROM Epoch e JOIN Star s ON s.id = e.id")
+    assert found.column_names == ["_healpix_29", "id", "epoch", "flux", "ra", "dec"]
+    assert sorted_rows(found.drop_columns("_healpix_29"), "epoch") == sorted_rows(expected, "epoch")
+    properties = (tmp_path / "epoch" / "hats.properties").read_text()
+    assert "dataproduct_type=source" in properties and "hats_col_ra=ra" in properties
+
+
+def test_what_cannot_be_exported_is_told(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    meridian.load(data, "sky", "Band", write_lines(tmp_path / "band.csv", ["1,g"], "id,name"), kind="replicated")
+
+    def rejected(table: str, *words: str, output: Path = tmp_path / "x", format: str = "hats", options: tuple[str, ...] = ()) -> None:
+        arguments = ["export", "--data", data, "--db", "sky", "--table", table, "--format", format, "--output", output, *options]
+        assert_rejected(meridian.run(*arguments), *words)
+
+    rejected("Band", "replicated table", "no position")
+    rejected("Nothing", "there is no table sky.Nothing")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("x")
+    rejected("Star", "not empty", output=tmp_path / "full")
+    rejected("Star", "--rows-per-pixel is for --format hats", format="csv", options=("--rows-per-pixel", "5"))
+    assert not (tmp_path / "x").exists() and not (tmp_path / "x.part").exists()
+
+
+def test_whole_tables_are_files_too(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "star.parquet"
+    meridian.must("export", "--data", data, "--db", "sky", "--table", "Star", "--format", "parquet", "--output", output, "--quiet")
+    assert sorted_rows(pq.read_table(output), "id") == sorted_rows(star_table(), "id")
+
+
+def test_an_export_that_is_killed_leaves_nothing_that_looks_whole(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    arguments = ["export", "--data", data, "--db", "sky", "--table", "Star", "--format", "hats", "--output", output, "--rows-per-pixel", 5]
+    process = meridian.start(*arguments)
+    deadline = time.monotonic() + 300
+    while not list(tmp_path.glob("out.part/dataset/Norder=*")) and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert process.returncode == -signal.SIGKILL and not output.exists()
+    assert not list(tmp_path.rglob("hats.properties"))
+    # What it left is in nobody's way.
+    export(meridian, data, "Star", output, rows_per_pixel=1000)
+    assert dataset(output).num_rows == STARS and not (tmp_path / "out.part").exists()
