@@ -1,4 +1,4 @@
-"""HATS: tables as catalogues that LSDB opens, filters and matches."""
+"""HATS: tables as catalogues that LSDB opens, filters and matches, and catalogues of LSDB's own makers as tables."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from complaints import assert_rejected
-from meridian_cli import Meridian
-from small_tables import CHILD, DIRECTOR, write_lines
+from meridian_cli import Meridian, load_arguments
+from small_tables import CHILD, CUT, DIRECTOR, count_of, write_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 # Where scripts/setup puts LSDB.
@@ -189,3 +189,63 @@ def test_an_export_that_is_killed_leaves_nothing_that_looks_whole(meridian: Meri
     # What it left is in nobody's way.
     export(meridian, data, "Star", output, rows_per_pixel=1000)
     assert dataset(output).num_rows == STARS and not (tmp_path / "out.part").exists()
+
+
+def test_a_catalogue_comes_back_as_the_table_that_it_was(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    catalogue = tmp_path / "star_hats"
+    export(meridian, data, "Star", catalogue, rows_per_pixel=ROWS_PER_PIXEL)
+    other = tmp_path / "data"
+    outcome = meridian.must("load", "--data", other, "--db", "back", "--table", "Star", "--key", "id", "--stripes", 6, "--sub-stripes", 4, catalogue)
+    assert "left out: _healpix_29" in outcome.text
+    back = meridian.sql(other, "back", "SELECT * FROM Star")
+    assert sorted_rows(back, "id") == sorted_rows(meridian.sql(data, "sky", "SELECT * FROM Star"), "id")
+    said = meridian.must("describe", "--data", other, "--db", "back", "--table", "Star").text
+    assert "unit: mag" in said and "how bright it is" in said
+    parts = meridian.must("tables", "--data", other, "--parts").text
+    assert "star_hats" in parts and "Npix" not in parts
+    # Named in a query, its rows are those of its files, and its position is known.
+    near = f"SELECT COUNT(*) FROM crossmatch(read_parquet('{catalogue}'), back.Star, 0.1)"
+    assert meridian.rows(other, "back", near) == [(STARS,)]
+    # A file is missing.
+    next(catalogue.glob("dataset/Norder=*/Dir=*/Npix=*.parquet")).unlink()
+    arguments = load_arguments(other, "back", "Part", catalogue, key="id")
+    assert_rejected(meridian.run(*arguments), f"has {STARS} rows, and its files have", "fetch it again")
+
+
+def test_a_catalogue_of_hats_import_is_loaded(meridian: Meridian, tmp_path: Path) -> None:
+    pq.write_table(star_table().rename_columns(["id", "alpha", "delta", "mag", "Flag", "name", "small", "seen"]), tmp_path / "star.parquet")
+    step = {"do": "imported", "catalogue": tmp_path / "made", "file": tmp_path / "star.parquet", "ra": "alpha", "dec": "delta", "rows": 500}
+    use_lsdb(step)
+    data = tmp_path / "data"
+    options = {**CUT, "key": "id"}
+    meridian.load(data, "sky", "Star", tmp_path / "made", **options)
+    found = meridian.sql(data, "sky", 'SELECT id, alpha, delta, mag, "Flag", name, small, seen FROM Star')
+    expected = star_table().rename_columns(found.column_names)
+    assert sorted_rows(found, "id") == sorted_rows(expected, "id")
+    region = "SELECT COUNT(*) FROM Star WHERE 1 = CONTAINS(POINT(alpha, delta), CIRCLE(0, 0, 1))"
+    assert meridian.rows(data, "sky", region)[0][0] > 100  # type: ignore[operator]
+
+
+def test_catalogues_that_are_none_of_rows_are_told(meridian: Meridian, tmp_path: Path) -> None:
+    def catalogue(name: str, properties: str) -> Path:
+        (tmp_path / name / "dataset").mkdir(parents=True)
+        (tmp_path / name / "hats.properties").write_text(properties)
+        return tmp_path / name
+
+    def rejected(path: Path, *words: str) -> None:
+        assert_rejected(meridian.run(*load_arguments(tmp_path / "data", "sky", "T", path, key="id")), *words)
+
+    rejected(catalogue("margin", "dataproduct_type=margin\n"), "type margin", "repeats rows")
+    rejected(catalogue("empty", "dataproduct_type=object\nhats_nrows=5\n"), "no files of cells")
+    (tmp_path / "collection").mkdir()
+    (tmp_path / "collection" / "collection.properties").write_text("obs_collection=x\n")
+    rejected(tmp_path / "collection", "hats_primary_table_url")
+    # A collection is its catalogue.
+    pixel = tmp_path / "whole" / "star" / "dataset" / "Norder=0" / "Dir=0"
+    pixel.mkdir(parents=True)
+    pq.write_table(star_table(), pixel / "Npix=0.parquet")
+    (tmp_path / "whole" / "collection.properties").write_text("hats_primary_table_url=star\n")
+    (tmp_path / "whole" / "star" / "hats.properties").write_text("hats_col_ra=ra\nhats_col_dec=dec\n")
+    (tmp_path / "whole" / "star_margin" / "dataset").mkdir(parents=True)
+    meridian.load(tmp_path / "data", "sky", "Star", tmp_path / "whole", key="id", **CUT)
+    assert count_of(meridian, tmp_path / "data") == STARS

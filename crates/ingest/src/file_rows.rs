@@ -1,4 +1,4 @@
-//! The rows of one file without a load, for a query that names the file.
+//! The rows of a file without a load, for a query that names the file; or of several, which a pattern or a directory stands for.
 //!
 //! Values follow the rules of a load (NaN is NULL, -0.0 is 0.0), but a row that does not fit its columns is an error.
 //! Memory is bounded by a part of the file at a time.
@@ -14,6 +14,8 @@ use crate::budget::{DecodeBudget, DecodeMeter};
 use crate::error::IngestError;
 use crate::format::text::TextLayout;
 use crate::format::{self, FieldDescription, Magic, Names, Part, ReadContext, Source, TableFile};
+use crate::hats::{HatsCatalogue, check_rows};
+use crate::inputs::{InputFiles, check_same_columns};
 use crate::progress::Progress;
 use crate::rejected_rows::RejectedRows;
 use crate::row_batch::travel_schema;
@@ -65,11 +67,19 @@ impl FileFormat {
     }
 }
 
-/// A file that has been looked at: its columns are known.
+/// A file that has been looked at: its columns are known. Several files that a pattern or a directory names are read as one.
 pub struct RowFile {
+    /// What names it, or them.
     path: PathBuf,
     format: FileFormat,
-    file: Box<dyn TableFile>,
+    /// At least one.
+    files: Vec<Box<dyn TableFile>>,
+    /// The names of the files.
+    names: Vec<PathBuf>,
+    /// The place of the file whose columns are those of all.
+    first: usize,
+    /// The columns of right ascension and declination, where it is a HATS catalogue.
+    position: Option<[String; 2]>,
     columns: Vec<Column>,
     schema: SchemaRef,
     budget: DecodeBudget,
@@ -82,12 +92,38 @@ impl std::fmt::Debug for RowFile {
 }
 
 impl RowFile {
-    /// Looks at a file.
+    /// Looks at a file, or at the files that a pattern or a directory names.
     ///
     /// # Errors
-    /// No such file, one of another format, and one whose columns cannot be told apart without regard to case.
+    /// No such file, one of another format, one whose columns cannot be told apart without regard to case, and files with different
+    /// columns.
     pub fn open(path: &Path, format: FileFormat) -> Result<Self, IngestError> {
-        Self::open_within(path, format, None, &DecodeBudget::unlimited())
+        let input = InputFiles::of(path)?;
+        let budget = DecodeBudget::unlimited();
+        let (files, names) = (open_all(&input.files, format, &budget)?, input.files);
+        if input.is_group {
+            check_same_columns(&files, &names)?;
+        }
+        if let Some((catalogue, rows)) = input.hats.as_ref().and_then(HatsCatalogue::whole) {
+            check_rows(&catalogue, rows, &files)?;
+        }
+        let first = files.iter().position(|file| file.estimated_rows() > 0);
+        let first = first.unwrap_or(0);
+        let Some(file) = files.get(first) else {
+            return Err(IngestError::layout(path, "it has no files"));
+        };
+        let columns = distinct_columns(file.as_ref(), names.get(first).map_or(path, |it| it))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            format,
+            files,
+            names,
+            first,
+            position: input.hats.and_then(|catalogue| catalogue.position()),
+            schema: travel_schema(&columns),
+            columns,
+            budget,
+        })
     }
 
     /// Looks at a file that somebody has sent, of which no more is decoded than the budget allows. In a text file the columns that are
@@ -101,22 +137,9 @@ impl RowFile {
         declared: Option<&[Column]>,
         budget: &DecodeBudget,
     ) -> Result<Self, IngestError> {
-        if !format.fits(format::magic(path)?) {
-            let reason = format!("it is not a {} file", format.name());
-            return Err(IngestError::layout(path, reason));
-        }
-        let file = format::open_one(path, &TextLayout::default(), None, None, budget)?;
-        let mut columns = file.columns()?;
-        let names = Names::of(columns.iter().map(|column| column.name.as_str()));
-        for (at, column) in columns.iter().enumerate() {
-            if let Some(first) = names.position(&column.name).filter(|first| *first < at) {
-                let reason = format!(
-                    "its columns {:?} and {:?} have the same name",
-                    columns[first].name, column.name
-                );
-                return Err(IngestError::layout(path, reason));
-            }
-        }
+        let names = vec![path.to_path_buf()];
+        let file = open_file(path, format, budget)?;
+        let mut columns = distinct_columns(file.as_ref(), path)?;
         if let (FileFormat::Text, Some(declared)) = (format, declared) {
             let declared_names = Names::of(declared.iter().map(|column| column.name.as_str()));
             for column in &mut columns {
@@ -128,7 +151,10 @@ impl RowFile {
         Ok(Self {
             path: path.to_path_buf(),
             format,
-            file,
+            files: vec![file],
+            names,
+            first: 0,
+            position: None,
             schema: travel_schema(&columns),
             columns,
             budget: budget.clone(),
@@ -157,24 +183,26 @@ impl RowFile {
 
     /// What the file says of a column, by its place.
     pub fn described(&self, column: usize) -> Option<FieldDescription> {
-        self.file.described(column)
+        self.files.get(self.first)?.described(column)
     }
 
     /// The columns of right ascension and declination, where the file says which these are.
     pub fn position(&self) -> Option<[String; 2]> {
-        self.file.position()
+        let said = || self.files.get(self.first)?.position();
+        self.position.clone().or_else(said)
     }
 
     /// About how many rows it has.
     pub fn estimated_rows(&self) -> u64 {
-        self.file.estimated_rows()
+        let rows = self.files.iter().map(|file| file.estimated_rows());
+        rows.fold(0, u64::saturating_add)
     }
 
     /// The rows in their order, with the columns of these numbers, in batches of some thousands.
     ///
     /// # Errors
     /// A column that the file does not have, and a file that is gone.
-    pub fn rows(&self, columns: &[usize]) -> Result<FileRows, IngestError> {
+    pub fn rows(&self, columns: &[usize]) -> Result<FileRows<'_>, IngestError> {
         let (read, kept) = match self.format {
             // A text is split into all of its fields anyway.
             FileFormat::Text => ((0..self.columns.len()).collect(), columns.to_vec()),
@@ -187,14 +215,16 @@ impl RowFile {
         let wanted = wanted.ok_or_else(|| {
             IngestError::layout(&self.path, "it does not have all of the columns asked for")
         })?;
-        let rejected_rows = RejectedRows::new(vec![self.path.clone()], 0);
+        let rejected_rows = RejectedRows::new(self.names.clone(), 0);
         let context = Arc::new(ReadContext::new(
             wanted,
             rejected_rows,
             Arc::new(Progress::default()),
         ));
         Ok(FileRows {
-            source: self.file.open(0, &context)?,
+            file: self,
+            next_file: 0,
+            source: None,
             part: None,
             context,
             kept,
@@ -203,9 +233,49 @@ impl RowFile {
     }
 }
 
+/// Opens files of a format.
+fn open_all(
+    paths: &[PathBuf],
+    format: FileFormat,
+    budget: &DecodeBudget,
+) -> Result<Vec<Box<dyn TableFile>>, IngestError> {
+    let files = paths.iter().map(|path| open_file(path, format, budget));
+    files.collect()
+}
+
+fn open_file(
+    path: &Path,
+    format: FileFormat,
+    budget: &DecodeBudget,
+) -> Result<Box<dyn TableFile>, IngestError> {
+    if !format.fits(format::magic(path)?) {
+        let reason = format!("it is not a {} file", format.name());
+        return Err(IngestError::layout(path, reason));
+    }
+    format::open_one(path, &TextLayout::default(), None, None, budget)
+}
+
+/// The columns of a file, whose names differ without regard to case.
+fn distinct_columns(file: &dyn TableFile, path: &Path) -> Result<Vec<Column>, IngestError> {
+    let columns = file.columns()?;
+    let names = Names::of(columns.iter().map(|column| column.name.as_str()));
+    for (at, column) in columns.iter().enumerate() {
+        if let Some(first) = names.position(&column.name).filter(|first| *first < at) {
+            let reason = format!(
+                "its columns {:?} and {:?} have the same name",
+                columns[first].name, column.name
+            );
+            return Err(IngestError::layout(path, reason));
+        }
+    }
+    Ok(columns)
+}
+
 /// The rows of a file on their way.
-pub struct FileRows {
-    source: Box<dyn Source>,
+pub struct FileRows<'a> {
+    file: &'a RowFile,
+    next_file: usize,
+    source: Option<Box<dyn Source>>,
     part: Option<Box<dyn Part>>,
     context: Arc<ReadContext>,
     /// The columns that are wanted of those that are read.
@@ -214,27 +284,40 @@ pub struct FileRows {
     decoded: DecodeMeter,
 }
 
-impl std::fmt::Debug for FileRows {
+impl std::fmt::Debug for FileRows<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "FileRows({} columns)", self.kept.len())
     }
 }
 
-impl FileRows {
+impl FileRows<'_> {
     fn next_batch(&mut self) -> Result<Option<RecordBatch>, IngestError> {
         loop {
             let part = match &mut self.part {
                 Some(part) => part,
-                none => match self.source.next_part()? {
-                    Some(part) => none.insert(part),
-                    None => return Ok(None),
-                },
+                none => {
+                    let Some(source) = &mut self.source else {
+                        match self.file.files.get(self.next_file) {
+                            None => return Ok(None),
+                            Some(file) => {
+                                self.source = Some(file.open(self.next_file, &self.context)?);
+                                self.next_file += 1;
+                                continue;
+                            }
+                        }
+                    };
+                    match source.next_part()? {
+                        Some(part) => none.insert(part),
+                        None => {
+                            self.source = None;
+                            continue;
+                        }
+                    }
+                }
             };
             let batch = part.next_batch()?;
             if self.context.rejected_rows.count() > 0 {
-                return Err(IngestError::Unreadable(
-                    self.context.rejected_rows.first_example(),
-                ));
+                return Err(self.unreadable());
             }
             let Some(batch) = batch else {
                 self.part = None;
@@ -242,6 +325,23 @@ impl FileRows {
             };
             self.decoded.add(bytes_of(&batch.columns))?;
             return Ok(Some(batch.columns.project(&self.kept)?));
+        }
+    }
+}
+
+impl FileRows<'_> {
+    /// A row does not fit the columns.
+    fn unreadable(&self) -> IngestError {
+        let example = self.context.rejected_rows.first_example();
+        match self.file.names.as_slice() {
+            [] | [_] => IngestError::Unreadable(example),
+            several => {
+                let first = several.get(self.file.first);
+                let first = first.map_or_else(String::new, |it| it.display().to_string());
+                IngestError::Unreadable(format!(
+                    "{example} (the types of the columns are those of {first})"
+                ))
+            }
         }
     }
 }
@@ -255,7 +355,7 @@ fn bytes_of(rows: &RecordBatch) -> u64 {
     bytes.sum()
 }
 
-impl Iterator for FileRows {
+impl Iterator for FileRows<'_> {
     type Item = Result<RecordBatch, IngestError>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -39,6 +39,7 @@ pub async fn load(
 ) -> Result<LoadReport, IngestError> {
     let started = Instant::now();
     progress.enter(Phase::Preparing, 0);
+    let request = blocking(move || crate::inputs::expanded(request)).await?;
     let request = match request.append {
         true => as_the_table_has_it(request).await?,
         false => request.with_key_name(),
@@ -450,7 +451,7 @@ impl Transaction {
     /// What the rows come from, for the list of parts: the names of the first files.
     fn source(&self) -> String {
         const NAMED: usize = 3;
-        let names = self.request.input_names();
+        let names = self.request.given_names();
         let named: Vec<String> = (names.iter().take(NAMED))
             .map(|name| name.display().to_string())
             .collect();

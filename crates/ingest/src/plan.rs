@@ -69,6 +69,8 @@ impl TablePlan {
             }
         };
         let names = request.input_names();
+        request.inputs.check(&files, &names)?;
+        let is_found = declared.is_none();
         let (mut columns, mut notes) = match (declared, schema) {
             (Some(declared), Some(_)) => completed(declared.columns, &files, &names)?,
             (Some(declared), None) => (declared.columns, Notes::default()),
@@ -76,6 +78,10 @@ impl TablePlan {
         };
         if request.dry_run {
             notes.always.append(&mut notes.of_dry_run);
+        }
+        if is_found {
+            let left_out = request.inputs.leave_out_cells(&mut columns, request);
+            notes.always.extend(left_out);
         }
         if request.generate_key {
             add_key(request, kind, &files, &mut columns)?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use catalog::{Column, LoadId, Table, TableKind};
 
 use crate::format::made::RowSource;
+use crate::inputs::NamedInputs;
 use crate::spool::display_name;
 
 /// The column of generated keys where nothing else is said.
@@ -82,8 +83,11 @@ pub struct LoadRequest {
     pub threads: Option<usize>,
     /// The scan rating of the table (larger: a slower lane); when absent that of the table which is replaced, if there is one.
     pub scan_rating: Option<u8>,
-    /// The files to read, in this order. `-` is standard input; what can be read only once is copied first.
+    /// The files to read, in this order. `-` is standard input; what can be read only once is copied first. A pattern (`x*.csv`) stands
+    /// for the files that match it, a directory for the Parquet files below it or the HATS catalogue that it is.
     pub files: Vec<PathBuf>,
+    /// What the files were named by; nothing in a request that is not being executed.
+    pub inputs: NamedInputs,
     /// Rows that are made while they are loaded, instead of files.
     pub made: Option<Arc<dyn RowSource>>,
 }
@@ -172,6 +176,7 @@ impl LoadRequest {
             threads: None,
             scan_rating: None,
             files: Vec::new(),
+            inputs: NamedInputs::default(),
             made: None,
         }
     }
@@ -183,6 +188,14 @@ impl LoadRequest {
                 .map(|part| made.part_name(part).into())
                 .collect(),
             None => self.files.iter().map(|file| display_name(file)).collect(),
+        }
+    }
+
+    /// The same as they were given: patterns and directories by their own names.
+    pub(crate) fn given_names(&self) -> Vec<PathBuf> {
+        match self.inputs.given() {
+            [] => self.input_names(),
+            given => given.iter().map(|input| display_name(input)).collect(),
         }
     }
 

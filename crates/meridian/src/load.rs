@@ -104,8 +104,9 @@ pub struct LoadArguments {
     /// No progress.
     #[arg(long, short)]
     quiet: bool,
-    /// The files: CSV, TSV, MySQL dumps, VOTable and FITS, plain or gzipped, and Parquet; `-` for standard input. Pipes are read
-    /// once and whole.
+    /// The files: CSV, TSV, MySQL dumps, VOTable and FITS, plain or gzipped, Parquet and Arrow; `-` for standard input. Pipes are read
+    /// once and whole. A pattern in quotes ('x*.csv') stands for the files that match it; a directory for the Parquet files below it, or for
+    /// the HATS catalogue that it is.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }

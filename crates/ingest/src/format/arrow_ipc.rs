@@ -14,7 +14,7 @@ use arrow::error::ArrowError;
 use arrow::ipc::reader::{FileReader, StreamReader};
 use catalog::Column;
 
-use super::parquet::{described, map_columns};
+use super::parquet::{described, map_columns, names_of};
 use super::{FieldDescription, Part, ReadContext, Source, TableFile, columns_of};
 use crate::error::IngestError;
 use crate::normalise;
@@ -75,6 +75,10 @@ impl ArrowFile {
 impl TableFile for ArrowFile {
     fn columns(&self) -> Result<Vec<Column>, IngestError> {
         columns_of(&self.schema, &self.path)
+    }
+
+    fn column_names(&self) -> Result<Option<Vec<String>>, IngestError> {
+        Ok(Some(names_of(&self.schema)))
     }
 
     fn described(&self, column: usize) -> Option<FieldDescription> {

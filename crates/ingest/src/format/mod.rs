@@ -186,6 +186,12 @@ pub(crate) trait TableFile: Send + Sync {
         })
     }
 
+    /// The names of its columns; `None` where it names none, as a text file without a header.
+    fn column_names(&self) -> Result<Option<Vec<String>>, IngestError> {
+        let columns = self.columns()?.into_iter();
+        Ok(Some(columns.map(|column| column.name).collect()))
+    }
+
     /// The names in the header of a text file, whose columns can be inferred one by one.
     fn header_names(&self) -> Option<&[String]> {
         None

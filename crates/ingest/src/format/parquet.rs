@@ -85,6 +85,10 @@ impl TableFile for ParquetFile {
         columns_of(self.metadata.schema(), &self.path)
     }
 
+    fn column_names(&self) -> Result<Option<Vec<String>>, IngestError> {
+        Ok(Some(names_of(self.metadata.schema())))
+    }
+
     fn described(&self, column: usize) -> Option<FieldDescription> {
         let field = self.metadata.schema().fields().get(column)?;
         Some(described(field))
@@ -183,6 +187,12 @@ pub(super) fn map_columns(
         ));
     }
     Ok(mapped)
+}
+
+/// The names of all columns, also of those of types that cannot be loaded.
+pub(super) fn names_of(schema: &Schema) -> Vec<String> {
+    let fields = schema.fields().iter();
+    fields.map(|field| field.name().clone()).collect()
 }
 
 /// What the metadata of a field say of it, under the names that results have.

@@ -130,6 +130,10 @@ impl TableFile for TextFile {
         self.head.descriptions.clone()
     }
 
+    fn column_names(&self) -> Result<Option<Vec<String>>, IngestError> {
+        Ok(self.header_names().map(<[String]>::to_vec))
+    }
+
     fn header_names(&self) -> Option<&[String]> {
         self.head.is_header.then_some(self.head.names.as_slice())
     }
