@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ import pytest
 
 from complaints import assert_rejected
 from meridian_cli import Meridian, load_arguments
+from serving import serving
 from small_tables import CHILD, CUT, DIRECTOR, count_of, write_lines
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -249,3 +254,85 @@ def test_catalogues_that_are_none_of_rows_are_told(meridian: Meridian, tmp_path:
     (tmp_path / "whole" / "star_margin" / "dataset").mkdir(parents=True)
     meridian.load(tmp_path / "data", "sky", "Star", tmp_path / "whole", key="id", **CUT)
     assert count_of(meridian, tmp_path / "data") == STARS
+
+
+# --- over HTTP ------------------------------------------------------------------------------------------------------------------------
+
+
+def fetched(url: str, headers: dict[str, str] | None = None, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+    request = urllib.request.Request(url, headers=headers or {}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=120) as response:
+            return response.status, dict(response.headers), response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, dict(error.headers), error.read()
+
+
+def test_lsdb_opens_what_is_served(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    with serving(meridian, data) as server:
+        catalogue = server.url("/hats/sky/Star")
+        cone = {"do": "cone", "catalogue": catalogue, "key": "id", "centre": [0.0, 0.0], "radius": 0.5}
+        steps: list[dict[str, object]] = [{"do": "describe", "catalogue": catalogue}, {"do": "rows", "catalogue": catalogue, "output": tmp_path / "rows.parquet"}, cone]
+        described, rows, near = use_lsdb(*steps)
+        common = fetched(f"{catalogue}/dataset/_common_metadata")[2]
+        assert unit_of_mag(pq.read_schema(pa.BufferReader(common))) == b"mag"
+    assert (described["name"], described["rows"], rows) == ("Star", STARS, STARS)
+    read = pq.read_table(tmp_path / "rows.parquet").select(star_table().column_names)
+    assert sorted_rows(read, "id") == sorted_rows(star_table(), "id")
+    cone_of = "SELECT id FROM Star WHERE 1 = CONTAINS(POINT(ra, dec), CIRCLE(0, 0, 0.5)) ORDER BY id"
+    assert [(key,) for key in near] == meridian.rows(data, "sky", cone_of)
+
+
+def test_files_are_served_by_ranges_to_those_who_may_read_them(meridian: Meridian, data: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "data"
+    shutil.copytree(data, copy)
+    with serving(meridian, copy) as server:
+        base = server.url("/hats/sky/Star")
+        status, _, partitions = fetched(f"{base}/partition_info.csv")
+        assert status == 200
+        cells = [line.split(",") for line in partitions.decode().split()[1:]]
+        tables = []
+        for order, cell in cells:
+            url = f"{base}/dataset/Norder={order}/Dir=0/Npix={cell}.parquet"
+            status, headers, whole = fetched(url)
+            assert (status, len(whole)) == (200, int(headers["content-length"]))
+            status, headers, _ = fetched(url.replace("=", "%3D"), method="HEAD")
+            assert (status, int(headers["content-length"]), headers["accept-ranges"]) == (200, len(whole), "bytes")
+            status, headers, part = fetched(url, {"Range": "bytes=10-29"})
+            assert (status, headers["content-range"], part) == (206, f"bytes 10-29/{len(whole)}", whole[10:30])
+            assert fetched(url, {"Range": "bytes=-8"})[2] == whole[-8:]
+            assert fetched(url, {"Range": f"bytes={len(whole) + 5}-"})[0] == 416
+            tables.append(pq.read_table(pa.BufferReader(whole)))
+        rows = pa.concat_tables(tables)
+        assert sorted_rows(rows.select(star_table().column_names), "id") == sorted_rows(star_table(), "id")
+        # Files are those of the table as it is.
+        more = write_lines(tmp_path / "more.csv", [f"{STARS},45.0,41.0"], "id,ra,dec")
+        meridian.load(copy, "sky", "Star", more, append=True)
+        assert f"hats_nrows={STARS + 1}\n" in fetched(f"{base}/hats.properties")[2].decode()
+        for path, words in [("x", "no file x"), ("dataset/_metadata", "no file"), ("dataset/Norder=9/Dir=0/Npix=1.parquet", "no file"), ("dataset/Norder=0/Dir=0/Npix=..%2F..%2Fx.parquet", "no file")]:
+            status, _, said = fetched(f"{base}/{path}")
+            assert status == 404 and words in said.decode(), said
+        assert fetched(server.url("/hats/sky/Nothing/hats.properties"))[0] == 404
+        assert fetched(server.url("/hats/sky/Star"))[0] == 200
+        # Epochs have the positions of their stars; those of no star are left out.
+        status, _, said = fetched(server.url("/hats/sky/Epoch/hats.properties"))
+        assert status == 200 and f"hats_nrows={2 * STARS}\n" in said.decode()
+
+    def user(*arguments: str) -> None:
+        words = [str(meridian.binary), "user", *arguments, "--data", str(copy)]
+        password = ["--password-stdin"] if arguments[0] == "add" else []
+        subprocess.run([*words, *password], input="word", check=True, capture_output=True, text=True, timeout=60)
+
+    for name in ("ann", "bob"):
+        user("add", name)
+    user("grant", "ann", "--read", "sky.Star")
+    user("grant", "bob", "--read", "sky.Epoch")
+    with serving(meridian, copy) as server:
+
+        def asked(name: str, table: str) -> int:
+            login = base64.b64encode(f"{name}:word".encode()).decode()
+            return fetched(server.url(f"/hats/sky/{table}/hats.properties"), {"Authorization": f"Basic {login}"})[0]
+
+        assert [asked(name, table) for name in ("ann", "bob") for table in ("Star", "Source")] == [200, 403, 403, 403]
+        # The positions of the epochs are those of stars, which bob may not read.
+        assert asked("bob", "Epoch") in (403, 404) and fetched(server.url("/hats/sky/Star/hats.properties"))[0] in (401, 403)

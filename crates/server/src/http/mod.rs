@@ -1,4 +1,4 @@
-//! The HTTP endpoint: cone searches, queries, health, metrics, and an overview page.
+//! The HTTP endpoint: cone searches, queries, HATS catalogues, health, metrics, and an overview page.
 //!
 //! HTTP/1.1 and HTTP/2 (negotiated in TLS, or with prior knowledge); responses are compressed for clients that accept it, and pages of
 //! any origin may read all but those about queries.
@@ -7,6 +7,7 @@ mod activity;
 mod alerts;
 mod authentication;
 mod cone;
+mod hats_catalogues;
 mod limited;
 mod me;
 mod pages;
@@ -99,6 +100,11 @@ fn router(state: Arc<HttpState>, names: Arc<AllowedHosts>) -> Router {
         .route(
             "/scs/{database}/{table}",
             get(cone::search).post(cone::multicone_search),
+        )
+        .route("/hats/{database}/{table}", get(hats_catalogues::overview))
+        .route(
+            "/hats/{database}/{table}/{*path}",
+            get(hats_catalogues::file),
         )
         .merge(tap::routes())
         .layer(cors)

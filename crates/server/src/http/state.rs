@@ -9,6 +9,7 @@ use engine::{Archive, ConeTable, LoadedTable};
 
 use super::alerts::AlertDatabases;
 use super::cone::{ColumnSelection, ServedTable};
+use super::hats_catalogues::HatsFiles;
 use super::problem::Problem;
 use super::received_table::TableRoom;
 use super::tap::TapJobs;
@@ -31,6 +32,7 @@ pub(crate) struct HttpState {
     pub(crate) lists: Arc<TableRoom>,
     pub(crate) jobs: Arc<TapJobs>,
     pub(crate) alerts: Arc<AlertDatabases>,
+    pub(crate) hats: Arc<HatsFiles>,
     /// The selected columns of tables, by load and verbosity.
     chosen: Mutex<Selections>,
 }
@@ -54,6 +56,7 @@ impl HttpState {
             configured_columns: Arc::new(configured_columns),
             lists,
             alerts: Arc::new(alerts),
+            hats: Arc::default(),
             chosen: Mutex::default(),
         }
     }
@@ -67,6 +70,7 @@ impl HttpState {
             lists: Arc::clone(&self.lists),
             jobs: Arc::clone(&self.jobs),
             alerts: Arc::clone(&self.alerts),
+            hats: Arc::clone(&self.hats),
             chosen: Mutex::default(),
         }
     }
@@ -126,7 +130,7 @@ impl HttpState {
     }
 
     /// The error for a table that does not exist.
-    async fn no_such(&self, database: &str, table: &str) -> Result<Problem, Problem> {
+    pub(super) async fn no_such(&self, database: &str, table: &str) -> Result<Problem, Problem> {
         let catalog = self.archive.catalog();
         if !catalog.rights().may_read_all_of(database) {
             let sentence = sql::denied_table(&format!("{database}.{table}"));
