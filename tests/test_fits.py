@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import math
+import os
+import warnings
 from pathlib import Path
 
 import astropy.table
@@ -312,3 +314,80 @@ def bytes_of(table: fits.BinTableHDU) -> bytes:
     sink = io.BytesIO()
     fits.HDUList([fits.PrimaryHDU(), table]).writeto(sink)
     return sink.getvalue()
+
+
+# --- headers --------------------------------------------------------------------------------------------------------------------------
+
+
+def exposure(path: Path, number: int) -> Path:
+    """An exposure of two detectors, with keywords of every kind."""
+    primary = fits.PrimaryHDU()
+    values = {"EXPTIME": 30.5 * number, "FILTER": "g's", "SHUT": True, "COUNT": -7, "EMPTY": "", "LONGTEXT": "x" * 150, "BIG": 1e-300, "ESO DET CHIP ID": f"chip {number}", "ESO TEL ALT": 45.25}
+    for keyword, value in values.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            primary.header[keyword] = (value, "short")
+    primary.header["UNDEF"] = None
+    primary.header.add_comment("a comment")
+    primary.header.add_history("its history")
+    tables = [fits.BinTableHDU.from_columns([column("id", "K", np.arange(3))], name=name) for name in ("SCI", "WHT")]
+    fits.HDUList([primary, fits.ImageHDU(np.zeros((4, 4)), name="IMG"), *tables]).writeto(path)
+    return path
+
+
+def cards_of(path: Path) -> set[tuple[object, ...]]:
+    """What astropy reads of the headers: extension, its name, keyword, value, number, comment."""
+    rows = set()
+    with fits.open(path) as opened:
+        for number, hdu in enumerate(opened):
+            extname = hdu.header.get("EXTNAME")
+            for card in hdu.header.cards:
+                value, comment = card.value, card.comment
+                if card.keyword in ("COMMENT", "HISTORY"):
+                    value, comment = None, str(card.value)
+                if isinstance(value, fits.card.Undefined):
+                    value = None
+                figure = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+                text = None if value is None else {True: "T", False: "F"}[value] if isinstance(value, bool) else str(value)
+                rows.add((number, extname, card.keyword, figure if figure is not None else text, comment or None))
+    return rows
+
+
+def test_headers_are_rows(meridian: Meridian, tmp_path: Path) -> None:
+    files = [exposure(tmp_path / f"exposure{number}.fits", number) for number in (1, 2)]
+    (tmp_path / "packed.fits.gz").write_bytes(gzip.compress(files[0].read_bytes()))
+    data = tmp_path / "data"
+    meridian.load(data, "sky", "Header", "--headers", str(tmp_path / "exposure*.fits"), str(tmp_path / "packed.fits.gz"))
+    for path in [*files, tmp_path / "packed.fits.gz"]:
+        query = f"SELECT extension, extname, keyword, value, number, comment FROM Header WHERE file = '{path}' ORDER BY extension, card"
+        rows = meridian.rows(data, "sky", query)
+        assert {(*row[:3], row[3] if row[4] is None else row[4], row[5]) for row in rows} == cards_of(path)
+    exposures = "SELECT file FROM Header WHERE keyword = 'EXPTIME' AND number > 40"
+    assert meridian.rows(data, "sky", exposures) == [(str(files[1]),)]
+    meridian.load(data, "sky", "Header", "--headers", "--extension", "0,wht", str(files[0]), replace=True)
+    assert meridian.rows(data, "sky", "SELECT DISTINCT extension FROM Header ORDER BY extension") == [(0,), (3,)]
+    meridian.load(data, "sky", "Header", "--headers", "--extension", "0,wht", str(files[1]), append=True)
+    assert meridian.rows(data, "sky", "SELECT COUNT(DISTINCT file) FROM Header") == [(2,)]
+
+
+def test_headers_that_cannot_be_read_are_told(meridian: Meridian, tmp_path: Path) -> None:
+    path = exposure(tmp_path / "a.fits", 1)
+
+    def rejected(*words: str, options: tuple[str, ...] = (), file: Path = path) -> None:
+        assert_rejected(meridian.run(*load_arguments(tmp_path / "data", "sky", "H", "--headers", *options, file)), *words)
+
+    rejected("it has no extension NOISE", "2 (SCI, binary table)", options=("--extension", "NOISE"))
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    rejected("no FITS file", "--headers", file=tmp_path / "t.csv")
+    rejected("no file matches", file=tmp_path / "*.fit")
+    (tmp_path / "cut.fits").write_bytes(path.read_bytes()[:4000])
+    rejected("cut.fits", file=tmp_path / "cut.fits")
+    # Whatever the bytes, there is an answer.
+    whole = bytearray(path.read_bytes())
+    for _ in range(int(os.environ.get("MERIDIAN_MUTATIONS", "3"))):
+        mutated = bytearray(whole)
+        for at in RNG.integers(0, 2880 * 3, 8):
+            mutated[at] = RNG.integers(32, 127)
+        (tmp_path / "m.fits").write_bytes(mutated)
+        outcome = meridian.run(*load_arguments(tmp_path / "data", "sky", "M", "--headers", "--replace", tmp_path / "m.fits"))
+        assert outcome.status in (0, 1), outcome.complaint

@@ -64,6 +64,7 @@ pub use error::IngestError;
 pub use fault::FAULT_PHASES;
 pub use file_rows::{FileFormat, FileRows, RowFile};
 pub use format::FieldDescription;
+pub use format::fits::FitsHeaders;
 pub use format::made::{MadeBatches, RowSource};
 pub use inputs::NamedInputs;
 pub use load::load;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use catalog::TableKind;
 use clap::Args;
-use ingest::{IngestError, LoadReport, LoadRequest, PositionUnit, Progress, TextOptions};
+use ingest::{
+    FitsHeaders, IngestError, LoadReport, LoadRequest, PositionUnit, Progress, TextOptions,
+};
 
 use crate::console::{remark, tell};
 use crate::failure::Failure;
@@ -88,6 +90,10 @@ pub struct LoadArguments {
     /// The table of FITS files: an extension's name or number, from 1; by default the first binary table.
     #[arg(long, value_name = "NAME")]
     extension: Option<String>,
+    /// Load the keywords in the headers of FITS files, into a replicated table: a row for each keyword of each header, or of the
+    /// extensions that --extension names (several: A,B; 0 is the first header).
+    #[arg(long, conflicts_with_all = ["key", "ra", "dec", "director", "generate_key", "schema"])]
+    headers: bool,
     /// How many rejected rows are tolerated.
     #[arg(long, value_name = "N", default_value_t = 0)]
     max_errors: u64,
@@ -185,7 +191,7 @@ fn parse_escape(text: &str) -> Result<bool, String> {
 }
 
 impl LoadArguments {
-    fn into_request(self) -> LoadRequest {
+    fn into_request(self) -> Result<LoadRequest, IngestError> {
         let mut request = LoadRequest::new(self.data, self.db, self.table);
         request.kind = self.kind;
         request.key = self.key;
@@ -201,7 +207,7 @@ impl LoadArguments {
         request.overlap_deg = self.overlap;
         request.schema = self.schema;
         request.text_columns = self.text_columns;
-        request.extension = self.extension;
+        request.extension = self.extension.clone();
         request.text = self.text.into_options();
         request.nullable = self.nullable;
         request.replace = self.replace;
@@ -215,8 +221,16 @@ impl LoadArguments {
         request.memory = self.memory;
         request.threads = self.threads;
         request.scan_rating = self.scan_rating;
+        if self.headers {
+            let extensions = self.extension.iter().flat_map(|names| names.split(','));
+            let extensions: Vec<String> = extensions.map(str::to_owned).collect();
+            request.kind = Some(TableKind::Replicated);
+            request.extension = None;
+            request.made = Some(Arc::new(FitsHeaders::of(&self.files, &extensions)?));
+            return Ok(request);
+        }
         request.files = self.files;
-        request
+        Ok(request)
     }
 }
 
@@ -245,7 +259,7 @@ impl TextArguments {
 /// Loads the table and prints the report.
 pub fn run(arguments: LoadArguments) -> Result<(), Failure> {
     let (quiet, max_errors) = (arguments.quiet, arguments.max_errors);
-    let request = arguments.into_request();
+    let request = arguments.into_request()?;
     let runtime = tokio::runtime::Runtime::new()?;
     let report = runtime.block_on(load_with_progress(request, quiet))?;
     let Some(schema) = &report.schema else {

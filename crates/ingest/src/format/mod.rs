@@ -8,7 +8,7 @@
 mod arrow_ipc;
 pub(crate) mod degrees;
 mod elements;
-mod fits;
+pub(crate) mod fits;
 pub(crate) mod generated_key;
 pub(crate) mod made;
 mod names;

@@ -108,7 +108,7 @@ pub(super) fn find(
     Err(IngestError::layout(path, none_found(wanted, &others)))
 }
 
-fn none_found(wanted: Option<&str>, others: &[String]) -> String {
+pub(super) fn none_found(wanted: Option<&str>, others: &[String]) -> String {
     const SHOWN: usize = 20;
     let what = match wanted {
         None => "it has no binary table".to_owned(),
@@ -125,7 +125,7 @@ fn none_found(wanted: Option<&str>, others: &[String]) -> String {
 }
 
 /// The blocks of a header, up to the one with END; `None` at the end of the file.
-fn read_header(
+pub(super) fn read_header(
     file: &mut dyn Skip,
     path: &Path,
     meter: &mut DecodeMeter,
@@ -180,14 +180,22 @@ pub(super) struct Header {
     cards: std::collections::HashMap<String, Value>,
 }
 
+/// The cards of a header's bytes.
+pub(super) fn parsed_cards(bytes: &[u8]) -> Result<Vec<Card>, String> {
+    // The library is given what strangers have written.
+    let cards = match catch_unwind(|| parse_header_blocks(bytes)) {
+        Ok(parsed) => parsed,
+        Err(_) => return Err("its cards make no sense".to_owned()),
+    };
+    cards.map_err(|error| format!("it cannot be read ({error})"))
+}
+
 impl Header {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        // The library is given what strangers have written.
-        let cards: Result<Vec<Card>, _> = match catch_unwind(|| parse_header_blocks(bytes)) {
-            Ok(parsed) => parsed,
-            Err(_) => return Err("its cards make no sense".to_owned()),
-        };
-        let cards = cards.map_err(|error| format!("it cannot be read ({error})"))?;
+        Ok(Self::of(&parsed_cards(bytes)?))
+    }
+
+    pub(super) fn of(cards: &[Card]) -> Self {
         let mut named = std::collections::HashMap::with_capacity(cards.len());
         for card in cards {
             if let Some(value) = card.value.clone() {
@@ -195,7 +203,7 @@ impl Header {
                 named.entry(card.keyword_str().to_owned()).or_insert(value);
             }
         }
-        Ok(Self { cards: named })
+        Self { cards: named }
     }
 
     pub(super) fn text(&self, keyword: &str) -> Option<&str> {
@@ -236,12 +244,12 @@ impl Header {
         self.is_extension("BINTABLE") && !self.cards.contains_key("ZIMAGE")
     }
 
-    fn is_called(&self, name: &str) -> bool {
+    pub(super) fn is_called(&self, name: &str) -> bool {
         self.text("EXTNAME")
             .is_some_and(|it| it.trim().eq_ignore_ascii_case(name.trim()))
     }
 
-    fn describe(&self, number: usize) -> String {
+    pub(super) fn describe(&self, number: usize) -> String {
         let kind = match self.text("XTENSION").map(str::trim) {
             Some("BINTABLE") if !self.is_table() => "compressed image",
             Some("BINTABLE") => "binary table",

@@ -14,6 +14,7 @@
 mod cells;
 mod column;
 mod header;
+mod headers;
 
 use std::cell::Cell;
 use std::fs::File;
@@ -25,6 +26,8 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use catalog::Column;
 use flate2::read::MultiGzDecoder;
+
+pub use self::headers::FitsHeaders;
 
 use self::cells::{Heap, Rows};
 use self::column::FitsColumn;
