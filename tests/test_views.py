@@ -220,10 +220,31 @@ def test_views_by_tap(site: Site) -> None:
     assert 'unit="mag"' in document and 'ucd="phot.mag"' in document
 
 
-def test_views_have_no_cones(site: Site) -> None:
+def test_cones_are_searched_in_views(site: Site) -> None:
+    """Cones were of tables alone."""
+    within = "scisql_s2PtInCircle(ra, `dec`, 100, 20, 40) = 1"
+    expected = sorted(str(row[0]) for row in site.rows(f"SELECT id FROM Star WHERE id % 3 = 0 AND {within}"))
+
+    def cone(view: str, user: str = "boss", **parameters: object) -> tuple[int, list[str]]:
+        status, said = site.http(f"scs/sky/{view}", user, **{"RA": 100, "DEC": 20, "SR": 40, "RESPONSEFORMAT": "csv", **parameters})
+        return status, said.splitlines()
+
     for user in ("boss", "guest"):
-        status, said = site.http("scs/sky/Bright", user, RA=10, DEC=10, SR=1)
-        assert "is a view" in said and status in (200, 404), said
+        status, (header, *rows) = cone("Bright", user)
+        assert status == 200 and header == "id,ra,dec,version,twice,label"
+        assert sorted(row.split(",")[0] for row in rows) == expected and len(rows) > 5
+    # The identifier and the position alone, under the view's names.
+    status, (header, *rows) = cone("Outer2", VERB=1)
+    assert header == "star,alpha,delta"
+    everything = site.rows("SELECT star FROM Outer2 WHERE scisql_s2PtInCircle(alpha, delta, 100, 20, 40) = 1")
+    assert sorted(row.split(",")[0] for row in rows) == sorted(str(row[0]) for row in everything)
+    assert [len(cone("Bright", MAXREC=count)[1]) for count in (0, 2)] == [1, 3]
+    assert cone("Bright", SR=0)[1] == ["id,ra,dec,version,twice,label"]
+    _, document = site.http("scs/sky/Bright", "guest", RA=100, DEC=20, SR=40, RESPONSEFORMAT="votable/td")
+    for words in ('ucd="ID_MAIN"', 'ucd="POS_EQ_RA_MAIN"', 'ucd="POS_EQ_DEC_MAIN"', 'unit="mag"', 'name="label"'):
+        assert words in document, document
+    assert cone("Grouped")[0] == 400 and "has no position" in " ".join(cone("Grouped")[1])
+    assert cone("Renamed", "guest")[0] == 403 and cone("Nothing")[0] == 404
 
 
 def test_views_on_the_command_line(site: Site) -> None:
@@ -413,3 +434,59 @@ def test_workers_run_queries_of_views(meridian: Meridian, tmp_path: Path) -> Non
             assert cursor.fetchall() == ((sum(range(51, 100)),),)
     finally:
         cluster.end()
+
+
+def test_lists_of_columns_name_them(meridian: Meridian, site: Site) -> None:
+    """`CREATE VIEW v (a, b) AS` was rejected, and a view had no words of its own."""
+    with site.server.connect(user="boss", password=PASSWORD, database="sky") as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE VIEW Listed (star, alpha, delta, `how new`) AS SELECT id, ra, `dec`, version + 1 FROM Star")
+        cursor.execute("SELECT star, `how new` FROM Listed WHERE star = 7")
+        assert cursor.fetchall() == ((7, 2),)
+        cursor.execute("SHOW CREATE VIEW Listed")
+        (row,) = cursor.fetchall()
+        assert "`Listed` (`star`, `alpha`, `delta`, `how new`) AS" in row[1]
+        cursor.execute("CREATE OR REPLACE VIEW Twice (a, b) AS SELECT id, id FROM Star")
+        cursor.execute("SELECT a + b FROM Twice WHERE a = 5")
+        assert cursor.fetchall() == ((10,),)
+        for list_, code, words in [("(a)", 1353, "1 columns, and its query 2"), ("(a, A)", 1060, "two columns of the view")]:
+            with pytest.raises(pymysql.MySQLError, match=words) as caught:
+                cursor.execute(f"CREATE VIEW Wrong {list_} AS SELECT id, ra FROM Star")
+            assert caught.value.args[0] == code
+        explained = "EXPLAIN SELECT COUNT(*) FROM Listed WHERE qserv_areaspec_circle(10, 10, 1)"
+        cursor.execute(explained)
+        assert re.search(r"[1-9]\d* of \d+ chunks", str(cursor.fetchall()))
+    assert "Listed" in meridian.must("view", "list", "--data", site.data).text
+    create(meridian, site.data, "ByOption", "SELECT id, ra, `dec` FROM Star", "--columns", "a,b,c")
+    assert meridian.rows(site.data, "sky", "SELECT a FROM ByOption WHERE a = 3") == [(3,)]
+    for name in ("Listed", "Twice", "ByOption"):
+        meridian.must("view", "drop", "--data", site.data, "--db", "sky", "--name", name)
+
+
+def test_what_is_said_of_a_view_is_shown(meridian: Meridian, site: Site, tmp_path: Path) -> None:
+    create(meridian, site.data, "Said", "SELECT id, ra, `dec`, version AS mag, version * 2 AS twice FROM Star")
+    document = tmp_path / "said.yaml"
+    words = "tables:\n- name: said\n  description: the stars again\n  columns:\n  - {name: twice, unit: mag2, ucd: stat.value}\n  - {name: MAG, description: its own words}\n"
+    document.write_text(words, encoding="utf-8")
+    meridian.must("describe", "--data", site.data, "--db", "sky", "--edit", document)
+    printed = meridian.must("describe", "--data", site.data, "--db", "sky", "--table", "Said").text
+    # What is said of the table's column is not said of the view's, but shown where nothing else is.
+    assert "the stars again" in printed and "unit: mag2" in printed and "phot.mag" not in printed
+    columns = "SELECT column_name, unit, ucd, description FROM TAP_SCHEMA.columns WHERE table_name = 'sky.Said' AND column_name IN ('mag', 'twice')"
+    found = set(meridian.rows(site.data, "sky", columns))
+    assert found == {("mag", "mag", "phot.mag", "its own words"), ("twice", "mag2", "stat.value", None)}
+    tables = "SELECT description FROM TAP_SCHEMA.tables WHERE table_name = 'sky.Said'"
+    assert meridian.rows(site.data, "sky", tables) == [("the stars again",)]
+    schema = meridian.sql(site.data, "sky", "SELECT mag AS m, twice FROM Said").schema
+    assert schema.field("m").metadata[b"description"] == b"its own words" and schema.field("twice").metadata[b"unit"] == b"mag2"
+    # It stays when the view is made anew, and in a view of the view.
+    create(meridian, site.data, "Said", "SELECT id, ra, `dec`, version AS mag, version * 2 AS twice FROM Star", "--replace")
+    create(meridian, site.data, "Above", "SELECT twice FROM Said")
+    assert meridian.sql(site.data, "sky", "SELECT twice FROM Above").schema.field("twice").metadata[b"unit"] == b"mag2"
+    outcome = meridian.run("describe", "--data", site.data, "--db", "sky", "--table", "Said", "--scan-rating", "slow")
+    assert outcome.status != 0 and "is a view" in outcome.complaint
+    document.write_text("tables:\n- name: Said\n  columns:\n  - {name: nothing, unit: m}\n", encoding="utf-8")
+    outcome = meridian.run("describe", "--data", site.data, "--db", "sky", "--edit", document)
+    assert outcome.status != 0 and "no column nothing" in outcome.complaint
+    assert meridian.run("check", "--data", site.data).status == 0
+    for name in ("Above", "Said"):
+        meridian.must("view", "drop", "--data", site.data, "--db", "sky", "--name", name)

@@ -40,7 +40,7 @@ pub use copy::{CATALOG_FILE, copy_database};
 pub use error::CatalogError;
 pub use lock::{Holder, LoadLock};
 pub use metadata::{
-    Change, ColumnChange, ColumnMetadata, DatabaseChange, TableChange, TableMetadata,
+    Change, ColumnChange, ColumnMetadata, DatabaseChange, TableChange, TableMetadata, combined,
 };
 pub use names::{fold_name, path_name};
 pub use rights::{Rights, Tables};

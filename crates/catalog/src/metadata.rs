@@ -125,14 +125,20 @@ impl TableChange {
         }
     }
 
-    /// The metadata after the change; `None` if the table does not have one of the columns.
-    pub(crate) fn applied_to(&self, table: &Table) -> Option<TableMetadata> {
-        let mut changed = table.metadata.clone();
+    /// The metadata after the change; `None` if there is not one of the columns.
+    pub(crate) fn applied_to(
+        &self,
+        before: &TableMetadata,
+        has_column: impl Fn(&str) -> bool,
+    ) -> Option<TableMetadata> {
+        let mut changed = before.clone();
         self.description.apply(&mut changed.description);
         self.utype.apply(&mut changed.utype);
         self.index.apply(&mut changed.index);
         for (name, change) in &self.columns {
-            table.spec.column(name)?;
+            if !has_column(name) {
+                return None;
+            }
             let column = changed.columns.entry(fold_name(name)).or_default();
             change.apply(column);
             if *column == ColumnMetadata::default() {
@@ -152,8 +158,8 @@ pub struct DatabaseChange {
     pub tables: BTreeMap<String, TableChange>,
 }
 
-/// What a file says of a column beside what was said before: words of the file take their places, what it is silent about stays.
-pub(crate) fn combined(before: ColumnMetadata, file: &ColumnMetadata) -> ColumnMetadata {
+/// What is said of a column beside what was said before, or is said of what it is: words take the places of others, silence leaves them.
+pub fn combined(before: ColumnMetadata, file: &ColumnMetadata) -> ColumnMetadata {
     let ColumnMetadata {
         description,
         unit,

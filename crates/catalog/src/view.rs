@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::catalog::check_name;
-use crate::{CatalogError, Position, fold_name};
+use crate::{CatalogError, Position, TableMetadata, fold_name};
 
 /// A view.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +16,8 @@ pub struct View {
     pub name: String,
     /// What it is made of.
     pub query: ViewQuery,
-    /// What it has, in words.
-    pub description: Option<String>,
+    /// What is said of it and of its columns. What is said of the columns of tables that they are stands behind that.
+    pub metadata: TableMetadata,
     /// When it was made, UTC.
     pub created_at: String,
 }
@@ -31,6 +31,8 @@ pub struct ViewQuery {
     pub default_database: Option<String>,
     /// The names of its columns. Columns that the query has beside these are not shown: what `*` means is settled when a view is made.
     pub columns: Vec<String>,
+    /// What heads these columns in the result of the definition: their names, unless they have got others.
+    pub headings: Vec<String>,
     /// Which of them are the position of a partitioned table's rows.
     pub position: Option<Position>,
 }
@@ -43,6 +45,12 @@ impl View {
 }
 
 impl ViewQuery {
+    /// Whether it has a column of this name, without regard to case.
+    pub(crate) fn has(&self, column: &str) -> bool {
+        let folded = fold_name(column);
+        self.columns.iter().any(|name| fold_name(name) == folded)
+    }
+
     /// # Errors
     /// The columns have names that cannot be used, or two of them the same.
     pub(crate) fn check(&self, view: &str) -> Result<(), CatalogError> {
@@ -59,6 +67,9 @@ impl ViewQuery {
             if !seen.insert(fold_name(name)) {
                 return Err(reject(format!("two of its columns are called {name}")));
             }
+        }
+        if self.columns.len() != self.headings.len() {
+            return Err(reject("its columns are not those of its query".to_owned()));
         }
         Ok(())
     }

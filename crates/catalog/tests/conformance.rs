@@ -647,10 +647,39 @@ async fn views_come_back_and_change_the_state(place: impl Place) {
     );
     let again = make("demo", "BRIGHT", false).await;
     assert!(matches!(again, Err(CatalogError::ViewExists { .. })));
+    let said = |text: &str| Change::Set(text.to_owned());
+    let of_column = ColumnChange {
+        unit: said("deg"),
+        ..ColumnChange::default()
+    };
+    let of_view = TableChange {
+        description: said("the bright ones"),
+        columns: [("ra".to_owned(), of_column)].into(),
+        ..TableChange::default()
+    };
+    let change = |name: &str, change: &TableChange| DatabaseChange {
+        tables: [(name.to_owned(), change.clone())].into(),
+        ..DatabaseChange::default()
+    };
+    let described = catalog.describe("demo", &change("bright", &of_view)).await;
+    assert!(described.unwrap());
+    let again = catalog.describe("demo", &change("bright", &of_view)).await;
+    assert!(!again.unwrap());
+    let missing = TableChange {
+        columns: [("nothing".to_owned(), ColumnChange::default())].into(),
+        ..TableChange::default()
+    };
+    let rejected = catalog.describe("demo", &change("bright", &missing)).await;
+    assert!(rejected.is_err());
+    let view = place.open().await.view("demo", "bright").await.unwrap();
+    let view = view.unwrap();
+    let unit = view.metadata.column("RA").and_then(|it| it.unit.as_deref());
+    assert_eq!(unit, Some("deg"));
     let other = ViewQuery {
         definition: "SELECT 1 AS x".to_owned(),
         default_database: None,
         columns: vec!["x".to_owned()],
+        headings: vec!["x".to_owned()],
         position: None,
     };
     let before = catalog.state();
@@ -662,10 +691,7 @@ async fn views_come_back_and_change_the_state(place: impl Place) {
         (replaced.name.as_str(), &replaced.query),
         ("BRIGHT", &other)
     );
-    assert_eq!(
-        replaced.description, view.description,
-        "what was said stays"
-    );
+    assert_eq!(replaced.metadata, view.metadata, "what was said stays");
 }
 
 async fn views_and_tables_share_their_names(place: impl Place) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use catalog::{
     Column, ColumnMetadata, ColumnType, Database, LoadId, Rights, Table, TableKind, TableMetadata,
-    TableSpec, View, fold_name,
+    TableSpec, View, combined, fold_name,
 };
 use sql::Dialect;
 
@@ -58,9 +58,8 @@ impl ShownTable {
             is_described.then(|| (fold_name(&column.name), said.clone()))
         });
         let metadata = TableMetadata {
-            description: view.description.clone(),
             columns: described.collect(),
-            ..TableMetadata::default()
+            ..view.metadata.clone()
         };
         let table = Table {
             id: 0,
@@ -88,7 +87,7 @@ impl ShownTable {
     }
 }
 
-/// The columns of a view, with what is said of those that are columns of tables.
+/// The columns of a view, with what is said of them, or of the columns of tables that they are.
 fn columns(view: &View, planned: &PlannedView, views: &Views) -> Vec<(Column, ColumnMetadata)> {
     let origins = views::column_origins(planned, views);
     let fields = planned.types.fields().iter().zip(origins);
@@ -104,7 +103,12 @@ fn columns(view: &View, planned: &PlannedView, views: &Views) -> Vec<(Column, Co
                 nullable: field.is_nullable(),
                 declared,
             };
-            (column, origin.map(said_of).unwrap_or_default())
+            let of_origin = origin.map(said_of).unwrap_or_default();
+            let said = match view.metadata.column(name) {
+                Some(said) => combined(of_origin, said),
+                None => of_origin,
+            };
+            (column, said)
         })
         .collect()
 }

@@ -1,12 +1,12 @@
 //! `meridian describe`: what databases, tables and columns mean, printed, or changed by a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{Read, stdin};
 use std::path::{Path, PathBuf};
 
 use catalog::{
-    Catalog, Change, ColumnChange, Database, DatabaseChange, ScanLane, Table, TableChange,
-    fold_name,
+    Catalog, Change, Column, ColumnChange, ColumnType, Database, DatabaseChange, LoadId, ScanLane,
+    Table, TableChange, TableKind, TableSpec, UNRATED, View, fold_name,
 };
 use clap::{Args, ValueEnum};
 use metadata::{
@@ -129,6 +129,9 @@ async fn describe(catalog: &Catalog, arguments: &DescribeArguments) -> Result<()
 
 /// Changes the lane of a table's scans.
 async fn rate(catalog: &Catalog, described: &Described, rating: ScanRating) -> Result<(), Failure> {
+    if let Some(view) = described.tables.iter().find(|it| described.is_view(it)) {
+        return Err(Failure::new(no_lane(&view.spec.name)));
+    }
     let lane = rating.lane();
     let change = TableChange {
         scan_lane: lane.map_or(Change::Clear, Change::Set),
@@ -150,6 +153,11 @@ async fn rate(catalog: &Catalog, described: &Described, rating: ScanRating) -> R
         None => format!("{scans} go by the bytes of its chunks{already}.\n"),
     })
     .map_err(|lost| lost.when_reporting("the lane is changed"))
+}
+
+/// Scans are of tables.
+fn no_lane(view: &str) -> String {
+    format!("{view} is a view: its queries scan in the lanes of the tables that it reads")
 }
 
 /// What messages call a file.
@@ -186,10 +194,13 @@ fn read(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("{}: it is no text in UTF-8", shown(path)))
 }
 
-/// A database and those of its tables that are looked at.
+/// A database and those of its tables and views that are looked at.
 struct Described {
     database: Database,
+    /// Of a view its columns, and what is said of it and of these.
     tables: Vec<Table>,
+    /// The folded names of those that are views.
+    views: HashSet<String>,
     /// The declared name of the only table that is looked at, if it is only one.
     only: Option<String>,
 }
@@ -203,6 +214,10 @@ impl Described {
             return Err(Failure::new(sentence));
         };
         let mut tables = catalog.tables(db).await?;
+        let views = views_of(catalog, &database).await?;
+        let names = views.iter().map(|view| fold_name(&view.spec.name));
+        let names = names.collect();
+        tables.extend(views);
         let mut only = None;
         if let Some(table) = table {
             let folded = fold_name(table);
@@ -217,8 +232,13 @@ impl Described {
         Ok(Self {
             database,
             tables,
+            views: names,
             only,
         })
+    }
+
+    fn is_view(&self, table: &Table) -> bool {
+        self.views.contains(&fold_name(&table.spec.name))
     }
 
     fn table(&self, name: &str) -> Option<&Table> {
@@ -250,6 +270,7 @@ impl Described {
                 utype: table.metadata.utype.clone().into(),
                 table_index: table.metadata.index.into(),
                 scan_rating: ScanLane::chosen(table.spec.scan_rating)
+                    .filter(|_| !self.is_view(table))
                     .map(|lane| lane.to_string())
                     .into(),
                 columns: columns.collect(),
@@ -263,6 +284,41 @@ impl Described {
             tables: tables.collect(),
             unknown: Vec::new(),
         }
+    }
+}
+
+/// The views of a database as tables without rows, with what is said of them themselves: what is said of the tables whose columns they
+/// have is not theirs.
+async fn views_of(catalog: &Catalog, database: &Database) -> Result<Vec<Table>, Failure> {
+    let views = catalog.views().await?.into_iter();
+    let views = views.filter(|view| fold_name(&view.database) == fold_name(&database.name));
+    let as_table = |view: View| Table {
+        id: view.id,
+        database: database.clone(),
+        placement: LoadId(0),
+        spec: TableSpec {
+            database: view.database,
+            name: view.name,
+            kind: TableKind::Replicated,
+            columns: view.query.columns.into_iter().map(column).collect(),
+            key: None,
+            position: None,
+            directors: Vec::new(),
+            scan_rating: UNRATED,
+        },
+        metadata: view.metadata,
+        parts: Vec::new(),
+    };
+    Ok(views.map(as_table).collect())
+}
+
+/// A column of a view, of whatever type.
+fn column(name: String) -> Column {
+    Column {
+        name,
+        ty: ColumnType::Text,
+        nullable: true,
+        declared: None,
     }
 }
 
@@ -316,6 +372,9 @@ impl Changes {
                 }
                 continue;
             };
+            if described.is_view(table) && !matches!(said.scan_rating, Said::Nothing) {
+                return Err(no_lane(&table.spec.name));
+            }
             let change = changes.of_table(table, said, is_schema)?;
             let folded = fold_name(&table.spec.name);
             if changes.change.tables.insert(folded, change).is_some() {

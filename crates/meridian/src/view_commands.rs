@@ -46,6 +46,9 @@ pub struct CreateArguments {
     /// Take the place of the view of this name, if there is one.
     #[arg(long)]
     replace: bool,
+    /// The names of its columns, in the order of the query's; by default what the query calls them.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Vec<String>,
     /// What the view has, in words.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
@@ -101,6 +104,7 @@ async fn create(arguments: CreateArguments) -> Result<String, Failure> {
         database: db,
         name,
         definition: arguments.query,
+        columns: arguments.columns,
         description: arguments.description,
         replace: arguments.replace,
     };

@@ -124,6 +124,8 @@ codes! {
     VIEW_NOT_EXPLAINED = 1345, "HY000";
     /// A view that would depend on who reads it (`ER_VIEW_SELECT_VARIABLE`).
     VIEW_OF_CONNECTION = 1351, "HY000";
+    /// A list of a view's columns that has not as many as its query (`ER_VIEW_WRONG_LIST`).
+    VIEW_WRONG_LIST = 1353, "HY000";
     /// A view that cannot be read any more (`ER_VIEW_INVALID`).
     VIEW_INVALID = 1356, "HY000";
     /// A view that reads itself (`ER_VIEW_RECURSIVE`).

@@ -7,6 +7,7 @@ use sqlx::SqliteConnection;
 use super::SqliteCatalog;
 use super::read::{database_named, describe_tables, tables_of};
 use super::seal::{seal_databases, seal_table};
+use super::views::describe_view;
 use crate::metadata::combined;
 use crate::{
     CatalogError, Change, ColumnMetadata, DatabaseChange, Table, TableMetadata, TableSpec,
@@ -43,11 +44,18 @@ impl SqliteCatalog {
             let found = tables_of(&mut transaction, &listed, Some(name))
                 .await?
                 .pop();
+            if found.is_none() {
+                let names = (listed.row.name.as_str(), name.as_str());
+                is_changed |= describe_view(&mut transaction, names, change).await?;
+                continue;
+            }
             let missing = || CatalogError::TableChanged {
                 table: format!("{}.{name}", listed.row.name),
             };
             let table = found.ok_or_else(missing)?;
-            let after = change.applied_to(&table).ok_or_else(missing)?;
+            let after = change
+                .applied_to(&table.metadata, |name| table.spec.column(name).is_some())
+                .ok_or_else(missing)?;
             let rating = change.rating_of(&table);
             if after == table.metadata && rating == table.spec.scan_rating {
                 continue;

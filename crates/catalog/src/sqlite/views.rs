@@ -7,7 +7,7 @@ use super::checksum::Digest;
 use super::read::{database_named, expect, list_checksum};
 use super::seal::seal_list;
 use crate::view::full_name;
-use crate::{CatalogError, Position, View, ViewQuery, fold_name};
+use crate::{CatalogError, Position, TableChange, TableMetadata, View, ViewQuery, fold_name};
 
 /// The name of their checksum among those of lists.
 const LIST: &str = "views";
@@ -95,6 +95,8 @@ pub(super) struct ViewRow {
     dec_column: Option<String>,
     description: Option<String>,
     created_at: String,
+    headings: Option<String>,
+    metadata: Option<String>,
     checksum: i64,
 }
 
@@ -105,7 +107,7 @@ impl ViewRow {
     }
 
     fn digest(&self) -> i64 {
-        Digest::of("view")
+        let digest = Digest::of("view")
             .int(self.id)
             .int(self.database_id)
             .text(&self.name)
@@ -116,13 +118,41 @@ impl ViewRow {
             .maybe_text(self.ra_column.as_deref())
             .maybe_text(self.dec_column.as_deref())
             .maybe_text(self.description.as_deref())
-            .text(&self.created_at)
-            .finish()
+            .text(&self.created_at);
+        // A view without these has the checksum that it had before there were such columns.
+        match (&self.headings, &self.metadata) {
+            (None, None) => digest.finish(),
+            (headings, metadata) => digest
+                .maybe_text(headings.as_deref())
+                .maybe_text(metadata.as_deref())
+                .finish(),
+        }
+    }
+
+    /// What is said of it, but for its description.
+    fn metadata(&self) -> Result<TableMetadata, CatalogError> {
+        let Some(text) = &self.metadata else {
+            return Ok(TableMetadata::default());
+        };
+        serde_json::from_str(text)
+            .map_err(|_| CatalogError::Damaged(format!("what is said of the view {}", self.name)))
     }
 
     fn into_view(self) -> Result<View, CatalogError> {
-        let columns = serde_json::from_str(&self.columns)
-            .map_err(|_| CatalogError::Damaged(format!("the columns of the view {}", self.name)))?;
+        let damaged =
+            |what: &str| CatalogError::Damaged(format!("{what} of the view {}", self.name));
+        let columns: Vec<String> =
+            serde_json::from_str(&self.columns).map_err(|_| damaged("the columns"))?;
+        let headings = match &self.headings {
+            Some(headings) => {
+                serde_json::from_str(headings).map_err(|_| damaged("the headings"))?
+            }
+            None => columns.clone(),
+        };
+        let metadata = TableMetadata {
+            description: self.description.clone(),
+            ..self.metadata()?
+        };
         let position = self.ra_column.zip(self.dec_column);
         Ok(View {
             id: self.id,
@@ -132,9 +162,10 @@ impl ViewRow {
                 definition: self.definition,
                 default_database: self.default_database,
                 columns,
+                headings,
                 position: position.map(|(ra, dec)| Position { ra, dec }),
             },
-            description: self.description,
+            metadata,
             created_at: self.created_at,
         })
     }
@@ -165,7 +196,7 @@ async fn view_rows_unverified(
     connection: &mut SqliteConnection,
 ) -> Result<Vec<ViewRow>, CatalogError> {
     let sql = "SELECT v.id, v.database_id, d.name AS database, d.folded_name AS folded_database, v.name, v.folded_name, \
-                      v.default_database, v.definition, v.columns, v.ra_column, v.dec_column, v.description, v.created_at, v.checksum \
+                      v.default_database, v.definition, v.columns, v.ra_column, v.dec_column, v.description, v.created_at, v.headings, v.metadata, v.checksum \
                FROM views v JOIN databases d ON d.id = v.database_id ORDER BY v.id";
     Ok(sqlx::query_as(sql).fetch_all(connection).await?)
 }
@@ -208,6 +239,50 @@ pub(super) async fn expect_no_view(
     }
 }
 
+/// Changes what is said of a view. Returns whether it was not said before.
+///
+/// # Errors
+/// There is no such view, or it lacks a column.
+pub(super) async fn describe_view(
+    connection: &mut SqliteConnection,
+    (database, name): (&str, &str),
+    change: &TableChange,
+) -> Result<bool, CatalogError> {
+    let names = (&fold_name(database), &fold_name(name));
+    let rows = view_rows(connection).await?;
+    let found = rows.into_iter().find(|row| row.order() == names);
+    let missing = || CatalogError::TableChanged {
+        table: full_name(database, name),
+    };
+    let view = found.ok_or_else(missing)?.into_view()?;
+    let after = change
+        .applied_to(&view.metadata, |column| view.query.has(column))
+        .ok_or_else(missing)?;
+    if after == view.metadata {
+        return Ok(false);
+    }
+    let description = after.description.clone();
+    let besides = TableMetadata {
+        description: None,
+        ..after
+    };
+    let text =
+        match besides == TableMetadata::default() {
+            true => None,
+            false => Some(serde_json::to_string(&besides).map_err(|error| {
+                CatalogError::Damaged(format!("what is said of a view: {error}"))
+            })?),
+        };
+    sqlx::query("UPDATE views SET description = ?, metadata = ? WHERE id = ?")
+        .bind(description)
+        .bind(text)
+        .bind(view.id)
+        .execute(&mut *connection)
+        .await?;
+    seal_views(connection, |row| row.id == view.id).await?;
+    Ok(true)
+}
+
 /// Writes a view, new or over the one that was there. One that replaces another keeps what was said of that, unless something is said.
 async fn put_view(
     change: &mut SqliteConnection,
@@ -219,17 +294,19 @@ async fn put_view(
 ) -> Result<(), CatalogError> {
     let position = query.position.as_ref();
     let insert = "INSERT INTO views (database_id, name, folded_name, default_database, definition, columns, ra_column, dec_column, \
-                                     description, created_at) \
-                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+                                     description, created_at, headings) \
+                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let replacing = "ON CONFLICT (database_id, folded_name) DO UPDATE SET \
              name = excluded.name, default_database = excluded.default_database, definition = excluded.definition, \
              columns = excluded.columns, ra_column = excluded.ra_column, dec_column = excluded.dec_column, \
-             description = coalesce(excluded.description, description), created_at = excluded.created_at";
+             description = coalesce(excluded.description, description), created_at = excluded.created_at, headings = excluded.headings";
     let sql = match replace {
         true => format!("{insert} {replacing}"),
         false => insert.to_owned(),
     };
-    let columns = serde_json::Value::from(query.columns.clone()).to_string();
+    let list = |names: &[String]| serde_json::Value::from(names.to_vec()).to_string();
+    let columns = list(&query.columns);
+    let headings = (query.headings != query.columns).then(|| list(&query.headings));
     sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(database)
         .bind(name)
@@ -241,6 +318,7 @@ async fn put_view(
         .bind(position.map(|position| &position.dec))
         .bind(description)
         .bind(now)
+        .bind(headings)
         .execute(change)
         .await?;
     Ok(())

@@ -67,6 +67,7 @@ pub fn query(definition: &str) -> ViewQuery {
         definition: definition.to_owned(),
         default_database: Some("sky".to_owned()),
         columns: vec!["RA".to_owned(), "dec".to_owned(), "a, \"b\"".to_owned()],
+        headings: vec!["RA".to_owned(), "decl".to_owned(), "a, \"b\"".to_owned()],
         position: Some(Position {
             ra: "RA".to_owned(),
             dec: "dec".to_owned(),

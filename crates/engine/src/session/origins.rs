@@ -127,14 +127,31 @@ impl Origin {
         Self { alias, ..self }
     }
 
-    /// The same as a column of a view, from which nobody learns what the view is made of.
+    /// The same as a column of a view, from which nobody learns what the view is made of. What is said of the view's column comes first.
     fn of_view(self, view: &View, at: usize) -> Self {
+        let column = view.query.columns.get(at).cloned().unwrap_or_default();
+        let mut described = self.described;
+        if let Some(said) = view.metadata.column(&column) {
+            let words = [
+                (&mut described.unit, &said.unit),
+                (&mut described.ucd, &said.ucd),
+                (&mut described.xtype, &said.xtype),
+                (&mut described.utype, &said.utype),
+                (&mut described.description, &said.description),
+            ];
+            for (word, said) in words {
+                if let Some(said) = said {
+                    word.clone_from(said);
+                }
+            }
+        }
         Self {
+            described,
             database: view.database.clone(),
             table: view.name.clone(),
             alias: view.name.clone(),
-            column: view.query.columns.get(at).cloned().unwrap_or_default(),
-            ..self
+            column,
+            stored: self.stored,
         }
     }
 }

@@ -6,10 +6,13 @@
 //! Above the plan of a view is an alias of a catalogue that no statement can name ([`marked`]), by which results know whose columns
 //! theirs are.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
-use catalog::{CatalogError, Position, Rights, TableKind, View, ViewQuery, fold_name};
+use catalog::{
+    CatalogError, Position, Rights, TableKind, TableMetadata, View, ViewQuery, fold_name,
+};
 use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Column, DataFusionError, TableReference};
@@ -186,16 +189,7 @@ impl Definition {
 
     /// The plan of a view: the columns that it has had since it was made, under their names.
     fn under(self, view: &View, dialect: Dialect) -> Result<PlannedView, EngineError> {
-        let headings: Vec<String> = self.headings.iter().map(|it| fold_name(it)).collect();
-        let mut places = Vec::with_capacity(view.query.columns.len());
-        for column in &view.query.columns {
-            let folded = fold_name(column);
-            let place = headings.iter().position(|heading| *heading == folded);
-            places.push(place.ok_or_else(|| {
-                let sentence = format!("its query has no column {column} any more");
-                EngineError::from(SqlError::new(sentence).with_code(ErrorCode::NO_COLUMN))
-            })?);
-        }
+        let places = places(view, &self.headings)?;
         let failed = |error: DataFusionError| of_planner("", &error);
         let plan = match dialect {
             Dialect::MySql => self.plan,
@@ -306,6 +300,8 @@ pub struct NewView {
     pub definition: String,
     /// The database in which tables are that the query names without one.
     pub default_database: Option<String>,
+    /// The names of its columns; none to have those of the query's result.
+    pub columns: Vec<String>,
     /// What the view has, in words.
     pub description: Option<String>,
     /// Whether it may take the place of a view.
@@ -315,8 +311,8 @@ pub struct NewView {
 /// Makes a view, if its definition can be planned. Its name is told.
 ///
 /// # Errors
-/// The definition cannot be planned, reads the view itself, or has two columns of one name; there is no such database, or something else
-/// has the name.
+/// The definition cannot be planned, reads the view itself, or has two columns of one name or not as many as the list; there is no such
+/// database, or something else has the name.
 pub async fn create_view(archive: &Archive, new: NewView) -> Result<String, EngineError> {
     let whole = archive.whole();
     let catalog = whole.catalog();
@@ -339,9 +335,13 @@ pub async fn create_view(archive: &Archive, new: NewView) -> Result<String, Engi
                 .to_owned(),
             default_database: new.default_database,
             columns: vec![],
+            headings: vec![],
             position: None,
         },
-        description: new.description,
+        metadata: TableMetadata {
+            description: new.description,
+            ..TableMetadata::default()
+        },
         created_at: String::new(),
     };
     let path = extended(&Vec::new().into(), &view)?;
@@ -356,20 +356,22 @@ pub async fn create_view(archive: &Archive, new: NewView) -> Result<String, Engi
     let planned = definition.state.create_physical_plan(&definition.plan);
     let planned = Box::pin(planned).await.map(drop);
     planned.map_err(|error| of_planner(&view.query.definition, &error))?;
-    if let Some(twice) = named_twice(&definition.headings) {
+    let names = named_columns(new.columns, &definition.headings)?;
+    if let Some(twice) = named_twice(&names) {
         let sentence =
             format!("two columns of the view are called {twice}: give one another name with AS");
         let error = SqlError::new(sentence).with_code(ErrorCode::COLUMN_TWICE);
         return Err(error.into());
     }
-    view.query.columns.clone_from(&definition.headings);
     let views = whole.views().await?;
-    view.query.position = position(&definition.plan, &definition.headings, &views);
+    view.query.position = position(&definition.plan, &names, &views);
+    view.query.columns = names;
+    view.query.headings = definition.headings;
     let made = catalog.create_view(
         &view.database,
         &view.name,
         &view.query,
-        view.description.as_deref(),
+        view.metadata.description.as_deref(),
         new.replace,
     );
     made.await.map_err(of_catalog)?;
@@ -406,6 +408,43 @@ fn qualified(query: &ViewQuery) -> Option<ViewQuery> {
         definition,
         ..query.clone()
     })
+}
+
+/// The names of a view's columns: those of a list, or what heads the result of its query.
+fn named_columns(list: Vec<String>, headings: &[String]) -> Result<Vec<String>, EngineError> {
+    if list.is_empty() {
+        return Ok(headings.to_vec());
+    }
+    if list.len() == headings.len() {
+        return Ok(list);
+    }
+    let sentence = format!(
+        "the list behind the view's name has {} columns, and its query {}: write as many",
+        list.len(),
+        headings.len()
+    );
+    let error = SqlError::new(sentence).with_code(ErrorCode::VIEW_WRONG_LIST);
+    Err(error.into())
+}
+
+/// The places of a view's columns in the result of its definition, by what heads them there. Of headings that are the same each has the
+/// next place.
+fn places(view: &View, headings: &[String]) -> Result<Vec<usize>, EngineError> {
+    let headings: Vec<String> = headings.iter().map(|it| fold_name(it)).collect();
+    let mut taken: HashMap<String, usize> = HashMap::new();
+    let wanted = view.query.headings.iter();
+    let place = |heading: &String| {
+        let folded = fold_name(heading);
+        let before = taken.entry(folded.clone()).or_default();
+        let mut all = (0..headings.len()).filter(|at| headings[*at] == folded);
+        let found = all.nth(*before);
+        *before += 1;
+        found.ok_or_else(|| {
+            let sentence = format!("its query has no column {heading} any more");
+            EngineError::from(SqlError::new(sentence).with_code(ErrorCode::NO_COLUMN))
+        })
+    };
+    wanted.map(place).collect()
 }
 
 fn named_twice(names: &[String]) -> Option<&String> {

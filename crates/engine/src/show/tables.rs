@@ -350,8 +350,16 @@ fn create_view(view: &View, definition: Option<&str>) -> Result<Rows, EngineErro
     let Some(definition) = definition else {
         return Err(EngineError::denied_table(&view.full_name()));
     };
+    let columns = match view.query.columns == view.query.headings {
+        true => String::new(),
+        false => {
+            let names = view.query.columns.iter();
+            let names = names.map(|name| format!("`{}`", name.replace('`', "``")));
+            format!(" ({})", names.collect::<Vec<_>>().join(", "))
+        }
+    };
     let statement = format!(
-        "CREATE VIEW `{}`.`{}` AS {definition}",
+        "CREATE VIEW `{}`.`{}`{columns} AS {definition}",
         view.database, view.name
     );
     let headings = [

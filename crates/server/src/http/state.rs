@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use axum::http::StatusCode;
-use catalog::LoadId;
+use catalog::{LoadId, View};
 use engine::{Archive, ConeTable, LoadedTable};
 
 use super::alerts::AlertDatabases;
@@ -75,6 +75,18 @@ impl HttpState {
         }
     }
 
+    /// The view of this name, where no table has it.
+    pub(crate) async fn view(
+        &self,
+        database: &str,
+        name: &str,
+    ) -> Result<Option<Arc<View>>, Problem> {
+        match self.archive.table(database, name).await? {
+            Some(_) => Ok(None),
+            None => Ok(self.archive.view(database, name).await?),
+        }
+    }
+
     /// A table with positions, with the columns that a verbosity selects.
     pub(crate) async fn served(
         &self,
@@ -85,7 +97,7 @@ impl HttpState {
         let Some(found) = self.archive.table(database, table).await? else {
             if self.archive.view(database, table).await?.is_some() {
                 return Err(Problem::not_found(format!(
-                    "{database}.{table} is a view: cones are searched in tables; query the view in ADQL at /tap, or in SQL"
+                    "{database}.{table} is a view: lists of cones are searched in tables; search one cone at a time, or query the view in ADQL at /tap, or in SQL"
                 )));
             }
             return Err(self.no_such(database, table).await?);

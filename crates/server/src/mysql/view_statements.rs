@@ -34,6 +34,7 @@ async fn change(
     match statement {
         ViewStatement::Create {
             view,
+            columns,
             replace,
             query,
         } => {
@@ -43,6 +44,7 @@ async fn change(
                 name,
                 definition: query,
                 default_database: default,
+                columns,
                 description: None,
                 replace,
             };

@@ -8,10 +8,12 @@ use crate::{ErrorCode, SqlError};
 /// A statement about views.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ViewStatement {
-    /// `CREATE [OR REPLACE] VIEW name AS query`.
+    /// `CREATE [OR REPLACE] VIEW name [(column, column)] AS query`.
     Create {
         /// The view.
         view: TargetTable,
+        /// The names of its columns; none where the query names them.
+        columns: Vec<String>,
         /// Whether it may take the place of a view.
         replace: bool,
         /// The text of its query.
@@ -38,9 +40,15 @@ impl TokenReader<'_> {
             };
         }
         let view = self.target()?;
-        if self.peek() == Some(&Token::LParen) {
-            let sentence = "the columns of a view are named in its query: CREATE VIEW name AS SELECT a AS x, b AS y FROM ...";
-            return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
+        let mut columns = Vec::new();
+        if self.sign(&Token::LParen) {
+            columns.push(self.name("a column")?);
+            while self.sign(&Token::Comma) {
+                columns.push(self.name("a column")?);
+            }
+            if !self.sign(&Token::RParen) {
+                return Err(self.expected(", or )"));
+            }
         }
         if !self.word("as") {
             return Err(self.expected("AS"));
@@ -51,6 +59,7 @@ impl TokenReader<'_> {
         })?;
         Ok(Some(Command::View(ViewStatement::Create {
             view,
+            columns,
             replace,
             query,
         })))
@@ -89,12 +98,22 @@ mod tests {
 
     #[test]
     fn views_are_made_and_dropped() {
-        for (text, replace) in [
-            ("CREATE VIEW sky.v AS SELECT 1 AS a", false),
-            ("create or replace view sky.v as (SELECT 1 AS a);", true),
+        for (text, replace, list) in [
+            ("CREATE VIEW sky.v AS SELECT 1 AS a", false, &[][..]),
+            (
+                "create or replace view sky.v as (SELECT 1 AS a);",
+                true,
+                &[],
+            ),
+            (
+                "CREATE VIEW sky.v (x, `y z`) AS SELECT 1, 2",
+                false,
+                &["x", "y z"],
+            ),
         ] {
             let Some(Command::View(ViewStatement::Create {
                 view,
+                columns,
                 replace: told,
                 query,
             })) = command(text).unwrap()
@@ -102,6 +121,7 @@ mod tests {
                 panic!("{text}");
             };
             assert_eq!((view, told), (target(Some("sky"), "v"), replace));
+            assert_eq!(columns, list);
             assert!(text.contains(query.trim_end_matches(';')), "{query}");
         }
         let dropped = command("DROP VIEW IF EXISTS a.b, `c d`").unwrap().unwrap();
@@ -113,7 +133,9 @@ mod tests {
         );
         for wrong in [
             "CREATE VIEW v",
-            "CREATE VIEW v (a) AS SELECT 1",
+            "CREATE VIEW v (a",
+            "CREATE VIEW v () AS SELECT 1",
+            "CREATE VIEW v (a b) AS SELECT 1",
             "CREATE VIEW v SELECT 1",
             "CREATE VIEW v AS DROP TABLE t",
             "CREATE OR REPLACE TABLE t AS SELECT 1",

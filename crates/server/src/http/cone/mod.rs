@@ -6,6 +6,7 @@
 //! ```
 
 mod multicone;
+mod of_view;
 mod parameters;
 mod response;
 mod served_table;
@@ -78,6 +79,9 @@ async fn answered(
     headers: &HeaderMap,
     timer: &mut Option<QueryTimer>,
 ) -> Result<Response<Body>, Problem> {
+    if let Some(view) = state.view(database, table).await? {
+        return of_view::search(state, address, headers, view, parameters).await;
+    }
     let served = state.served(database, table, parameters.verbosity).await?;
     let tag = tag(&served, parameters);
     if is_known(headers, &tag) {
