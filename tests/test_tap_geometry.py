@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import astropy.coordinates
@@ -185,7 +185,7 @@ NUMBERS = {
 }  # fmt: skip
 OTHERS = [
     "REGION('x')", "REGION('CIRCLE ICRS 1 2')", "REGION('CIRCLE ICRS 1 2 -3')", "REGION('POLYGON ICRS 1 2 3 4')", "REGION('BOX ICRS 0 0 0 0')",
-    "REGION('CIRCLE ICRS 1 2 3 unit m')", "REGION('POSITION ICRS 0 99')", "REGION(name)", "REGION()", "REGION('UNION ICRS (CIRCLE 1 2 3)')",
+    "REGION('CIRCLE ICRS 1 2 3 unit m')", "REGION('POSITION ICRS 0 99')", "REGION(name)", "REGION()", "REGION('UNION ICRS (CIRCLE 1 2)')",
     "CONTAINS(POINT(0, 0))", "CONTAINS(1, 2)", "CONTAINS(ra, CIRCLE(0, 0, 1))", "CONTAINS(POINT(0, 0), POINT(0, 0), 1)", "CONTAINS('a', 'b')",
     "INTERSECTS(POINT(0, 0), 7)", "INTERSECTS()", "DISTANCE(POINT(0, 0))", "DISTANCE(0, 0, 0)", "DISTANCE(POINT(0, 0), CIRCLE(0, 0, 1))",
     "DISTANCE(POINT(0, 95), POINT(0, 0))", "DISTANCE('a', 'b', 'c', 'd')", "AREA(1)", "AREA()", "AREA(POINT(0, 91))", "CENTROID('x')", "CENTROID(1, 2)",
@@ -485,3 +485,77 @@ def test_maps_are_selected_as_texts(server: Server, form: str) -> None:
 def test_mistakes_in_maps_are_the_clients(server: Server, mistake: str) -> None:
     answer = ask(server, "/tap/sync", QUERY=f"SELECT {mistake} AS x FROM sky.Star")
     assert answer.status == 400 and len(error_of(answer)) > 15, f"{answer.status} {answer.text}"
+
+
+# --- regions made of others -----------------------------------------------------------------------------------------------------------
+
+CIRCLES = {"A": (40.0, 10.0, 50.0), "B": (80.0, 0.0, 40.0), "C": (60.0, -20.0, 30.0)}
+COMPOUNDS = [
+    ("UNION ICRS (A B)", lambda inside: inside["A"] | inside["B"]),
+    ("Intersection ICRS (A B C)", lambda inside: inside["A"] & inside["B"] & inside["C"]),
+    ("NOT (A)", lambda inside: ~inside["A"]),
+    ("INTERSECTION (A NOT (UNION (B C)))", lambda inside: inside["A"] & ~(inside["B"] | inside["C"])),
+    ("UNION (INTERSECTION (A B) INTERSECTION ICRS (B NOT(A) C))", lambda inside: (inside["A"] & inside["B"]) | (inside["B"] & ~inside["A"] & inside["C"])),
+]
+
+
+def compound(text: str) -> str:
+    shape = {name: f"CIRCLE {ra} {dec} {radius}" for name, (ra, dec, radius) in CIRCLES.items()}
+    return re.sub(r"\b[ABC]\b", lambda found: shape[found[0]], text)
+
+
+@pytest.mark.parametrize(("text", "expected"), COMPOUNDS)
+def test_regions_made_of_others(meridian: Meridian, data: Path, text: str, expected: Callable[[dict[str, np.ndarray]], np.ndarray]) -> None:
+    """`REGION('UNION ...')` was an error."""
+    stars = meridian.sql(data, "sky", "SELECT id, ra, dec FROM Star ORDER BY id")
+    places = astropy.coordinates.SkyCoord(np.asarray(stars["ra"]), np.asarray(stars["dec"]), unit="deg")
+    inside = {
+        name: places.separation(astropy.coordinates.SkyCoord(ra, dec, unit="deg")).deg <= radius for name, (ra, dec, radius) in CIRCLES.items()
+    }
+    wanted = np.asarray(stars["id"])[expected(inside)].tolist()
+    region = f"REGION('{compound(text)}')"
+    conditions = [
+        f"1 = CONTAINS(POINT(ra, dec), {region})", f"CONTAINS(POINT('ICRS', ra, dec), {region}) > 0", f"INTERSECTS({region}, POINT(ra, dec)) <> 0",
+        f"NOT 0 = CONTAINS(POINT(ra, dec), {region})", f"CONTAINS(POINT(ra, dec), {region}) + 0 = 1",
+    ]
+    for condition in conditions:
+        found = [row[0] for row in meridian.rows(data, "sky", f"SELECT id FROM Star WHERE {condition} ORDER BY id")]
+        assert found == wanted and 0 < len(found) < STARS, condition
+    values = meridian.rows(data, "sky", f"SELECT SUM(CONTAINS(POINT(ra, dec), {region})), SUM(1 - CONTAINS(POINT(ra, dec), {region})) FROM Star")
+    assert values == [(len(wanted), STARS - len(wanted))]
+
+
+def test_regions_made_of_others_read_few_chunks_and_know_no_unknown_points(meridian: Meridian, data: Path) -> None:
+    explained = meridian.must("sql", "--data", data, "--db", "sky", "--dialect", "adql", "--format", "csv", "EXPLAIN SELECT id FROM Star WHERE 1 = CONTAINS(POINT(ra, dec), REGION('UNION ICRS (CIRCLE 10 10 1 CIRCLE 200 -40 1)'))")
+    (read, there) = re.findall(r"(\d+) of (\d+) chunks", explained.text)[0]
+    assert 1 <= int(read) <= 8 < int(there)
+    # In galactic coordinates, as astropy turns them.
+    galactic = "SELECT id FROM Star WHERE 1 = CONTAINS(POINT(ra, dec), REGION('NOT GALACTIC (UNION (CIRCLE 0 0 80 CIRCLE ICRS 10 10 20))')) ORDER BY id"
+    stars = meridian.sql(data, "sky", "SELECT id, ra, dec FROM Star ORDER BY id")
+    places = astropy.coordinates.SkyCoord(np.asarray(stars["ra"]), np.asarray(stars["dec"]), unit="deg")
+    middle = astropy.coordinates.SkyCoord(0, 0, unit="deg", frame="galactic").icrs
+    outside = (places.separation(middle).deg > 80) & (places.separation(astropy.coordinates.SkyCoord(10, 10, unit="deg")).deg > 20)
+    assert [row[0] for row in meridian.rows(data, "sky", galactic)] == np.asarray(stars["id"])[outside].tolist()
+    unknown = "SELECT name FROM Odd WHERE 1 = CONTAINS(POINT(ra, dec), REGION('NOT (CIRCLE 200 0 1)'))"
+    known = "SELECT name FROM Odd WHERE COORD1(POINT(ra, dec)) IS NOT NULL"
+    assert sorted(meridian.rows(data, "sky", unknown)) == sorted(meridian.rows(data, "sky", known))
+    both = "SELECT COUNT(*) FROM Star WHERE 1 = INTERSECTS(CIRCLE(ra, dec, 5), REGION('UNION (CIRCLE 10 10 1 CIRCLE 20 20 2)'))"
+    plain = "SELECT COUNT(*) FROM Star WHERE 1 = INTERSECTS(CIRCLE(ra, dec, 5), CIRCLE(10, 10, 1)) OR 1 = INTERSECTS(CIRCLE(ra, dec, 5), CIRCLE(20, 20, 2))"
+    assert meridian.rows(data, "sky", both) == meridian.rows(data, "sky", plain)
+
+
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        ("1 = CONTAINS(CIRCLE(ra, dec, 1), REGION('UNION (CIRCLE 1 2 3 CIRCLE 4 5 6)'))", "give a POINT"),
+        ("1 = INTERSECTS(CIRCLE(ra, dec, 1), REGION('NOT (CIRCLE 1 2 3)'))", "only a UNION"),
+        ("1 = CONTAINS(REGION('NOT (CIRCLE 1 2 3)'), POINT(ra, dec))", "the second of CONTAINS"),
+        ("AREA(REGION('UNION (CIRCLE 1 2 3)')) > 1", "is made of others"),
+        ("1 = CONTAINS(POINT(ra, dec), REGION('UNION (CIRCLE 1 2 3'))", "closing parenthesis"),
+        ("1 = CONTAINS(POINT(ra, dec), REGION('NOT (CIRCLE 1 2 -3)'))", "radius"),
+        ("1 = CONTAINS(ra, REGION('NOT (CIRCLE 1 2 3)'))", "point"),
+    ],
+)
+def test_regions_made_of_others_that_make_no_sense(meridian: Meridian, data: Path, condition: str, words: str) -> None:
+    outcome = meridian.run("sql", "--data", data, "--db", "sky", "--dialect", "adql", f"SELECT id FROM Star WHERE {condition}")
+    assert outcome.status == 1 and words in outcome.complaint, outcome.complaint

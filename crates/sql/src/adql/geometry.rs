@@ -175,6 +175,12 @@ fn check_count(name: &str, count: usize) -> Result<(), String> {
     ))
 }
 
+/// A region of STC-S in the frame of tables.
+pub(super) fn of_region(region: stcs::Region) -> Expr {
+    let numbers = region.numbers.into_iter().map(signed_number).collect();
+    turned(call(region.constructor, numbers), region.frame)
+}
+
 fn region(sql: &str, function: &Function, arguments: &[Expr]) -> Result<Expr, SqlError> {
     let text = match arguments {
         [only] => literal_text(only),
@@ -188,10 +194,7 @@ fn region(sql: &str, function: &Function, arguments: &[Expr]) -> Result<Expr, Sq
         ),
     };
     match made {
-        Ok(region) => {
-            let numbers = region.numbers.into_iter().map(signed_number).collect();
-            Ok(turned(call(region.constructor, numbers), region.frame))
-        }
+        Ok(region) => Ok(of_region(region)),
         Err(sentence) => Err(about_call(sql, function, sentence)),
     }
 }

@@ -6,6 +6,7 @@
 
 mod all_rows;
 mod build;
+mod compound;
 mod functions;
 mod geometry;
 mod grammar;

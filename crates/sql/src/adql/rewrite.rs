@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::all_rows::number_repetitions;
+use super::compound;
 use super::functions::{cast_to, expanded};
 use super::top::limit_by_top;
 use crate::SqlError;
@@ -62,7 +63,16 @@ impl VisitorMut for Rewriter<'_> {
 impl Rewriter<'_> {
     fn expand(&self, expr: Expr) -> Result<Expr, SqlError> {
         Ok(match expr {
-            Expr::Function(function) => return expanded(self.sql, function),
+            Expr::Function(function) => {
+                return match compound::value(self.sql, &function)? {
+                    Some(inside) => Ok(inside),
+                    None => expanded(self.sql, function),
+                };
+            }
+            Expr::BinaryOp { left, op, right } => {
+                let inside = compound::comparison(self.sql, &left, &op, &right)?;
+                inside.unwrap_or(Expr::BinaryOp { left, op, right })
+            }
             Expr::Cast {
                 kind: CastKind::Cast | CastKind::DoubleColon,
                 expr,

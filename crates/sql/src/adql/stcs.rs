@@ -1,6 +1,8 @@
 //! Regions as STC-S writes them (*STC-S: Space-Time Coordinate Metadata Linear String Implementation* 1.33): the shapes that ADQL
 //! has too, in degrees; and names of coordinate systems.
 
+use super::compound::is_compound;
+
 /// Words of a coordinate system that change nothing here: reference positions and flavours.
 const WITHOUT_EFFECT: &[&str] = &[
     "BARYCENTER",
@@ -86,8 +88,33 @@ pub(super) struct Region {
     pub frame: &'static str,
 }
 
+/// Whether a word is the name of a shape.
+pub(super) fn is_shape(word: &str) -> bool {
+    ["POSITION", "CIRCLE", "BOX", "POLYGON"]
+        .iter()
+        .any(|shape| shape.eq_ignore_ascii_case(word))
+}
+
+/// What a word of a coordinate system says: a frame, or nothing that matters; `None` if it is no such word.
+pub(super) fn system_word(word: &str) -> Result<Option<Option<&'static str>>, String> {
+    match frame(word)? {
+        Some(frame) => Ok(Some(Some(frame))),
+        None => Ok(is_without_effect(word).then_some(None)),
+    }
+}
+
 /// The region that a text describes.
 pub(super) fn region(text: &str) -> Result<Region, String> {
+    if is_compound(text) {
+        return Err(format!(
+            "the region '{text}' is made of others, and no shape: it may be the second of CONTAINS and INTERSECTS"
+        ));
+    }
+    region_in(text, ICRS)
+}
+
+/// The same, in a frame, unless it says another.
+pub(super) fn region_in(text: &str, frame_of_others: &'static str) -> Result<Region, String> {
     let mut words = text.split_whitespace().peekable();
     let shape = words.next().unwrap_or("").to_ascii_uppercase();
     let (constructor, fits, wanted): (_, fn(usize) -> bool, _) = match shape.as_str() {
@@ -106,7 +133,7 @@ pub(super) fn region(text: &str) -> Result<Region, String> {
         }
     };
     // A frame, a reference position and a flavour may stand before the numbers, and what they are for after FILLFACTOR.
-    let mut of_region = ICRS;
+    let mut of_region = frame_of_others;
     while let Some(word) = words.next_if(|word| word.parse::<f64>().is_err()) {
         match frame(word)? {
             Some(frame) => of_region = frame,
@@ -207,7 +234,8 @@ mod tests {
     fn what_cannot_be_read_is_said() {
         for (text, part) in [
             ("", "begins with none of"),
-            ("Union ICRS (Circle 1 2 3)", "begins with none of"),
+            ("Union ICRS (Circle 1 2 3)", "is made of others"),
+            ("ELLIPSE 1 2 3", "begins with none of"),
             ("CIRCLE GSE 1 2 3", "GSE cannot be brought to ICRS"),
             ("CIRCLE ICRS 1 2", "has 2 numbers"),
             ("CIRCLE ICRS 1 2 x", "\"x\""),
