@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sqlite3
 import subprocess
 import urllib.error
 import urllib.request
@@ -490,3 +491,16 @@ def test_what_is_said_of_a_view_is_shown(meridian: Meridian, site: Site, tmp_pat
     assert meridian.run("check", "--data", site.data).status == 0
     for name in ("Above", "Said"):
         meridian.must("view", "drop", "--data", site.data, "--db", "sky", "--name", name)
+
+
+def test_views_of_the_version_before_are_kept(meridian: Meridian, tmp_path: Path) -> None:
+    data = load(meridian, tmp_path)
+    with sqlite3.connect(data / "meridian.sqlite") as catalog:
+        for column in ("headings", "metadata"):
+            catalog.execute(f"ALTER TABLE views DROP COLUMN {column}")
+        catalog.execute("PRAGMA user_version = 7")
+    catalog.close()
+    assert meridian.rows(data, "sky", "SELECT COUNT(*) FROM Bright") == [(100,)]
+    meridian.must("view", "create", "--data", data, "--db", "sky", "--name", "Later", "--columns", "n", "SELECT id FROM Star")
+    assert meridian.rows(data, "sky", "SELECT COUNT(n) FROM Later") == [(300,)]
+    meridian.must("check", "--data", data)
