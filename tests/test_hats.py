@@ -105,7 +105,7 @@ def dataset(catalogue: Path) -> pa.Table:
 def test_a_director_is_a_catalogue_that_lsdb_reads(meridian: Meridian, data: Path, tmp_path: Path) -> None:
     catalogue = tmp_path / "star_hats"
     report = export(meridian, data, "Star", catalogue, rows_per_pixel=ROWS_PER_PIXEL)
-    assert re.match(rf"{STARS:,} rows of sky.Star in \d+ files, of cells of the orders 0 to [2-9]", report.replace(" ", " ").replace("3 000", "3,000")), report
+    assert re.match(rf"{STARS:,} rows of sky.Star in \d+ files, of cells of the orders 0 to [1-9]", report), report
     told = {"catalogue": catalogue}
     cone = {"do": "cone", **told, "key": "id", "centre": [0.0, 0.0], "radius": 0.5}
     match = {"do": "crossmatch", **told, "other": catalogue, "key": "id", "other_key": "id", "radius": 0.001}

@@ -21,8 +21,10 @@ const PROPERTIES: [&str; 2] = ["hats.properties", "properties"];
 const COLLECTION: &str = "collection.properties";
 /// Bytes that properties may have.
 const MOST_BYTES: u64 = 1 << 20;
-/// The column that numbers cells where the properties do not name one, and those of older catalogues.
-const CELL_COLUMNS: [&str; 4] = ["_healpix_29", "Norder", "Dir", "Npix"];
+/// The column that numbers cells where the properties do not name one.
+const CELL_COLUMN: &str = "_healpix_29";
+/// The columns of older catalogues that say in which file a row is. One of these names alone may well be a column of rows.
+pub(crate) const PLACE_COLUMNS: [&str; 3] = ["Norder", "Dir", "Npix"];
 /// The kinds of catalogues whose files are not rows of one table.
 const NOT_TABLES: [&str; 2] = ["margin", "index"];
 
@@ -103,11 +105,10 @@ impl HatsCatalogue {
         Some([named("hats_col_ra")?, named("hats_col_dec")?])
     }
 
-    /// The columns that number cells.
-    pub fn cell_columns(&self) -> Vec<String> {
-        let mut columns: Vec<String> = CELL_COLUMNS.map(str::to_owned).into();
-        columns.extend(self.property("hats_col_healpix").map(str::to_owned));
-        columns
+    /// The column that numbers cells.
+    pub fn cell_column(&self) -> String {
+        let named = self.property("hats_col_healpix");
+        named.unwrap_or(CELL_COLUMN).to_owned()
     }
 
     /// The files of its cells, in the order of their numbers.

@@ -203,7 +203,7 @@ pub(crate) fn expanded(mut request: LoadRequest) -> Result<LoadRequest, IngestEr
         }
         if let Some(catalogue) = hats {
             adopt(&mut request, &catalogue);
-            inputs.cells.extend(catalogue.cell_columns());
+            inputs.cells.push(catalogue.cell_column());
         }
     }
     inputs.given = given;
@@ -260,8 +260,15 @@ impl NamedInputs {
     ) -> Option<String> {
         let wanted = [&request.ra, &request.dec, &request.own_key, &request.order];
         let wanted: Vec<&String> = wanted.into_iter().flatten().chain(&request.key).collect();
+        let places = match self.cells.is_empty() {
+            true => &[][..],
+            false => &hats::PLACE_COLUMNS[..],
+        };
+        let has = |name: &str| columns.iter().any(|column| column.name == name);
+        let has_places = places.iter().all(|name| has(name));
         let is_cell = |name: &str| {
-            self.cells.iter().any(|cell| cell == name)
+            let is_place = has_places && places.contains(&name);
+            (is_place || self.cells.iter().any(|cell| cell == name))
                 && !wanted.iter().any(|it| it.eq_ignore_ascii_case(name))
         };
         let mut left_out = Vec::new();
