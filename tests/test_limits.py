@@ -303,21 +303,31 @@ def test_nobody_is_limited_without_users(meridian: Meridian, tmp_path: Path) -> 
     assert done.returncode != 0 and "there are no users yet" in done.stderr
     with serving(meridian, data) as server, server.connect() as connection:
         assert ask(connection, "SHOW LIMITS") == []
-        assert json.loads(Site(meridian, data, server).http("me", None)[1]) == {"user": None, "admin": True, "limits": []}
+        assert json.loads(Site(meridian, data, server).http("me", None)[1]) == {"user": None, "admin": True, "groups": [], "limits": []}
+
+
+# What versions from 4 on have other than those before.
+FORMER_GRANTS = """
+DROP TABLE members; DROP TABLE groups; DROP TABLE IF EXISTS releases; DROP TABLE IF EXISTS unreleased;
+ALTER TABLE grants RENAME TO newer;
+CREATE TABLE grants (
+    user TEXT NOT NULL REFERENCES users (name) ON DELETE CASCADE, database TEXT NOT NULL, table_name TEXT NOT NULL, PRIMARY KEY (user, database, table_name)
+) STRICT;
+INSERT INTO grants SELECT grantee, database, table_name FROM newer WHERE grantee <> '';
+DROP TABLE newer;
+"""
+PUBLIC_GRANTS = "CREATE TABLE public_grants (database TEXT NOT NULL, table_name TEXT NOT NULL, PRIMARY KEY (database, table_name)) STRICT;"
 
 
 @pytest.mark.parametrize(
-    ("version", "newer_tables"), [(1, ["limits", "public_grants"]), (2, ["public_grants"])], ids=["first", "second"]
+    ("version", "changes"), [(1, "DROP TABLE limits;"), (2, ""), (3, PUBLIC_GRANTS)], ids=["first", "second", "third"]
 )
-def test_users_of_a_former_version_get_limits(
-    meridian: Meridian, tmp_path: Path, version: int, newer_tables: list[str]
-) -> None:
+def test_users_of_a_former_version_get_limits(meridian: Meridian, tmp_path: Path, version: int, changes: str) -> None:
     data = load_stars_and_bands(meridian, tmp_path, 20)
     must(meridian, data, "add", "ann", password=PASSWORD)
     must(meridian, data, "grant", "ann", "--read", "sky")
     with sqlite3.connect(data / "users.sqlite") as database:
-        drops = "".join(f"DROP TABLE {table};" for table in newer_tables)
-        database.executescript(f"{drops} PRAGMA user_version = {version};")
+        database.executescript(f"{FORMER_GRANTS} {changes} PRAGMA user_version = {version};")
     with serving(meridian, data) as server:
         site = Site(meridian, data, server)
         with site.connect("ann") as ann:

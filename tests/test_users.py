@@ -459,7 +459,7 @@ def test_what_is_wrong_with_a_statement_about_users_is_told(site: Site) -> None:
             ("GRANT SELECT ON sky.Band TO nobody", 1396, "nobody"),
             ("GRANT ALL ON sky.* TO reader", 1235, "SELECT"),
             ("REVOKE SELECT ON deep.* FROM narrow", 1141, "narrow"),
-            ("CREATE ROLE readers", 1235, "roles"),
+            ("CREATE ROLE reader", 1396, "already"),
             ("SHOW GRANTS FOR nobody", 1396, "nobody"),
         ]:
             seen, sentence = rejection(boss, statement)
@@ -630,7 +630,7 @@ def test_the_command_line(meridian: Meridian, tmp_path: Path) -> None:
     for arguments, sentence in [
         (("add", "Ann"), "already"), (("add", "SKY"), "a database sky already"), (("add", "a b"), "cannot be the name"), (("add", "information_schema"), "cannot be the name"),
         (("grant", "bob", "--read", "sky"), "no user bob"), (("remove", "bob"), "no user bob"), (("show", "bob"), "no user bob"),
-        (("revoke", "ann", "--read", "sky"), "no grant to read sky"), (("grant", "ann", "--read", "a.b.c"), "no database or table"),
+        (("revoke", "ann", "--read", "sky"), "no grant to read sky"), (("grant", "ann", "--read", "a.b.c"), "no database, table or columns"),
     ]:  # fmt: skip
         done = user(meridian, data, *arguments, password="x" if arguments[0] == "add" else None)
         assert done.returncode != 0 and sentence in done.stderr, (arguments, done.stderr)

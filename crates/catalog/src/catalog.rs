@@ -140,9 +140,8 @@ impl Catalog {
         if !self.rights.may_see_database(database) {
             return Ok(Vec::new());
         }
-        let mut tables = self.backend.tables(database, None).await?;
-        tables.retain(|table| self.rights.may_read(database, &table.spec.name));
-        Ok(tables)
+        let tables = self.backend.tables(database, None).await?.into_iter();
+        Ok(tables.filter_map(|it| self.rights.seen_table(it)).collect())
     }
 
     /// The table of this name in a database, both without regard to case.
@@ -151,14 +150,13 @@ impl Catalog {
             return Ok(None);
         }
         let mut found = self.backend.tables(database, Some(name)).await?;
-        Ok(found.pop())
+        Ok(found.pop().and_then(|it| self.rights.seen_table(it)))
     }
 
     /// All views, by database and name.
     pub async fn views(&self) -> Result<Vec<View>, CatalogError> {
-        let mut views = self.backend.views().await?;
-        views.retain(|view| self.rights.may_read(&view.database, &view.name));
-        Ok(views)
+        let views = self.backend.views().await?.into_iter();
+        Ok(views.filter_map(|it| self.rights.seen_view(it)).collect())
     }
 
     /// The view of this name in a database, both without regard to case.

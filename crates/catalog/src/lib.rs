@@ -43,7 +43,7 @@ pub use metadata::{
     Change, ColumnChange, ColumnMetadata, DatabaseChange, TableChange, TableMetadata, combined,
 };
 pub use names::{fold_name, path_name};
-pub use rights::{Rights, Tables};
+pub use rights::{Columns, Rights, Tables};
 pub use scan_lane::{ScanLane, UNRATED};
 pub use state::CatalogState;
 pub use table::{

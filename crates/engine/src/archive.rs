@@ -1,11 +1,13 @@
 //! An open data directory: the catalog, the current tables, and their open files.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow::datatypes::SchemaRef;
-use catalog::{Catalog, CatalogState, Chunk, LoadId, Rights, Table, TableKind, View, fold_name};
+use catalog::{
+    Catalog, CatalogState, Chunk, Columns, LoadId, Rights, Table, TableKind, View, fold_name,
+};
 use futures::future::BoxFuture;
 use sky::{ChunkId, Chunker};
 use store::{ByteSource, DecodedBlocks, LoadDir, OpenFiles, StoreError};
@@ -204,10 +206,23 @@ impl Archive {
         database: &str,
         name: &str,
     ) -> Result<Option<Arc<LoadedTable>>, EngineError> {
-        match self.catalog.rights().may_read(database, name) {
-            true => self.any_table(database, name).await,
-            false => Ok(None),
-        }
+        let Some(columns) = self.catalog.rights().columns(database, name) else {
+            return Ok(None);
+        };
+        let found = self.any_table(database, name).await?;
+        let is_seen = |table: &Arc<LoadedTable>| {
+            let mut all = table.spec().columns.iter();
+            *columns == Columns::All || all.any(|column| columns.has(&column.name))
+        };
+        Ok(found.filter(is_seen))
+    }
+
+    /// The columns of a table that whoever asks may read.
+    pub fn columns_of(&self, table: &LoadedTable) -> &Columns {
+        static NONE: Columns = Columns::Listed(BTreeSet::new());
+        let spec = table.spec();
+        let columns = self.catalog.rights().columns(&spec.database, &spec.name);
+        columns.unwrap_or(&NONE)
     }
 
     /// The view of this name as it is now; `None` if whoever asks sees none of that name.
@@ -223,8 +238,27 @@ impl Archive {
         Ok(found.cloned())
     }
 
-    /// All views, whoever asks.
+    /// All views, whoever asks; those of which they may read some columns have these alone.
     pub(crate) async fn views(&self) -> Result<Arc<Views>, EngineError> {
+        let all = self.all_views().await?;
+        let rights = self.catalog.rights();
+        let is_partial = |(database, name): &(String, String)| {
+            matches!(rights.columns(database, name), Some(Columns::Listed(_)))
+        };
+        if **rights == Rights::All || !all.keys().any(is_partial) {
+            return Ok(all);
+        }
+        let seen = all.iter().filter_map(|(names, view)| {
+            let view = match is_partial(names) {
+                true => Arc::new(rights.seen_view(View::clone(view))?),
+                false => Arc::clone(view),
+            };
+            Some((names.clone(), view))
+        });
+        Ok(Arc::new(seen.collect()))
+    }
+
+    async fn all_views(&self) -> Result<Arc<Views>, EngineError> {
         let catalog = &self.opened.catalog;
         // The state is read before the catalog: a later change makes the next look-up read the catalog again.
         let state = catalog.state();

@@ -37,10 +37,14 @@ pub struct ConeTable {
 }
 
 impl ConeTable {
-    /// `None` for a table of which no columns are declared to be the position of its rows.
+    /// `None` for a table of which no columns are declared to be the position of its rows, as whoever asks may see it.
     pub fn new(archive: &Arc<Archive>, table: Arc<LoadedTable>) -> Option<Self> {
         let spec = table.spec();
         let declared = spec.position.as_ref()?;
+        let seen = archive.columns_of(&table);
+        if !(seen.has(&declared.ra) && seen.has(&declared.dec)) {
+            return None;
+        }
         let position = [
             column_number(spec, &declared.ra)?,
             column_number(spec, &declared.dec)?,
@@ -91,9 +95,14 @@ impl ConeTable {
         self.position
     }
 
-    /// The columns that can be requested, under their declared names.
+    /// The columns of the table, under their declared names.
     pub fn columns(&self) -> &SchemaRef {
         &self.table.stored.files_schema
+    }
+
+    /// Whether whoever asks may read the column of a name.
+    pub fn may_read(&self, column: &str) -> bool {
+        self.archive.columns_of(&self.table).has(column)
     }
 
     /// One of them with what is said of it; `None` for a number that is no column's.
@@ -106,8 +115,12 @@ impl ConeTable {
     /// The search of a circle, of which the columns with these numbers are wanted.
     ///
     /// # Errors
-    /// A number that is no column's.
+    /// A number that is no column's, or that of one which whoever asks may not read.
     pub fn search(&self, circle: Circle, columns: &[usize]) -> Result<ConeSearch, EngineError> {
+        let mut fields = columns.iter().filter_map(|at| self.columns().fields().get(*at));
+        if !fields.all(|field| self.may_read(field.name())) {
+            return Err(EngineError::internal("a cone reads what may not be read"));
+        }
         let schema = self.columns().project(columns);
         let schema = schema.map_err(|error| EngineError::internal(error.to_string()))?;
         let region = Region::Circle(circle);

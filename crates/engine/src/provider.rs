@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use catalog::{TableKind, fold_name};
+use catalog::{Columns, TableKind, fold_name};
 use datafusion::catalog::{CatalogProvider, SchemaProvider, Session, TableProvider};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
@@ -121,16 +121,8 @@ impl SchemaProvider for ArchiveDatabase {
         } = &self.tables;
         let table = archive.table(&self.name, name).await.map_err(external)?;
         if let Some(table) = table {
-            let schema = match hidden_columns {
-                true => table.schema_with_hidden(),
-                false => Arc::clone(&table.stored.schema),
-            };
-            let archive = Arc::clone(archive);
-            return Ok(Some(Arc::new(ArchiveTable {
-                archive,
-                table,
-                schema,
-            })));
+            let table = ArchiveTable::try_new(archive, table, *hidden_columns)?;
+            return Ok(Some(Arc::new(table)));
         }
         let Some(view) = archive.view(&self.name, name).await.map_err(external)? else {
             return Ok(None);
@@ -186,8 +178,55 @@ impl ArchiveDatabase {
 pub(crate) struct ArchiveTable {
     pub archive: Arc<Archive>,
     pub table: Arc<LoadedTable>,
-    /// Its columns as the statement sees them.
+    /// Its columns as the statement sees them: those that whoever asks may read.
     pub schema: SchemaRef,
+    /// All columns that a statement could see.
+    all: SchemaRef,
+    /// The numbers of the columns among `all`.
+    columns: Vec<usize>,
+}
+
+impl ArchiveTable {
+    fn try_new(
+        archive: &Arc<Archive>,
+        table: Arc<LoadedTable>,
+        hidden_columns: bool,
+    ) -> Result<Self> {
+        let all = match hidden_columns {
+            true => table.schema_with_hidden(),
+            false => Arc::clone(&table.stored.schema),
+        };
+        let seen = archive.columns_of(&table);
+        let stored = table.stored.schema.fields().len();
+        // The number of the chunk tells about where a row is.
+        let position = table.spec().position.as_ref();
+        let sees_place = *seen == Columns::All
+            || position.is_some_and(|it| seen.has(&it.ra) && seen.has(&it.dec));
+        let is_seen = |at: &usize| match *at < stored {
+            true => seen.has(all.field(*at).name()),
+            false => sees_place,
+        };
+        let columns: Vec<usize> = (0..all.fields().len()).filter(is_seen).collect();
+        Ok(Self {
+            archive: Arc::clone(archive),
+            schema: Arc::new(all.project(&columns)?),
+            table,
+            all,
+            columns,
+        })
+    }
+
+    /// The numbers of columns among all of the table's.
+    fn stored_columns(&self, projection: Option<&Vec<usize>>) -> Result<Vec<usize>> {
+        let Some(projection) = projection else {
+            return Ok(self.columns.clone());
+        };
+        let column = |at: &usize| match self.columns.get(*at) {
+            Some(column) => Ok(*column),
+            None => internal_err!("{} has no column {at}", self.table.spec().name),
+        };
+        projection.iter().map(column).collect()
+    }
 }
 
 #[async_trait]
@@ -236,11 +275,12 @@ impl TableProvider for ArchiveTable {
             );
         }
         let (archive, table) = (Arc::clone(&self.archive), Arc::clone(&self.table));
+        let projection = self.stored_columns(projection)?;
         Ok(Arc::new(TableScanExec::try_new(
             archive,
             table,
-            &self.schema,
-            projection,
+            &self.all,
+            Some(&projection),
             coverage,
             restriction,
             filters,

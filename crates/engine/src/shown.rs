@@ -48,7 +48,9 @@ impl ShownTable {
         let rights = archive.catalog().rights();
         let (columns, is_open, trouble) = match planned {
             Ok(planned) => {
-                let is_open = !views::reads_hidden(&planned.plan, rights);
+                // The definition names the columns of the view, too.
+                let is_whole = rights.may_read_whole(&view.database, &view.name);
+                let is_open = is_whole && !views::reads_hidden(&planned.plan, rights);
                 (columns(view, &planned, views), is_open, None)
             }
             Err(error) => (vec![], **rights == Rights::All, Some(error)),

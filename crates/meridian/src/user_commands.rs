@@ -1,5 +1,8 @@
 //! `meridian user`: who may log in to a server of a data directory, and what they may read.
 
+mod grant_names;
+mod groups;
+
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read, stdin};
 use std::path::PathBuf;
@@ -12,6 +15,8 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 use users::{Grant, Limit, Limits, PUBLIC, User, Users, is_public};
 
+use self::grant_names::GrantName;
+use self::groups::GroupCommand;
 use crate::console::{remark, tell};
 use crate::failure::Failure;
 
@@ -30,17 +35,20 @@ pub enum UserCommand {
     Passwd(PasswordArguments),
     /// Remove a user with all grants and tokens.
     Remove(UserArguments),
-    /// Let a user, or everybody (PUBLIC), read a database or a table.
+    /// Make and remove groups of users, and say who belongs to them.
+    #[command(subcommand)]
+    Group(GroupCommand),
+    /// Let a user, a group, or everybody (PUBLIC), read a database, a table, or some of its columns.
     Grant(GrantArguments),
     /// Take a grant back.
     Revoke(GrantArguments),
-    /// Set how much a user may take, or everybody; without a limit, show what is set.
+    /// Set how much a user may take, or each member of a group, or everybody; without a limit, show what is set.
     Limit(LimitArguments),
     /// Make a token, by which programs log in over HTTP instead of with a password, and print it.
     Token(TokenArguments),
     /// List the users.
     List(ListArguments),
-    /// Show a user with the grants.
+    /// Show a user or a group with the grants.
     Show(UserArguments),
 }
 
@@ -92,15 +100,15 @@ pub struct AddArguments {
 pub struct GrantArguments {
     #[command(flatten)]
     user: UserArguments,
-    /// The right to read a database, or one table of it; may be given several times.
-    #[arg(long, value_name = "DB[.TABLE]", required = true)]
+    /// The right to read a database, one table of it, or some columns of a table; may be given several times.
+    #[arg(long, value_name = "DB[.TABLE[(COLUMN,...)]]", required = true)]
     read: Vec<GrantName>,
 }
 
 /// Whose limits are set, and to what. `none` takes a limit away.
 #[derive(Args)]
 pub struct LimitArguments {
-    /// The user's name.
+    /// The name of the user or the group.
     #[arg(required_unless_present = "everybody", conflicts_with = "everybody")]
     name: Option<String>,
     /// Set the limits of everybody who has none of their own. They do not count for administrators.
@@ -206,47 +214,13 @@ enum ListFormat {
     Json,
 }
 
-/// A database, or a database and a table.
-#[derive(Debug, Clone)]
-struct GrantName {
-    database: String,
-    table: Option<String>,
-}
-
-impl FromStr for GrantName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (database, table) = match text.split_once('.') {
-            Some((database, "*")) => (database, None),
-            Some((database, table)) => (database, Some(table.to_owned())),
-            None => (text, None),
-        };
-        let is_name = |name: &str| !name.is_empty() && !name.contains('.') && name.trim() == name;
-        match is_name(database) && table.as_deref().is_none_or(is_name) {
-            true => Ok(Self {
-                database: database.to_owned(),
-                table,
-            }),
-            false => Err(format!(
-                "{text:?} is no database or table: write it as in sky or sky.Object"
-            )),
-        }
-    }
-}
-
-impl GrantName {
-    fn grant(&self) -> Grant {
-        Grant::new(&self.database, self.table.as_deref())
-    }
-}
-
 impl UserCommand {
     fn directory(&self) -> &DirectoryArguments {
         match self {
             Self::Add(it) => &it.password.user.directory,
             Self::Passwd(it) => &it.user.directory,
             Self::Remove(it) | Self::Show(it) => &it.directory,
+            Self::Group(it) => it.directory(),
             Self::Grant(it) | Self::Revoke(it) => &it.user.directory,
             Self::Token(it) => &it.user.directory,
             Self::Limit(it) => &it.directory,
@@ -295,7 +269,7 @@ pub fn run(command: UserCommand) -> Result<(), Failure> {
         }
         UserCommand::Grant(it) => {
             for grant in &it.read {
-                runtime.block_on(note_missing(&catalog, grant))?;
+                runtime.block_on(grant.note_missing(&catalog))?;
             }
             runtime.block_on(users.grant(&it.user.name, &it.grants()))?;
             show(&runtime, &users, &it.user.name)
@@ -304,6 +278,7 @@ pub fn run(command: UserCommand) -> Result<(), Failure> {
             runtime.block_on(users.revoke(&it.user.name, &it.grants()))?;
             show(&runtime, &users, &it.user.name)
         }
+        UserCommand::Group(it) => groups::run(&runtime, &users, it),
         UserCommand::Token(it) => token(&runtime, &users, it),
         UserCommand::Limit(it) => limit(&runtime, &users, it),
         UserCommand::List(it) => list(&runtime, &users, it.format),
@@ -313,7 +288,7 @@ pub fn run(command: UserCommand) -> Result<(), Failure> {
 
 impl GrantArguments {
     fn grants(&self) -> Vec<Grant> {
-        self.read.iter().map(GrantName::grant).collect()
+        self.read.iter().flat_map(GrantName::grants).collect()
     }
 }
 
@@ -356,24 +331,6 @@ fn add(runtime: &Runtime, users: &Users, arguments: &AddArguments) -> Result<(),
     tell(&format!("{name} is added and {rights}{first}\n"))
 }
 
-/// Remarks on a grant of what is not there.
-async fn note_missing(catalog: &Catalog, grant: &GrantName) -> Result<(), Failure> {
-    let name = grant.grant();
-    let exists = match &grant.table {
-        None => catalog.database(&grant.database).await?.is_some(),
-        Some(table) => {
-            catalog.table(&grant.database, table).await?.is_some()
-                || catalog.view(&grant.database, table).await?.is_some()
-        }
-    };
-    if !exists {
-        remark(&format!(
-            "note: there is no {name} yet; the grant counts once there is"
-        ));
-    }
-    Ok(())
-}
-
 fn limit(runtime: &Runtime, users: &Users, arguments: &LimitArguments) -> Result<(), Failure> {
     let changes = arguments.changes();
     if !changes.is_empty() {
@@ -383,10 +340,17 @@ fn limit(runtime: &Runtime, users: &Users, arguments: &LimitArguments) -> Result
     let Some(name) = &arguments.name else {
         return tell(&limits_text("everybody", list.everybody(), &|_| ""));
     };
+    if let Some(group) = list.group(name) {
+        let of = format!("each member of {name}");
+        return tell(&limits_text(&of, &group.limits, &|_| ""));
+    }
     let user = list
         .user(name)
         .ok_or_else(|| users::UsersError::NoUser { name: name.clone() })?;
+    let groups = { user.groups.iter() }.filter_map(|name| list.group(name));
+    let of_group = |limit| groups.clone().any(|it| it.limits.get(limit).is_some());
     let whose = |limit: Limit| match user.own_limits.get(limit) {
+        None if of_group(limit) => " (of a group)",
         None => " (as everybody)",
         Some(_) => "",
     };
@@ -429,6 +393,7 @@ struct Listed {
     password: bool,
     tokens: usize,
     created: String,
+    groups: Vec<String>,
     read: Vec<String>,
     limits: BTreeMap<&'static str, u64>,
 }
@@ -441,7 +406,8 @@ impl Listed {
             password: user.password.is_some(),
             tokens: user.tokens,
             created: catalog::utc_text(user.created.max(0) as u64),
-            read: user.grants.iter().map(Grant::to_string).collect(),
+            groups: user.groups.clone(),
+            read: Grant::texts(&user.grants),
             limits: { user.limits.iter() }
                 .map(|(limit, most)| (limit.name(), most))
                 .collect(),
@@ -449,21 +415,16 @@ impl Listed {
     }
 
     fn may_take(&self) -> String {
-        let limits = self.limits.iter();
-        let limits: Vec<String> = limits
-            .map(|(name, most)| format!("{name} {most}"))
-            .collect();
-        match limits.is_empty() {
-            true => "as much as there is".to_owned(),
-            false => limits.join(", "),
-        }
+        may_take(self.limits.iter().map(|(name, most)| (*name, *most)))
     }
 
     fn may_read(&self) -> String {
-        match (self.admin, self.read.is_empty()) {
+        let of = self.groups.iter().map(|group| format!("what {group} may"));
+        let all: Vec<String> = self.read.iter().cloned().chain(of).collect();
+        match (self.admin, all.is_empty()) {
             (true, _) => "everything".to_owned(),
             (false, true) => "nothing".to_owned(),
-            (false, false) => self.read.join(", "),
+            (false, false) => all.join(", "),
         }
     }
 
@@ -502,6 +463,13 @@ fn list(runtime: &Runtime, users: &Users, format: ListFormat) -> Result<(), Fail
                 let (way, read) = (user.logs_in_with(), user.may_read());
                 text.push_str(&format!("{:names$}  {way:ways$}  {read}\n", user.name));
             }
+            for group in list.groups() {
+                let read = reads(&group.grants);
+                text.push_str(&format!(
+                    "{:names$}  {:ways$}  {read}\n",
+                    group.name, "(group)"
+                ));
+            }
             if !list.public().is_empty() {
                 let read = names_of(list.public());
                 text.push_str(&format!("{PUBLIC:names$}  {:ways$}  {read}\n", ""));
@@ -511,46 +479,47 @@ fn list(runtime: &Runtime, users: &Users, format: ListFormat) -> Result<(), Fail
     }
 }
 
+fn may_take<'a>(limits: impl Iterator<Item = (&'a str, u64)>) -> String {
+    let limits: Vec<String> = limits
+        .map(|(name, most)| format!("{name} {most}"))
+        .collect();
+    match limits.is_empty() {
+        true => "as much as there is".to_owned(),
+        false => limits.join(", "),
+    }
+}
+
 fn names_of(grants: &[Grant]) -> String {
-    let names: Vec<String> = grants.iter().map(Grant::to_string).collect();
-    names.join(", ")
+    Grant::texts(grants).join(", ")
+}
+
+fn reads(grants: &[Grant]) -> String {
+    match grants {
+        [] => "nothing".to_owned(),
+        grants => names_of(grants),
+    }
 }
 
 fn show(runtime: &Runtime, users: &Users, name: &str) -> Result<(), Failure> {
     let list = runtime.block_on(users.list())?;
     if is_public(name) {
-        let read = match list.public() {
-            [] => "nothing".to_owned(),
-            grants => names_of(grants),
-        };
+        let read = reads(list.public());
         return tell(&format!("everybody may read  {read}\n"));
+    }
+    if let Some(group) = list.group(name) {
+        return groups::tell_of(group);
     }
     let user = list.user(name).ok_or_else(|| users::UsersError::NoUser {
         name: name.to_owned(),
     })?;
     let user = Listed::of(user);
     tell(&format!(
-        "user          {}\nadded         {}\nlogs in with  {}\nmay read      {}\nmay take      {}\n",
+        "user          {}\nadded         {}\nlogs in with  {}\nbelongs to    {}\nmay read      {}\nmay take      {}\n",
         user.name,
         user.created,
         user.logs_in_with(),
+        groups::names(&user.groups),
         user.may_read(),
         user.may_take()
     ))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_grants() {
-        let read = |text: &str| text.parse::<GrantName>().map(|it| it.grant().to_string());
-        assert_eq!(read("Sky").unwrap(), "sky");
-        assert_eq!(read("sky.*").unwrap(), "sky");
-        assert_eq!(read("Sky.Object").unwrap(), "sky.object");
-        for wrong in ["", ".x", "sky.", "a.b.c", " sky"] {
-            assert!(read(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -43,7 +43,12 @@ impl ServerInfo for LiveServerInfo {
     fn processes(&self) -> Vec<ProcessInfo> {
         self.processes.processes()
     }
+
     fn limits(&self) -> Vec<LimitInfo> {
+        Vec::new()
+    }
+
+    fn groups(&self) -> Vec<String> {
         Vec::new()
     }
 }
@@ -81,5 +86,9 @@ impl ServerInfo for OwnServerInfo {
             submitted.used = Some(self.queries.num_submitted_by(&self.user.name));
         }
         limits
+    }
+
+    fn groups(&self) -> Vec<String> {
+        self.user.groups.clone()
     }
 }

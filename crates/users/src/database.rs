@@ -2,22 +2,23 @@
 //!
 //! It is not in write-ahead mode: each change raises SQLite's count of changes in the file itself, where other processes see it.
 
-use std::fmt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::{Rights, fold_name};
+use catalog::fold_name;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection, Row, SqliteConnection};
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
+use crate::grant::Grant;
 use crate::secret::{Secret, Token};
-use crate::{Limit, Limits, PUBLIC, User, UserList, UsersError, UsersState, now};
+use crate::{Limit, PUBLIC, UsersError};
 
-const VERSION: i64 = 3;
-/// The name under which the limits of everybody are stored.
-const EVERYBODY: &str = "";
+/// The version of the file in which groups came, and all grants into one table.
+pub(crate) const WITH_GROUPS: i64 = 4;
+const VERSION: i64 = WITH_GROUPS;
+/// The name under which the limits and the grants of everybody are stored.
+pub(crate) const EVERYBODY: &str = "";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Of the file: hashes of passwords are for nobody else.
 const MODE: u32 = 0o600;
@@ -68,42 +69,39 @@ CREATE TABLE public_grants (
 PRAGMA user_version = 3;
 ";
 
-/// The right to read a database, or one table of it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Grant {
-    /// The database's folded name.
-    pub database: String,
-    /// The table's folded name; `None` for all tables.
-    pub table: Option<String>,
-}
+/// What version 4 has more: groups; and the grants of users, of groups and, under an empty name, of everybody in one table.
+const GROUPS: &str = "
+CREATE TABLE groups (
+    name TEXT NOT NULL PRIMARY KEY,
+    folded TEXT NOT NULL UNIQUE,
+    created INTEGER NOT NULL
+) STRICT;
+CREATE TABLE members (
+    of_group TEXT NOT NULL REFERENCES groups (name) ON DELETE CASCADE,
+    user TEXT NOT NULL REFERENCES users (name) ON DELETE CASCADE,
+    PRIMARY KEY (of_group, user)
+) STRICT;
+ALTER TABLE grants RENAME TO former_grants;
+CREATE TABLE grants (
+    grantee TEXT NOT NULL,
+    database TEXT NOT NULL,
+    -- Empty for all tables of the database.
+    table_name TEXT NOT NULL,
+    -- Empty for all columns of the table.
+    column_name TEXT NOT NULL,
+    PRIMARY KEY (grantee, database, table_name, column_name)
+) STRICT;
+INSERT INTO grants SELECT user, database, table_name, '' FROM former_grants;
+INSERT INTO grants SELECT '', database, table_name, '' FROM public_grants;
+DROP TABLE former_grants;
+DROP TABLE public_grants;
+PRAGMA user_version = 4;
+";
 
-impl Grant {
-    /// Of names as they are written.
-    pub fn new(database: &str, table: Option<&str>) -> Self {
-        Self {
-            database: fold_name(database),
-            table: table.map(fold_name),
-        }
-    }
-
-    fn stored_table(&self) -> &str {
-        self.table.as_deref().unwrap_or_default()
-    }
-}
-
-impl fmt::Display for Grant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.table {
-            Some(table) => write!(f, "{}.{table}", self.database),
-            None => f.write_str(&self.database),
-        }
-    }
-}
-
-type Result<T> = std::result::Result<T, UsersError>;
+pub(crate) type Result<T> = std::result::Result<T, UsersError>;
 
 /// Carries the file's path into an error of SQLite's.
-fn failed(path: &Path) -> impl Fn(sqlx::Error) -> UsersError {
+pub(crate) fn failed(path: &Path) -> impl Fn(sqlx::Error) -> UsersError {
     let path = path.to_owned();
     move |source| UsersError::Database {
         path: path.clone(),
@@ -138,11 +136,13 @@ pub(crate) async fn open_existing(path: &Path, name: &str) -> Result<Opened> {
 
 /// A connection to the file.
 pub(crate) struct Opened {
-    connection: SqliteConnection,
-    path: std::path::PathBuf,
+    pub connection: SqliteConnection,
+    pub path: std::path::PathBuf,
+    /// The version of the file, which is only older than this program's where it is not opened to change it.
+    pub version: i64,
 }
 
-async fn connect(path: &Path, read_only: bool) -> Result<Opened> {
+pub(crate) async fn connect(path: &Path, read_only: bool) -> Result<Opened> {
     let options = SqliteConnectOptions::new()
         .filename(path)
         .read_only(read_only)
@@ -172,6 +172,7 @@ async fn connect(path: &Path, read_only: bool) -> Result<Opened> {
     Ok(Opened {
         connection,
         path: path.to_owned(),
+        version: if read_only { version } else { VERSION },
     })
 }
 
@@ -182,121 +183,17 @@ async fn migrate(connection: &mut SqliteConnection) -> std::result::Result<(), s
     let version: i64 = sqlx::query_scalar("PRAGMA user_version")
         .fetch_one(&mut *change)
         .await?;
-    for (made, tables) in [(1, SCHEMA), (2, LIMITS), (3, PUBLIC_GRANTS)] {
+    for (made, tables) in [
+        (1, SCHEMA),
+        (2, LIMITS),
+        (3, PUBLIC_GRANTS),
+        (WITH_GROUPS, GROUPS),
+    ] {
         if version < made {
             sqlx::raw_sql(tables).execute(&mut *change).await?;
         }
     }
     change.commit().await
-}
-
-/// Whether the file has a table: one that is just made, or of a former version, may not.
-async fn has_table(
-    connection: &mut SqliteConnection,
-    name: &str,
-) -> std::result::Result<bool, sqlx::Error> {
-    let found: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name = ?")
-        .bind(name)
-        .fetch_one(connection)
-        .await?;
-    Ok(found > 0)
-}
-
-/// Reads all users.
-pub(crate) async fn list(path: &Path, state: UsersState) -> Result<UserList> {
-    let mut opened = connect(path, true).await?;
-    let mut reading = opened.connection.begin().await.map_err(failed(path))?;
-    let mut list = UserList::empty(state);
-    let exists = has_table(&mut reading, "users").await;
-    if !exists.map_err(failed(path))? {
-        // Whoever makes the file has not come further.
-        return Ok(list);
-    }
-    let mut users: Vec<User> = Vec::new();
-    let rows =
-        sqlx::query("SELECT name, password, challenge, is_admin, created FROM users ORDER BY name")
-            .fetch_all(&mut *reading)
-            .await
-            .map_err(failed(path))?;
-    for row in rows {
-        let challenge: Option<Vec<u8>> = row.try_get("challenge").map_err(failed(path))?;
-        users.push(User {
-            name: row.try_get("name").map_err(failed(path))?,
-            password: row.try_get("password").map_err(failed(path))?,
-            challenge: challenge.and_then(|bytes| bytes.try_into().ok()),
-            is_admin: row.try_get("is_admin").map_err(failed(path))?,
-            created: row.try_get("created").map_err(failed(path))?,
-            grants: Vec::new(),
-            rights: Arc::new(Rights::none()),
-            tokens: 0,
-            own_limits: Limits::default(),
-            limits: Limits::default(),
-        });
-    }
-    let grants: Vec<(String, String, String)> =
-        sqlx::query_as("SELECT user, database, table_name FROM grants ORDER BY 1, 2, 3")
-            .fetch_all(&mut *reading)
-            .await
-            .map_err(failed(path))?;
-    for (user, database, table) in grants {
-        if let Some(user) = users.iter_mut().find(|it| it.name == user) {
-            let table = (!table.is_empty()).then_some(table);
-            user.grants.push(Grant { database, table });
-        }
-    }
-    let tokens: Vec<(Vec<u8>, String, i64)> =
-        sqlx::query_as("SELECT hash, user, expires FROM tokens")
-            .fetch_all(&mut *reading)
-            .await
-            .map_err(failed(path))?;
-    for (hash, user, expires) in tokens {
-        if let Some(owner) = users.iter_mut().find(|it| it.name == user)
-            && let Ok(hash) = hash.try_into()
-        {
-            owner.tokens += usize::from(expires > now());
-            list.tokens.insert(hash, (user, expires));
-        }
-    }
-    let has_limits = has_table(&mut reading, "limits").await;
-    if has_limits.map_err(failed(path))? {
-        let limits: Vec<(String, String, i64)> =
-            sqlx::query_as("SELECT user, name, value FROM limits")
-                .fetch_all(&mut *reading)
-                .await
-                .map_err(failed(path))?;
-        for (user, name, value) in limits {
-            let value = u64::try_from(value).ok();
-            let of = match user.as_str() {
-                EVERYBODY => Some(&mut list.everybody),
-                _ => { users.iter_mut() }
-                    .find(|it| it.name == user)
-                    .map(|it| &mut it.own_limits),
-            };
-            if let (Some(limits), Some(limit)) = (of, Limit::of_name(&name)) {
-                limits.set(limit, value);
-            }
-        }
-    }
-    let has_public = has_table(&mut reading, "public_grants").await;
-    if has_public.map_err(failed(path))? {
-        let grants: Vec<(String, String)> =
-            sqlx::query_as("SELECT database, table_name FROM public_grants ORDER BY 1, 2")
-                .fetch_all(&mut *reading)
-                .await
-                .map_err(failed(path))?;
-        list.public = { grants.into_iter() }
-            .map(|(database, table)| Grant {
-                database,
-                table: (!table.is_empty()).then_some(table),
-            })
-            .collect();
-    }
-    for mut user in users {
-        user.set_rights(&list.public);
-        user.set_limits(&list.everybody);
-        list.users.insert(user.name.clone(), Arc::new(user));
-    }
-    Ok(list)
 }
 
 pub(crate) async fn add(
@@ -306,6 +203,10 @@ pub(crate) async fn add(
     is_admin: bool,
     created: i64,
 ) -> Result<()> {
+    let path = opened.path.clone();
+    let begun = opened.connection.begin_with("BEGIN IMMEDIATE").await;
+    let mut change = begun.map_err(failed(&path))?;
+    check_is_free(&mut change, &path, name).await?;
     let added = sqlx::query(
         "INSERT INTO users (name, folded, password, challenge, is_admin, created) VALUES (?, ?, ?, ?, ?, ?)",
     )
@@ -314,22 +215,33 @@ pub(crate) async fn add(
     .bind(secret.map(|secret| secret.hash.as_str()))
     .bind(secret.map(|secret| secret.challenge.as_slice()))
     .bind(is_admin)
-    .bind(created)
-    .execute(&mut opened.connection)
-    .await;
-    match added {
-        Ok(_) => Ok(()),
-        Err(error) if is_conflict(&error) => Err(UsersError::Exists {
-            name: name.to_owned(),
-        }),
-        Err(error) => Err(failed(&opened.path)(error)),
-    }
+    .bind(created);
+    added.execute(&mut *change).await.map_err(failed(&path))?;
+    change.commit().await.map_err(failed(&path))
 }
 
-fn is_conflict(error: &sqlx::Error) -> bool {
-    error
-        .as_database_error()
-        .is_some_and(|error| error.is_unique_violation())
+/// Users and groups share their names: who is granted something is one of them.
+pub(crate) async fn check_is_free(
+    connection: &mut SqliteConnection,
+    path: &Path,
+    name: &str,
+) -> Result<()> {
+    for (statement, is_group) in [
+        ("SELECT name FROM users WHERE folded = ?", false),
+        ("SELECT name FROM groups WHERE folded = ?", true),
+    ] {
+        let found: Option<String> = sqlx::query_scalar(statement)
+            .bind(fold_name(name))
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(failed(path))?;
+        match found {
+            Some(name) if is_group => return Err(UsersError::GroupExists { name }),
+            Some(name) => return Err(UsersError::Exists { name }),
+            None => {}
+        }
+    }
+    Ok(())
 }
 
 /// Turns a change of no row into the error that there is no such user.
@@ -363,6 +275,7 @@ pub(crate) async fn remove(opened: &mut Opened, name: &str) -> Result<()> {
     for removed in [
         "DELETE FROM users WHERE name = ?",
         "DELETE FROM limits WHERE user = ?",
+        "DELETE FROM grants WHERE grantee = ?",
     ] {
         sqlx::query(removed)
             .bind(name)
@@ -380,7 +293,7 @@ pub(crate) async fn set_limits(
 ) -> Result<()> {
     let path = opened.path.clone();
     let mut change = match name {
-        Some(name) => change(&mut opened.connection, &path, name).await?,
+        Some(name) => change_grantee(&mut opened.connection, &path, name).await?,
         None => { opened.connection.begin_with("BEGIN IMMEDIATE").await }.map_err(failed(&path))?,
     };
     let user = name.unwrap_or(EVERYBODY);
@@ -402,7 +315,7 @@ pub(crate) async fn set_limits(
 }
 
 /// A transaction about a user who is there.
-async fn change<'a>(
+pub(crate) async fn change<'a>(
     connection: &'a mut SqliteConnection,
     path: &Path,
     name: &str,
@@ -420,14 +333,38 @@ async fn change<'a>(
     Ok(change)
 }
 
-pub(crate) async fn grant(opened: &mut Opened, name: &str, grants: &[Grant]) -> Result<()> {
+/// A transaction about a user or a group who is there, or about everybody.
+async fn change_grantee<'a>(
+    connection: &'a mut SqliteConnection,
+    path: &Path,
+    name: &str,
+) -> Result<sqlx::Transaction<'a, sqlx::Sqlite>> {
+    let mut change = connection
+        .begin_with("BEGIN IMMEDIATE")
+        .await
+        .map_err(failed(path))?;
+    if name != EVERYBODY {
+        let found: i64 = sqlx::query_scalar(
+            "SELECT (SELECT count(*) FROM users WHERE name = ?1) + (SELECT count(*) FROM groups WHERE name = ?1)",
+        )
+        .bind(name)
+        .fetch_one(&mut *change)
+        .await
+        .map_err(failed(path))?;
+        of_user(name, found as u64)?;
+    }
+    Ok(change)
+}
+
+pub(crate) async fn grant(opened: &mut Opened, grantee: &str, grants: &[Grant]) -> Result<()> {
     let path = opened.path.clone();
-    let mut change = change(&mut opened.connection, &path, name).await?;
+    let mut change = change_grantee(&mut opened.connection, &path, grantee).await?;
     for grant in grants {
-        sqlx::query("INSERT OR IGNORE INTO grants (user, database, table_name) VALUES (?, ?, ?)")
-            .bind(name)
+        sqlx::query("INSERT OR IGNORE INTO grants (grantee, database, table_name, column_name) VALUES (?, ?, ?, ?)")
+            .bind(grantee)
             .bind(&grant.database)
             .bind(grant.stored_table())
+            .bind(grant.stored_column())
             .execute(&mut *change)
             .await
             .map_err(failed(&path))?;
@@ -435,51 +372,27 @@ pub(crate) async fn grant(opened: &mut Opened, name: &str, grants: &[Grant]) -> 
     change.commit().await.map_err(failed(&path))
 }
 
-pub(crate) async fn revoke(opened: &mut Opened, name: &str, grants: &[Grant]) -> Result<()> {
+/// Takes grants back; that of a table takes those of its columns along.
+pub(crate) async fn revoke(opened: &mut Opened, grantee: &str, grants: &[Grant]) -> Result<()> {
     let path = opened.path.clone();
-    let mut change = change(&mut opened.connection, &path, name).await?;
+    let mut change = change_grantee(&mut opened.connection, &path, grantee).await?;
     for grant in grants {
-        let removed =
-            sqlx::query("DELETE FROM grants WHERE user = ? AND database = ? AND table_name = ?")
-                .bind(name)
-                .bind(&grant.database)
-                .bind(grant.stored_table())
-                .execute(&mut *change)
-                .await
-                .map_err(failed(&path))?;
+        let removed = sqlx::query(
+            "DELETE FROM grants WHERE grantee = ?1 AND database = ?2 AND table_name = ?3 AND (column_name = ?4 OR ?4 = '')",
+        )
+        .bind(grantee)
+        .bind(&grant.database)
+        .bind(grant.stored_table())
+        .bind(grant.stored_column())
+        .execute(&mut *change)
+        .await
+        .map_err(failed(&path))?;
         if removed.rows_affected() == 0 {
             return Err(UsersError::NoGrant {
-                name: name.to_owned(),
-                grant: grant.to_string(),
-            });
-        }
-    }
-    change.commit().await.map_err(failed(&path))
-}
-
-/// Lets everybody read, or no longer.
-pub(crate) async fn change_public(
-    opened: &mut Opened,
-    grants: &[Grant],
-    is_granted: bool,
-) -> Result<()> {
-    let path = opened.path.clone();
-    let begun = opened.connection.begin_with("BEGIN IMMEDIATE").await;
-    let mut change = begun.map_err(failed(&path))?;
-    for grant in grants {
-        let statement = match is_granted {
-            true => "INSERT OR IGNORE INTO public_grants (database, table_name) VALUES (?, ?)",
-            false => "DELETE FROM public_grants WHERE database = ? AND table_name = ?",
-        };
-        let changed = sqlx::query(statement)
-            .bind(&grant.database)
-            .bind(grant.stored_table())
-            .execute(&mut *change)
-            .await
-            .map_err(failed(&path))?;
-        if !is_granted && changed.rows_affected() == 0 {
-            return Err(UsersError::NoGrant {
-                name: PUBLIC.to_owned(),
+                name: match grantee {
+                    EVERYBODY => PUBLIC.to_owned(),
+                    name => name.to_owned(),
+                },
                 grant: grant.to_string(),
             });
         }
@@ -522,4 +435,32 @@ pub(crate) async fn remove_tokens(opened: &mut Opened, name: &str) -> Result<u64
         .map_err(failed(&path))?;
     change.commit().await.map_err(failed(&path))?;
     Ok(removed.rows_affected())
+}
+
+/// Makes a file of a former version, with a user and what the version knew of one.
+#[cfg(test)]
+pub(crate) async fn make_former(path: &Path, version: usize) {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true);
+    let mut connection = options.connect().await.unwrap();
+    let made = [
+        (
+            SCHEMA,
+            "INSERT INTO users VALUES ('ann', 'ann', NULL, NULL, 0, 5);
+             INSERT INTO grants VALUES ('ann', 'sky', ''), ('ann', 'deep', 'star');",
+        ),
+        (LIMITS, "INSERT INTO limits VALUES ('ann', 'rows', 8);"),
+        (
+            PUBLIC_GRANTS,
+            "INSERT INTO public_grants VALUES ('open', 't');",
+        ),
+    ];
+    for (schema, rows) in made.into_iter().take(version) {
+        for statements in [schema, rows] {
+            let run = sqlx::raw_sql(statements).execute(&mut connection);
+            run.await.unwrap();
+        }
+    }
+    connection.close().await.unwrap();
 }

@@ -53,9 +53,31 @@ pub enum UsersError {
         /// The user's name.
         name: String,
     },
+    /// There is a group of the name.
+    #[error(
+        "there is a group {name} already (users and groups share their names, and names that differ in case alone are the same)"
+    )]
+    GroupExists {
+        /// The group's name.
+        name: String,
+    },
+    /// There is no such group.
+    #[error("there is no group {name}: `meridian user group list` tells those that there are")]
+    NoGroup {
+        /// The name that was given.
+        name: String,
+    },
+    /// The user does not belong to the group.
+    #[error("{user} does not belong to {group}: `meridian user group show {group}` tells who does")]
+    NoMember {
+        /// The group.
+        group: String,
+        /// The user.
+        user: String,
+    },
     /// The name cannot be used.
     #[error(
-        "{name:?} cannot be the name of a user: it has 1 to 32 letters, digits, `_`, `-`, `.` or `@`, and is no name of a database of the server's own"
+        "{name:?} cannot be the name of a user or a group: it has 1 to 32 letters, digits, `_`, `-`, `.` or `@`, and is no name of a database of the server's own"
     )]
     BadName {
         /// The name.

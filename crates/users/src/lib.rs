@@ -1,4 +1,4 @@
-//! Who may enter, and what they may read: users, their passwords, tokens and grants.
+//! Who may enter, and what they may read: users, their passwords, tokens and grants, and groups of users.
 //!
 //! They are in a file of their own in the data directory, `users.sqlite`, which only its owner can read. May depend on `catalog`, whose
 //! [`Rights`](catalog::Rights) are what a user's grants come to; knows of no protocol, but for the challenge that MySQL's clients answer.
@@ -8,7 +8,10 @@
 
 mod database;
 mod error;
+mod grant;
+mod group;
 mod limits;
+mod list;
 mod secret;
 mod user;
 
@@ -18,8 +21,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use database::Grant;
 pub use error::UsersError;
+pub use grant::Grant;
+pub use group::Group;
 pub use limits::{Limit, Limits};
 pub use secret::{NO_USER, Scramble, Token, fingerprint, verify_password};
 pub use user::{ANONYMOUS, PUBLIC, User, UserList, is_public};
@@ -88,7 +92,7 @@ impl Users {
         let state = self.state()?;
         match state {
             UsersState(None) => Ok(UserList::empty(state)),
-            UsersState(Some(_)) => database::list(&self.path, state).await,
+            UsersState(Some(_)) => list::list(&self.path, state).await,
         }
     }
 
@@ -127,34 +131,69 @@ impl Users {
         database::remove(&mut connection, name).await
     }
 
-    /// Lets a user, or everybody ([`PUBLIC`]), read databases or tables. What is granted already stays so.
+    /// Makes a group, to which nobody belongs yet.
     ///
     /// # Errors
-    /// There is no such user.
+    /// There is a user or a group of the name, or it cannot be used; or there are no users.
+    pub async fn create_group(&self, name: &str) -> Result<(), UsersError> {
+        user::check_name(name)?;
+        if !self.path.exists() {
+            return Err(UsersError::Nobody);
+        }
+        let mut connection = database::open_existing(&self.path, name).await?;
+        group::create(&mut connection, name, now()).await
+    }
+
+    /// Removes a group with its grants and limits. Its members stay users.
+    ///
+    /// # Errors
+    /// There is no such group.
+    pub async fn remove_group(&self, name: &str) -> Result<(), UsersError> {
+        if !self.path.exists() {
+            let name = name.to_owned();
+            return Err(UsersError::NoGroup { name });
+        }
+        let mut connection = database::open_existing(&self.path, name).await?;
+        group::remove(&mut connection, name).await
+    }
+
+    /// Takes users into groups, or out of them: all, or none.
+    ///
+    /// # Errors
+    /// There is no such user or group; or one who shall be taken out does not belong to it.
+    pub async fn change_members(
+        &self,
+        groups: &[String],
+        users: &[String],
+        belong: bool,
+    ) -> Result<(), UsersError> {
+        let first = users.first().map_or("", String::as_str);
+        let mut connection = database::open_existing(&self.path, first).await?;
+        group::change_members(&mut connection, groups, users, belong).await
+    }
+
+    /// Lets a user, a group, or everybody ([`PUBLIC`]), read databases, tables or columns. What is granted already stays so.
+    ///
+    /// # Errors
+    /// There is no such user or group.
     pub async fn grant(&self, name: &str, grants: &[Grant]) -> Result<(), UsersError> {
         let mut connection = database::open_existing(&self.path, name).await?;
-        if is_public(name) {
-            return database::change_public(&mut connection, grants, true).await;
-        }
-        database::grant(&mut connection, name, grants).await
+        database::grant(&mut connection, grantee(name), grants).await
     }
 
-    /// Takes grants back: all of them, or none if one was never given.
+    /// Takes grants back: all of them, or none if one was never given. That of a table takes those of its columns along.
     ///
     /// # Errors
-    /// There is no such user, or it does not have one of these grants.
+    /// There is no such user or group, or it does not have one of these grants.
     pub async fn revoke(&self, name: &str, grants: &[Grant]) -> Result<(), UsersError> {
         let mut connection = database::open_existing(&self.path, name).await?;
-        if is_public(name) {
-            return database::change_public(&mut connection, grants, false).await;
-        }
-        database::revoke(&mut connection, name, grants).await
+        database::revoke(&mut connection, grantee(name), grants).await
     }
 
-    /// Sets limits of a user, or of everybody who has none of their own; `None` takes one away.
+    /// Sets limits of a user or of each member of a group, or of everybody who has none of their own; `None` takes one away.
     ///
     /// # Errors
-    /// There is no such user, or there are no users.
+    /// There is no such user or group, or there are no users.
     pub async fn set_limits(
         &self,
         name: Option<&str>,
@@ -186,6 +225,14 @@ impl Users {
     pub async fn revoke_tokens(&self, name: &str) -> Result<u64, UsersError> {
         let mut connection = database::open_existing(&self.path, name).await?;
         database::remove_tokens(&mut connection, name).await
+    }
+}
+
+/// The name under which the grants of a user, a group or everybody are stored.
+fn grantee(name: &str) -> &str {
+    match is_public(name) {
+        true => database::EVERYBODY,
+        false => name,
     }
 }
 
@@ -316,5 +363,93 @@ mod tests {
             );
         }
         assert!(users.add("ann", Some(""), false).await.is_err());
+    }
+    #[tokio::test]
+    async fn members_have_what_their_groups_have() {
+        let directory = tempfile::tempdir().unwrap();
+        let users = Users::of(directory.path());
+        let error = users.create_group("team").await.unwrap_err();
+        assert!(matches!(error, UsersError::Nobody), "{error}");
+        for name in ["ann", "bob"] {
+            users.add(name, None, false).await.unwrap();
+        }
+        users.create_group("team").await.unwrap();
+        users.create_group("wide").await.unwrap();
+        for taken in ["Team", "ANN"] {
+            assert!(users.create_group(taken).await.is_err(), "{taken}");
+        }
+        assert!(users.add("TEAM", None, false).await.is_err());
+        let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let (team, both) = (names(&["team"]), names(&["ann", "bob"]));
+        users.change_members(&team, &both, true).await.unwrap();
+        users.change_members(&team, &both, true).await.unwrap();
+        let error = users
+            .change_members(&team, &names(&["ann", "carl"]), false)
+            .await;
+        assert!(matches!(error, Err(UsersError::NoMember { .. })));
+        let error = users
+            .change_members(&team, &names(&["ann", "carl"]), true)
+            .await;
+        assert!(matches!(error, Err(UsersError::NoUser { .. })));
+        let wide = names(&["wide"]);
+        users.change_members(&wide, &both[..1], true).await.unwrap();
+        let grants = [
+            grant("sky", Some("Object")),
+            Grant::of_column("deep", "Star", "RA"),
+        ];
+        users.grant("team", &grants).await.unwrap();
+        for (of, most) in [(Some("team"), 5), (Some("wide"), 9), (None, 7)] {
+            users
+                .set_limits(of, &[(Limit::Rows, Some(most))])
+                .await
+                .unwrap();
+        }
+        let list = users.list().await.unwrap();
+        let (ann, bob) = (list.user("ann").unwrap(), list.user("bob").unwrap());
+        assert_eq!(ann.groups, ["team", "wide"]);
+        assert!(bob.rights.may_read("sky", "object") && !bob.rights.may_read("sky", "x"));
+        assert!(bob.rights.columns("deep", "Star").unwrap().has("ra"));
+        assert!(!bob.rights.may_read_whole("deep", "Star") && bob.grants.is_empty());
+        assert_eq!(ann.limits.get(Limit::Rows), Some(9));
+        assert_eq!(bob.limits.get(Limit::Rows), Some(5));
+        users
+            .change_members(&team, &both[1..], false)
+            .await
+            .unwrap();
+        users.remove("ann").await.unwrap();
+        let list = users.list().await.unwrap();
+        assert!(!list.user("bob").unwrap().rights.may_read("sky", "object"));
+        assert!(list.groups().all(|group| group.members.is_empty()));
+        users.remove_group("team").await.unwrap();
+        users.create_group("team").await.unwrap();
+        let list = users.list().await.unwrap();
+        let team = list.group("team").unwrap();
+        assert!(team.grants.is_empty() && team.limits == Limits::default());
+    }
+
+    /// A file as the versions before made them: it is read as it is, and brought up to date by the first change.
+    #[tokio::test]
+    async fn files_of_former_versions_are_read_and_migrated() {
+        for version in 1..=3 {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join(FILE_NAME);
+            database::make_former(&path, version).await;
+            let users = Users::of(directory.path());
+            for _ in 0..2 {
+                let list = users.list().await.unwrap();
+                let rights = &list.user("ann").unwrap().rights;
+                assert!(rights.may_read_all_of("sky") && rights.may_read_whole("deep", "star"));
+                assert_eq!(rights.may_read("open", "t"), version == 3);
+                assert_eq!(list.public().len(), usize::from(version == 3));
+                let rows = list.user("ann").unwrap().own_limits.get(Limit::Rows);
+                assert_eq!(rows, (version >= 2).then_some(8));
+                // The second time of the newest version.
+                if list.group("team").is_none() {
+                    users.create_group("team").await.unwrap();
+                }
+            }
+            assert!(users.list().await.unwrap().group("team").is_some());
+            users.revoke("ann", &[grant("sky", None)]).await.unwrap();
+        }
     }
 }

@@ -101,6 +101,18 @@ impl Limits {
         limits
     }
 
+    /// The widest of those that are set, for somebody who belongs to several groups.
+    #[must_use]
+    pub fn widest<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
+        let mut widest = Self::default();
+        for limits in all {
+            for (limit, most) in limits.iter() {
+                widest.set(limit, widest.get(limit).max(Some(most)));
+            }
+        }
+        widest
+    }
+
     /// Those that are set.
     pub fn iter(&self) -> impl Iterator<Item = (Limit, u64)> {
         let all = Limit::ALL.into_iter();
@@ -123,6 +135,8 @@ mod tests {
             limits.iter().collect::<Vec<_>>(),
             [(Limit::Queries, 2), (Limit::Rows, 1000)]
         );
+        let widest = Limits::widest([&own, &everybody].into_iter());
+        assert_eq!(widest, limits);
         for limit in Limit::ALL {
             assert_eq!(Limit::of_name(limit.name()), Some(limit));
         }

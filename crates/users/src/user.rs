@@ -6,7 +6,7 @@ use std::sync::Arc;
 use catalog::{Rights, fold_name};
 
 use crate::secret::Token;
-use crate::{Grant, Limits, UsersError, UsersState, now};
+use crate::{Grant, Group, Limits, UsersError, UsersState, now};
 
 /// The user that whoever gives no name is taken for, if there is one.
 pub const ANONYMOUS: &str = "anonymous";
@@ -43,35 +43,40 @@ pub struct User {
     pub is_admin: bool,
     /// Seconds since 1970 at which the user was added.
     pub created: i64,
-    /// What was granted, by database and table.
+    /// The groups to which the user belongs, by name.
+    pub groups: Vec<String>,
+    /// What was granted, by database and table, to the user alone.
     pub grants: Vec<Grant>,
-    /// What the grants come to, with the user's own database and what everybody may read.
+    /// What the grants come to, with the user's own database, what the groups may read and what everybody may.
     pub rights: Arc<Rights>,
     /// How many tokens are valid.
     pub tokens: usize,
     /// The limits that were set for the user alone.
     pub own_limits: Limits,
-    /// How much the user may take: the own limits, and those of everybody, which do not count for administrators.
+    /// How much the user may take: the own limits, else those of the groups, else those of everybody. For administrators only the own
+    /// ones count.
     pub limits: Limits,
 }
 
 impl User {
-    pub(crate) fn set_rights(&mut self, of_everybody: &[Grant]) {
+    pub(crate) fn set_rights(&mut self, groups: &[&Group], of_everybody: &[Grant]) {
         let mut rights = match self.is_admin {
             true => Rights::All,
             false => Rights::none(),
         };
         rights.add(&self.name, None);
-        for grant in self.grants.iter().chain(of_everybody) {
-            rights.add(&grant.database, grant.table.as_deref());
+        let of_groups = groups.iter().flat_map(|group| &group.grants);
+        for grant in { self.grants.iter() }.chain(of_groups).chain(of_everybody) {
+            grant.add_to(&mut rights);
         }
         self.rights = Arc::new(rights);
     }
 
-    pub(crate) fn set_limits(&mut self, everybody: &Limits) {
+    pub(crate) fn set_limits(&mut self, groups: &[&Group], everybody: &Limits) {
+        let of_groups = Limits::widest(groups.iter().map(|group| &group.limits));
         self.limits = match self.is_admin {
             true => self.own_limits,
-            false => self.own_limits.or(everybody),
+            false => self.own_limits.or(&of_groups).or(everybody),
         };
     }
 }
@@ -81,6 +86,7 @@ impl User {
 pub struct UserList {
     state: UsersState,
     pub(crate) users: BTreeMap<String, Arc<User>>,
+    pub(crate) groups: BTreeMap<String, Group>,
     /// The limits of everybody.
     pub(crate) everybody: Limits,
     /// What everybody may read.
@@ -94,6 +100,7 @@ impl UserList {
         Self {
             state,
             users: BTreeMap::new(),
+            groups: BTreeMap::new(),
             everybody: Limits::default(),
             public: Vec::new(),
             tokens: HashMap::new(),
@@ -123,6 +130,25 @@ impl UserList {
     /// The users, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<User>> {
         self.users.values()
+    }
+
+    /// The groups, by name.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.values()
+    }
+
+    /// The group of this name, in which upper and lower case are told apart.
+    pub fn group(&self, name: &str) -> Option<&Group> {
+        self.groups.get(name)
+    }
+
+    /// What was granted to a user, a group or everybody ([`PUBLIC`]); `None` if there is none of the name.
+    pub fn grants_of(&self, name: &str) -> Option<&[Grant]> {
+        if is_public(name) {
+            return Some(&self.public);
+        }
+        let user = self.user(name).map(|user| user.grants.as_slice());
+        user.or_else(|| Some(self.group(name)?.grants.as_slice()))
     }
 
     /// The user of this name, in which upper and lower case are told apart.

@@ -149,7 +149,9 @@ pub(super) async fn declared_columns(
             continue;
         }
         if let Some(table) = archive.table(&database, table.table()).await? {
-            for column in &table.spec().columns {
+            let seen = archive.columns_of(&table);
+            let columns = table.spec().columns.iter();
+            for column in columns.filter(|column| seen.has(&column.name)) {
                 declared
                     .entry(fold_name(&column.name))
                     .or_insert_with(|| column.name.clone());

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
 use catalog::{
-    CatalogError, Position, Rights, TableKind, TableMetadata, View, ViewQuery, fold_name,
+    CatalogError, Columns, Position, Rights, TableKind, TableMetadata, View, ViewQuery, fold_name,
 };
 use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -489,8 +489,14 @@ pub(crate) fn column_origins(planned: &PlannedView, views: &Views) -> Vec<Option
         .collect()
 }
 
-/// The tables that a plan reads.
-fn tables(plan: &LogicalPlan) -> Vec<Arc<LoadedTable>> {
+/// A table that a plan reads.
+struct ReadTable {
+    table: Arc<LoadedTable>,
+    /// Whether all of its columns could be named there, as in the definition of a view.
+    is_whole: bool,
+}
+
+fn tables(plan: &LogicalPlan) -> Vec<ReadTable> {
     let mut found = Vec::new();
     // The closure cannot fail.
     let _ = plan.apply_with_subqueries(|node| {
@@ -498,18 +504,25 @@ fn tables(plan: &LogicalPlan) -> Vec<Arc<LoadedTable>> {
             && let Ok(provider) = source_as_provider(&scan.source)
             && let Some(it) = provider.downcast_ref::<ArchiveTable>()
         {
-            found.push(Arc::clone(&it.table));
+            found.push(ReadTable {
+                table: Arc::clone(&it.table),
+                is_whole: *it.archive.columns_of(&it.table) == Columns::All,
+            });
         }
         Ok(TreeNodeRecursion::Continue)
     });
     found
 }
 
-/// Whether a plan reads tables that somebody with these rights may not read: through views.
+/// Whether a plan reads tables, or columns, that somebody with these rights may not read: through views.
 pub(crate) fn reads_hidden(plan: &LogicalPlan, rights: &Rights) -> bool {
-    let hidden = |table: &Arc<LoadedTable>| {
-        let spec = table.spec();
-        !rights.may_read(&spec.database, &spec.name)
+    let hidden = |read: &ReadTable| {
+        let spec = read.table.spec();
+        match rights.columns(&spec.database, &spec.name) {
+            None => true,
+            Some(Columns::All) => false,
+            Some(Columns::Listed(_)) => read.is_whole,
+        }
     };
     *rights != Rights::All && tables(plan).iter().any(hidden)
 }
@@ -529,8 +542,8 @@ pub async fn views_of(
         let Ok(planned) = planned(archive, view, &path, Dialect::MySql).await else {
             continue;
         };
-        let is_meant = |it: &Arc<LoadedTable>| {
-            let spec = it.spec();
+        let is_meant = |it: &ReadTable| {
+            let spec = it.table.spec();
             fold_name(&spec.database) == fold_name(database)
                 && table.is_none_or(|table| fold_name(&spec.name) == fold_name(table))
         };

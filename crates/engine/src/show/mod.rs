@@ -6,7 +6,7 @@
 mod static_lists;
 mod tables;
 
-use catalog::{Rights, Tables, fold_name};
+use catalog::{Columns, Rights, Tables, fold_name};
 use sql::Connection;
 use sql::connection::ProcessInfo;
 use sql::mysql::{ShowKind, ShowStatement};
@@ -128,7 +128,8 @@ fn processes(processes: Vec<ProcessInfo>, full: bool) -> Rows {
 /// What whoever asks may do, as MySQL writes it: read what was granted, and change the tables of their own database.
 fn grants(archive: &Archive, connection: &Connection) -> Rows {
     let (user, host) = (&connection.user, &connection.host);
-    let granted = granted(archive.catalog().rights(), user);
+    let groups = connection.server_info.groups();
+    let granted = granted(archive.catalog().rights(), Some(user.as_str()), &groups);
     let row = |what: String| vec![Some(format!("GRANT {what} TO `{user}`@`{host}`"))];
     Rows {
         headings: vec![format!("Grants for {user}@{host}")],
@@ -136,8 +137,10 @@ fn grants(archive: &Archive, connection: &Connection) -> Rows {
     }
 }
 
-/// What a user of these rights may do, as it stands between GRANT and TO.
-pub fn granted(rights: &Rights, user: &str) -> Vec<String> {
+/// What a user or a group of these rights may do, as it stands between GRANT and TO, and the groups to which the user belongs. A user's own
+/// database comes before others.
+pub fn granted(rights: &Rights, user: Option<&str>, groups: &[String]) -> Vec<String> {
+    let own = user.map(fold_name);
     let mut granted = Vec::new();
     match rights {
         Rights::All => granted.push("SELECT ON *.*".to_owned()),
@@ -145,21 +148,36 @@ pub fn granted(rights: &Rights, user: &str) -> Vec<String> {
             granted.push("USAGE ON *.*".to_owned());
             for (database, tables) in databases {
                 match tables {
-                    Tables::All if *database == fold_name(user) => {
-                        granted.push(format!(
+                    Tables::All if Some(database) == own.as_ref() => granted.insert(
+                        1,
+                        format!(
                             "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP ON `{database}`.*"
-                        ));
-                    }
+                        ),
+                    ),
                     Tables::All => granted.push(format!("SELECT ON `{database}`.*")),
                     Tables::Listed(tables) => {
-                        let of = |table: &String| format!("SELECT ON `{database}`.`{table}`");
+                        let of = |(table, columns): (&String, &Columns)| {
+                            format!("SELECT{} ON `{database}`.`{table}`", listed(columns))
+                        };
                         granted.extend(tables.iter().map(of));
                     }
                 }
             }
         }
     }
+    granted.extend(groups.iter().map(|group| format!("`{group}`@`%`")));
     granted
+}
+
+/// The columns of a grant, if they are not all that there are.
+fn listed(columns: &Columns) -> String {
+    match columns {
+        Columns::All => String::new(),
+        Columns::Listed(names) => {
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            format!(" ({})", names.join(", "))
+        }
+    }
 }
 
 /// What whoever asks may take, and takes now.

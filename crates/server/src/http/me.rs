@@ -17,6 +17,7 @@ struct Me {
     /// The name; none while the server has no users.
     user: Option<String>,
     admin: bool,
+    groups: Vec<String>,
     limits: Vec<LimitDescription>,
 }
 
@@ -52,6 +53,7 @@ pub(super) async fn me(State(state): State<Arc<HttpState>>) -> Result<Response<B
     let me = Me {
         user: user.map(|user| user.name.clone()),
         admin: user.is_none_or(|user| user.is_admin),
+        groups: user.map(|user| user.groups.clone()).unwrap_or_default(),
         limits,
     };
     let mut response = json(StatusCode::OK, &me);

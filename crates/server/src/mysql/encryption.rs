@@ -90,4 +90,8 @@ impl ServerInfo for TlsServerInfo {
     fn limits(&self) -> Vec<LimitInfo> {
         self.server.limits()
     }
+
+    fn groups(&self) -> Vec<String> {
+        self.server.groups()
+    }
 }

@@ -1,10 +1,10 @@
-//! Statements about users: CREATE, ALTER and DROP USER, SET PASSWORD, GRANT and REVOKE. All but one's own password, and who may read one's
-//! own tables, are an administrator's.
+//! Statements about users and groups: CREATE, ALTER and DROP USER, CREATE and DROP ROLE, SET PASSWORD, GRANT and REVOKE. All but one's own
+//! password, and who may read one's own tables, are an administrator's. Groups are roles in MySQL's words.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ::users::{ANONYMOUS, Grant, User, UserList, Users, UsersError, is_public};
+use ::users::{ANONYMOUS, Grant, PUBLIC, User, UserList, Users, UsersError, is_public};
 use engine::EngineError;
 use sql::ErrorCode;
 use sql::mysql::UserStatement;
@@ -31,11 +31,13 @@ impl Client {
                 revoke,
                 database,
                 table,
+                columns,
                 users,
             } => UserStatement::Grant {
                 revoke,
                 database: Some(self.granted_database(database.as_deref())?),
                 table,
+                columns,
                 users,
             },
             other => other,
@@ -51,8 +53,12 @@ impl Client {
                 revoke: false,
                 database: Some(database),
                 table,
+                columns,
                 ..
-            } => self.check_is_there(database, table.as_deref()).await?,
+            } => {
+                let table = table.as_deref();
+                self.check_is_there(database, table, columns).await?;
+            }
             _ => {}
         }
         // To hash a password takes a processor for some time.
@@ -76,18 +82,20 @@ impl Client {
         }
         let authenticator = Arc::clone(&self.shared.authenticator);
         let list = authenticator.users().list().await.map_err(failed)?;
-        let Some(listed) = list.user(user) else {
-            return Err(no_user(user));
+        let granted = match (list.user(user), list.group(user)) {
+            (Some(it), _) => engine::granted(&it.rights, Some(user), &it.groups),
+            (None, Some(group)) => engine::granted(&group.rights(), None, &[]),
+            (None, None) => return Err(no_grantee(user)),
         };
-        let rows = engine::granted(&listed.rights, user)
-            .into_iter()
-            .map(|what| {
-                let row = quoted(&format!("GRANT {what} TO `{user}`@`{ALL_HOSTS}`"));
-                format!("SELECT {row} AS `Grants for {user}@{ALL_HOSTS}`")
-            });
+        let rows = granted.into_iter();
+        let rows = rows.enumerate().map(|(at, what)| {
+            let row = quoted(&format!("GRANT {what} TO `{user}`@`{ALL_HOSTS}`"));
+            format!("SELECT {at} AS place, {row} AS granted")
+        });
         let rows = rows.collect::<Vec<_>>().join(" UNION ALL ");
-        // USAGE is first, and then the database of the user's own.
-        Ok(format!("{rows} ORDER BY 1 DESC"))
+        Ok(format!(
+            "SELECT granted AS `Grants for {user}@{ALL_HOSTS}` FROM ({rows}) AS listed ORDER BY place"
+        ))
     }
 
     /// The database that a grant names, or the connection's.
@@ -123,28 +131,32 @@ impl Client {
         &mut self,
         database: &str,
         table: Option<&str>,
+        columns: &[String],
     ) -> Result<(), ClientError> {
         self.open(database.to_owned()).await?;
         let Some(table) = table else {
             return Ok(());
         };
         let archive = Arc::clone(self.shared.sessions.archive());
-        let catalog = archive.catalog();
-        let unreadable = |error| ClientError::from(EngineError::from(error));
+        let found = archive.catalog().database(database).await;
+        let found = found.map_err(|error| ClientError::from(EngineError::from(error)))?;
         // A database that is not in the catalog has tables of another kind.
-        if catalog
-            .database(database)
-            .await
-            .map_err(unreadable)?
-            .is_none()
-            || catalog
-                .table(database, table)
-                .await
-                .map_err(unreadable)?
-                .is_some()
-            || archive.view(database, table).await?.is_some()
-        {
+        if found.is_none() && columns.is_empty() {
             return Ok(());
+        }
+        if let Some(shown) = archive.shown_table(database, table).await? {
+            let spec = &shown.table.spec;
+            // A view that cannot be read has no columns.
+            let missing = columns.iter().find(|name| spec.column(name).is_none());
+            return match missing {
+                Some(column) if shown.trouble.is_none() => {
+                    let sentence = format!(
+                        "{database}.{table} has no column {column}; DESCRIBE {database}.{table} lists those that it has"
+                    );
+                    Err(ClientError::new(ErrorCode::NO_COLUMN, sentence))
+                }
+                _ => Ok(()),
+            };
         }
         let sentence = format!(
             "there is no table {database}.{table}; SHOW TABLES FROM {database} lists those that there are"
@@ -173,6 +185,11 @@ fn check_rights(me: &User, statement: &UserStatement) -> Result<(), ClientError>
         UserStatement::Create { .. } | UserStatement::Drop { .. } => {
             denied("only an administrator may add and remove users")
         }
+        UserStatement::CreateRole { .. }
+        | UserStatement::DropRole { .. }
+        | UserStatement::GrantRole { .. } => denied(
+            "only an administrator may make and drop roles and say who has them; you can let a role read the tables of your own database",
+        ),
         UserStatement::Grant {
             database: Some(database),
             ..
@@ -238,39 +255,122 @@ async fn change(users: &Users, me: &User, statement: UserStatement) -> Result<()
             }
             Ok(())
         }
+        UserStatement::CreateRole {
+            roles,
+            if_not_exists,
+        } => add_roles(users, &list, &roles, if_not_exists).await,
+        UserStatement::DropRole { roles, if_exists } => {
+            let missing = roles.iter().find(|it| list.group(it).is_none());
+            if let Some(role) = missing.filter(|_| !if_exists) {
+                return Err(no_role(role));
+            }
+            let roles: BTreeSet<_> = roles.iter().collect();
+            for role in { roles }.iter().filter(|it| list.group(it).is_some()) {
+                users.remove_group(role).await.map_err(failed)?;
+            }
+            Ok(())
+        }
+        UserStatement::GrantRole {
+            revoke,
+            roles,
+            users: names,
+        } => {
+            if let Some(role) = roles.iter().find(|it| list.group(it).is_none()) {
+                return Err(no_role(role));
+            }
+            if let Some(role) = names.iter().find(|it| list.group(it).is_some()) {
+                let sentence = format!(
+                    "{role} is a role itself: roles belong to users alone, so grant the users of {role} the other role, too"
+                );
+                return Err(ClientError::new(ErrorCode::NOT_SUPPORTED, sentence));
+            }
+            all_are_there(&names)?;
+            let changed = users.change_members(&roles, &names, !revoke).await;
+            changed.map_err(failed)
+        }
         UserStatement::Grant {
             revoke,
             database,
             table,
+            columns,
             users: names,
         } => {
-            let (everybody, mut names): (Vec<_>, Vec<_>) =
-                names.into_iter().partition(|name| is_public(name));
-            all_are_there(&names)?;
-            names.extend(everybody.into_iter().take(1));
-            let names: BTreeSet<_> = names.iter().collect();
-            let grants = [Grant::new(&database.unwrap_or_default(), table.as_deref())];
-            let has = |name: &str| match is_public(name) {
-                true => list.public().contains(&grants[0]),
-                false => { list.user(name) }.is_some_and(|user| user.grants.contains(&grants[0])),
-            };
-            if revoke && let Some(name) = names.iter().find(|name| !has(name)) {
-                let sentence = format!(
-                    "{name} has no grant to read {}: SHOW GRANTS FOR '{name}' tells those that there are",
-                    grants[0]
-                );
-                return Err(ClientError::new(ErrorCode::NO_GRANT, sentence));
-            }
-            for name in names {
-                let done = match revoke {
-                    true => users.revoke(name, &grants).await,
-                    false => users.grant(name, &grants).await,
-                };
-                done.map_err(failed)?;
-            }
-            Ok(())
+            let grants = grants(&database.unwrap_or_default(), table.as_deref(), &columns);
+            change_grants(users, &list, names, &grants, revoke).await
         }
     }
+}
+
+/// What a statement grants.
+fn grants(database: &str, table: Option<&str>, columns: &[String]) -> Vec<Grant> {
+    match table {
+        Some(table) if !columns.is_empty() => { columns.iter() }
+            .map(|column| Grant::of_column(database, table, column))
+            .collect(),
+        table => vec![Grant::new(database, table)],
+    }
+}
+
+/// Grants to users, groups and everybody, or takes back.
+async fn change_grants(
+    users: &Users,
+    list: &UserList,
+    names: Vec<String>,
+    grants: &[Grant],
+    revoke: bool,
+) -> Result<(), ClientError> {
+    // Everybody has one name, however it is written.
+    let one_name = |name: String| match is_public(&name) {
+        true => PUBLIC.to_owned(),
+        false => name,
+    };
+    let names: BTreeSet<String> = names.into_iter().map(one_name).collect();
+    for name in &names {
+        let Some(given) = list.grants_of(name) else {
+            return Err(no_grantee(name));
+        };
+        let lacking = |grant: &&Grant| !given.iter().any(|it| grant.includes(it));
+        if revoke && let Some(grant) = grants.iter().find(lacking) {
+            let sentence = format!(
+                "{name} has no grant to read {grant}: SHOW GRANTS FOR '{name}' tells those that there are"
+            );
+            return Err(ClientError::new(ErrorCode::NO_GRANT, sentence));
+        }
+    }
+    for name in &names {
+        let done = match revoke {
+            true => users.revoke(name, grants).await,
+            false => users.grant(name, grants).await,
+        };
+        done.map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Makes groups; takes those back that it has made if one cannot be.
+async fn add_roles(
+    users: &Users,
+    list: &UserList,
+    roles: &[String],
+    if_not_exists: bool,
+) -> Result<(), ClientError> {
+    let mut added: Vec<&str> = Vec::new();
+    for role in roles {
+        let folded = catalog::fold_name(role);
+        let mut groups = list.groups();
+        let is_there = groups.any(|group| catalog::fold_name(&group.name) == folded);
+        if is_there && if_not_exists {
+            continue;
+        }
+        if let Err(error) = users.create_group(role).await {
+            for name in added {
+                users.remove_group(name).await.map_err(failed)?;
+            }
+            return Err(failed(error));
+        }
+        added.push(role);
+    }
+    Ok(())
 }
 
 /// Adds users; takes those back that it has added if one cannot be.
@@ -307,6 +407,20 @@ fn no_user(name: &str) -> ClientError {
     ClientError::new(ErrorCode::USER_FAILED, sentence)
 }
 
+fn no_grantee(name: &str) -> ClientError {
+    let sentence = format!(
+        "there is no user and no role {name}: an administrator makes them with CREATE USER and CREATE ROLE (upper and lower case are told apart)"
+    );
+    ClientError::new(ErrorCode::USER_FAILED, sentence)
+}
+
+fn no_role(name: &str) -> ClientError {
+    let sentence = format!(
+        "there is no role {name}: an administrator makes one with CREATE ROLE (upper and lower case are told apart)"
+    );
+    ClientError::new(ErrorCode::USER_FAILED, sentence)
+}
+
 fn failed(error: UsersError) -> ClientError {
     let (code, sentence) = match error {
         UsersError::Exists { name } => (
@@ -319,9 +433,14 @@ fn failed(error: UsersError) -> ClientError {
             ErrorCode::BAD_PASSWORD,
             "a password has 1 to 256 bytes, none of them zero: leave IDENTIFIED BY out for a user without one".to_owned(),
         ),
-        UsersError::NoUser { .. } | UsersError::BadName { .. } => {
-            (ErrorCode::USER_FAILED, error.to_string())
-        }
+        UsersError::NoMember { group, user } => (
+            ErrorCode::NO_GRANT,
+            format!("{user} does not have the role {group}: SHOW GRANTS FOR '{user}' tells those that there are"),
+        ),
+        UsersError::NoUser { .. }
+        | UsersError::NoGroup { .. }
+        | UsersError::GroupExists { .. }
+        | UsersError::BadName { .. } => (ErrorCode::USER_FAILED, error.to_string()),
         UsersError::NoGrant { .. } => (ErrorCode::NO_GRANT, error.to_string()),
         _ => (ErrorCode::OTHER, error.to_string()),
     };

@@ -86,6 +86,9 @@ pub trait ServerInfo: fmt::Debug + Send + Sync {
 
     /// The limits of SHOW LIMITS.
     fn limits(&self) -> Vec<LimitInfo>;
+
+    /// The groups to which the user belongs.
+    fn groups(&self) -> Vec<String>;
 }
 
 /// A limit of a user in SHOW LIMITS.
@@ -140,6 +143,10 @@ impl ServerInfo for NoServer {
     }
 
     fn limits(&self) -> Vec<LimitInfo> {
+        Vec::new()
+    }
+
+    fn groups(&self) -> Vec<String> {
         Vec::new()
     }
 }

@@ -189,11 +189,9 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
     let first = first_word(text).to_ascii_lowercase();
     let read: fn(&mut TokenReader<'_>) -> Result<Option<Command>, SqlError> = match first.as_str() {
         "use" => |words| words.read_use().map(Some),
-        "set" => |words| match words.word("password") {
-            true => words
-                .read_set_password()
-                .map_err(|error| without_text(&error)),
-            false => words.read_set().map(Some),
+        "set" => |words| match words.read_set_of_users()? {
+            None => words.read_set().map(Some),
+            of_users => Ok(of_users),
         },
         "kill" => |words| words.read_kill().map(Some),
         "submit" => |words| words.read_submit().map(Some),
@@ -240,12 +238,6 @@ pub fn command(text: &str) -> Result<Option<Command>, SqlError> {
     let mut words = TokenReader::of(text)?;
     words.at = 1;
     read(&mut words)
-}
-
-/// The error for a statement about users that is not known here.
-pub(super) fn of_users() -> SqlError {
-    let sentence = "there are no roles here: an administrator adds users with CREATE USER and lets them read with GRANT SELECT; see docs/users.md";
-    SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED)
 }
 
 /// The words and signs of a statement.
@@ -406,9 +398,9 @@ impl<'a> TokenReader<'a> {
     }
 
     fn read_set(&mut self) -> Result<Command, SqlError> {
-        if self.word("role") || self.word("resource") || (self.word("default") && self.word("role"))
-        {
-            return Err(of_users());
+        if self.word("resource") {
+            let sentence = "there are no resource groups here: `meridian user limit` says how much users and groups may take";
+            return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
         }
         let mut assignments = Vec::new();
         loop {

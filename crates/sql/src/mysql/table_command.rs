@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::command::{Command, TableCommand, TargetTable, TokenReader, of_users};
+use super::command::{Command, TableCommand, TargetTable, TokenReader};
 use super::user_command::without_text;
 use crate::{ErrorCode, RESULT_FUNCTION, SqlError};
 
@@ -17,7 +17,7 @@ impl TokenReader<'_> {
                 .map_err(|error| without_text(&error));
         }
         if self.word("role") {
-            return Err(of_users());
+            return self.read_create_role();
         }
         let replace = self.word("or");
         if replace && !self.word("replace") {
@@ -69,7 +69,7 @@ impl TokenReader<'_> {
             return self.read_drop_user();
         }
         if self.word("role") {
-            return Err(of_users());
+            return self.read_drop_role();
         }
         if self.word("view") {
             return self.read_drop_view();

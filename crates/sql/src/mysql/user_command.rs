@@ -1,4 +1,5 @@
-//! Statements about users: CREATE, ALTER and DROP USER, SET PASSWORD, GRANT and REVOKE; and how they are shown, without their passwords.
+//! Statements about users and groups, which MySQL calls roles: CREATE, ALTER and DROP USER, CREATE and DROP ROLE, SET PASSWORD, GRANT and
+//! REVOKE; and how they are shown, without their passwords.
 
 use std::borrow::Cow;
 
@@ -33,6 +34,29 @@ pub enum UserStatement {
         /// Whether it is no mistake that there is none.
         if_exists: bool,
     },
+    /// `CREATE ROLE name, name`.
+    CreateRole {
+        /// The names.
+        roles: Vec<String>,
+        /// Whether it is no mistake that there is one already.
+        if_not_exists: bool,
+    },
+    /// `DROP ROLE name, name`.
+    DropRole {
+        /// The names.
+        roles: Vec<String>,
+        /// Whether it is no mistake that there is none.
+        if_exists: bool,
+    },
+    /// `GRANT role, role TO name, name`, and `REVOKE ... FROM`.
+    GrantRole {
+        /// Whether they are taken back.
+        revoke: bool,
+        /// The roles.
+        roles: Vec<String>,
+        /// Whose.
+        users: Vec<String>,
+    },
     /// `GRANT SELECT ON database.table TO name, name`, and `REVOKE ... FROM`.
     Grant {
         /// Whether it is taken back.
@@ -41,6 +65,8 @@ pub enum UserStatement {
         database: Option<String>,
         /// The table; all of the database without one.
         table: Option<String>,
+        /// The columns of the table; all of them without any.
+        columns: Vec<String>,
         /// To whom.
         users: Vec<String>,
     },
@@ -60,6 +86,9 @@ impl std::fmt::Debug for UserStatement {
             Self::Drop { .. } => "Drop",
             Self::Grant { revoke: false, .. } => "Grant",
             Self::Grant { revoke: true, .. } => "Revoke",
+            Self::CreateRole { .. } => "CreateRole",
+            Self::DropRole { .. } => "DropRole",
+            Self::GrantRole { .. } => "GrantRole",
             Self::ShowGrants { .. } => "ShowGrants",
         })
     }
@@ -114,8 +143,25 @@ impl TokenReader<'_> {
         told(UserStatement::Password { user, password })
     }
 
+    /// `SET PASSWORD`, `SET ROLE` and `SET DEFAULT ROLE`, from behind SET on; `None` for other settings.
+    pub(super) fn read_set_of_users(&mut self) -> Read {
+        if self.word("password") {
+            let read = self.read_set_password();
+            return read.map_err(|error| without_text(&error));
+        }
+        if self.word("role") {
+            return self.read_set_role(false);
+        }
+        let begin = self.at;
+        if self.word("default") && self.word("role") {
+            return self.read_set_role(true);
+        }
+        self.at = begin;
+        Ok(None)
+    }
+
     /// `SET PASSWORD`, from behind these words on.
-    pub(super) fn read_set_password(&mut self) -> Read {
+    fn read_set_password(&mut self) -> Read {
         let user = match self.word("for") {
             true => Some(self.account()?),
             false => None,
@@ -139,14 +185,115 @@ impl TokenReader<'_> {
         told(UserStatement::Drop { users, if_exists })
     }
 
+    /// `CREATE ROLE`, from behind these words on.
+    pub(super) fn read_create_role(&mut self) -> Read {
+        let if_not_exists = self.word("if");
+        if if_not_exists && !(self.word("not") && self.word("exists")) {
+            return Err(self.expected("IF NOT EXISTS"));
+        }
+        let roles = self.accounts()?;
+        self.end()?;
+        told(UserStatement::CreateRole {
+            roles,
+            if_not_exists,
+        })
+    }
+
+    /// `DROP ROLE`, from behind these words on.
+    pub(super) fn read_drop_role(&mut self) -> Read {
+        let if_exists = self.word("if");
+        if if_exists && !self.word("exists") {
+            return Err(self.expected("IF EXISTS"));
+        }
+        let roles = self.accounts()?;
+        self.end()?;
+        told(UserStatement::DropRole { roles, if_exists })
+    }
+
+    /// `SET ROLE` or `SET DEFAULT ROLE`, from behind these words on: all roles of a user count at once, which can be said and no other.
+    fn read_set_role(&mut self, of_users: bool) -> Read {
+        let all = self.word("all") || (!of_users && self.word("default"));
+        if all && of_users {
+            if !self.word("to") {
+                return Err(self.expected("TO"));
+            }
+            self.accounts()?;
+        }
+        match all {
+            true => self.end().map(|()| Some(Command::Nothing)),
+            false => {
+                let sentence = "all roles of a user count at once: SET ROLE ALL can be said, and no other choice; REVOKE role FROM user takes one away";
+                Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED))
+            }
+        }
+    }
+
+    /// Whether what follows `GRANT` or `REVOKE` are roles, which are given without saying on what.
+    fn grants_roles(&self) -> bool {
+        let is_on = |token: &Token| match token {
+            Token::Word(word) => {
+                word.quote_style.is_none() && word.value.eq_ignore_ascii_case("on")
+            }
+            _ => false,
+        };
+        let mut rest = self.tokens.iter().skip(self.at);
+        !rest.any(|it| is_on(&it.token))
+    }
+
+    fn read_grant_of_roles(&mut self, revoke: bool) -> Read {
+        let roles = self.accounts()?;
+        self.to_or_from(revoke)?;
+        let users = self.accounts()?;
+        if self.word("with") {
+            let sentence =
+                "administrators alone say who belongs to which role: leave WITH ADMIN OPTION out";
+            return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
+        }
+        self.end()?;
+        told(UserStatement::GrantRole {
+            revoke,
+            roles,
+            users,
+        })
+    }
+
+    fn to_or_from(&mut self, revoke: bool) -> Result<(), SqlError> {
+        match self.word(if revoke { "from" } else { "to" }) {
+            true => Ok(()),
+            false => Err(self.expected(if revoke { "FROM" } else { "TO" })),
+        }
+    }
+
+    /// The columns of a grant, in parentheses; none without these.
+    fn granted_columns(&mut self) -> Result<Vec<String>, SqlError> {
+        let mut columns = Vec::new();
+        if !self.sign(&Token::LParen) {
+            return Ok(columns);
+        }
+        loop {
+            columns.push(self.name("the name of a column")?);
+            if !self.sign(&Token::Comma) {
+                break;
+            }
+        }
+        match self.sign(&Token::RParen) {
+            true => Ok(columns),
+            false => Err(self.expected(")")),
+        }
+    }
+
     /// `GRANT` or `REVOKE`, from behind that word on.
     pub(super) fn read_grant(&mut self, revoke: bool) -> Read {
+        if self.grants_roles() {
+            return self.read_grant_of_roles(revoke);
+        }
         if !self.word("select") || self.peek() == Some(&Token::Comma) {
             let sentence = "what can be granted is SELECT, as in GRANT SELECT ON sky.Object TO ann: users change the tables of their own database alone, and administrators are made by `meridian user add --admin`";
             return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
         }
-        if self.peek() == Some(&Token::LParen) {
-            let sentence = "rights to single columns are not kept here: grant SELECT on the table";
+        let columns = self.granted_columns()?;
+        if self.peek() == Some(&Token::Comma) {
+            let sentence = "what can be granted is SELECT: name all columns in one pair of parentheses, as in GRANT SELECT (ra, mag) ON sky.Object TO ann";
             return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
         }
         if !self.word("on") {
@@ -172,15 +319,18 @@ impl TokenReader<'_> {
                 return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
             }
         };
-        if !self.word(if revoke { "from" } else { "to" }) {
-            return Err(self.expected(if revoke { "FROM" } else { "TO" }));
+        if !columns.is_empty() && table.is_none() {
+            let sentence = "columns are those of a table: name it, as in GRANT SELECT (ra, mag) ON sky.Object TO ann";
+            return Err(SqlError::new(sentence).with_code(ErrorCode::SYNTAX));
         }
+        self.to_or_from(revoke)?;
         let users = self.accounts()?;
         self.end()?;
         told(UserStatement::Grant {
             revoke,
             database,
             table,
+            columns,
             users,
         })
     }
@@ -399,9 +549,56 @@ mod tests {
                 revoke,
                 database: database.map(str::to_owned),
                 table: table.map(str::to_owned),
+                columns: vec![],
                 users: names(&["ann", "bob"]),
             };
             assert!(read(text) == wanted, "{text}");
+        }
+        assert!(
+            read("GRANT SELECT (ra, `dec`) ON sky.Object TO ann")
+                == UserStatement::Grant {
+                    revoke: false,
+                    database: Some("sky".to_owned()),
+                    table: Some("Object".to_owned()),
+                    columns: names(&["ra", "dec"]),
+                    users: names(&["ann"]),
+                }
+        );
+    }
+
+    #[test]
+    fn roles_are_made_granted_and_dropped() {
+        assert!(
+            read("CREATE ROLE IF NOT EXISTS 'team'@'%', other")
+                == UserStatement::CreateRole {
+                    roles: names(&["team", "other"]),
+                    if_not_exists: true
+                }
+        );
+        assert!(
+            read("DROP ROLE team")
+                == UserStatement::DropRole {
+                    roles: names(&["team"]),
+                    if_exists: false
+                }
+        );
+        for (text, revoke) in [
+            ("GRANT team, `select` TO ann, bob", false),
+            ("REVOKE team, `select` FROM ann, bob", true),
+        ] {
+            let wanted = UserStatement::GrantRole {
+                revoke,
+                roles: names(&["team", "select"]),
+                users: names(&["ann", "bob"]),
+            };
+            assert!(read(text) == wanted, "{text}");
+        }
+        for text in [
+            "SET ROLE ALL",
+            "SET ROLE DEFAULT",
+            "SET DEFAULT ROLE ALL TO ann, bob",
+        ] {
+            assert_eq!(command(text).unwrap(), Some(Command::Nothing), "{text}");
         }
     }
 
@@ -440,7 +637,15 @@ mod tests {
             ("GRANT ALL ON *.* TO ann", 1235),
             ("GRANT SELECT, INSERT ON sky.* TO ann", 1235),
             ("GRANT SELECT ON *.* TO ann", 1235),
-            ("GRANT SELECT (ra) ON sky.Object TO ann", 1235),
+            ("GRANT SELECT (ra) ON sky.* TO ann", 1064),
+            ("GRANT SELECT (ra ON sky.Object TO ann", 1064),
+            ("GRANT SELECT (ra), SELECT (mag) ON sky.Object TO ann", 1235),
+            ("GRANT team TO ann WITH ADMIN OPTION", 1235),
+            ("GRANT team FROM ann", 1064),
+            ("SET ROLE team", 1235),
+            ("SET ROLE NONE", 1235),
+            ("SET DEFAULT ROLE team TO ann", 1235),
+            ("DROP ROLE", 1064),
             ("GRANT SELECT ON sky.Object FROM ann", 1064),
             ("REVOKE SELECT ON sky.Object TO ann", 1064),
         ] {

@@ -37,7 +37,8 @@ impl ColumnSelection {
         verbosity: u8,
     ) -> Result<Self, Problem> {
         let spec = cones.table().spec();
-        let key = identifier(spec).and_then(|name| number(spec, name));
+        let key = identifier(spec).filter(|name| cones.may_read(name));
+        let key = key.and_then(|name| number(spec, name));
         let [ra, dec] = cones.position();
         let needed = key.into_iter().chain([ra, dec]);
         let columns: BTreeSet<usize> = match (verbosity, named) {
@@ -50,7 +51,11 @@ impl ColumnSelection {
                 found.chain(needed.map(Ok)).collect::<Result<_, _>>()?
             }
         };
-        let columns: Vec<usize> = columns.into_iter().collect();
+        let may_read = |at: &usize| {
+            let column = spec.columns.get(*at);
+            column.is_some_and(|column| cones.may_read(&column.name))
+        };
+        let columns: Vec<usize> = columns.into_iter().filter(may_read).collect();
         let described = columns.iter().filter_map(|at| {
             let role = match *at {
                 at if Some(at) == key => Role::Identifier,

@@ -1,0 +1,181 @@
+//! Reading the file as a whole.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use catalog::Rights;
+use sqlx::{Connection, Row, SqliteConnection};
+
+use crate::database::{EVERYBODY, Result, WITH_GROUPS, connect, failed};
+use crate::{Grant, Group, Limit, Limits, User, UserList, UsersState, now};
+
+/// Grants of users, before there were groups, and of everybody.
+const FORMER_GRANTS: &str = "SELECT user, database, table_name, '' FROM grants";
+const FORMER_PUBLIC: &str = "SELECT '', database, table_name, '' FROM public_grants";
+const GRANTS: &str =
+    "SELECT grantee, database, table_name, column_name FROM grants ORDER BY 1, 2, 3, 4";
+
+/// Reads all users.
+pub(crate) async fn list(path: &Path, state: UsersState) -> Result<UserList> {
+    let mut opened = connect(path, true).await?;
+    let version = opened.version;
+    let mut reading = opened.connection.begin().await.map_err(failed(path))?;
+    let mut list = UserList::empty(state);
+    let exists = has_table(&mut reading, "users").await;
+    if !exists.map_err(failed(path))? {
+        // Whoever makes the file has not come further.
+        return Ok(list);
+    }
+    let read = read(&mut reading, &mut list, version).await;
+    read.map_err(failed(path))?;
+    Ok(list)
+}
+
+type Read<T> = std::result::Result<T, sqlx::Error>;
+
+async fn read(reading: &mut SqliteConnection, list: &mut UserList, version: i64) -> Read<()> {
+    let mut users = read_users(reading).await?;
+    let mut groups: Vec<Group> = Vec::new();
+    if version >= WITH_GROUPS {
+        groups = read_groups(reading).await?;
+    }
+    for (grantee, grant) in read_grants(reading, version).await? {
+        if grantee == EVERYBODY {
+            list.public.push(grant);
+        } else if let Some(user) = users.iter_mut().find(|it| it.name == grantee) {
+            user.grants.push(grant);
+        } else if let Some(group) = groups.iter_mut().find(|it| it.name == grantee) {
+            group.grants.push(grant);
+        }
+    }
+    let tokens: Vec<(Vec<u8>, String, i64)> =
+        sqlx::query_as("SELECT hash, user, expires FROM tokens")
+            .fetch_all(&mut *reading)
+            .await?;
+    for (hash, user, expires) in tokens {
+        if let Some(owner) = users.iter_mut().find(|it| it.name == user)
+            && let Ok(hash) = hash.try_into()
+        {
+            owner.tokens += usize::from(expires > now());
+            list.tokens.insert(hash, (user, expires));
+        }
+    }
+    for (of, limit, value) in read_limits(reading).await? {
+        let limits = if of == EVERYBODY {
+            Some(&mut list.everybody)
+        } else if let Some(user) = users.iter_mut().find(|it| it.name == of) {
+            Some(&mut user.own_limits)
+        } else {
+            let group = groups.iter_mut().find(|it| it.name == of);
+            group.map(|group| &mut group.limits)
+        };
+        if let Some(limits) = limits {
+            limits.set(limit, value);
+        }
+    }
+    for mut user in users {
+        let of: Vec<&Group> = { groups.iter() }
+            .filter(|group| group.members.contains(&user.name))
+            .collect();
+        user.groups = of.iter().map(|group| group.name.clone()).collect();
+        user.set_rights(&of, &list.public);
+        user.set_limits(&of, &list.everybody);
+        list.users.insert(user.name.clone(), Arc::new(user));
+    }
+    list.groups = { groups.into_iter() }
+        .map(|group| (group.name.clone(), group))
+        .collect();
+    Ok(())
+}
+
+/// Whether the file has a table: one that is just made, or of a former version, may not.
+async fn has_table(connection: &mut SqliteConnection, name: &str) -> Read<bool> {
+    let found: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name = ?")
+        .bind(name)
+        .fetch_one(connection)
+        .await?;
+    Ok(found > 0)
+}
+
+async fn read_users(reading: &mut SqliteConnection) -> Read<Vec<User>> {
+    let mut users: Vec<User> = Vec::new();
+    let rows =
+        sqlx::query("SELECT name, password, challenge, is_admin, created FROM users ORDER BY name")
+            .fetch_all(reading)
+            .await?;
+    for row in rows {
+        let challenge: Option<Vec<u8>> = row.try_get("challenge")?;
+        users.push(User {
+            name: row.try_get("name")?,
+            password: row.try_get("password")?,
+            challenge: challenge.and_then(|bytes| bytes.try_into().ok()),
+            is_admin: row.try_get("is_admin")?,
+            created: row.try_get("created")?,
+            groups: Vec::new(),
+            grants: Vec::new(),
+            rights: Arc::new(Rights::none()),
+            tokens: 0,
+            own_limits: Limits::default(),
+            limits: Limits::default(),
+        });
+    }
+    Ok(users)
+}
+
+async fn read_groups(reading: &mut SqliteConnection) -> Read<Vec<Group>> {
+    let rows: Vec<(String, i64)> = sqlx::query_as("SELECT name, created FROM groups ORDER BY name")
+        .fetch_all(&mut *reading)
+        .await?;
+    let mut groups: Vec<Group> = { rows.into_iter() }
+        .map(|(name, created)| Group::new(name, created))
+        .collect();
+    let members: Vec<(String, String)> = sqlx::query_as("SELECT of_group, user FROM members")
+        .fetch_all(reading)
+        .await?;
+    for (group, user) in members {
+        if let Some(group) = groups.iter_mut().find(|it| it.name == group) {
+            group.members.insert(user);
+        }
+    }
+    Ok(groups)
+}
+
+async fn read_grants(reading: &mut SqliteConnection, version: i64) -> Read<Vec<(String, Grant)>> {
+    let mut statements = vec![GRANTS];
+    if version < WITH_GROUPS {
+        statements = vec![FORMER_GRANTS];
+        if has_table(reading, "public_grants").await? {
+            statements.push(FORMER_PUBLIC);
+        }
+    }
+    let mut grants = Vec::new();
+    for statement in statements {
+        let rows: Vec<(String, String, String, String)> =
+            sqlx::query_as(statement).fetch_all(&mut *reading).await?;
+        let named = |name: String| (!name.is_empty()).then_some(name);
+        grants.extend(rows.into_iter().map(|(grantee, database, table, column)| {
+            let (table, column) = (named(table), named(column));
+            let grant = Grant {
+                database,
+                table,
+                column,
+            };
+            (grantee, grant)
+        }));
+    }
+    Ok(grants)
+}
+
+async fn read_limits(reading: &mut SqliteConnection) -> Read<Vec<(String, Limit, Option<u64>)>> {
+    if !has_table(reading, "limits").await? {
+        return Ok(Vec::new());
+    }
+    let rows: Vec<(String, String, i64)> = sqlx::query_as("SELECT user, name, value FROM limits")
+        .fetch_all(reading)
+        .await?;
+    let known = rows.into_iter().filter_map(|(of, name, value)| {
+        let limit = Limit::of_name(&name)?;
+        Some((of, limit, u64::try_from(value).ok()))
+    });
+    Ok(known.collect())
+}
