@@ -10,8 +10,8 @@ use crate::sqlite::SqliteCatalog;
 use crate::state::CatalogState;
 use crate::view::full_name;
 use crate::{
-    CatalogError, Chunk, Database, DatabaseChange, LoadId, NewDatabase, PartContents, Rights,
-    Table, TableSpec, View, ViewQuery, fold_name,
+    CatalogError, Chunk, Database, DatabaseChange, LoadId, NewDatabase, PartContents, Releases,
+    Rights, Table, TableSpec, View, ViewQuery, fold_name,
 };
 
 /// What exists in one data directory. Cheap to clone: clones share their connections.
@@ -24,6 +24,7 @@ pub struct Catalog {
     data_dir: Arc<Path>,
     /// Of whoever asks: what else there is does not exist for them.
     rights: Arc<Rights>,
+    releases: Arc<Releases>,
 }
 
 /// One of the tables that [`Catalog::repartition`] shows anew.
@@ -63,6 +64,7 @@ impl Catalog {
             backend: Arc::new(SqliteCatalog::open(data_dir).await?),
             data_dir: data_dir.into(),
             rights: Arc::new(Rights::All),
+            releases: Arc::default(),
         })
     }
 
@@ -72,6 +74,7 @@ impl Catalog {
             backend: Arc::new(SqliteCatalog::open_or_create(data_dir).await?),
             data_dir: data_dir.into(),
             rights: Arc::new(Rights::All),
+            releases: Arc::default(),
         })
     }
 
@@ -81,6 +84,20 @@ impl Catalog {
             rights,
             ..self.clone()
         }
+    }
+
+    /// The same catalog where whoever asks sees some rows alone of some tables.
+    #[must_use]
+    pub fn released_by(&self, releases: Arc<Releases>) -> Self {
+        Self {
+            releases,
+            ..self.clone()
+        }
+    }
+
+    /// Of which tables whoever asks sees some rows alone.
+    pub fn releases(&self) -> &Arc<Releases> {
+        &self.releases
     }
 
     /// The rights of whoever asks.
@@ -141,7 +158,7 @@ impl Catalog {
             return Ok(Vec::new());
         }
         let tables = self.backend.tables(database, None).await?.into_iter();
-        Ok(tables.filter_map(|it| self.rights.seen_table(it)).collect())
+        Ok(tables.filter_map(|it| self.seen(it)).collect())
     }
 
     /// The table of this name in a database, both without regard to case.
@@ -150,7 +167,19 @@ impl Catalog {
             return Ok(None);
         }
         let mut found = self.backend.tables(database, Some(name)).await?;
-        Ok(found.pop().and_then(|it| self.rights.seen_table(it)))
+        Ok(found.pop().and_then(|it| self.seen(it)))
+    }
+
+    /// A table as whoever asks sees it.
+    fn seen(&self, table: Table) -> Option<Table> {
+        let mut table = self.rights.seen_table(table)?;
+        let release = self
+            .releases
+            .condition(&table.spec.database, &table.spec.name);
+        if release.is_some() {
+            table.parts.clear();
+        }
+        Some(table)
     }
 
     /// All views, by database and name.

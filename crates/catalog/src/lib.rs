@@ -25,6 +25,7 @@ mod lock;
 mod metadata;
 mod names;
 mod process;
+mod releases;
 mod rights;
 mod scan_lane;
 mod sqlite;
@@ -43,6 +44,7 @@ pub use metadata::{
     Change, ColumnChange, ColumnMetadata, DatabaseChange, TableChange, TableMetadata, combined,
 };
 pub use names::{fold_name, path_name};
+pub use releases::Releases;
 pub use rights::{Columns, Rights, Tables};
 pub use scan_lane::{ScanLane, UNRATED};
 pub use state::CatalogState;

@@ -221,11 +221,24 @@ pub struct Table {
     /// What it and its columns mean. It changes without a load, and no row depends on it.
     #[serde(default)]
     pub metadata: TableMetadata,
-    /// Its parts, at least one, in the order in which they are read.
+    /// Its parts, at least one, in the order in which they are read. There are none where whoever asks sees some of its rows alone, and is
+    /// not told how many there are.
     pub parts: Vec<Part>,
 }
 
 impl Table {
+    /// The rows, the bytes and the time of the latest load of a table, as lists tell them; `None` for what is not told.
+    pub fn told_contents(&self) -> (Option<u64>, Option<u64>, Option<&str>) {
+        match self.parts.is_empty() {
+            true => (None, None, None),
+            false => (
+                Some(self.rows()),
+                Some(self.bytes()),
+                Some(self.loaded_at()),
+            ),
+        }
+    }
+
     /// Rows as a query counts them.
     pub fn rows(&self) -> u64 {
         self.parts.iter().map(|part| part.rows).sum()

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use arrow::datatypes::SchemaRef;
 use catalog::{
-    Catalog, CatalogState, Chunk, Columns, LoadId, Rights, Table, TableKind, View, fold_name,
+    Catalog, CatalogState, Chunk, Columns, LoadId, Releases, Rights, Table, TableKind, View,
+    fold_name,
 };
 use futures::future::BoxFuture;
 use sky::{ChunkId, Chunker};
@@ -157,18 +158,22 @@ impl Archive {
         })
     }
 
-    /// The same archive as somebody with these rights sees it: other databases and tables do not exist. What is open is shared.
-    pub fn seen_with(&self, rights: Arc<Rights>) -> Arc<Self> {
+    /// The same archive as somebody with these rights sees it: other databases and tables do not exist, nor rows that are not released to
+    /// them. What is open is shared.
+    pub fn seen_with(&self, rights: Arc<Rights>, releases: Arc<Releases>) -> Arc<Self> {
+        let catalog = self.opened.catalog.seen_with(rights);
         Arc::new(Self {
-            catalog: self.opened.catalog.seen_with(rights),
+            catalog: catalog.released_by(releases),
             opened: Arc::clone(&self.opened),
         })
     }
 
-    /// The same archive as its owner sees it.
+    /// The same archive with all databases, tables and columns: for definitions of views. Rows that are not released to whoever asks are
+    /// hidden from them by whatever road.
     pub(crate) fn whole(&self) -> Arc<Self> {
+        let releases = Arc::clone(self.catalog.releases());
         Arc::new(Self {
-            catalog: self.opened.catalog.clone(),
+            catalog: self.opened.catalog.released_by(releases),
             opened: Arc::clone(&self.opened),
         })
     }
@@ -215,6 +220,13 @@ impl Archive {
             *columns == Columns::All || all.any(|column| columns.has(&column.name))
         };
         Ok(found.filter(is_seen))
+    }
+
+    /// The condition that the rows of a table meet which whoever asks may see; `None` if they may see all.
+    pub fn release_of(&self, table: &LoadedTable) -> Option<&str> {
+        let spec = table.spec();
+        let releases = self.catalog.releases();
+        releases.condition(&spec.database, &spec.name)
     }
 
     /// The columns of a table that whoever asks may read.

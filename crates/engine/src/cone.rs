@@ -37,12 +37,14 @@ pub struct ConeTable {
 }
 
 impl ConeTable {
-    /// `None` for a table of which no columns are declared to be the position of its rows, as whoever asks may see it.
+    /// `None` for a table of which no columns are declared to be the position of its rows, as whoever asks may see it, or of whose rows
+    /// they may see some alone.
     pub fn new(archive: &Arc<Archive>, table: Arc<LoadedTable>) -> Option<Self> {
         let spec = table.spec();
         let declared = spec.position.as_ref()?;
         let seen = archive.columns_of(&table);
-        if !(seen.has(&declared.ra) && seen.has(&declared.dec)) {
+        let sees_place = seen.has(&declared.ra) && seen.has(&declared.dec);
+        if !sees_place || archive.release_of(&table).is_some() {
             return None;
         }
         let position = [
@@ -117,7 +119,9 @@ impl ConeTable {
     /// # Errors
     /// A number that is no column's, or that of one which whoever asks may not read.
     pub fn search(&self, circle: Circle, columns: &[usize]) -> Result<ConeSearch, EngineError> {
-        let mut fields = columns.iter().filter_map(|at| self.columns().fields().get(*at));
+        let mut fields = columns
+            .iter()
+            .filter_map(|at| self.columns().fields().get(*at));
         if !fields.all(|field| self.may_read(field.name())) {
             return Err(EngineError::internal("a cone reads what may not be read"));
         }

@@ -205,7 +205,10 @@ fn schemata(contents: &Contents) -> Vec<Row> {
 
 fn table_rows(contents: &Contents) -> Vec<Row> {
     let row = |table: &Table| {
-        let row_length = table.bytes().checked_div(table.rows()).unwrap_or(0);
+        let (rows, bytes, loaded) = table.told_contents();
+        let row_length = rows.zip(bytes);
+        let row_length = row_length.map(|(rows, bytes)| bytes.checked_div(rows).unwrap_or(0));
+        let loaded = || loaded.map(time);
         vec![
             CATALOGUE.into(),
             table.database.name.as_str().into(),
@@ -214,15 +217,15 @@ fn table_rows(contents: &Contents) -> Vec<Row> {
             "Meridian".into(),
             10.into(),
             "Compressed".into(),
-            table.rows().into(),
+            rows.into(),
             row_length.into(),
-            table.bytes().into(),
+            bytes.into(),
             0.into(),
             0.into(),
             0.into(),
             Value::Null,
-            time(table.loaded_at()).into(),
-            time(table.loaded_at()).into(),
+            loaded().into(),
+            loaded().into(),
             Value::Null,
             COLLATION.into(),
             Value::Null,
@@ -430,7 +433,7 @@ fn statistics(contents: &Contents) -> Vec<Row> {
             1.into(),
             key.into(),
             "A".into(),
-            table.rows().into(),
+            table.told_contents().0.into(),
             Value::Null,
             Value::Null,
             "".into(),

@@ -7,6 +7,7 @@
 //! has a codec.
 
 mod archive;
+mod barrier;
 mod codec;
 mod condition;
 mod cone;
@@ -29,6 +30,7 @@ mod piece;
 pub mod plan;
 mod plan_cache;
 mod provider;
+mod release;
 mod restriction;
 mod result_cache;
 mod search_cover;
@@ -58,6 +60,7 @@ pub use loaded_table::{LoadedTable, StoredTable};
 pub use memory::{RESERVABLE, allocated_bytes, bound_memory};
 pub use milestones::{HandedOut, Milestone, Milestones};
 pub use piece::{ChunkSlice, Piece};
+pub use release::check_release;
 pub use restriction::Restriction;
 pub use result_cache::{CachedRows, ResultCache, ResultKey};
 pub use session::{

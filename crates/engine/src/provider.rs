@@ -13,14 +13,15 @@ use datafusion::physical_plan::ExecutionPlan;
 use sql::{Dialect, NotFound};
 
 use crate::error::external;
-use crate::exec::TableScanExec;
+use crate::exec::{BarrierExec, TableScanExec};
 use crate::information_schema::{INFORMATION_SCHEMA, InformationSchema};
 use crate::loaded_table::LoadedTable;
 use crate::plan_cache::with_first_values;
+use crate::release::ReleaseCondition;
 use crate::session::views::{self, ViewPath};
 use crate::system_tables::SystemTables;
 use crate::tap_schema::{TAP_SCHEMA, TapSchema};
-use crate::{Archive, NO_DATABASE};
+use crate::{Archive, EngineError, NO_DATABASE};
 
 /// All databases of an archive. Databases and tables are found by looking, so that those that are made meanwhile are there;
 /// what there is, `information_schema` says.
@@ -216,6 +217,19 @@ impl ArchiveTable {
         })
     }
 
+    /// The condition of the rows that whoever asks may see, if that is not all of them.
+    async fn release(
+        &self,
+        session: &dyn Session,
+    ) -> std::result::Result<Option<ReleaseCondition>, EngineError> {
+        let Some(condition) = self.archive.release_of(&self.table) else {
+            return Ok(None);
+        };
+        let (archive, table) = (&self.archive, &self.table);
+        let planned = Box::pin(ReleaseCondition::plan(archive, session, table, condition));
+        planned.await.map(Some)
+    }
+
     /// The numbers of columns among all of the table's.
     fn stored_columns(&self, projection: Option<&Vec<usize>>) -> Result<Vec<usize>> {
         let Some(projection) = projection else {
@@ -249,7 +263,7 @@ impl TableProvider for ArchiveTable {
 
     async fn scan(
         &self,
-        _: &dyn Session,
+        session: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         _: Option<usize>,
@@ -274,16 +288,27 @@ impl TableProvider for ArchiveTable {
                     .map_err(external)?,
             );
         }
-        let (archive, table) = (Arc::clone(&self.archive), Arc::clone(&self.table));
-        let projection = self.stored_columns(projection)?;
-        Ok(Arc::new(TableScanExec::try_new(
-            archive,
-            table,
+        let wanted = self.stored_columns(projection)?;
+        let release = self.release(session).await.map_err(external)?;
+        let read = match &release {
+            Some(release) => release.columns_with(&wanted),
+            None => wanted.clone(),
+        };
+        let scan = TableScanExec::try_new(
+            Arc::clone(&self.archive),
+            Arc::clone(&self.table),
             &self.all,
-            Some(&projection),
+            Some(&read),
             coverage,
             restriction,
             filters,
-        )?))
+        )?;
+        let Some(release) = release else {
+            return Ok(Arc::new(scan));
+        };
+        let condition = release.over(&scan.schema())?;
+        let wanted = (0..wanted.len()).collect();
+        let barrier = BarrierExec::try_new(Arc::new(scan), Some(condition), wanted)?;
+        Ok(Arc::new(barrier))
     }
 }

@@ -28,6 +28,7 @@ mod parent;
 mod prompt;
 mod query_commands;
 mod registry_record;
+mod release_command;
 mod repartition;
 mod serve;
 mod server_client;
@@ -116,6 +117,8 @@ enum Command {
     /// Make, list and drop views: queries that are read under a name, as tables are.
     #[command(subcommand)]
     View(view_commands::ViewCommand),
+    /// Release some rows of a table to whoever may read it, and the others to whom that is granted.
+    Release(release_command::ReleaseArguments),
     /// The queries of a running server: list, submit, follow and cancel them, and download their results.
     ///
     /// These commands speak HTTP with `meridian serve`. A submitted query runs without a connection, its result is kept for some days,
@@ -177,6 +180,7 @@ fn main() -> ExitCode {
         Command::Tables(arguments) => tables::run(arguments),
         Command::Query(command) => query_commands::run(command),
         Command::View(command) => view_commands::run(command),
+        Command::Release(arguments) => release_command::run(arguments),
         Command::Upload(arguments) => upload::run(arguments),
         Command::User(command) => user_commands::run(command),
         Command::Alerts(command) => alert_commands::run(command),

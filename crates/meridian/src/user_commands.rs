@@ -101,8 +101,16 @@ pub struct GrantArguments {
     #[command(flatten)]
     user: UserArguments,
     /// The right to read a database, one table of it, or some columns of a table; may be given several times.
-    #[arg(long, value_name = "DB[.TABLE[(COLUMN,...)]]", required = true)]
+    #[arg(
+        long,
+        value_name = "DB[.TABLE[(COLUMN,...)]]",
+        required_unless_present = "unreleased"
+    )]
     read: Vec<GrantName>,
+    /// The right to see all rows of a table, or of the tables of a database, where `meridian release` releases some; it is none to read the
+    /// table. May be given several times.
+    #[arg(long, value_name = "DB[.TABLE]")]
+    unreleased: Vec<GrantName>,
 }
 
 /// Whose limits are set, and to what. `none` takes a limit away.
@@ -268,14 +276,14 @@ pub fn run(command: UserCommand) -> Result<(), Failure> {
             tell(&format!("{} is removed{open}\n", it.name))
         }
         UserCommand::Grant(it) => {
-            for grant in &it.read {
+            for grant in it.read.iter().chain(&it.unreleased) {
                 runtime.block_on(grant.note_missing(&catalog))?;
             }
-            runtime.block_on(users.grant(&it.user.name, &it.grants()))?;
+            runtime.block_on(it.change(&users, true))?;
             show(&runtime, &users, &it.user.name)
         }
         UserCommand::Revoke(it) => {
-            runtime.block_on(users.revoke(&it.user.name, &it.grants()))?;
+            runtime.block_on(it.change(&users, false))?;
             show(&runtime, &users, &it.user.name)
         }
         UserCommand::Group(it) => groups::run(&runtime, &users, it),
@@ -287,8 +295,28 @@ pub fn run(command: UserCommand) -> Result<(), Failure> {
 }
 
 impl GrantArguments {
-    fn grants(&self) -> Vec<Grant> {
-        self.read.iter().flat_map(GrantName::grants).collect()
+    /// Grants what is named, or takes it back.
+    async fn change(&self, users: &Users, is_granted: bool) -> Result<(), Failure> {
+        let name = &self.user.name;
+        if self.unreleased.iter().any(GrantName::is_of_columns) {
+            return Err(Failure::new(
+                "rows that are not released are those of a table or a database: --unreleased takes no columns",
+            ));
+        }
+        let of = |names: &[GrantName]| names.iter().flat_map(GrantName::grants).collect::<Vec<_>>();
+        let (read, unreleased) = (of(&self.read), of(&self.unreleased));
+        if !read.is_empty() {
+            match is_granted {
+                true => users.grant(name, &read).await?,
+                false => users.revoke(name, &read).await?,
+            }
+        }
+        if !unreleased.is_empty() {
+            users
+                .change_unreleased(name, &unreleased, is_granted)
+                .await?;
+        }
+        Ok(())
     }
 }
 
@@ -395,6 +423,7 @@ struct Listed {
     created: String,
     groups: Vec<String>,
     read: Vec<String>,
+    unreleased: Vec<String>,
     limits: BTreeMap<&'static str, u64>,
 }
 
@@ -408,6 +437,7 @@ impl Listed {
             created: catalog::utc_text(user.created.max(0) as u64),
             groups: user.groups.clone(),
             read: Grant::texts(&user.grants),
+            unreleased: Grant::texts(&user.unreleased),
             limits: { user.limits.iter() }
                 .map(|(limit, most)| (limit.name(), most))
                 .collect(),
@@ -514,12 +544,13 @@ fn show(runtime: &Runtime, users: &Users, name: &str) -> Result<(), Failure> {
     })?;
     let user = Listed::of(user);
     tell(&format!(
-        "user          {}\nadded         {}\nlogs in with  {}\nbelongs to    {}\nmay read      {}\nmay take      {}\n",
+        "user          {}\nadded         {}\nlogs in with  {}\nbelongs to    {}\nmay read      {}\nall rows of   {}\nmay take      {}\n",
         user.name,
         user.created,
         user.logs_in_with(),
         groups::names(&user.groups),
         user.may_read(),
+        groups::names(&user.unreleased),
         user.may_take()
     ))
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::users::{ANONYMOUS, Scramble, User, UserList, Users, UsersError, UsersState};
-use catalog::Rights;
+use catalog::{Releases, Rights};
 use engine::Archive;
 use sql::ErrorCode;
 use tokio::sync::Semaphore;
@@ -159,7 +159,8 @@ impl Authenticator {
 
     /// A principal who sees nothing: for what is served to everybody.
     pub(crate) fn nobody(&self, list: &UserList) -> Arc<Principal> {
-        self.seen("", None, Arc::new(Rights::none()), list.state())
+        let rights = Arc::new(Rights::none());
+        self.seen("", None, rights, Arc::default(), list.state())
     }
 
     fn everybody(&self, list: &UserList) -> Arc<Principal> {
@@ -175,7 +176,9 @@ impl Authenticator {
     /// The principal of a user who has proved to be that.
     fn admit(&self, list: &UserList, user: &Arc<User>) -> Arc<Principal> {
         let rights = Arc::clone(&user.rights);
-        self.seen(&user.name, Some(Arc::clone(user)), rights, list.state())
+        let releases = Arc::clone(&user.releases);
+        let (name, user) = (&user.name, Some(Arc::clone(user)));
+        self.seen(name, user, rights, releases, list.state())
     }
 
     fn seen(
@@ -183,6 +186,7 @@ impl Authenticator {
         name: &str,
         user: Option<Arc<User>>,
         rights: Arc<Rights>,
+        releases: Arc<Releases>,
         state: UsersState,
     ) -> Arc<Principal> {
         let mut known = lock(&self.known);
@@ -196,12 +200,14 @@ impl Authenticator {
         // Sessions have plans and outlive changes of other users.
         let same = before.filter(|before| {
             let was_admin = before.user.as_ref().is_some_and(|user| user.is_admin);
-            before.archive.catalog().rights() == &rights && was_admin == is_admin
+            let catalog = before.archive.catalog();
+            let sees_the_same = (catalog.rights(), catalog.releases()) == (&rights, &releases);
+            sees_the_same && was_admin == is_admin
         });
         let (archive, sessions) = match same {
             Some(before) => (Arc::clone(&before.archive), Arc::clone(&before.sessions)),
             None => {
-                let archive = self.archive.seen_with(rights);
+                let archive = self.archive.seen_with(rights, releases);
                 let tables = match is_admin {
                     true => Arc::clone(&self.tables) as _,
                     false => Arc::new(UserTables::new(Arc::clone(&self.tables), name)) as _,

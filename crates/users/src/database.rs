@@ -16,7 +16,9 @@ use crate::{Limit, PUBLIC, UsersError};
 
 /// The version of the file in which groups came, and all grants into one table.
 pub(crate) const WITH_GROUPS: i64 = 4;
-const VERSION: i64 = WITH_GROUPS;
+/// The version in which releases of rows came.
+pub(crate) const WITH_RELEASES: i64 = 5;
+const VERSION: i64 = WITH_RELEASES;
 /// The name under which the limits and the grants of everybody are stored.
 pub(crate) const EVERYBODY: &str = "";
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -96,6 +98,24 @@ INSERT INTO grants SELECT '', database, table_name, '' FROM public_grants;
 DROP TABLE former_grants;
 DROP TABLE public_grants;
 PRAGMA user_version = 4;
+";
+
+/// What version 5 has more: conditions by which rows of tables are released, and who sees the others.
+const RELEASES: &str = "
+CREATE TABLE releases (
+    database TEXT NOT NULL,
+    table_name TEXT NOT NULL,
+    condition TEXT NOT NULL,
+    PRIMARY KEY (database, table_name)
+) STRICT;
+CREATE TABLE unreleased (
+    grantee TEXT NOT NULL,
+    database TEXT NOT NULL,
+    -- Empty for all tables of the database.
+    table_name TEXT NOT NULL,
+    PRIMARY KEY (grantee, database, table_name)
+) STRICT;
+PRAGMA user_version = 5;
 ";
 
 pub(crate) type Result<T> = std::result::Result<T, UsersError>;
@@ -188,6 +208,7 @@ async fn migrate(connection: &mut SqliteConnection) -> std::result::Result<(), s
         (2, LIMITS),
         (3, PUBLIC_GRANTS),
         (WITH_GROUPS, GROUPS),
+        (WITH_RELEASES, RELEASES),
     ] {
         if version < made {
             sqlx::raw_sql(tables).execute(&mut *change).await?;
@@ -276,6 +297,7 @@ pub(crate) async fn remove(opened: &mut Opened, name: &str) -> Result<()> {
         "DELETE FROM users WHERE name = ?",
         "DELETE FROM limits WHERE user = ?",
         "DELETE FROM grants WHERE grantee = ?",
+        "DELETE FROM unreleased WHERE grantee = ?",
     ] {
         sqlx::query(removed)
             .bind(name)
@@ -334,7 +356,7 @@ pub(crate) async fn change<'a>(
 }
 
 /// A transaction about a user or a group who is there, or about everybody.
-async fn change_grantee<'a>(
+pub(crate) async fn change_grantee<'a>(
     connection: &'a mut SqliteConnection,
     path: &Path,
     name: &str,

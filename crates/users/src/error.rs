@@ -43,7 +43,9 @@ pub enum UsersError {
         name: String,
     },
     /// There is nobody at all.
-    #[error("there are no users yet, and so nobody to limit: `meridian user add` adds one")]
+    #[error(
+        "there are no users yet, and everybody may read and take everything: `meridian user add` adds one"
+    )]
     Nobody,
     /// There is one already.
     #[error(
@@ -97,6 +99,14 @@ pub enum UsersError {
         name: String,
         /// What was to be taken back.
         grant: String,
+    },
+    /// All rows of the table are released.
+    #[error(
+        "there is no condition on the rows of {table}: `meridian release` without a table lists those that there are"
+    )]
+    NoRelease {
+        /// The table.
+        table: String,
     },
     /// The operating system has no random numbers.
     #[error("the operating system has no random numbers")]

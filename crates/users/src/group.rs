@@ -20,6 +20,8 @@ pub struct Group {
     pub members: BTreeSet<String>,
     /// What was granted to it.
     pub grants: Vec<Grant>,
+    /// The databases and tables of which its members see rows that are not released.
+    pub unreleased: Vec<Grant>,
     /// How much each of its members may take.
     pub limits: Limits,
 }
@@ -31,6 +33,7 @@ impl Group {
             created,
             members: BTreeSet::new(),
             grants: Vec::new(),
+            unreleased: Vec::new(),
             limits: Limits::default(),
         }
     }
@@ -73,6 +76,7 @@ pub(crate) async fn remove(opened: &mut Opened, name: &str) -> Result<()> {
     for of_it in [
         "DELETE FROM limits WHERE user = ?",
         "DELETE FROM grants WHERE grantee = ?",
+        "DELETE FROM unreleased WHERE grantee = ?",
     ] {
         sqlx::query(of_it)
             .bind(name)

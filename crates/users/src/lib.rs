@@ -12,6 +12,7 @@ mod grant;
 mod group;
 mod limits;
 mod list;
+mod release;
 mod secret;
 mod user;
 
@@ -25,6 +26,7 @@ pub use error::UsersError;
 pub use grant::Grant;
 pub use group::Group;
 pub use limits::{Limit, Limits};
+pub use release::Release;
 pub use secret::{NO_USER, Scramble, Token, fingerprint, verify_password};
 pub use user::{ANONYMOUS, PUBLIC, User, UserList, is_public};
 
@@ -188,6 +190,42 @@ impl Users {
     pub async fn revoke(&self, name: &str, grants: &[Grant]) -> Result<(), UsersError> {
         let mut connection = database::open_existing(&self.path, name).await?;
         database::revoke(&mut connection, grantee(name), grants).await
+    }
+
+    /// Releases the rows of a table that meet a condition, or, without one, all. Whether it can be evaluated is for the caller to know.
+    ///
+    /// # Errors
+    /// There are no users; or without a condition there was none.
+    pub async fn set_release(
+        &self,
+        database: &str,
+        table: &str,
+        condition: Option<&str>,
+    ) -> Result<(), UsersError> {
+        if !self.path.exists() {
+            return Err(UsersError::Nobody);
+        }
+        let mut connection = database::open(&self.path).await?;
+        release::set(&mut connection, database, table, condition).await
+    }
+
+    /// Lets a user or the members of a group see the rows of databases or tables that are not released, or no longer.
+    ///
+    /// # Errors
+    /// There is no such user or group, or it could not see them.
+    pub async fn change_unreleased(
+        &self,
+        name: &str,
+        grants: &[Grant],
+        is_granted: bool,
+    ) -> Result<(), UsersError> {
+        let mut connection = database::open_existing(&self.path, name).await?;
+        if is_public(name) {
+            return Err(UsersError::NoUser {
+                name: name.to_owned(),
+            });
+        }
+        release::change_unreleased(&mut connection, name, grants, is_granted).await
     }
 
     /// Sets limits of a user or of each member of a group, or of everybody who has none of their own; `None` takes one away.
@@ -451,5 +489,54 @@ mod tests {
             assert!(users.list().await.unwrap().group("team").is_some());
             users.revoke("ann", &[grant("sky", None)]).await.unwrap();
         }
+    }
+    #[tokio::test]
+    async fn rows_are_released_to_who_has_no_right_to_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let users = Users::of(directory.path());
+        assert!(users.set_release("sky", "t", Some("x < 1")).await.is_err());
+        for (name, is_admin) in [
+            ("ann", false),
+            ("bob", false),
+            ("carl", false),
+            ("boss", true),
+        ] {
+            users.add(name, None, is_admin).await.unwrap();
+        }
+        users.create_group("team").await.unwrap();
+        let names = |name: &str| vec![name.to_owned()];
+        let (team, carl) = (names("team"), names("carl"));
+        users.change_members(&team, &carl, true).await.unwrap();
+        for (database, table) in [("Sky", "T"), ("sky", "u"), ("ann", "mine")] {
+            let set = users.set_release(database, table, Some("x < 1"));
+            set.await.unwrap();
+        }
+        let of = |grant| [grant];
+        let one = of(grant("sky", Some("T")));
+        users.change_unreleased("ann", &one, true).await.unwrap();
+        let all = of(grant("SKY", None));
+        users.change_unreleased("team", &all, true).await.unwrap();
+        let list = users.list().await.unwrap();
+        let hidden = |name: &str| {
+            let releases = &list.user(name).unwrap().releases;
+            [("sky", "t"), ("sky", "U"), ("ann", "mine")]
+                .map(|(d, t)| releases.condition(d, t).is_some())
+        };
+        assert_eq!(hidden("ann"), [false, true, false]);
+        assert_eq!(hidden("bob"), [true, true, true]);
+        assert_eq!(hidden("carl"), [false, false, true]);
+        assert_eq!(hidden("boss"), [false, false, false]);
+        assert!(users.change_unreleased("PUBLIC", &all, true).await.is_err());
+        assert!(users.change_unreleased("bob", &all, false).await.is_err());
+        users.change_unreleased("ann", &one, false).await.unwrap();
+        users.set_release("sky", "u", None).await.unwrap();
+        assert!(users.set_release("sky", "u", None).await.is_err());
+        let list = users.list().await.unwrap();
+        let ann = &list.user("ann").unwrap().releases;
+        assert_eq!(ann.condition("sky", "t"), Some("x < 1"));
+        assert_eq!(
+            (ann.condition("sky", "u"), list.releases().len()),
+            (None, 2)
+        );
     }
 }

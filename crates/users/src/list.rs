@@ -6,8 +6,8 @@ use std::sync::Arc;
 use catalog::Rights;
 use sqlx::{Connection, Row, SqliteConnection};
 
-use crate::database::{EVERYBODY, Result, WITH_GROUPS, connect, failed};
-use crate::{Grant, Group, Limit, Limits, User, UserList, UsersState, now};
+use crate::database::{EVERYBODY, Result, WITH_GROUPS, WITH_RELEASES, connect, failed};
+use crate::{Grant, Group, Limit, Limits, Release, User, UserList, UsersState, now};
 
 /// Grants of users, before there were groups, and of everybody.
 const FORMER_GRANTS: &str = "SELECT user, database, table_name, '' FROM grants";
@@ -48,6 +48,16 @@ async fn read(reading: &mut SqliteConnection, list: &mut UserList, version: i64)
             group.grants.push(grant);
         }
     }
+    if version >= WITH_RELEASES {
+        list.releases = read_releases(reading).await?;
+        for (grantee, grant) in read_unreleased(reading).await? {
+            if let Some(user) = users.iter_mut().find(|it| it.name == grantee) {
+                user.unreleased.push(grant);
+            } else if let Some(group) = groups.iter_mut().find(|it| it.name == grantee) {
+                group.unreleased.push(grant);
+            }
+        }
+    }
     let tokens: Vec<(Vec<u8>, String, i64)> =
         sqlx::query_as("SELECT hash, user, expires FROM tokens")
             .fetch_all(&mut *reading)
@@ -79,6 +89,7 @@ async fn read(reading: &mut SqliteConnection, list: &mut UserList, version: i64)
             .collect();
         user.groups = of.iter().map(|group| group.name.clone()).collect();
         user.set_rights(&of, &list.public);
+        user.set_releases(&of, &list.releases);
         user.set_limits(&of, &list.everybody);
         list.users.insert(user.name.clone(), Arc::new(user));
     }
@@ -113,6 +124,8 @@ async fn read_users(reading: &mut SqliteConnection) -> Read<Vec<User>> {
             created: row.try_get("created")?,
             groups: Vec::new(),
             grants: Vec::new(),
+            unreleased: Vec::new(),
+            releases: Arc::default(),
             rights: Arc::new(Rights::none()),
             tokens: 0,
             own_limits: Limits::default(),
@@ -164,6 +177,33 @@ async fn read_grants(reading: &mut SqliteConnection, version: i64) -> Read<Vec<(
         }));
     }
     Ok(grants)
+}
+
+async fn read_releases(reading: &mut SqliteConnection) -> Read<Vec<Release>> {
+    let rows: Vec<(String, String, String)> =
+        sqlx::query_as("SELECT database, table_name, condition FROM releases ORDER BY 1, 2")
+            .fetch_all(reading)
+            .await?;
+    let releases = rows
+        .into_iter()
+        .map(|(database, table, condition)| Release {
+            database,
+            table,
+            condition,
+        });
+    Ok(releases.collect())
+}
+
+async fn read_unreleased(reading: &mut SqliteConnection) -> Read<Vec<(String, Grant)>> {
+    let rows: Vec<(String, String, String)> =
+        sqlx::query_as("SELECT grantee, database, table_name FROM unreleased ORDER BY 1, 2, 3")
+            .fetch_all(reading)
+            .await?;
+    let grants = rows.into_iter().map(|(grantee, database, table)| {
+        let table = (!table.is_empty()).then_some(table);
+        (grantee, Grant::new(&database, table.as_deref()))
+    });
+    Ok(grants.collect())
 }
 
 async fn read_limits(reading: &mut SqliteConnection) -> Read<Vec<(String, Limit, Option<u64>)>> {

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use catalog::{Rights, fold_name};
+use catalog::{Releases, Rights, fold_name};
 
 use crate::secret::Token;
-use crate::{Grant, Group, Limits, UsersError, UsersState, now};
+use crate::{Grant, Group, Limits, Release, UsersError, UsersState, now};
 
 /// The user that whoever gives no name is taken for, if there is one.
 pub const ANONYMOUS: &str = "anonymous";
@@ -47,6 +47,10 @@ pub struct User {
     pub groups: Vec<String>,
     /// What was granted, by database and table, to the user alone.
     pub grants: Vec<Grant>,
+    /// The databases and tables of which the user sees rows that are not released.
+    pub unreleased: Vec<Grant>,
+    /// The tables of which the user sees released rows alone: none for administrators, nor of the user's own database.
+    pub releases: Arc<Releases>,
     /// What the grants come to, with the user's own database, what the groups may read and what everybody may.
     pub rights: Arc<Rights>,
     /// How many tokens are valid.
@@ -72,6 +76,20 @@ impl User {
         self.rights = Arc::new(rights);
     }
 
+    pub(crate) fn set_releases(&mut self, groups: &[&Group], all: &[Release]) {
+        let mut releases = Releases::default();
+        let own = fold_name(&self.name);
+        let of_groups = groups.iter().flat_map(|group| &group.unreleased);
+        let lifting: Vec<&Grant> = self.unreleased.iter().chain(of_groups).collect();
+        for release in all.iter().filter(|_| !self.is_admin) {
+            let is_lifted = lifting.iter().any(|grant| release.is_lifted_by(grant));
+            if release.database != own && !is_lifted {
+                releases.add(&release.database, &release.table, &release.condition);
+            }
+        }
+        self.releases = Arc::new(releases);
+    }
+
     pub(crate) fn set_limits(&mut self, groups: &[&Group], everybody: &Limits) {
         let of_groups = Limits::widest(groups.iter().map(|group| &group.limits));
         self.limits = match self.is_admin {
@@ -89,6 +107,8 @@ pub struct UserList {
     pub(crate) groups: BTreeMap<String, Group>,
     /// The limits of everybody.
     pub(crate) everybody: Limits,
+    /// The conditions by which rows are released.
+    pub(crate) releases: Vec<Release>,
     /// What everybody may read.
     pub(crate) public: Vec<Grant>,
     /// Users and the times of expiry, by the hashes of their tokens.
@@ -102,6 +122,7 @@ impl UserList {
             users: BTreeMap::new(),
             groups: BTreeMap::new(),
             everybody: Limits::default(),
+            releases: Vec::new(),
             public: Vec::new(),
             tokens: HashMap::new(),
         }
@@ -125,6 +146,11 @@ impl UserList {
     /// What every user may read, the anonymous one included.
     pub fn public(&self) -> &[Grant] {
         &self.public
+    }
+
+    /// The conditions by which rows of tables are released, by database and table.
+    pub fn releases(&self) -> &[Release] {
+        &self.releases
     }
 
     /// The users, by name.

@@ -27,7 +27,7 @@ use prost::Message;
 use crate::archive::StoredTableId;
 use crate::error::external;
 use crate::exec::{
-    ChunkNumberExec, ChunkPhaseExec, CrossmatchExec, NeighbourJoinExec, PhaseSummary,
+    BarrierExec, ChunkNumberExec, ChunkPhaseExec, CrossmatchExec, NeighbourJoinExec, PhaseSummary,
     PieceScanExec, RowsOf,
 };
 use crate::loaded_table::StoredTable;
@@ -183,6 +183,7 @@ impl PhysicalExtensionCodec for PlanCodec {
                 )?)),
                 _ => internal_err!("the number of a chunk arrived without rows"),
             },
+            Some(Node::Barrier(barrier)) => barrier.into_barrier(inputs, self, ctx, converter),
             Some(Node::NeighbourJoin(join)) => {
                 Ok(Arc::new(join.into_join(inputs, self, ctx, converter)?))
             }
@@ -218,6 +219,13 @@ impl PhysicalExtensionCodec for PlanCodec {
             Node::ChunkNumber(ChunkNumberMessage {
                 at: number.at() as u64,
             })
+        } else if let Some(barrier) = node.downcast_ref::<BarrierExec>() {
+            Node::Barrier(BarrierMessage {
+                condition: { barrier.condition() }
+                    .map(|condition| converter.physical_expr_to_proto(condition, self))
+                    .transpose()?,
+                columns: barrier.columns().iter().map(|at| *at as u64).collect(),
+            })
         } else if let Some(join) = node.downcast_ref::<NeighbourJoinExec>() {
             Node::NeighbourJoin(Box::new(NeighbourJoinMessage::of(join, self, converter)?))
         } else if let Some(matched) = node.downcast_ref::<CrossmatchExec>() {
@@ -241,7 +249,7 @@ impl PhysicalExtensionCodec for PlanCodec {
 /// A node that DataFusion does not know.
 #[derive(Clone, PartialEq, Message)]
 struct NodeMessage {
-    #[prost(oneof = "Node", tags = "1, 2, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "Node", tags = "1, 2, 5, 6, 7, 8, 9, 10")]
     node: Option<Node>,
 }
 
@@ -261,6 +269,43 @@ enum Node {
     FileScan(FileScanMessage),
     #[prost(message, tag = "9")]
     FileRows(FileRowsMessage),
+    #[prost(message, tag = "10")]
+    Barrier(BarrierMessage),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct BarrierMessage {
+    /// Over the columns of the input; none if all rows pass.
+    #[prost(message, optional, tag = "1")]
+    condition: Option<protobuf::PhysicalExprNode>,
+    /// The numbers of the input's columns that it gives.
+    #[prost(uint64, repeated, tag = "2")]
+    columns: Vec<u64>,
+}
+
+impl BarrierMessage {
+    fn into_barrier(
+        self,
+        inputs: &[Arc<dyn ExecutionPlan>],
+        codec: &PlanCodec,
+        ctx: &TaskContext,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let [input] = inputs else {
+            return internal_err!("a barrier arrived above {} inputs", inputs.len());
+        };
+        let decode = PhysicalPlanDecodeContext::new(ctx, codec);
+        let condition = { self.condition.as_ref() }
+            .map(|it| converter.proto_to_physical_expr(it, &input.schema(), &decode))
+            .transpose()?;
+        let columns = self.columns.iter();
+        let columns = columns.map(|at| usize::try_from(*at).unwrap_or(usize::MAX));
+        Ok(Arc::new(BarrierExec::try_new(
+            Arc::clone(input),
+            condition,
+            columns.collect(),
+        )?))
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

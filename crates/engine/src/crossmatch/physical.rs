@@ -1,4 +1,4 @@
-//! The operator of a crossmatch in a logical plan.
+//! The operators of crossmatches and of barriers.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 
 use super::node::CrossmatchNode;
-use crate::exec::{CrossmatchExec, MatchSide};
+use crate::barrier::BarrierNode;
+use crate::exec::{BarrierExec, CrossmatchExec, MatchSide};
 
 /// DataFusion's planner, which knows crossmatches as well.
 #[derive(Debug, Default)]
@@ -46,6 +47,9 @@ impl ExtensionPlanner for PlanCrossmatch {
         _: &dyn Session,
         _: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if node.as_any().is::<BarrierNode>() {
+            return barrier(inputs).map(Some);
+        }
         let Some(node) = node.as_any().downcast_ref::<CrossmatchNode>() else {
             return Ok(None);
         };
@@ -66,6 +70,15 @@ impl ExtensionPlanner for PlanCrossmatch {
             _ => internal_err!("a crossmatch without two sides"),
         }
     }
+}
+
+fn barrier(inputs: &[Arc<dyn ExecutionPlan>]) -> Result<Arc<dyn ExecutionPlan>> {
+    let [input] = inputs else {
+        return internal_err!("a barrier above {} inputs", inputs.len());
+    };
+    let columns = (0..input.schema().fields().len()).collect();
+    let barrier = BarrierExec::try_new(Arc::clone(input), None, columns)?;
+    Ok(Arc::new(barrier))
 }
 
 fn column(plan: &Arc<dyn ExecutionPlan>, name: &str) -> Result<Arc<dyn PhysicalExpr>> {

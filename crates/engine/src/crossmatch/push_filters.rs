@@ -9,8 +9,8 @@ use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRul
 use sql::rules::{DistinctWindows, KeepListsApart, RecogniseGeometry};
 
 use super::node::CrossmatchNode;
-use crate::EngineError;
 use crate::plan::place_of;
+use crate::{EngineError, barrier};
 
 /// DataFusion's filter pushdown, which does not know crossmatches, with what is right for these.
 ///
@@ -60,6 +60,9 @@ impl OptimizerRule for PushProbeFilters {
         plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> datafusion::common::Result<Transformed<LogicalPlan>> {
+        if let Some(restricted) = barrier::restricted(&plan)? {
+            return Ok(restricted);
+        }
         if is_above_total(&plan) {
             return Ok(Transformed::no(plan));
         }

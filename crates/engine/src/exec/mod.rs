@@ -1,5 +1,6 @@
 //! The operators of Meridian.
 
+mod barrier;
 mod bind_near;
 mod chunk_number;
 mod chunk_phase;
@@ -15,6 +16,7 @@ mod run_pieces;
 mod table_scan;
 mod unscheduled;
 
+pub use barrier::BarrierExec;
 pub use chunk_number::ChunkNumberExec;
 pub use chunk_phase::{ChunkPhaseExec, PhaseSummary};
 pub(crate) use chunk_phase::{JournaledPhase, bind_to_piece, pieces_run, run_share};

@@ -26,7 +26,7 @@ use super::neighbour_locality::plan_neighbours;
 use super::phase;
 use super::recognise_neighbours::FoundNeighbours;
 use crate::FileScanExec;
-use crate::exec::{CrossmatchExec, TableScanExec};
+use crate::exec::{BarrierExec, CrossmatchExec, TableScanExec};
 
 /// Cuts a plan into chunk phases and what merges them.
 ///
@@ -215,6 +215,9 @@ fn groups_below(plan: &Arc<dyn ExecutionPlan>, groups: &[usize]) -> Vec<usize> {
             None => groups.to_vec(),
         };
     }
+    if let Some(barrier) = plan.downcast_ref::<BarrierExec>() {
+        return groups.iter().map(|at| barrier.columns()[*at]).collect();
+    }
     match plan.is::<CoalescePartitionsExec>() {
         true => groups.to_vec(),
         false => Vec::new(),
@@ -284,6 +287,14 @@ fn unary(plan: &Arc<dyn ExecutionPlan>, child: &Locality) -> Locality {
                 .map(|at| columns.get(*at).cloned().flatten())
                 .collect(),
             None => columns.to_vec(),
+        });
+    }
+    if let Some(barrier) = plan.downcast_ref::<BarrierExec>() {
+        return child.clone().map_columns(|columns| {
+            let given = barrier.columns().iter();
+            given
+                .map(|at| columns.get(*at).cloned().flatten())
+                .collect()
         });
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {

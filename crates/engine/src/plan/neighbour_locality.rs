@@ -20,7 +20,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use super::locality::{KeyOrigin, Locality, Variant};
 use super::recognise_neighbours::{FoundNeighbours, expected_rows, other};
 use crate::coverage::Coverage;
-use crate::exec::{JoinedColumn, NeighbourJoinExec, TableScanExec};
+use crate::exec::{BarrierExec, JoinedColumn, NeighbourJoinExec, TableScanExec};
 
 /// Rows of a replicated table around which another table is read. More are indexed whole instead, for each piece of the other:
 /// around them might be all of the sky, in the memory of one task.
@@ -190,6 +190,8 @@ fn scan_around(
             return Ok(None);
         };
         [ra, dec]
+    } else if let Some(barrier) = plan.downcast_ref::<BarrierExec>() {
+        [barrier.columns()[ra], barrier.columns()[dec]]
     } else if plan.is::<CoalescePartitionsExec>() {
         [ra, dec]
     } else {

@@ -7,6 +7,7 @@ use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility, WindowFunctionDefinition};
 
+use crate::barrier::BarrierNode;
 use crate::crossmatch::is_crossmatch;
 use crate::provider::ArchiveTable;
 
@@ -26,9 +27,14 @@ pub(crate) fn is_repeatable(plan: &LogicalPlan) -> bool {
 
 fn is_repeatable_node(node: &LogicalPlan) -> bool {
     match node {
-        LogicalPlan::TableScan(scan) => source_as_provider(&scan.source)
-            .is_ok_and(|provider| provider.downcast_ref::<ArchiveTable>().is_some()),
-        LogicalPlan::Extension(extension) => is_crossmatch(&*extension.node),
+        // Which rows are released depends on the reader and on the moment.
+        LogicalPlan::TableScan(scan) => source_as_provider(&scan.source).is_ok_and(|provider| {
+            let table = provider.downcast_ref::<ArchiveTable>();
+            table.is_some_and(|it| it.archive.release_of(&it.table).is_none())
+        }),
+        LogicalPlan::Extension(extension) => {
+            is_crossmatch(&*extension.node) || BarrierNode::of(node).is_some()
+        }
         LogicalPlan::Projection(_)
         | LogicalPlan::Filter(_)
         | LogicalPlan::Window(_)

@@ -12,6 +12,7 @@ use sql::functions::{GeometryKind, MOC_TEXT, is_moc};
 
 use super::views::marked;
 use crate::archive::Views;
+use crate::barrier::BarrierNode;
 use crate::files::FileTable;
 use crate::loaded_table::LoadedTable;
 use crate::provider::ArchiveTable;
@@ -168,6 +169,7 @@ pub(super) fn origin(plan: &LogicalPlan, at: usize, views: &Views) -> Option<Ori
             None => Some(origin(&node.input, at, views)?.named(node.alias.table())),
         },
         LogicalPlan::Filter(node) => origin(&node.input, at, views),
+        LogicalPlan::Extension(_) => origin(BarrierNode::of(plan)?.input(), at, views),
         LogicalPlan::Sort(node) => origin(&node.input, at, views),
         LogicalPlan::Limit(node) => origin(&node.input, at, views),
         LogicalPlan::Distinct(Distinct::All(input)) => origin(input, at, views),

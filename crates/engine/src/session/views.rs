@@ -28,6 +28,7 @@ use super::origins::{self, Origin};
 use super::planning::logical_plan;
 use super::{CATALOG, NO_DATABASE, SessionOptions, is_query, mentions_shapes, only, state};
 use crate::archive::Views;
+use crate::barrier::BarrierNode;
 use crate::loaded_table::LoadedTable;
 use crate::provider::{ArchiveCatalog, ArchiveTable};
 use crate::{Archive, EngineError};
@@ -74,7 +75,9 @@ pub(crate) async fn planned(
         let path = extended(path, view)?;
         let whole = archive.whole();
         let definition = Definition::plan(&whole, &view.query, path).await?;
-        definition.under(view, dialect)
+        let rights = archive.catalog().rights();
+        let is_fenced = reads_hidden(&definition.plan, rights);
+        definition.under(view, dialect, is_fenced)
     };
     plan.await.map_err(|cause| invalid(archive, view, &cause))
 }
@@ -187,8 +190,13 @@ impl Definition {
         })
     }
 
-    /// The plan of a view: the columns that it has had since it was made, under their names.
-    fn under(self, view: &View, dialect: Dialect) -> Result<PlannedView, EngineError> {
+    /// The plan of a view: the columns that it has had since it was made, under their names; below a barrier if it is fenced.
+    fn under(
+        self,
+        view: &View,
+        dialect: Dialect,
+        is_fenced: bool,
+    ) -> Result<PlannedView, EngineError> {
         let places = places(view, &self.headings)?;
         let failed = |error: DataFusionError| of_planner("", &error);
         let plan = match dialect {
@@ -203,9 +211,14 @@ impl Definition {
             .collect();
         let names = [&view.database, &view.name].map(|name| fold_name(name));
         let [database, name] = names;
-        let plan = LogicalPlanBuilder::from(plan)
-            .project(columns)
-            .and_then(|plan| plan.alias(TableReference::full(VIEW, database, name)))
+        let shown = LogicalPlanBuilder::from(plan).project(columns);
+        let shown = shown.and_then(LogicalPlanBuilder::build).map_err(failed)?;
+        let shown = match is_fenced {
+            true => BarrierNode::above(shown),
+            false => shown,
+        };
+        let plan = LogicalPlanBuilder::from(shown)
+            .alias(TableReference::full(VIEW, database, name))
             .and_then(LogicalPlanBuilder::build)
             .map_err(failed)?;
         let types = self.types.project(&places);
@@ -215,6 +228,18 @@ impl Definition {
             types: Arc::new(types),
         })
     }
+}
+
+/// The analysed plan of a query over an archive of which nothing is hidden, without its optimisations.
+pub(crate) async fn analyzed_definition(
+    archive: &Arc<Archive>,
+    query: &ViewQuery,
+) -> Result<LogicalPlan, EngineError> {
+    let definition = Definition::plan(archive, query, Vec::new().into()).await?;
+    let analyzer = definition.state.analyzer();
+    let options = definition.state.config_options();
+    let analyzed = analyzer.execute_and_check(definition.plan, options, |_, _| {});
+    analyzed.map_err(|error| of_planner(&query.definition, &error))
 }
 
 /// The plan of a definition for a statement in another dialect than MySQL's: values are compared as MySQL does, which otherwise is
@@ -494,6 +519,8 @@ struct ReadTable {
     table: Arc<LoadedTable>,
     /// Whether all of its columns could be named there, as in the definition of a view.
     is_whole: bool,
+    /// Whether some of its rows may be hidden.
+    is_released: bool,
 }
 
 fn tables(plan: &LogicalPlan) -> Vec<ReadTable> {
@@ -507,6 +534,7 @@ fn tables(plan: &LogicalPlan) -> Vec<ReadTable> {
             found.push(ReadTable {
                 table: Arc::clone(&it.table),
                 is_whole: *it.archive.columns_of(&it.table) == Columns::All,
+                is_released: it.archive.release_of(&it.table).is_some(),
             });
         }
         Ok(TreeNodeRecursion::Continue)
@@ -514,14 +542,14 @@ fn tables(plan: &LogicalPlan) -> Vec<ReadTable> {
     found
 }
 
-/// Whether a plan reads tables, or columns, that somebody with these rights may not read: through views.
+/// Whether a plan reads tables, columns or rows that somebody with these rights may not read: through views, and below barriers.
 pub(crate) fn reads_hidden(plan: &LogicalPlan, rights: &Rights) -> bool {
     let hidden = |read: &ReadTable| {
         let spec = read.table.spec();
         match rights.columns(&spec.database, &spec.name) {
             None => true,
-            Some(Columns::All) => false,
-            Some(Columns::Listed(_)) => read.is_whole,
+            Some(Columns::All) => read.is_released,
+            Some(Columns::Listed(_)) => read.is_whole || read.is_released,
         }
     };
     *rights != Rights::All && tables(plan).iter().any(hidden)
@@ -561,16 +589,20 @@ pub(super) fn veiled(error: EngineError) -> EngineError {
         ErrorCode::INTERRUPTED | ErrorCode::LIMIT_REACHED | ErrorCode::OUT_OF_RESOURCES => {
             return error;
         }
-        ErrorCode::OUT_OF_RANGE => "a value is beyond the range of its type in a query of a view",
+        ErrorCode::OUT_OF_RANGE => {
+            "a value is beyond the range of its type in a query of a view, or of a table whose rows are not all released"
+        }
         ErrorCode::STORAGE => "files of this archive cannot be read: tell whoever runs it",
-        _ => "a value could not be computed in a query of a view: tell whoever runs this archive",
+        _ => {
+            "a value could not be computed in a query of a view, or of a table whose rows are not all released: tell whoever runs this archive"
+        }
     };
     SqlError::new(told).with_code(code).into()
 }
 
 /// The error of an EXPLAIN of what whoever asks may not see.
 pub(super) fn not_explained() -> EngineError {
-    let sentence = "a query of a view is explained to those who may read what the view is made of; the view can be queried without that";
+    let sentence = "a query is explained to those who may read all that it reads: what a view is made of, and all rows of a table; it can be executed without that";
     SqlError::new(sentence)
         .with_code(ErrorCode::VIEW_NOT_EXPLAINED)
         .into()

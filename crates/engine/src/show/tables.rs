@@ -134,21 +134,25 @@ pub(crate) fn view_comment(shown: &ShownTable) -> String {
 
 fn status_row(table: &Table) -> Row {
     let number = |number: u64| some(number.to_string());
-    let loaded = information_schema::time(table.loaded_at());
+    let (rows, bytes, loaded) = table.told_contents();
+    let told = |number: Option<u64>| number.map(|number| number.to_string());
+    let row_length = rows.zip(bytes);
+    let row_length = row_length.map(|(rows, bytes)| bytes.checked_div(rows).unwrap_or(0));
+    let loaded = loaded.map(information_schema::time);
     vec![
         some(table.spec.name.as_str()),
         some("Meridian"),
         number(10),
         some("Compressed"),
-        number(table.rows()),
-        number(table.bytes().checked_div(table.rows()).unwrap_or(0)),
-        number(table.bytes()),
+        told(rows),
+        told(row_length),
+        told(bytes),
         number(0),
         number(0),
         number(0),
         None,
-        some(loaded.as_str()),
-        Some(loaded),
+        loaded.clone(),
+        loaded,
         None,
         some(COLLATION),
         None,
@@ -314,7 +318,7 @@ pub(super) fn keys(table: &Table) -> Rows {
             some("1"),
             some(key.as_str()),
             some("A"),
-            some(table.rows().to_string()),
+            table.told_contents().0.map(|rows| rows.to_string()),
             None,
             None,
             some(""),

@@ -118,7 +118,7 @@ impl TapSchemaEntry {
                 index: table.metadata.index.unwrap_or(index),
                 columns: columns(table),
                 keys: keys(&table.spec, &specs),
-                rows: (!is_view).then(|| table.rows()),
+                rows: table.told_contents().0.filter(|_| !is_view),
                 is_view,
             }
         });

@@ -55,6 +55,10 @@ impl FromStr for GrantName {
 }
 
 impl GrantName {
+    pub fn is_of_columns(&self) -> bool {
+        !self.columns.is_empty()
+    }
+
     pub fn grants(&self) -> Vec<Grant> {
         match &self.table {
             Some(table) if !self.columns.is_empty() => { self.columns.iter() }

@@ -97,6 +97,7 @@ struct Listed<'a> {
     created: String,
     members: Vec<&'a str>,
     read: Vec<String>,
+    unreleased: Vec<String>,
     limits: std::collections::BTreeMap<&'static str, u64>,
 }
 
@@ -108,6 +109,7 @@ impl<'a> Listed<'a> {
             created: catalog::utc_text(group.created.max(0) as u64),
             members: group.members.iter().map(String::as_str).collect(),
             read: Grant::texts(&group.grants),
+            unreleased: Grant::texts(&group.unreleased),
             limits: limits.map(|(limit, most)| (limit.name(), most)).collect(),
         }
     }
@@ -140,11 +142,12 @@ pub(super) fn tell_of(group: &Group) -> Result<(), Failure> {
     let members: Vec<String> = group.members.iter().cloned().collect();
     let limits = group.limits.iter();
     tell(&format!(
-        "group     {}\nmade      {}\nmembers   {}\nmay read  {}\nmay take  {}\n",
+        "group     {}\nmade      {}\nmembers   {}\nmay read  {}\nall rows  {}\nmay take  {}\n",
         group.name,
         catalog::utc_text(group.created.max(0) as u64),
         names(&members),
         reads(&group.grants),
+        names(&Grant::texts(&group.unreleased)),
         may_take(limits.map(|(limit, most)| (limit.name(), most)))
     ))
 }

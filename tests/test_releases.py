@@ -1,0 +1,328 @@
+"""Rows that are released by a condition, and rows that views hide: nothing that a reader writes is computed on the others, by whatever road."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import mysql.connector
+import pymysql
+import pytest
+
+from cluster_members import cluster_of
+from meridian_cli import Meridian
+from serving import serving
+from small_tables import CHILD, DIRECTOR, load_stars_and_bands, write_lines
+from test_users import PASSWORD, Site, must, rejection, user
+
+STARS = 200
+# Of sky.Night those with an even number are released. What is hidden has values by which it betrays itself if anything is computed on it.
+HIDDEN_BIG = 2**62
+READERS = ["open", "narrow", "member", "keeper", "boss"]
+SEES_ALL = {"keeper", "member", "boss"}
+
+
+def position(n: int) -> tuple[float, float]:
+    return 10 + (n % 20) / 10, 20 + (n // 20) / 10
+
+
+@pytest.fixture(scope="module")
+def site(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """`open` and `narrow` may read, and see released rows; `keeper`, and `member` as one of a group, all."""
+    directory = tmp_path_factory.mktemp("releases")
+    data = load_stars_and_bands(meridian, directory, 3000)
+    rows = (f"{n},{position(n)[0]},{position(n)[1]},{n % 7 if n % 2 == 0 else HIDDEN_BIG},{n % 2},{'2020-01-01' if n % 2 == 0 else '2999-01-01'}" for n in range(STARS))
+    meridian.load(data, "sky", "Night", write_lines(directory / "night.csv", rows, "id,ra,dec,flux,proprietary,seen"), **DIRECTOR)
+    spots = (f"{n},{n},{n}" for n in range(STARS))
+    meridian.load(data, "sky", "Spot", write_lines(directory / "spots.csv", spots, "spot,id,value"), **{**CHILD, "director": "Night"})
+    meridian.load(data, "sky", "Notes", write_lines(directory / "notes.csv", (f"{n},{n if n < 3 else HIDDEN_BIG}" for n in range(6)), "id,flux"), kind="replicated")
+    meridian.must("view", "create", "--data", data, "--db", "sky", "--name", "Fluxes", "SELECT id, ra, `dec`, flux FROM Night")
+    meridian.must("view", "create", "--data", data, "--db", "sky", "--name", "Even", "SELECT id, ra, `dec`, flux FROM Night WHERE MOD(id, 2) = 0")
+    # What a reader's condition is computed on was up to the join here.
+    joined = "SELECT n.id, n.ra, n.`dec`, n.flux FROM Night n JOIN Spot s ON n.id = s.id WHERE MOD(s.value, 2) = 0"
+    meridian.must("view", "create", "--data", data, "--db", "sky", "--name", "Joined", joined)
+    meridian.must("view", "create", "--data", data, "--db", "sky", "--name", "Wide", "SELECT id, ra, `dec` FROM Star WHERE MOD(version + id, 2) = 1")
+    must(meridian, data, "add", "boss", "--admin", password=PASSWORD)
+    for name in [*READERS[:-1], "viewer"]:
+        must(meridian, data, "add", name, password=PASSWORD)
+    must(meridian, data, "group", "create", "team")
+    must(meridian, data, "group", "members", "team", "--add", "member")
+    for name in ("open", "member", "keeper"):
+        must(meridian, data, "grant", name, "--read", "sky")
+    must(meridian, data, "grant", "narrow", "--read", "sky.Night(id,ra,dec,flux)", "--read", "sky.Spot", "--read", "sky.Notes", "--read", "sky.Fluxes")
+    must(meridian, data, "grant", "viewer", "--read", "sky.Even", "--read", "sky.Joined", "--read", "sky.Wide")
+    must(meridian, data, "grant", "keeper", "--unreleased", "sky.Night", "--unreleased", "sky.Notes")
+    must(meridian, data, "grant", "team", "--unreleased", "sky")
+    meridian.must("release", "--data", data, "--db", "sky", "--table", "Night", "--condition", "proprietary = 0 AND seen <= NOW()")
+    meridian.must("release", "--data", data, "--db", "sky", "--table", "Notes", "--condition", "id < 3")
+    meridian.must("release", "--data", data, "--db", "sky", "--table", "Star", "--condition", "MOD(version + id, 2) = 1")
+    with serving(meridian, data, "--result-cache", 0) as server:
+        yield Site(meridian, data, server)
+
+
+# Statements, each with a column that tells how many rows or which it has seen: of all rows, and of those that are released.
+STATEMENTS: list[tuple[str, object, object]] = [
+    ("SELECT COUNT(*) FROM sky.Night", STARS, STARS // 2),
+    ("SELECT COUNT(*) FROM sky.Fluxes", STARS, STARS // 2),
+    ("SELECT COUNT(*) FROM (SELECT * FROM sky.Night LIMIT 1000) d", STARS, STARS // 2),
+    ("SELECT MAX(id) FROM sky.Night", STARS - 1, STARS - 2),
+    ("SELECT MIN(id) FROM sky.Night WHERE id > 10", 11, 12),
+    ("SELECT COUNT(*) FROM sky.Night WHERE id = 3", 1, 0),
+    ("SELECT COUNT(*) FROM sky.Night WHERE id IN (3, 4)", 2, 1),
+    ("SELECT COUNT(id) FROM sky.Night WHERE qserv_areaspec_circle(11, 20.5, 20)", STARS, STARS // 2),
+    ("SELECT COUNT(id) FROM sky.Fluxes WHERE qserv_areaspec_circle(11, 20.5, 20)", STARS, STARS // 2),
+    ("SELECT COUNT(*) FROM sky.Night n JOIN sky.Spot s ON n.id = s.id", STARS, STARS // 2),
+    ("SELECT COUNT(*) FROM sky.Spot s WHERE EXISTS (SELECT 1 FROM sky.Night n WHERE n.id = s.id)", STARS, STARS // 2),
+    ("SELECT COUNT(*) FROM sky.Spot s LEFT JOIN sky.Night n ON n.id = s.id WHERE n.id IS NULL", 0, STARS // 2),
+    ("SELECT COUNT(*) FROM sky.Spot WHERE id NOT IN (SELECT id FROM sky.Night)", 0, STARS // 2),
+    ("SELECT COUNT(*) FROM sky.Night a JOIN sky.Night b USING (id)", STARS, STARS // 2),
+    ("SELECT COUNT(*) FROM sky.Night a NATURAL JOIN sky.Night b", STARS, STARS // 2),
+    ("SELECT COUNT(*) FROM sky.Night a, sky.Night b WHERE a.id = b.id AND scisql_angSep(a.ra, a.`dec`, b.ra, b.`dec`) < 0.01", STARS, STARS // 2),
+    ("SELECT COUNT(*) FROM sky.Night a, sky.Night b WHERE scisql_angSep(a.ra, a.`dec`, b.ra, b.`dec`) < 0.01", STARS, STARS // 2),
+    ("SELECT COUNT(*) FROM crossmatch(sky.Night, sky.Night, 1)", STARS, STARS // 2),
+    ("SELECT COUNT(*) FROM nearest(sky.Night, sky.Night, 1)", STARS, STARS // 2),
+    ("SELECT SUM(c) FROM (SELECT COUNT(*) AS c FROM sky.Night GROUP BY id) d", STARS, STARS // 2),
+    ("SELECT COUNT(*) FROM (SELECT ROW_NUMBER() OVER (ORDER BY id) AS r FROM sky.Night) d", STARS, STARS // 2),
+    ("SELECT COUNT(*) FROM (SELECT id FROM sky.Night UNION SELECT id FROM sky.Night) d", STARS, STARS // 2),
+    ("SELECT COUNT(*) FROM sky.Notes", 6, 3),
+    ("SELECT COUNT(*) FROM sky.Spot s JOIN sky.Notes n ON s.id = n.id", 6, 3),
+]
+
+
+@pytest.mark.parametrize("name", ["open", "narrow", "member"])
+def test_statements_see_released_rows_alone(site: Site, name: str) -> None:
+    """Each several times, and each after who sees all rows: no kept plan, result or count is another's."""
+    with site.connect(name) as connection, site.connect("boss") as boss:
+        for statement, of_all, of_released in STATEMENTS:
+            cursor = boss.cursor()
+            cursor.execute(statement)
+            assert cursor.fetchall()[0][0] == of_all, statement
+            for _ in range(2):
+                cursor = connection.cursor()
+                cursor.execute(statement)
+                assert cursor.fetchall()[0][0] == (of_all if name in SEES_ALL else of_released), statement
+
+
+# What fails, warns or takes long if it is computed on a hidden row.
+TELLING = [
+    "SELECT COUNT(*) FROM {table} WHERE flux * 8 > 0", "SELECT SUM(flux * 8) FROM {table}", "SELECT flux * 8 FROM {table} WHERE flux < 7",
+    "SELECT COUNT(*) FROM {table} WHERE flux < 7 AND flux * 8 > 0", "SELECT COUNT(*) FROM {table} WHERE flux * 8 > 0 OR flux * 16 < 5",
+    "SELECT COUNT(*) FROM {table} WHERE id = 4 AND flux * 8 > 0", "SELECT COUNT(*) FROM {table} ORDER BY MAX(flux * 8)",
+    "SELECT COUNT(*) FROM (SELECT flux * 8 AS x FROM {table}) d WHERE x > 1", "SELECT MAX(flux * 8) FROM {table} GROUP BY id HAVING MAX(flux * 8) > 3",
+    "SELECT COUNT(*) FROM {table} a JOIN {table} b ON a.flux * 8 = b.flux * 8", "SELECT COUNT(*) FROM {table} a LEFT JOIN {table} b ON a.id = b.id AND b.flux * 8 > 3",
+    "SELECT COUNT(*) FROM sky.Spot s WHERE EXISTS (SELECT 1 FROM {table} n WHERE n.id = s.id AND n.flux * 8 > 3)",
+    "SELECT COUNT(*) FROM {table} WHERE CAST(flux * 8 AS CHAR) <> 'x'", "SELECT id FROM {table} ORDER BY flux * 8 LIMIT 1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "table"), [("open", "sky.Night"), ("open", "sky.Fluxes"), ("narrow", "sky.Fluxes"), ("open", "sky.Notes"), ("viewer", "sky.Even"), ("viewer", "sky.Joined")])
+def test_nothing_is_computed_on_hidden_rows(site: Site, name: str, table: str) -> None:
+    """Of hidden rows `flux * 8` is beyond 64 bits, which fails for who sees them. With a view as with a table."""
+    base = "sky.Night" if name == "viewer" else table
+    with site.connect(name) as connection, site.connect("boss") as boss:
+        for form in TELLING:
+            if name == "viewer" and "sky.Spot" in form:
+                continue
+            if "flux < 7" not in form and "id = 4" not in form:
+                assert rejection(boss, form.format(table=base))[0] == 1690, form
+            cursor = connection.cursor()
+            cursor.execute(form.format(table=table))
+            cursor.fetchall()
+
+
+@pytest.mark.parametrize(("name", "table"), [("open", "sky.Star"), ("viewer", "sky.Wide"), ("boss", "sky.Star")])
+def test_regions_and_keys_restrict_what_is_read(site: Site, name: str, table: str) -> None:
+    """Through a release and through a view, as without them."""
+
+    def decoded(condition: str) -> int:
+        statement = f"SELECT COUNT(ra) FROM {table} WHERE {condition}"
+        said = site.http("queries", name, method="POST", body=json.dumps({"statement": statement}).encode())[1]
+        number = json.loads(said)["id"]
+        deadline = time.monotonic() + 30
+        while (query := json.loads(site.http(f"queries/{number}", name)[1]))["state"] != "COMPLETED" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert query["state"] == "COMPLETED", query
+        return int(query["scan_bytes"])
+
+    everything = decoded("ra + 1 > 0")
+    for condition in ("qserv_areaspec_circle(100, 10, 2)", "qserv_areaspec_box(10, 10, 14, 14)", "scisql_angSep(ra, `dec`, 100, 10) < 2", "id = 8", "id IN (8, 10)", "ra BETWEEN 10 AND 12 AND `dec` BETWEEN 0 AND 2"):
+        assert decoded(condition) * 4 < everything, condition
+        assert decoded(f"ra + 1 > 0 AND {condition}") * 4 < everything, condition
+
+
+def test_no_time_is_spent_on_hidden_rows(site: Site) -> None:
+    """SLEEP, whether it names a column or not, is computed for the rows that are seen: of none here."""
+    with site.connect("open") as reader, site.connect("viewer") as viewer:
+        for connection, table, hidden in ((reader, "sky.Night", 3), (viewer, "sky.Even", 3)):
+            for condition in ("SLEEP(3 + 0 * id) = 0", "SLEEP(3) = 0"):
+                begun = time.monotonic()
+                cursor = connection.cursor()
+                try:
+                    cursor.execute(f"SELECT COUNT(*) FROM {table} WHERE id = {hidden} AND {condition}")
+                    assert cursor.fetchone() == (0,)
+                except pymysql.err.MySQLError as error:
+                    # A function that is not offered does no harm either.
+                    assert error.args[0] in (1305, 1235), error
+                assert time.monotonic() - begun < 2.5, condition
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_road(site: Site, name: str) -> None:
+    """Prepared statements, TAP and its jobs, both interfaces of queries, stored results, cones, tables of one's own, lists."""
+    expected = STARS if name in SEES_ALL else STARS // 2
+    statement = "SELECT COUNT(*) AS n FROM sky.Night"
+    connected = mysql.connector.connect(host="127.0.0.1", port=site.server.port, user=name, password=PASSWORD, use_pure=True)
+    cursor = connected.cursor(prepared=True)
+    for _ in range(3):
+        cursor.execute("SELECT COUNT(*) FROM sky.Night WHERE id >= ?", (0,))
+        assert cursor.fetchall() == [(expected,)]
+        cursor.execute("SELECT id FROM sky.Night WHERE id = ?", (3,))
+        assert len(cursor.fetchall()) == (1 if name in SEES_ALL else 0)
+    connected.close()
+    assert site.http("tap/sync", name, LANG="ADQL", FORMAT="csv", QUERY=statement)[1].split()[-1] == str(expected)
+    number = json.loads(site.http("queries", name, method="POST", body=json.dumps({"statement": statement}).encode())[1])["id"]
+    deadline = time.monotonic() + 30
+    while json.loads(site.http(f"queries/{number}", name)[1])["state"] != "COMPLETED" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert site.http(f"queries/{number}/result", name, format="csv")[1].split()[-1] == str(expected)
+    answer = json.loads(site.http("query", name, method="POST", body=json.dumps({"query": statement, "database": "sky"}).encode())[1])
+    assert str(answer["rows"][0][0]) == str(expected)
+    with site.connect(name) as connection:
+        own = connection.cursor()
+        own.execute(f"SELECT * FROM qserv_result({number})")
+        assert own.fetchone() == (expected,)
+        if name != "boss":
+            own.execute(f"CREATE TABLE {name}.taken AS SELECT id, flux FROM sky.Night")
+            own.execute(f"SELECT COUNT(*) FROM {name}.taken")
+            assert own.fetchone() == (expected,)
+            own.execute(f"DROP TABLE {name}.taken")
+    cones = (
+        site.http("scs/sky/Night", name, RA=11, DEC=20.5, SR=20, RESPONSEFORMAT="csv"),
+        site.http("scs/sky/Night", name, method="POST", body=b"ra,dec\n10,20\n", SR=20, RESPONSEFORMAT="csv"),
+    )
+    for status, said, _ in cones:
+        if name in SEES_ALL:
+            assert status == 200
+        else:
+            assert status == 400 and "ADQL" in said and str(HIDDEN_BIG) not in said
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_no_list_tells_how_many_rows_are_hidden(site: Site, name: str) -> None:
+    with site.connect(name) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SELECT TABLE_ROWS, DATA_LENGTH FROM information_schema.TABLES WHERE TABLE_NAME = 'Night'")
+        told = cursor.fetchone()
+        assert (told == (None, None)) is (name not in SEES_ALL), told
+        cursor.execute("SHOW TABLE STATUS FROM sky LIKE 'Night'")
+        assert (cursor.fetchone()[4] is None) is (name not in SEES_ALL)
+        cursor.execute("SHOW INDEX FROM sky.Night")
+        assert (cursor.fetchone()[6] is None) is (name not in SEES_ALL)
+        for statement in ("EXPLAIN SELECT * FROM sky.Night", "EXPLAIN ANALYZE SELECT COUNT(*) FROM sky.Night", "EXPLAIN SELECT * FROM sky.Fluxes"):
+            if name in SEES_ALL:
+                cursor.execute(statement)
+            else:
+                number, sentence = rejection(connection, statement)
+                assert number == 1345 and "proprietary" not in sentence
+    _, listed, _ = site.http("tap/tables/sky.Night", name, detail="max")
+    assert (f">{STARS}<" in listed) is (name in SEES_ALL)
+
+
+def test_releases_and_rights_to_the_rest_count_with_the_next_statement(site: Site) -> None:
+    with site.connect("open") as connection:
+        cursor = connection.cursor()
+
+        def count() -> int:
+            cursor.execute("SELECT COUNT(*) FROM sky.Night")
+            return int(cursor.fetchone()[0])
+
+        assert count() == STARS // 2
+        must(site.meridian, site.data, "grant", "open", "--unreleased", "sky")
+        assert count() == STARS
+        must(site.meridian, site.data, "revoke", "open", "--unreleased", "sky")
+        assert count() == STARS // 2
+        site.meridian.must("release", "--data", site.data, "--db", "sky", "--table", "Night", "--condition", "id < 5")
+        assert count() == 5
+        site.meridian.must("release", "--data", site.data, "--db", "sky", "--table", "Night", "--all")
+        assert count() == STARS
+        site.meridian.must("release", "--data", site.data, "--db", "sky", "--table", "Night", "--condition", "proprietary = 0 AND seen <= NOW()")
+        assert count() == STARS // 2
+
+
+def test_the_moment_is_that_of_each_statement(site: Site, meridian: Meridian, tmp_path: Path) -> None:
+    """No plan keeps the time of an earlier one."""
+    data = load_stars_and_bands(meridian, tmp_path, 3)
+    soon = time.time() + 3
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(soon))
+    meridian.load(data, "sky", "Timed", write_lines(tmp_path / "timed.csv", ["1,2020-01-01 00:00:00", f"2,{moment}"], "id,seen"), kind="replicated")
+    must(meridian, data, "add", "ann", password=PASSWORD)
+    must(meridian, data, "grant", "ann", "--read", "sky")
+    meridian.must("release", "--data", data, "--db", "sky", "--table", "Timed", "--condition", "seen <= NOW()")
+    with serving(meridian, data) as server, Site(meridian, data, server).connect("ann") as connection:
+        cursor = connection.cursor()
+        counts = []
+        while time.time() < soon + 1.5:
+            cursor.execute("SELECT COUNT(*) FROM sky.Timed WHERE id > 0")
+            counts.append(cursor.fetchone()[0])
+            time.sleep(0.2)
+        assert set(counts) <= {1, 2} and counts[-1] == 2 and counts == sorted(counts)
+
+
+def test_a_condition_that_cannot_be_used_any_more_hides_all(meridian: Meridian, tmp_path: Path) -> None:
+    data = load_stars_and_bands(meridian, tmp_path, 3)
+    must(meridian, data, "add", "ann", password=PASSWORD)
+    must(meridian, data, "grant", "ann", "--read", "sky")
+    meridian.must("release", "--data", data, "--db", "sky", "--table", "Band", "--condition", "name <> 'band 1'")
+    other = write_lines(tmp_path / "other.csv", ["1,5"], "id,other")
+    meridian.load(data, "sky", "Band", other, kind="replicated", replace=True)
+    with serving(meridian, data) as server, Site(meridian, data, server).connect("ann") as connection:
+        number, sentence = rejection(connection, "SELECT COUNT(*) FROM sky.Band")
+        assert number == 1356 and "name" not in sentence and "tell whoever" in sentence
+
+
+def test_the_command_line(meridian: Meridian, tmp_path: Path) -> None:
+    data = load_stars_and_bands(meridian, tmp_path, 5)
+    nobody = meridian.run("release", "--data", data, "--db", "sky", "--table", "Star", "--condition", "id < 3")
+    assert nobody.status != 0 and "no users yet" in nobody.complaint
+    must(meridian, data, "add", "ann", "--no-password")
+    assert "all rows of all tables" in meridian.must("release", "--data", data).text
+    for condition, sentence in [
+        ("nosuch < 3", "nosuch"), ("id <", ""), ("1) UNION SELECT 1 WHERE (1 = 1", ""), ("id IN (SELECT id FROM Band)", "subqueries"), ("RAND() < 0.5", "random"),
+        ("COUNT(*) > 1", ""), ("id < 3) OR (1 = 1) ORDER BY (id", ""), ("id < 3; SELECT 1", ""),
+    ]:  # fmt: skip
+        rejected = meridian.run("release", "--data", data, "--db", "sky", "--table", "Star", "--condition", condition)
+        assert rejected.status != 0 and sentence in rejected.complaint, (condition, rejected.complaint)
+    missing = meridian.run("release", "--data", data, "--db", "sky", "--table", "Nothing", "--condition", "id < 3")
+    assert missing.status != 0 and "no table" in missing.complaint
+    meridian.must("release", "--data", data, "--db", "sky", "--table", "STAR", "--condition", "id < 3 -- of the first nights")
+    assert "sky.star: id < 3" in meridian.must("release", "--data", data).text
+    must(meridian, data, "grant", "ann", "--unreleased", "sky.Star")
+    assert "all rows of   sky.star" in must(meridian, data, "show", "ann")
+    assert user(meridian, data, "revoke", "ann", "--unreleased", "sky.Band").returncode != 0
+    assert user(meridian, data, "grant", "PUBLIC", "--unreleased", "sky.Star").returncode != 0
+    # Who is at the machine sees all.
+    assert meridian.rows(data, "sky", "SELECT COUNT(*) FROM Star") == [(5,)]
+    meridian.must("release", "--data", data, "--db", "sky", "--table", "Star", "--all")
+    assert meridian.run("release", "--data", data, "--db", "sky", "--table", "Star", "--all").status != 0
+
+
+def test_workers_of_a_cluster_apply_the_condition(meridian: Meridian, tmp_path: Path) -> None:
+    """The barrier travels with the pieces."""
+    data = load_stars_and_bands(meridian, tmp_path, 30_000)
+    meridian.must("view", "create", "--data", data, "--db", "sky", "--name", "Half", "SELECT id, ra FROM Star WHERE MOD(id, 2) = 0")
+    for name, what in (("ann", "sky.Star"), ("bob", "sky.Half")):
+        must(meridian, data, "add", name, password=PASSWORD)
+        must(meridian, data, "grant", name, "--read", what)
+    meridian.must("release", "--data", data, "--db", "sky", "--table", "Star", "--condition", "MOD(id, 3) = 0 AND version <= YEAR(NOW())")
+    with cluster_of(meridian, tmp_path / "cluster", data, workers=1, replicas=1) as cluster:
+        for name, statement, expected in (("ann", "SELECT COUNT(*), MAX(MOD(id, 3)) FROM sky.Star", (10_000, 0)), ("bob", "SELECT COUNT(*), MAX(MOD(id, 6)) FROM sky.Half", (5_000, 0))):
+            before = sum(cluster.pieces().values())
+            with cluster.server.connect(user=name, password=PASSWORD) as connection, connection.cursor() as cursor:
+                cursor.execute(statement)
+                assert cursor.fetchone() == expected
+            deadline = time.monotonic() + 30
+            while sum(cluster.pieces().values()) == before and time.monotonic() < deadline:
+                time.sleep(0.2)
+            assert sum(cluster.pieces().values()) > before, "no piece ran at the worker"
