@@ -102,6 +102,7 @@ impl QueryService {
                 query.end(state, Some(&error));
             }
         }
+        self.host.ended(&query.info(None));
         self.write_down(&query).await;
         lock(&self.running).remove(&query.id);
         let directory = storage.of(query.id);

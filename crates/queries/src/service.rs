@@ -44,6 +44,9 @@ pub trait QueryHost: std::fmt::Debug + Send + Sync {
     /// How much a user may take now.
     fn limits(&self, user: String) -> BoxFuture<'static, Result<UserLimits, QueryError>>;
 
+    /// Is told of a submitted query that has ended, however.
+    fn ended(&self, _: &QueryInfo) {}
+
     /// Runs work on the threads of queries, as a statement of its own. Dropping what is returned ends the work.
     fn run(
         &self,

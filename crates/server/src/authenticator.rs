@@ -17,6 +17,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use crate::ClientError;
+use crate::audit::{self, AuditLog};
 use crate::listener::Peer;
 use crate::queries::{ServerTables, UserTables};
 use crate::sessions::Sessions;
@@ -61,6 +62,7 @@ pub(crate) struct Authenticator {
     users: Users,
     /// Whether only this machine reaches the server, or its operator trusts the network.
     is_trusted: bool,
+    audit: Option<AuditLog>,
     archive: Arc<Archive>,
     sessions: Arc<Sessions>,
     tables: Arc<ServerTables>,
@@ -79,6 +81,7 @@ impl Authenticator {
     pub(crate) fn new(
         users: Users,
         is_trusted: bool,
+        audit: Option<AuditLog>,
         archive: Arc<Archive>,
         sessions: Arc<Sessions>,
         tables: Arc<ServerTables>,
@@ -86,6 +89,7 @@ impl Authenticator {
         Self {
             users,
             is_trusted,
+            audit,
             archive,
             sessions,
             tables,
@@ -96,6 +100,34 @@ impl Authenticator {
             verifying: Semaphore::new(VERIFIED_AT_ONCE),
             waiting: Mutex::default(),
         }
+    }
+
+    /// Writes a failed login into the logs, and keeps whoever tries waiting.
+    pub(crate) async fn failed_login(&self, protocol: &'static str, name: &str, peer: Peer) {
+        // A name is up to whoever sends it.
+        let name: String = name.chars().take(64).collect();
+        warn!(user = name, address = %peer, "a login failed");
+        if let Some(audit) = &self.audit {
+            let denied = Some(ErrorCode::LOGIN_DENIED);
+            audit.add(&audit::login(protocol, &name, peer, denied));
+        }
+        sleep(FAILURE_DELAY).await;
+    }
+
+    /// The audit log, if there is one.
+    pub(crate) fn audit(&self) -> Option<&AuditLog> {
+        self.audit.as_ref()
+    }
+
+    /// Waits, but not for long, until the audit log is written.
+    pub(crate) async fn flush_audit(self: &Arc<Self>, patience: Duration) {
+        let authenticator = Arc::clone(self);
+        let written = spawn_blocking(move || {
+            if let Some(audit) = &authenticator.audit {
+                audit.flush(patience);
+            }
+        });
+        let _ = written.await;
     }
 
     /// The users.
@@ -330,14 +362,6 @@ impl Drop for Waiting<'_> {
             }
         }
     }
-}
-
-/// Writes a failed login into the log, and keeps whoever tries waiting.
-pub(crate) async fn failed_login(name: &str, peer: Peer) {
-    // A name is up to whoever sends it.
-    let name: String = name.chars().take(64).collect();
-    warn!(user = name, address = %peer, "a login failed");
-    sleep(FAILURE_DELAY).await;
 }
 
 fn unreadable(error: UsersError) -> ClientError {

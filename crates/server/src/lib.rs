@@ -5,6 +5,7 @@
 //! rows are produced as fast as the client reads them; no byte that a client sends can make the server panic, and a panic in a query is an
 //! error of that query alone.
 
+mod audit;
 mod authenticator;
 mod client_error;
 mod connection_slots;
@@ -48,6 +49,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 pub use ::queries::QueryLimits;
+use audit::AuditLog;
+pub use audit::AuditOptions;
 use authenticator::{Authenticator, Principal};
 pub use client_error::ClientError;
 use connection_slots::ConnectionLimits;
@@ -112,6 +115,8 @@ pub struct Config {
     pub is_insecure: bool,
     /// Statements that take longer are logged with their text.
     pub slow: Option<Duration>,
+    /// Where each statement, request and login is written; `None`: nowhere.
+    pub audit: Option<AuditOptions>,
     /// The limits of queries that are submitted to run without a connection.
     pub queries: QueryLimits,
     /// Results of statements that took at least so long answer equal ones; `None`: none do.
@@ -140,6 +145,7 @@ impl Config {
             tls: None,
             is_insecure: false,
             slow: None,
+            audit: None,
             queries: QueryLimits::default(),
             result_cache: None,
             cluster: None,
@@ -338,15 +344,6 @@ fn poll_queries(
     Ok(())
 }
 
-/// Starts the threads that execute queries.
-fn start_query_runtime(threads: NonZeroUsize) -> Result<Arc<QueryRuntime>, ServerError> {
-    let started = QueryRuntime::new(threads);
-    started.map(Arc::new).map_err(|source| ServerError::System {
-        what: format!("start {threads} threads"),
-        source,
-    })
-}
-
 impl Server {
     /// Opens the data directory and binds the addresses.
     ///
@@ -385,10 +382,11 @@ impl Server {
             results,
         )?;
         let sessions = Arc::new(sessions);
-        let query_runtime = start_query_runtime(config.threads)?;
+        let query_runtime = QueryRuntime::start(config.threads)?;
         let authenticator = Arc::new(Authenticator::new(
             users,
             is_local || config.is_insecure,
+            config.audit.clone().map(AuditLog::open).transpose()?,
             Arc::clone(&archive),
             Arc::clone(&sessions),
             Arc::clone(&tables),
@@ -554,6 +552,7 @@ impl Server {
         }
         releasing.abort();
         let _ = timeout(LAST_WORDS, queries).await;
+        self.shared.authenticator.flush_audit(LAST_WORDS).await;
         info!("ended");
     }
 }

@@ -1,17 +1,20 @@
 //! What the query service needs of the server, and what SQL statements see of the server as tables.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use ::queries::{QueryError, QueryHost, QueryService, UserLimits};
 use ::users::Limit;
 use engine::{
-    EngineError, QueryInfo, ScanEstimate, ScanForecast, Session, StoredRows, SystemTables,
+    EngineError, QueryInfo, QueryState, ScanEstimate, ScanForecast, Session, StoredRows,
+    SystemTables,
 };
 use futures::future::{BoxFuture, FutureExt};
 use sql::connection::ProcessInfo;
 use sql::{Dialect, ErrorCode};
 
 use crate::ClientError;
+use crate::audit::AuditEntry;
 use crate::authenticator::Authenticator;
 use crate::process_list::ProcessList;
 use crate::query_runtime::QueryRuntime;
@@ -51,6 +54,35 @@ impl QueryHost for Host {
             })
         }
         .boxed()
+    }
+
+    fn ended(&self, query: &QueryInfo) {
+        let Some(audit) = self.authenticator.audit() else {
+            return;
+        };
+        let microseconds = query.ended.unwrap_or_default() - query.started.unwrap_or_default();
+        let is_done = query.started.is_some() && query.ended.is_some();
+        let microseconds = u64::try_from(microseconds).unwrap_or_default();
+        audit.add(&AuditEntry {
+            event: "query",
+            user: &query.user,
+            from: None,
+            protocol: match query.protocol {
+                "MYSQL" => "mysql",
+                _ => "http",
+            },
+            id: Some(query.id),
+            database: query.database.as_deref(),
+            text: Some(&query.statement),
+            rows: Some(query.rows),
+            outcome: match query.state {
+                QueryState::Completed => "ok",
+                QueryState::Aborted => "stopped",
+                _ => "failed",
+            },
+            code: query.error_code,
+            seconds: Duration::from_micros(if is_done { microseconds } else { 0 }),
+        });
     }
 
     fn run(

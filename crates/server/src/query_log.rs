@@ -7,6 +7,8 @@ use std::time::Duration;
 use tracing::{debug, info, warn};
 
 use crate::ClientError;
+use crate::audit::{AuditEntry, AuditLog};
+use crate::listener::Peer;
 use crate::metrics::QueryOutcome;
 
 /// Bytes of a statement's text in the log.
@@ -19,14 +21,25 @@ pub(crate) struct QueryLogEntry<'a> {
     pub(crate) took: Duration,
     pub(crate) rows: u64,
     pub(crate) user: &'a str,
+    /// Where the client is, by which protocol, on which connection.
+    pub(crate) client: (Peer, &'static str, u64),
     pub(crate) database: Option<&'a str>,
     /// The error, if it failed.
     pub(crate) error: Option<&'a ClientError>,
 }
 
 impl QueryLogEntry<'_> {
-    /// Logs the statement; with its text if the server failed to execute it or it was slow.
-    pub(crate) fn log(&self, slow: Option<Duration>, text: impl FnOnce() -> String) {
+    /// Logs the statement; with its text if the server failed to execute it or it was slow. And writes it into the audit log, if there is
+    /// one.
+    pub(crate) fn log(
+        &self,
+        slow: Option<Duration>,
+        audit: Option<&AuditLog>,
+        text: impl Fn() -> String,
+    ) {
+        if let Some(audit) = audit {
+            self.add_to(audit, &text());
+        }
         let (user, database, rows) = (self.user, self.database, self.rows);
         let (outcome, error) = (self.ending.label(), self.error.map(tracing::field::display));
         let milliseconds = self.took.as_micros() as f64 / 1000.0;
@@ -49,6 +62,25 @@ impl QueryLogEntry<'_> {
                 database, milliseconds, rows, outcome, error, "a statement ended"
             );
         }
+    }
+}
+
+impl QueryLogEntry<'_> {
+    fn add_to(&self, audit: &AuditLog, text: &str) {
+        let (peer, protocol, connection) = self.client;
+        audit.add(&AuditEntry {
+            event: "statement",
+            user: self.user,
+            from: Some(peer),
+            protocol,
+            id: Some(connection),
+            database: self.database,
+            text: Some(text),
+            rows: Some(self.rows),
+            outcome: self.ending.label(),
+            code: self.error.map(|error| error.code.number),
+            seconds: self.took,
+        });
     }
 }
 

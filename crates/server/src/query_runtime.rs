@@ -18,8 +18,8 @@ use sql::{ErrorCode, Interrupt};
 use tokio::sync::mpsc;
 use tracing::{Instrument, Span};
 
-use crate::ClientError;
 use crate::heartbeat::{Health, Heartbeat};
+use crate::{ClientError, ServerError};
 
 /// The capacity of the channel, in blocks.
 const CHANNEL_CAPACITY: usize = 2;
@@ -31,6 +31,18 @@ pub(crate) struct QueryRuntime(Arc<Heartbeat>);
 impl QueryRuntime {
     pub(crate) fn new(threads: NonZeroUsize) -> std::io::Result<Self> {
         Ok(Self(Heartbeat::start(threads)?))
+    }
+
+    /// Starts the threads that execute queries.
+    ///
+    /// # Errors
+    /// The system has no room for them.
+    pub(crate) fn start(threads: NonZeroUsize) -> Result<Arc<Self>, ServerError> {
+        let started = Self::new(threads);
+        started.map(Arc::new).map_err(|source| ServerError::System {
+            what: format!("start {threads} threads"),
+            source,
+        })
     }
 
     /// Spawns work that sends blocks. It ends with the first error, or when the receiver is dropped.

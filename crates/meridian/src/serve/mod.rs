@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use cluster::ClusterOptions;
-use server::{Config, QueryLimits, Server, TlsFiles};
+use server::{AuditOptions, Config, QueryLimits, Server, TlsFiles};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::field::display;
@@ -102,6 +102,11 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
         tls: tls_files(settings.tls_cert, settings.tls_key)?,
         is_insecure: settings.insecure,
         slow: Some(settings.slow).filter(|slow| !slow.is_zero()),
+        audit: settings.audit_log.map(|path| AuditOptions {
+            path,
+            bytes: settings.audit_log_size,
+            files: settings.audit_log_files,
+        }),
         cone_columns: layers.cone_columns(),
         queries: QueryLimits {
             at_once: settings.queries_at_once.get(),

@@ -121,6 +121,12 @@ options! {
         "Seconds for which running statements may continue after the shutdown has begun.";
     slow: Duration = "slow" "SECONDS", "MERIDIAN_SLOW", seconds, DefaultValue::Is("10"),
         "Statements that take longer are logged with their text; 0 for none.";
+    audit_log: Option<PathBuf> = "audit-log" "FILE", "MERIDIAN_AUDIT_LOG", file, DefaultValue::Is(""),
+        "A file into which each statement, request and login is written, as a line of JSON.";
+    audit_log_size: u64 = "audit-log-size" "SIZE", "MERIDIAN_AUDIT_LOG_SIZE", ingest::parse_size, DefaultValue::Is("100M"),
+        "The size of the audit log after which it is called FILE.1 and another one begun.";
+    audit_log_files: usize = "audit-log-files" "N", "MERIDIAN_AUDIT_LOG_FILES", whole, DefaultValue::Is("10"),
+        "Former audit logs that are kept.";
     queries_at_once: NonZeroUsize = "queries-at-once" "N", "MERIDIAN_QUERIES_AT_ONCE", count, DefaultValue::Is("8"),
         "Submitted queries that run at a time; the others wait in their order.";
     max_result: u64 = "max-result" "SIZE", "MERIDIAN_MAX_RESULT", ingest::parse_size, DefaultValue::Is("6G"),
@@ -191,6 +197,11 @@ fn endpoint(text: &str) -> Result<Option<String>, String> {
 fn count(text: &str) -> Result<NonZeroUsize, String> {
     text.parse()
         .map_err(|_| format!("{text:?} is not a whole number from 1 on"))
+}
+
+fn whole(text: &str) -> Result<usize, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is not a whole number from 0 on"))
 }
 
 fn count_if_any(text: &str) -> Result<Option<NonZeroUsize>, String> {

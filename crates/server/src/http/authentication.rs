@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use ::users::UserList;
 use axum::Router;
@@ -25,7 +26,8 @@ use super::state::HttpState;
 use super::unread_body::close_after_unread_body;
 use super::{AllowedHosts, ClientAddress, Encrypted};
 use crate::ClientError;
-use crate::authenticator::{LoginPolicy, Principal, failed_login};
+use crate::audit::AuditEntry;
+use crate::authenticator::{LoginPolicy, Principal};
 use crate::listener::Peer;
 
 /// The name of whoever has logged in. It is taken away where it comes with a request, and given here alone.
@@ -65,7 +67,7 @@ impl UserRoutes {
     /// All requests, each of which goes on to the routes of its user.
     pub(crate) fn router(self) -> Router {
         Router::new()
-            .fallback(authenticate)
+            .fallback(audited)
             .layer(from_fn(close_after_unread_body))
             .with_state(Arc::new(self))
     }
@@ -85,11 +87,52 @@ impl UserRoutes {
     }
 }
 
+/// Serves a request and writes it into the audit log, if there is one.
+async fn audited(State(user_routes): State<Arc<UserRoutes>>, request: Request) -> Response<Body> {
+    let shared = Arc::clone(&user_routes.state.shared);
+    let is_told = shared.authenticator.audit().is_some();
+    let is_probe = OF_EVERYBODY.contains(&request.uri().path());
+    if !is_told || is_probe {
+        return authenticate(user_routes, request).await;
+    }
+    let text = format!("{} {}", request.method(), request.uri());
+    let (peer, begun) = (peer_of(&request), Instant::now());
+    let response = authenticate(user_routes, request).await;
+    if let Some(audit) = shared.authenticator.audit() {
+        let user = response.extensions().get::<RequestUser>();
+        let status = response.status();
+        audit.add(&AuditEntry {
+            event: "request",
+            user: user.map_or("", |user| &user.0),
+            from: Some(peer),
+            protocol: "http",
+            id: None,
+            database: None,
+            text: Some(&text),
+            rows: None,
+            outcome: match (status.is_client_error(), status.is_server_error()) {
+                (true, _) => "rejected",
+                (_, true) => "failed",
+                _ => "ok",
+            },
+            code: Some(status.as_u16()),
+            seconds: begun.elapsed(),
+        });
+    }
+    response
+}
+
+/// Whose request a response answers.
+#[derive(Debug, Clone)]
+struct RequestUser(String);
+
+fn peer_of(request: &Request) -> Peer {
+    let address = request.extensions().get::<ClientAddress>();
+    address.map_or(Peer::Socket, |address| Peer::Address(address.0))
+}
+
 /// Serves a request as its user, or says how to log in.
-async fn authenticate(
-    State(user_routes): State<Arc<UserRoutes>>,
-    mut request: Request,
-) -> Response<Body> {
+async fn authenticate(user_routes: Arc<UserRoutes>, mut request: Request) -> Response<Body> {
     request.headers_mut().remove(LOGGED_IN);
     let authenticator = &user_routes.state.shared.authenticator;
     let list = match authenticator.login_policy().await {
@@ -104,8 +147,7 @@ async fn authenticate(
     if is_open {
         return serve(&user_routes, &authenticator.nobody(&list), request).await;
     }
-    let address = request.extensions().get::<ClientAddress>();
-    let peer = address.map_or(Peer::Socket, |address| Peer::Address(address.0));
+    let peer = peer_of(&request);
     let is_clear = request.extensions().get() != Some(&Encrypted(true));
     let sends_secret = request.headers().contains_key(header::AUTHORIZATION);
     if is_clear && sends_secret && !authenticator.may_log_in_clear(peer) {
@@ -146,6 +188,10 @@ async fn authenticate(
         Ok(()) => serve(&user_routes, &principal, request).await,
         Err(error) => too_many(error),
     };
+    if let Some(user) = &principal.user {
+        let user = RequestUser(user.name.clone());
+        response.extensions_mut().insert(user);
+    }
     if response.status() == StatusCode::TOO_MANY_REQUESTS {
         let headers = response.headers_mut().entry(header::RETRY_AFTER);
         headers.or_insert(HeaderValue::from_static(RETRY_AFTER));
@@ -216,7 +262,7 @@ async fn log_in(
     match found {
         Some(principal) => Ok(principal),
         None => {
-            failed_login(&name, peer).await;
+            authenticator.failed_login("http", &name, peer).await;
             Err(Rejection::Denied(
                 "the name, the password or the token is not right, or the token has expired"
                     .to_owned(),

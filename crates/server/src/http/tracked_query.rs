@@ -8,6 +8,7 @@ use sql::{Connection, ErrorCode};
 use users::Limit;
 
 use super::query_api::Requester;
+use crate::listener::Peer;
 use crate::metrics::{self, QueryOutcome, QueryTimer, StatementKind};
 use crate::process_list::TrackedTask;
 use crate::query_log::QueryLogEntry;
@@ -19,6 +20,7 @@ pub(super) struct TrackedQuery {
     pub(super) shared: Arc<Shared>,
     pub(super) connection: Connection,
     pub(super) statement: String,
+    peer: Peer,
     work: TrackedTask,
     registered: QueryGuard,
     _taken: Taken,
@@ -63,6 +65,7 @@ impl TrackedQuery {
             shared: Arc::clone(shared),
             connection,
             statement,
+            peer,
             work,
             registered,
             timer: shared.metrics.begin(metrics::Protocol::Http, kind, begun),
@@ -108,10 +111,12 @@ impl TrackedQuery {
             took,
             rows,
             user: &self.connection.user,
+            client: (self.peer, "http", u64::from(self.work.connection_id())),
             database: self.connection.database.as_deref(),
             error,
         };
-        ended.log(self.shared.slow, || self.statement.clone());
+        let audit = self.shared.authenticator.audit();
+        ended.log(self.shared.slow, audit, || self.statement.clone());
         let query_error = error.cloned().map(Into::into);
         self.registered.end(rows, query_error.as_ref());
     }

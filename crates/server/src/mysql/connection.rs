@@ -25,6 +25,7 @@ use super::packets::{
 use super::prepared::PreparedStatements;
 use super::responses::{Status, end_of_rows, err, ok};
 use super::wire::{Malformed, Reader};
+use crate::audit;
 use crate::authenticator::{LoginPolicy, Principal};
 use crate::connection_slots::{ConnectionSlot, LimitReached};
 use crate::listener::Peer;
@@ -259,6 +260,9 @@ impl Client {
             connection.variables.set_names_by_number(collation);
         }
         self.guard.set_identity(&connection.user, None);
+        if let Some(audit) = self.shared.authenticator.audit() {
+            audit.add(&audit::login("mysql", &connection.user, self.peer, None));
+        }
         self.set_principal(principal);
         // Before a new place is taken, the one of the former user is free.
         self.taken = None;

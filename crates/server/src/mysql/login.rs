@@ -14,7 +14,7 @@ use super::handshake::{
     put_auth_confirmed, put_auth_switch_request, put_password_request,
 };
 use crate::ClientError;
-use crate::authenticator::{Principal, failed_login};
+use crate::authenticator::Principal;
 
 impl Client {
     /// Has a user prove who they are.
@@ -69,7 +69,7 @@ impl Client {
                 }
             }
         }
-        failed_login(name, self.peer).await;
+        authenticator.failed_login("mysql", name, self.peer).await;
         let with = if has_password(&response) { "YES" } else { "NO" };
         let sentence = format!(
             "Access denied for user '{name}'@'{}' (using password: {with})",

@@ -130,10 +130,12 @@ impl Client {
             took,
             rows,
             user: &self.connection.user,
+            client: (self.peer, "mysql", u64::from(self.connection.id)),
             database: self.connection.database.as_deref(),
             error,
         };
-        ended.log(self.shared.slow, || statement.text());
+        let audit = self.shared.authenticator.audit();
+        ended.log(self.shared.slow, audit, || statement.text());
     }
 
     /// Appends the packet that ends the result.
