@@ -128,7 +128,11 @@ impl Rights {
     /// A view as it is shown to somebody of these rights; `None` if it is not.
     pub fn seen_view(&self, mut view: View) -> Option<View> {
         let columns = self.columns(&view.database, &view.name)?;
-        view.query.columns.retain(|name| columns.has(name));
+        // What heads a column in the query stands at the same place of another list.
+        let named = view.query.columns.into_iter().zip(view.query.headings);
+        (view.query.columns, view.query.headings) =
+            named.filter(|(name, _)| columns.has(name)).unzip();
+        view.metadata.columns.retain(|name, _| columns.has(name));
         let position = view.query.position.take();
         view.query.position = position.filter(|it| columns.has_position(it));
         (!view.query.columns.is_empty()).then_some(view)

@@ -133,6 +133,7 @@ async fn condition_of(
         definition: format!("SELECT 1 FROM `{database}`.`{table}` WHERE ({condition}\n)"),
         default_database: Some(database.to_owned()),
         columns: vec![],
+        headings: vec![],
         position: None,
     };
     let plan = analyzed_definition(&archive.whole(), &query).await?;

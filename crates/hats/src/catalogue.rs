@@ -63,7 +63,12 @@ impl Catalogue {
                 None => HatsError::NoTable(full_name),
             });
         };
-        let table = found.table.clone();
+        if archive.release_of(&found).is_some() {
+            return Err(HatsError::PartlyReleased(full_name));
+        }
+        // Who may read other columns has another catalogue.
+        let seen = archive.catalog().rights().seen_table(found.table.clone());
+        let table = seen.ok_or(HatsError::NoTable(full_name))?;
         let director = Director::of(archive, &table).await?;
         let position = match (&table.spec.position, &director) {
             (Some(position), _) => position.clone(),
@@ -237,7 +242,16 @@ impl Director {
             let name = format!("{}.{}", spec.database, reference.table);
             return Err(HatsError::NoTable(name));
         };
-        let table = director.table.clone();
+        if archive.release_of(&director).is_some() {
+            return Err(HatsError::PartlyReleased(director.spec().full_name()));
+        }
+        let Some(table) = archive
+            .catalog()
+            .rights()
+            .seen_table(director.table.clone())
+        else {
+            return Ok(None);
+        };
         let (Some(key), Some(position)) = (&table.spec.key, &table.spec.position) else {
             return Ok(None);
         };
