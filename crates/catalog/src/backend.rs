@@ -63,7 +63,7 @@ pub(crate) trait CatalogBackend: fmt::Debug + Send + Sync {
         contents: PartContents<'_>,
         now: &str,
     ) -> Result<(), CatalogError>;
-    async fn append(&self, append: Append<'_>, now: &str) -> Result<(), CatalogError>;
+    async fn append(&self, appends: &[Append<'_>], now: &str) -> Result<(), CatalogError>;
     async fn merge_parts(
         &self,
         load: LoadId,

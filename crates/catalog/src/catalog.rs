@@ -290,7 +290,15 @@ impl Catalog {
     /// As for [`Catalog::publish`]; and [`CatalogError::TableChanged`] if the table has been dropped or replaced since the
     /// load began. Nothing has changed then, and the load is still running.
     pub async fn append(&self, append: Append<'_>) -> Result<(), CatalogError> {
-        self.backend.append(append, &utc_now()).await
+        self.backend.append(&[append], &utc_now()).await
+    }
+
+    /// Adds parts at the ends of several tables' lists: all of them become visible together.
+    ///
+    /// # Errors
+    /// As for [`Catalog::append`], for any of them.
+    pub async fn append_all(&self, appends: &[Append<'_>]) -> Result<(), CatalogError> {
+        self.backend.append(appends, &utc_now()).await
     }
 
     /// Puts one part in the place of several that follow each other in a table's list and hold the same rows.

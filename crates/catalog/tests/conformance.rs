@@ -471,6 +471,57 @@ async fn parts_are_appended_merged_and_dropped(place: impl Place) {
     assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
 }
 
+async fn parts_of_several_tables_are_appended_together_or_not_at_all(place: impl Place) {
+    let (catalog, reader) = (place.open().await, place.open().await);
+    for name in ["Object", "Other"] {
+        load(&catalog, &director("d", name), &chunks(4, 3))
+            .await
+            .unwrap();
+    }
+    let tables = [
+        shown(&reader, "d", "Object").await,
+        shown(&reader, "d", "Other").await,
+    ];
+    let more = chunks(2, 5);
+    let mut loads = Vec::new();
+    for table in &tables {
+        loads.push(catalog.begin_load("d", &table.spec.name).await.unwrap());
+    }
+    let append = |at: usize| Append {
+        load: loads[at],
+        table: &tables[at],
+        contents: contents(&tables[at].spec, &more),
+        unsettled: &[],
+    };
+    catalog.append_all(&[append(0), append(1)]).await.unwrap();
+    for (table, load) in tables.iter().zip(&loads) {
+        let now = shown(&reader, "d", &table.spec.name).await;
+        assert_eq!(now.parts.last().map(|part| part.load), Some(*load));
+    }
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+    // One of them has changed: none gets its part.
+    let then = shown(&reader, "d", "Object").await;
+    catalog.drop_table("d", "Other").await.unwrap();
+    loads[0] = catalog.begin_load("d", "Object").await.unwrap();
+    loads[1] = catalog.begin_load("d", "Other").await.unwrap();
+    let append = |at: usize| Append {
+        load: loads[at],
+        table: &tables[at],
+        contents: contents(&tables[at].spec, &more),
+        unsettled: &[],
+    };
+    let error = catalog
+        .append_all(&[append(0), append(1)])
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, CatalogError::TableChanged { .. }),
+        "{error}"
+    );
+    assert_eq!(shown(&reader, "d", "Object").await, then);
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+}
+
 async fn an_append_to_another_table_than_it_began_with_is_rejected(place: impl Place) {
     let catalog = place.open().await;
     load(&catalog, &director("d", "t"), &chunks(4, 3))
@@ -1227,6 +1278,7 @@ conformance!(
     the_only_partitioned_table_may_bring_another_partitioning,
     a_database_is_repartitioned_all_at_once,
     parts_are_appended_merged_and_dropped,
+    parts_of_several_tables_are_appended_together_or_not_at_all,
     an_append_to_another_table_than_it_began_with_is_rejected,
     appended_keys_unsettle_match_tables,
     tables_and_databases_are_dropped,

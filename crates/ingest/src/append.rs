@@ -27,7 +27,8 @@ pub(crate) async fn as_the_table_has_it(request: LoadRequest) -> Result<LoadRequ
     adopt(request, &table)
 }
 
-fn adopt(mut request: LoadRequest, table: &Table) -> Result<LoadRequest, IngestError> {
+/// The same of a table that was found.
+pub(crate) fn adopt(mut request: LoadRequest, table: &Table) -> Result<LoadRequest, IngestError> {
     reject_options_of_new_tables(&request)?;
     let spec = &table.spec;
     let name = &spec.name;

@@ -69,6 +69,28 @@ impl Directors {
         })
     }
 
+    /// Of a table that hangs on nothing.
+    pub(crate) fn none() -> Self {
+        Self {
+            directors: Vec::new(),
+            earlier: None,
+        }
+    }
+
+    /// A director with a part that is not published yet: all its directories, and the chunks of each.
+    pub(crate) fn of_parts(table: Table, dirs: Vec<LoadDir>, chunks: Vec<(usize, Chunk)>) -> Self {
+        let director = Director {
+            table,
+            dirs,
+            chunks,
+            scattered_keys: false,
+        };
+        Self {
+            directors: vec![director],
+            earlier: None,
+        }
+    }
+
     /// Directors that are not published yet: each as it will be, with its directory and its chunks.
     pub(crate) fn of(directors: Vec<(Table, LoadDir, Vec<Chunk>)>) -> Self {
         let director = |(table, dir, chunks): (Table, LoadDir, Vec<Chunk>)| Director {

@@ -15,6 +15,7 @@
 //! - Every row that is read is loaded or counted as rejected, with a reason; none is dropped in silence.
 
 mod append;
+mod append_all;
 mod budget;
 mod check;
 mod choose;
@@ -56,6 +57,7 @@ mod spool;
 mod stored_rows;
 mod write;
 
+pub use append_all::{AppendAllRequest, AppendedPart, TableRows, append_all};
 pub use budget::{BytePool, DecodeBudget, DecodeLimits, PoolExhausted, Reservation};
 pub use check::{CatalogCheck, Problem, TableCheck, check, check_catalog};
 pub use choose::partitioning_for;

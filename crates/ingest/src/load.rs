@@ -113,7 +113,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 /// The table that the load appends to, if it appends.
-async fn check_existing(
+pub(crate) async fn check_existing(
     catalog: &Catalog,
     request: &LoadRequest,
 ) -> Result<Option<Table>, IngestError> {

@@ -89,8 +89,8 @@ impl CatalogBackend for SqliteCatalog {
         self.publish(load, database, spec, contents, now).await
     }
 
-    async fn append(&self, append: Append<'_>, now: &str) -> Result<(), CatalogError> {
-        self.append(append, now).await
+    async fn append(&self, appends: &[Append<'_>], now: &str) -> Result<(), CatalogError> {
+        self.append(appends, now).await
     }
 
     async fn merge_parts(

@@ -17,25 +17,11 @@ use crate::clock::utc_now;
 use crate::{CatalogError, LoadId, Part, PartContents, Table, TableSpec, fold_name};
 
 impl SqliteCatalog {
-    pub async fn append(&self, append: Append<'_>, now: &str) -> Result<(), CatalogError> {
-        let Append {
-            load,
-            table,
-            contents,
-            unsettled,
-        } = append;
+    pub async fn append(&self, appends: &[Append<'_>], now: &str) -> Result<(), CatalogError> {
         let mut change = self.begin_write().await?;
-        loads(&mut change).await?;
-        expect_running(&mut change, load, &table.spec.database, &table.spec.name).await?;
-        let (database, present) = unchanged(&mut change, table).await?;
-        let ordinal = next_ordinal(&mut change, present.id).await?;
-        put_part(&mut change, present.id, ordinal, load, contents, now).await?;
-        show_part(&mut change, &database, present.id, load, contents, now).await?;
-        for name in unsettled {
-            unsettle(&mut change, &database, name, table).await?;
+        for append in appends {
+            append_part(&mut change, append, now).await?;
         }
-        seal_databases(&mut change).await?;
-        seal_loads(&mut change, |row| row.id == load.0).await?;
         self.commit_publication(change).await?;
         Ok(())
     }
@@ -193,6 +179,31 @@ impl SqliteCatalog {
         self.commit_publication(change).await?;
         Ok(())
     }
+}
+
+/// Adds a part to a table. Everything is sealed afterwards, so that another one can be added in the same transaction.
+async fn append_part(
+    change: &mut SqliteConnection,
+    append: &Append<'_>,
+    now: &str,
+) -> Result<(), CatalogError> {
+    let Append {
+        load,
+        table,
+        contents,
+        unsettled,
+    } = *append;
+    loads(change).await?;
+    expect_running(change, load, &table.spec.database, &table.spec.name).await?;
+    let (database, present) = unchanged(change, table).await?;
+    let ordinal = next_ordinal(change, present.id).await?;
+    put_part(change, present.id, ordinal, load, contents, now).await?;
+    show_part(change, &database, present.id, load, contents, now).await?;
+    for name in unsettled {
+        unsettle(change, &database, name, table).await?;
+    }
+    seal_databases(change).await?;
+    seal_loads(change, |row| row.id == load.0).await
 }
 
 fn changed(table: &Table) -> CatalogError {
