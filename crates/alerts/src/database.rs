@@ -7,17 +7,17 @@ use arrow::array::RecordBatch;
 use serde::{Deserialize, Serialize};
 use sky::Region;
 use tokio::sync::{mpsc, oneshot};
-use tracing::{error, info};
 
-use crate::definition::{Definition, write_new};
+use crate::definition::{Definition, format_of, upgrade_tables, write_new};
+use crate::editions::{Edition, EditionTable, OpenChunks};
 use crate::error::{AlertsError, Result};
 use crate::operation::{Operation, Outcome};
 use crate::reads::{Reader, ReplicaChunk, SourceSelection};
 use crate::schema::{AlertSchema, AlertTable};
 use crate::statements::{Dialect, SET_METADATA, tables};
-use crate::store::{Connection, PostgresStore, SqliteStore, Store, Values};
-use crate::transaction::Transaction;
+use crate::store::{PostgresStore, SqliteStore, Store, Values};
 use crate::updates::UpdateRecord;
+use crate::writer::{Job, Writer};
 
 /// The directory of a data directory in which alert databases are, each in one of its name.
 const DIRECTORY: &str = "alerts";
@@ -25,10 +25,6 @@ const CONFIG: &str = "config.json";
 const SQLITE_FILE: &str = "hot.sqlite";
 /// Operations that wait for the writer.
 const MOST_WAITING: usize = 1024;
-/// Operations that are committed together.
-const MOST_TOGETHER: usize = 64;
-/// Rows after which no more operations are committed together.
-const MANY_ROWS: usize = 50_000;
 const LONGEST_NAME: usize = 48;
 
 /// Where rows are kept.
@@ -62,11 +58,6 @@ pub struct AlertDatabase {
     store: Arc<dyn Store>,
     definition: Arc<RwLock<Arc<Definition>>>,
     writer: mpsc::Sender<Job>,
-}
-
-struct Job {
-    operation: Operation,
-    reply: oneshot::Sender<Result<Outcome>>,
 }
 
 /// The alert databases of a data directory, in the order of their names.
@@ -170,6 +161,11 @@ fn drop_tables() -> String {
         "sources",
         "forced",
         "updates",
+        "editions",
+        "source_states",
+        "object_states",
+        "object_closes",
+        "forced_withdrawals",
     ];
     let drops = names
         .iter()
@@ -261,7 +257,12 @@ impl AlertDatabase {
         };
         let kind: StoreKind = serde_json::from_slice(&text)
             .map_err(|error| AlertsError::Damaged(format!("{}: {error}", path.display())))?;
-        let store = open_store(&directory, name, &kind).await?.store;
+        let opened = open_store(&directory, name, &kind).await?;
+        if format_of(opened.store.reader().await?.as_mut()).await? == Some(1) {
+            let mut writer = opened.store.writer().await?;
+            upgrade_tables(writer.as_mut(), opened.dialect).await?;
+        }
+        let store = opened.store;
         let definition = Definition::read(name, store.reader().await?.as_mut()).await?;
         let definition = Arc::new(RwLock::new(Arc::new(definition)));
         let (sender, receiver) = mpsc::channel(MOST_WAITING);
@@ -441,6 +442,35 @@ impl AlertDatabase {
         read!(self, updates_of_chunks(chunks))
     }
 
+    /// The editions after the one of a number, in their order.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn editions(&self, after: i64) -> Result<Vec<Edition>> {
+        read!(self, editions(after))
+    }
+
+    /// What is of no edition yet, at a time in microseconds since 1970 (UTC).
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn open_chunks(&self, now_us: i64) -> Result<OpenChunks> {
+        read!(self, open_chunks(now_us))
+    }
+
+    /// The rows of a part of a table of an edition, in the table's columns: the same ones whenever they are read.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn edition_rows(
+        &self,
+        edition: &Edition,
+        table: EditionTable,
+        part: usize,
+    ) -> Result<Vec<RecordBatch>> {
+        read!(self, edition_rows(edition, table, part))
+    }
+
     fn check_has_chunks(&self) -> Result<()> {
         match self.replica_seconds() {
             Some(_) => Ok(()),
@@ -449,134 +479,5 @@ impl AlertDatabase {
                 self.name
             ))),
         }
-    }
-}
-
-/// The one that changes a database. Operations that wait are committed together: they share the wait for the disk.
-struct Writer {
-    name: String,
-    store: Arc<dyn Store>,
-    definition: Arc<RwLock<Arc<Definition>>>,
-    connection: Option<Box<dyn Connection>>,
-}
-
-impl Writer {
-    async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
-        while let Some(first) = jobs.recv().await {
-            let mut rows = rows_of(&first.operation);
-            let mut together = vec![first];
-            while together.len() < MOST_TOGETHER && rows < MANY_ROWS {
-                // An operation that changes the schema is the last one of its group.
-                if together
-                    .iter()
-                    .any(|job| matches!(job.operation, Operation::SetSchema(_)))
-                {
-                    break;
-                }
-                let Ok(job) = jobs.try_recv() else {
-                    break;
-                };
-                rows += rows_of(&job.operation);
-                together.push(job);
-            }
-            self.commit(together).await;
-        }
-    }
-
-    async fn commit(&mut self, jobs: Vec<Job>) {
-        let outcomes = match self.try_commit(&jobs).await {
-            Ok(outcomes) => outcomes,
-            Err(AlertsError::Storage(failure)) if jobs.len() > 1 => {
-                // One of them may be at fault: the others need not fail with it.
-                info!(database = self.name, error = %failure, "operations are committed one by one");
-                self.connection = None;
-                for job in jobs {
-                    Box::pin(self.commit(vec![job])).await;
-                }
-                return;
-            }
-            Err(failure) => {
-                error!(database = self.name, error = %failure, "an alert database could not be changed");
-                // What state the connection is in is not known.
-                self.connection = None;
-                let told = failure.to_string();
-                let again =
-                    |_: &Job| Err(AlertsError::Storage(sqlx::Error::Protocol(told.clone())));
-                match failure {
-                    AlertsError::InUse { .. } => {
-                        let name = self.name.clone();
-                        jobs.iter()
-                            .map(|_| Err(AlertsError::InUse { name: name.clone() }))
-                            .collect()
-                    }
-                    _ => jobs.iter().map(again).collect(),
-                }
-            }
-        };
-        for (job, outcome) in jobs.into_iter().zip(outcomes) {
-            // A client that hung up does not wait for it.
-            let _ = job.reply.send(outcome);
-        }
-    }
-
-    /// Runs operations in one transaction, each in a savepoint, so that one that is refused leaves the others alone.
-    async fn try_commit(&mut self, jobs: &[Job]) -> Result<Vec<Result<Outcome>>> {
-        let definition = Arc::clone(
-            &self
-                .definition
-                .read()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
-        let connection = match &mut self.connection {
-            Some(connection) => connection,
-            None => self.connection.insert(self.store.writer().await?),
-        };
-        let connection = connection.as_mut();
-        let mut outcomes = Vec::with_capacity(jobs.len());
-        let mut has_new_schema = false;
-        connection.run("BEGIN").await?;
-        for job in jobs {
-            connection.run("SAVEPOINT operation").await?;
-            let mut transaction = Transaction {
-                connection,
-                definition: &definition,
-            };
-            let outcome = transaction.apply(&job.operation).await;
-            match &outcome {
-                Ok(_) => {
-                    has_new_schema |= matches!(job.operation, Operation::SetSchema(_));
-                    connection.run("RELEASE SAVEPOINT operation").await?;
-                }
-                // Nothing can be said of the others either.
-                Err(AlertsError::Storage(_)) => return outcome.map(|_| Vec::new()),
-                Err(_) => {
-                    connection
-                        .run("ROLLBACK TO SAVEPOINT operation; RELEASE SAVEPOINT operation")
-                        .await?;
-                }
-            }
-            outcomes.push(outcome);
-        }
-        connection.run("COMMIT").await?;
-        if has_new_schema {
-            let definition = Definition::read(&self.name, connection).await?;
-            info!(
-                database = self.name,
-                version = definition.schema.version(),
-                "an alert database has another schema"
-            );
-            *self
-                .definition
-                .write()
-                .unwrap_or_else(PoisonError::into_inner) = Arc::new(definition);
-        }
-        Ok(outcomes)
-    }
-}
-
-fn rows_of(operation: &Operation) -> usize {
-    match operation {
-        Operation::Store(request) => request.rows(),
-        _ => 0,
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{AlertsError, Result};
 use crate::layout::{Layout, LayoutColumn};
 use crate::rows::{Kept, Layouts};
 use crate::schema::AlertSchema;
-use crate::statements::{ADD_LAYOUT, FORMAT, LAYOUTS, SET_SETTING, SETTINGS};
+use crate::statements::{ADD_LAYOUT, Dialect, FORMAT, LAYOUTS, SET_SETTING, SETTINGS, upgrade};
 use crate::store::{Connection, Kind, Values};
 
 const FORMAT_SETTING: &str = "format";
@@ -84,6 +84,37 @@ impl Definition {
             current,
         })
     }
+}
+
+/// The version of the tables, if it can be read.
+pub(crate) async fn format_of(connection: &mut dyn Connection) -> Result<Option<i64>> {
+    let kinds = [Kind::Text, Kind::Text];
+    let mut settings = connection
+        .fetch(SETTINGS, &[], &kinds)
+        .await?
+        .into_iter()
+        .map(Values::into_texts);
+    let names = settings.next().unwrap_or_default().into_iter();
+    let values = settings.next().unwrap_or_default();
+    let mut found = names.zip(values);
+    let format = found.find(|(name, _)| name.as_deref() == Some(FORMAT_SETTING));
+    Ok(format.and_then(|(_, value)| value?.parse().ok()))
+}
+
+/// Brings the tables of an older version up to date.
+pub(crate) async fn upgrade_tables(
+    connection: &mut dyn Connection,
+    dialect: Dialect,
+) -> Result<()> {
+    connection.run("BEGIN").await?;
+    // Another process may have done it meanwhile.
+    if format_of(connection).await? == Some(1) {
+        connection.run(&upgrade(dialect)).await?;
+        let name = Values::texts([FORMAT_SETTING.to_owned()]);
+        let value = Values::texts([FORMAT.to_string()]);
+        connection.change(SET_SETTING, &[name, value]).await?;
+    }
+    connection.run("COMMIT").await
 }
 
 /// Writes what is known of a new database.

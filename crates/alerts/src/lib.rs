@@ -10,10 +10,12 @@
 //! * An object has at most one open version, intervals of validity never overlap, and no row is ever overwritten: only when a version ends,
 //!   to which object a source belongs, how many sources an object has, and when a row was withdrawn are changed, and each such change is in
 //!   the log of updates.
-//! * All times are the client's.
+//! * An edition that is closed has the same rows and changes whenever it is read.
+//! * All times are the client's; when an edition is closed the server's clock decides.
 
 mod database;
 mod definition;
+mod editions;
 mod error;
 mod layout;
 mod operation;
@@ -24,10 +26,12 @@ mod statements;
 mod store;
 mod transaction;
 mod updates;
+mod writer;
 
 pub use database::{AlertDatabase, StoreKind, create, list};
+pub use editions::{Edition, EditionTable, OpenChunks, PUBLISHED, REPLACES};
 pub use error::AlertsError;
 pub use operation::{Operation, Outcome, StoreRequest};
 pub use reads::{ReplicaChunk, SourceSelection};
-pub use schema::{AlertSchema, AlertTable, Column, ColumnType, TableSchema};
+pub use schema::{AlertSchema, AlertTable, Column, ColumnType, TableSchema, names};
 pub use updates::{ObjectPlace, SourcePlace, Update, UpdateRecord};

@@ -88,6 +88,12 @@ pub enum Operation {
         /// The chunks.
         chunks: Vec<i64>,
     },
+    /// Everything that was stored and changed since the last edition becomes one, if a chunk of it is over by this time; tells its number,
+    /// or 0.
+    CloseEdition {
+        /// The time, in microseconds since 1970 (UTC).
+        now_us: i64,
+    },
     /// Use another schema, with more columns.
     SetSchema(Box<AlertSchema>),
 }

@@ -172,7 +172,7 @@ impl Reader {
     }
 
     /// Runs a statement whose result ends with layouts and payloads, behind columns of these names.
-    async fn found(
+    pub(crate) async fn found(
         &mut self,
         statement: &str,
         rows: &[Values],
@@ -256,18 +256,25 @@ impl Reader {
         let ids = found.next().map(Values::into_ints).unwrap_or_default();
         let updated = found.next().map(Values::into_ints).unwrap_or_default();
         let unique = found.next().map(Values::into_texts).unwrap_or_default();
-        let chunks =
-            ids.into_iter()
-                .zip(updated)
-                .zip(unique)
-                .filter_map(|((id, updated), unique_id)| {
-                    Some(ReplicaChunk {
-                        id: id?,
-                        last_update_ns: updated?,
-                        unique_id: unique_id?,
-                    })
-                });
-        Ok(chunks.collect())
+        let mut chunks: Vec<ReplicaChunk> = Vec::new();
+        for ((id, updated), unique_id) in ids.into_iter().zip(updated).zip(unique) {
+            let (Some(id), Some(updated), Some(unique_id)) = (id, updated, unique_id) else {
+                continue;
+            };
+            match chunks.last_mut() {
+                // What was stored in it after an edition was closed.
+                Some(chunk) if chunk.id == id => {
+                    chunk.last_update_ns = chunk.last_update_ns.max(updated);
+                    chunk.unique_id = unique_id;
+                }
+                _ => chunks.push(ReplicaChunk {
+                    id,
+                    last_update_ns: updated,
+                    unique_id,
+                }),
+            }
+        }
+        Ok(chunks)
     }
 
     /// The rows of a table that were stored in these chunks.
@@ -332,7 +339,7 @@ impl Reader {
     }
 }
 
-const SOURCE_COLUMNS: [&str; 6] = [
+pub(crate) const SOURCE_COLUMNS: [&str; 6] = [
     names::DIA_SOURCE,
     names::DIA_OBJECT,
     names::SS_OBJECT,
@@ -340,7 +347,7 @@ const SOURCE_COLUMNS: [&str; 6] = [
     names::MIDPOINT,
     names::WITHDRAWN,
 ];
-const FORCED_COLUMNS: [&str; 5] = [
+pub(crate) const FORCED_COLUMNS: [&str; 5] = [
     names::DIA_OBJECT,
     names::VISIT,
     names::DETECTOR,

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{AlertsError, Result};
 
 /// The columns that have a meaning here, by the names that the field's schemas give them.
-pub(crate) mod names {
+#[expect(missing_docs, reason = "the names say it")]
+pub mod names {
     pub const DIA_OBJECT: &str = "diaObjectId";
     pub const DIA_SOURCE: &str = "diaSourceId";
     pub const SS_OBJECT: &str = "ssObjectId";

@@ -10,7 +10,7 @@ pub(crate) enum Dialect {
 }
 
 /// The version of the tables.
-pub(crate) const FORMAT: i64 = 1;
+pub(crate) const FORMAT: i64 = 2;
 
 const TABLES: &str = "
 CREATE TABLE settings (name {text} PRIMARY KEY, value {text} NOT NULL) {plain};
@@ -19,8 +19,17 @@ CREATE TABLE layouts (number {int} PRIMARY KEY, table_name {text} NOT NULL, colu
 CREATE TABLE visits (visit {int} NOT NULL, detector {int} NOT NULL, PRIMARY KEY (visit, detector)) {clustered};
 -- What clients call their stores, so that one that is sent again is stored once.
 CREATE TABLE stores (request {text} PRIMARY KEY, stored {real} NOT NULL) {clustered};
--- A chunk that was deleted keeps its number and loses its id.
-CREATE TABLE replica_chunks (number {int} PRIMARY KEY, id {int} UNIQUE, updated {int} NOT NULL, unique_id {text} NOT NULL) {plain};
+-- A chunk that was deleted keeps its number and loses its id. What is stored after an edition was closed gets another number, so that
+-- several may have one id.
+CREATE TABLE replica_chunks (
+    number {int} PRIMARY KEY,
+    id {int},
+    updated {int} NOT NULL,
+    unique_id {text} NOT NULL,
+    edition {int}
+) {plain};
+CREATE INDEX replica_chunks_id ON replica_chunks (id);
+CREATE INDEX replica_chunks_edition ON replica_chunks (edition);
 
 -- The latest version of each live object.
 CREATE TABLE latest (
@@ -89,10 +98,82 @@ CREATE TABLE updates (
     PRIMARY KEY (time_ns, place)
 ) {clustered};
 CREATE INDEX updates_chunk ON updates (chunk) WHERE chunk IS NOT NULL;
+
+{editions}";
+
+/// What editions are made of: what rows were before they were changed, and what they became, by the edition in which that was. The first
+/// change of a row writes down, under the edition in which the row was stored, what it was then.
+const EDITION_TABLES: &str =
+    "CREATE TABLE editions (edition {int} PRIMARY KEY, closed_us {int} NOT NULL) {plain};
+CREATE TABLE source_states (
+    source {int} NOT NULL,
+    edition {int} NOT NULL,
+    object {int} NOT NULL,
+    ss_object {int},
+    ss_reassigned {real},
+    withdrawn {real},
+    PRIMARY KEY (source, edition)
+) {clustered};
+CREATE INDEX source_states_edition ON source_states (edition);
+CREATE TABLE object_states (
+    object {int} NOT NULL,
+    validity_start {real} NOT NULL,
+    edition {int} NOT NULL,
+    sources {int},
+    PRIMARY KEY (object, validity_start, edition)
+) {clustered};
+CREATE INDEX object_states_edition ON object_states (edition);
+-- Versions that ended without a new one.
+CREATE TABLE object_closes (
+    object {int} NOT NULL,
+    validity_start {real} NOT NULL,
+    edition {int} NOT NULL,
+    validity_end {real} NOT NULL,
+    PRIMARY KEY (object, validity_start)
+) {clustered};
+CREATE INDEX object_closes_edition ON object_closes (edition);
+CREATE TABLE forced_withdrawals (
+    object {int} NOT NULL,
+    visit {int} NOT NULL,
+    detector {int} NOT NULL,
+    edition {int} NOT NULL,
+    withdrawn {real} NOT NULL,
+    PRIMARY KEY (object, visit, detector)
+) {clustered};
+CREATE INDEX forced_withdrawals_edition ON forced_withdrawals (edition);
+";
+
+/// What brings the tables of version 1 up to date. Versions that were closed without a new one are closed in the first edition.
+const FROM_VERSION_1: &str = "
+ALTER TABLE replica_chunks RENAME TO replica_chunks_1;
+CREATE TABLE replica_chunks (
+    number {int} PRIMARY KEY,
+    id {int},
+    updated {int} NOT NULL,
+    unique_id {text} NOT NULL,
+    edition {int}
+) {plain};
+INSERT INTO replica_chunks (number, id, updated, unique_id) SELECT number, id, updated, unique_id FROM replica_chunks_1;
+DROP TABLE replica_chunks_1;
+CREATE INDEX replica_chunks_id ON replica_chunks (id);
+CREATE INDEX replica_chunks_edition ON replica_chunks (edition);
+{editions}
+INSERT INTO object_closes (object, validity_start, edition, validity_end)
+    SELECT o.object, o.validity_start, 1, o.validity_end FROM objects o WHERE o.validity_end IS NOT NULL AND o.chunk IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM objects n WHERE n.object = o.object AND n.validity_start = o.validity_end);
 ";
 
 /// The statements that make the tables.
 pub(crate) fn tables(dialect: Dialect) -> String {
+    in_dialect(TABLES, dialect)
+}
+
+/// The statements that bring tables of an older version up to date.
+pub(crate) fn upgrade(dialect: Dialect) -> String {
+    in_dialect(FROM_VERSION_1, dialect)
+}
+
+fn in_dialect(statements: &str, dialect: Dialect) -> String {
     let (int, real, bytes, text, plain, clustered) = match dialect {
         Dialect::Sqlite => (
             "INTEGER",
@@ -105,6 +186,7 @@ pub(crate) fn tables(dialect: Dialect) -> String {
         Dialect::Postgres => ("bigint", "double precision", "bytea", "text", "", ""),
     };
     let replaced = [
+        ("{editions}", EDITION_TABLES),
         ("{int}", int),
         ("{real}", real),
         ("{bytes}", bytes),
@@ -114,7 +196,7 @@ pub(crate) fn tables(dialect: Dialect) -> String {
     ];
     let tables = replaced
         .iter()
-        .fold(TABLES.to_owned(), |tables, (name, value)| {
+        .fold(statements.to_owned(), |tables, (name, value)| {
             tables.replace(name, value)
         });
     tables.trim().to_owned()
@@ -194,14 +276,13 @@ pub(crate) const ADD_UPDATES: &str = "WITH r(time_ns, place, chunk, record) AS (
 
 // Replica chunks.
 
-pub(crate) const CHUNK_OF: &str =
-    "WITH r(id) AS ({rows}) SELECT c.number FROM r CROSS JOIN replica_chunks c WHERE c.id = r.id";
+pub(crate) const CHUNK_OF: &str = "WITH r(id) AS ({rows}) SELECT c.number FROM r CROSS JOIN replica_chunks c WHERE c.id = r.id AND c.edition IS NULL";
 pub(crate) const NEXT_CHUNK: &str = "SELECT COALESCE(MAX(number), 0) + 1 FROM replica_chunks";
 pub(crate) const ADD_CHUNK: &str = "WITH r(number, id, updated, unique_id) AS ({rows}) INSERT INTO replica_chunks (number, id, updated, unique_id) \
      SELECT number, id, updated, unique_id FROM r WHERE true \
      ON CONFLICT (number) DO UPDATE SET updated = excluded.updated, unique_id = excluded.unique_id";
 pub(crate) const CHUNKS: &str =
-    "SELECT id, updated, unique_id FROM replica_chunks WHERE id IS NOT NULL ORDER BY id";
+    "SELECT id, updated, unique_id FROM replica_chunks WHERE id IS NOT NULL ORDER BY id, number";
 pub(crate) const DELETE_CHUNKS: &str =
     "WITH r(id) AS ({rows}) UPDATE replica_chunks SET id = NULL WHERE id IN (SELECT id FROM r)";
 pub(crate) const OBJECTS_OF_CHUNKS: &str = "WITH r(id) AS ({rows}) SELECT o.object, o.validity_start, o.validity_end, o.sources, c.id, o.layout, o.payload \
@@ -228,3 +309,82 @@ pub(crate) const FORCED_IN: &str = "WITH r(low, high, since) AS ({rows}) SELECT 
 pub(crate) const OBJECTS_SINCE: &str = "WITH r(since) AS ({rows}) SELECT o.object, o.validity_start, o.sources, o.layout, o.payload \
      FROM r CROSS JOIN objects o WHERE o.validity_start >= r.since AND o.validity_end IS NULL";
 pub(crate) const OBJECTS_OF_ONE_SOURCE: &str = "SELECT COUNT(*) FROM latest WHERE sources = 1";
+
+// Editions: what is published together.
+
+pub(crate) const NEXT_EDITION: &str = "SELECT COALESCE(MAX(edition), 0) + 1 FROM editions";
+pub(crate) const LAST_CLOSED: &str = "SELECT COALESCE(MAX(closed_us), 0) FROM editions";
+/// The chunks of no edition, deleted ones among them.
+pub(crate) const OPEN_CHUNKS: &str = "SELECT number, id FROM replica_chunks WHERE edition IS NULL";
+pub(crate) const ADD_EDITION: &str = "WITH r(edition, closed_us) AS ({rows}) INSERT INTO editions (edition, closed_us) SELECT edition, closed_us FROM r";
+pub(crate) const CLOSE_CHUNKS: &str = "WITH r(edition) AS ({rows}) UPDATE replica_chunks SET edition = r.edition FROM r WHERE replica_chunks.edition IS NULL";
+pub(crate) const EDITIONS: &str = "SELECT edition, closed_us FROM editions ORDER BY edition";
+pub(crate) const EDITION_CHUNKS: &str = "WITH r(edition) AS ({rows}) SELECT c.number, c.id FROM r CROSS JOIN replica_chunks c WHERE c.edition = r.edition ORDER BY c.number";
+
+/// What sources were when the edition was closed in which they were stored; nothing of those that are of no edition yet.
+pub(crate) const KEEP_SOURCES: &str = "WITH r(source) AS ({rows}) INSERT INTO source_states (source, edition, object, ss_object, ss_reassigned, withdrawn) \
+     SELECT s.source, c.edition, s.object, s.ss_object, s.ss_reassigned, s.withdrawn \
+     FROM r CROSS JOIN sources s CROSS JOIN replica_chunks c WHERE s.source = r.source AND c.number = s.chunk AND c.edition IS NOT NULL \
+     ON CONFLICT DO NOTHING";
+pub(crate) const NOTE_SOURCES: &str = "WITH r(source, edition) AS ({rows}) INSERT INTO source_states (source, edition, object, ss_object, ss_reassigned, withdrawn) \
+     SELECT s.source, r.edition, s.object, s.ss_object, s.ss_reassigned, s.withdrawn \
+     FROM r CROSS JOIN sources s WHERE s.source = r.source AND s.chunk IS NOT NULL \
+     ON CONFLICT (source, edition) DO UPDATE SET object = excluded.object, ss_object = excluded.ss_object, \
+     ss_reassigned = excluded.ss_reassigned, withdrawn = excluded.withdrawn";
+pub(crate) const KEEP_OBJECTS: &str = "WITH r(object, validity_start) AS ({rows}) INSERT INTO object_states (object, validity_start, edition, sources) \
+     SELECT o.object, o.validity_start, c.edition, o.sources FROM r CROSS JOIN objects o CROSS JOIN replica_chunks c \
+     WHERE o.object = r.object AND o.validity_start = r.validity_start AND c.number = o.chunk AND c.edition IS NOT NULL \
+     ON CONFLICT DO NOTHING";
+pub(crate) const NOTE_OBJECTS: &str = "WITH r(object, validity_start, edition) AS ({rows}) INSERT INTO object_states (object, validity_start, edition, sources) \
+     SELECT o.object, o.validity_start, r.edition, o.sources FROM r CROSS JOIN objects o \
+     WHERE o.object = r.object AND o.validity_start = r.validity_start AND o.chunk IS NOT NULL \
+     ON CONFLICT (object, validity_start, edition) DO UPDATE SET sources = excluded.sources";
+pub(crate) const NOTE_CLOSES: &str = "WITH r(object, validity_start, edition, validity_end) AS ({rows}) \
+     INSERT INTO object_closes (object, validity_start, edition, validity_end) SELECT object, validity_start, edition, validity_end FROM r";
+pub(crate) const NOTE_WITHDRAWALS: &str = "WITH r(object, visit, detector, edition, withdrawn) AS ({rows}) \
+     INSERT INTO forced_withdrawals (object, visit, detector, edition, withdrawn) SELECT object, visit, detector, edition, withdrawn FROM r";
+
+// What an edition has, chunk by chunk.
+
+/// The first versions of objects, whose positions become their homes.
+pub(crate) const FIRST_VERSIONS: &str = "WITH r(number) AS ({rows}) SELECT o.object, o.validity_start, o.layout, o.payload \
+     FROM r CROSS JOIN objects o WHERE o.chunk = r.number \
+     AND NOT EXISTS (SELECT 1 FROM objects p WHERE p.object = o.object AND p.validity_start < o.validity_start)";
+pub(crate) const EDITION_OBJECTS: &str = "WITH r(number) AS ({rows}) \
+     SELECT o.object, o.validity_start, CASE WHEN t.object IS NULL THEN o.sources ELSE t.sources END, o.layout, o.payload \
+     FROM r CROSS JOIN replica_chunks c CROSS JOIN objects o \
+     LEFT JOIN object_states t ON t.object = o.object AND t.validity_start = o.validity_start AND t.edition = c.edition \
+     WHERE c.number = r.number AND o.chunk = r.number";
+pub(crate) const EDITION_SOURCES: &str = "WITH r(number) AS ({rows}) SELECT s.source, \
+     CASE WHEN t.source IS NULL THEN s.object ELSE t.object END, CASE WHEN t.source IS NULL THEN s.ss_object ELSE t.ss_object END, \
+     CASE WHEN t.source IS NULL THEN s.ss_reassigned ELSE t.ss_reassigned END, s.midpoint, \
+     CASE WHEN t.source IS NULL THEN s.withdrawn ELSE t.withdrawn END, s.layout, s.payload \
+     FROM r CROSS JOIN replica_chunks c CROSS JOIN sources s LEFT JOIN source_states t ON t.source = s.source AND t.edition = c.edition \
+     WHERE c.number = r.number AND s.chunk = r.number";
+pub(crate) const EDITION_FORCED: &str = "WITH r(number) AS ({rows}) SELECT f.object, f.visit, f.detector, f.midpoint, \
+     CASE WHEN w.object IS NULL THEN f.withdrawn END, f.layout, f.payload \
+     FROM r CROSS JOIN forced f LEFT JOIN forced_withdrawals w ON w.object = f.object AND w.visit = f.visit AND w.detector = f.detector \
+     WHERE f.chunk = r.number";
+/// Versions that ended because a new one was stored.
+pub(crate) const SUCCEEDED_VERSIONS: &str = "WITH r(number) AS ({rows}), e(object, validity_start, validity_end) AS ( \
+     SELECT n.object, (SELECT MAX(p.validity_start) FROM objects p WHERE p.object = n.object AND p.validity_start < n.validity_start), \
+     n.validity_start FROM r CROSS JOIN objects n WHERE n.chunk = r.number) \
+     SELECT e.object, e.validity_start, e.validity_end FROM e WHERE e.validity_start IS NOT NULL AND NOT EXISTS ( \
+     SELECT 1 FROM object_closes x WHERE x.object = e.object AND x.validity_start = e.validity_start)";
+
+// What changed in an edition of rows that earlier ones have.
+
+pub(crate) const EDITION_CLOSES: &str = "WITH r(edition) AS ({rows}) SELECT x.object, x.validity_start, x.validity_end \
+     FROM r CROSS JOIN object_closes x WHERE x.edition = r.edition";
+pub(crate) const CHANGED_OBJECTS: &str = "WITH r(edition) AS ({rows}) SELECT t.object, t.validity_start, t.sources, \
+     (SELECT MAX(b.edition) FROM object_states b WHERE b.object = t.object AND b.validity_start = t.validity_start AND b.edition < t.edition), \
+     o.layout, o.payload FROM r CROSS JOIN object_states t CROSS JOIN objects o CROSS JOIN replica_chunks c \
+     WHERE t.edition = r.edition AND o.object = t.object AND o.validity_start = t.validity_start AND c.number = o.chunk \
+     AND c.edition < r.edition";
+pub(crate) const CHANGED_SOURCES: &str = "WITH r(edition) AS ({rows}) SELECT t.source, t.object, t.ss_object, t.ss_reassigned, s.midpoint, t.withdrawn, \
+     b.edition, b.object, s.layout, s.payload FROM r CROSS JOIN source_states t CROSS JOIN sources s CROSS JOIN replica_chunks c \
+     CROSS JOIN source_states b WHERE t.edition = r.edition AND s.source = t.source AND c.number = s.chunk AND c.edition < r.edition \
+     AND b.source = t.source AND b.edition = (SELECT MAX(p.edition) FROM source_states p WHERE p.source = t.source AND p.edition < t.edition)";
+pub(crate) const EDITION_WITHDRAWALS: &str = "WITH r(edition) AS ({rows}) SELECT w.object, w.visit, w.detector, f.midpoint, w.withdrawn, f.layout, f.payload \
+     FROM r CROSS JOIN forced_withdrawals w CROSS JOIN forced f WHERE w.edition = r.edition AND f.object = w.object \
+     AND f.visit = w.visit AND f.detector = w.detector";

@@ -34,7 +34,10 @@ impl Transaction<'_> {
             ),
             Values::reals(changed.iter().map(|_| time)),
         ];
+        let ids: Vec<i64> = changed.iter().map(StoredSource::id).collect();
+        self.keep_sources(&ids).await?;
         self.connection.change(sql::REASSIGN_SOURCES, &rows).await?;
+        self.note_sources(&ids).await?;
         let mut updates: Vec<Update> = changed
             .iter()
             .map(|source| Update::ReassignToSolarSystem {
@@ -66,7 +69,7 @@ impl Transaction<'_> {
             self.latest_of(&empty).await?.into_iter().collect();
         closed.retain(|(_, version)| version.validity_start < time);
         closed.sort_by_key(|(object, _)| *object);
-        self.end_versions(&closed, time).await?;
+        self.close_versions(&closed, time).await?;
         updates.extend(closed.iter().map(|(_, version)| Update::CloseObject {
             object: version.place,
             validity_end_mjd_tai: time,
@@ -117,7 +120,10 @@ impl Transaction<'_> {
                     .map(|source| wanted[&source.place.dia_source_id]),
             ),
         ];
+        let ids: Vec<i64> = sources.iter().map(StoredSource::id).collect();
+        self.keep_sources(&ids).await?;
         self.connection.change(sql::MOVE_SOURCES, &rows).await?;
+        self.note_sources(&ids).await?;
         let mut changes: BTreeMap<i64, i64> = BTreeMap::new();
         for source in &sources {
             if increment {
@@ -167,10 +173,11 @@ impl Transaction<'_> {
             .change(sql::COUNT_LATEST, &[htm, objects(), sources()])
             .await?;
         let starts = Values::reals(counts.iter().map(|(version, _)| version.validity_start));
+        self.keep_objects(objects(), starts.clone()).await?;
         self.connection
-            .change(sql::COUNT_OBJECTS, &[objects(), starts, sources()])
+            .change(sql::COUNT_OBJECTS, &[objects(), starts.clone(), sources()])
             .await?;
-        Ok(())
+        self.note_objects(objects(), starts).await
     }
 
     pub(super) async fn close_objects(
@@ -223,7 +230,7 @@ impl Transaction<'_> {
                 listed(&early)
             )));
         }
-        self.end_versions(&closed, end).await?;
+        self.close_versions(&closed, end).await?;
         let updates = closed.iter().map(|(_, version)| Update::CloseObject {
             object: version.place,
             validity_end_mjd_tai: end,
@@ -248,7 +255,10 @@ impl Transaction<'_> {
             Values::ints(sources.iter().map(|source| source.place.dia_source_id)),
             Values::reals(sources.iter().map(|_| withdrawn)),
         ];
+        let ids: Vec<i64> = sources.iter().map(StoredSource::id).collect();
+        self.keep_sources(&ids).await?;
         self.connection.change(sql::WITHDRAW_SOURCES, &rows).await?;
+        self.note_sources(&ids).await?;
         let updates = sources.iter().map(|source| Update::WithdrawSource {
             source: source.place,
             time_withdrawn_mjd_tai: withdrawn,
@@ -331,9 +341,9 @@ impl Transaction<'_> {
         }
         let [objects, visits, detectors] = key_rows(&changed);
         let times = Values::reals(changed.iter().map(|_| withdrawn));
-        self.connection
-            .change(sql::WITHDRAW_FORCED, &[objects, visits, detectors, times])
-            .await?;
+        let rows = [objects, visits, detectors, times];
+        self.connection.change(sql::WITHDRAW_FORCED, &rows).await?;
+        self.note_withdrawals(rows).await?;
         self.log(updates, time).await?;
         Ok(counted(changed.len() as u64))
     }

@@ -28,6 +28,12 @@ pub(super) struct StoredSource {
     pub(super) place: SourcePlace,
 }
 
+impl StoredSource {
+    pub(super) fn id(&self) -> i64 {
+        self.place.dia_source_id
+    }
+}
+
 /// A position, in degrees.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {

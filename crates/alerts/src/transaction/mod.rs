@@ -1,11 +1,14 @@
 //! Operations within a transaction of the writer.
 
 mod changing;
+mod history;
 mod log;
 mod lookup;
 mod storing;
 
 use std::collections::BTreeSet;
+
+pub(crate) use history::is_over;
 
 use crate::definition::{Definition, write_schema};
 use crate::error::{AlertsError, Result};
@@ -85,6 +88,7 @@ impl Transaction<'_> {
                     self.connection.change(sql::DELETE_CHUNKS, &ids).await?,
                 ))
             }
+            Operation::CloseEdition { now_us } => self.close_edition(*now_us).await,
             Operation::SetSchema(schema) => {
                 self.definition.schema.check_successor(schema)?;
                 let last = self.definition.layouts.keys().copied().max().unwrap_or(0);
