@@ -10,7 +10,7 @@ use datafusion::common::{DataFusionError, Result, internal_err};
 use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use sql::{Dialect, NotFound};
+use sql::{Dialect, NotFound, Parsed};
 
 use crate::error::external;
 use crate::exec::{BarrierExec, TableScanExec};
@@ -33,6 +33,8 @@ pub(crate) struct ArchiveCatalog {
     dialect: Dialect,
     /// The views whose definitions are being planned; in a definition there are no tables but those of the databases.
     path: ViewPath,
+    /// The time of whose state views read published data.
+    as_of: Option<i64>,
 }
 
 impl ArchiveCatalog {
@@ -48,6 +50,7 @@ impl ArchiveCatalog {
             hidden_columns: false,
             dialect,
             path: Vec::new().into(),
+            as_of: None,
         }
     }
 
@@ -56,6 +59,7 @@ impl ArchiveCatalog {
         archive: &Arc<Archive>,
         hidden_columns: bool,
         path: ViewPath,
+        as_of: Option<i64>,
     ) -> Self {
         Self {
             archive: Arc::clone(archive),
@@ -63,13 +67,15 @@ impl ArchiveCatalog {
             hidden_columns,
             dialect: Dialect::MySql,
             path,
+            as_of,
         }
     }
 
-    /// The same, its tables with the columns that `*` leaves out: for statements that name one of them.
-    pub(crate) fn with_hidden_columns(&self) -> Self {
+    /// The same for one statement: with the columns that `*` leaves out if it names one of them, in the state that it reads.
+    pub(crate) fn seen_by(&self, parsed: &Parsed) -> Self {
         Self {
-            hidden_columns: true,
+            hidden_columns: parsed.names_hidden_columns,
+            as_of: parsed.as_of,
             ..self.clone()
         }
     }
@@ -118,6 +124,7 @@ impl SchemaProvider for ArchiveDatabase {
             hidden_columns,
             dialect,
             path,
+            as_of,
             ..
         } = &self.tables;
         let table = archive.table(&self.name, name).await.map_err(external)?;
@@ -128,7 +135,7 @@ impl SchemaProvider for ArchiveDatabase {
         let Some(view) = archive.view(&self.name, name).await.map_err(external)? else {
             return Ok(None);
         };
-        let planned = views::planned(archive, &view, path, *dialect).await;
+        let planned = views::planned(archive, &view, path, *dialect, *as_of).await;
         let plan = planned.map_err(external)?.plan;
         Ok(Some(Arc::new(ViewTable::new(plan, None))))
     }

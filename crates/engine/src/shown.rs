@@ -44,7 +44,7 @@ impl ShownTable {
         views: &Views,
     ) -> Self {
         let path = Vec::new().into();
-        let planned = views::planned(archive, view, &path, Dialect::MySql).await;
+        let planned = views::planned(archive, view, &path, Dialect::MySql, None).await;
         let rights = archive.catalog().rights();
         let (columns, is_open, trouble) = match planned {
             Ok(planned) => {

@@ -6,6 +6,7 @@
 
 mod adql;
 mod areaspec;
+mod as_of;
 mod common_columns;
 pub mod connection;
 mod crossmatch;
@@ -33,6 +34,7 @@ mod warnings;
 
 pub use adql::{UPLOAD_SCHEMA, UploadedName, adql_warnings, with_uploads};
 pub use areaspec::{TableShape, TableShapes};
+pub use as_of::{AS_OF_FUNCTION, AS_OF_VARIABLE, replace_as_of};
 pub use connection::Connection;
 pub use crossmatch::{Find, MatchCall, MatchFunction, MatchJoin};
 pub use dialect::Dialect;

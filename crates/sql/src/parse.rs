@@ -37,6 +37,8 @@ pub struct Parsed {
     pub of_connection: bool,
     /// Whether its result may answer an equal statement later: it reads nothing of its connection, and does not say `SQL_NO_CACHE`.
     pub may_be_cached: bool,
+    /// The time, in microseconds since 1970, of whose state published data are read; the latest state if there is none.
+    pub as_of: Option<i64>,
 }
 
 /// Reads the statements of a text that came by a connection, which are separated by semicolons.
@@ -165,6 +167,7 @@ fn show_query(statement: ShowStatement) -> Parsed {
         names_hidden_columns: false,
         of_connection: true,
         may_be_cached: false,
+        as_of: None,
     }
 }
 
@@ -174,13 +177,15 @@ fn prepare(
     tables: &dyn TableShapes,
     connection: &Connection,
 ) -> Result<Parsed, SqlError> {
+    let as_of = connection.variables.as_of();
     let mut parsed = Parsed {
         headings: Headings::default(),
         repeated: None,
         show: None,
         names_hidden_columns: false,
-        of_connection: limit_rows(&mut statement, connection),
-        may_be_cached: !no_cache::is_said(&statement),
+        of_connection: limit_rows(&mut statement, connection) || as_of.is_some(),
+        may_be_cached: !no_cache::is_said(&statement) && as_of.is_none(),
+        as_of,
         statement,
     };
     rewrite(source, &mut parsed, tables, connection)?;

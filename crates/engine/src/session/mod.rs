@@ -98,8 +98,8 @@ impl Default for SessionOptions {
 pub struct Session {
     archive: Arc<Archive>,
     context: SessionContext,
-    /// The same tables with the columns that `*` leaves out.
-    with_hidden: Arc<dyn CatalogProviderList>,
+    /// What statements can name.
+    tables: ArchiveCatalog,
     /// The folded name of the default database.
     database: String,
     /// Its name as declared.
@@ -128,13 +128,11 @@ impl Session {
             options.system.clone(),
             options.dialect,
         );
-        let with_hidden = MemoryCatalogProviderList::new();
-        with_hidden.register_catalog(CATALOG.to_owned(), Arc::new(catalog.with_hidden_columns()));
-        context.register_catalog(CATALOG, Arc::new(catalog));
+        context.register_catalog(CATALOG, Arc::new(catalog.clone()));
         Ok(Self {
             archive,
             context,
-            with_hidden: Arc::new(with_hidden),
+            tables: catalog,
             database: database.folded,
             declared_database: database.declared,
             dialect: options.dialect,
@@ -250,16 +248,20 @@ impl Session {
         parameters: Option<&Candidate>,
     ) -> datafusion::common::Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
         let mut state = self.planners.take(&self.context);
-        if parsed.names_hidden_columns {
+        let has_own_tables = parsed.names_hidden_columns || parsed.as_of.is_some();
+        if has_own_tables {
+            let tables = self.tables.seen_by(parsed);
+            let list = MemoryCatalogProviderList::new();
+            list.register_catalog(CATALOG.to_owned(), Arc::new(tables));
             // This state has other tables and is not returned to the pool.
-            state.register_catalog_list(Arc::clone(&self.with_hidden));
+            state.register_catalog_list(Arc::new(list));
         }
         let statement = parsed.statement.clone();
         let planned = match parameters {
             Some(candidate) => plan_with_parameters(&state, statement, candidate).await,
             None => plan(&state, statement).await,
         };
-        if !parsed.names_hidden_columns {
+        if !has_own_tables {
             self.planners.give_back(state);
         }
         planned
@@ -314,7 +316,7 @@ impl Session {
         connection: &Connection,
         most_rows: u64,
     ) -> Result<Option<QueryResult>, EngineError> {
-        if connection.variables.row_limit().is_some() {
+        if connection.variables.change_results() {
             return Ok(None);
         }
         let result = self.execute_from_cache(text, Some(most_rows)).await?;
@@ -427,8 +429,8 @@ impl Session {
         text: &str,
         connection: &Connection,
     ) -> Result<QueryResult, EngineError> {
-        // A cached plan returns all rows.
-        if connection.variables.row_limit().is_none()
+        // A cached plan returns all rows, of the latest state.
+        if !connection.variables.change_results()
             && !self.may_have_result(text)
             && let Some(result) = self.execute_cached(text).await?
         {

@@ -61,7 +61,7 @@ pub(crate) struct PlannedView {
     pub types: SchemaRef,
 }
 
-/// Plans a view for a statement in a dialect. `path` are the views whose definitions name it.
+/// Plans a view for a statement in a dialect, which reads published data as of a time. `path` are the views whose definitions name it.
 ///
 /// # Errors
 /// [`ErrorCode::VIEW_INVALID`] if its definition cannot be planned any more; who may read everything is told why.
@@ -70,11 +70,12 @@ pub(crate) async fn planned(
     view: &View,
     path: &ViewPath,
     dialect: Dialect,
+    as_of: Option<i64>,
 ) -> Result<PlannedView, EngineError> {
     let plan = async {
         let path = extended(path, view)?;
         let whole = archive.whole();
-        let definition = Definition::plan(&whole, &view.query, path).await?;
+        let definition = Definition::plan(&whole, &view.query, path, as_of).await?;
         let rights = archive.catalog().rights();
         let is_fenced = reads_hidden(&definition.plan, rights);
         definition.under(view, dialect, is_fenced)
@@ -146,6 +147,7 @@ impl Definition {
         archive: &Arc<Archive>,
         query: &ViewQuery,
         path: ViewPath,
+        as_of: Option<i64>,
     ) -> Result<Self, EngineError> {
         let text = query.definition.as_str();
         let default = query.default_database.as_deref();
@@ -154,7 +156,7 @@ impl Definition {
             false => Shapes::default(),
         };
         let connection = Connection::alone(default.map(str::to_owned));
-        let parsed = only(sql::parse(Dialect::MySql, text, &shapes, &connection)?)?;
+        let mut parsed = only(sql::parse(Dialect::MySql, text, &shapes, &connection)?)?;
         if parsed.show.is_some() || !is_query(&parsed.statement) {
             let sentence = "a view is made of a query: CREATE VIEW name AS SELECT ...";
             let error = SqlError::new(sentence).with_code(ErrorCode::SYNTAX);
@@ -170,7 +172,9 @@ impl Definition {
             let error = SqlError::new(sentence).with_code(ErrorCode::VIEW_OF_CONNECTION);
             return Err(error.into());
         }
-        let tables = ArchiveCatalog::of_definition(archive, parsed.names_hidden_columns, path);
+        sql::replace_as_of(&mut parsed.statement, as_of);
+        let hidden = parsed.names_hidden_columns;
+        let tables = ArchiveCatalog::of_definition(archive, hidden, path, as_of);
         let state = definition_state(&folded_default(default), tables)?;
         let failed = |error| of_planner(text, &error);
         let plan = logical_plan(&state, parsed.statement)
@@ -370,9 +374,9 @@ pub async fn create_view(archive: &Archive, new: NewView) -> Result<String, Engi
         created_at: String::new(),
     };
     let path = extended(&Vec::new().into(), &view)?;
-    let mut definition = Definition::plan(&whole, &view.query, Arc::clone(&path)).await?;
+    let mut definition = Definition::plan(&whole, &view.query, Arc::clone(&path), None).await?;
     if let Some(qualified) = qualified(&view.query)
-        && let Ok(same) = Definition::plan(&whole, &qualified, path).await
+        && let Ok(same) = Definition::plan(&whole, &qualified, path, None).await
         && (&same.headings, &same.types) == (&definition.headings, &definition.types)
     {
         (view.query, definition) = (qualified, same);
@@ -567,7 +571,7 @@ pub async fn views_of(
     let mut found = Vec::new();
     for view in archive.views().await?.values() {
         let path = Vec::new().into();
-        let Ok(planned) = planned(archive, view, &path, Dialect::MySql).await else {
+        let Ok(planned) = planned(archive, view, &path, Dialect::MySql, None).await else {
             continue;
         };
         let is_meant = |it: &ReadTable| {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use self::DefaultValue::{Number as N, Text as T};
 use super::{CHARACTER_SETS, CharacterSet, Connection, SERVER_VERSION};
+use crate::as_of::{self, AS_OF_VARIABLE};
 use crate::error::suggestion;
 use crate::{ErrorCode, SqlError};
 
@@ -62,6 +63,8 @@ enum Rule {
     Modes,
     /// How much transactions see of each other, where nothing changes.
     Isolation,
+    /// A time that is over.
+    AsOf,
 }
 
 struct Variable {
@@ -107,7 +110,7 @@ const COLLATION: &str = "utf8mb4_bin";
 const ISOLATION: &str = "REPEATABLE-READ";
 
 /// All of them, by name.
-const VARIABLES: [Variable; 110] = [
+const VARIABLES: [Variable; 111] = [
     number("auto_increment_increment", 1),
     number("auto_increment_offset", 1),
     switch("autocommit", 1),
@@ -177,6 +180,7 @@ const VARIABLES: [Variable; 110] = [
     fixed("max_prepared_stmt_count", N(16_382)),
     number("max_sort_length", 1024),
     fixed("max_user_connections", N(0)),
+    text(AS_OF_VARIABLE, "", Rule::AsOf),
     number("min_examined_row_limit", 0),
     fixed("net_buffer_length", N(16_384)),
     number("net_read_timeout", 30),
@@ -299,6 +303,10 @@ impl Variable {
             (Rule::CharacterSet, Text(text)) => Some(Text(character_set(text)?)),
             (Rule::Collation, Text(text)) => Some(Text(collation(text)?)),
             (Rule::TimeZone, Text(text)) => Some(Text(time_zone(text)?)),
+            (Rule::AsOf, Text(text)) => {
+                as_of::time_of(text)?;
+                Some(Text(text.trim().to_owned()))
+            }
             (Rule::Modes, Text(text)) => Some(Text(modes(text)?)),
             (Rule::Modes, Number(0)) => Some(Text(String::new())),
             (Rule::Isolation, Text(text)) => {
@@ -495,6 +503,19 @@ impl Variables {
     pub fn row_limit(&self) -> Option<u64> {
         let rows = self.own_number("sql_select_limit");
         (rows != u64::MAX).then_some(rows)
+    }
+
+    /// The time, in microseconds since 1970, of whose state published data are read (`meridian_as_of`).
+    pub fn as_of(&self) -> Option<i64> {
+        match self.changed.get(AS_OF_VARIABLE)? {
+            VariableValue::Text(text) => as_of::time_of(text).ok().flatten(),
+            _ => None,
+        }
+    }
+
+    /// Whether statements may have other rows than without these variables, so that plans of others do not stand for theirs.
+    pub fn change_results(&self) -> bool {
+        self.row_limit().is_some() || self.as_of().is_some()
     }
 
     /// Whether each statement stands for itself, which is remembered and changes nothing (`autocommit`).

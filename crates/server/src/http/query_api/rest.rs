@@ -170,6 +170,9 @@ pub(super) struct StatementRequest {
     /// Seconds that the query may run.
     #[serde(default)]
     time_limit: Option<f64>,
+    /// The time of whose state alert databases are read.
+    #[serde(default)]
+    pub(super) as_of: Option<String>,
 }
 
 impl StatementRequest {
@@ -219,6 +222,11 @@ pub(super) async fn submit(
 ) -> Result<Response<Body>, RestError> {
     let body = receive(&state, body).await?;
     let request = StatementRequest::read(&body)?;
+    if request.as_of.is_some() {
+        let sentence =
+            "submitted queries read the latest state: send a statement with as_of to POST /sql";
+        return Err(Problem::bad(sentence).into());
+    }
     let dialect = request.dialect()?;
     let submission = Submission {
         user: Requester::of(address, &headers, request.user.as_deref())?.user,

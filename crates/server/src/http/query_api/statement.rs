@@ -15,7 +15,7 @@ use http_body_util::StreamBody;
 use hyper::body::Frame;
 use serde_json::{Value, json};
 use sql::connection::VariableValue;
-use sql::{Dialect, Warning};
+use sql::{AS_OF_VARIABLE, Dialect, Warning};
 
 use super::receive;
 use super::requester::Requester;
@@ -89,6 +89,11 @@ async fn tracked(
     if let Some(rows) = request.row_limit {
         let limit = Some(VariableValue::Number(rows));
         let set = query.connection.variables.set("sql_select_limit", limit);
+        set.map_err(ClientError::from)?;
+    }
+    if let Some(time) = &request.as_of {
+        let time = Some(VariableValue::Text(time.clone()));
+        let set = query.connection.variables.set(AS_OF_VARIABLE, time);
         set.map_err(ClientError::from)?;
     }
     Ok(query)

@@ -140,6 +140,11 @@ impl Client {
 
     async fn submit(&self, record: &JobRecord) -> Result<(), Problem> {
         let request = TapRequest::read(&RequestParameters::of(record.parameters.clone()))?;
+        if request.as_of.is_some() {
+            let sentence =
+                "jobs read the latest state: send a query with MERIDIAN_AS_OF to /tap/sync";
+            return Err(Problem::bad(sentence));
+        }
         let shared = &self.state.shared;
         let jobs = &self.state.jobs;
         let statement = jobs.names_of(record).statement(&request.statement)?;

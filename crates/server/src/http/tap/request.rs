@@ -21,10 +21,12 @@ pub(super) struct TapRequest {
     pub(super) format: TapFormat,
     /// The most rows that are wanted.
     pub(super) max_rows: Option<u64>,
+    /// The time of whose state alert databases are read.
+    pub(super) as_of: Option<String>,
 }
 
 impl TapRequest {
-    /// Reads REQUEST, LANG, QUERY, RESPONSEFORMAT (or FORMAT) and MAXREC. Others are ignored.
+    /// Reads REQUEST, LANG, QUERY, RESPONSEFORMAT (or FORMAT), MAXREC and MERIDIAN_AS_OF. Others are ignored.
     ///
     /// # Errors
     /// One of them is missing or has no such value.
@@ -51,6 +53,7 @@ impl TapRequest {
             statement: statement.to_owned(),
             format: format(parameters)?,
             max_rows: parameters.count("MAXREC")?,
+            as_of: parameters.value("MERIDIAN_AS_OF")?.map(str::to_owned),
         })
     }
 }

@@ -8,7 +8,8 @@ use axum::extract::{Extension, RawQuery, State};
 use axum::http::{HeaderMap, Response};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
-use sql::Dialect;
+use sql::connection::VariableValue;
+use sql::{AS_OF_VARIABLE, Dialect};
 
 use super::form::TapForm;
 use super::request::{TapFormat, TapRequest, of_address};
@@ -104,6 +105,10 @@ impl SynchronousQuery {
         let database = shared.sessions.only_database().await?;
         let max_rows = shared.usage.rows_within(request.max_rows);
         let mut query = TrackedQuery::begin(shared, requester, database, request.statement)?;
+        if let Some(time) = request.as_of {
+            let time = Some(VariableValue::Text(time));
+            query.connection.variables.set(AS_OF_VARIABLE, time)?;
+        }
         // Rows beyond are cut off, which the result tells, and are no error.
         query.connection.most_rows = None;
         Ok(Self {

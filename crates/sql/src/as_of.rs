@@ -1,0 +1,92 @@
+//! The state of published data that a statement reads: that of a time (`SET meridian_as_of`), or the latest.
+//!
+//! Definitions of views ask for it with `meridian_as_of()`, which becomes a number when they are planned: microseconds since 1970 (UTC).
+
+use std::ops::ControlFlow;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use datafusion::arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArguments, ObjectNamePart, VisitMut, VisitorMut,
+};
+
+use crate::mysql::build::number;
+use crate::{ErrorCode, SqlError};
+
+/// The system variable with the time of whose state published data are read.
+pub const AS_OF_VARIABLE: &str = "meridian_as_of";
+/// The function of definitions.
+pub const AS_OF_FUNCTION: &str = "meridian_as_of";
+
+/// Puts the time of the state, in microseconds since 1970, in the place of `meridian_as_of()`; without one, a time after all others.
+pub fn replace_as_of(statement: &mut Statement, as_of: Option<i64>) {
+    if let Statement::Statement(ast) = statement {
+        let mut times = Times(as_of.unwrap_or(i64::MAX));
+        // It never breaks off.
+        let _: ControlFlow<()> = ast.visit(&mut times);
+    }
+}
+
+struct Times(i64);
+
+impl VisitorMut for Times {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Function(function) = expr
+            && let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice()
+            && name.value.eq_ignore_ascii_case(AS_OF_FUNCTION)
+            && matches!(&function.args, FunctionArguments::List(list) if list.args.is_empty())
+        {
+            *expr = number(&self.0.to_string());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A time in UTC, in microseconds since 1970; `None` for the empty text, which stands for the latest state.
+///
+/// # Errors
+/// It is no time, or one that is still to come.
+pub(crate) fn time_of(text: &str) -> Result<Option<i64>, SqlError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let wrong =
+        |sentence: String| SqlError::new(sentence).with_code(ErrorCode::WRONG_VARIABLE_VALUE);
+    let nanoseconds = string_to_timestamp_nanos(text).map_err(|_| {
+        wrong(format!(
+            "meridian_as_of cannot be set to '{text}': give a time in UTC, such as '2026-11-20 08:00:00', or '' for the latest state"
+        ))
+    })?;
+    let time = nanoseconds.div_euclid(1000);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |elapsed| elapsed.as_micros() as i64);
+    match time <= now {
+        true => Ok(Some(time)),
+        false => Err(wrong(format!(
+            "meridian_as_of cannot be set to '{text}', which is still to come: what is published until then is not known"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_utc_and_over() {
+        assert_eq!(time_of("").unwrap(), None);
+        assert_eq!(time_of("1970-01-01 00:00:01.5").unwrap(), Some(1_500_000));
+        assert_eq!(time_of("1970-01-01T00:00:01Z").unwrap(), Some(1_000_000));
+        assert_eq!(time_of(" 1970-01-02 ").unwrap(), Some(86_400_000_000));
+        for wrong in ["yesterday", "12", "2026-13-01"] {
+            let error = time_of(wrong).unwrap_err().to_string();
+            assert!(error.contains("give a time in UTC"), "{error}");
+        }
+        let error = time_of("2200-01-01").unwrap_err().to_string();
+        assert!(error.contains("still to come"), "{error}");
+    }
+}
