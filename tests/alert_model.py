@@ -28,6 +28,13 @@ SOURCE_COLUMNS = [
 ]
 FORCED_COLUMNS = ["diaObjectId", "visit", "detector", "midpointMjdTai", "ra", "dec", "flags", "timeWithdrawnMjdTai"]
 
+PUBLISHED_COLUMNS = {
+    "DiaObject": [*OBJECT_COLUMNS, "validityEndMjdTai"],
+    "DiaObjectLast": OBJECT_COLUMNS,
+    "DiaSource": [*SOURCE_COLUMNS, "ssObjectId", "ssObjectReassocTimeMjdTai"],
+    "DiaForcedSource": FORCED_COLUMNS,
+}
+
 
 def rows_of(table: pa.Table, columns: list[str]) -> list[tuple[Any, ...]]:
     """The rows of some columns, in an order."""
@@ -60,12 +67,15 @@ class Model:
     forced: dict[tuple[int, int, int], dict[str, Any]] = field(default_factory=dict)
     visits: set[tuple[int, int]] = field(default_factory=set)
     updates: int = 0
+    # All versions, with their ends: those that are open are rows of `latest`.
+    objects: list[dict[str, Any]] = field(default_factory=list)
 
     def position(self) -> tuple[float, float]:
         return self.random.uniform(-HALF_WIDTH, HALF_WIDTH) % 360.0, DEC + self.random.uniform(-HALF_WIDTH, HALF_WIDTH)
 
     def moment(self) -> float:
-        self.time += self.random.uniform(0.0005, 3.0)
+        # A microday: what JSON carries exactly, whoever reads it.
+        self.time = round(self.time + self.random.uniform(0.0005, 3.0), 6)
         return self.time
 
     # Storing.
@@ -105,10 +115,14 @@ class Model:
         for row in objects:
             if row["firstDiaSourceMjdTai"] is not None and math.isnan(row["firstDiaSourceMjdTai"]):
                 row["firstDiaSourceMjdTai"] = None
+            if row["diaObjectId"] in self.latest:
+                self.end(row["diaObjectId"], time)
+            row["validityEndMjdTai"] = None
+            self.objects.append(row)
             self.latest[row["diaObjectId"]] = row
             self.versions.append((row["diaObjectId"], time))
         for row in sources:
-            self.sources[row["diaSourceId"]] = row | {"ss": None}
+            self.sources[row["diaSourceId"]] = row | {"ss": None, "ss_time": None}
             self.visits.add((self.visit, detector))
         for row in forced:
             self.forced[row["diaObjectId"], self.visit, detector] = row
@@ -129,10 +143,13 @@ class Model:
         if self.sources:
             source = self.random.choice(sorted(self.sources))
             again = self.sources[source] | {"timeProcessedMjdTai": time, "midpointMjdTai": time}
-            again.pop("ss")
+            del again["ss"], again["ss_time"]
             refused(Conflict, lambda: self.database.store(time, objects=table_of([fresh]), sources=table_of([again])))
 
     # Changing.
+
+    def end(self, object_id: int, time: float) -> None:
+        self.latest[object_id]["validityEndMjdTai"] = time
 
     def close(self) -> None:
         time = self.moment()
@@ -142,6 +159,7 @@ class Model:
         closes = [object_id for object_id in set(asked) if object_id in self.latest]
         assert self.database.close_objects(asked, validity_end=time, time=time) == len(closes)
         for object_id in closes:
+            self.end(object_id, time)
             del self.latest[object_id]
             self.ended[object_id] = time
         self.updates += len(closes)
@@ -170,11 +188,12 @@ class Model:
         assert self.database.reassign_to_solar_system(wanted, time=time) == len(changed)
         owners = set()
         for source in changed:
-            self.sources[source]["ss"] = wanted[source]
+            self.sources[source] |= {"ss": wanted[source], "ss_time": time}
             owners.add(self.sources[source]["diaObjectId"])
         for owner in owners - {None}:
             left = [row for row in self.sources.values() if row["diaObjectId"] == owner and row["ss"] is None]
             if not left and owner in self.latest:
+                self.end(owner, time)
                 del self.latest[owner]
                 self.ended[owner] = time
                 self.updates += 1
@@ -202,13 +221,26 @@ class Model:
         done = self.database.reassign_to_objects(wanted, time=time, increment=increment, decrement=decrement)
         assert done == moved
         for source, target in wanted.items():
-            self.sources[source] |= {"diaObjectId": target, "ss": None}
+            self.sources[source] |= {"diaObjectId": target, "ss": None, "ss_time": None}
         for object_id, change in changes.items():
             if change != 0 and object_id in self.latest:
                 row = self.latest[object_id]
                 row["nDiaSources"] = max(0, row["nDiaSources"] + change)
                 self.updates += 1
         self.updates += moved
+
+    # What is published.
+
+    def state(self) -> dict[str, list[tuple[Any, ...]]]:
+        """The rows of users' tables, in the columns of PUBLISHED_COLUMNS."""
+        sources = [row | {"ssObjectId": row["ss"], "ssObjectReassocTimeMjdTai": row["ss_time"]} for row in self.sources.values()]
+        rows = {
+            "DiaObject": self.objects,
+            "DiaObjectLast": list(self.latest.values()),
+            "DiaSource": sources,
+            "DiaForcedSource": list(self.forced.values()),
+        }
+        return {table: expected(rows[table], columns) for table, columns in PUBLISHED_COLUMNS.items()}
 
     # Reading.
 

@@ -386,7 +386,10 @@ def test_commands(meridian: Meridian, tmp_path: Path) -> None:
     data = tmp_path / "data"
     said = meridian.must("alerts", "create", "prompt", "--data", data, "--schema", SCHEMA, "--replica").text
     assert "the alert database prompt is made, with schema 0.1.1 (columns: DiaObject 8, DiaSource 13, DiaForcedSource 9)" in said
-    assert meridian.must("alerts", "list", "--data", data).text == "prompt  sqlite  schema 0.1.1  replica chunks of 600 s\n"
+    assert meridian.must("alerts", "list", "--data", data).text == (
+        "prompt  sqlite  schema 0.1.1  replica chunks of 600 s  nothing is published, "
+        "waiting: 0 closed editions, 0 closed and 0 open replica chunks\n"
+    )
     bad = tmp_path / "bad.yaml"
     for name, text, words in (
         ("prompt", SCHEMA.read_text(), "there is an alert database prompt already"),

@@ -3,10 +3,13 @@
 use std::fs::read_to_string;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use alerts::{AlertDatabase, AlertSchema, AlertTable, StoreKind};
+use alerts::{AlertDatabase, AlertSchema, AlertTable, AlertsError, StoreKind};
 use catalog::Catalog;
 use clap::{Args, Subcommand};
+use engine::Archive;
+use server::{PublicationError, PublicationStatus};
 use tokio::runtime::Runtime;
 
 use crate::console::tell;
@@ -17,8 +20,12 @@ use crate::failure::Failure;
 pub enum AlertsCommand {
     /// Make an alert database, which `meridian serve` then serves below /alerts/NAME.
     Create(CreateArguments),
-    /// List the alert databases.
+    /// List the alert databases, and what is published of them.
     List(ListArguments),
+    /// Publish what is closed of an alert database, so that users see it.
+    ///
+    /// A server does so by itself, within a minute; this is for data directories that none serves.
+    Publish(PublishArguments),
 }
 
 /// A new alert database.
@@ -56,12 +63,23 @@ pub struct ListArguments {
     data: PathBuf,
 }
 
+/// Which alert database.
+#[derive(Args)]
+pub struct PublishArguments {
+    /// The name.
+    name: String,
+    /// The data directory.
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
+    data: PathBuf,
+}
+
 /// Does it.
 pub fn run(command: AlertsCommand) -> Result<(), Failure> {
     let runtime = Runtime::new()?;
     match command {
         AlertsCommand::Create(arguments) => runtime.block_on(create(arguments)),
         AlertsCommand::List(arguments) => runtime.block_on(list(arguments)),
+        AlertsCommand::Publish(arguments) => runtime.block_on(publish(arguments)),
     }
 }
 
@@ -93,7 +111,7 @@ async fn create(arguments: CreateArguments) -> Result<(), Failure> {
 }
 
 async fn list(arguments: ListArguments) -> Result<(), Failure> {
-    Catalog::open(&arguments.data).await?;
+    let catalog = Catalog::open(&arguments.data).await?;
     let names = alerts::list(&arguments.data)?;
     if names.is_empty() {
         return tell("there are no alert databases: `meridian alerts create` makes one\n");
@@ -105,9 +123,55 @@ async fn list(arguments: ListArguments) -> Result<(), Failure> {
             |seconds| format!("replica chunks of {seconds} s"),
         );
         tell(&format!(
-            "{name}  {}  schema {}  {replica}\n",
+            "{name}  {}  schema {}  {replica}{}\n",
             database.kind().name(),
-            database.schema().version()
+            database.schema().version(),
+            published(&catalog, &database).await?
+        ))?;
+    }
+    Ok(())
+}
+
+/// What is published of a database and what waits, in words.
+async fn published(catalog: &Catalog, database: &AlertDatabase) -> Result<String, Failure> {
+    if database.replica_seconds().is_none() {
+        return Ok(String::new());
+    }
+    let status = PublicationStatus::of(catalog, database).await?;
+    let published = match status.published {
+        0 => "nothing is published".to_owned(),
+        last => format!("published up to edition {last}"),
+    };
+    Ok(format!(
+        "  {published}, waiting: {} closed editions, {} closed and {} open replica chunks",
+        status.waiting,
+        status.over,
+        status.open - status.over
+    ))
+}
+
+async fn publish(arguments: PublishArguments) -> Result<(), Failure> {
+    let archive = Archive::open(&arguments.data).await?;
+    let database = Arc::new(AlertDatabase::open(&arguments.data, &arguments.name).await?);
+    let editions = match server::publish(&archive, &database).await {
+        Ok(editions) => editions,
+        Err(PublicationError::Alerts(AlertsError::InUse { .. })) => {
+            return Err(Failure::new(format!(
+                "a server stores into {0}, and publishes it by itself within a minute; POST /alerts/{0}/publish has it do so at once",
+                arguments.name
+            )));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if editions.is_empty() {
+        return tell(
+            "nothing is to be published: no replica chunk is over that is not published already\n",
+        );
+    }
+    for edition in editions {
+        tell(&format!(
+            "edition {}: {} rows of the replica chunks {}\n",
+            edition.number, edition.rows, edition.chunks
         ))?;
     }
     Ok(())

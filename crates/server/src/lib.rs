@@ -17,10 +17,12 @@ pub mod metrics;
 mod mysql;
 mod own_tables;
 mod process_list;
+mod publication;
 mod queries;
 mod query_description;
 mod query_log;
 mod query_runtime;
+mod release;
 mod server_error;
 mod server_info;
 mod sessions;
@@ -59,9 +61,12 @@ pub use http::{ServiceDescription, registry_record};
 use listener::{Endpoint, Listener, Peer};
 use metrics::{Metrics, QueryCounts};
 use process_list::{ProcessList, TrackedTask};
+use publication::publish_in_background;
+pub use publication::{PublicationError, PublicationStatus, PublishedEdition, publish};
 use queries::{Host, ServerTables};
 pub use query_description::{MilestoneDescription, QueryDescription};
 use query_runtime::QueryRuntime;
+use release::release_changed_tables;
 pub use server_error::ServerError;
 use server_info::{LiveServerInfo, OwnServerInfo};
 use sessions::Sessions;
@@ -152,9 +157,6 @@ impl Config {
         }
     }
 }
-
-/// How often a server looks whether tables that it holds have changed.
-const RELEASE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The user of HTTP requests that name none.
 pub(crate) const HTTP_USER: &str = "http";
@@ -276,6 +278,7 @@ pub struct Server {
     archive: Arc<Archive>,
     shared: Arc<Shared>,
     front_end: Option<Arc<FrontEnd>>,
+    alerts: Arc<AlertDatabases>,
     grace: Duration,
     has_users: bool,
 }
@@ -321,7 +324,7 @@ async fn http_state(config: &Config, shared: &Arc<Shared>, archive: &Arc<Archive
         Arc::clone(archive),
         config.cone_columns.clone(),
         TableRoom::new(memory, received, config.http_patience),
-        AlertDatabases::new(&config.data, memory),
+        AlertDatabases::new(archive, memory),
     );
     state.jobs.reopen_uploads().await;
     state
@@ -429,6 +432,8 @@ impl Server {
             ended: CancellationToken::new(),
         });
         let state = http_state(&config, &shared, &archive).await;
+        let alerts = Arc::clone(&state.alerts);
+        shared.metrics.poll_alerts(&alerts)?;
         let http = http.map(|listening| {
             let names = AllowedHosts::new(listening.address, &config.http_hosts);
             Endpoint::Http(listening, UserRoutes::new(state, names).router())
@@ -443,6 +448,7 @@ impl Server {
             archive,
             shared,
             front_end,
+            alerts,
             grace: config.grace,
             has_users,
         })
@@ -522,6 +528,7 @@ impl Server {
     /// Serves until `stop` is cancelled. Running statements then have the grace period to finish.
     pub async fn serve(self, stop: CancellationToken) {
         let releasing = tokio::spawn(release_changed_tables(self.archive, stop.clone()));
+        let publishing = tokio::spawn(publish_in_background(self.alerts, stop.clone()));
         // Submitted queries that run do not delay the end: the next process goes on with them.
         let queries = Arc::clone(&self.shared.queries);
         let queries = tokio::spawn(queries.run(stop.clone()));
@@ -551,24 +558,11 @@ impl Server {
             let _ = timeout(LAST_WORDS, all(&mut connections)).await;
         }
         releasing.abort();
+        // A publication that is broken off is none, and begins anew in the next process.
+        publishing.abort();
         let _ = timeout(LAST_WORDS, queries).await;
         self.shared.authenticator.flush_audit(LAST_WORDS).await;
         info!("ended");
-    }
-}
-
-/// Lets go of tables that were dropped or changed, so that the files of their former parts can be removed although nobody asks
-/// for these tables any more.
-async fn release_changed_tables(archive: Arc<Archive>, stop: CancellationToken) {
-    let mut last = None;
-    while timeout(RELEASE_INTERVAL, stop.cancelled()).await.is_err() {
-        let outcome = archive.release_changed_tables().await;
-        let problem = outcome.err().map(|error| error.to_string());
-        // A damaged catalog stays so: it is told of once.
-        if let Some(problem) = problem.as_ref().filter(|_| problem != last) {
-            tracing::warn!(error = problem, "changed tables could not be looked up");
-        }
-        last = problem;
     }
 }
 

@@ -7,11 +7,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use datafusion::arrow::compute::kernels::cast_utils::string_to_timestamp_nanos;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArguments, ObjectNamePart, VisitMut, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{Expr, FunctionArguments, ObjectNamePart, VisitorMut};
 
 use crate::mysql::build::number;
+use crate::visiting::visit_mut;
 use crate::{ErrorCode, SqlError};
 
 /// The system variable with the time of whose state published data are read.
@@ -24,7 +23,7 @@ pub fn replace_as_of(statement: &mut Statement, as_of: Option<i64>) {
     if let Statement::Statement(ast) = statement {
         let mut times = Times(as_of.unwrap_or(i64::MAX));
         // It never breaks off.
-        let _: ControlFlow<()> = ast.visit(&mut times);
+        let _: ControlFlow<()> = visit_mut(&mut **ast, &mut times);
     }
 }
 

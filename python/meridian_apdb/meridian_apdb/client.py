@@ -198,6 +198,10 @@ class AlertDatabase:
         """The replica chunks: `id` (seconds since 1970, TAI), `last_update_ns` and `unique_id`. None if the database keeps none."""
         return self._object("GET", "/replica-chunks")["chunks"]
 
+    def publish(self) -> list[dict[str, Any]]:
+        """Has the server publish what is closed by now, which it does within a minute by itself: `edition`, `replica_chunks` and `rows` of each."""
+        return json.loads(self._request("POST", "/publish", b"", may_retry=True))["editions"]
+
     def rows_of_chunks(self, table: str, chunks: Iterable[int]) -> pa.Table:
         """The rows of a table that were stored in replica chunks, with the column `apdb_replica_chunk`."""
         return self._table("/replica-chunks/rows", {"table": table, "chunks": _ints(chunks)})

@@ -239,7 +239,7 @@ pub(crate) async fn analyzed_definition(
     archive: &Arc<Archive>,
     query: &ViewQuery,
 ) -> Result<LogicalPlan, EngineError> {
-    let definition = Definition::plan(archive, query, Vec::new().into()).await?;
+    let definition = Definition::plan(archive, query, Vec::new().into(), None).await?;
     let analyzer = definition.state.analyzer();
     let options = definition.state.config_options();
     let analyzed = analyzer.execute_and_check(definition.plan, options, |_, _| {});

@@ -3,6 +3,7 @@
 //! Counting a statement costs some atomic additions, because its labels are looked up only once. What other parts of the program count
 //! anyway, such as the cache's bytes and the process's memory, is polled when the metrics are read.
 
+mod alerts;
 mod cluster;
 mod labels;
 mod lanes;
@@ -19,6 +20,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+use self::alerts::AlertMetrics;
 use self::cluster::ClusterMetrics;
 use ::cluster::FrontEnd;
 pub use labels::{Protocol, QueryOutcome, StatementKind};
@@ -27,6 +29,7 @@ pub(crate) use lanes::QueryCounts;
 use process::ProcessMetrics;
 
 use crate::heartbeat::Health;
+use crate::http::AlertDatabases;
 
 /// The bounds of the histogram in seconds: from a result out of memory to a scan of everything.
 const SECONDS: [f64; 21] = [
@@ -82,6 +85,7 @@ struct PolledMetrics {
     process: Option<ProcessMetrics>,
     lanes: Option<LaneMetrics>,
     cluster: Option<ClusterMetrics>,
+    alerts: Option<AlertMetrics>,
 }
 
 impl fmt::Debug for PolledMetrics {
@@ -156,6 +160,20 @@ impl Metrics {
         let cluster = ClusterMetrics::register(&self.0.registry, Arc::clone(front_end))?;
         let mut polled = self.0.polled.lock().unwrap_or_else(PoisonError::into_inner);
         polled.cluster = Some(cluster);
+        Ok(())
+    }
+
+    /// Tells of what is published of alert databases from now on.
+    ///
+    /// # Errors
+    /// Two metrics have the same name, which is a bug.
+    pub(crate) fn poll_alerts(
+        &self,
+        databases: &Arc<AlertDatabases>,
+    ) -> Result<(), prometheus::Error> {
+        let alerts = AlertMetrics::register(&self.0.registry, Arc::clone(databases))?;
+        let mut polled = self.0.polled.lock().unwrap_or_else(PoisonError::into_inner);
+        polled.alerts = Some(alerts);
         Ok(())
     }
 
@@ -374,6 +392,7 @@ impl PolledMetrics {
             process: ProcessMetrics::register(registry)?,
             lanes: None,
             cluster: None,
+            alerts: None,
         })
     }
 
@@ -397,6 +416,9 @@ impl PolledMetrics {
         }
         if let Some(lanes) = &self.lanes {
             lanes.look();
+        }
+        if let Some(alerts) = &self.alerts {
+            alerts.look();
         }
     }
 }

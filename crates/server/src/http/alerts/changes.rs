@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ::alerts::{AlertSchema, Operation, Outcome, StoreRequest, UpdateRecord};
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::Response;
+use axum::http::{Response, StatusCode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -16,6 +16,7 @@ use super::{Access, AlertProblem, database, json_response};
 use crate::http::HttpState;
 use crate::http::parameters::RequestParameters;
 use crate::http::problem::Problem;
+use crate::publication::PublishedEdition;
 
 type Answer = Result<Response<Body>, AlertProblem>;
 
@@ -299,6 +300,29 @@ pub(super) async fn append_updates(
         }
     })
     .await
+}
+
+/// Publishes what is closed by now.
+pub(super) async fn publish(
+    State(state): State<Arc<HttpState>>,
+    Path(name): Path<String>,
+) -> Answer {
+    let database = database(&state, &name, Access::Write).await?;
+    // A client that hangs up does not break it off.
+    let alerts = Arc::clone(&state.alerts);
+    let published = tokio::spawn(async move { alerts.publish(&database).await });
+    let published = published
+        .await
+        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    let edition = |edition: &PublishedEdition| {
+        json!({
+            "edition": edition.number,
+            "replica_chunks": edition.chunks,
+            "rows": edition.rows,
+        })
+    };
+    let editions: Vec<_> = published?.iter().map(edition).collect();
+    Ok(json_response(&json!({"editions": editions})))
 }
 
 /// Forgets replica chunks.

@@ -7,7 +7,7 @@ mod changes;
 mod reads;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::alerts::{AlertDatabase, AlertsError};
@@ -16,6 +16,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{get, post, put};
+use engine::Archive;
 use ingest::BytePool;
 use serde::Serialize;
 use serde_json::json;
@@ -24,6 +25,9 @@ use tracing::error;
 
 use super::HttpState;
 use super::problem::Problem;
+use crate::publication::{
+    PublicationError, PublicationStatus, PublishedEdition, Publishing, publish,
+};
 
 /// The share of the memory for queries that the bodies of requests may take.
 const SHARE_OF_BODIES: u64 = 4;
@@ -36,19 +40,29 @@ pub(crate) struct AlertDatabases {
     opened: Mutex<HashMap<String, Arc<OnceCell<Arc<AlertDatabase>>>>>,
     /// The memory for the bodies of requests.
     bodies: Arc<BytePool>,
+    /// The archive in which they are published, as its owner sees it.
+    archive: Arc<Archive>,
+    /// Held by whoever publishes.
+    turn: Mutex<()>,
+    /// What was published.
+    pub(crate) publishing: Publishing,
 }
 
 impl AlertDatabases {
-    /// Of a data directory, in a server that may use so many bytes of memory for queries.
-    pub(crate) fn new(data: &Path, memory: u64) -> Self {
+    /// Those beside an archive, in a server that may use so many bytes of memory for queries.
+    pub(crate) fn new(archive: &Arc<Archive>, memory: u64) -> Self {
         Self {
-            data: data.to_owned(),
+            data: archive.catalog().data_dir().to_owned(),
+            archive: Arc::clone(archive),
+            turn: Mutex::default(),
+            publishing: Publishing::default(),
             opened: Mutex::default(),
             bodies: BytePool::new((memory / SHARE_OF_BODIES).max(LEAST_BODIES)),
         }
     }
 
-    async fn database(&self, name: &str) -> Result<Arc<AlertDatabase>, AlertsError> {
+    /// The database of a name, opened.
+    pub(crate) async fn database(&self, name: &str) -> Result<Arc<AlertDatabase>, AlertsError> {
         // Names that are none are not kept.
         if !self.names()?.iter().any(|known| known == name) {
             return Err(AlertsError::NoDatabase {
@@ -60,8 +74,28 @@ impl AlertDatabases {
         cell.get_or_try_init(open).await.cloned()
     }
 
-    fn names(&self) -> Result<Vec<String>, AlertsError> {
+    pub(crate) fn names(&self) -> Result<Vec<String>, AlertsError> {
         ::alerts::list(&self.data)
+    }
+
+    /// Publishes what is closed by now, one at a time.
+    pub(crate) async fn publish(
+        &self,
+        database: &Arc<AlertDatabase>,
+    ) -> Result<Vec<PublishedEdition>, PublicationError> {
+        let _turn = self.turn.lock().await;
+        let outcome = publish(&self.archive, database).await;
+        let status = self.status(database).await?;
+        self.publishing.note(database.name(), status);
+        outcome
+    }
+
+    /// What is published of a database, and what waits.
+    pub(crate) async fn status(
+        &self,
+        database: &AlertDatabase,
+    ) -> Result<PublicationStatus, PublicationError> {
+        PublicationStatus::of(self.archive.catalog(), database).await
     }
 }
 
@@ -116,6 +150,7 @@ pub(super) fn routes() -> Router<Arc<HttpState>> {
             "/alerts/{database}/forced-sources/withdraw",
             post(changes::withdraw_forced_sources),
         )
+        .route("/alerts/{database}/publish", post(changes::publish))
         .route("/alerts/{database}/store", post(changes::store))
         .route(
             "/alerts/{database}/visits/{visit}/{detector}",
@@ -201,6 +236,22 @@ impl From<AlertsError> for AlertProblem {
             error!(error = %failure, "a request to an alert database failed");
         }
         Self(Problem::new(status, failure.to_string()))
+    }
+}
+
+impl From<PublicationError> for AlertProblem {
+    fn from(failure: PublicationError) -> Self {
+        match failure {
+            PublicationError::Alerts(failure) => failure.into(),
+            PublicationError::InTheWay { .. } => {
+                Self(Problem::new(StatusCode::CONFLICT, failure.to_string()))
+            }
+            _ => {
+                error!(error = %failure, "an alert database could not be published");
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                Self(Problem::new(status, failure.to_string()))
+            }
+        }
     }
 }
 

@@ -35,7 +35,20 @@ pub(super) async fn describe(
     Path(name): Path<String>,
 ) -> Answer {
     let database = database(&state, &name, Access::Read).await?;
+    let publication = match database.replica_seconds() {
+        None => None,
+        Some(_) => {
+            let status = state.alerts.status(&database).await?;
+            Some(json!({
+                "editions": status.published,
+                "waiting_editions": status.waiting,
+                "open_chunks": status.open,
+                "closed_chunks": status.over,
+            }))
+        }
+    };
     Ok(json_response(&json!({
+        "publication": publication,
         "name": database.name(),
         "store": database.kind().name(),
         "schema_version": database.schema().version(),

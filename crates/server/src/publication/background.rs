@@ -1,0 +1,83 @@
+//! What a server publishes by itself.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use alerts::AlertsError;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::{PublicationError, PublicationStatus};
+use crate::http::AlertDatabases;
+
+/// How often a server looks whether something is to be published.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// What is published of databases and what waits, as it was seen last: for the metrics.
+#[derive(Debug, Default)]
+pub(crate) struct Publishing(Mutex<HashMap<String, PublicationStatus>>);
+
+impl Publishing {
+    /// The statuses by the names of databases.
+    pub(crate) fn statuses(&self) -> HashMap<String, PublicationStatus> {
+        self.lock().clone()
+    }
+
+    /// Notes a status.
+    pub(crate) fn note(&self, database: &str, status: PublicationStatus) {
+        self.lock().insert(database.to_owned(), status);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, PublicationStatus>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Publishes whatever is closed, until the server ends.
+pub(crate) async fn publish_in_background(databases: Arc<AlertDatabases>, stop: CancellationToken) {
+    // The last problem of each database, which is told of once.
+    let mut problems: HashMap<String, String> = HashMap::new();
+    while timeout(INTERVAL, stop.cancelled()).await.is_err() {
+        // A directory that cannot be read is told of by whoever asks for it.
+        for name in databases.names().unwrap_or_default() {
+            let Err(error) = publish_one(&databases, &name).await else {
+                problems.remove(&name);
+                continue;
+            };
+            let told = error.to_string();
+            if problems.get(&name) != Some(&told) {
+                complain(&name, &error);
+                problems.insert(name, told);
+            }
+        }
+    }
+}
+
+async fn publish_one(databases: &AlertDatabases, name: &str) -> Result<(), PublicationError> {
+    let database = databases.database(name).await?;
+    if database.replica_seconds().is_none() {
+        return Ok(());
+    }
+    for edition in databases.publish(&database).await? {
+        info!(
+            database = name,
+            edition = edition.number,
+            chunks = edition.chunks,
+            rows = edition.rows,
+            "published"
+        );
+    }
+    Ok(())
+}
+
+fn complain(database: &str, error: &PublicationError) {
+    match error {
+        // It publishes them.
+        PublicationError::Alerts(AlertsError::InUse { .. }) => {
+            info!(database, "another server publishes it");
+        }
+        _ => warn!(database, %error, "an alert database could not be published"),
+    }
+}
