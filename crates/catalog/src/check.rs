@@ -94,6 +94,9 @@ impl TableSpec {
                 "a {kind} table has {expected} directors, not {found}"
             )));
         }
+        if kind != TableKind::Child && self.is_cut_as_elsewhere() {
+            return Err(self.reject("only a child has a director in another database"));
+        }
         if kind == TableKind::Director && (self.key.is_none() || self.position.is_none()) {
             return Err(self.reject("a director needs a key column and two position columns"));
         }

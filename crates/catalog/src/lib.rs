@@ -49,7 +49,7 @@ pub use rights::{Columns, Rights, Tables};
 pub use scan_lane::{ScanLane, UNRATED};
 pub use state::CatalogState;
 pub use table::{
-    Chunk, Database, DirectorRef, LoadId, NewDatabase, OverlapFile, Part, PartContents, Position,
-    REPLICATED_CHUNK, Table, TableKind, TableSpec,
+    Chunk, Database, DirectorRef, LoadId, NewDatabase, OtherDatabase, OverlapFile, Part,
+    PartContents, Position, REPLICATED_CHUNK, Table, TableKind, TableSpec,
 };
 pub use view::{View, ViewQuery};

@@ -109,17 +109,38 @@ pub struct Position {
     pub dec: String,
 }
 
+/// The database of a director whose child is in another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherDatabase {
+    /// Its name.
+    pub name: String,
+    /// Its stripes when the child's rows were placed, which are the child's, too.
+    pub stripes: u32,
+    /// Its sub-stripes, likewise.
+    pub sub_stripes: u32,
+}
+
 /// How a child or match table hangs on a director.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectorRef {
-    /// The director, a table of the same database.
+    /// The director.
     pub table: String,
+    /// Its database, where that is another than this table's own: only children have such directors.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<OtherDatabase>,
     /// This table's column that holds the director's key.
     pub key: String,
     /// The director's placement by which this table's rows were placed. If it is no longer the director's
     /// present one, rows of the two need not be in the same chunk any more. `None` once the director has
     /// keys whose rows in this table were placed before, elsewhere.
     pub placement: Option<LoadId>,
+}
+
+impl DirectorRef {
+    /// The director's database, of a table in the database `own`.
+    pub fn database<'a>(&'a self, own: &'a str) -> &'a str {
+        self.elsewhere.as_ref().map_or(own, |it| &it.name)
+    }
 }
 
 /// What a load says about its table when it publishes it.
@@ -144,6 +165,19 @@ pub struct TableSpec {
 }
 
 impl TableSpec {
+    /// Whether the table hangs on this one.
+    pub fn refers_to(&self, database: &str, table: &str) -> bool {
+        use crate::fold_name as fold;
+        self.directors.iter().any(|it| {
+            fold(it.database(&self.database)) == fold(database) && fold(&it.table) == fold(table)
+        })
+    }
+
+    /// Whether the table has its own cut of the sky, which is that of its director's database.
+    pub fn is_cut_as_elsewhere(&self) -> bool {
+        self.directors.iter().any(|it| it.elsewhere.is_some())
+    }
+
     /// The column of this name, without regard to case.
     pub fn column(&self, name: &str) -> Option<&Column> {
         let folded = crate::fold_name(name);
@@ -211,7 +245,7 @@ pub struct PartContents<'a> {
 pub struct Table {
     /// Its number in the catalog; it stays when the table is replaced.
     pub id: i64,
-    /// The database that it is in.
+    /// The database that it is in; cut as the table itself is.
     pub database: Database,
     /// The load that made the table or replaced it. Parts that are appended keep to it: a key stays where it was placed. Tables
     /// that were placed by the same placement of a director have its keys in the same chunks.

@@ -255,12 +255,12 @@ impl LoadedTable {
         match (spec.kind, &spec.key) {
             (TableKind::Director, Some(key)) => vec![(
                 fold_name(key),
-                Some(self.director_id(&spec.name, self.table.placement)),
+                Some(DirectorId::of(&spec.name, self.table.placement)),
             )],
             (TableKind::Child | TableKind::Match, _) => {
                 let placed_by = |d: &DirectorRef| {
                     let placement = d.placement?;
-                    Some(self.director_id(&d.table, placement))
+                    Some(DirectorId::of(&d.table, placement))
                 };
                 (spec.directors.iter())
                     .map(|d| (fold_name(&d.key), placed_by(d)))
@@ -277,15 +277,16 @@ impl LoadedTable {
             .key
             .as_ref()
             .filter(|_| spec.kind == TableKind::Child)?;
-        let id = self.director_id(&spec.name, self.table.placement);
+        let id = DirectorId::of(&spec.name, self.table.placement);
         Some((fold_name(key), id))
     }
 
-    fn director_id(&self, table: &str, placement: LoadId) -> DirectorId {
-        DirectorId {
-            database: self.table.database.id,
-            table: fold_name(table),
-            placement,
+    /// How the sky is cut into the chunks that the table has.
+    pub(crate) fn cut(&self) -> Cut {
+        let database = &self.table.database;
+        Cut {
+            stripes: database.stripes,
+            sub_stripes: database.sub_stripes,
         }
     }
 
@@ -450,7 +451,7 @@ impl LoadedTable {
     ) -> Result<Option<Vec<Option<Location>>>, EngineError> {
         // Who may read a child may read it quickly, whether or not they may read the director.
         let table = archive
-            .any_table(&self.table.database.name, &director.table)
+            .any_table(director.database(&self.spec().database), &director.table)
             .await?;
         match table {
             // A child has no index of its own keys, which pairs name.
@@ -496,12 +497,28 @@ impl LoadedTable {
 /// director where pairs are of its rows, by its own keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct DirectorId {
-    /// The database's number.
-    pub database: i64,
     /// The director's folded name.
     pub table: String,
-    /// Its placement.
+    /// Its placement, which no other table has.
     pub placement: LoadId,
+}
+
+impl DirectorId {
+    fn of(table: &str, placement: LoadId) -> Self {
+        Self {
+            table: fold_name(table),
+            placement,
+        }
+    }
+}
+
+/// How the sky is cut. Chunks and sub-chunks of two tables are the same where their cuts are, whatever databases they are in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// Stripes of chunks.
+    pub stripes: u32,
+    /// Sub-stripes of each.
+    pub sub_stripes: u32,
 }
 
 /// The box of `[ra_min, dec_min, ra_max, dec_max]`; `None` if it is none, which restricts nothing.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use catalog::{Catalog, CatalogError, Table, TableKind, fold_name};
+use catalog::{Catalog, CatalogError, Table, TableKind, TableSpec, fold_name};
 
 use crate::compact::MANY_PARTS;
 use crate::directors::Directors;
@@ -14,16 +14,25 @@ use crate::request::LoadRequest;
 /// # Errors
 /// There is no such table, or the request says something else of it.
 pub(crate) async fn as_the_table_has_it(request: LoadRequest) -> Result<LoadRequest, IngestError> {
+    let catalog = Catalog::open(&request.data_dir).await?;
+    let request = as_this_table(&catalog, request).await;
+    catalog.close().await;
+    request
+}
+
+/// The same by an open catalog.
+pub(crate) async fn as_this_table(
+    catalog: &Catalog,
+    request: LoadRequest,
+) -> Result<LoadRequest, IngestError> {
     let full_name = format!("{}.{}", request.database, request.table);
     if request.replace {
         return Err(IngestError::Options(
             "--append and --replace exclude each other: give one of them".to_owned(),
         ));
     }
-    let catalog = Catalog::open(&request.data_dir).await?;
-    let found = catalog.table(&request.database, &request.table).await;
-    catalog.close().await;
-    let table = found?.ok_or(CatalogError::NoTable { table: full_name })?;
+    let found = catalog.table(&request.database, &request.table).await?;
+    let table = found.ok_or(CatalogError::NoTable { table: full_name })?;
     adopt(request, &table)
 }
 
@@ -32,6 +41,11 @@ pub(crate) fn adopt(mut request: LoadRequest, table: &Table) -> Result<LoadReque
     reject_options_of_new_tables(&request)?;
     let spec = &table.spec;
     let name = &spec.name;
+    let declared = request.declared.as_ref();
+    if declared.is_some_and(|it| *it != spec.columns) {
+        let table = format!("{}.{name}", spec.database);
+        return Err(CatalogError::TableChanged { table }.into());
+    }
     if request.kind.is_some_and(|kind| kind != spec.kind) {
         return Err(differs(name, "--kind", &spec.kind.to_string()));
     }
@@ -72,6 +86,8 @@ pub(crate) fn adopt(mut request: LoadRequest, table: &Table) -> Result<LoadReque
     request.kind = Some(spec.kind);
     request.key = keys;
     request.directors = directors;
+    let elsewhere = spec.directors.first().and_then(|it| it.elsewhere.as_ref());
+    request.director_database = elsewhere.map(|it| it.name.clone());
     request.own_key = own_key;
     request.scan_rating = Some(spec.scan_rating);
     request.database = spec.database.clone();
@@ -104,6 +120,15 @@ fn differs(table: &str, option: &str, has: &str) -> IngestError {
 /// Sees that the directors by which rows are appended have placed the rows that the table has, too.
 pub(crate) fn same_placements(table: &Table, directors: &Directors) -> Result<(), IngestError> {
     for (reference, director) in table.spec.directors.iter().zip(directors.tables()) {
+        if let Some(then) = &reference.elsewhere {
+            let now = &director.database;
+            if (then.stripes, then.sub_stripes) != (now.stripes, now.sub_stripes) {
+                let (table, database) = (&table.spec.name, &then.name);
+                return Err(IngestError::Options(format!(
+                    "{database} was cut otherwise when {table} was made: rows cannot be appended to it; load {table} anew (--replace)"
+                )));
+            }
+        }
         // A match table whose pairs are not taken for placed by the director any more has nothing to lose.
         if reference
             .placement
@@ -150,4 +175,13 @@ pub(crate) fn many_parts_note(table: &Table, data_dir: &Path) -> Option<String> 
             data_dir.display()
         )
     })
+}
+
+/// Does not take a table for placed by those of its directors that are marked.
+pub(crate) fn forget_placements(spec: &mut TableSpec, marked: &[bool]) {
+    for (reference, marked) in spec.directors.iter_mut().zip(marked) {
+        if *marked {
+            reference.placement = None;
+        }
+    }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::{
-    Catalog, CatalogError, Chunk, Column, DirectorRef, LoadLock, Table, TableKind, fold_name,
+    Catalog, CatalogError, Chunk, Column, Database, DirectorRef, LoadLock, OtherDatabase, Table,
+    TableKind, fold_name,
 };
 use sky::ChunkId;
 use store::LoadDir;
@@ -18,6 +19,7 @@ use crate::place::director::EarlierKeys;
 use crate::place::end_rows::EndRows;
 use crate::place::matches::{EndExtent, MatchEnd};
 use crate::plan::Roles;
+use crate::report::Partitioning;
 use crate::request::LoadRequest;
 
 /// How often a load looks whether another one has given a lock back.
@@ -31,6 +33,8 @@ struct Director {
     dirs: Vec<LoadDir>,
     /// The chunks of all parts, each with the number of its part.
     chunks: Vec<(usize, Chunk)>,
+    /// Its database, if that is another than that of the table which is loaded.
+    elsewhere: Option<OtherDatabase>,
     /// Of a child: whether rows with one own key were found in several places.
     scattered_keys: bool,
 }
@@ -97,6 +101,7 @@ impl Directors {
             table,
             dirs: vec![dir],
             chunks: chunks.into_iter().map(|chunk| (0, chunk)).collect(),
+            elsewhere: None,
             scattered_keys: false,
         };
         Self {
@@ -142,10 +147,18 @@ impl Directors {
         };
         let reference = |(director, key): (&Director, usize)| DirectorRef {
             table: director.table.spec.name.clone(),
+            elsewhere: director.elsewhere.clone(),
             key: columns[key].name.clone(),
             placement: Some(director.table.placement),
         };
         self.directors.iter().zip(keys).map(reference).collect()
+    }
+
+    /// How the sky is cut by the director in another database.
+    pub(crate) fn cut_elsewhere(&self) -> Option<Partitioning> {
+        let director = self.directors.first()?;
+        let database = &director.table.database;
+        { director.elsewhere.is_some() }.then(|| Partitioning::of(database))
     }
 
     /// What a child needs to know of its director.
@@ -275,7 +288,7 @@ impl Director {
         kind: TableKind,
         name: &str,
     ) -> Result<Self, IngestError> {
-        let database = &request.database;
+        let database = request.director_database();
         // The load may be replaced and removed between the look into the catalog and the opening of its directory.
         for _ in 0..5 {
             let Some(table) = catalog.table(database, name).await? else {
@@ -290,6 +303,7 @@ impl Director {
                         chunks.extend(of_part.map(|chunk| (number, chunk)));
                     }
                     return Ok(Self {
+                        elsewhere: elsewhere(request, &table),
                         table,
                         dirs,
                         chunks,
@@ -304,6 +318,21 @@ impl Director {
             "the director {database}.{name} is being replaced again and again: load this table afterwards"
         )))
     }
+}
+
+/// The database of a director, if it is not that of the table which is loaded.
+fn elsewhere(request: &LoadRequest, director: &Table) -> Option<OtherDatabase> {
+    let Database {
+        name,
+        stripes,
+        sub_stripes,
+        ..
+    } = &director.database;
+    (fold_name(name) != fold_name(&request.database)).then(|| OtherDatabase {
+        name: name.clone(),
+        stripes: *stripes,
+        sub_stripes: *sub_stripes,
+    })
 }
 
 /// Sees that a table can place the rows of a child, or the pairs of a match table.
@@ -373,13 +402,12 @@ impl Family {
         directors: &Directors,
     ) -> Result<Self, IngestError> {
         let names = directors.directors.iter().map(|it| &it.table.spec.name);
-        let mut family = Self::lock(request, names.collect()).await?;
+        let database = request.director_database();
+        let mut family = Self::lock(request, database, names.collect()).await?;
         let [director] = directors.directors.as_slice() else {
             return Ok(family);
         };
-        let now = catalog
-            .table(&request.database, &director.table.spec.name)
-            .await?;
+        let now = catalog.table(database, &director.table.spec.name).await?;
         if let Some(now) = now.filter(|now| now.placement == director.table.placement) {
             expect_parts(&director.table, &now)?;
             let known = director.table.origins();
@@ -389,6 +417,10 @@ impl Family {
                 |part: &catalog::Part| part.origins().iter().all(|it| known.contains(it));
             later.parts.retain(|part| !is_known(part));
             family.later_parts = open_parts(request, &later)?;
+        }
+        if director.elsewhere.is_some() {
+            // With keys that the director lacks it is not taken for placed by it: nobody else has to know where they are.
+            return Ok(family);
         }
         family.look(catalog, request, &director.table).await?;
         if request.append {
@@ -403,10 +435,8 @@ impl Family {
         catalog: &Catalog,
         request: &LoadRequest,
     ) -> Result<(), IngestError> {
-        let child = fold_name(&request.table);
         for table in catalog.tables(&request.database).await? {
-            let mut references = table.spec.directors.iter();
-            let is_of_child = references.any(|it| fold_name(&it.table) == child);
+            let is_of_child = table.spec.refers_to(&request.database, &request.table);
             if is_of_child && table.spec.kind == TableKind::Match {
                 self.unsettled.push(table.spec.name);
             }
@@ -420,14 +450,16 @@ impl Family {
         request: &LoadRequest,
         director: &Table,
     ) -> Result<Self, IngestError> {
-        let mut family = Self::lock(request, vec![&director.spec.name]).await?;
+        let names = vec![&director.spec.name];
+        let mut family = Self::lock(request, &request.database, names).await?;
         family.look(catalog, request, director).await?;
         Ok(family)
     }
 
-    /// Waits until no other load is between placing keys of these directors and its publication.
+    /// Waits until no other load is between placing keys of these directors of a database and its publication.
     pub(crate) async fn lock(
         request: &LoadRequest,
+        database: &str,
         mut directors: Vec<&String>,
     ) -> Result<Self, IngestError> {
         // In one order, whoever asks.
@@ -435,7 +467,8 @@ impl Family {
         directors.dedup_by_key(|name| fold_name(name));
         let mut locks = Vec::with_capacity(directors.len());
         for director in directors {
-            locks.push(wait_for_lock(request, &format!("{director} orphans")).await?);
+            let lock = format!("{director} orphans");
+            locks.push(wait_for_lock_in(request, database, &lock).await?);
         }
         Ok(Self {
             locks,
@@ -451,7 +484,8 @@ impl Family {
     ) -> Result<(), IngestError> {
         for table in catalog.tables(&request.database).await? {
             let mut references = table.spec.directors.iter();
-            if !references.any(|it| it.placement == Some(director.placement)) {
+            let placed_here = |it: &DirectorRef| it.placement == Some(director.placement);
+            if !references.any(placed_here) {
                 continue;
             }
             match table.spec.kind {
@@ -497,7 +531,7 @@ impl Family {
         directors: &Directors,
     ) -> Result<(Self, Vec<bool>), IngestError> {
         let names = directors.directors.iter().map(Director::family_name);
-        let family = Self::lock(request, names.collect()).await?;
+        let family = Self::lock(request, &request.database, names.collect()).await?;
         let mut changed = Vec::new();
         for director in &directors.directors {
             let then = &director.table;
@@ -526,9 +560,18 @@ pub(crate) async fn wait_for_lock(
     request: &LoadRequest,
     name: &str,
 ) -> Result<LoadLock, IngestError> {
+    wait_for_lock_in(request, &request.database, name).await
+}
+
+/// The same in another database.
+async fn wait_for_lock_in(
+    request: &LoadRequest,
+    database: &str,
+    name: &str,
+) -> Result<LoadLock, IngestError> {
     let what = format!("loading {}", request.table);
     loop {
-        match LoadLock::acquire(&request.data_dir, &request.database, name, &what) {
+        match LoadLock::acquire(&request.data_dir, database, name, &what) {
             Err(CatalogError::Locked { .. }) => tokio::time::sleep(LOCK_WAIT).await,
             acquired => return Ok(acquired?),
         }

@@ -7,6 +7,33 @@ use arrow::error::ArrowError;
 use catalog::CatalogError;
 use store::StoreError;
 
+use crate::row_errors::class;
+
+/// Why a row is rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rejection {
+    /// Another row of the director has its key.
+    Duplicate,
+    /// A director's row has no key or no position.
+    Missing,
+    /// The position or the key cannot be one.
+    OutOfRange,
+    /// A value is none of its column's type.
+    #[default]
+    Value,
+}
+
+impl Rejection {
+    pub(crate) fn of(reason: &str) -> Self {
+        match reason {
+            class::KNOWN_KEY | class::DUPLICATE_KEY => Self::Duplicate,
+            class::NO_KEY | class::NO_POSITION => Self::Missing,
+            class::LARGE_KEY | class::DECLINATION | class::RIGHT_ASCENSION => Self::OutOfRange,
+            _ => Self::Value,
+        }
+    }
+}
+
 /// A load (or a check) that could not be done. Nothing of a failed load is visible.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -84,6 +111,8 @@ pub enum IngestError {
         allowed: u64,
         /// The first of them, with file and line.
         examples: String,
+        /// Why the first of them was.
+        why: Rejection,
     },
     /// Not one row could be used.
     #[error("{} rejected; nothing was loaded. {examples}", all_rows_were(*.count))]
@@ -92,6 +121,8 @@ pub enum IngestError {
         count: u64,
         /// The first of them, with file and line.
         examples: String,
+        /// Why the first of them was.
+        why: Rejection,
     },
     /// There was no row to load.
     #[error(

@@ -9,7 +9,7 @@ use store::DirectorIndex;
 
 use crate::error::IngestError;
 use crate::row_batch::Place;
-use crate::row_errors::RowErrors;
+use crate::row_errors::{RowErrors, class};
 
 /// What [`KeyMap::lookup`] gives for a key that is not there. No place has this number.
 pub(crate) const NOWHERE: u64 = u64::MAX;
@@ -158,7 +158,7 @@ pub(crate) fn reject_large_keys(
     }
     let (_, has_key) = keys_of(array)?;
     for row in (0..array.len()).filter(|row| array.is_valid(*row) && !has_key[*row]) {
-        row_errors.reject(row, "key too large".to_owned(), || {
+        row_errors.reject(row, class::LARGE_KEY.to_owned(), || {
             "the key does not fit into a signed 64-bit integer".to_owned()
         });
     }

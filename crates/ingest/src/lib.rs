@@ -62,14 +62,14 @@ pub use budget::{BytePool, DecodeBudget, DecodeLimits, PoolExhausted, Reservatio
 pub use check::{CatalogCheck, Problem, TableCheck, check, check_catalog};
 pub use choose::partitioning_for;
 pub use compact::{CompactReport, CompactRequest, CompactedTable, MANY_PARTS, Merge, compact};
-pub use error::IngestError;
+pub use error::{IngestError, Rejection};
 pub use fault::FAULT_PHASES;
 pub use file_rows::{FileFormat, FileRows, RowFile};
 pub use format::FieldDescription;
 pub use format::fits::FitsHeaders;
 pub use format::made::{MadeBatches, RowSource};
 pub use inputs::NamedInputs;
-pub use load::load;
+pub use load::{load, load_with};
 pub use memory::{default_memory, machine_memory, parse_size};
 pub use mysql_type::declared_column;
 pub use normalise::column_type;

@@ -13,14 +13,16 @@ use catalog::{
 };
 use store::{LoadDir, Removal};
 
-use crate::append::{as_the_table_has_it, many_parts_note, same_placements, unsettled_note};
+use crate::append::{
+    as_the_table_has_it, as_this_table, forget_placements, many_parts_note, same_placements,
+    unsettled_note,
+};
 use crate::directors::{Directors, Family, open_parts, wait_for_lock};
 use crate::dry_run::{unit_note, with_data_dir};
 use crate::error::IngestError;
 use crate::fault;
 use crate::leftovers::{clean_up, remove_load, remove_superseded};
 use crate::manifest::write_manifest;
-use crate::memory::default_memory;
 use crate::partitioning::choose_partitioning;
 use crate::pipeline::{Outcome, Pipeline, ReadRows, SPILL_DIR};
 use crate::plan::{TablePlan, check_options};
@@ -59,6 +61,30 @@ pub async fn load(
     // Whoever copies the data directory afterwards needs the catalog's file alone.
     catalog.close().await;
     outcome
+}
+
+/// The same with a catalog that is open, and stays so. Nothing is loaded on trial.
+///
+/// # Errors
+/// Every [`IngestError`] is a sentence for the person who requested the load.
+pub async fn load_with(
+    catalog: &Catalog,
+    request: LoadRequest,
+    progress: Arc<Progress>,
+) -> Result<LoadReport, IngestError> {
+    let started = Instant::now();
+    progress.enter(Phase::Preparing, 0);
+    let request = match request.append {
+        true => as_this_table(catalog, request).await?,
+        false => request.with_key_name(),
+    };
+    check_options(&request)?;
+    let (plan, request) = blocking(move || {
+        let plan = TablePlan::make(&request, &request.files)?;
+        Ok((plan, request))
+    })
+    .await?;
+    load_into(catalog, request, Some(plan), progress, started).await
 }
 
 async fn load_into(
@@ -249,7 +275,7 @@ impl Transaction {
         if let Some(table) = &self.appended_to {
             same_placements(table, &directors)?;
         }
-        let settled = choose_partitioning(&self.catalog, &self.request, plan).await;
+        let settled = choose_partitioning(&self.catalog, &self.request, &directors, plan).await;
         let (plan, partitioning) = settled.map_err(named)?;
         let hints = plan.notes.clone();
         let explained = |error| named(error).with_hints(&hints);
@@ -450,6 +476,9 @@ impl Transaction {
 
     /// What the rows come from, for the list of parts: the names of the first files.
     fn source(&self) -> String {
+        if let Some(source) = &self.request.source {
+            return source.clone();
+        }
         const NAMED: usize = 3;
         let names = self.request.given_names();
         let named: Vec<String> = (names.iter().take(NAMED))
@@ -507,13 +536,7 @@ impl Transaction {
         if !matches!(spec.kind, TableKind::Director | TableKind::Child) {
             return Ok(Vec::new());
         }
-        let hangs_on_us = |table: &Table| {
-            table
-                .spec
-                .directors
-                .iter()
-                .any(|director| director.table.eq_ignore_ascii_case(&spec.name))
-        };
+        let hangs_on_us = |table: &Table| table.spec.refers_to(&spec.database, &spec.name);
         let tables = self.catalog.tables(&spec.database).await?;
         let left: Vec<String> = tables
             .into_iter()
@@ -574,27 +597,5 @@ impl Transaction {
         if let Err(error) = undone.await {
             tracing::warn!(%error, "the next load of this table will remove what this one left");
         }
-    }
-}
-
-/// Does not take a table for placed by those of its directors that are marked.
-fn forget_placements(spec: &mut TableSpec, marked: &[bool]) {
-    for (reference, marked) in spec.directors.iter_mut().zip(marked) {
-        if *marked {
-            reference.placement = None;
-        }
-    }
-}
-
-impl LoadRequest {
-    /// The memory budget in bytes.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        self.memory.unwrap_or_else(default_memory)
-    }
-
-    /// The number of threads that read and write.
-    pub(crate) fn thread_count(&self) -> usize {
-        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.unwrap_or_else(cores).max(1)
     }
 }

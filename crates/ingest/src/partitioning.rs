@@ -7,6 +7,7 @@ use catalog::{Catalog, Database, TableKind, fold_name};
 use crate::choose::{
     DEFAULT_OVERLAP_DEG, covered_fraction, default_partitioning, estimated_rows, partitioning_for,
 };
+use crate::directors::Directors;
 use crate::error::IngestError;
 use crate::format::ReadContext;
 use crate::load::blocking;
@@ -17,12 +18,16 @@ use crate::report::Partitioning;
 use crate::request::LoadRequest;
 
 /// Settles the partitioning of the request's database; gives the plan back. While nothing else depends on it, a partitioned
-/// table chooses it anew: in a new database, in one of replicated tables, and where it replaces the only other table.
+/// table that is not the child of a director in another database chooses it anew: in a new database, in one of replicated tables, and where it replaces the only other table.
 pub(crate) async fn choose_partitioning(
     catalog: &Catalog,
     request: &LoadRequest,
+    directors: &Directors,
     plan: TablePlan,
 ) -> Result<(TablePlan, Partitioning), IngestError> {
+    if let Some(cut) = directors.cut_elsewhere() {
+        return Ok((plan, cut));
+    }
     let database = catalog.database(&request.database).await?;
     let mut overlap_deg = DEFAULT_OVERLAP_DEG;
     if let Some(database) = &database {
@@ -30,6 +35,7 @@ pub(crate) async fn choose_partitioning(
         let mut partitioned = tables
             .iter()
             .filter(|table| table.spec.kind != TableKind::Replicated)
+            .filter(|table| !table.spec.is_cut_as_elsewhere())
             .peekable();
         if partitioned.peek().is_some() {
             // It was requested once, or is the default.
@@ -84,7 +90,10 @@ pub(crate) fn for_rows(
     let (stripes, sub_stripes) = match (request.stripes, request.sub_stripes) {
         (Some(stripes), Some(sub_stripes)) => (stripes, sub_stripes),
         (stripes, sub_stripes) => {
-            let (best_stripes, best_sub_stripes) = chosen(request, plan)?;
+            let (best_stripes, best_sub_stripes) = match request.cut_of_new_database {
+                Some(cut) => cut,
+                None => chosen(request, plan)?,
+            };
             let used = stripes.unwrap_or(best_stripes);
             // Sub-chunks of the same size whatever the number of stripes.
             let finer = (best_stripes * best_sub_stripes)

@@ -174,6 +174,7 @@ impl ReadRows {
             return Err(IngestError::AllRejected {
                 count: read.rejected_rows.count(),
                 examples: read.rejected_rows.first_examples(),
+                why: read.rejected_rows.first_rejection(),
             });
         }
         if placed.query_rows == 0 && !pipeline.allow_empty {

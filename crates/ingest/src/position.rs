@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use catalog::{Chunk, Column, Position};
 
 use crate::error::IngestError;
-use crate::row_errors::RowErrors;
+use crate::row_errors::{RowErrors, class};
 
 const FULL_CIRCLE: f64 = 360.0;
 
@@ -143,15 +143,15 @@ pub(crate) fn validate_positions(
         // Not "dec < -90 || dec > 90": a missing one is looked at below.
         let bad_dec = dec.abs() > 90.0;
         if bad_dec {
-            row_errors.reject(row, "declination outside [-90, 90]".to_owned(), || {
+            row_errors.reject(row, class::DECLINATION.to_owned(), || {
                 format!("the declination {dec} is outside [-90, 90] degrees")
             });
         } else if ra.is_infinite() {
-            row_errors.reject(row, "right ascension is infinite".to_owned(), || {
+            row_errors.reject(row, class::RIGHT_ASCENSION.to_owned(), || {
                 "the right ascension is infinite".to_owned()
             });
         } else if required && !positions.has(row) {
-            row_errors.reject(row, "no position (NULL or NaN)".to_owned(), || {
+            row_errors.reject(row, class::NO_POSITION.to_owned(), || {
                 "the row has no position: its right ascension or declination is NULL or NaN"
                     .to_owned()
             });

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::error::IngestError;
+use crate::error::{IngestError, Rejection};
 
 /// Identifies a row of the input: the file's index in the request and the line (text) or row (Parquet), from 1.
 ///
@@ -130,6 +130,7 @@ impl RejectedRows {
             count,
             allowed: self.allowed,
             examples: self.first_examples(),
+            why: self.first_rejection(),
         })
     }
 
@@ -148,6 +149,17 @@ impl RejectedRows {
             .map(|(row, reason)| self.describe(row, reason).to_string())
             .collect();
         format!("First: {}", shown.join("; "))
+    }
+
+    /// Why the first row was rejected.
+    pub(crate) fn first_rejection(&self) -> Rejection {
+        let tallies = self.lock();
+        let first = tallies
+            .iter()
+            .min_by_key(|(_, tally)| tally.first.keys().next().copied());
+        first
+            .map(|(reason, _)| Rejection::of(&reason.class))
+            .unwrap_or_default()
     }
 
     /// All examples, in the order of the input.

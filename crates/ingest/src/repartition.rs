@@ -144,6 +144,8 @@ async fn partitioned_tables(
 ) -> Result<Vec<Table>, IngestError> {
     let mut tables = catalog.tables(&request.database).await?;
     tables.retain(|table| table.spec.kind != TableKind::Replicated);
+    // Those stay where the rows of their directors were; that of another database says where.
+    tables.retain(|table| !table.spec.is_cut_as_elsewhere());
     tables.sort_by_key(|table| match table.spec.kind {
         TableKind::Director => 0,
         TableKind::Child => 1,

@@ -8,6 +8,7 @@ use catalog::{Column, LoadId, Table, TableKind};
 
 use crate::format::made::RowSource;
 use crate::inputs::NamedInputs;
+use crate::memory::default_memory;
 use crate::spool::display_name;
 
 /// The column of generated keys where nothing else is said.
@@ -38,6 +39,8 @@ pub struct LoadRequest {
     pub position_unit: Option<PositionUnit>,
     /// The director's table name: one for a child, two for a match table.
     pub directors: Vec<String>,
+    /// The database of a child's director, if it is another than the child's. The child is cut as that one is.
+    pub director_database: Option<String>,
     /// A child's own key; by default its first integer column that is not `key`.
     pub own_key: Option<String>,
     /// The column by which a child's rows of one object are ordered; by default its own key.
@@ -46,6 +49,8 @@ pub struct LoadRequest {
     pub stripes: Option<u32>,
     /// Sub-stripes of a new database; chosen from the rows when absent.
     pub sub_stripes: Option<u32>,
+    /// The stripes and sub-stripes of a database in which nothing is spread yet, where they would be chosen from the rows.
+    pub cut_of_new_database: Option<(u32, u32)>,
     /// The overlap of a new database in degrees; one arcminute when absent.
     pub overlap_deg: Option<f64>,
     /// A JSON file that declares the columns.
@@ -69,7 +74,8 @@ pub struct LoadRequest {
     /// Whether the rows become one more part of the table of this name, which must exist. What is not said here of its kind, key,
     /// position and directors is as the table has it.
     pub append: bool,
-    /// The columns, where they are known without a schema file; with `append` those of the table, whatever is given here.
+    /// The columns, where they are known without a schema file; with `append` those of the table. If others are given then, the table has
+    /// changed since the rows were made ([`IngestError::is_change`](crate::IngestError::is_change)).
     pub declared: Option<Vec<Column>>,
     /// Whether everything is done but to show the table: what would be loaded is reported, and nothing of it is left.
     pub dry_run: bool,
@@ -83,6 +89,8 @@ pub struct LoadRequest {
     pub threads: Option<usize>,
     /// The scan rating of the table (larger: a slower lane); when absent that of the table which is replaced, if there is one.
     pub scan_rating: Option<u8>,
+    /// What the part is said to be loaded from, if not the files.
+    pub source: Option<String>,
     /// The files to read, in this order. `-` is standard input; what can be read only once is copied first. A pattern (`x*.csv`) stands
     /// for the files that match it, a directory for the Parquet files below it or the HATS catalogue that it is.
     pub files: Vec<PathBuf>,
@@ -154,10 +162,12 @@ impl LoadRequest {
             dec: None,
             position_unit: None,
             directors: Vec::new(),
+            director_database: None,
             own_key: None,
             order: None,
             stripes: None,
             sub_stripes: None,
+            cut_of_new_database: None,
             overlap_deg: None,
             schema: None,
             text_columns: Vec::new(),
@@ -175,10 +185,16 @@ impl LoadRequest {
             memory: None,
             threads: None,
             scan_rating: None,
+            source: None,
             files: Vec::new(),
             inputs: NamedInputs::default(),
             made: None,
         }
+    }
+
+    /// The database of the directors.
+    pub(crate) fn director_database(&self) -> &str {
+        self.director_database.as_deref().unwrap_or(&self.database)
     }
 
     /// What the rows come from, as messages name it: the files, or the parts of what is made.
@@ -220,5 +236,16 @@ impl LoadRequest {
             1 => TableKind::Child,
             _ => TableKind::Match,
         }
+    }
+
+    /// The memory budget in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory.unwrap_or_else(default_memory)
+    }
+
+    /// The number of threads that read and write.
+    pub(crate) fn thread_count(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(cores).max(1)
     }
 }

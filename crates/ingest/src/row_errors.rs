@@ -14,6 +14,17 @@ pub(crate) enum ValueFault {
     OutOfRange,
 }
 
+/// Why a row is rejected, in the words by which such rows are counted.
+pub(crate) mod class {
+    pub(crate) const NO_KEY: &str = "no key";
+    pub(crate) const LARGE_KEY: &str = "key too large";
+    pub(crate) const KNOWN_KEY: &str = "key that the table has already";
+    pub(crate) const DUPLICATE_KEY: &str = "duplicate key";
+    pub(crate) const NO_POSITION: &str = "no position (NULL or NaN)";
+    pub(crate) const DECLINATION: &str = "declination outside [-90, 90]";
+    pub(crate) const RIGHT_ASCENSION: &str = "right ascension is infinite";
+}
+
 /// The rows of a batch, and which of them are still accepted.
 pub(crate) struct RowErrors<'a> {
     context: &'a ReadContext,

@@ -118,7 +118,11 @@ pub fn described(table: &Table) -> String {
         text.push_str(&format!(", position {}, {}", position.ra, position.dec));
     }
     for director in &table.spec.directors {
-        text.push_str(&format!(", {} of {}", director.key, director.table));
+        text.push_str(&format!(", {} of ", director.key));
+        if let Some(other) = &director.elsewhere {
+            text.push_str(&format!("{}.", other.name));
+        }
+        text.push_str(&director.table);
     }
     format!("{text}; {} rows\n", grouped(table.rows()))
 }

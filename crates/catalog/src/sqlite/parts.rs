@@ -87,6 +87,13 @@ impl SqliteCatalog {
         }
         supersede(&mut change, part, &utc_now()).await?;
         seal_table(&mut change, listed.row.id, found.id).await?;
+        // Rows with keys of the part stay where they are, and no index says where.
+        let children = children_elsewhere(&mut change, &found).await?;
+        let numbers: Vec<i64> = children.iter().map(|(_, child)| *child).collect();
+        forget_placement(&mut change, &numbers).await?;
+        for (database, child) in children {
+            seal_table(&mut change, database, child).await?;
+        }
         seal_databases(&mut change).await?;
         seal_loads(&mut change, |row| row.id == part.0).await?;
         self.commit_publication(change).await?;
@@ -109,12 +116,24 @@ impl SqliteCatalog {
         if !taken.is_empty() || present.part_numbers() != former.part_numbers() {
             return Err(changed(former));
         }
+        // Its children still say whose they are: their rows are not where those of the renamed table go.
+        let (was, is) = (fold_name(&former.spec.name), &spec.name);
+        let mut children = children_elsewhere(&mut change, &present).await?;
+        for other in tables_of(&mut change, &database, None).await? {
+            if other.spec.refers_to(&spec.database, &was) {
+                children.push((database.row.id, other.id));
+            }
+        }
         sqlx::query("UPDATE tables SET name = ?, folded_name = ? WHERE id = ?")
             .bind(&spec.name)
             .bind(fold_name(&spec.name))
             .bind(present.id)
             .execute(&mut *change)
             .await?;
+        for (of, child) in children {
+            rename_director(&mut change, child, &was, is).await?;
+            seal_table(&mut change, of, child).await?;
+        }
         // Now it is a table that is loaded anew, of which all stays that is said.
         let replaced = show(&mut change, database.row.id, load, spec, contents, now).await?;
         seal_databases(&mut change).await?;
@@ -136,10 +155,7 @@ impl SqliteCatalog {
         let (listed, found) = table_named(&mut change, database, table).await?;
         let folded = fold_name(&found.spec.name);
         let all = tables_of(&mut change, &listed, None).await?;
-        let depends = |other: &&Table| {
-            let mut directors = other.spec.directors.iter();
-            directors.any(|director| fold_name(&director.table) == folded)
-        };
+        let depends = |other: &&Table| other.spec.refers_to(database, &folded);
         let dependents: Vec<String> = (all.iter().filter(depends))
             .map(|other| other.spec.name.clone())
             .collect();
@@ -199,6 +215,10 @@ async fn append_part(
     let ordinal = next_ordinal(change, present.id).await?;
     put_part(change, present.id, ordinal, load, contents, now).await?;
     show_part(change, &database, present.id, load, contents, now).await?;
+    if table.spec.is_cut_as_elsewhere() && contents.orphan_rows > 0 {
+        forget_placement(change, &[present.id]).await?;
+        seal_table(change, database.row.id, present.id).await?;
+    }
     for name in unsettled {
         unsettle(change, &database, name, table).await?;
     }
@@ -241,6 +261,65 @@ async fn unchanged(
         Ok(_) | Err(CatalogError::NoTable { .. }) => Err(changed(then)),
         Err(error) => Err(error),
     }
+}
+
+/// The children of a table in other databases, each behind the number of its database.
+async fn children_elsewhere(
+    change: &mut SqliteConnection,
+    director: &Table,
+) -> Result<Vec<(i64, i64)>, CatalogError> {
+    let rows: Vec<(i64, i64, String, String)> = sqlx::query_as(
+        "SELECT t.database_id, t.id, d.director_database, d.director \
+         FROM table_directors d JOIN tables t ON t.id = d.table_id WHERE d.director_database IS NOT NULL",
+    )
+    .fetch_all(change)
+    .await?;
+    let name = (
+        fold_name(&director.spec.database),
+        fold_name(&director.spec.name),
+    );
+    let children = rows.into_iter();
+    let children = children
+        .filter(|(_, _, database, table)| (fold_name(database), fold_name(table)) == name)
+        .map(|(database, child, ..)| (database, child));
+    Ok(children.collect())
+}
+
+/// Does not take children for placed by their directors any more.
+async fn forget_placement(
+    change: &mut SqliteConnection,
+    children: &[i64],
+) -> Result<(), CatalogError> {
+    for child in children {
+        sqlx::query("UPDATE table_directors SET director_placement = NULL WHERE table_id = ?")
+            .bind(child)
+            .execute(&mut *change)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Gives the director of a table another name.
+async fn rename_director(
+    change: &mut SqliteConnection,
+    table: i64,
+    was: &str,
+    is: &str,
+) -> Result<(), CatalogError> {
+    let directors: Vec<(i64, String)> =
+        sqlx::query_as("SELECT ordinal, director FROM table_directors WHERE table_id = ?")
+            .bind(table)
+            .fetch_all(&mut *change)
+            .await?;
+    for (ordinal, _) in directors.iter().filter(|(_, name)| fold_name(name) == was) {
+        sqlx::query("UPDATE table_directors SET director = ? WHERE table_id = ? AND ordinal = ?")
+            .bind(is)
+            .bind(table)
+            .bind(ordinal)
+            .execute(&mut *change)
+            .await?;
+    }
+    Ok(())
 }
 
 async fn next_ordinal(change: &mut SqliteConnection, table: i64) -> Result<i64, CatalogError> {

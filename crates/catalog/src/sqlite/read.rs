@@ -252,7 +252,8 @@ pub(super) async fn describe_tables(
     .fetch_all(&mut *connection)
     .await?;
     let directors: Vec<DirectorRow> = sqlx::query_as(
-        "SELECT d.table_id, d.ordinal, d.director, d.key_column, d.director_placement \
+        "SELECT d.table_id, d.ordinal, d.director, d.key_column, d.director_placement, \
+                d.director_database, d.stripes, d.sub_stripes \
          FROM tables t JOIN table_directors d ON d.table_id = t.id \
          WHERE t.database_id = ? AND (? IS NULL OR t.id = ?) ORDER BY d.table_id, d.ordinal",
     )

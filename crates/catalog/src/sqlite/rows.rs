@@ -7,8 +7,8 @@ use sqlx::{FromRow, Row};
 use super::checksum::Digest;
 use super::from_stored;
 use crate::{
-    CatalogError, Chunk, Column, ColumnMetadata, Database, DirectorRef, LoadId, OverlapFile, Part,
-    Position, Table, TableMetadata, TableSpec,
+    CatalogError, Chunk, Column, ColumnMetadata, Database, DirectorRef, LoadId, OtherDatabase,
+    OverlapFile, Part, Position, Table, TableMetadata, TableSpec,
 };
 
 /// A row of `databases`.
@@ -185,9 +185,20 @@ impl TableRow {
             }
         }
         let columns: Result<Vec<_>, _> = columns.into_iter().map(ColumnRow::into_column).collect();
+        let directors = directors.into_iter().map(DirectorRow::into_reference);
+        let directors = directors.collect::<Result<Vec<_>, _>>()?;
+        let elsewhere = directors.iter().find_map(|it| it.elsewhere.as_ref());
+        let (stripes, sub_stripes) = match elsewhere {
+            Some(other) => (other.stripes, other.sub_stripes),
+            None => (database.stripes, database.sub_stripes),
+        };
         Ok(Table {
             id: self.id,
-            database: database.clone(),
+            database: Database {
+                stripes,
+                sub_stripes,
+                ..database.clone()
+            },
             placement: LoadId(self.placement),
             spec: TableSpec {
                 database: database.name.clone(),
@@ -196,10 +207,7 @@ impl TableRow {
                 columns: columns?,
                 key: self.key_column,
                 position: position.map(|(ra, dec)| Position { ra, dec }),
-                directors: directors
-                    .into_iter()
-                    .map(DirectorRow::into_reference)
-                    .collect(),
+                directors,
                 scan_rating: from_stored("a scan rating", self.scan_rating)?,
             },
             metadata,
@@ -429,23 +437,50 @@ pub(super) struct DirectorRow {
     director: String,
     key_column: String,
     director_placement: Option<i64>,
+    director_database: Option<String>,
+    stripes: Option<i64>,
+    sub_stripes: Option<i64>,
 }
 
 impl DirectorRow {
     fn add_to(&self, digest: Digest) -> Digest {
-        digest
+        let digest = digest
             .int(self.ordinal)
             .text(&self.director)
             .text(&self.key_column)
-            .maybe(self.director_placement, Digest::int)
+            .maybe(self.director_placement, Digest::int);
+        // A director of the same database has the checksum of the versions that knew no others.
+        match &self.director_database {
+            None if self.stripes.is_none() && self.sub_stripes.is_none() => digest,
+            name => digest
+                .text("elsewhere")
+                .maybe_text(name.as_deref())
+                .maybe(self.stripes, Digest::int)
+                .maybe(self.sub_stripes, Digest::int),
+        }
     }
 
-    fn into_reference(self) -> DirectorRef {
-        DirectorRef {
+    fn into_reference(self) -> Result<DirectorRef, CatalogError> {
+        let elsewhere = match (self.director_database, self.stripes, self.sub_stripes) {
+            (Some(name), Some(stripes), Some(sub_stripes)) => Some(OtherDatabase {
+                name,
+                stripes: from_stored("a number of stripes", stripes)?,
+                sub_stripes: from_stored("a number of sub-stripes", sub_stripes)?,
+            }),
+            (None, None, None) => None,
+            _ => {
+                return Err(CatalogError::Damaged(format!(
+                    "the database of the director {:?}",
+                    self.director
+                )));
+            }
+        };
+        Ok(DirectorRef {
             table: self.director,
+            elsewhere,
             key: self.key_column,
             placement: self.director_placement.map(LoadId),
-        }
+        })
     }
 }
 

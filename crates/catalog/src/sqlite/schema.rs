@@ -15,7 +15,7 @@ use crate::lock::open_lock_file;
 
 /// The steps from an empty file to the present version; step `n` leads to version `n + 1`. A step
 /// that was released is never changed: a new one is added.
-const MIGRATIONS: [&str; 8] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("../../migrations/0001_catalog.sql"),
     include_str!("../../migrations/0002_checksums.sql"),
     include_str!("../../migrations/0003_parts.sql"),
@@ -24,6 +24,7 @@ const MIGRATIONS: [&str; 8] = [
     include_str!("../../migrations/0006_metadata.sql"),
     include_str!("../../migrations/0007_views.sql"),
     include_str!("../../migrations/0008_view_columns.sql"),
+    include_str!("../../migrations/0009_other_databases.sql"),
 ];
 
 /// The first version whose rows carry checksums.

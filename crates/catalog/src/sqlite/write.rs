@@ -1,6 +1,6 @@
 //! Changing the catalog: one short transaction for each change, which seals what it changed (see [`super::seal`]).
 
-use sqlx::{QueryBuilder, Sqlite, SqliteConnection};
+use sqlx::{AssertSqlSafe, QueryBuilder, Sqlite, SqliteConnection};
 
 use super::describe::{describe_columns, described_columns};
 use super::read::{database_named, load_row, loads};
@@ -204,7 +204,7 @@ pub(super) async fn show(
     put_part(change, table, 0, load, contents, now).await?;
     put_columns(change, table, &spec.columns).await?;
     describe_columns(change, table, spec, before, contents.metadata).await?;
-    put_directors(change, table, &spec.directors).await?;
+    put_directors(change, table, &spec.directors, contents.orphan_rows).await?;
     put_chunks(change, load, contents.chunks).await?;
     end_load(change, load, "published", now).await?;
     seal_table(change, database, table).await?;
@@ -212,14 +212,20 @@ pub(super) async fn show(
     Ok(replaced)
 }
 
+/// Of a table `t`: that it is cut as its database is, and not as that of a director elsewhere.
+const CUT_AS_THE_DATABASE: &str = "NOT EXISTS (SELECT 1 FROM table_directors e \
+     WHERE e.table_id = t.id AND e.director_database IS NOT NULL)";
+
 /// The parts of the partitioned tables of a database, by number.
 async fn partitioned_loads(
     change: &mut SqliteConnection,
     database: i64,
 ) -> Result<Vec<i64>, CatalogError> {
-    let sql = "SELECT load_id FROM parts p JOIN tables t ON t.id = p.table_id \
-               WHERE database_id = ? AND kind <> 'replicated' ORDER BY load_id";
-    Ok(sqlx::query_scalar(sql)
+    let sql = format!(
+        "SELECT load_id FROM parts p JOIN tables t ON t.id = p.table_id \
+               WHERE database_id = ? AND kind <> 'replicated' AND {CUT_AS_THE_DATABASE} ORDER BY load_id"
+    );
+    Ok(sqlx::query_scalar(AssertSqlSafe(sql))
         .bind(database)
         .fetch_all(change)
         .await?)
@@ -248,8 +254,8 @@ async fn settle_database(
     }
     // Replicated tables have no use for the partitioning: whatever was written down with them yields
     // to the first table that has, and they take whatever is there. So does what a table's own former
-    // rows were cut by.
-    if spec.kind == TableKind::Replicated {
+    // rows were cut by. A child of a director elsewhere is cut as that one's database is.
+    if spec.kind == TableKind::Replicated || spec.is_cut_as_elsewhere() {
         return Ok(id);
     }
     if others_are_partitioned(change, id, spec).await? {
@@ -287,9 +293,11 @@ async fn others_are_partitioned(
     database: i64,
     spec: &TableSpec,
 ) -> Result<bool, CatalogError> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM tables \
-               WHERE database_id = ? AND kind <> 'replicated' AND folded_name <> ?)";
-    let partitioned = sqlx::query_scalar(sql)
+    let sql = format!(
+        "SELECT EXISTS (SELECT 1 FROM tables t \
+         WHERE database_id = ? AND kind <> 'replicated' AND {CUT_AS_THE_DATABASE} AND folded_name <> ?)"
+    );
+    let partitioned = sqlx::query_scalar(AssertSqlSafe(sql))
         .bind(database)
         .bind(fold_name(&spec.name))
         .fetch_one(change)
@@ -319,12 +327,15 @@ async fn expect_directors(
 ) -> Result<(), CatalogError> {
     for director in &spec.directors {
         let name = &director.table;
-        let kind: Option<String> =
-            sqlx::query_scalar("SELECT kind FROM tables WHERE database_id = ? AND folded_name = ?")
-                .bind(database)
-                .bind(fold_name(name))
-                .fetch_optional(&mut *change)
-                .await?;
+        let elsewhere = director.elsewhere.as_ref();
+        let sql = "SELECT t.kind FROM tables t JOIN databases d ON d.id = t.database_id \
+                   WHERE CASE WHEN ?1 IS NULL THEN d.id = ?2 ELSE d.folded_name = ?1 END AND t.folded_name = ?3";
+        let kind: Option<String> = sqlx::query_scalar(sql)
+            .bind(elsewhere.map(|other| fold_name(&other.name)))
+            .bind(database)
+            .bind(fold_name(name))
+            .fetch_optional(&mut *change)
+            .await?;
         match kind.as_deref() {
             Some("director") => {}
             Some("child") if spec.kind == TableKind::Match => {}
@@ -459,21 +470,29 @@ async fn put_directors(
     change: &mut SqliteConnection,
     table: i64,
     directors: &[DirectorRef],
+    orphan_rows: u64,
 ) -> Result<(), CatalogError> {
     sqlx::query("DELETE FROM table_directors WHERE table_id = ?")
         .bind(table)
         .execute(&mut *change)
         .await?;
     for (ordinal, director) in (0_i64..).zip(directors) {
+        let elsewhere = director.elsewhere.as_ref();
+        // Nobody keeps the keys that a director lacks together beyond its database.
+        let is_placed = elsewhere.is_none() || orphan_rows == 0;
         sqlx::query(
-            "INSERT INTO table_directors (table_id, ordinal, director, key_column, director_placement) \
-             VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO table_directors (table_id, ordinal, director, key_column, director_placement, \
+                                          director_database, stripes, sub_stripes) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(table)
         .bind(ordinal)
         .bind(&director.table)
         .bind(&director.key)
-        .bind(director.placement.map(|it| it.0))
+        .bind(director.placement.filter(|_| is_placed).map(|it| it.0))
+        .bind(elsewhere.map(|other| &other.name))
+        .bind(elsewhere.map(|other| other.stripes))
+        .bind(elsewhere.map(|other| other.sub_stripes))
         .execute(&mut *change)
         .await?;
     }

@@ -103,6 +103,7 @@ pub fn dependent(database: &str, name: &str, directors: &[(&str, LoadId)]) -> Ta
         directors: (directors.iter().enumerate())
             .map(|(index, (table, load))| DirectorRef {
                 table: (*table).to_owned(),
+                elsewhere: None,
                 key: key(index),
                 placement: Some(*load),
             })

@@ -85,11 +85,17 @@ impl KnownPart {
         }
         Self {
             key,
-            database: fold_name(&manifest.table.database),
+            database: fold_name(family(&manifest.table)),
             dir,
             files: files.into_values().collect(),
         }
     }
+}
+
+/// The database by which the workers of a table's chunks are chosen: a child's rows are where its director's are.
+fn family(table: &catalog::TableSpec) -> &str {
+    let director = table.directors.first();
+    director.map_or(&table.database, |it| it.database(&table.database))
 }
 
 /// The parts of an archive.

@@ -72,11 +72,11 @@ fn by_probe(matched: &CrossmatchExec, probe: &Locality) -> Locality {
     };
     match probe.clone() {
         Locality::Pieces {
-            database,
+            cut,
             variants,
             partial,
         } => Locality::Pieces {
-            database,
+            cut,
             variants: variants
                 .into_iter()
                 .map(|variant| Variant {

@@ -327,13 +327,13 @@ fn aggregate_locality(aggregate: &AggregateExec, child: &Locality) -> Locality {
         (
             AggregateMode::Partial,
             Locality::Pieces {
-                database,
+                cut,
                 variants,
                 partial: false,
             },
         ) => {
             let mapped = Locality::Pieces {
-                database,
+                cut,
                 variants,
                 partial: true,
             };
@@ -348,22 +348,20 @@ fn aggregate_locality(aggregate: &AggregateExec, child: &Locality) -> Locality {
         (
             AggregateMode::Final | AggregateMode::FinalPartitioned,
             Locality::Pieces {
-                database,
+                cut,
                 variants,
                 partial: true,
             },
         ) if single => {
             let whole = Locality::Pieces {
-                database,
+                cut,
                 variants,
                 partial: true,
             }
             .retain(|variant| groups_whole(keys.iter(), &variant.columns));
             match whole {
-                Locality::Pieces {
-                    database, variants, ..
-                } => Locality::Pieces {
-                    database,
+                Locality::Pieces { cut, variants, .. } => Locality::Pieces {
+                    cut,
                     variants,
                     partial: false,
                 }
@@ -374,12 +372,12 @@ fn aggregate_locality(aggregate: &AggregateExec, child: &Locality) -> Locality {
         (
             AggregateMode::Single | AggregateMode::SinglePartitioned,
             Locality::Pieces {
-                database,
+                cut,
                 variants,
                 partial: false,
             },
         ) if single => Locality::Pieces {
-            database,
+            cut,
             variants,
             partial: false,
         }

@@ -43,16 +43,16 @@ pub(super) fn join_locality(shape: &JoinShape<'_>, left: Locality, right: Locali
         }
         (
             Pieces {
-                database,
+                cut,
                 variants: left,
                 partial: false,
             },
             Pieces {
-                database: other,
+                cut: other,
                 variants: right,
                 partial: false,
             },
-        ) if database == other => {
+        ) if cut == other => {
             let mut variants = Vec::new();
             for l in &left {
                 variants.extend(right.iter().filter_map(|r| co_located(shape, l, r)));
@@ -62,7 +62,7 @@ pub(super) fn join_locality(shape: &JoinShape<'_>, left: Locality, right: Locali
                 return Locality::Global;
             }
             Pieces {
-                database,
+                cut,
                 variants,
                 partial: false,
             }
@@ -200,8 +200,13 @@ mod tests {
     use super::*;
     use crate::coverage::{Coverage, SubChunkSet};
     use crate::exec::RowsOf;
-    use crate::loaded_table::DirectorId;
+    use crate::loaded_table::{Cut, DirectorId};
     use crate::plan::locality::UnknownKeys;
+
+    const CUT: Cut = Cut {
+        stripes: 18,
+        sub_stripes: 10,
+    };
 
     #[test]
     fn a_join_on_the_key_stays_in_the_piece() {
@@ -390,7 +395,6 @@ mod tests {
 
     fn origin(director: i64, groups: bool) -> Option<KeyOrigin> {
         let director = DirectorId {
-            database: 1,
             table: "object".into(),
             placement: LoadId(director),
         };
@@ -414,7 +418,7 @@ mod tests {
             columns: vec![origin],
         };
         Locality::Pieces {
-            database: 1,
+            cut: CUT,
             variants: vec![variant],
             partial: false,
         }

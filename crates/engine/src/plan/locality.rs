@@ -12,7 +12,7 @@ use datafusion::physical_expr::expressions::Column;
 
 use crate::coverage::Coverage;
 use crate::exec::{RowsOf, TableScanExec};
-use crate::loaded_table::{DirectorId, LoadedTable};
+use crate::loaded_table::{Cut, DirectorId, LoadedTable};
 use catalog::TableKind;
 
 /// Where rows are whose key the director does not have.
@@ -114,8 +114,8 @@ pub(super) enum Locality {
     Anywhere,
     /// Piece by piece, in one of these ways (at least one). All rows of all pieces together are the subtree's rows, once each.
     Pieces {
-        /// The database whose partitioning cuts the pieces.
-        database: i64,
+        /// How the pieces are cut.
+        cut: Cut,
         /// The ways.
         variants: Vec<Variant>,
         /// Whether the output is partial aggregates, which must be merged above the phase.
@@ -151,7 +151,7 @@ impl Locality {
             })
             .collect();
         Self::Pieces {
-            database: table.table.database.id,
+            cut: table.cut(),
             variants,
             partial: false,
         }
@@ -164,7 +164,7 @@ impl Locality {
     ) -> Self {
         match self {
             Self::Pieces {
-                database,
+                cut,
                 mut variants,
                 partial,
             } => {
@@ -172,7 +172,7 @@ impl Locality {
                     variant.columns = map(&variant.columns);
                 }
                 Self::Pieces {
-                    database,
+                    cut,
                     variants,
                     partial,
                 }
@@ -185,7 +185,7 @@ impl Locality {
     pub(super) fn retain(self, keep: impl Fn(&Variant) -> bool) -> Self {
         match self {
             Self::Pieces {
-                database,
+                cut,
                 mut variants,
                 partial,
             } => {
@@ -194,7 +194,7 @@ impl Locality {
                     return Self::Global;
                 }
                 Self::Pieces {
-                    database,
+                    cut,
                     variants,
                     partial,
                 }

@@ -122,11 +122,11 @@ fn prefers_right(
 fn by_probe(join: &NeighbourJoinExec, probe: &Locality) -> Locality {
     match probe {
         Locality::Pieces {
-            database,
+            cut,
             variants,
             partial: false,
         } => Locality::Pieces {
-            database: *database,
+            cut: *cut,
             variants: variants
                 .iter()
                 .map(|variant| Variant {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow::datatypes::Field;
 use catalog::{Table, View, fold_name};
 use datafusion::common::Column;
 use datafusion::datasource::{TableProvider, source_as_provider};
@@ -16,6 +17,7 @@ use crate::barrier::BarrierNode;
 use crate::files::FileTable;
 use crate::loaded_table::LoadedTable;
 use crate::provider::ArchiveTable;
+use crate::stored_rows::StoredRowsTable;
 use crate::tap_schema;
 
 /// The words in the metadata of a field of a result.
@@ -217,6 +219,9 @@ fn index_of(plan: &LogicalPlan, column: &Column) -> Option<usize> {
 
 /// What a column of a table is, by its folded name.
 fn described(table: &dyn TableProvider, name: &str) -> Option<Origin> {
+    if let Some(result) = table.downcast_ref::<StoredRowsTable>() {
+        return result.schema().field_with_name(name).ok().map(of_stored);
+    }
     let Some(table) = table.downcast_ref::<ArchiveTable>() else {
         let file = table.downcast_ref::<FileTable>()?;
         return Some(Origin {
@@ -236,6 +241,25 @@ fn described(table: &dyn TableProvider, name: &str) -> Option<Origin> {
         column: column.map_or(name, |column| &column.name).to_owned(),
         stored,
     })
+}
+
+/// What a column of a stored result is: as when the result was stored.
+fn of_stored(field: &Field) -> Origin {
+    let said = |word: &str| field.metadata().get(word).cloned().unwrap_or_default();
+    Origin {
+        described: FieldDescription {
+            unit: said(UNIT),
+            ucd: said(UCD),
+            xtype: said(XTYPE),
+            utype: said(UTYPE),
+            description: said(DESCRIPTION),
+        },
+        database: said(DATABASE),
+        table: said(TABLE),
+        alias: String::new(),
+        column: said(COLUMN),
+        stored: None,
+    }
 }
 
 /// What is said of a column of a table, by its name, whose case does not matter.

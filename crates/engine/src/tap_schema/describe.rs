@@ -212,9 +212,9 @@ fn columns(table: &Table) -> Vec<TapColumn> {
 fn keys(spec: &TableSpec, others: &[&TableSpec]) -> Vec<ForeignKey> {
     let key = |(director, number): (&catalog::DirectorRef, usize)| {
         let folded = fold_name(&director.table);
-        let target = others
-            .iter()
-            .find(|other| fold_name(&other.name) == folded)?;
+        // Whoever sees the table need not see a director in another database.
+        let mut others = others.iter().filter(|_| director.elsewhere.is_none());
+        let target = others.find(|other| fold_name(&other.name) == folded)?;
         Some(ForeignKey {
             id: format!("{}.{}:{number}", spec.database, spec.name),
             from_table: full_name(&spec.database, &spec.name),

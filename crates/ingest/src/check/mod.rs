@@ -275,7 +275,7 @@ async fn rules_of(
     }
     for reference in &table.spec.directors {
         let director = catalog
-            .table(&table.database.name, &reference.table)
+            .table(reference.database(&table.database.name), &reference.table)
             .await?;
         let same = |it: &Table| Some(it.placement) == reference.placement;
         let Some(director) = director.filter(same) else {

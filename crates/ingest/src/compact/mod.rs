@@ -387,7 +387,8 @@ impl Compaction {
     ) -> Result<(Merge, Removal), IngestError> {
         let Transaction { request, load, .. } = transaction;
         // Others who hold this lock read the list and open the parts' files, which must not go in between.
-        let _family = Family::lock(request, names_of_directors(merged)).await?;
+        let directors = names_of_directors(merged);
+        let _family = Family::lock(request, database_of_directors(merged), directors).await?;
         let (database, name) = (&merged.spec.database, &merged.spec.name);
         let now = self.catalog.table(database, name).await?;
         // A match table may have been told meanwhile that its pairs are elsewhere than a director says: no file is of that.
@@ -460,6 +461,13 @@ fn compaction_of(table: &str) -> String {
 fn changed(table: &Table) -> IngestError {
     let table = full_name(table);
     CatalogError::TableChanged { table }.into()
+}
+
+/// The database that these directors are in.
+fn database_of_directors(table: &Table) -> &str {
+    let director = table.spec.directors.first();
+    let own = &table.spec.database;
+    director.map_or(own, |it| it.database(own))
 }
 
 /// The directors by whose keys the rows of a table are placed.

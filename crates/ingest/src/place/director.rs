@@ -17,7 +17,7 @@ use crate::position::{PositionColumns, Positions, validate_positions};
 use crate::rejected_rows::RowId;
 use crate::report::PlacementCounts;
 use crate::row_batch::{Place, RowBatch, placed_batch, rows_of};
-use crate::row_errors::RowErrors;
+use crate::row_errors::{RowErrors, class};
 use crate::sort::{ChunkInput, ChunkSorter, SortColumns, Sorter, SorterInput};
 
 /// How a thread's run buffer is shared between the rows, the overlap and the keys.
@@ -92,7 +92,7 @@ impl DirectorPlacement {
         validate_positions(&mut arrays, self.positions, true, &mut row_errors)?;
         let (keys, has_key) = keys_of(&arrays[self.key])?;
         for row in (0..rows.len()).filter(|row| !has_key[*row]) {
-            row_errors.reject(row, "no key".to_owned(), || {
+            row_errors.reject(row, class::NO_KEY.to_owned(), || {
                 "the key is NULL or does not fit into a 64-bit integer".to_owned()
             });
         }
@@ -100,7 +100,7 @@ impl DirectorPlacement {
             let mut places = Vec::new();
             earlier.own.lookup(&keys, &mut places)?;
             for row in (0..rows.len()).filter(|row| has_key[*row] && places[*row] != NOWHERE) {
-                row_errors.reject(row, "key that the table has already".to_owned(), || {
+                row_errors.reject(row, class::KNOWN_KEY.to_owned(), || {
                     let key = keys[row];
                     format!("the table has the key {key} already: a director's key must be unique")
                 });
@@ -337,7 +337,7 @@ fn go_through_keys(
 
 fn reject_duplicate(context: &PlaceContext, key: i64, row: RowId, first: RowId) {
     let rejected_rows = &context.read.rejected_rows;
-    rejected_rows.reject(row, "duplicate key".to_owned(), || {
+    rejected_rows.reject(row, class::DUPLICATE_KEY.to_owned(), || {
         format!(
             "the key {key} occurs before, at {}: a director's key must be unique",
             rejected_rows.locate(first)
