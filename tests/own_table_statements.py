@@ -30,10 +30,12 @@ class Column:
     ty: str
     nullable: bool = True
     default: str | None = None
+    # Of a director: "ra" or "dec".
+    role: str | None = None
 
     @property
     def kind(self) -> str:
-        return TYPES[self.ty]
+        return self.role or TYPES[self.ty]
 
     @property
     def declared(self) -> str:
@@ -47,6 +49,7 @@ class Table:
 
     name: str
     columns: list[Column] = field(default_factory=list)
+    layout: str = "whole"
 
     def names(self) -> str:
         return ", ".join(column.name for column in self.columns)
@@ -59,6 +62,8 @@ class Statement:
     text: str
     table: str
     after: dict[str, Table]
+    # The same in MariaDB, where that is another.
+    theirs: str | None = None
 
 
 class Statements:
@@ -88,16 +93,21 @@ class Statements:
     def change(self, table: Table, text: str, columns: list[Column] | None = None) -> Statement:
         after = dict(self.tables)
         if columns is not None:
-            after[table.name] = Table(table.name, columns)
+            after[table.name] = replace(table, columns=columns)
         return Statement(text, table.name, after)
 
     def create(self) -> Statement:
         self.names += 1
-        table = Table(f"t{self.names}", [Column("id", "INT")])
+        layout = self.random.choice(["whole", "child", "director", "director"])
+        table = Table(f"t{self.names}", [Column("id", "INT", layout != "director")], layout)
+        said, key = {"whole": ("", ""), "child": (" PARTITION BY CHILD OF sky.Star (id)", ""), "director": (" PARTITION BY DIRECTOR (id, ra, decl)", ", PRIMARY KEY (id)")}[layout]
+        if layout == "director":
+            table.columns += [Column("ra", "DOUBLE", False, role="ra"), Column("decl", "DOUBLE", False, role="dec")]
         table.columns += [self.column() for _ in range(self.random.randrange(1, 5))]
         self.rows[table.name] = 0
         declared = ", ".join(column.declared for column in table.columns)
-        return Statement(f"CREATE TABLE {table.name} ({declared})", table.name, {**self.tables, table.name: table})
+        made = f"CREATE TABLE {table.name} ({declared}"
+        return Statement(f"{made}){said}", table.name, {**self.tables, table.name: table}, f"{made}{key})")
 
     def column(self) -> Column:
         self.names += 1
@@ -116,6 +126,8 @@ class Statements:
         return {
             "integer": str(whole),
             "decimal": pick.choice([f"{whole}", f"{small / 8}", f"{small}.0005", f"{small}.1235", "12345678901234567890.123455", "(-.5)"]),
+            "ra": f"{pick.randrange(2880) / 8!r}e0",
+            "dec": f"{pick.randrange(-720, 721) / 8!r}e0",
             "double": pick.choice([f"{small / 8!r}e0", f"{small}", f"{small}.25", "1e10", "-2.5e-3"]),
             "text": pick.choice(["''", "'a'", "'Ab'", "'b c'", "'it''s'", "'a\\\\b'", "'äöü'", "'abcd  '", "'12'", "'-1.5'", "'abcdefg'", f"'{small}'"]),
             "date": f"'20{pick.randrange(10, 30)}-{pick.randrange(1, 13):02}-{pick.randrange(1, 29):02}'",
@@ -126,6 +138,8 @@ class Statements:
     def value(self, column: Column) -> str:
         """What VALUES gives to a column."""
         chance = self.random.random()
+        if column.role is not None:
+            return "NULL" if chance < 0.01 else self.literal(column.kind)
         if chance < 0.08:
             return "NULL"
         if chance < 0.14:
@@ -146,8 +160,9 @@ class Statements:
 
     def some(self, table: Table) -> list[Column]:
         """Some of the columns, in any order; now and then all of them."""
-        others = self.random.sample(table.columns[1:], self.random.randrange(len(table.columns)))
-        return [table.columns[0], *others]
+        needed = [column for column in table.columns if column.role is not None]
+        others = [column for column in table.columns[1:] if column.role is None]
+        return [table.columns[0], *needed, *self.random.sample(others, self.random.randrange(len(others) + 1))]
 
     def insert_values(self, table: Table) -> Statement:
         columns = table.columns if self.random.random() < 0.5 else self.some(table)
@@ -165,7 +180,7 @@ class Statements:
         for column in columns[1:]:
             alike = [it.name for it in source.columns if it.kind == column.kind]
             allowed = [it.name for it in source.columns if column.kind != "text" or it.kind not in NO_TEXTS]
-            names = allowed if self.random.random() < 0.15 else alike
+            names = allowed if column.role is None and self.random.random() < 0.15 else alike
             selected.append(self.random.choice(names) if names else self.literal(column.kind))
         names = ", ".join(column.name for column in columns)
         text = f"INSERT INTO {table.name} ({names}) SELECT {', '.join(selected)} FROM {source.name}{self.where(source)}"
@@ -194,15 +209,23 @@ class Statements:
         expressions = {
             "integer": [f"{alike} + 1", f"-{alike}", f"IF({integer} > 3, {alike}, 5)", f"id % 7 + {alike}", f"{alike} = {integer}"],
             "decimal": [f"{alike} * 2", f"{alike} + {integer}", f"-{alike}", f"{integer}"],
+            "ra": [f"{alike} / 2e0", f"COALESCE({alike}, 1)"],
+            "dec": [f"-{alike}", f"{alike} / 2e0"],
             "double": [f"{alike} * 2", f"{integer} / 4e0", f"COALESCE({alike}, 0) + 0.5e0"],
             "text": [f"CONCAT({alike}, 'x')", f"UPPER({alike})", f"LEFT({alike}, 2)", f"COALESCE({alike}, 'none')", f"{integer}"],
             "date": [f"{alike} + INTERVAL 3 DAY", f"LAST_DAY({alike})", f"COALESCE({alike}, '2020-01-01')"],
             "time": [f"{alike} + INTERVAL 90 MINUTE", f"COALESCE({alike}, '2020-01-01')"],
             "fraction": [f"{alike} + INTERVAL 90 SECOND", alike],
         }[column.kind]
+        if column.role is not None:
+            return self.random.choice([*expressions, alike, self.literal(column.kind)])
         return self.random.choice([*expressions, alike, self.literal(column.kind), "DEFAULT", "NULL"])
 
     def update(self, table: Table) -> Statement:
+        if self.random.random() < 0.15:
+            # Keys that no row has yet: where rows exchange theirs, MariaDB's answer depends on their order.
+            self.names += 1
+            return self.change(table, f"UPDATE {table.name} SET id = id + {100_000 * self.names}{self.where(table)}")
         # A value that a later assignment replaces is not looked at: each column once.
         columns = self.random.sample(table.columns[1:], self.random.randrange(1, len(table.columns))) if len(table.columns) > 1 else table.columns
         assigned = ", ".join(f"{column.name} = {self.expression(table, column)}" for column in columns)
@@ -222,7 +245,9 @@ class Statements:
     def drop_column(self, table: Table) -> Statement:
         if len(table.columns) < 3:
             return self.add(table)
-        column = self.random.choice(table.columns[1:])
+        column = self.random.choice([it for it in table.columns[1:] if it.role is None] or [self.column()])
+        if column not in table.columns:
+            return self.add(table)
         rest = [it for it in table.columns if it is not column]
         return self.change(table, f"ALTER TABLE {table.name} DROP COLUMN {column.name}", rest)
 

@@ -70,6 +70,10 @@ codes! {
     DATA_TOO_LONG = 1406, "22001";
     /// NULL in a column that has none (`ER_BAD_NULL_ERROR`).
     NULL_VALUE = 1048, "23000";
+    /// A row with a key that another row of the table has (`ER_DUP_ENTRY`).
+    DUPLICATE_KEY = 1062, "23000";
+    /// A table that others belong to (`ER_FK_CANNOT_DROP_PARENT`).
+    HAS_CHILDREN = 3730, "HY000";
     /// What separates the fields of a file that cannot be (`ER_WRONG_FIELD_TERMINATORS`).
     WRONG_SEPARATORS = 1083, "42000";
     /// A line of a file that has fewer fields than columns (`ER_WARN_TOO_FEW_RECORDS`).

@@ -63,10 +63,10 @@ async fn create(
     }
     let received = ReceivedTable::receive(body, TABLE, &state.lists).await?;
     let (rows, filling, _opened) = match description(&received)? {
-        Some(columns) => (RowSource::NONE, Filling::Declared(columns), None),
+        Some(columns) => (RowSource::NONE, Filling::Declared(columns, None), None),
         None => {
             let opened = opened(&state, &received, None).await?;
-            (of_file(&received), Filling::New, Some(opened))
+            (of_file(&received), Filling::New(None), Some(opened))
         }
     };
     let path = received.path();

@@ -6,20 +6,18 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use catalog::{Column, ColumnType, LoadId, TableKind, TableSpec, fold_name};
+use catalog::{Column, ColumnType, LoadId, TableSpec, fold_name};
 use sql::ErrorCode;
-use sql::mysql::{Assigned, ColumnChange, TargetTable};
+use sql::mysql::{Assigned, ColumnChange, TablePartition, TargetTable};
 
 use super::connection::Client;
 use super::own_updates::{Update, stored, unqualified};
 use super::watch::{Interruption, Watch};
 use crate::ClientError;
 use crate::own_tables::{
-    Change, Filling, OwnTable, ROWS, RowSource, WrittenRows, declared_column, of_load, quoted,
+    ATTEMPTS, Change, Filling, InsertGroups, OwnTable, ROWS, RowSource, WrittenRows,
+    declared_column, names_of, of_load, quoted,
 };
-
-/// How often a statement starts anew because of others.
-pub(super) const ATTEMPTS: usize = 20;
 
 /// What becomes of a table.
 #[derive(Debug, Clone)]
@@ -41,6 +39,8 @@ pub(super) enum TableChange {
     Truncate,
     /// Columns come, go and get other names.
     Alter(Vec<ColumnChange>),
+    /// The rows go elsewhere.
+    Partition(TablePartition),
 }
 
 /// A table as it is to be.
@@ -49,6 +49,8 @@ struct NewTable {
     /// The rows; behind the table's columns those that say whether a row matches and whether it changes, if there are such.
     query: String,
     columns: Vec<Column>,
+    /// Of each column the name that it had before, if it was there.
+    before: Vec<Option<String>>,
     marks: bool,
 }
 
@@ -74,10 +76,12 @@ struct Rewriting {
 #[derive(Debug, Default)]
 pub(crate) struct TableTurns {
     tables: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    /// INSERTs that are stored together.
+    pub(crate) groups: Arc<InsertGroups>,
 }
 
 impl TableTurns {
-    pub(super) fn of(&self, table: &str) -> Arc<tokio::sync::Mutex<()>> {
+    pub(crate) fn of(&self, table: &str) -> Arc<tokio::sync::Mutex<()>> {
         // A panic in another thread leaves the map consistent, because every change is a single operation.
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(turn) = tables.get(table).and_then(Weak::upgrade) {
@@ -103,7 +107,7 @@ impl Client {
         let _turn = watch.during(&mut self.incoming, turn.lock()).await?;
         for _ in 0..ATTEMPTS {
             let rewriting = Rewriting {
-                template: self.filling(table.clone(), RowSource::NONE, Filling::New),
+                template: self.filling(table.clone(), RowSource::NONE, Filling::New(None)),
                 table: table.clone(),
                 change: change.clone(),
             };
@@ -116,11 +120,7 @@ impl Client {
                 return Ok(rows);
             }
         }
-        let sentence = format!(
-            "{} is changed by others all the time: try again when they have ended",
-            table.shown()
-        );
-        Err(ClientError::new(ErrorCode::LOCK_WAIT, sentence).into())
+        Err(table.is_busy().into())
     }
 }
 
@@ -133,7 +133,14 @@ impl Rewriting {
             rows,
             bytes,
         } = self.state().await?;
+        let layout = self.template.layout_anew(&self.table, &spec).await?;
         let new = self.change.new_table(&spec, &self.table)?;
+        let layout = match &self.change {
+            TableChange::Partition(partition) => {
+                self.template.layout_of(&new.columns, partition).await?
+            }
+            _ => layout.renamed(&names_of(&new.columns), |name| new.name_now(name)),
+        };
         if let TableChange::Alter(_) = self.change {
             let is_new = |column: &&Column| spec.column(&column.name).is_none();
             let added: Vec<Column> = new.columns.iter().filter(is_new).cloned().collect();
@@ -151,7 +158,7 @@ impl Rewriting {
         let changes = match self.change {
             TableChange::Update { .. } => written.changed > 0,
             TableChange::Delete { .. } => concerned > 0,
-            TableChange::Truncate | TableChange::Alter(_) => true,
+            TableChange::Truncate | TableChange::Alter(_) | TableChange::Partition(_) => true,
         };
         if !changes {
             return Ok(Some(concerned));
@@ -160,12 +167,11 @@ impl Rewriting {
             let path = directory.path().join(ROWS);
             self.template.check_room(&path, bytes).await?;
         }
-        let names: Vec<String> = new.columns.iter().map(|it| it.name.clone()).collect();
         let filling = Filling::Instead {
             columns: new.columns,
             made_of: parts,
         };
-        match self.template.load(directory.path(), &names, filling).await {
+        match self.template.load(directory.path(), filling, layout).await {
             Ok(_) => Ok(Some(concerned)),
             Err(error) if error.is_change() => Ok(None),
             Err(error) => Err(of_load(error)),
@@ -175,14 +181,6 @@ impl Rewriting {
     async fn state(&self) -> Result<State, ClientError> {
         let found = self.table.find().await?;
         let table = &found.table;
-        if table.spec.kind != TableKind::Replicated {
-            let sentence = format!(
-                "{} is a {} table: its rows are changed by loading it anew (`meridian load --replace`)",
-                self.table.shown(),
-                table.spec.kind
-            );
-            return Err(ClientError::new(ErrorCode::READ_ONLY, sentence));
-        }
         Ok(State {
             parts: table.parts.iter().map(|part| part.load).collect(),
             spec: table.spec.clone(),
@@ -202,7 +200,7 @@ impl TableChange {
             } => written.matched,
             Self::Update { .. } => written.changed,
             Self::Delete { .. } => before.saturating_sub(written.rows),
-            Self::Truncate | Self::Alter(_) => 0,
+            Self::Truncate | Self::Alter(_) | Self::Partition(_) => 0,
         }
     }
 
@@ -212,6 +210,9 @@ impl TableChange {
         let same = |query: String, marks| NewTable {
             query,
             columns: spec.columns.clone(),
+            before: { spec.columns.iter() }
+                .map(|it| Some(it.name.clone()))
+                .collect(),
             marks,
         };
         match self {
@@ -253,9 +254,25 @@ impl TableChange {
                 false,
             )),
             Self::Alter(changes) => altered(spec, &from, changes),
+            Self::Partition(_) => Ok(same(
+                format!("SELECT {} FROM {from}", names.join(", ")),
+                false,
+            )),
         }
     }
 }
+
+impl NewTable {
+    /// The name of a column that was there; `None` if it is gone.
+    fn name_now(&self, before: &str) -> Option<String> {
+        let is = |it: &Option<String>| it.as_deref().map(fold_name) == Some(fold_name(before));
+        let at = self.before.iter().position(is)?;
+        Some(self.columns[at].name.clone())
+    }
+}
+
+/// A column of a table that is altered: as it is to be, the expression of its values, and the name that it had.
+type Altered = (Column, String, Option<String>);
 
 /// The query of an ALTER TABLE, and the columns that there are then.
 fn altered(
@@ -263,11 +280,17 @@ fn altered(
     from: &str,
     changes: &[ColumnChange],
 ) -> Result<NewTable, ClientError> {
-    let mut columns: Vec<(Column, String)> = { spec.columns.iter() }
-        .map(|column| (column.clone(), quoted(&column.name)))
+    let mut columns: Vec<Altered> = { spec.columns.iter() }
+        .map(|column| {
+            (
+                column.clone(),
+                quoted(&column.name),
+                Some(column.name.clone()),
+            )
+        })
         .collect();
-    let find = |columns: &[(Column, String)], name: &str| {
-        { columns.iter() }.position(|(it, _)| fold_name(&it.name) == fold_name(name))
+    let find = |columns: &[Altered], name: &str| {
+        { columns.iter() }.position(|(it, ..)| fold_name(&it.name) == fold_name(name))
     };
     for change in changes {
         match change {
@@ -277,7 +300,7 @@ fn altered(
                 }
                 let declared = declared_column(column)?;
                 let value = stored(&value_of_old_rows(&declared), "1", &declared);
-                columns.push((declared, value));
+                columns.push((declared, value, None));
             }
             ColumnChange::Drop(name) => match find(&columns, name) {
                 Some(at) => drop(columns.remove(at)),
@@ -300,11 +323,13 @@ fn altered(
         return Err(ClientError::new(ErrorCode::NO_COLUMNS_LEFT, sentence));
     }
     let selected = columns.iter();
-    let selected = selected.map(|(column, value)| format!("{value} AS {}", quoted(&column.name)));
+    let selected =
+        selected.map(|(column, value, _)| format!("{value} AS {}", quoted(&column.name)));
     let selected: Vec<String> = selected.collect();
     Ok(NewTable {
         query: format!("SELECT {} FROM {from}", selected.join(", ")),
-        columns: columns.into_iter().map(|(column, _)| column).collect(),
+        before: columns.iter().map(|(.., before)| before.clone()).collect(),
+        columns: columns.into_iter().map(|(column, ..)| column).collect(),
         marks: false,
     })
 }

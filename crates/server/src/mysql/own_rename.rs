@@ -3,15 +3,14 @@
 //! Files lie where their table's name says, and never move: the rows are written anew under the new name, and one transaction of the
 //! catalog shows them under it and the table no more under the old one.
 
-use catalog::{TableKind, fold_name};
+use catalog::fold_name;
 use sql::ErrorCode;
 use sql::mysql::TargetTable;
 
 use super::connection::Client;
-use super::own_changes::ATTEMPTS;
 use super::watch::{Interruption, Watch};
 use crate::ClientError;
-use crate::own_tables::{Change, Filling, OwnTable, RowSource, of_load, quoted};
+use crate::own_tables::{ATTEMPTS, Change, Filling, OwnTable, RowSource, of_load, quoted};
 
 /// A table that gets another name.
 struct Renaming {
@@ -42,7 +41,7 @@ impl Client {
             }
             let renaming = Renaming {
                 from: from.clone(),
-                template: self.filling(to.clone(), RowSource::NONE, Filling::New),
+                template: self.filling(to.clone(), RowSource::NONE, Filling::New(None)),
             };
             let mut computed = self.shared.query_runtime.compute(renaming.run());
             let is_done = watch
@@ -52,11 +51,7 @@ impl Client {
                 return Ok(0);
             }
         }
-        let sentence = format!(
-            "{} is changed by others all the time: try again when they have ended",
-            from.shown()
-        );
-        Err(ClientError::new(ErrorCode::LOCK_WAIT, sentence).into())
+        Err(from.is_busy().into())
     }
 }
 
@@ -66,24 +61,16 @@ impl Renaming {
         let found = self.from.find().await?;
         let former = found.table.clone();
         let spec = &former.spec;
-        if spec.kind != TableKind::Replicated {
-            let sentence = format!(
-                "{} is a {} table: it is loaded under its name (`meridian load`)",
-                self.from.shown(),
-                spec.kind
-            );
-            return Err(ClientError::new(ErrorCode::READ_ONLY, sentence));
-        }
+        let layout = self.template.layout_anew(&self.from, spec).await?;
         let columns = spec.columns.clone();
-        let names: Vec<String> = columns.iter().map(|it| it.name.clone()).collect();
-        let selected: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+        let selected: Vec<String> = columns.iter().map(|it| quoted(&it.name)).collect();
         let query = format!("SELECT {} FROM {}", selected.join(", "), self.from.quoted());
         let (directory, _) = self.template.written(&query, &columns, false).await?;
         let filling = Filling::Renamed {
             columns,
             former: Box::new(former),
         };
-        match self.template.load(directory.path(), &names, filling).await {
+        match self.template.load(directory.path(), filling, layout).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_change() => Ok(false),
             Err(error) => Err(of_load(error)),

@@ -25,6 +25,7 @@ impl Client {
             TableCommand::Create {
                 table,
                 if_not_exists,
+                partition,
                 query,
             } => {
                 let table = self.own(table)?;
@@ -34,7 +35,7 @@ impl Client {
                     }
                     return Err(table.exists().into());
                 }
-                self.filling(table, RowSource::Query(query), Filling::New)
+                self.filling(table, RowSource::Query(query), Filling::New(partition))
             }
             TableCommand::Insert {
                 table,
@@ -48,6 +49,7 @@ impl Client {
             TableCommand::Declare {
                 table,
                 if_not_exists,
+                partition,
                 columns,
             } => {
                 let table = self.own(table)?;
@@ -59,7 +61,11 @@ impl Client {
                 }
                 let declared = columns.iter().map(declared_column);
                 let declared: Vec<Column> = declared.collect::<Result<_, _>>()?;
-                self.filling(table, RowSource::NONE, Filling::Declared(declared))
+                self.filling(
+                    table,
+                    RowSource::NONE,
+                    Filling::Declared(declared, partition),
+                )
             }
             TableCommand::Rename { from, to } => return self.rename_table(from, to, watch).await,
             TableCommand::LoadFile(load) => return self.load_file(*load, watch).await,
@@ -90,6 +96,10 @@ impl Client {
             }
             TableCommand::Truncate(table) => {
                 return self.rewrite(table, TableChange::Truncate, watch).await;
+            }
+            TableCommand::Partition { table, partition } => {
+                let change = TableChange::Partition(partition);
+                return self.rewrite(table, change, watch).await;
             }
             TableCommand::Alter { table, changes } => {
                 return self

@@ -146,6 +146,18 @@ impl Change {
         path: &Path,
         insertion: &Insertion,
     ) -> Result<(), ClientError> {
+        let stored = self.stored_values(rows, insertion).await?;
+        let mut file = insertion.file(path)?;
+        file.write(stored)?;
+        file.finish()
+    }
+
+    /// What each column stores of each value of VALUES.
+    pub(super) async fn stored_values(
+        &self,
+        rows: &[Vec<InsertedValue>],
+        insertion: &Insertion,
+    ) -> Result<Vec<ArrayRef>, ClientError> {
         if let Some(at) = rows.iter().position(|row| row.len() != insertion.width) {
             return Err(self.wrong_width(rows[at].len(), insertion.width, Some(at + 1)));
         }
@@ -175,10 +187,7 @@ impl Change {
             };
             column.of_values((0..rows.len()).map(value))
         });
-        let stored = all_stored(stored, 0)?;
-        let mut file = insertion.file(path)?;
-        file.write(stored)?;
-        file.finish()
+        all_stored(stored, 0)
     }
 
     /// Writes the rows of a query to a file: what each column stores of each value.

@@ -2,10 +2,13 @@
 //!
 //! A user's tables are in the database of the user's name, where nobody else changes them; an administrator changes those of any
 //! database. The rows of a query are written to a file first and loaded as `meridian load` does, so that readers see all of them or
-//! none. The tables are replicated ones, with positions where there are columns for them.
+//! none. Where the rows go, `layout` decides.
 
 mod columns;
+mod filling;
+mod groups;
 mod insertion;
+mod layout;
 mod rows;
 mod text_rows;
 
@@ -13,16 +16,19 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use ::users::Limit;
-use catalog::{Column, LoadId, Table, TableKind, fold_name};
-use engine::{Archive, LoadedTable};
-use ingest::{IngestError, LoadRequest, Progress};
+use ::users::{Limit, User};
+use catalog::{CatalogError, Column, LoadId, Rights, Table, fold_name};
+use engine::{Archive, LoadedTable, StoredRows};
+use ingest::{IngestError, LoadRequest, Progress, Rejection};
 use sql::connection::CharacterSet;
-use sql::mysql::{FileForm, InsertedRows, InsertedValue};
+use sql::mysql::{FileForm, InsertedRows, InsertedValue, TablePartition};
 use sql::{Connection, ErrorCode};
 
-pub(crate) use self::columns::{declared_column, default_of, positions, stored_column};
-use self::rows::write_no_rows;
+pub(crate) use self::columns::{declared_column, default_of, stored_column};
+pub(crate) use self::groups::InsertGroups;
+pub(crate) use self::layout::{Layout, names_of};
+use crate::authenticator::Authenticator;
+use crate::mysql::TableTurns;
 use crate::sessions::Sessions;
 use crate::usage::{self, Usage};
 use crate::{ClientError, Shared};
@@ -31,10 +37,16 @@ use crate::{ClientError, Shared};
 const MEMORY: u64 = 256 << 20;
 /// Threads of one load: others have queries.
 const THREADS: usize = 1;
+/// How often a statement starts anew because of others.
+pub(crate) const ATTEMPTS: usize = 20;
+
 /// A table that the user may change.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnTable {
     archive: Arc<Archive>,
+    authenticator: Arc<Authenticator>,
+    /// Whether it is in the database of whoever changes it.
+    is_own: bool,
     database: String,
     table: String,
 }
@@ -49,12 +61,33 @@ impl OwnTable {
         database: Option<String>,
         table: String,
     ) -> Result<Self, ClientError> {
-        let Some(user) = &shared.user else {
+        let Shared {
+            user,
+            authenticator,
+            sessions,
+            ..
+        } = shared;
+        Self::of_user(user.as_deref(), authenticator, sessions, database, table)
+    }
+
+    /// The table of a name, by default in the user's own database.
+    ///
+    /// # Errors
+    /// The user may not change it, or there are no users.
+    pub(crate) fn of_user(
+        user: Option<&User>,
+        authenticator: &Arc<Authenticator>,
+        sessions: &Sessions,
+        database: Option<String>,
+        table: String,
+    ) -> Result<Self, ClientError> {
+        let Some(user) = user else {
             let sentence = "tables are made by `meridian load`: users have tables of their own where there are users (`meridian user add`)";
             return Err(ClientError::new(ErrorCode::READ_ONLY, sentence));
         };
         let database = database.unwrap_or_else(|| user.name.clone());
-        if !user.is_admin && fold_name(&database) != fold_name(&user.name) {
+        let is_own = fold_name(&database) == fold_name(&user.name);
+        if !user.is_admin && !is_own {
             let sentence = format!(
                 "you may change tables of your own database alone: write it as in `{}`.{table}",
                 user.name
@@ -62,10 +95,27 @@ impl OwnTable {
             return Err(ClientError::new(ErrorCode::TABLE_DENIED, sentence));
         }
         Ok(Self {
-            archive: Arc::clone(shared.sessions.archive()),
+            archive: Arc::clone(sessions.archive()),
+            authenticator: Arc::clone(authenticator),
+            is_own,
             database,
             table,
         })
+    }
+
+    /// Whether the table is in the database of a user, not in one of the catalogue's.
+    ///
+    /// # Errors
+    /// The users cannot be read.
+    pub(crate) async fn is_of_a_user(&self) -> Result<bool, ClientError> {
+        if self.is_own {
+            return Ok(true);
+        }
+        let list = self.authenticator.users().list().await;
+        let list = list.map_err(|error| ClientError::new(ErrorCode::STORAGE, error.to_string()))?;
+        Ok(list
+            .iter()
+            .any(|it| fold_name(&it.name) == fold_name(&self.database)))
     }
 
     /// Drops the table, which is there.
@@ -90,6 +140,15 @@ impl OwnTable {
     /// Whether another table is in the same database.
     pub(crate) fn shares_database(&self, other: &Self) -> bool {
         fold_name(&self.database) == fold_name(&other.database)
+    }
+
+    /// The error for a statement that others have kept from its end again and again.
+    pub(crate) fn is_busy(&self) -> ClientError {
+        let sentence = format!(
+            "{} is changed by others all the time: try again when they have ended",
+            self.shown()
+        );
+        ClientError::new(ErrorCode::LOCK_WAIT, sentence)
     }
 
     pub(crate) fn exists(&self) -> ClientError {
@@ -148,10 +207,10 @@ impl OwnTable {
 /// How a table gets rows.
 #[derive(Debug, Clone)]
 pub(crate) enum Filling {
-    /// It is made.
-    New,
+    /// It is made, and spread as this says.
+    New(Option<TablePartition>),
     /// It is made with these columns.
-    Declared(Vec<Column>),
+    Declared(Vec<Column>, Option<TablePartition>),
     /// It gets these in the place of those that it has, of which they were made.
     Instead {
         columns: Vec<Column>,
@@ -164,6 +223,8 @@ pub(crate) enum Filling {
     },
     /// More of them, in these columns.
     More(Vec<String>),
+    /// Rows that are in a file are added to a table that has these columns.
+    Appended(Vec<Column>),
 }
 
 /// Where the rows of a table come from.
@@ -175,6 +236,8 @@ pub(crate) enum RowSource {
     Values(Vec<Vec<InsertedValue>>),
     /// A file that the client has sent.
     File(TextFile),
+    /// The stored result of a query.
+    Stored(StoredRows),
 }
 
 impl RowSource {
@@ -219,6 +282,10 @@ pub(crate) struct Change {
     filling: Filling,
     /// Whether the query, which is the server's own, names uploaded files.
     names_files: bool,
+    /// What the rows are said to be from.
+    source: Option<String>,
+    /// Who changes which table.
+    turns: Arc<TableTurns>,
 }
 
 /// Rows that are in a file.
@@ -252,6 +319,8 @@ impl Change {
             rows: rows.into(),
             filling,
             names_files: false,
+            source: None,
+            turns: Arc::clone(&shared.table_turns),
         }
     }
 
@@ -262,44 +331,6 @@ impl Change {
             names_files: true,
             ..self
         }
-    }
-
-    /// Writes the rows and loads them. Returns their number.
-    pub(crate) async fn run(self) -> Result<u64, ClientError> {
-        let directory = tempfile::tempdir().map_err(of_file)?;
-        let path = directory.path().join(ROWS);
-        let mut names = Vec::new();
-        match (&self.filling, &self.rows) {
-            (Filling::Declared(columns), _) => {
-                self.check_defaults(columns).await?;
-                write_no_rows(&path, columns)?;
-                names = columns.iter().map(|column| column.name.clone()).collect();
-            }
-            (Filling::More(given), rows) => {
-                let table = self.table.find().await?;
-                let insertion = self.insertion(&table.spec().columns, given).await?;
-                match rows {
-                    RowSource::Query(query) => {
-                        self.write_inserted(query, &path, &insertion).await?;
-                    }
-                    RowSource::Values(rows) => {
-                        self.write_values(rows, &path, &insertion).await?;
-                    }
-                    RowSource::File(file) => {
-                        self.write_fields(file, &path, &insertion).await?;
-                    }
-                }
-            }
-            (Filling::New | Filling::Instead { .. }, RowSource::Query(query)) => {
-                names = self.write(query, &path, None, false).await?.0;
-            }
-            // Of a query alone a table is made.
-            (_, _) => {}
-        }
-        self.check_room(&path, 0).await?;
-        self.load(directory.path(), &names, self.filling.clone())
-            .await
-            .map_err(of_load)
     }
 
     /// The rows of a query in a file of a new directory, under the names of the table's columns.
@@ -319,8 +350,8 @@ impl Change {
     pub(crate) async fn load(
         &self,
         directory: &Path,
-        names: &[String],
         filling: Filling,
+        layout: Layout,
     ) -> Result<u64, IngestError> {
         let mut request = LoadRequest::new(
             self.table.data_dir(),
@@ -331,10 +362,10 @@ impl Change {
         request.memory = Some(MEMORY);
         request.threads = Some(THREADS);
         request.allow_empty = true;
-        let is_new = !matches!(filling, Filling::More(_));
+        request.source.clone_from(&self.source);
         match filling {
-            Filling::New => {}
-            Filling::Declared(columns) => request.declared = Some(columns),
+            Filling::New(_) => {}
+            Filling::Declared(columns, _) => request.declared = Some(columns),
             Filling::Instead { columns, made_of } => {
                 request.declared = Some(columns);
                 request.replace = true;
@@ -345,17 +376,25 @@ impl Change {
                 request.renames = Some(former);
             }
             Filling::More(_) => request.append = true,
-        }
-        if is_new {
-            request.kind = Some(TableKind::Replicated);
-            if let Some((ra, dec)) = positions(names) {
-                (request.ra, request.dec) = (Some(ra), Some(dec));
+            Filling::Appended(columns) => {
+                request.append = true;
+                request.declared = Some(columns);
             }
+        }
+        if !request.append {
+            layout.request(&mut request);
         }
         let progress = Arc::new(Progress::default());
         // Whoever gives the statement up ends the load, which then leaves nothing.
         let _guard = Cancelling(Arc::clone(&progress));
-        let report = tokio::spawn(ingest::load(request, progress)).await;
+        // What is read and shown is the whole catalog, whatever the user sees of it.
+        let catalog = self
+            .table
+            .archive
+            .catalog()
+            .seen_with(Arc::new(Rights::All));
+        let load = async move { ingest::load_with(&catalog, request, progress).await };
+        let report = tokio::spawn(load).await;
         Ok(report.unwrap_or(Err(IngestError::Internal))?.rows_loaded)
     }
 
@@ -391,9 +430,15 @@ impl Drop for Cancelling {
 pub(crate) fn of_load(error: IngestError) -> ClientError {
     let code = match &error {
         IngestError::Abandoned => ErrorCode::INTERRUPTED,
-        IngestError::TooManyRejected { .. } | IngestError::AllRejected { .. } => {
-            ErrorCode::WRONG_ROW
+        IngestError::TooManyRejected { why, .. } | IngestError::AllRejected { why, .. } => {
+            match why {
+                Rejection::Duplicate => ErrorCode::DUPLICATE_KEY,
+                Rejection::Missing => ErrorCode::NULL_VALUE,
+                Rejection::OutOfRange => ErrorCode::VALUE_OUT_OF_RANGE,
+                Rejection::Value => ErrorCode::WRONG_ROW,
+            }
         }
+        IngestError::Catalog(CatalogError::HasDependents { .. }) => ErrorCode::HAS_CHILDREN,
         IngestError::DiskFull { .. }
         | IngestError::Damaged { .. }
         | IngestError::Catalog(_)

@@ -10,7 +10,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use catalog::Column;
-use engine::{NO_DATABASE, QueryResult, Session};
+use engine::{NO_DATABASE, QueryResult, Session, StoredRows};
 use futures::StreamExt;
 use result_formats::{ResultFormat, ResultWriter};
 use sql::{Connection, ErrorCode, RowFault};
@@ -62,6 +62,23 @@ pub(super) fn write_no_rows(path: &Path, columns: &[Column]) -> Result<(), Clien
         (stored.name, stored.ty.data_type())
     });
     RowFile::create(path, columns)?.finish()
+}
+
+/// Writes the rows of a stored result to a file. Returns its columns, with what is said of them.
+pub(super) async fn write_stored(
+    rows: &StoredRows,
+    path: &Path,
+) -> Result<Vec<Field>, ClientError> {
+    let fields = { rows.schema.fields().iter() }.map(|field| field.as_ref().clone());
+    let fields: Vec<Field> = fields.collect();
+    let named = { fields.iter() }.map(|it| (it.name().clone(), it.data_type().clone()));
+    let mut file = RowFile::create(path, named)?;
+    let mut batches = (rows.open)();
+    while let Some(batch) = batches.next().await {
+        file.write(batch?.columns().to_vec())?;
+    }
+    file.finish()?;
+    Ok(fields)
 }
 
 /// The columns of a batch, or the error of the first row that cannot be stored; `before` rows came before it.
@@ -117,25 +134,27 @@ impl Change {
         Ok(session.run(query, parsed).await?)
     }
 
-    /// Writes the rows of a query to a file as they are, under the names of these columns or its own. Returns the columns' names. With
-    /// marks, the last two columns say of each row whether it matches and whether it changes.
+    /// Writes the rows of a query to a file as they are, under the names of these columns or its own. Returns the columns, with what
+    /// is said of them. With marks, the last two columns say of each row whether it matches and whether it changes.
     pub(super) async fn write(
         &self,
         query: &str,
         path: &Path,
         columns: Option<&[Column]>,
         has_marks: bool,
-    ) -> Result<(Vec<String>, WrittenRows), ClientError> {
+    ) -> Result<(Vec<Field>, WrittenRows), ClientError> {
         let mut result = self.start(query).await?;
         let marks = if has_marks { 2 } else { 0 };
         let width = result.schema.fields().len().saturating_sub(marks);
         let fields = &result.schema.fields()[..width];
-        let names: Vec<String> = match columns {
-            Some(columns) => columns.iter().map(|column| column.name.clone()).collect(),
-            None => fields.iter().map(|field| field.name().clone()).collect(),
+        let fields: Vec<Field> = match columns {
+            Some(columns) => { columns.iter().zip(fields) }
+                .map(|(column, field)| field.as_ref().clone().with_name(&column.name))
+                .collect(),
+            None => fields.iter().map(|field| field.as_ref().clone()).collect(),
         };
-        let types = fields.iter().map(|field| field.data_type().clone());
-        let mut file = RowFile::create(path, names.iter().cloned().zip(types))?;
+        let named = { fields.iter() }.map(|it| (it.name().clone(), it.data_type().clone()));
+        let mut file = RowFile::create(path, named)?;
         let mut written = WrittenRows::default();
         while let Some(batch) = result.batches.next().await {
             let batch = batch?;
@@ -151,7 +170,7 @@ impl Change {
         }
         written.rows = file.rows;
         file.finish()?;
-        Ok((names, written))
+        Ok((fields, written))
     }
 }
 

@@ -6,6 +6,7 @@ use super::insert_command::InsertedRows;
 use super::load_command::LoadedFile;
 use super::pieces::first_word;
 use super::table_changes::{Assigned, ColumnChange, DeclaredColumn};
+use super::table_partition::TablePartition;
 use super::user_command::{UserStatement, without_text};
 use super::view_command::ViewStatement;
 use crate::connection::user_variable;
@@ -52,6 +53,8 @@ pub enum TableCommand {
         table: TargetTable,
         /// Whether it is no mistake that there is one already.
         if_not_exists: bool,
+        /// How it is spread, if that is said.
+        partition: Option<TablePartition>,
         /// The query whose rows it gets.
         query: String,
     },
@@ -61,6 +64,8 @@ pub enum TableCommand {
         table: TargetTable,
         /// Whether it is no mistake that there is one already.
         if_not_exists: bool,
+        /// How it is spread, if that is said.
+        partition: Option<TablePartition>,
         /// Its columns.
         columns: Vec<DeclaredColumn>,
     },
@@ -92,6 +97,13 @@ pub enum TableCommand {
         table: TargetTable,
         /// What becomes of its columns, one after another.
         changes: Vec<ColumnChange>,
+    },
+    /// `ALTER TABLE ... PARTITION BY`.
+    Partition {
+        /// The table.
+        table: TargetTable,
+        /// How it is to be spread.
+        partition: TablePartition,
     },
     /// `INSERT INTO ... SELECT` or `VALUES`.
     Insert {

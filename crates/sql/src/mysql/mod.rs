@@ -28,6 +28,7 @@ mod show;
 mod sql_cache;
 mod table_changes;
 mod table_command;
+mod table_partition;
 mod templates;
 mod truth;
 mod user_command;
@@ -47,5 +48,6 @@ pub(crate) use select::{name_repeated_by, name_results, store_constants, with_eq
 pub use show::{ShowKind, ShowStatement, StaticList, TableName};
 pub(crate) use show::{described, read_show};
 pub use table_changes::{Assigned, ColumnChange, DeclaredColumn, may_mention, without_database};
+pub use table_partition::TablePartition;
 pub use user_command::{UserStatement, without_passwords};
 pub use view_command::ViewStatement;

@@ -198,6 +198,13 @@ impl TokenReader<'_> {
             let _ = self.word("to") || self.word("as");
             return self.renamed(table);
         }
+        if let Some(partition) = self.partition()? {
+            self.end()?;
+            return Ok(Some(Command::Table(TableCommand::Partition {
+                table,
+                partition,
+            })));
+        }
         let mut changes = Vec::new();
         loop {
             changes.push(self.column_change()?);
@@ -237,7 +244,7 @@ impl TokenReader<'_> {
         Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED))
     }
 
-    /// The columns of a CREATE TABLE, behind the parenthesis that begins them, and options without effect.
+    /// The columns of a CREATE TABLE, behind the parenthesis that begins them, and options without effect, up to the end or PARTITION.
     pub(super) fn declared_columns(&mut self) -> Result<Vec<DeclaredColumn>, SqlError> {
         let mut columns = Vec::new();
         loop {
@@ -251,7 +258,7 @@ impl TokenReader<'_> {
             }
         }
         // ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 and their like.
-        while let Some(token) = self.peek() {
+        while let Some(token) = self.peek().filter(|token| !is_word(token, "partition")) {
             let is_option = matches!(
                 token,
                 Token::Word(_) | Token::Eq | Token::Number(..) | Token::Comma
@@ -576,6 +583,7 @@ mod tests {
             TableCommand::Declare {
                 table: table("t"),
                 if_not_exists: true,
+                partition: None,
                 columns: vec![
                     column("id", "BIGINT NOT NULL"),
                     column("a b", "DECIMAL(10, 2)"),

@@ -9,7 +9,7 @@ use crate::{ErrorCode, RESULT_FUNCTION, SqlError};
 type Read = Result<Option<Command>, SqlError>;
 
 impl TokenReader<'_> {
-    /// `CREATE TABLE [IF NOT EXISTS] name [AS] query`; nothing else that is created is known here.
+    /// `CREATE TABLE [IF NOT EXISTS] name [PARTITION BY ...] [AS] query`, or with columns; nothing else that is created is known here.
     pub(super) fn read_create(&mut self) -> Read {
         if self.word("user") {
             return self
@@ -31,6 +31,7 @@ impl TokenReader<'_> {
             return Err(self.expected("IF NOT EXISTS"));
         }
         let table = self.target()?;
+        let partition = self.partition()?;
         // A result that is stored, without running its query again.
         if self.word("from") && self.word("result") {
             let id = self.number("the number of a query")?;
@@ -38,15 +39,20 @@ impl TokenReader<'_> {
             return Ok(Some(Command::Table(TableCommand::Create {
                 table,
                 if_not_exists,
+                partition,
                 query: format!("SELECT * FROM {RESULT_FUNCTION}({id})"),
             })));
         }
-        if self.peek() == Some(&Token::LParen) && !self.is_query(1) {
+        let has_columns = self.peek() == Some(&Token::LParen) && !self.is_query(1);
+        if has_columns && partition.is_none() {
             self.at += 1;
             let columns = self.declared_columns()?;
+            let partition = self.partition()?;
+            self.end()?;
             return Ok(Some(Command::Table(TableCommand::Declare {
                 table,
                 if_not_exists,
+                partition,
                 columns,
             })));
         }
@@ -59,6 +65,7 @@ impl TokenReader<'_> {
         Ok(Some(Command::Table(TableCommand::Create {
             table,
             if_not_exists,
+            partition,
             query,
         })))
     }
@@ -154,6 +161,7 @@ mod tests {
             let Command::Table(TableCommand::Create {
                 table: made,
                 if_not_exists,
+                partition: None,
                 query,
             }) = read(text)
             else {
