@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::QueryError;
 use crate::admission::{QueryAdmission, WAITED_FOR_MEMORY};
 use crate::journal::Journal;
+use crate::made_table::MadeTable;
 use crate::record::{QueryRecord, now};
 use crate::registry::{Query, lock};
 use crate::scan_rate::ScanRate;
@@ -152,6 +153,11 @@ impl QueryService {
         let service = Arc::clone(self);
         let work = async move {
             let size = service.execute_and_store(&directory, &query).await?;
+            if let (_, Some(table)) = query.record().planned()? {
+                let rows = stored_result::open_from(&directory.join("result"), 0)?.0;
+                let rows = Some(rows);
+                service.host.make_table(MadeTable { rows, ..table }).await?;
+            }
             query.update(|record| {
                 (record.rows, record.result_bytes) = (size.rows, size.bytes);
             });
@@ -180,7 +186,11 @@ impl QueryService {
             .host
             .session(record.user.clone(), record.database.clone(), record.dialect)
             .await?;
-        let most_rows = self.host.limits(record.user.clone()).await?.rows;
+        // The rows of a table are limited by their bytes.
+        let most_rows = match record.planned()?.1 {
+            Some(_) => None,
+            None => self.host.limits(record.user.clone()).await?.rows,
+        };
         // One row more tells clients of TAP that there are more.
         let spare = u64::from(record.dialect == Dialect::Adql);
         let journal = Arc::new(Journal::open(&directory.join("journal"))?);
@@ -299,6 +309,9 @@ pub(crate) async fn check(
         .session(record.user.clone(), record.database.clone(), record.dialect)
         .await?;
     let prepared = prepare(&session, &record).await?;
+    if let (_, Some(table)) = record.planned()? {
+        host.make_table(table).await?;
+    }
     let pieces = prepared.pieces_of_phases().iter().sum::<usize>();
     let admission = QueryAdmission::new(&rate, None);
     admission.admit(&session.estimate(&prepared).await?)?;
@@ -316,15 +329,15 @@ pub(crate) async fn prepare(
 ) -> Result<PreparedQuery, QueryError> {
     let mut connection = Connection::alone(record.database.clone());
     connection.user.clone_from(&record.user);
-    if let Some(limit) = record.row_limit {
+    let (text, table) = record.planned()?;
+    // A limit of what a client shows would cut the table short without a word.
+    if let Some(limit) = record.row_limit.filter(|_| table.is_none()) {
         let limit = Some(VariableValue::Number(limit));
         let set = connection.variables.set("sql_select_limit", limit);
         set.map_err(|error| QueryError::new(error.code(), error.to_string()))?;
     }
-    let parsed = session
-        .parse_one_for(&record.statement, &connection)
-        .await?;
-    Ok(session.prepare(&record.statement, parsed).await?)
+    let parsed = session.parse_one_for(&text, &connection).await?;
+    Ok(session.prepare(&text, parsed).await?)
 }
 
 /// The size of a result that was stored just before the former process ended.

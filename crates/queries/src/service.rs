@@ -22,6 +22,7 @@ use tokio::sync::Notify;
 use crate::QueryError;
 use crate::database::Database;
 use crate::journal::Journal;
+use crate::made_table::MadeTable;
 use crate::memory_gate::MemoryGate;
 use crate::record::{QueryRecord, now};
 use crate::registry::{Protocol, Query, QueryRegistry, lock};
@@ -46,6 +47,10 @@ pub trait QueryHost: std::fmt::Debug + Send + Sync {
 
     /// Is told of a submitted query that has ended, however.
     fn ended(&self, _: &QueryInfo) {}
+
+    /// Makes the table of a query whose rows are stored, unless the query has made it already; before the query runs, sees whether
+    /// it may be made. Runs as part of the query's own work.
+    fn make_table(&self, table: MadeTable) -> BoxFuture<'static, Result<(), QueryError>>;
 
     /// Runs work on the threads of queries, as a statement of its own. Dropping what is returned ends the work.
     fn run(

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use ::queries::{QueryError, QueryHost, QueryService, UserLimits};
+use ::queries::{MadeTable, QueryError, QueryHost, QueryService, UserLimits};
 use ::users::Limit;
 use engine::{
     EngineError, QueryInfo, QueryState, ScanEstimate, ScanForecast, Session, StoredRows,
@@ -16,6 +16,7 @@ use sql::{Dialect, ErrorCode};
 use crate::ClientError;
 use crate::audit::AuditEntry;
 use crate::authenticator::Authenticator;
+use crate::own_tables;
 use crate::process_list::ProcessList;
 use crate::query_runtime::QueryRuntime;
 
@@ -83,6 +84,15 @@ impl QueryHost for Host {
             code: query.error_code,
             seconds: Duration::from_micros(if is_done { microseconds } else { 0 }),
         });
+    }
+
+    fn make_table(&self, table: MadeTable) -> BoxFuture<'static, Result<(), QueryError>> {
+        let authenticator = Arc::clone(&self.authenticator);
+        async move {
+            let principal = authenticator.of(&table.user).await?;
+            Ok(own_tables::make_table(&authenticator, &principal, table).await?)
+        }
+        .boxed()
     }
 
     fn run(

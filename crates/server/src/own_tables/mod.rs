@@ -10,6 +10,7 @@ mod groups;
 mod insertion;
 mod layout;
 mod rows;
+mod submitted;
 mod text_rows;
 
 use std::collections::HashSet;
@@ -27,6 +28,7 @@ use sql::{Connection, ErrorCode};
 pub(crate) use self::columns::{declared_column, default_of, stored_column};
 pub(crate) use self::groups::InsertGroups;
 pub(crate) use self::layout::{Layout, names_of};
+pub(crate) use self::submitted::make_table;
 use crate::authenticator::Authenticator;
 use crate::mysql::TableTurns;
 use crate::sessions::Sessions;
