@@ -29,6 +29,7 @@ mod sql_cache;
 mod table_changes;
 mod table_command;
 mod table_partition;
+mod table_statement;
 mod templates;
 mod truth;
 mod user_command;
