@@ -244,6 +244,22 @@ def test_tables_of_catalogues_that_are_cut_differently(ann: pymysql.connections.
     both(ann)
 
 
+def test_a_director_that_may_be_read_no_more_places_nothing(site: Site) -> None:
+    """Where its rows are is not for others to know."""
+    comment = "SELECT table_comment FROM information_schema.tables WHERE table_schema = 'bob'"
+    with site.connect("bob", database="bob") as bob:
+        do(bob, "CREATE TABLE t AS SELECT id, ra, `dec` FROM other.Object")
+        assert rows(bob, comment) == [("child table",)]
+        must(site.meridian, site.data, "revoke", "bob", "--read", "other")
+        assert number(bob, "SELECT COUNT(*) FROM other.Object") in (1142, 1044)
+        assert rows(bob, "SELECT COUNT(*), MIN(id) FROM t WHERE id > 4") == [(45, 5)]
+        do(bob, "INSERT INTO t (id) VALUES (7)")
+        assert rows(bob, comment) == [("replicated table",)]
+        assert rows(bob, "SELECT COUNT(*), COUNT(DISTINCT id) FROM t") == [(51, 50)]
+        do(bob, "DROP TABLE t")
+        must(site.meridian, site.data, "grant", "bob", "--read", "other")
+
+
 def test_a_director_that_is_replaced_or_dropped_holds_nobody_up(meridian: Meridian, tmp_path: Path) -> None:
     data = load_stars_and_bands(meridian, tmp_path, 200)
     meridian.load(data, "sky", "Moved", write_stars(tmp_path / "moved.csv", 200), kind="director", key="id", ra="ra", dec="dec")

@@ -12,8 +12,8 @@ mod support;
 
 use meridian_catalog::{
     Append, Catalog, CatalogError, Change, Chunk, ColumnChange, ColumnMetadata, DatabaseChange,
-    LoadId, LoadLock, NewDatabase, PartContents, Publication, Rights, ScanLane, Table, TableChange,
-    TableMetadata, TableSpec, ViewQuery,
+    LoadId, LoadLock, NewDatabase, OtherDatabase, PartContents, Publication, Rights, ScanLane,
+    Table, TableChange, TableMetadata, TableSpec, ViewQuery,
 };
 use support::{
     chunks, contents, database, dependent, director, load, publish, query, replicated, shown,
@@ -638,6 +638,88 @@ async fn a_table_is_renamed(place: impl Place) {
     // It is not what it was.
     let (_, error) = publish("Third", &table).await;
     assert!(matches!(error, Err(CatalogError::TableChanged { .. })));
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+}
+
+/// A child is cut as the database of its director, whatever its own is, and holds nobody up.
+async fn children_of_directors_elsewhere(place: impl Place) {
+    let (catalog, reader) = (place.open().await, place.open().await);
+    let (first, _) = load(&catalog, &director("sky", "Object"), &chunks(4, 3))
+        .await
+        .unwrap();
+    let mut spec = dependent("ann", "Near", &[("Object", first)]);
+    spec.directors[0].elsewhere = Some(OtherDatabase {
+        name: "Sky".to_owned(),
+        stripes: 18,
+        sub_stripes: 10,
+    });
+    let finer = NewDatabase {
+        stripes: 7,
+        ..database("ann")
+    };
+    let one = chunks(2, 3);
+    let settled = PartContents {
+        orphan_rows: 0,
+        ..contents(&spec, &one)
+    };
+    // Its own database is cut otherwise by its own directors, before it and after it.
+    for (at, own) in ["Before", "After"].iter().enumerate() {
+        let own = director("ann", own);
+        let begun = catalog.begin_load("ann", &own.name).await.unwrap();
+        let contents = contents(&own, &one);
+        catalog
+            .publish(begun, &finer, &own, contents)
+            .await
+            .unwrap();
+        if at == 0 {
+            let begun = catalog.begin_load("ann", "Near").await.unwrap();
+            let published = catalog.publish(begun, &database("ann"), &spec, settled);
+            published.await.unwrap();
+        }
+    }
+    let near = shown(&reader, "ann", "near").await;
+    assert_eq!((near.database.stripes, near.database.sub_stripes), (18, 10));
+    assert_eq!(near.spec.directors, spec.directors);
+    assert!(near.spec.refers_to("sky", "object") && !near.spec.refers_to("ann", "object"));
+    assert_eq!(shown(&reader, "ann", "After").await.database.stripes, 7);
+    // It is not taken for placed any more once it has keys that the director lacks.
+    let placement = async || shown(&reader, "ann", "Near").await.spec.directors[0].placement;
+    append(&catalog, &near, &one, &[]).await.unwrap();
+    assert_eq!(placement().await, None);
+    let begun = catalog.begin_load("ann", "Near").await.unwrap();
+    let published = catalog.publish(begun, &finer, &spec, settled);
+    published.await.unwrap();
+    assert_eq!(placement().await, Some(first));
+    // Nor when a part of the director is dropped.
+    let object = shown(&catalog, "sky", "Object").await;
+    let part = append(&catalog, &object, &one, &[]).await.unwrap();
+    assert_eq!(placement().await, Some(first));
+    catalog.drop_part("sky", "Object", part).await.unwrap();
+    assert_eq!(placement().await, None);
+    // It follows its director's name, and does not hold it up.
+    let object = shown(&catalog, "sky", "Object").await;
+    let begun = catalog.begin_load("sky", "Star").await.unwrap();
+    let star = director("sky", "Star");
+    let renamed = catalog.publish_renamed(begun, &object, &star, contents(&star, &one));
+    renamed.await.unwrap();
+    assert!(
+        shown(&reader, "ann", "Near")
+            .await
+            .spec
+            .refers_to("sky", "Star")
+    );
+    catalog.drop_table("sky", "Star").await.unwrap();
+    assert!(
+        shown(&reader, "ann", "Near")
+            .await
+            .spec
+            .refers_to("sky", "Star")
+    );
+    let error = load(&catalog, &spec, &one).await.unwrap_err();
+    assert!(error.to_string().contains("no director"), "{error}");
+    let mut director = director("ann", "Before");
+    director.directors = spec.directors.clone();
+    assert!(load(&catalog, &director, &one).await.is_err());
     assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
 }
 
@@ -1283,6 +1365,7 @@ conformance!(
     appended_keys_unsettle_match_tables,
     tables_and_databases_are_dropped,
     a_table_is_renamed,
+    children_of_directors_elsewhere,
     views_come_back_and_change_the_state,
     views_and_tables_share_their_names,
     directors_must_be_there,

@@ -22,8 +22,8 @@ impl Change {
     pub(crate) async fn run(self) -> Result<u64, ClientError> {
         let change = Arc::new(self);
         match &change.filling {
-            Filling::More(given) => change.insert(given).await,
-            _ => change.make().await,
+            Filling::More(given) => Box::pin(change.insert(given)).await,
+            _ => Box::pin(change.make()).await,
         }
     }
 
@@ -65,7 +65,7 @@ impl Change {
     /// Adds rows to a table. Returns their number.
     async fn insert(self: &Arc<Self>, given: &[String]) -> Result<u64, ClientError> {
         for _ in 0..ATTEMPTS {
-            self.place_anew().await?;
+            Box::pin(self.place_anew()).await?;
             let table = self.table.find().await?;
             let columns = &table.spec().columns;
             let insertion = self.insertion(columns, given).await?;
@@ -172,7 +172,7 @@ impl Change {
                 self.table.quoted()
             );
             // The end of a query ends what it belongs to: the statement goes on.
-            let writing = self.written(&query, &columns, false);
+            let writing = Box::pin(self.written(&query, &columns, false));
             let (directory, _) = Interrupt::new().scope(writing).await?;
             let filling = Filling::Instead {
                 columns,

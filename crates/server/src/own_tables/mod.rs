@@ -396,7 +396,7 @@ impl Change {
             .catalog()
             .seen_with(Arc::new(Rights::All));
         let load = async move { ingest::load_with(&catalog, request, progress).await };
-        let report = tokio::spawn(load).await;
+        let report = tokio::spawn(Box::pin(load)).await;
         Ok(report.unwrap_or(Err(IngestError::Internal))?.rows_loaded)
     }
 
