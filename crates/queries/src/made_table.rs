@@ -59,7 +59,7 @@ impl QueryRecord {
             }
             Ok(Some(Command::Table(_))) => {
                 let sentence = "queries and CREATE TABLE ... AS SELECT are submitted: execute other statements about tables without SUBMIT";
-                Err(QueryError::new(ErrorCode::NOT_SUPPORTED, sentence))
+                Err(QueryError::new(ErrorCode::READ_ONLY, sentence))
             }
             Err(error) => Err(QueryError::new(error.code(), error.to_string())),
             _ => Ok(query),
