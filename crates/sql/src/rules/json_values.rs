@@ -8,10 +8,14 @@ use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result, plan_err};
-use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, Sort, WindowFunction};
+use datafusion::common::{Column, DFSchema, Result, plan_err};
+use datafusion::functions_aggregate::first_last::{first_value, first_value_udaf};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, NullTreatment, ScalarFunction, Sort, WindowFunction,
+};
 use datafusion::logical_expr::{
-    Case, Distinct, Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition,
+    Aggregate, Case, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
+    WindowFunctionDefinition,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -36,6 +40,11 @@ impl AnalyzerRule for JsonValues {
             expr.transform_up(|expr| rewritten(expr, schema))
         })?;
         plan.transform_up_with_subqueries(|plan| {
+            let plan = match plan {
+                LogicalPlan::Aggregate(aggregate) => grouped(aggregate)?,
+                LogicalPlan::Distinct(Distinct::All(input)) => distinct(input)?,
+                other => other,
+            };
             check(&plan)?;
             match plan {
                 LogicalPlan::Sort(mut sort) => {
@@ -43,7 +52,7 @@ impl AnalyzerRule for JsonValues {
                     sort_by_keys(&mut sort.expr, &schema);
                     Ok(Transformed::yes(LogicalPlan::Sort(sort)))
                 }
-                other => Ok(Transformed::no(other)),
+                other => Ok(Transformed::yes(other)),
             }
         })
         .data()
@@ -136,6 +145,14 @@ fn aggregated(mut function: AggregateFunction, schema: &DFSchema) -> Result<Tran
         _ if !any_json => {}
         // That of some row.
         ("count", false) | ("first_value", _) => {}
+        // The document of the row that comes first by the keys.
+        (name @ ("min" | "max"), _) if !params.args.is_empty() => {
+            let by_key = Sort::new(key(params.args[0].clone()), name == "min", false);
+            params.order_by = vec![by_key];
+            params.null_treatment = Some(NullTreatment::IgnoreNulls);
+            params.distinct = false;
+            function.func = first_value_udaf();
+        }
         ("count", true) => {
             for argument in &mut params.args {
                 if is_json(argument, schema) {
@@ -182,6 +199,53 @@ fn chosen(case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
         return rejected("the results of IF, CASE and NULLIF");
     }
     Ok(Transformed::no(Expr::Case(case)))
+}
+
+/// An aggregate whose groups of documents are told apart by keys; of each group the document of some row is given. One of sets of groups
+/// stays as it is.
+fn grouped(aggregate: Aggregate) -> Result<LogicalPlan> {
+    let schema = Arc::clone(aggregate.input.schema());
+    let is_document: Vec<bool> = { aggregate.group_expr.iter() }
+        .map(|group| !matches!(group, Expr::GroupingSet(_)) && is_json(group, &schema))
+        .collect();
+    if !is_document.contains(&true) {
+        return Ok(LogicalPlan::Aggregate(aggregate));
+    }
+    let name = |at: usize| format!("$document{at}");
+    let mut groups = aggregate.group_expr.clone();
+    let mut values = aggregate.aggr_expr.clone();
+    for (at, group) in groups
+        .iter_mut()
+        .enumerate()
+        .filter(|(at, _)| is_document[*at])
+    {
+        let document = group.clone().unalias();
+        values.push(first_value(document.clone(), vec![]).alias(name(at)));
+        *group = key(document).alias(format!("$key{at}"));
+    }
+    let columns = aggregate.schema.iter().enumerate();
+    let columns: Vec<Expr> = columns
+        .map(|(at, (table, field))| match is_document.get(at) {
+            Some(true) => Expr::Column(Column::from_name(name(at)))
+                .alias_qualified(table.cloned(), field.name()),
+            _ => Expr::Column(Column::from((table, field))),
+        })
+        .collect();
+    let keyed = Aggregate::try_new(aggregate.input, groups, values)?;
+    LogicalPlanBuilder::from(LogicalPlan::Aggregate(keyed))
+        .project(columns)?
+        .build()
+}
+
+/// Different rows, among which documents are told apart by keys. Those of sets stay as they are.
+fn distinct(input: Arc<LogicalPlan>) -> Result<LogicalPlan> {
+    let has_json = input.schema().fields().iter().any(|it| is_document(it));
+    if !has_json || matches!(*input, LogicalPlan::Union(_)) {
+        return Ok(LogicalPlan::Distinct(Distinct::All(input)));
+    }
+    let columns = input.schema().iter();
+    let columns: Vec<Expr> = columns.map(|it| Expr::Column(Column::from(it))).collect();
+    grouped(Aggregate::try_new(input, columns, vec![])?)
 }
 
 /// Rejects what tells rows apart by documents.
