@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use result_formats::{ResultFormat, ResultWriter, WriteError};
+use result_formats::{ResultFormat, ResultWriter, WriteError, check_names};
 
 use crate::console::still_read;
 use crate::failure::Failure;
@@ -67,6 +67,9 @@ pub fn open_output(
         return Err(Failure::new(
             "this format is not for a terminal: give --output FILE or redirect standard output",
         ));
+    }
+    if format == Format::Parquet {
+        check_names(ResultFormat::Parquet, schema)?;
     }
     let sink = Sink::open(destination)?;
     let format = match format {

@@ -7,10 +7,11 @@ mod delimited;
 mod fits;
 pub mod nested;
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use arrow::json::writer::{LineDelimited, WriterBuilder};
@@ -108,6 +109,25 @@ impl From<ArrowError> for WriteError {
             ArrowError::IoError(_, error) => Self::Io(error),
             other => Self::Arrow(other),
         }
+    }
+}
+
+/// Rejects columns of one name in a format whose readers go by names: of two such columns of Parquet some see one alone, and others none.
+///
+/// # Errors
+/// Two columns have one name.
+pub fn check_names(format: ResultFormat, schema: &Schema) -> Result<(), WriteError> {
+    if format != ResultFormat::Parquet {
+        return Ok(());
+    }
+    let mut names = HashSet::new();
+    let mut fields = schema.fields().iter();
+    match fields.find(|field| !names.insert(field.name())) {
+        None => Ok(()),
+        Some(twice) => Err(WriteError::Unfit(format!(
+            "two columns are named {0}, which readers of Parquet cannot tell apart: give one another name, as in {0} AS {0}_2",
+            twice.name()
+        ))),
     }
 }
 
@@ -216,6 +236,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{ArrayRef, Int64Array, NullArray, StringArray};
+    use arrow::datatypes::{DataType, Field};
 
     use super::*;
 
@@ -226,6 +247,19 @@ mod tests {
         let mut writer = ResultWriter::new(format, &batch.schema(), Vec::new()).unwrap();
         writer.write(&batch).unwrap();
         writer.finish().unwrap()
+    }
+
+    #[test]
+    fn columns_of_one_name_are_told() {
+        let fields = ["a", "b", "a"].map(|name| Field::new(name, DataType::Int64, true));
+        let schema = Schema::new(fields.to_vec());
+        let error = check_names(ResultFormat::Parquet, &schema).unwrap_err();
+        assert!(
+            error.to_string().contains("two columns are named a"),
+            "{error}"
+        );
+        assert!(check_names(ResultFormat::Arrow, &schema).is_ok());
+        assert!(check_names(ResultFormat::Parquet, &schema.project(&[0, 1]).unwrap()).is_ok());
     }
 
     #[test]

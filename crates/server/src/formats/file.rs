@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use result_formats::{ResultFormat, ResultWriter, WriteError};
+use result_formats::{ResultFormat, ResultWriter, WriteError, check_names};
 use sql::ErrorCode;
 
 use super::{RowWriter, TableEnd};
@@ -25,6 +25,7 @@ impl FileWriter {
     /// # Errors
     /// A column has no form in the format.
     pub(crate) fn new(format: ResultFormat, schema: &SchemaRef) -> Result<Self, ClientError> {
+        check_names(format, schema).map_err(cannot_be_written)?;
         let buffer = SharedBuffer::default();
         let writer = ResultWriter::new(format, schema, buffer.clone());
         Ok(Self {

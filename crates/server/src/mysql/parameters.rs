@@ -221,6 +221,10 @@ fn decimal(bytes: &[u8]) -> Result<String, ClientError> {
             .bytes()
             .all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
     match is_number {
+        // A literal would be an unsigned integer, of which no preparation tells.
+        true if is_beyond_integers(text) => {
+            Ok(format!("CAST('{text}' AS DECIMAL({DIGITS_OF_DECIMAL}))"))
+        }
         true if text.starts_with(['-', '+']) => Ok(format!("({text})")),
         true => Ok(text.to_owned()),
         false => {
@@ -228,6 +232,16 @@ fn decimal(bytes: &[u8]) -> Result<String, ClientError> {
             Err(ClientError::new(ErrorCode::WRONG_PARAMETERS, sentence))
         }
     }
+}
+
+/// Digits of the longest decimal.
+const DIGITS_OF_DECIMAL: usize = 38;
+
+/// Whether a number is a whole one beyond those of 64 bits with a sign, and a decimal holds it.
+fn is_beyond_integers(text: &str) -> bool {
+    let digits = text.trim_start_matches(['-', '+']);
+    let is_whole = digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_whole && digits.len() <= DIGITS_OF_DECIMAL && text.parse::<i64>().is_err()
 }
 
 /// Text as a literal; bytes that are not UTF-8 in hexadecimal digits.
@@ -405,6 +419,12 @@ mod tests {
             (types::DOUBLE, false, &f64::NAN.to_le_bytes(), "NULL"),
             (types::FLOAT, false, &0.5_f32.to_le_bytes(), "5e-1"),
             (types::NEWDECIMAL, false, b"\x05-1.50", "(-1.50)"),
+            (
+                types::NEWDECIMAL,
+                false,
+                b"\x1418446744073709551615",
+                "CAST('18446744073709551615' AS DECIMAL(38))",
+            ),
             (types::VAR_STRING, false, b"\x07it's \\%", "'it\\'s \\\\%'"),
             (types::BLOB, false, b"\x02\xff\x00", "x'ff00'"),
             (types::BLOB, false, b"\x02ab", "'ab'"),

@@ -171,6 +171,15 @@ impl Dialect for MySqlGrammar {
         left: &Expr,
         precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
+        if let Some(negated) = pattern_operator(parser) {
+            let pattern = parser.parse_subexpr(COMPARISON);
+            return Some(pattern.map(|pattern| Expr::RLike {
+                negated,
+                expr: Box::new(left.clone()),
+                pattern: Box::new(pattern),
+                regexp: true,
+            }));
+        }
         let op = if parser.parse_keyword(Keyword::DIV) {
             BinaryOperator::MyIntegerDivide
         } else if is_mod(&parser.peek_token_ref().token) {
@@ -191,6 +200,18 @@ impl Dialect for MySqlGrammar {
                 }),
         )
     }
+}
+
+/// Reads REGEXP or RLIKE, perhaps with a NOT; whether it has one. The parser would take a NULL behind it for a part of it.
+fn pattern_operator(parser: &mut Parser) -> Option<bool> {
+    const NAMES: [Keyword; 2] = [Keyword::REGEXP, Keyword::RLIKE];
+    if parser.parse_one_of_keywords(&NAMES).is_some() {
+        return Some(false);
+    }
+    let negated = NAMES
+        .iter()
+        .any(|name| parser.parse_keywords(&[Keyword::NOT, *name]));
+    negated.then_some(true)
 }
 
 /// MOD between two operands; before a parenthesis at the start of an operand it is a function.

@@ -8,7 +8,7 @@ use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use engine::StoredRows;
 use futures::StreamExt;
-use result_formats::{ResultFormat, ResultWriter};
+use result_formats::{ResultFormat, ResultWriter, check_names};
 
 use super::JSON;
 use super::requester::Requester;
@@ -231,6 +231,7 @@ impl<'a> Encoder<'a> {
                 Self::Json(writer, out)
             }
             DownloadFormat::File(format) => {
+                check_names(format, schema).map_err(cannot_be_written)?;
                 let buffer = SharedBuffer::default();
                 let writer = ResultWriter::new(format, schema, buffer.clone());
                 Self::File(Box::new(writer.map_err(cannot_be_written)?), buffer)
