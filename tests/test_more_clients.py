@@ -564,17 +564,9 @@ def test_java_reads_values_at_their_limits(java: dict[str, list[list[str]]]) -> 
     assert java["parameters of a statement"] == [["5"]] and java["cursor"] == [["100000", "10000000"]] and java["batch"] == [["[0, 0]"]]
 
 
-LARGE_DECIMAL = (
-    "A decimal parameter without a fraction comes back as BIGINT UNSIGNED, of which the statement's preparation did not tell that it is "
-    "unsigned; MySQL sends a DECIMAL."
-)
-
-
-@pytest.mark.parametrize(
-    "variant",
-    [pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=LARGE_DECIMAL)) if name == "mysql-prepared" else name for name in JAVA],
-)
+@pytest.mark.parametrize("variant", JAVA)
 def test_java_binds_a_decimal_beyond_integers_with_a_sign(server: Server, java_classes: Path, variant: str) -> None:
+    """It came back as BIGINT UNSIGNED, of which the statement's preparation had not told; MySQL sends a DECIMAL."""
     assert java_lines(variant, server, java_classes)["large decimal"] == [["18446744073709551615"]]
 
 

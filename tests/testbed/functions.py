@@ -3,7 +3,7 @@
 Each call is evaluated for all rows of one table, whose columns are of the types that catalogues have. What a call means is known to
 MariaDB alone; a function is given what people give it: mostly the type that it is for, sometimes another. Left out is where MySQL 8 and
 MariaDB differ, and Meridian is as MySQL: texts that are no times beside times, times before 1970 as Unix time, paddings without
-characters, EXTRACT of more than a day, negative decimals as unsigned integers.
+characters, EXTRACT of more than a day, negative decimals as unsigned integers, TIME beyond 838:59:59, characters of BINARY(n).
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ TYPES = {
     "d": "date DEFAULT NULL",
     "t": "datetime(6) DEFAULT NULL",
     "h": "varchar(20) DEFAULT NULL",
+    "y": "varbinary(40) DEFAULT NULL",
 }
 ARROW = [
     pa.int32(), pa.int32(), pa.int64(), pa.uint64(), pa.decimal128(12, 3), pa.float64(), pa.string(), pa.string(), pa.date32(),
-    pa.timestamp("us"), pa.string(),
+    pa.timestamp("us"), pa.string(), pa.binary(),
 ]  # fmt: skip
 
 
@@ -56,6 +57,8 @@ def make_table() -> TableData:
         (9, 3, 3, 3, money("0.500"), 3.0, "100%_sure", "0.5", day(2012, 12, 31), at(2012, 12, 31, 11, 59, 59), "1 02:03:04"),
         (10, None, None, None, None, None, None, None, None, None, None),
     ]  # fmt: skip
+    raw = [b"", b"a", b"\xff\x00A", b"\xc3\xa9", b"\x80abc\x80", b"a,\xff,b", b"\xe2\x82", b" \xa0 ", b"12", None]
+    rows = [(*row, value) for row, value in zip(rows, raw)]
     columns = [pa.array(values, kind) for values, kind in zip(zip(*rows), ARROW)]
     return TableData(TABLE, TYPES, pa.table(columns, names=list(TYPES)))
 
@@ -111,6 +114,19 @@ ARGUMENTS: dict[str, list[str]] = {
     # A number with which a text begins.
     "m": ["m", "s", "'12abc'", "'-3.5'"],
     "=": ["=", "<>", "<", "<=", ">", ">=", "<=>"],
+    # Bytes, and some that are not empty.
+    "B": ["y", "y", "y", "CAST(s AS BINARY)"],
+    "C": ["X'FF'", "X'80'", "_binary'a'", "_binary','"],
+    # Constant bytes. Beside columns of texts they are texts in MySQL.
+    "Y": ["X'FF41'", "UNHEX('C3A9')", "CHAR(200, 65)", "_binary'a,b'"],
+    # A date with a time of day, the same in some days, a span, and a span of whole seconds.
+    "T": ["t", "t", "TIMESTAMP '2010-06-15 01:02:03'", "TIMESTAMP '1970-01-02 03:04:05.5'"],
+    "U": ["TIMESTAMP(DATE '2010-06-18', h)", "TIMESTAMP '2010-06-15 01:02:03'", "TIMESTAMP '2010-06-20 03:04:05.5'", "NULL"],
+    "S": ["CAST(h AS TIME(6))", "TIME('-01:30:00.25')", "TIME '11:07:15'", "SEC_TO_TIME(i % 1000)", "SEC_TO_TIME(c % 100)",
+          "TIMEDIFF(TIMESTAMP(DATE '2010-06-18', h), TIMESTAMP '2010-06-15 01:02:03')", "MAKETIME(i % 24, 1, 2)", "NULL"],
+    "Z": ["TIME '11:07:15'", "TIME '-01:30:00'", "SEC_TO_TIME(i % 1000)", "MAKETIME(i % 24, 1, 2)"],
+    # Texts of spans.
+    "q": ["h", "'11:07:15'", "'-01:30:00.5'", "'1 02:03:04'", "110715"],
 }  # fmt: skip
 
 # Functions and what they are given, an argument a letter.
@@ -151,6 +167,26 @@ CALLS: dict[str, list[str]] = {
         "UNIX_TIMESTAMP(t)", "UNIX_TIMESTAMP(t + INTERVAL {l} + 2 DAY)", "UNIX_TIMESTAMP(IF(d > '1971-01-01', d, NULL))",
         "UNIX_TIMESTAMP('2010-06-15 01:02:03')", "FROM_UNIXTIME(i & 1048575)", "FROM_UNIXTIME(c)", "FROM_UNIXTIME(LEAST(x, 1e9))",
         "DATE_FORMAT({e}, {f})", "YEAR({e})", "MONTH({e})", "DAY({e})", "TO_DAYS({e})", "CAST({e} AS DATE)", "CAST({e} AS DATETIME(6))", "CONVERT_TZ({t}, '+00:00', '+05:30')",
+    ],
+    "bytes": [
+        "CONCAT({B}, {s})", "CONCAT({s}, {B})", "CONCAT({n}, {B})", "CONCAT_WS({z}, {B}, {s})", "CONCAT_WS({C}, {s}, {B}, {s})", "CONCAT({Y}, 'abc')", "INSERT({Y}, {k}, {k}, {Y})", "LPAD({Y}, {l}, {z})", "IF({k}, {Y}, 'a')", "COALESCE({Y}, 'a')", "SUBSTRING({B}, {k}, {k})",
+        "SUBSTR({B}, {k})", "MID({B}, {k}, {k})", "LEFT({B}, {k})", "RIGHT({B}, {k})", "LPAD({B}, {l}, {z})", "RPAD('abc', {l}, {C})", "TRIM({B})", "LTRIM({B})", "RTRIM({B})",
+        "TRIM(BOTH {C} FROM {B})", "TRIM(LEADING {C} FROM {B})", "REPLACE({B}, {C}, {B})", "REPLACE(m, {z}, {B})", "REVERSE({B})",
+        "REPEAT({B}, {l})", "INSERT({B}, {k}, {k}, {o})", "INSERT({o}, {k}, {k}, {B})", "ELT({k}, {B}, {s})", "SUBSTRING_INDEX({B}, {C}, {k})",
+        "LOCATE({C}, {B})", "LOCATE({C}, {B}, {k})", "LOCATE({B}, {o})", "INSTR({B}, {o})", "POSITION({C} IN {B})", "LENGTH({B})", "CHAR_LENGTH({B})",
+        "UPPER({B})", "LOWER({B})", "ORD({B})", "ASCII({B})", "HEX({B})", "MD5({B})", "CRC32({B})", "BIT_COUNT({w})", "IF({k}, {B}, {s})", "IF({k}, {n}, {B})",
+        "COALESCE({B}, {s})", "COALESCE({s}, {B})", "IFNULL({B}, {o})", "CASE WHEN {k} THEN {B} ELSE {s} END", "NULLIF({B}, {B})", "FIND_IN_SET({C}, {B})",
+        "STRCMP({B}, {o})", "FIELD({B}, {B}, {o})", "GREATEST({B}, {o})", "LEAST({o}, {B})", "{B} {=} {o}", "{B} {=} {B}", "{B} IN ({B}, {o})",
+        "{B} BETWEEN {B} AND {o}", "{B} LIKE {o}", "{s} LIKE {C}", "CAST({B} AS BINARY(3))", "CAST(m AS BINARY(2))", "HEX(CONCAT({B}, {B}))",
+    ],
+    "spans": [
+        "TIMEDIFF({U}, {U})", "TIMEDIFF({S}, {S})", "TIMEDIFF({q}, {q})", "ADDTIME({S}, {S})", "ADDTIME({T}, {S})", "SUBTIME({T}, {S})", "SUBTIME({S}, {q})",
+        "ADDTIME({T}, {q})", "SEC_TO_TIME(({r}) % 100000)", "SEC_TO_TIME({l} * 1000)", "MAKETIME({k}, {k}, {k})", "MAKETIME({k}, 5, 1.5)", "TIME({h})", "TIME({T})", "TIME_TO_SEC({Z})",
+        "CAST({h} AS TIME)", "CAST({h} AS TIME(3))", "CAST({T} AS TIME(6))", "{S} {=} {S}", "{S} {=} '11:07:15'", "{S} {=} h", "GREATEST({S}, {S})",
+        "LEAST({S}, {S})", "HOUR({S})", "MINUTE({S})", "SECOND({S})", "MICROSECOND({S})", "CAST({Z} AS CHAR)", "CONCAT({Z}, 'x')", "CAST({Z} AS SIGNED)",
+        "TIME_FORMAT({S}, '%H:%i:%s.%f %k')", "IF({k}, {S}, {S})", "COALESCE({S}, {S})", "NULLIF({S}, {S})", "{S} IN ({S}, '11:07:15')", "{S} BETWEEN {S} AND {S}",
+        "DATE_ADD({S}, INTERVAL {k} MINUTE)", "{S} - INTERVAL {k} SECOND", "TIMESTAMP({T}, {S})", "CAST({Z} + 0 AS SIGNED)", "ISNULL({S})",
+        "CASE {S} WHEN {S} THEN 1 ELSE 2 END", "IFNULL({S}, {S})",
     ],
     "times of day": ["HOUR({h})", "MINUTE({h})", "SECOND({h})", "MICROSECOND({h})", "CAST(TRUNCATE(TIME_TO_SEC({h}), 0) AS SIGNED)", "EXTRACT(HOUR FROM {y})", "EXTRACT(MINUTE FROM {y})", "EXTRACT(SECOND FROM {y})",
         "EXTRACT(MICROSECOND FROM {y})"],
@@ -200,5 +236,7 @@ NESTED = {
     "s": ["UPPER({s})", "CONCAT({s}, {s})", "SUBSTRING({s}, 2)", "REPLACE({s}, 'a', 'bb')"],
     "n": ["ABS({r})", "{r} + 1", "LENGTH({s})", "ROUND({r})"],
     "r": ["ABS({v})", "{v} * 2", "FLOOR({v})"],
+    "B": ["CONCAT({B}, {s})", "REPLACE({B}, {C}, {B})", "SUBSTRING({B}, 2)", "IF({k}, {B}, {s})"],
+    "S": ["ADDTIME({S}, {S})", "TIMEDIFF({S}, {S})", "IF({k}, {S}, {S})"],
     "t": ["LAST_DAY({t})", "DATE({t})", "{t} + INTERVAL 1 DAY", "CAST({t} AS DATETIME(6))"],
 }

@@ -6,6 +6,7 @@ the six digits in which MariaDB's protocol gives them, exact decimals to the dig
 
 from __future__ import annotations
 
+import datetime
 import decimal
 import math
 import subprocess
@@ -66,6 +67,11 @@ ARROW_KINDS = (
 def arrow_type(kind: pa.DataType) -> str:
     """The kind of a column's values, from its Arrow type."""
     return next((name for test, name in ARROW_KINDS if test(kind)), str(kind))
+
+
+def arrow_kind(field: pa.Field) -> str:
+    """The kind of a column's values, from its field: times of day are texts that say what they are."""
+    return "time" if b"meridian.time" in (field.metadata or {}) else arrow_type(field.type)
 
 
 class Complaint(Exception):
@@ -211,7 +217,7 @@ def headings_differ(answer: pa.Table, expected: Answer) -> str | None:
 def types_differ(answer: pa.Table, expected: Answer) -> str | None:
     """Says which types differ but for the known differences."""
     for at, column in enumerate(expected.columns):
-        ours = arrow_type(answer.schema.field(at).type)
+        ours = arrow_kind(answer.schema.field(at))
         theirs = mariadb_type(column.type_code, column.binary)
         if ours != theirs and (ours, theirs) not in KNOWN_TYPES:
             return f"The type of column {column.name!r} is {ours} in Meridian, {theirs} in MariaDB."
@@ -237,8 +243,19 @@ def significant_digits(code: int) -> int | None:
     return FLOAT_DIGITS if OTHER_CODES.get(code) == "float" else None
 
 
+def span_text(span: datetime.timedelta) -> str:
+    """A TIME as MySQL writes it, with a fraction where there is one."""
+    micros = abs(span) // datetime.timedelta(microseconds=1)
+    seconds, fraction = divmod(micros, 1_000_000)
+    sign = "-" if span < datetime.timedelta(0) else ""
+    text = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{text}.{fraction:06}" if fraction else text
+
+
 def comparable(value: object, digits: int | None) -> object:
     """A value as either side may give it, in one form."""
+    if isinstance(value, datetime.timedelta):
+        return span_text(value)
     if isinstance(value, decimal.Decimal):
         value = float(value) if value != value.to_integral_value() else int(value)
     if isinstance(value, float) and digits is not None and math.isfinite(value):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,9 +13,9 @@ from testbed.functions import CALLS, Calls
 from testbed.mariadb import MariaDB, Rejected
 from testbed.sides import Asker, Complaint, Sides
 
-SEED = 20_261_126
+SEED = int(os.environ.get("MERIDIAN_CALLS_SEED", "20261126"))
 # Of each function.
-TIMES = 6
+TIMES = int(os.environ.get("MERIDIAN_CALLS", "6"))
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,42 @@ def test_functions_give_what_mariadb_gives(theme: str, calls: Sides) -> None:
         if found is not None:
             wrong.append(f"{call}: {found[:300]}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT MIN(CAST(h AS TIME(6))), MAX(CAST(h AS TIME(6))), COUNT(DISTINCT TIME(h)) FROM V",
+        "SELECT TIME(h) AS span, COUNT(*) FROM V GROUP BY span",
+        "SELECT DISTINCT SEC_TO_TIME(i % 5) FROM V",
+        "SELECT id FROM V ORDER BY TIME(h), id",
+        "SELECT id FROM V WHERE TIME(h) > '11:00:00' AND TIME(h) < MAKETIME(24, 0, 0)",
+        "SELECT a.id, b.id FROM V a JOIN V b ON TIME(a.h) = TIME(b.h)",
+        "SELECT id, ROW_NUMBER() OVER (ORDER BY TIME(h), id) FROM V",
+        "SELECT id, SUM(id) OVER (ORDER BY TIME(h) DESC), RANK() OVER (PARTITION BY TIME(h) ORDER BY y), MAX(TIME(h)) OVER (ORDER BY id) FROM V",
+        "SELECT SEC_TO_TIME(i % 100) FROM V UNION ALL SELECT TIME(h) FROM V",
+        "SELECT v.s + 0 > 100 FROM (SELECT SEC_TO_TIME(i % 100) AS s FROM V) v",
+        "SELECT id FROM V WHERE TIME(h) IN (SELECT TIME(h) FROM V WHERE id < 4)",
+        "SELECT MIN(y), MAX(y), COUNT(DISTINCT y) FROM V",
+        "SELECT CONCAT(y, 'x') AS raw, COUNT(*) FROM V GROUP BY raw",
+        "SELECT y FROM V UNION SELECT s FROM V",
+        "SELECT DISTINCT LEFT(y, 1) FROM V",
+        "SELECT a.id, b.id FROM V a JOIN V b ON a.y = b.s",
+        "SELECT id FROM V WHERE y IN (SELECT s FROM V)",
+        "SELECT id FROM V ORDER BY CONCAT(y, 'x'), id",
+        "SELECT GROUP_CONCAT(HEX(y) ORDER BY y) FROM V",
+    ],
+)
+def test_spans_and_bytes_in_statements(statement: str, calls: Sides) -> None:
+    found = calls.difference(statement, ordered=statement.endswith(" ORDER BY TIME(h), id"))
+    assert found is None, found
+
+
+def test_bytes_that_are_no_text_are_not_lost(calls: Sides) -> None:
+    """GROUP_CONCAT, patterns and JSON replaced what is not UTF-8 by other characters."""
+    for call in ("GROUP_CONCAT(y)", "MAX(y REGEXP 'a')", "MAX(REGEXP_REPLACE(y, 'a', 'b'))", "MAX(JSON_QUOTE(y))"):
+        with pytest.raises(Complaint, match="1235"):
+            calls.asker.ask(f"SELECT {call} FROM V")
 
 
 def test_the_same_seed_gives_the_same_calls() -> None:

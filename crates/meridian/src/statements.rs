@@ -1,5 +1,6 @@
 //! The execution of statements' texts, and the writing of their results.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
@@ -78,8 +79,9 @@ impl ResultWriter {
         start: Instant,
     ) -> Result<(), Failure> {
         let warnings = std::mem::take(&mut result.warnings);
+        let row_warnings = Arc::clone(&result.row_warnings);
         let rows = self.write(result).await?;
-        for warning in warnings {
+        for warning in warnings.into_iter().chain(row_warnings.take()) {
             remark(&format!("meridian: warning {warning}"));
         }
         self.report(rows, start.elapsed());

@@ -239,7 +239,9 @@ impl QueryService {
             }
         }
         let size = writer.finish()?;
-        if let Some(key) = key.filter(|_| !is_cached) {
+        // An equal statement would have to be told of its warnings too.
+        let is_kept = !is_cached && result.row_warnings.is_empty();
+        if let Some(key) = key.filter(|_| is_kept) {
             let rows = self.stored_rows(query, path);
             session.keep_result(key, begun.elapsed(), rows);
         }

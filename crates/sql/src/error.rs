@@ -355,7 +355,11 @@ impl SqlError {
             // What follows is about types of the engine's.
             let sentence = told.split(". No function matches").next().unwrap_or(&told);
             let function = sentence.split(' ').next().unwrap_or(sentence);
-            return Self::about(sql, function, sentence);
+            let code = match sentence.contains("is not supported") {
+                true => ErrorCode::NOT_SUPPORTED,
+                false => ErrorCode::OTHER,
+            };
+            return Self::about(sql, function, sentence).with_code(code);
         }
         if message.starts_with("IN_UNIT ") {
             return Self::about(sql, "in_unit", plain_sentence(message))

@@ -74,6 +74,8 @@ codes! {
     DUPLICATE_KEY = 1062, "23000";
     /// A table that others belong to (`ER_FK_CANNOT_DROP_PARENT`).
     HAS_CHILDREN = 3730, "HY000";
+    /// NULL for a column that has none, which got another value (`ER_WARN_NULL_TO_NOTNULL`).
+    NULL_TO_NOT_NULL = 1263, "22004";
     /// What separates the fields of a file that cannot be (`ER_WRONG_FIELD_TERMINATORS`).
     WRONG_SEPARATORS = 1083, "42000";
     /// A line of a file that has fewer fields than columns (`ER_WARN_TOO_FEW_RECORDS`).
@@ -208,6 +210,8 @@ codes! {
     INTERRUPTED = 1317, "70100";
     /// A function with other arguments than it takes (`ER_WRONG_PARAMCOUNT_TO_NATIVE_FCT`).
     WRONG_ARGUMENTS = 1582, "42000";
+    /// More digits of a second than there are (`ER_TOO_BIG_PRECISION`).
+    TOO_PRECISE = 1426, "42000";
     /// A result beyond its type (`ER_DATA_OUT_OF_RANGE`).
     OUT_OF_RANGE = 1690, "22003";
     /// A text that is no time by its format (`ER_WRONG_VALUE_FOR_TYPE`).
@@ -235,7 +239,7 @@ codes! {
 }
 
 /// Words of the engine's messages, and what they are about. The first that is found counts.
-const WORDS: [(&[&str], ErrorCode); 25] = [
+const WORDS: [(&[&str], ErrorCode); 26] = [
     // Before all others: they show patterns, which may have any words.
     (
         &["its parentheses do not match"],
@@ -254,6 +258,7 @@ const WORDS: [(&[&str], ErrorCode); 25] = [
         ErrorCode::WRONG_PARAMETERS,
     ),
     (&["longer than a value may be"], ErrorCode::VALUE_TOO_LONG),
+    (&["digits of a second"], ErrorCode::TOO_PRECISE),
     (&["more memory than"], ErrorCode::OUT_OF_RESOURCES),
     (&["does not read files"], ErrorCode::READ_ONLY),
     (&["cancelled"], ErrorCode::INTERRUPTED),

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 use datafusion::common::{DataFusionError, Result};
 
+use crate::RowWarnings;
+
 /// Ends the work on one statement, and counts the memory that the work holds.
 #[derive(Debug)]
 pub struct Interrupt {
@@ -28,6 +30,8 @@ pub struct Interrupt {
     checks: AtomicU64,
     /// What an upper layer keeps with the statement.
     extension: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// What its functions warn of as they meet the values of rows.
+    warnings: Arc<RowWarnings>,
 }
 
 thread_local! {
@@ -47,6 +51,7 @@ impl Interrupt {
             bytes: heap::Account::default(),
             checks: AtomicU64::new(0),
             extension: OnceLock::new(),
+            warnings: Arc::default(),
         });
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         if running.len() == running.capacity() {
@@ -101,6 +106,11 @@ impl Interrupt {
     /// The value that was kept, if it is of this type.
     pub fn extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         Arc::clone(self.extension.get()?).downcast().ok()
+    }
+
+    /// What was warned of about the values of rows.
+    pub fn warnings(&self) -> &Arc<RowWarnings> {
+        &self.warnings
     }
 
     /// Succeeds while the statement runs.

@@ -48,4 +48,4 @@ pub use parameters::{Parameter, parameters};
 pub use parse::{Parsed, ends_statement, headings, parse};
 pub use repeated_columns::RepeatedColumns;
 pub use stored_result::RESULT_FUNCTION;
-pub use warnings::{Warning, warnings};
+pub use warnings::{MOST_WARNINGS, RowWarnings, Warning, warnings};

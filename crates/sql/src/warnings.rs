@@ -1,9 +1,11 @@
 //! Warnings about statements that are executed nevertheless: a constant text is used as a number or a time and is none.
 //!
-//! MySQL warns of each value as it meets it. Here constants are looked at when a statement is planned; values of rows are converted
-//! without a warning.
+//! MySQL warns of each value as it meets it. Here constants are looked at when a statement is planned; the values of rows by the functions
+//! that take them, which tell the statement on which their thread works ([`crate::Interrupt`]).
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use datafusion::common::ScalarValue;
 use datafusion::common::config::ConfigOptions;
@@ -12,14 +14,15 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule as _;
 
-use crate::ErrorCode;
+use crate::functions::mysql::value::Value;
 use crate::functions::mysql::{
     is_clock, is_moment, is_number, is_number_of_moment, is_read_by_format,
 };
 use crate::rules::CompareValues;
+use crate::{ErrorCode, Interrupt};
 
 /// Warnings that a statement has at most: what MySQL's `max_error_count` is by default.
-const MOST: usize = 1024;
+pub const MOST_WARNINGS: usize = 1024;
 
 /// A warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +49,7 @@ pub fn warnings(plan: &LogicalPlan) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = vec![];
     if let Ok(plan) = compared {
         each_expression(&plan, &mut |expr| {
-            let warning = of(expr).filter(|_| warnings.len() < MOST);
+            let warning = of(expr).filter(|_| warnings.len() < MOST_WARNINGS);
             if let Some(warning) = warning.filter(|it| !warnings.contains(it)) {
                 warnings.push(warning);
             }
@@ -86,42 +89,62 @@ fn of(expr: &Expr) -> Option<Warning> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else {
         return None;
     };
-    if let Some(warning) = of_times(func.name(), args) {
-        return Some(warning);
+    let constant = |at: usize| match args.get(at) {
+        Some(Expr::Literal(value, _)) => Some(value),
+        _ => None,
+    };
+    if func.name() == "mysql_number_moment" {
+        let number = constant(0).filter(|value| text_of(value).is_none())?;
+        return (!is_number_of_moment(number)?).then(|| incorrect_time(&number.to_string()));
     }
-    let Some(Expr::Literal(value, _)) = args.first() else {
-        return None;
-    };
-    let truncated = |kind: &str, text: &str| {
-        let hint = match may_be_name(text) {
-            true => {
-                "; if it is a column's name, write it plain or in backticks: quotes are for texts"
-            }
-            false => "",
-        };
-        format!("Truncated incorrect {kind} value: '{text}'{hint}")
-    };
-    let sentence = match (func.name(), text_of(value)) {
-        ("mysql_double" | "mysql_number", Some(text)) if !is_number(text) => {
-            truncated("DOUBLE", text)
+    let taken = TakenFor::by(func.name())?;
+    let warning = taken.warning(|at| constant(at).and_then(text_of))?;
+    let hint = match (taken, constant(0).and_then(text_of)) {
+        (TakenFor::Number(_), Some(text)) if may_be_name(text) => {
+            "; if it is a column's name, write it plain or in backticks: quotes are for texts"
         }
-        ("mysql_signed" | "mysql_unsigned", Some(text)) if !is_number(text) => {
-            truncated("INTEGER", text)
-        }
-        ("mysql_number_text", Some(text)) if !is_number(text) => truncated("DECIMAL", text),
-        ("mysql_number_moment", None) if !is_number_of_moment(value)? => {
-            format!("Incorrect datetime value: '{value}'")
-        }
-        _ => return None,
+        _ => "",
     };
     Some(Warning {
-        code: ErrorCode::TRUNCATED_VALUE,
-        sentence,
+        sentence: warning.sentence + hint,
+        ..warning
     })
 }
 
+/// As what a function takes the texts that it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TakenFor {
+    /// The first is a number, of this type in messages.
+    Number(&'static str),
+    /// Those from one place to another are dates, perhaps with times of day.
+    Moments(usize, usize),
+    /// The first is a time of day.
+    Clock,
+    /// The first is read by the format that the second is.
+    Formatted {
+        /// Whether it is a time of day alone.
+        as_clock: bool,
+    },
+}
+
+/// Functions of numbers, and what they take a text for.
+const OF_NUMBERS: [(&str, &str); 13] = [
+    ("mysql_double", "DOUBLE"),
+    ("mysql_number", "DOUBLE"),
+    ("mysql_signed", "INTEGER"),
+    ("mysql_unsigned", "INTEGER"),
+    ("mysql_number_text", "DECIMAL"),
+    ("mysql_abs", "DOUBLE"),
+    ("mysql_ceil", "DOUBLE"),
+    ("mysql_ceiling", "DOUBLE"),
+    ("mysql_floor", "DOUBLE"),
+    ("mysql_sign", "DOUBLE"),
+    ("mysql_round", "DOUBLE"),
+    ("mysql_truncate", "DOUBLE"),
+    ("mysql_sec_to_time", "DOUBLE"),
+];
 /// Functions of times, and the first and the last of their arguments that are one.
-const OF_MOMENTS: [(&str, usize, usize); 22] = [
+const OF_MOMENTS: [(&str, usize, usize); 24] = [
     ("mysql_year", 0, 0),
     ("mysql_month", 0, 0),
     ("mysql_day", 0, 0),
@@ -137,6 +160,8 @@ const OF_MOMENTS: [(&str, usize, usize); 22] = [
     ("mysql_last_day", 0, 0),
     ("mysql_date", 0, 0),
     ("mysql_timestamp", 0, 0),
+    ("mysql_timestamp_cast", 0, 0),
+    ("mysql_timestamp_plus", 0, 0),
     ("mysql_date_format", 0, 0),
     ("mysql_unix_timestamp", 0, 0),
     ("mysql_unix_seconds", 0, 0),
@@ -146,7 +171,7 @@ const OF_MOMENTS: [(&str, usize, usize); 22] = [
     ("mysql_timestampdiff", 1, 2),
 ];
 /// Functions of times of day.
-const OF_CLOCKS: [&str; 9] = [
+const OF_CLOCKS: [&str; 12] = [
     "mysql_hour",
     "mysql_minute",
     "mysql_second",
@@ -156,34 +181,141 @@ const OF_CLOCKS: [&str; 9] = [
     "mysql_extract_second",
     "mysql_extract_microsecond",
     "mysql_time_to_sec",
+    "mysql_time",
+    "mysql_time_cast",
+    "mysql_time_format",
 ];
 
-/// The warning about a constant text that is to be a time and is none.
-fn of_times(function: &str, arguments: &[Expr]) -> Option<Warning> {
-    let text = |at: usize| match arguments.get(at) {
-        Some(Expr::Literal(value, _)) => text_of(value),
-        _ => None,
-    };
-    if matches!(function, "mysql_str_to_date" | "mysql_str_to_time") {
-        let (given, format) = (text(0)?, text(1)?);
-        return (!is_read_by_format(function, given, format)).then(|| Warning {
-            code: ErrorCode::WRONG_FORMAT,
-            sentence: format!("Incorrect datetime value: '{given}' for function str_to_date"),
-        });
+impl TakenFor {
+    /// As what a function takes texts; `None` for one that does not look at them.
+    pub(crate) fn by(function: &str) -> Option<Self> {
+        if let Some((_, kind)) = OF_NUMBERS.iter().find(|(name, _)| *name == function) {
+            return Some(Self::Number(kind));
+        }
+        if let Some((_, first, last)) = OF_MOMENTS.iter().find(|(name, ..)| *name == function) {
+            return Some(Self::Moments(*first, *last));
+        }
+        match function {
+            "mysql_str_to_date" => Some(Self::Formatted { as_clock: false }),
+            "mysql_str_to_time" => Some(Self::Formatted { as_clock: true }),
+            other => OF_CLOCKS.contains(&other).then_some(Self::Clock),
+        }
     }
-    let sentence = if OF_CLOCKS.contains(&function) {
-        let text = text(0).filter(|text| !is_clock(text))?;
-        format!("Truncated incorrect time value: '{text}'")
-    } else {
-        let (_, first, last) = OF_MOMENTS.iter().find(|(name, ..)| *name == function)?;
-        let mut texts = (*first..=*last).filter_map(text);
-        let text = texts.find(|text| !is_moment(text))?;
-        format!("Incorrect datetime value: '{text}'")
-    };
-    Some(Warning {
+
+    /// The warning about arguments, of which `text` gives those that are texts.
+    fn warning<'a>(self, text: impl Fn(usize) -> Option<&'a str>) -> Option<Warning> {
+        Some(match self {
+            Self::Number(kind) => {
+                let text = text(0).filter(|text| !is_number(text))?;
+                truncated(format!(
+                    "Truncated incorrect {kind} value: '{}'",
+                    shown(text)
+                ))
+            }
+            Self::Moments(first, last) => {
+                let mut texts = (first..=last).filter_map(text);
+                incorrect_time(texts.find(|text| !is_moment(text))?)
+            }
+            Self::Clock => {
+                let text = text(0).filter(|text| !is_clock(text))?;
+                truncated(format!("Truncated incorrect time value: '{}'", shown(text)))
+            }
+            Self::Formatted { as_clock } => {
+                let (given, format) = (text(0)?, text(1)?);
+                if is_read_by_format(as_clock, given, format) {
+                    return None;
+                }
+                let given = shown(given);
+                Warning {
+                    code: ErrorCode::WRONG_FORMAT,
+                    sentence: format!(
+                        "Incorrect datetime value: '{given}' for function str_to_date"
+                    ),
+                }
+            }
+        })
+    }
+
+    /// Warns of the values of a row, of which the function has made `result`.
+    pub(crate) fn warn_of_row(self, values: &[Value], result: &Value) {
+        // What is no time gives NULL: nothing is read twice that is one.
+        let may_be_wrong = matches!(self, Self::Number(_)) || result.is_null();
+        if !may_be_wrong || values.iter().any(Value::is_null) {
+            return;
+        }
+        let text = |at: usize| match values.get(at) {
+            Some(Value::Text(text)) => Some(text.as_str()),
+            _ => None,
+        };
+        let Some(statement) = Interrupt::current() else {
+            return;
+        };
+        if !statement.warnings().is_full()
+            && let Some(warning) = self.warning(text)
+        {
+            statement.warnings().add(warning);
+        }
+    }
+}
+
+fn truncated(sentence: String) -> Warning {
+    Warning {
         code: ErrorCode::TRUNCATED_VALUE,
         sentence,
-    })
+    }
+}
+
+fn incorrect_time(value: &str) -> Warning {
+    truncated(format!("Incorrect datetime value: '{}'", shown(value)))
+}
+
+/// The beginning of a text that may be long, in one line.
+fn shown(text: &str) -> String {
+    const CHARACTERS: usize = 128;
+    let mut shown = String::new();
+    for character in text.chars().take(CHARACTERS) {
+        match character.is_control() {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    shown
+}
+
+/// The warnings of a statement about the values of rows, in the order in which its threads met them. Those beyond
+/// [`MOST_WARNINGS`] are not kept.
+#[derive(Debug, Default)]
+pub struct RowWarnings {
+    count: AtomicUsize,
+    kept: Mutex<Vec<Warning>>,
+}
+
+impl RowWarnings {
+    /// Whether there is no room for more.
+    pub fn is_full(&self) -> bool {
+        self.count.load(Relaxed) >= MOST_WARNINGS
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count.load(Relaxed) == 0
+    }
+
+    /// Takes all of them.
+    pub fn take(&self) -> Vec<Warning> {
+        if self.is_empty() {
+            return vec![];
+        }
+        std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds one, if there is room.
+    pub fn add(&self, warning: Warning) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.count.fetch_add(1, Relaxed) < MOST_WARNINGS {
+            kept.push(warning);
+        }
+    }
 }
 
 /// Whether a text that is used as a number may be meant as the name of a column, as in `"g-mag" < 15`.

@@ -7,11 +7,11 @@ use arrow::datatypes::SchemaRef;
 use catalog::CatalogState;
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::stream::{self, BoxStream, StreamExt};
-use sql::Warning;
+use sql::{Interrupt, RowWarnings, Warning};
 
 use super::binding::{Binding, BoundPhase, is_bindable};
 use super::cheap::is_cheap;
@@ -45,6 +45,8 @@ pub(crate) struct CachedResult {
     pub plan: Arc<dyn ExecutionPlan>,
     /// The warnings of the statement.
     pub warnings: Vec<Warning>,
+    /// Those about values of rows.
+    pub row_warnings: Arc<RowWarnings>,
 }
 
 impl CachedPlan {
@@ -113,8 +115,7 @@ impl CachedPlan {
         }
         // On the caller's thread: a piece that reads a row takes less time than starting a task.
         let bound = bind_to_piece(&inner, piece).map_err(failed)?;
-        let batches = interruptible::execute(&bound, context()).map_err(failed)?;
-        Ok(Some(self.result(batches.boxed(), inner)))
+        self.run(&bound, context, inner).map(Some)
     }
 
     async fn start(
@@ -127,9 +128,23 @@ impl CachedPlan {
             return Ok(None);
         }
         estimate::admit(binding.archive(), &plan).await?;
-        let batches: SendableRecordBatchStream =
-            interruptible::execute(&plan, context()).map_err(failed)?;
-        Ok(Some(self.result(batches.boxed(), plan)))
+        self.run(&plan, context, Arc::clone(&plan)).map(Some)
+    }
+
+    /// Runs a plan, or that of the only piece of one.
+    fn run(
+        &self,
+        bound: &Arc<dyn ExecutionPlan>,
+        context: impl FnOnce() -> Arc<TaskContext>,
+        plan: Arc<dyn ExecutionPlan>,
+    ) -> Result<CachedResult, EngineError> {
+        let interrupt = Interrupt::current_or_new();
+        let _guard = interrupt.enter();
+        let batches = interruptible::execute(bound, context()).map_err(failed)?;
+        Ok(CachedResult {
+            row_warnings: Arc::clone(interrupt.warnings()),
+            ..self.result(batches.boxed(), plan)
+        })
     }
 
     fn result(
@@ -142,6 +157,7 @@ impl CachedPlan {
             batches,
             plan,
             warnings: self.warnings.clone(),
+            row_warnings: Arc::default(),
         }
     }
 }

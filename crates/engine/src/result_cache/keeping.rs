@@ -6,6 +6,7 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use futures::stream::{self, StreamExt};
+use sql::RowWarnings;
 
 use super::{CachedRows, MOST_BYTES, ResultCache, ResultKey, StoredRowsOf};
 use crate::RowStream;
@@ -18,6 +19,8 @@ pub(crate) struct Keeping {
     text: String,
     /// Its rows so far, if they are to be kept.
     rows: Option<KeptRows>,
+    /// What is warned of about its rows: another statement would have to be told too.
+    warnings: Option<Arc<RowWarnings>>,
 }
 
 struct KeptRows {
@@ -37,6 +40,15 @@ impl Keeping {
             begun: Instant::now(),
             text: text.to_owned(),
             rows: None,
+            warnings: None,
+        }
+    }
+
+    /// Keeps nothing if values of its rows are warned of.
+    pub fn unless_warned(self, warnings: &Arc<RowWarnings>) -> Self {
+        Self {
+            warnings: Some(Arc::clone(warnings)),
+            ..self
         }
     }
 
@@ -67,6 +79,9 @@ impl Keeping {
     /// The statement has come to its end.
     fn finish(self) {
         if self.begun.elapsed() < self.cache.least() {
+            return;
+        }
+        if self.warnings.is_some_and(|warnings| !warnings.is_empty()) {
             return;
         }
         self.cache.note(&self.text);

@@ -338,6 +338,7 @@ impl Session {
             .await?;
         Ok(cached.map(|cached| QueryResult {
             warnings: cached.warnings,
+            row_warnings: cached.row_warnings,
             ..with_headings(cached.schema, cached.plan, cached.batches)
         }))
     }
@@ -352,15 +353,15 @@ impl Session {
 
     /// Starts a statement in this process.
     pub fn start(&self, prepared: PreparedQuery) -> Result<QueryResult, EngineError> {
-        let interrupt = prepared.analyzes.then(Interrupt::current_or_new);
-        let _guard = interrupt.as_ref().map(Interrupt::enter);
+        let interrupt = Interrupt::current_or_new();
+        let _guard = interrupt.enter();
         if prepared.analyzes {
             // What it reads is counted here, unless somebody watches the query anyway.
             Arc::new(QueryExecution::new()).attach();
         }
         let batches = interruptible::execute(&prepared.plan, self.task())
             .map_err(|error| EngineError::from_run(&error))?;
-        Ok(prepared.into_result(batches))
+        Ok(prepared.into_result(batches, &interrupt))
     }
 
     /// Starts a statement in this process, whose pieces' results the journal of the query keeps; `only_committed` if the rows shall be

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::Field;
+use arrow::datatypes::{DataType, Field};
 use catalog::{Table, View, fold_name};
 use datafusion::common::Column;
 use datafusion::datasource::{TableProvider, source_as_provider};
 use datafusion::logical_expr::{Distinct, Expr, GroupingSet, JoinType, LogicalPlan};
 use ingest::FieldDescription;
-use sql::functions::{GeometryKind, MOC_TEXT, is_moc};
+use sql::functions::{FRACTION_DIGITS, GeometryKind, MOC_TEXT, TIME, is_moc};
 
 use super::views::marked;
 use crate::archive::Views;
@@ -48,10 +48,29 @@ pub(super) fn metadata(plan: &LogicalPlan, views: &Views) -> Vec<HashMap<String,
             |at| match GeometryKind::of(plan.schema().field(at).data_type()) {
                 Some(kind) => words_of_geometry(kind),
                 None if is_map(plan, at) => [(XTYPE.to_owned(), "moc".to_owned())].into(),
-                None => origin(plan, at, views).map(words).unwrap_or_default(),
+                None if is_time(plan, at) => [(TIME.to_owned(), String::new())].into(),
+                None => match fraction_digits(plan, at) {
+                    Some(digits) => [(FRACTION_DIGITS.to_owned(), digits)].into(),
+                    None => origin(plan, at, views).map(words).unwrap_or_default(),
+                },
             },
         )
         .collect()
+}
+
+/// Whether a column has times of day, perhaps as their texts.
+fn is_time(plan: &LogicalPlan, at: usize) -> bool {
+    let field = plan.schema().field(at);
+    matches!(field.data_type(), DataType::Duration(_)) || field.metadata().contains_key(TIME)
+}
+
+/// How many digits of a second a column of times has, if that is known.
+fn fraction_digits(plan: &LogicalPlan, at: usize) -> Option<String> {
+    plan.schema()
+        .field(at)
+        .metadata()
+        .get(FRACTION_DIGITS)
+        .cloned()
 }
 
 /// Whether a column has coverage maps, perhaps as their texts.
@@ -86,6 +105,7 @@ fn words(origin: Origin) -> HashMap<String, String> {
         utype,
         description,
     } = origin.described;
+    let digits = origin.fraction_digits.map(|digits| digits.to_string());
     let words = [
         (UNIT, unit),
         (UCD, ucd),
@@ -96,6 +116,7 @@ fn words(origin: Origin) -> HashMap<String, String> {
         (TABLE, origin.table),
         (ALIAS, origin.alias),
         (COLUMN, origin.column),
+        (FRACTION_DIGITS, digits.unwrap_or_default()),
     ];
     let known = words.into_iter().filter(|(_, word)| !word.is_empty());
     known.map(|(name, word)| (name.to_owned(), word)).collect()
@@ -115,6 +136,8 @@ pub(crate) struct Origin {
     table: String,
     alias: String,
     column: String,
+    /// The digits of a second with which a column of times is declared.
+    fraction_digits: Option<u8>,
     /// The table that it is read from, through whatever views, and its folded name there.
     pub stored: Option<(Arc<LoadedTable>, String)>,
 }
@@ -154,6 +177,7 @@ impl Origin {
             table: view.name.clone(),
             alias: view.name.clone(),
             column,
+            fraction_digits: self.fraction_digits,
             stored: self.stored,
         }
     }
@@ -238,6 +262,7 @@ fn described(table: &dyn TableProvider, name: &str) -> Option<Origin> {
         database: table.database.name.clone(),
         table: table.spec.name.clone(),
         alias: String::new(),
+        fraction_digits: column.and_then(declared_digits),
         column: column.map_or(name, |column| &column.name).to_owned(),
         stored,
     })
@@ -257,8 +282,23 @@ fn of_stored(field: &Field) -> Origin {
         database: said(DATABASE),
         table: said(TABLE),
         alias: String::new(),
+        fraction_digits: said(FRACTION_DIGITS).parse().ok(),
         column: said(COLUMN),
         stored: None,
+    }
+}
+
+/// The digits of a second that the declaration of a column of times has: none if it does not say, as in MySQL.
+fn declared_digits(column: &catalog::Column) -> Option<u8> {
+    let declared = column
+        .declared
+        .as_deref()?
+        .trim_start()
+        .to_ascii_lowercase();
+    let rest = { ["datetime", "timestamp"].iter() }.find_map(|word| declared.strip_prefix(word))?;
+    match rest.trim_start().strip_prefix('(') {
+        Some(rest) => rest.split_once(')')?.0.trim().parse().ok(),
+        None => Some(0),
     }
 }
 

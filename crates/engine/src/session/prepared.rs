@@ -9,7 +9,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::stream::{BoxStream, Stream, StreamExt};
-use sql::{ErrorCode, SqlError, Warning};
+use sql::{ErrorCode, Interrupt, RowWarnings, SqlError, Warning};
 
 use super::{explain, views};
 use crate::EngineError;
@@ -25,6 +25,8 @@ pub struct QueryResult {
     pub plan: Arc<dyn ExecutionPlan>,
     /// The warnings of the statement.
     pub warnings: Vec<Warning>,
+    /// Those about values of rows, which come with them: all are there when the last row is.
+    pub row_warnings: Arc<RowWarnings>,
 }
 
 /// A statement that is planned and has not started.
@@ -62,14 +64,21 @@ impl PreparedQuery {
         found
     }
 
-    /// The result with the rows of `batches`, wherever the plan runs.
-    pub fn into_result(self, batches: SendableRecordBatchStream) -> QueryResult {
+    /// The result with the rows of `batches`, wherever the plan runs, as work on a statement.
+    pub fn into_result(
+        self,
+        batches: SendableRecordBatchStream,
+        interrupt: &Interrupt,
+    ) -> QueryResult {
         let preface = futures::stream::iter(self.preface.map(Ok));
         let report = explain::report(self.analyzes, &self.plan.schema());
         let mut result =
             with_headings(self.schema, self.plan, preface.chain(batches).chain(report));
         result.warnings = self.warnings;
+        result.row_warnings = Arc::clone(interrupt.warnings());
         if self.reads_hidden {
+            // They would tell values that whoever asks may not see.
+            result.row_warnings = Arc::default();
             let batches = result.batches;
             result.batches = batches.map(|batch| batch.map_err(views::veiled)).boxed();
         }
@@ -93,6 +102,7 @@ pub(super) fn with_headings(
         batches: batches.boxed(),
         plan,
         warnings: vec![],
+        row_warnings: Arc::default(),
     }
 }
 

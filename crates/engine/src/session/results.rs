@@ -44,6 +44,8 @@ impl Session {
             batches: batches.boxed(),
             plan: Arc::clone(&prepared.plan),
             warnings: prepared.warnings.clone(),
+            // A result with such warnings is not kept.
+            row_warnings: Arc::default(),
         })
     }
 
@@ -106,7 +108,9 @@ impl Session {
     fn kept(&self, text: &str, key: ResultKey, mut result: QueryResult) -> QueryResult {
         let number = QueryExecution::current().and_then(|it| it.number());
         if let (Some(results), Some(number)) = (&self.results, number) {
-            let keeping = Keeping::time(results, text).rows(key, number, &result.schema);
+            let keeping = Keeping::time(results, text)
+                .rows(key, number, &result.schema)
+                .unless_warned(&result.row_warnings);
             result.batches = keep(result.batches, keeping);
         }
         result

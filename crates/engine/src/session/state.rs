@@ -12,7 +12,7 @@ use sql::Dialect;
 use sql::mysql::Operators;
 use sql::rules::{
     ApartGroups, CheckIntegers, CompareValues, GuardValues, JsonValues, OrderComparisons,
-    PlainUsing, ProjectSubqueries, WidenFloats, WindowOrders, WriteOutMemberships,
+    PlainUsing, ProjectSubqueries, TimesAsTexts, WidenFloats, WindowOrders, WriteOutMemberships,
 };
 
 use super::in_units::InUnits;
@@ -151,6 +151,7 @@ pub fn analyzer_rules(dialect: Dialect) -> Result<AnalyzerRules, EngineError> {
     rules.insert(coercion, Arc::new(WidenFloats));
     rules.insert(coercion, Arc::new(WriteOutMemberships));
     if dialect == Dialect::MySql {
+        rules.insert(coercion, Arc::new(TimesAsTexts));
         rules.insert(coercion, Arc::new(CompareValues));
         rules.insert(coercion, Arc::new(JsonValues));
     }

@@ -67,7 +67,18 @@ pub(crate) struct ColumnType {
 impl ColumnType {
     /// The type of a column of a result.
     pub(crate) fn of(field: &Field) -> Self {
-        let of_type = Self::of_type(field.data_type());
+        let of_type = match field.metadata().contains_key(sql::functions::TIME) {
+            true => Self::of_type(&DataType::Time64(TimeUnit::Microsecond)),
+            false => Self::of_type(field.data_type()),
+        };
+        let of_type = match fraction_digits(field) {
+            Some(decimals) => Self {
+                length: fractional(MOMENT_LENGTH, decimals),
+                decimals,
+                ..of_type
+            },
+            None => of_type,
+        };
         let not_null = match field.is_nullable() || of_type.ty == types::NULL {
             true => 0,
             false => NOT_NULL_FLAG,
@@ -103,7 +114,7 @@ impl ColumnType {
                 let decimals = decimals(unit);
                 Self::new(
                     types::DATETIME,
-                    fractional(19, decimals),
+                    fractional(MOMENT_LENGTH, decimals),
                     BINARY_FLAG,
                     decimals,
                 )
@@ -208,6 +219,16 @@ pub(crate) fn declared_type(field: &Field) -> (String, bool) {
     (name, false)
 }
 
+/// Characters of a date with a time of day.
+const MOMENT_LENGTH: u32 = 19;
+
+/// How many digits of a second all values of a column have, if that is known.
+pub(super) fn fraction_digits(field: &Field) -> Option<u8> {
+    let is_time = matches!(field.data_type(), DataType::Timestamp(..));
+    let known = field.metadata().get(sql::functions::FRACTION_DIGITS);
+    known.filter(|_| is_time)?.parse().ok()
+}
+
 /// Decimals of a second: MySQL has six at most.
 fn decimals(unit: &TimeUnit) -> u8 {
     match unit {
@@ -308,6 +329,10 @@ mod tests {
         assert_eq!(of(DataType::Boolean), (types::TINY, 63, 1, 0x8080, 0));
         let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
         assert_eq!(of(micros), (types::DATETIME, 63, 26, 0x80, 6));
+        let time = Field::new("t", DataType::Utf8, true);
+        let mark = [(sql::functions::TIME.to_owned(), String::new())];
+        let time = ColumnType::of(&time.with_metadata(mark.into()));
+        assert_eq!((time.ty, time.length, time.decimals), (types::TIME, 17, 6));
         let key = ColumnType::of(&Field::new("key", DataType::Int64, false));
         assert_eq!(key.flags, 0x8081);
     }

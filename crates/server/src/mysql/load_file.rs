@@ -5,8 +5,8 @@
 
 use std::io::Write;
 
-use sql::ErrorCode;
 use sql::mysql::LoadedFile;
+use sql::{ErrorCode, Interrupt};
 use tempfile::NamedTempFile;
 
 use super::capabilities::Capabilities;
@@ -53,10 +53,18 @@ impl Client {
             fields,
         };
         let change = self.filling(table, file, Filling::More(columns));
-        let mut computed = self.shared.query_runtime.compute(change.run());
-        Ok(watch
+        let loaded = async move {
+            let rows = change.run().await?;
+            let statement = Interrupt::current();
+            let warnings = statement.map(|it| it.warnings().take());
+            Ok((rows, warnings.unwrap_or_default()))
+        };
+        let mut computed = self.shared.query_runtime.compute(loaded);
+        let (rows, warnings) = watch
             .during(&mut self.incoming, computed.recv_one())
-            .await??)
+            .await??;
+        self.add_warnings(warnings);
+        Ok(rows)
     }
 
     /// Requests a file and receives it.

@@ -46,7 +46,7 @@ pub(crate) struct PacketBatch {
     pub(crate) number: u8,
     /// The rows in these packets.
     pub(crate) rows: u64,
-    /// The warnings of the statement, in the first batch.
+    /// The warnings of the statement in the first batch, those about values of rows in the last.
     pub(crate) warnings: Vec<Warning>,
 }
 
@@ -87,6 +87,12 @@ impl Query {
                     .send(take_batch(&mut packets, (row - from) as u64))
                     .await?;
             }
+        }
+        let late = result.row_warnings.take();
+        if !late.is_empty() {
+            let mut last = take_batch(&mut packets, 0);
+            last.warnings = late;
+            sender.send(last).await?;
         }
         Ok(())
     }

@@ -39,9 +39,9 @@ pub(crate) fn ok(bytes: &mut Vec<u8>, status: Status) {
     put_ok(bytes, OK, status, (0, 0));
 }
 
-/// Appends an OK packet with the number of rows that were changed.
-pub(crate) fn changed(bytes: &mut Vec<u8>, status: Status, rows: u64) {
-    put_ok(bytes, OK, status, (rows, 0));
+/// Appends an OK packet with the number of rows that were changed, and the number of warnings.
+pub(crate) fn changed(bytes: &mut Vec<u8>, status: Status, rows: u64, warnings: u16) {
+    put_ok(bytes, OK, status, (rows, warnings));
 }
 
 fn put_ok(bytes: &mut Vec<u8>, header: u8, status: Status, (affected, warnings): (u64, u16)) {

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, Date32Array, Float32Array,
-    Float64Array, GenericByteArray, GenericByteViewArray, PrimitiveArray, RecordBatch,
+    Float64Array, GenericByteArray, GenericByteViewArray, PrimitiveArray, RecordBatch, StringArray,
     StringViewArray,
 };
 use arrow::compute::cast;
@@ -18,6 +18,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use sql::Moment;
 use sql::connection::CharacterSet;
 
+use super::columns::fraction_digits;
 use super::numbers::{put_double, put_float};
 use super::wire::{Reader, put_bytes, put_null};
 
@@ -46,7 +47,14 @@ impl<'a> Rows<'a> {
         form: Form,
         set: Option<&'static CharacterSet>,
     ) -> Result<Self, ArrowError> {
-        let columns = batch.columns().iter().map(|array| values(array, set));
+        let schema = batch.schema_ref();
+        let columns = batch.columns().iter().zip(schema.fields());
+        let columns = columns.map(|(array, field)| {
+            match field.metadata().contains_key(sql::functions::TIME) {
+                true => times(array),
+                false => values(array, fraction_digits(field), set),
+            }
+        });
         Ok(Self {
             columns: columns.collect::<Result<_, _>>()?,
             form,
@@ -117,8 +125,10 @@ trait Values {
     }
 }
 
+/// Of a column, whose times all have so many digits of a second if that is known.
 fn values<'a>(
     array: &'a ArrayRef,
+    digits: Option<u8>,
     set: Option<&'static CharacterSet>,
 ) -> Result<Box<dyn Values + 'a>, ArrowError> {
     use DataType as D;
@@ -144,11 +154,10 @@ fn values<'a>(
         D::Date64 => Box::new(Dates(cast(array, &D::Date32)?.as_primitive().clone())),
         D::Timestamp(..) => {
             let micros = cast(array, &D::Timestamp(TimeUnit::Microsecond, None))?;
-            Box::new(Moments(micros.as_primitive().clone()))
-        }
-        D::Time32(_) | D::Time64(_) => {
-            let micros = cast(array, &D::Time64(TimeUnit::Microsecond))?;
-            Box::new(Times(micros.as_primitive().clone()))
+            Box::new(Moments {
+                micros: micros.as_primitive().clone(),
+                digits,
+            })
         }
         D::Utf8 => Box::new(array.as_string::<i32>()),
         D::LargeUtf8 => Box::new(array.as_string::<i64>()),
@@ -303,24 +312,28 @@ impl Values for Dates {
     }
 }
 
-struct Moments(PrimitiveArray<TimestampMicrosecondType>);
+struct Moments {
+    micros: PrimitiveArray<TimestampMicrosecondType>,
+    /// The digits of a second that all of them have.
+    digits: Option<u8>,
+}
 
 impl Values for Moments {
     fn is_null(&self, row: usize) -> bool {
-        self.0.is_null(row)
+        self.micros.is_null(row)
     }
 
     fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
-        let moment = Moment::of_micros(self.0.value(row));
+        let moment = Moment::of_micros(self.micros.value(row));
         put_short(bytes, |bytes| {
             put_date(bytes, &moment);
             bytes.push(b' ');
-            put_time(bytes, moment.hour, &moment);
+            put_time(bytes, &moment, self.digits);
         });
     }
 
     fn put_binary(&self, row: usize, bytes: &mut Vec<u8>) {
-        let moment = Moment::of_micros(self.0.value(row));
+        let moment = Moment::of_micros(self.micros.value(row));
         let micros = moment.micros != 0;
         let time = micros || (moment.hour, moment.minute, moment.second) != (0, 0, 0);
         bytes.push(if micros {
@@ -340,28 +353,41 @@ impl Values for Moments {
     }
 }
 
-/// Times of a day.
-struct Times(PrimitiveArray<arrow::datatypes::Time64MicrosecondType>);
+/// Times of day and spans of time, as the texts that the engine makes of them.
+struct Times(StringArray);
+
+fn times<'a>(texts: &ArrayRef) -> Result<Box<dyn Values + 'a>, ArrowError> {
+    let texts = cast(texts, &DataType::Utf8)?;
+    Ok(Box::new(Times(texts.as_string().clone())))
+}
 
 impl Values for Times {
     fn is_null(&self, row: usize) -> bool {
-        self.0.is_null(row)
+        Array::is_null(&self.0, row)
     }
 
     fn put_text(&self, row: usize, bytes: &mut Vec<u8>) {
-        let moment = Moment::of_micros(self.0.value(row));
-        put_short(bytes, |bytes| put_time(bytes, moment.hour, &moment));
+        put_bytes(bytes, self.0.value(row).as_bytes());
     }
 
     fn put_binary(&self, row: usize, bytes: &mut Vec<u8>) {
-        let moment = Moment::of_micros(self.0.value(row));
-        let micros = moment.micros != 0;
-        bytes.push(if micros { 12 } else { 8 });
-        // Neither a sign nor days.
-        bytes.extend_from_slice(&[0; 5]);
-        put_time_bytes(bytes, &moment);
-        if micros {
-            bytes.extend_from_slice(&(moment.micros as u32).to_le_bytes());
+        let text = self.0.value(row);
+        let span = text.trim_start_matches('-');
+        let (whole, fraction) = span.split_once('.').unwrap_or((span, ""));
+        let mut numbers = whole.split(':').map(|part| part.parse().unwrap_or(0));
+        let mut next = || numbers.next().unwrap_or(0);
+        let (hours, minutes, seconds): (u32, u32, u32) = (next(), next(), next());
+        let micros: u32 = format!("{fraction:0<6}").parse().unwrap_or(0);
+        if (hours, minutes, seconds, micros) == (0, 0, 0, 0) {
+            bytes.push(0);
+            return;
+        }
+        bytes.push(if micros != 0 { 12 } else { 8 });
+        bytes.push(u8::from(text.starts_with('-')));
+        bytes.extend_from_slice(&(hours / 24).to_le_bytes());
+        bytes.extend_from_slice(&[(hours % 24) as u8, minutes as u8, seconds as u8]);
+        if micros != 0 {
+            bytes.extend_from_slice(&micros.to_le_bytes());
         }
     }
 }
@@ -375,11 +401,21 @@ fn put_date(bytes: &mut Vec<u8>, moment: &Moment) {
     );
 }
 
-/// With a fraction where there is one, as elsewhere where a time becomes text.
-fn put_time(bytes: &mut Vec<u8>, hour: i64, moment: &Moment) {
-    let _ = write!(bytes, "{hour:02}:{:02}:{:02}", moment.minute, moment.second);
-    if moment.micros != 0 {
-        let _ = write!(bytes, ".{:06}", moment.micros);
+/// With so many digits of a fraction; with all where there are more, or where that is not known and there is one.
+fn put_time(bytes: &mut Vec<u8>, moment: &Moment, digits: Option<u8>) {
+    let (hour, minute, second) = (moment.hour, moment.minute, moment.second);
+    let _ = write!(bytes, "{hour:02}:{minute:02}:{second:02}");
+    if moment.micros == 0 && digits.unwrap_or(0) == 0 {
+        return;
+    }
+    let fraction = format!("{:06}", moment.micros);
+    let known = fraction.len().min(digits.unwrap_or(0).into());
+    let shown = match fraction[known..].bytes().all(|digit| digit == b'0') {
+        true => &fraction[..known],
+        false => &fraction,
+    };
+    if !shown.is_empty() {
+        let _ = write!(bytes, ".{shown}");
     }
 }
 
@@ -465,9 +501,9 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{
-        BinaryArray, Decimal128Array, Int32Array, NullArray, StringArray,
-        TimestampMicrosecondArray, UInt64Array,
+        BinaryArray, Decimal128Array, Int32Array, NullArray, TimestampMicrosecondArray, UInt64Array,
     };
+    use arrow::datatypes::{Field, Schema};
 
     use super::*;
 
@@ -535,6 +571,29 @@ mod tests {
         expected.extend_from_slice(b"\x02\x00\xff\x011\xfb");
         assert_eq!(row(Form::Text, 0), expected);
         assert_eq!(row(Form::Text, 1), [0xfb; 11]);
+    }
+
+    #[test]
+    fn spans_have_a_sign_and_days() {
+        let texts = StringArray::from(vec!["-838:59:59.000001", "11:07:15", "00:00:00"]);
+        let mark = [(sql::functions::TIME.to_owned(), String::new())];
+        let field = Field::new("t", DataType::Utf8, true).with_metadata(mark.into());
+        let schema = Arc::new(Schema::new(vec![field]));
+        let batch = RecordBatch::try_new(schema, vec![Arc::new(texts)]).unwrap();
+        let rows = Rows::new(&batch, Form::Binary, None).unwrap();
+        let bytes = |row| {
+            let mut bytes = vec![];
+            rows.put(row, &mut bytes);
+            bytes
+        };
+        assert_eq!(bytes(0), [0, 0, 12, 1, 34, 0, 0, 0, 22, 59, 59, 1, 0, 0, 0]);
+        assert_eq!(bytes(1), [0, 0, 8, 0, 0, 0, 0, 0, 11, 7, 15]);
+        assert_eq!(bytes(2), [0, 0, 0]);
+        let mut text = vec![];
+        Rows::new(&batch, Form::Text, None)
+            .unwrap()
+            .put(0, &mut text);
+        assert_eq!(text, b"\x11-838:59:59.000001");
     }
 
     #[test]

@@ -145,14 +145,15 @@ impl Client {
         match outcome {
             StatementResult::Done => self.outgoing.add(|bytes| ok(bytes, status)),
             StatementResult::Changed(rows) => {
-                self.outgoing.add(|bytes| changed(bytes, status, rows));
+                let warnings = self.count_warnings();
+                self.outgoing
+                    .add(|bytes| changed(bytes, status, rows, warnings));
                 let connection = Arc::make_mut(&mut self.connection);
                 connection.found_rows = 0;
                 connection.row_count = i64::try_from(rows).unwrap_or(i64::MAX);
             }
             StatementResult::Rows(rows) => {
-                let warnings = self.connection.warnings.len();
-                let warnings = u16::try_from(warnings).unwrap_or(u16::MAX);
+                let warnings = self.count_warnings();
                 self.outgoing
                     .add(|bytes| end_of_rows(bytes, capabilities, status, warnings));
                 let connection = Arc::make_mut(&mut self.connection);
@@ -180,6 +181,7 @@ impl Client {
             }
             Some(Command::Table(command)) => {
                 let _taken = self.shared.usage.query()?;
+                Arc::make_mut(&mut self.connection).warnings.clear();
                 let rows = self.change_table(command, watch).await?;
                 return Ok(StatementResult::Changed(rows));
             }
@@ -265,7 +267,7 @@ impl Client {
         watch: &Watch<'_>,
     ) -> Result<u64, Interruption> {
         query.put_columns(&mut self.outgoing, &result.schema);
-        self.set_warnings(std::mem::take(&mut result.warnings));
+        self.add_warnings(std::mem::take(&mut result.warnings));
         let mut rows = 0;
         loop {
             let next = run_inline(async { Ok(result.batches.next().await.transpose()?) });
@@ -281,6 +283,7 @@ impl Client {
             }
             rows += batch.num_rows() as u64;
         }
+        self.add_warnings(result.row_warnings.take());
         watch.shared.metrics.rows(Protocol::Mysql).inc_by(rows);
         Ok(rows)
     }
@@ -309,7 +312,7 @@ impl Client {
                 return Ok(rows);
             };
             let block = block?;
-            self.set_warnings(block.warnings);
+            self.add_warnings(block.warnings);
             rows += block.rows;
             watch
                 .shared
@@ -323,10 +326,16 @@ impl Client {
         }
     }
 
+    fn count_warnings(&self) -> u16 {
+        u16::try_from(self.connection.warnings.len()).unwrap_or(u16::MAX)
+    }
+
     /// Keeps the warnings of a statement until the next one.
-    fn set_warnings(&mut self, warnings: Vec<Warning>) {
+    pub(super) fn add_warnings(&mut self, warnings: Vec<Warning>) {
         if !warnings.is_empty() {
-            Arc::make_mut(&mut self.connection).warnings = warnings;
+            let kept = &mut Arc::make_mut(&mut self.connection).warnings;
+            kept.extend(warnings);
+            kept.truncate(sql::MOST_WARNINGS);
         }
     }
 

@@ -1,7 +1,9 @@
 //! INSERT: the rows of VALUES or of a query as the table's columns store them.
 
 use std::io::BufReader;
+use std::iter;
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow::array::{ArrayRef, UInt32Array, new_null_array};
 use arrow::compute::take;
@@ -9,7 +11,7 @@ use arrow::datatypes::DataType;
 use catalog::Column;
 use futures::StreamExt;
 use sql::mysql::InsertedValue;
-use sql::{ErrorCode, GivenValue, Interrupt, StoredColumn};
+use sql::{ErrorCode, GivenValue, Interrupt, RowWarnings, StoredColumn, StoredType, Warning};
 
 use super::rows::{RowFile, all_stored};
 use super::text_rows::{TextField, TextRows};
@@ -32,6 +34,8 @@ pub(super) struct Insertion {
     width: usize,
     /// Of each column its default, where one is needed.
     defaults: Vec<Option<ArrayRef>>,
+    /// Of each column whether NULL is its default.
+    null_by_default: Vec<bool>,
 }
 
 impl Change {
@@ -59,6 +63,9 @@ impl Change {
             given,
             width: names.len(),
             defaults,
+            null_by_default: { columns.iter() }
+                .map(|column| column.nullable && column.default_expression().is_none())
+                .collect(),
         })
     }
 
@@ -86,9 +93,8 @@ impl Change {
         };
         let mut computed = computed.iter();
         let stored = stored_column(column);
-        let values = std::iter::once(given(&default, &mut computed));
-        all_stored(std::iter::once(stored.of_values(values)), 0)
-            .map(|mut columns| columns.remove(0))
+        let values = iter::once(given(&default, &mut computed));
+        all_stored(iter::once(stored.of_values(values)), 0).map(|mut columns| columns.remove(0))
     }
 
     /// Rejects defaults that their columns cannot hold.
@@ -222,7 +228,7 @@ impl Change {
         file.finish()
     }
 
-    /// Writes the rows of a client's file to another: what each column stores of each field.
+    /// Writes the rows of a client's file to another: what each column stores of each field, or what is nearest to it, with a warning.
     pub(super) async fn write_fields(
         &self,
         text: &TextFile,
@@ -233,6 +239,8 @@ impl Change {
         let mut rows = TextRows::new(bytes, text.form.clone());
         rows.skip_lines().map_err(of_file)?;
         let mut file = insertion.file(path)?;
+        let statement = Interrupt::current_or_new();
+        let warnings = Arc::clone(statement.warnings());
         loop {
             let (mut together, mut bytes) = (Vec::new(), 0);
             while together.len() < ROWS_TOGETHER && bytes < BYTES_TOGETHER {
@@ -241,7 +249,7 @@ impl Change {
                 };
                 bytes += { fields.iter().flatten() }.map(Vec::len).sum::<usize>();
                 let row = file.rows + together.len() as u64 + 1;
-                together.push(text.row(fields, row)?);
+                together.push(text.row(fields, row, &warnings)?);
             }
             if together.is_empty() {
                 return file.finish();
@@ -251,12 +259,16 @@ impl Change {
                 let default = default.map_or(GivenValue::Null, GivenValue::Computed);
                 let value = |row: usize| match insertion.given[at] {
                     Some(place) => match &together[row][place] {
-                        Some(text) => GivenValue::Text(text),
-                        None => GivenValue::Null,
+                        Field::Text(text) => GivenValue::Text(text),
+                        Field::Null => GivenValue::Null,
+                        Field::Missing => insertion.missing(at),
                     },
                     None => default,
                 };
-                column.of_values((0..together.len()).map(value))
+                let before = file.rows as usize;
+                column.of_texts((0..together.len()).map(value), before, |warning| {
+                    warnings.add(warning);
+                })
             });
             let stored = all_stored(stored, file.rows)?;
             file.write(stored)?;
@@ -274,32 +286,64 @@ impl Change {
 }
 
 impl Insertion {
+    /// What a column gets where a line ends before its field, as MySQL has it: NULL if that is its default, else the empty text or 0.
+    fn missing(&self, at: usize) -> GivenValue<'static> {
+        match self.columns[at].ty {
+            _ if self.null_by_default[at] => GivenValue::Null,
+            StoredType::Text(_) | StoredType::Binary { .. } => GivenValue::Text(""),
+            // There is no zero date.
+            StoredType::Date | StoredType::Time { .. } => GivenValue::Null,
+            _ => GivenValue::Number("0"),
+        }
+    }
+
     fn file(&self, path: &Path) -> Result<RowFile, ClientError> {
         let columns = self.columns.iter();
         RowFile::create(path, columns.map(|it| (it.name.clone(), it.ty.data_type())))
     }
 }
 
+/// A field of a row of a file.
+#[derive(Debug)]
+enum Field {
+    Text(String),
+    Null,
+    /// The line had ended.
+    Missing,
+}
+
 impl TextFile {
-    /// The texts of a row of the file that columns get.
-    fn row(&self, fields: Vec<TextField>, row: u64) -> Result<Vec<Option<String>>, ClientError> {
+    /// The fields of a row of the file that columns get. Of too many the rest is left out, and for those that are missing columns get
+    /// NULL or nothing: both with a warning.
+    fn row(
+        &self,
+        fields: Vec<TextField>,
+        row: u64,
+        warnings: &RowWarnings,
+    ) -> Result<Vec<Field>, ClientError> {
         let (given, wanted) = (fields.len(), self.fields.len());
-        if given != wanted {
-            let code = match given < wanted {
-                true => ErrorCode::TOO_FEW_FIELDS,
-                false => ErrorCode::TOO_MANY_FIELDS,
-            };
-            let sentence = format!(
-                "nothing has changed: row {row} of the file has {given} fields for {wanted} columns; FIELDS and LINES of the statement say what ends them"
-            );
-            return Err(ClientError::new(code, sentence));
+        if given > wanted {
+            warnings.add(Warning {
+                code: ErrorCode::TOO_MANY_FIELDS,
+                sentence: format!(
+                    "Row {row} was truncated; it contained more data than there were input columns"
+                ),
+            });
         }
-        let kept = fields.into_iter().zip(&self.fields);
-        let kept = kept
-            .filter(|(_, is_kept)| **is_kept)
-            .map(|(field, _)| field);
-        kept.map(|field| field.map(|bytes| self.text(bytes, row)).transpose())
-            .collect()
+        for _ in given..wanted {
+            warnings.add(Warning {
+                code: ErrorCode::TOO_FEW_FIELDS,
+                sentence: format!("Row {row} doesn't contain data for all columns"),
+            });
+        }
+        let fields = fields.into_iter().map(Some).chain(iter::repeat(None));
+        let kept = fields.zip(&self.fields).filter(|(_, is_kept)| **is_kept);
+        kept.map(|(field, _)| match field {
+            Some(Some(bytes)) => self.text(bytes, row).map(Field::Text),
+            Some(None) => Ok(Field::Null),
+            None => Ok(Field::Missing),
+        })
+        .collect()
     }
 
     fn text(&self, bytes: Vec<u8>, row: u64) -> Result<String, ClientError> {

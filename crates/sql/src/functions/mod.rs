@@ -30,6 +30,7 @@ pub use documented::documented;
 pub(crate) use documented::{is_of_adql_alone, is_of_mysql_alone};
 pub use geometry::{RegionShape, SEPARATION};
 pub(crate) use guarded::of_unknown_growth;
+pub use mysql::{FRACTION_DIGITS, TIME};
 pub use photometry::is_magnitude_of_flux;
 pub use real::{REAL, real, real_constant};
 pub(crate) use row::{ROW, row, values_of_row};

@@ -8,6 +8,7 @@
 //! | date or time | number | times: 20100615 is the day, 20100615123000 the moment; other numbers are before all times |
 //! | date | time | times, the date at midnight |
 //! | time of day | number | numbers: 123000 is half past twelve |
+//! | time of day | text | times of day; NULL where the text is none |
 //! | text | text | texts, byte by byte |
 //! | bytes | text | bytes |
 //! | JSON document | anything | JSON values |
@@ -44,6 +45,8 @@ pub(crate) fn comparable(left: Operand, right: Operand) -> (Expr, Expr) {
         (Kind::Text, Kind::Bytes) => (bytes(left.expr), right.expr),
         (one, other) if one == other => (left.expr, right.expr),
         (one, other) if one.is_temporal() || other.is_temporal() => times(left, right),
+        (Kind::TimeOfDay, Kind::Text | Kind::Bytes)
+        | (Kind::Text | Kind::Bytes, Kind::TimeOfDay) => (left.into_span(), right.into_span()),
         (Kind::Decimal, Kind::Real) => (left.into_double(), right.expr),
         (Kind::Real, Kind::Decimal) => (left.expr, right.into_double()),
         (one, other) if one.is_number() && other.is_number() => {
@@ -69,9 +72,7 @@ fn times(left: Operand, right: Operand) -> (Expr, Expr) {
             Some(date) => (date, right.expr),
             None => (left.into_moment(), right.into_moment()),
         },
-        (Kind::Other | Kind::TimeOfDay, _) | (_, Kind::Other | Kind::TimeOfDay) => {
-            (left.expr, right.expr)
-        }
+        (Kind::Other, _) | (_, Kind::Other) => (left.expr, right.expr),
         _ => (left.into_moment(), right.into_moment()),
     }
 }
@@ -119,8 +120,11 @@ pub(crate) enum ComparisonKind {
     Numbers,
     Doubles,
     Texts,
+    Bytes,
     Dates,
     Times,
+    /// Times of day.
+    Spans,
 }
 
 impl ComparisonKind {
@@ -137,8 +141,8 @@ impl ComparisonKind {
             Self::of_numbers(std::iter::once(first).chain(kinds))
         } else if all(Kind::is_temporal) {
             Self::Times
-        } else if all(|kind| matches!(kind, Kind::Text | Kind::Bytes)) {
-            Self::AsTheyAre
+        } else if first == Kind::Bytes || kinds.clone().any(|kind| kind == Kind::Bytes) {
+            Self::Bytes
         } else {
             Self::Texts
         }
@@ -168,6 +172,10 @@ impl ComparisonKind {
             Self::of_numbers(kinds)
         } else if any(Kind::is_number) {
             Self::Doubles
+        } else if any(|kind| kind == Kind::Bytes) && !all(|kind| kind == Kind::Bytes) {
+            Self::Bytes
+        } else if any(|kind| kind == Kind::TimeOfDay) && !all(|kind| kind == Kind::TimeOfDay) {
+            Self::Spans
         } else {
             Self::AsTheyAre
         }
@@ -180,11 +188,13 @@ impl ComparisonKind {
             Self::AsTheyAre => operand.expr,
             Self::Numbers if operand.kind == Kind::Truth => operand.into_number().expr,
             Self::Numbers => operand.expr,
-            Self::Doubles if matches!(operand.kind, Kind::Text | Kind::Bytes) => {
+            Self::Doubles if matches!(operand.kind, Kind::Text | Kind::Bytes | Kind::TimeOfDay) => {
                 mysql::call("mysql_double", vec![operand.expr])
             }
             Self::Doubles => operand.into_double(),
             Self::Texts => operand.into_text(),
+            Self::Bytes => operand.into_bytes(),
+            Self::Spans => operand.into_span(),
             Self::Dates => operand.into_date(),
             Self::Times if operand.kind.is_temporal() => operand.into_moment(),
             Self::Times => mysql::call("mysql_timestamp", vec![operand.expr]),
@@ -199,6 +209,8 @@ impl ComparisonKind {
             Self::AsTheyAre | Self::Numbers => given.clone(),
             Self::Doubles => DataType::Float64,
             Self::Texts => DataType::Utf8,
+            Self::Bytes => DataType::Binary,
+            Self::Spans => DataType::Duration(TimeUnit::Microsecond),
             Self::Dates => DataType::Date32,
             Self::Times => DataType::Timestamp(TimeUnit::Microsecond, None),
         }

@@ -340,7 +340,12 @@ pub(super) fn cast(expr: &Expr, target: &DataType) -> Option<Expr> {
             arguments.extend(length.map(|length| number(&length)));
             return Some(call("mysql_text", arguments));
         }
-        DataType::Binary(_) => "mysql_bytes",
+        DataType::Binary(length) => {
+            let mut arguments = vec![expr.clone()];
+            let length = length.as_ref().map(ToString::to_string);
+            arguments.extend(length.map(|length| number(&length)));
+            return Some(call("mysql_bytes", arguments));
+        }
         DataType::Double(_) | DataType::DoublePrecision | DataType::Real => "mysql_double",
         DataType::Decimal(_) | DataType::Numeric(_) | DataType::Dec(_) => {
             // A constant with a point has the digits with which it is typed.
@@ -349,10 +354,21 @@ pub(super) fn cast(expr: &Expr, target: &DataType) -> Option<Expr> {
             return Some(plain_cast(read, target.clone()));
         }
         DataType::Date => "mysql_date",
-        DataType::Datetime(_) | DataType::Timestamp(..) => "mysql_timestamp",
+        DataType::Datetime(digits) | DataType::Timestamp(digits, _) => {
+            return Some(rounded_time("mysql_timestamp_cast", expr, digits.as_ref()));
+        }
+        DataType::Time(digits, _) => {
+            return Some(rounded_time("mysql_time_cast", expr, digits.as_ref()));
+        }
         _ => return None,
     };
     Some(call(function, vec![expr.clone()]))
+}
+
+/// A time with so many digits of a second: none where the type does not say.
+fn rounded_time(function: &str, expr: &Expr, digits: Option<&u64>) -> Expr {
+    let digits = digits.map_or_else(|| "0".to_owned(), ToString::to_string);
+    call(function, vec![expr.clone(), number(&digits)])
 }
 
 /// GROUP_CONCAT is the engine's string_agg with a separator. That cannot order different values, nor tell `('a', 'bc')` from
@@ -382,9 +398,10 @@ pub(super) fn group_concat(sql: &str, mut function: Function) -> Result<Expr, Sq
         }
     }
     let text = match values.as_slice() {
-        [only] => call("mysql_text", vec![only.clone()]),
+        [only] => only.clone(),
         _ => call("mysql_concat", values.clone()),
     };
+    let text = call("mysql_group_text", vec![text]);
     let separator = Expr::Value(separator.into());
     let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
     if !distinct || (orders.is_empty() && values.len() == 1) || function.over.is_some() {

@@ -5,7 +5,6 @@
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::command::{Command, TableCommand, TargetTable, TokenReader};
-use super::insert_command::no_ignore;
 use crate::connection::CharacterSet;
 use crate::{ErrorCode, SqlError};
 
@@ -66,9 +65,8 @@ impl TokenReader<'_> {
             return Err(self.expected("INFILE"));
         }
         let file = self.text("the name of a file in quotes")?;
-        if self.word("ignore") {
-            return Err(no_ignore());
-        }
+        // LOCAL means it: what a column cannot hold is adjusted with a warning.
+        let _ = self.word("ignore");
         if self.word("replace") {
             return self.read_replace();
         }
@@ -223,7 +221,7 @@ mod tests {
 
     #[test]
     fn files_are_loaded() {
-        let plain = read("LOAD DATA LOCAL INFILE 'a.txt' INTO TABLE ann.t");
+        let plain = read("LOAD DATA LOCAL INFILE 'a.txt' IGNORE INTO TABLE ann.t");
         assert_eq!(plain.file, "a.txt");
         assert_eq!((plain.form, plain.columns.len()), (FileForm::default(), 0));
         assert_eq!(plain.table.database.as_deref(), Some("ann"));
@@ -253,7 +251,6 @@ mod tests {
     fn what_is_not_read_is_told() {
         for (text, number) in [
             ("LOAD DATA INFILE 'a' INTO TABLE t", 1290),
-            ("LOAD DATA LOCAL INFILE 'a' IGNORE INTO TABLE t", 1235),
             ("LOAD DATA LOCAL INFILE 'a' REPLACE INTO TABLE t", 1235),
             ("LOAD DATA LOCAL INFILE a INTO TABLE t", 1064),
             ("LOAD DATA LOCAL INFILE 'a' INTO t", 1064),

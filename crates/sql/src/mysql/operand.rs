@@ -53,7 +53,7 @@ impl Kind {
             | DataType::FixedSizeBinary(_) => Self::Bytes,
             DataType::Date32 | DataType::Date64 => Self::Date,
             DataType::Timestamp(..) => Self::Time,
-            DataType::Time32(_) | DataType::Time64(_) => Self::TimeOfDay,
+            DataType::Duration(_) => Self::TimeOfDay,
             decimal if decimal.is_decimal() => Self::Decimal,
             number if number.is_numeric() => Self::Real,
             _ => Self::Other,
@@ -172,6 +172,22 @@ impl Operand {
             Kind::Date | Kind::Time => cast(self.expr, timestamp()),
             kind if kind.is_number() => mysql::call("mysql_number_moment", vec![self.expr]),
             _ => mysql::call("mysql_timestamp", vec![self.expr]),
+        }
+    }
+
+    /// The operand as a time of day or a span; NULL for a text that is none.
+    pub(crate) fn into_span(self) -> Expr {
+        match self.kind {
+            Kind::TimeOfDay => self.expr,
+            _ => mysql::call("mysql_time", vec![self.expr]),
+        }
+    }
+
+    /// The operand as bytes.
+    pub(crate) fn into_bytes(self) -> Expr {
+        match self.kind {
+            Kind::Text | Kind::Bytes => cast(self.expr, DataType::Binary),
+            _ => mysql::call("mysql_bytes", vec![self.expr]),
         }
     }
 

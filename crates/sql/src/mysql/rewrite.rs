@@ -26,7 +26,7 @@ use super::select;
 use super::templates::{engine_name, expansion, number_of_arguments};
 use super::truth::{is_comparison, make_number, make_truth, normalise_truth};
 use super::{compare_all, json_calls, row_values};
-use crate::functions::mysql::{FormatParts, STORE, is_moment, parts_of};
+use crate::functions::mysql::{FormatParts, STORE, is_clock, is_moment, parts_of};
 use crate::visiting::visit_mut;
 use crate::{ErrorCode, SqlError};
 
@@ -431,6 +431,7 @@ impl Rewriter<'_> {
         let function = match typed.data_type {
             DataType::Date => "mysql_date",
             DataType::Timestamp(..) | DataType::Datetime(_) => "mysql_timestamp",
+            DataType::Time(..) => "mysql_time",
             _ => return Ok(Expr::TypedString(typed)),
         };
         let value = Expr::Value(typed.value);
@@ -439,11 +440,21 @@ impl Rewriter<'_> {
         };
         let (type_name, example) = match function {
             "mysql_date" => ("DATE", "2010-06-15"),
+            "mysql_time" => ("TIME", "12:30:00"),
             _ => ("TIMESTAMP", "2010-06-15 12:30:00"),
         };
-        if !is_moment(text) {
+        let is_one = match function {
+            "mysql_time" => is_clock(text),
+            _ => is_moment(text),
+        };
+        if !is_one {
+            let of_what = if function == "mysql_time" {
+                "a day"
+            } else {
+                "the calendar"
+            };
             let sentence = format!(
-                "{type_name} '{text}' is none of the calendar; write it as in {type_name} '{example}'"
+                "{type_name} '{text}' is none of {of_what}; write it as in {type_name} '{example}'"
             );
             let error = SqlError::about(self.sql, text, sentence);
             return Err(error.with_code(ErrorCode::WRONG_VALUE));
@@ -515,7 +526,10 @@ fn is_of_whole_seconds(function: &Function) -> bool {
         return false;
     };
     match time {
-        Expr::Function(present) => PRESENT.contains(&present.name.to_string().as_str()),
+        Expr::Function(present) => {
+            let digits = plain_arguments(present).unwrap_or_default();
+            digits.is_empty() && PRESENT.contains(&present.name.to_string().as_str())
+        }
         Expr::TypedString(typed) => !typed.value.to_string().contains('.'),
         constant => constant_text(constant).is_some_and(|text| !text.contains('.')),
     }

@@ -18,15 +18,16 @@ use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::utils::{conjunction, disjunction};
 use datafusion::logical_expr::{
-    Between, Case, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator, Union, lit,
+    Between, Case, Expr, ExprSchemable, Join, Like, LogicalPlan, LogicalPlanBuilder, Operator,
+    Union, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 
 use super::rewrite_expressions;
 use super::row_members::RowMember;
-use crate::functions::mysql::choice;
+use crate::functions::mysql::{self, choice};
 use crate::mysql::comparison::{ComparisonKind, comparable, compared};
-use crate::mysql::operand::{Kind, Operand};
+use crate::mysql::operand::{Kind, Operand, cast};
 
 /// Makes values that meet comparable. Runs before all other rules, and in MySQL's dialect alone.
 #[derive(Debug, Default)]
@@ -56,6 +57,13 @@ fn rewritten(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::InList(list) => in_list(list, schema),
         Expr::InSubquery(member) => return in_subquery(member, schema),
         Expr::Case(case) => results(compared_case(case, schema), schema),
+        Expr::Like(like) => matched(like, schema),
+        Expr::WindowFunction(mut window) => {
+            for sort in &mut window.params.order_by {
+                sort.expr = in_window_order(std::mem::take(&mut sort.expr), schema);
+            }
+            Transformed::yes(Expr::WindowFunction(window))
+        }
         Expr::ScalarFunction(function) => chosen(function, schema),
         other => Transformed::no(other),
     })
@@ -167,6 +175,37 @@ fn in_list(list: InList, schema: &DFSchema) -> Transformed<Expr> {
         Some(expr) => Transformed::yes(expr),
         None => Transformed::no(Expr::InList(list)),
     }
+}
+
+/// A value by which the rows of a window are sorted, as one of a type of which the engine has windows: bytes as their digits, a time of
+/// day as its microseconds.
+fn in_window_order(expr: Expr, schema: &DFSchema) -> Expr {
+    match expr.get_type(schema).map(|given| Kind::of_type(&given)) {
+        Ok(Kind::Bytes) => mysql::call("mysql_hex", vec![expr]),
+        Ok(Kind::TimeOfDay) => cast(expr, DataType::Int64),
+        _ => expr,
+    }
+}
+
+/// LIKE where one side is bytes: both are compared byte by byte.
+fn matched(mut like: Like, schema: &DFSchema) -> Transformed<Expr> {
+    // The text that the value was made of, which bytes may not have.
+    let value = match &*like.expr {
+        Expr::ScalarFunction(text) if text.name() == "mysql_text" => text.args.first(),
+        _ => None,
+    };
+    let value = value.unwrap_or(&like.expr).clone();
+    let is_bytes = |expr: &Expr| {
+        let given = expr.get_type(schema);
+        given.is_ok_and(|given| Kind::of_type(&given) == Kind::Bytes)
+    };
+    if !is_bytes(&value) && !is_bytes(&like.pattern) {
+        return Transformed::no(Expr::Like(like));
+    }
+    let of_bytes = |expr: Expr| Box::new(mysql::call("mysql_byte_text", vec![expr]));
+    like.pattern = of_bytes(*like.pattern);
+    like.expr = of_bytes(value);
+    Transformed::yes(Expr::Like(like))
 }
 
 /// A membership, both of whose sides are made comparable: those of the set in a projection of it.

@@ -13,6 +13,7 @@ mod plain_using;
 mod project_subqueries;
 mod recognise_geometry;
 mod row_members;
+mod times_as_texts;
 mod widen_floats;
 mod window_orders;
 
@@ -37,6 +38,7 @@ pub use order_comparisons::OrderComparisons;
 pub use plain_using::PlainUsing;
 pub use project_subqueries::ProjectSubqueries;
 pub use recognise_geometry::RecogniseGeometry;
+pub use times_as_texts::TimesAsTexts;
 pub use widen_floats::WidenFloats;
 pub use window_orders::WindowOrders;
 

@@ -135,6 +135,7 @@ impl WaitedQuery {
             counter.inc_by(batch.num_rows() as u64);
             encoder.send(&batch, sender).await?;
         }
+        result.warnings.extend(result.row_warnings.take());
         *self.warnings.lock().unwrap_or_else(PoisonError::into_inner) = result.warnings;
         encoder.send_rest(sender).await
     }

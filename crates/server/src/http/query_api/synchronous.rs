@@ -62,7 +62,9 @@ impl SynchronousQuery {
         let result = session.execute_for(statement, connection).await?;
         output.begin(&result.schema);
         output.send_all(result.batches).await?;
-        Ok(result.warnings)
+        let mut warnings = result.warnings;
+        warnings.extend(result.row_warnings.take());
+        Ok(warnings)
     }
 }
 

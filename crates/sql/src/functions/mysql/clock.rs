@@ -8,6 +8,7 @@ use super::value::Value;
 
 /// The longest span, and what is longer: 838:59:59.
 const LONGEST_HOURS: i64 = 838;
+const LONGEST_MICROS: i64 = (LONGEST_HOURS * 3600 + 3599) * MICROS_OF_SECOND;
 /// Characters of the shortest text that may be a date with a time.
 const SHORTEST_MOMENT: usize = 12;
 /// The largest number that is a span by its digits.
@@ -30,9 +31,8 @@ impl Clock {
     pub(super) fn of(value: &Value) -> Option<Self> {
         match value {
             Value::Null => None,
-            Value::Date(_) | Value::Time(_) | Value::TimeOfDay(_) => {
-                value.moment().map(Self::of_moment)
-            }
+            Value::Date(_) | Value::Time(_) => value.moment().map(Self::of_moment),
+            Value::TimeOfDay(micros) => Some(Self::of_micros(*micros)),
             Value::Integer(number) => Self::of_number(*number, 0),
             Value::Double(_) | Value::Decimal(..) => {
                 let (whole, micros) = value.whole_and_micros()?;
@@ -43,6 +43,53 @@ impl Clock {
         }
     }
 
+    /// The span of so many microseconds; a longer one than there may be is the longest.
+    pub(super) fn of_micros(micros: i64) -> Self {
+        let size = micros.saturating_abs().min(LONGEST_MICROS);
+        let seconds = size / MICROS_OF_SECOND;
+        Self {
+            is_negative: micros < 0,
+            hours: seconds / 3600,
+            minutes: seconds / 60 % 60,
+            seconds: seconds % 60,
+            micros: size % MICROS_OF_SECOND,
+        }
+    }
+
+    /// The same of a sum, which may be far beyond 64 bits.
+    pub(super) fn of_sum(micros: i128) -> Self {
+        let most = i128::from(LONGEST_MICROS);
+        Self::of_micros(micros.clamp(-most, most) as i64)
+    }
+
+    /// Microseconds, below 0 where the span is.
+    pub(super) fn to_micros(self) -> i64 {
+        self.whole_seconds() * MICROS_OF_SECOND + self.sign() * self.micros
+    }
+
+    /// As MySQL writes it: `-100:00:01`, with a fraction where there is one.
+    pub(super) fn text(self) -> String {
+        let sign = if self.is_negative { "-" } else { "" };
+        let fraction = match self.micros {
+            0 => String::new(),
+            micros => format!(".{micros:06}"),
+        };
+        let Self {
+            hours,
+            minutes,
+            seconds,
+            ..
+        } = self;
+        format!("{sign}{hours:02}:{minutes:02}:{seconds:02}{fraction}")
+    }
+
+    /// The number whose digits are those of the text.
+    pub(super) fn digits(self) -> f64 {
+        let whole = (self.hours * 100 + self.minutes) * 100 + self.seconds;
+        let size = whole as f64 + self.micros as f64 / MICROS_OF_SECOND as f64;
+        self.sign() as f64 * size + 0.0
+    }
+
     /// Seconds, without the fraction of one.
     pub(super) fn whole_seconds(self) -> i64 {
         self.sign() * ((self.hours * 60 + self.minutes) * 60 + self.seconds)
@@ -50,6 +97,20 @@ impl Clock {
 
     pub(super) fn sign(self) -> i64 {
         if self.is_negative { -1 } else { 1 }
+    }
+
+    /// Whether a text is a date with a time of day rather than a time of day alone.
+    pub(super) fn has_date(text: &str) -> bool {
+        let text = text.trim_start();
+        let digits = leading_digits(text);
+        time_of_moment(text).is_some()
+            || (digits.len() >= SHORTEST_MOMENT && !text[digits.len()..].starts_with(':'))
+    }
+
+    /// The same of a number.
+    pub(super) fn is_number_with_date(number: &Value) -> bool {
+        let whole = number.whole_and_micros().map_or(0, |(whole, _)| whole);
+        whole >= FIRST_MOMENT
     }
 
     fn of_moment(moment: Moment) -> Self {

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use serde_json::Value as Json;
 
 use super::row_function::{Gives, RowFunction, Takes};
+use super::strings::Strings;
 use super::value::Value;
 
 const ONE: Takes = Takes(1, 1);
@@ -61,10 +62,12 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
                 _ => 1,
             })
         }))
-    }),
+    })
+    .of_strings(Strings::Texts),
     RowFunction::new("mysql_json_depth", ONE, Gives::Integer, |v| {
         Ok(Value::Integer(depth(&document(&v[0])?)))
-    }),
+    })
+    .of_strings(Strings::Texts),
     RowFunction::new("mysql_json_keys", ONE_OR_TWO, Gives::Json, |v| {
         let json = document(&v[0])?;
         Ok(match within(&json, v.get(1))? {
@@ -82,7 +85,8 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         Ok(within(&json, v.get(2))?.map_or(Value::Null, |found| {
             Value::Integer(contains(found, &wanted).into())
         }))
-    }),
+    })
+    .of_strings(Strings::Texts),
     RowFunction::new(
         "mysql_json_contains_path",
         Takes(3, usize::MAX),
@@ -104,7 +108,8 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
             };
             Ok(Value::Integer(contains.into()))
         },
-    ),
+    )
+    .of_strings(Strings::Texts),
 ];
 
 /// The document that a text is.

@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 
 use super::json::by_length;
 use super::row_function::{Gives, RowFunction, Takes};
+use super::strings::Strings;
 use super::value::{Value, decimal_text};
 
 const ONE: Takes = Takes(1, 1);
@@ -22,7 +23,8 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     // Of a value of SQL.
     RowFunction::new("mysql_json_key_of", ONE, Gives::Bytes, |v| {
         Ok(Value::Bytes(key_of_value(&v[0])))
-    }),
+    })
+    .of_strings(Strings::AnyBytes),
     // Of a condition.
     RowFunction::new("mysql_json_key_of_truth", ONE, Gives::Bytes, |v| {
         Ok(Value::Bytes(vec![BOOLEAN, u8::from(v[0].integer() != 0)]))

@@ -11,6 +11,7 @@ mod calendar;
 pub(crate) mod choice;
 mod clock;
 mod columns;
+mod formatted;
 mod joined;
 mod json;
 mod json_documents;
@@ -20,7 +21,9 @@ mod numbers;
 mod patterns;
 pub(in crate::functions) mod row_function;
 mod sleep;
+mod spans;
 mod str_to_date;
+pub(in crate::functions) mod strings;
 mod text;
 mod times;
 pub(crate) mod value;
@@ -33,7 +36,8 @@ use datafusion::logical_expr::{Expr, ScalarUDF};
 pub(crate) use assignment::STORE;
 pub use assignment::{GivenValue, Longest, RowFault, StoredColumn, StoredType};
 pub use calendar::Moment;
-pub(crate) use row_function::is_document;
+pub use row_function::{FRACTION_DIGITS, TIME};
+pub(crate) use row_function::{TIME_TEXT, is_document};
 pub(crate) use str_to_date::{FormatParts, parts_of};
 pub(crate) use times::{
     days_of_number, is_clock, is_moment, is_number_of_moment, is_read_by_format,
@@ -46,6 +50,7 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Arc<ScalarUDF>>> = LazyLock::ne
         text::FUNCTIONS,
         text::BOUNDED,
         times::FUNCTIONS,
+        spans::FUNCTIONS,
         json::FUNCTIONS,
         json_documents::FUNCTIONS,
         json_order::FUNCTIONS,
@@ -85,6 +90,7 @@ pub(crate) fn gives_document(name: &str) -> bool {
 
 /// Whether the function of this name takes its arguments for numbers or times.
 pub(crate) fn takes_numbers_or_times(name: &str) -> bool {
-    let mut functions = numbers::FUNCTIONS.iter().chain(times::FUNCTIONS);
+    let tables = [numbers::FUNCTIONS, times::FUNCTIONS, spans::FUNCTIONS];
+    let mut functions = tables.into_iter().flatten();
     functions.any(|function| function.name == name)
 }

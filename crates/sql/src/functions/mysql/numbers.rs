@@ -2,6 +2,7 @@
 
 use super::columns;
 use super::row_function::{Gives, RowFunction, Takes};
+use super::strings::Strings;
 use super::value::{Value, number_prefix, without_exponent};
 
 const ONE: Takes = Takes(1, 1);
@@ -23,7 +24,8 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
         within("*", v, product.unwrap_or(i128::MAX))
     })
     .by_columns(columns::multiply),
-    RowFunction::new("mysql_modulo", TWO, Gives::IntegerAsGiven, |v| {
+    // It has the sign of the dividend, and its type.
+    RowFunction::new("mysql_modulo", TWO, Gives::IntegerAsFirst, |v| {
         let remainder = v[0].integer().checked_rem(v[1].integer());
         Ok(remainder.map_or(Value::Null, Value::Integer))
     })
@@ -84,7 +86,8 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     // What a cast to DECIMAL reads.
     RowFunction::new("mysql_number_text", ONE, Gives::Text, |v| {
         Ok(Value::Text(without_exponent(number_prefix(&v[0].text()))))
-    }),
+    })
+    .of_strings(Strings::AnyBytes),
     RowFunction::new("mysql_abs", ONE, Gives::NumberAsGiven, |v| {
         number(&v[0], i128::abs, f64::abs)
     })
@@ -148,7 +151,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
     RowFunction::new("mysql_crc32", ONE, Gives::Unsigned, |v| {
         Ok(Value::Integer(crc32(&v[0].bytes()).into()))
     }),
-    RowFunction::new("mysql_conv", Takes(3, 3), Gives::Text, conv),
+    RowFunction::new("mysql_conv", Takes(3, 3), Gives::Text, conv).of_strings(Strings::AnyBytes),
     RowFunction::new("mysql_field", SOME, Gives::Integer, field).seeing_nulls(),
 ];
 
@@ -175,11 +178,33 @@ fn div(v: &[Value]) -> Result<Value, String> {
             .checked_div(v[1].integer())
             .map_or(Value::Null, Value::Integer));
     }
+    if let Some((dividend, divisor)) = exact_pair(&v[0], &v[1]) {
+        return match dividend.checked_div(divisor) {
+            Some(quotient) => within("DIV", v, quotient),
+            None => Ok(Value::Null),
+        };
+    }
     let (dividend, divisor) = (v[0].double(), v[1].double());
     if divisor == 0.0 {
         return Ok(Value::Null);
     }
     within("DIV", v, (dividend / divisor).trunc() as i128)
+}
+
+/// Two numbers, one of which is a decimal, with as many digits after the point; `None` where one is a double, or they are too long.
+fn exact_pair(left: &Value, right: &Value) -> Option<(i128, i128)> {
+    let digits = |value: &Value| match value {
+        Value::Integer(integer) => Some((*integer, 0)),
+        Value::Decimal(digits, scale) => Some((*digits, *scale)),
+        _ => None,
+    };
+    let ((left, left_scale), (right, right_scale)) = (digits(left)?, digits(right)?);
+    let scale = left_scale.max(right_scale);
+    let scaled = |digits: i128, has: u8| {
+        let unit = 10_i128.checked_pow((scale - has).into())?;
+        digits.checked_mul(unit)
+    };
+    Some((scaled(left, left_scale)?, scaled(right, right_scale)?))
 }
 
 /// The 64 bits of a number: those of its two's complement if it is negative.
@@ -379,11 +404,11 @@ fn field(v: &[Value]) -> Result<Value, String> {
     let as_text = others
         .iter()
         .chain([wanted])
-        .all(|value| matches!(value, Value::Text(_) | Value::Null));
+        .all(|value| matches!(value, Value::Text(_) | Value::Bytes(_) | Value::Null));
     let same = |other: &&Value| {
         !other.is_null()
             && if as_text {
-                other.text() == wanted.text()
+                other.bytes() == wanted.bytes()
             } else {
                 (other.double() - wanted.double()).abs() == 0.0
             }

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use regex::{Captures, Regex, RegexBuilder};
 
 use super::row_function::{Gives, LONGEST_VALUE, RowFunction, Takes, too_long};
+use super::strings::Strings;
 use super::value::Value;
 
 pub(super) const FUNCTIONS: &[RowFunction] = &[
@@ -15,10 +16,12 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
             other => expression.is_match(&other.text()),
         };
         Ok(Value::Integer(found.into()))
-    }),
+    })
+    .of_strings(Strings::Texts),
     RowFunction::new("mysql_regexp_replace", Takes(3, 6), Gives::Text, replace),
     RowFunction::new("mysql_regexp_substr", Takes(2, 5), Gives::Text, substring),
-    RowFunction::new("mysql_regexp_instr", Takes(2, 6), Gives::Integer, place),
+    RowFunction::new("mysql_regexp_instr", Takes(2, 6), Gives::Integer, place)
+        .of_strings(Strings::Texts),
 ];
 
 /// Bytes that a compiled expression may take.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, AsArray, BinaryBuilder, Date32Builder, Decimal128Builder, Float64Builder,
-    Int64Builder, LargeStringBuilder, StringBuilder, StringViewBuilder, Time64MicrosecondBuilder,
+    ArrayRef, AsArray, BinaryBuilder, Date32Builder, Decimal128Builder, DurationMicrosecondBuilder,
+    Float64Builder, Int64Builder, LargeStringBuilder, StringBuilder, StringViewBuilder,
     TimestampMicrosecondBuilder, UInt64Builder,
 };
 use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, TimeUnit};
@@ -16,10 +16,13 @@ use datafusion::logical_expr::{
 };
 
 use super::columns::OfColumns;
+use super::strings::Strings;
 use super::text::LONGEST;
+use super::times::takes_dates;
 use super::value::{Value, canonical_type, value_at};
 use crate::functions::real::real_column;
 use crate::interrupt::check_now_and_then;
+use crate::warnings::TakenFor;
 
 /// What a function gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub(in crate::functions) enum Gives {
     Unsigned,
     /// Integers, unsigned where one of the arguments is.
     IntegerAsGiven,
+    /// Integers, unsigned where the first argument is.
+    IntegerAsFirst,
     /// Doubles where one of the arguments is no integer, else integers as given.
     NumberAsGiven,
     /// Integers where the argument is one or a decimal, else doubles.
@@ -49,8 +54,10 @@ pub(in crate::functions) enum Gives {
     Time,
     /// Text where the first argument is no date and no time, else times.
     TimeAsGiven,
-    /// Times of day.
+    /// Times of day and spans of time.
     TimeOfDay,
+    /// Spans where the first argument is one, times where it is a date or one, else text.
+    SpanAsGiven,
     /// Integers where the argument is a date or an integer, else decimals with microseconds.
     SecondsAsGiven,
     /// Text, of the argument's own type where that is text.
@@ -60,12 +67,24 @@ pub(in crate::functions) enum Gives {
 impl Gives {
     pub(super) fn data_type(self, arguments: &[DataType]) -> DataType {
         let unsigned = arguments.contains(&DataType::UInt64);
+        if let Some(span @ DataType::Duration(_)) = arguments.first()
+            && matches!(
+                self,
+                Self::SpanAsGiven | Self::DateAsGiven | Self::TimeAsGiven
+            )
+        {
+            return span.clone();
+        }
         let integers = arguments
             .iter()
             .all(|argument| argument.is_integer() || *argument == DataType::Null);
         match self {
             Self::Integer => DataType::Int64,
             Self::Unsigned => DataType::UInt64,
+            Self::IntegerAsFirst if arguments.first() == Some(&DataType::UInt64) => {
+                DataType::UInt64
+            }
+            Self::IntegerAsFirst => DataType::Int64,
             Self::IntegerAsGiven if unsigned => DataType::UInt64,
             Self::IntegerAsGiven => DataType::Int64,
             Self::NumberAsGiven if integers => Self::IntegerAsGiven.data_type(arguments),
@@ -97,7 +116,9 @@ impl Gives {
             Self::Time | Self::DateAsGiven | Self::TimeAsGiven => {
                 DataType::Timestamp(TimeUnit::Microsecond, None)
             }
-            Self::TimeOfDay => DataType::Time64(TimeUnit::Microsecond),
+            Self::SpanAsGiven if is_temporal(arguments.first()) => Self::Time.data_type(&[]),
+            Self::SpanAsGiven => DataType::Utf8,
+            Self::TimeOfDay => DataType::Duration(TimeUnit::Microsecond),
             Self::SecondsAsGiven => match arguments {
                 [DataType::Date32 | DataType::Null] => DataType::Int64,
                 [whole] if whole.is_integer() => DataType::Int64,
@@ -111,10 +132,7 @@ impl Gives {
 const SECONDS_DIGITS: u8 = 20;
 
 fn is_temporal(data_type: Option<&DataType>) -> bool {
-    matches!(
-        data_type,
-        Some(DataType::Date32 | DataType::Timestamp(..) | DataType::Time64(_))
-    )
+    matches!(data_type, Some(DataType::Date32 | DataType::Timestamp(..)))
 }
 
 impl Gives {
@@ -147,6 +165,8 @@ pub(in crate::functions) struct RowFunction {
     pub name: &'static str,
     pub takes: Takes,
     pub gives: Gives,
+    /// Which arguments are strings, of characters or of bytes.
+    pub strings: Strings,
     /// Whether it is NULL where an argument is.
     pub strict: bool,
     pub of: OfRow,
@@ -165,6 +185,10 @@ impl RowFunction {
             name,
             takes,
             gives,
+            strings: match gives {
+                Gives::Text | Gives::Json | Gives::TextAsGiven | Gives::Bytes => Strings::Texts,
+                _ => Strings::AnyBytes,
+            },
             strict: true,
             of,
             of_columns: None,
@@ -177,6 +201,11 @@ impl RowFunction {
             strict: false,
             ..self
         }
+    }
+
+    /// The same function, of these strings.
+    pub(in crate::functions) const fn of_strings(self, strings: Strings) -> Self {
+        Self { strings, ..self }
     }
 
     /// The same function, with a quicker way for columns of some types.
@@ -199,6 +228,14 @@ impl RowFunction {
         self.name.trim_start_matches("mysql_").to_ascii_uppercase()
     }
 
+    /// The type of what it gives to arguments of these types: bytes where one of the strings is bytes.
+    pub(super) fn data_type(&self, arguments: &[DataType]) -> DataType {
+        match self.gives {
+            Gives::Text if self.strings.any_binary(arguments) => DataType::Binary,
+            gives => gives.data_type(arguments),
+        }
+    }
+
     pub(super) fn row(&self, values: &[Value]) -> Result<Value> {
         if self.strict && values.iter().any(Value::is_null) {
             return Ok(Value::Null);
@@ -207,7 +244,8 @@ impl RowFunction {
         if given > LONGEST_VALUE && self.gives.is_text() {
             return exec_err!("{}", too_long(&self.shown_name()));
         }
-        match (self.of)(values) {
+        let computed = self.strings.compute(&self.shown_name(), self.of, values);
+        match computed {
             Ok(value) if value.bytes_beyond() > LONGEST_VALUE => {
                 exec_err!("{}", too_long(&self.shown_name()))
             }
@@ -277,19 +315,41 @@ impl ScalarUDFImpl for RowFunctionUdf {
             let name = self.function.shown_name();
             return plan_err!("{name} does not take {} arguments", arguments.len());
         }
+        let is_span = |given: &DataType| matches!(given, DataType::Duration(_));
+        let as_dates = match self.function.name {
+            "mysql_timestamp_plus" => &arguments[..1],
+            name if takes_dates(name) => arguments,
+            _ => &[],
+        };
+        if as_dates.iter().any(is_span) {
+            return plan_err!(
+                "{} is not supported of a TIME, which has no date",
+                self.function.shown_name()
+            );
+        }
         Ok(arguments.iter().map(canonical_type).collect())
     }
 
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        Ok(self.function.gives.data_type(arguments))
+        Ok(self.function.data_type(arguments))
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let types = args.arg_fields.iter().map(|it| it.data_type().clone());
         let given: Vec<_> = types.collect();
         let field = Field::new(self.name(), self.return_type(&given)?, true);
-        Ok(Arc::new(match self.function.gives {
-            Gives::Json => as_document(field),
+        Ok(Arc::new(match (self.function.gives, self.function.name) {
+            (Gives::Json, _) => as_document(field),
+            (_, TIME_TEXT) => field.with_metadata([(TIME.to_owned(), String::new())].into()),
+            (_, "mysql_now" | "mysql_timestamp_cast") => {
+                let digits = match args.scalar_arguments.get(1) {
+                    None => 0,
+                    Some(Some(ScalarValue::Int64(Some(digits)))) => *digits,
+                    Some(_) => return Ok(Arc::new(field)),
+                };
+                let digits = [(FRACTION_DIGITS.to_owned(), digits.to_string())];
+                field.with_metadata(digits.into())
+            }
             _ => field,
         }))
     }
@@ -301,7 +361,7 @@ impl ScalarUDFImpl for RowFunctionUdf {
         };
         let given = context.get_data_type(only)?;
         let stays = match self.function.name {
-            "mysql_text" => is_text(Some(&given)),
+            "mysql_text" | "mysql_group_text" => is_text(Some(&given)),
             "mysql_number" => self.function.gives.data_type(std::slice::from_ref(&given)) == given,
             "mysql_double" => given == DataType::Float64,
             _ => false,
@@ -333,6 +393,9 @@ impl ScalarUDFImpl for RowFunctionUdf {
             }
         }
         let columns: Vec<Argument> = args.args.iter().map(Argument::of).collect::<Result<_>>()?;
+        // Of constants alone it was warned when the statement was planned.
+        let has_texts = columns.iter().any(Argument::is_column_of_texts);
+        let warning = TakenFor::by(self.function.name).filter(|_| has_texts);
         let mut results = Vec::with_capacity(rows);
         let mut values = Vec::with_capacity(columns.len());
         let mut bytes = 0;
@@ -343,6 +406,9 @@ impl ScalarUDFImpl for RowFunctionUdf {
                 values.push(column.value(row)?);
             }
             let value = self.function.row(&values)?;
+            if let Some(warning) = warning {
+                warning.warn_of_row(&values, &value);
+            }
             bytes += value.bytes_beyond();
             if bytes > MOST_BYTES {
                 let name = self.function.shown_name();
@@ -362,6 +428,14 @@ impl ScalarUDFImpl for RowFunctionUdf {
         Ok(ColumnarValue::Array(result))
     }
 }
+
+/// The function that makes texts of the times of day and spans of a result.
+pub(crate) const TIME_TEXT: &str = "mysql_time_text";
+/// The key by which the metadata of a field tell that its texts are those of a TIME.
+pub const TIME: &str = "meridian.time";
+
+/// The key under which the metadata of a field of times tell how many digits of a second they have.
+pub const FRACTION_DIGITS: &str = "meridian.fraction_digits";
 
 /// The key by which the metadata of a field tell that its texts are JSON documents.
 const DOCUMENT: &str = "meridian.json";
@@ -408,6 +482,10 @@ impl Argument {
                 Self::Constant(value_at(&constant.to_array_of_size(1)?, 0)?)
             }
         })
+    }
+
+    fn is_column_of_texts(&self) -> bool {
+        matches!(self, Self::Column(column) if is_text(Some(column.data_type())))
     }
 
     fn value(&self, row: usize) -> Result<Value> {
@@ -459,8 +537,8 @@ pub(super) fn column_of(values: Vec<Value>, data_type: &DataType) -> Result<Arra
         DataType::Timestamp(..) => {
             filled!(TimestampMicrosecondBuilder::with_capacity(rows), value => micros(&value)?)
         }
-        DataType::Time64(_) => {
-            filled!(Time64MicrosecondBuilder::with_capacity(rows), value => micros_of_day(&value)?)
+        DataType::Duration(_) => {
+            filled!(DurationMicrosecondBuilder::with_capacity(rows), value => micros_of_day(&value)?)
         }
         other => return exec_err!("a function gave a value of the type {other}"),
     })

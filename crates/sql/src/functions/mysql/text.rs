@@ -2,6 +2,7 @@
 
 use super::numbers::{in_base, rounded_exactly};
 use super::row_function::{Gives, LONGEST_VALUE, RowFunction, Takes, longest, too_long};
+use super::strings::{Strings, of_bytes};
 use super::value::Value;
 
 const ONE: Takes = Takes(1, 1);
@@ -15,24 +16,28 @@ const SOME: Takes = Takes(1, usize::MAX);
 pub(super) const LONGEST: usize = 1 << 16;
 
 pub(super) const FUNCTIONS: &[RowFunction] = &[
-    RowFunction::new("mysql_text", ONE_OR_TWO, Gives::TextAsGiven, |v| {
-        text(match v.get(1) {
-            Some(length) => first(&v[0].text(), length.integer()),
-            None => v[0].text(),
-        })
-    }),
-    RowFunction::new("mysql_bytes", ONE, Gives::Bytes, |v| {
-        Ok(Value::Bytes(v[0].bytes()))
-    }),
+    RowFunction::new("mysql_text", ONE_OR_TWO, Gives::TextAsGiven, as_text)
+        .of_strings(Strings::AnyBytes),
+    // What GROUP_CONCAT joins.
+    RowFunction::new("mysql_group_text", ONE, Gives::TextAsGiven, as_text),
+    // What a pattern of LIKE is matched with where one of the two is bytes.
+    RowFunction::new("mysql_byte_text", ONE, Gives::Text, |v| {
+        Ok(of_bytes(&v[0].bytes()))
+    })
+    .of_strings(Strings::AnyBytes),
+    RowFunction::new("mysql_bytes", ONE_OR_TWO, Gives::Bytes, as_bytes)
+        .of_strings(Strings::AnyBytes),
     RowFunction::new("mysql_length", ONE, Gives::Integer, |v| {
         integer(v[0].bytes().len())
     }),
     RowFunction::new("mysql_char_length", ONE, Gives::Integer, |v| {
         integer(v[0].text().chars().count())
-    }),
+    })
+    .of_strings(Strings::At(&[0])),
     RowFunction::new("mysql_concat", SOME, Gives::Text, |v| {
         text(v.iter().map(Value::text).collect())
-    }),
+    })
+    .of_strings(Strings::From(0)),
     RowFunction::new("mysql_concat_ws", SOME, Gives::Text, |v| match v {
         [Value::Null, ..] | [] => Ok(Value::Null),
         [separator, parts @ ..] => {
@@ -44,77 +49,98 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
             text(parts.join(&separator.text()))
         }
     })
+    .of_strings(Strings::From(0))
     .seeing_nulls(),
-    RowFunction::new("mysql_substr", TWO_OR_THREE, Gives::Text, substring),
-    RowFunction::new("mysql_substring", TWO_OR_THREE, Gives::Text, substring),
-    RowFunction::new("mysql_mid", TWO_OR_THREE, Gives::Text, substring),
+    RowFunction::new("mysql_substr", TWO_OR_THREE, Gives::Text, substring)
+        .of_strings(Strings::At(&[0])),
+    RowFunction::new("mysql_substring", TWO_OR_THREE, Gives::Text, substring)
+        .of_strings(Strings::At(&[0])),
+    RowFunction::new("mysql_mid", TWO_OR_THREE, Gives::Text, substring)
+        .of_strings(Strings::At(&[0])),
     RowFunction::new("mysql_left", TWO, Gives::Text, |v| {
         text(first(&v[0].text(), v[1].integer()))
-    }),
+    })
+    .of_strings(Strings::At(&[0])),
     RowFunction::new("mysql_right", TWO, Gives::Text, |v| {
         let whole = v[0].text();
         let leave = whole.chars().count().saturating_sub(count(&v[1]));
         text(whole.chars().skip(leave).collect())
-    }),
+    })
+    .of_strings(Strings::At(&[0])),
     RowFunction::new("mysql_lpad", TWO_OR_THREE, Gives::Text, |v| {
         pad(v, PadAt::Start)
-    }),
+    })
+    .of_strings(Strings::At(&[0, 2])),
     RowFunction::new("mysql_rpad", TWO_OR_THREE, Gives::Text, |v| {
         pad(v, PadAt::End)
-    }),
+    })
+    .of_strings(Strings::At(&[0, 2])),
     RowFunction::new("mysql_repeat", TWO, Gives::Text, |v| {
         repeated(&v[0].text(), count(&v[1]))
-    }),
+    })
+    .of_strings(Strings::At(&[0])),
     RowFunction::new("mysql_space", ONE, Gives::Text, |v| {
         repeated(" ", count(&v[0]))
-    }),
+    })
+    .of_strings(Strings::AnyBytes),
     RowFunction::new("mysql_reverse", ONE, Gives::Text, |v| {
         text(v[0].text().chars().rev().collect())
-    }),
+    })
+    .of_strings(Strings::At(&[0])),
     RowFunction::new("mysql_upper", ONE, Gives::Text, |v| {
         text(v[0].text().to_uppercase())
-    }),
+    })
+    .of_strings(Strings::Letters),
     RowFunction::new("mysql_lower", ONE, Gives::Text, |v| {
         text(v[0].text().to_lowercase())
-    }),
-    RowFunction::new("mysql_locate", TWO_OR_THREE, Gives::Integer, locate),
-    RowFunction::new("mysql_replace", THREE, Gives::Text, replace),
+    })
+    .of_strings(Strings::Letters),
+    RowFunction::new("mysql_locate", TWO_OR_THREE, Gives::Integer, locate)
+        .of_strings(Strings::At(&[0, 1])),
+    RowFunction::new("mysql_replace", THREE, Gives::Text, replace).of_strings(Strings::From(0)),
     RowFunction::new("mysql_trim", ONE_OR_TWO, Gives::Text, |v| {
         let what = trimmed_text(v);
         text(trim_end(trim_start(&v[0].text(), &what), &what).to_owned())
-    }),
+    })
+    .of_strings(Strings::From(0)),
     RowFunction::new("mysql_ltrim", ONE_OR_TWO, Gives::Text, |v| {
         text(trim_start(&v[0].text(), &trimmed_text(v)).to_owned())
-    }),
+    })
+    .of_strings(Strings::From(0)),
     RowFunction::new("mysql_rtrim", ONE_OR_TWO, Gives::Text, |v| {
         text(trim_end(&v[0].text(), &trimmed_text(v)).to_owned())
-    }),
+    })
+    .of_strings(Strings::From(0)),
     RowFunction::new("mysql_hex", ONE, Gives::Text, |v| {
         text(match &v[0] {
             Value::Integer(integer) => in_base(*integer as u64, 16),
             Value::Double(number) => in_base(number.round() as i128 as u64, 16),
             other => in_hexadecimal(&other.bytes())?,
         })
-    }),
+    })
+    .of_strings(Strings::AnyBytes),
     RowFunction::new("mysql_unhex", ONE, Gives::Bytes, |v| {
         Ok(unhex(&v[0].text()).map_or(Value::Null, Value::Bytes))
-    }),
+    })
+    .of_strings(Strings::AnyBytes),
     RowFunction::new("mysql_bin", ONE, Gives::Text, |v| {
         text(in_base(v[0].integer() as u64, 2))
-    }),
+    })
+    .of_strings(Strings::AnyBytes),
     RowFunction::new("mysql_oct", ONE, Gives::Text, |v| {
         text(in_base(v[0].integer() as u64, 8))
-    }),
+    })
+    .of_strings(Strings::AnyBytes),
     RowFunction::new("mysql_ascii", ONE, Gives::Integer, |v| {
         integer(v[0].bytes().first().copied().unwrap_or(0).into())
     }),
     RowFunction::new("mysql_ord", ONE, Gives::Integer, |v| {
-        let first: String = v[0].text().chars().take(1).collect();
-        integer(
-            first
-                .bytes()
-                .fold(0, |number, byte| number << 8 | usize::from(byte)),
-        )
+        let first = match &v[0] {
+            Value::Bytes(bytes) => bytes.iter().copied().take(1).collect(),
+            other => first(&other.text(), 1).into_bytes(),
+        };
+        let number = |number: usize, byte: u8| number << 8 | usize::from(byte);
+        integer(first.into_iter().fold(0, number))
     }),
     RowFunction::new("mysql_char", SOME, Gives::Bytes, |v| {
         let numbers = v
@@ -123,6 +149,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
             .map(|value| value.integer() as u32);
         Ok(Value::Bytes(numbers.flat_map(significant_bytes).collect()))
     })
+    .of_strings(Strings::AnyBytes)
     .seeing_nulls(),
     RowFunction::new("mysql_elt", SOME, Gives::Text, |v| {
         let chosen = usize::try_from(v[0].integer())
@@ -133,6 +160,7 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
             .filter(|value| !value.is_null())
             .map_or(Value::Null, |value| Value::Text(value.text())))
     })
+    .of_strings(Strings::From(1))
     .seeing_nulls(),
     RowFunction::new("mysql_find_in_set", TWO, Gives::Integer, |v| {
         let wanted = v[0].text();
@@ -143,25 +171,33 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
             list.split(',').position(|item| item == wanted)
         };
         integer(place.map_or(0, |at| at + 1))
-    }),
+    })
+    .of_strings(Strings::From(0)),
     RowFunction::new("mysql_strcmp", TWO, Gives::Integer, |v| {
         Ok(Value::Integer(v[0].text().cmp(&v[1].text()) as i128))
-    }),
-    RowFunction::new("mysql_insert", Takes(4, 4), Gives::Text, insert),
-    RowFunction::new("mysql_substring_index", THREE, Gives::Text, substring_index),
+    })
+    .of_strings(Strings::From(0)),
+    RowFunction::new("mysql_insert", Takes(4, 4), Gives::Text, insert)
+        .of_strings(Strings::At(&[0, 3])),
+    RowFunction::new("mysql_substring_index", THREE, Gives::Text, substring_index)
+        .of_strings(Strings::At(&[0, 1])),
     RowFunction::new("mysql_format", TWO, Gives::Text, |v| {
         text(grouped(&v[0], count(&v[1]).min(30)))
-    }),
+    })
+    .of_strings(Strings::AnyBytes),
 ];
 
 /// The engine's functions whose results it does not bound, bounded.
 pub(super) const BOUNDED: &[RowFunction] = &[
     RowFunction::new("repeat", TWO, Gives::Text, |v| {
         repeated(&v[0].text(), count(&v[1]))
-    }),
-    RowFunction::new("lpad", TWO_OR_THREE, Gives::Text, |v| pad(v, PadAt::Start)),
-    RowFunction::new("rpad", TWO_OR_THREE, Gives::Text, |v| pad(v, PadAt::End)),
-    RowFunction::new("replace", THREE, Gives::Text, replace),
+    })
+    .of_strings(Strings::At(&[0])),
+    RowFunction::new("lpad", TWO_OR_THREE, Gives::Text, |v| pad(v, PadAt::Start))
+        .of_strings(Strings::At(&[0, 2])),
+    RowFunction::new("rpad", TWO_OR_THREE, Gives::Text, |v| pad(v, PadAt::End))
+        .of_strings(Strings::At(&[0, 2])),
+    RowFunction::new("replace", THREE, Gives::Text, replace).of_strings(Strings::From(0)),
 ];
 
 fn text(text: String) -> Result<Value, String> {
@@ -181,6 +217,34 @@ fn first(text: &str, characters: i128) -> String {
     text.chars()
         .take(usize::try_from(characters).unwrap_or(0))
         .collect()
+}
+
+/// A value as text, the first characters of it alone where a length is given; NULL for bytes that are no text.
+fn as_text(v: &[Value]) -> Result<Value, String> {
+    let whole = match &v[0] {
+        Value::Bytes(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => return Ok(Value::Null),
+        },
+        other => other.text(),
+    };
+    text(match v.get(1) {
+        Some(length) => first(&whole, length.integer()),
+        None => whole,
+    })
+}
+
+/// A value as bytes, as many as a length says where there is one: what is missing is zero bytes.
+fn as_bytes(v: &[Value]) -> Result<Value, String> {
+    let mut bytes = v[0].bytes();
+    if let Some(length) = v.get(1) {
+        let length = count(length);
+        if length > LONGEST.max(bytes.len()) {
+            return Ok(Value::Null);
+        }
+        bytes.resize(length, 0);
+    }
+    Ok(Value::Bytes(bytes))
 }
 
 /// From a place on, counted from the end if it is negative, so many characters.

@@ -8,9 +8,11 @@ use super::calendar::{
     century, date_in_range, date_text, day_number, days_of_month, time_in_range,
 };
 use super::clock::Clock;
+use super::formatted::{formatted, week};
 use super::moment_text::{self, of_number};
 use super::row_function::{Gives, RowFunction, Takes};
 use super::str_to_date;
+use super::strings::Strings;
 use super::value::Value;
 
 const ONE: Takes = Takes(1, 1);
@@ -108,23 +110,48 @@ pub(super) const FUNCTIONS: &[RowFunction] = &[
             .moment()
             .map_or(Value::Null, |m| Value::Time(m.to_micros())))
     }),
+    RowFunction::new("mysql_timestamp_plus", TWO, Gives::Time, |v| {
+        match (v[0].moment(), Clock::of(&v[1])) {
+            (Some(m), Some(span)) => time(i128::from(m.to_micros()) + i128::from(span.to_micros())),
+            _ => Ok(Value::Null),
+        }
+    }),
     // What a number is where it is compared with a time: one that is none is before all of them, as MariaDB's zero date.
     RowFunction::new("mysql_number_moment", ONE, Gives::Time, |v| {
         let micros = v[0].moment().map_or(BEFORE_ALL_TIMES, Moment::to_micros);
         Ok(Value::Time(micros))
     }),
-    RowFunction::new("mysql_now", ONE, Gives::Time, |v| match v[0].moment() {
-        Some(m) => Ok(Value::Time(
-            m.to_micros() / MICROS_OF_SECOND * MICROS_OF_SECOND,
-        )),
-        None => Ok(Value::Null),
+    // The present time, cut off behind so many digits of a second.
+    RowFunction::new("mysql_now", Takes(1, 2), Gives::Time, |v| {
+        let digits = v.get(1).map_or(0, Value::integer);
+        let Some(unit) = unit_of_digits(digits) else {
+            return Err(too_precise("NOW", digits));
+        };
+        match v[0].moment() {
+            Some(m) => Ok(Value::Time(m.to_micros().div_euclid(unit) * unit)),
+            None => Ok(Value::Null),
+        }
+    }),
+    // What CAST makes of a value: rounded to so many digits of a second.
+    RowFunction::new("mysql_timestamp_cast", TWO, Gives::Time, |v| {
+        let digits = v[1].integer();
+        let Some(unit) = unit_of_digits(digits) else {
+            return Err(too_precise("CAST", digits));
+        };
+        let rounded = |m: Moment| (m.to_micros() + unit / 2).div_euclid(unit) * unit;
+        match v[0].moment() {
+            Some(m) => time(rounded(m).into()),
+            None => Ok(Value::Null),
+        }
     }),
     RowFunction::new("mysql_dayname", ONE, Gives::Text, |v| {
         named(v, |m| WEEKDAYS[m.weekday() as usize])
-    }),
+    })
+    .of_strings(Strings::AnyBytes),
     RowFunction::new("mysql_monthname", ONE, Gives::Text, |v| {
         named(v, |m| MONTHS[m.month as usize - 1])
-    }),
+    })
+    .of_strings(Strings::AnyBytes),
     RowFunction::new("mysql_time_to_sec", ONE, Gives::Integer, |v| {
         clock(v, Clock::whole_seconds)
     }),
@@ -219,11 +246,11 @@ pub(crate) fn is_clock(text: &str) -> bool {
     Clock::of(&Value::Text(text.to_owned())).is_some()
 }
 
-/// Whether a text is what a function that reads by a format makes of it.
-pub(crate) fn is_read_by_format(function: &str, text: &str, format: &str) -> bool {
-    match function {
-        "mysql_str_to_time" => str_to_date::parse_time(text, format).is_some(),
-        _ => str_to_date::parse(text, format).is_some(),
+/// Whether a text can be read by a format, as a date or as a time of day alone.
+pub(crate) fn is_read_by_format(as_clock: bool, text: &str, format: &str) -> bool {
+    match as_clock {
+        true => str_to_date::parse_time(text, format).is_some(),
+        false => str_to_date::parse(text, format).is_some(),
     }
 }
 
@@ -296,41 +323,6 @@ fn time(micros: i128) -> Result<Value, String> {
     Ok(time_in_range(micros).map_or(Value::Null, Value::Time))
 }
 
-/// Year and number of the week of a day. Of the mode's bits the lowest says that weeks begin on Monday, the next that
-/// the days before week 1 are in the last week of the year before, the third, with weeks from Monday, that week 1 is the
-/// first that begins in the year (with weeks from Sunday the reverse of that: MySQL 8.0 Reference Manual, WEEK).
-fn week(moment: Moment, mode: u8) -> (i64, i64) {
-    let monday_first = mode & 1 == 1;
-    let of_year_before = mode & 2 == 2;
-    let begins_in_year = (mode & 4 == 4) == monday_first;
-    let days = moment.days();
-    let new_year = |year: i64| day_number(year, 1, 1);
-    let weekday = |days: i64| (days + if monday_first { 3 } else { 4 }).rem_euclid(7);
-    let first_week = |year: i64| {
-        let first = weekday(new_year(year));
-        let begins = new_year(year) - first;
-        // Week 1 begins with the year's first full week, or is the one that has four days of the year.
-        let later = if begins_in_year {
-            first != 0
-        } else {
-            first >= 4
-        };
-        if later { begins + 7 } else { begins }
-    };
-    let year = moment.year;
-    if days < first_week(year) {
-        if !of_year_before {
-            return (year, 0);
-        }
-        return (year - 1, (days - first_week(year - 1)) / 7 + 1);
-    }
-    let number = (days - first_week(year)) / 7 + 1;
-    if of_year_before && days >= first_week(year + 1) {
-        return (year + 1, 1);
-    }
-    (year, number)
-}
-
 /// Units of time that are months, and how many.
 const MONTHS_OF: [(&str, i64); 3] = [("month", 1), ("quarter", 3), ("year", 12)];
 /// Units of time that always have the same length, in microseconds.
@@ -360,6 +352,9 @@ enum TimeOfDay {
 
 /// A date or a time that is moved: dates stay dates by whole days, and texts and numbers become texts.
 fn moved(v: &[Value], time_of_day: TimeOfDay) -> Result<Value, String> {
+    if let Value::TimeOfDay(micros) = &v[0] {
+        return moved_span(*micros, v);
+    }
     let moved = date_add(v)?;
     let Value::Time(micros) = moved else {
         return Ok(moved);
@@ -367,7 +362,7 @@ fn moved(v: &[Value], time_of_day: TimeOfDay) -> Result<Value, String> {
     let days = micros.div_euclid(MICROS_OF_DAY) as i32;
     Ok(match (&v[0], time_of_day) {
         (Value::Date(_), TimeOfDay::AsGiven) => Value::Date(days),
-        (Value::Date(_) | Value::Time(_) | Value::TimeOfDay(_), _) => moved,
+        (Value::Date(_) | Value::Time(_), _) => moved,
         (given, TimeOfDay::AsGiven) if !has_time_of_day(given) => Value::Text(date_text(days)),
         _ if v[2].text() == "microsecond" => {
             let moment = Moment::of_micros(micros);
@@ -379,6 +374,73 @@ fn moved(v: &[Value], time_of_day: TimeOfDay) -> Result<Value, String> {
         }
         _ => Value::Text(moved.text()),
     })
+}
+
+/// A span that is moved: it has no months. What is longer than a span may be is NULL.
+fn moved_span(micros: i64, v: &[Value]) -> Result<Value, String> {
+    let unit = v[2].text();
+    let Some(size) = size_of_unit(&MICROS_OF, &unit) else {
+        return Err(match size_of_unit(&MONTHS_OF, &unit) {
+            Some(_) => format!("a TIME is not supported beside INTERVAL n {unit}: it has no date"),
+            None => unknown_unit(&unit),
+        });
+    };
+    let sum = i128::from(micros).saturating_add(amount_of(&v[1], &unit, size));
+    let longest = Clock::of_sum(sum).to_micros();
+    Ok(match sum == i128::from(longest) {
+        true => Value::TimeOfDay(longest),
+        false => Value::Null,
+    })
+}
+
+/// Microseconds of so many units of this size.
+fn amount_of(number: &Value, unit: &str, size: i64) -> i128 {
+    match unit {
+        "second" => (number.double() * size as f64).round() as i128,
+        _ => number.integer().saturating_mul(size.into()),
+    }
+}
+
+/// Microseconds of the last of so many digits of a second; `None` if there are more than six.
+pub(super) fn unit_of_digits(digits: i128) -> Option<i64> {
+    let digits = u32::try_from(digits).ok().filter(|it| *it <= 6)?;
+    Some(MICROS_OF_SECOND / 10_i64.pow(digits))
+}
+
+/// The error for more digits of a second than there are.
+pub(super) fn too_precise(function: &str, digits: i128) -> String {
+    format!("{function} has at most 6 digits of a second, not {digits}")
+}
+
+/// Functions of dates, which a time of day alone does not have.
+pub(super) fn takes_dates(function: &str) -> bool {
+    const OF_DATES: [&str; 24] = [
+        "mysql_year",
+        "mysql_month",
+        "mysql_day",
+        "mysql_quarter",
+        "mysql_week",
+        "mysql_yearweek",
+        "mysql_weekday",
+        "mysql_dayofweek",
+        "mysql_dayofyear",
+        "mysql_dayname",
+        "mysql_monthname",
+        "mysql_to_days",
+        "mysql_last_day",
+        "mysql_date",
+        "mysql_timestamp",
+        "mysql_timestamp_cast",
+        "mysql_date_format",
+        "mysql_unix_timestamp",
+        "mysql_unix_seconds",
+        "mysql_convert_tz",
+        "mysql_timestampdiff",
+        "mysql_now",
+        "mysql_number_moment",
+        "mysql_from_days",
+    ];
+    OF_DATES.contains(&function)
 }
 
 /// Whether a text or a number is a date with a time of day.
@@ -409,11 +471,7 @@ fn date_add(v: &[Value]) -> Result<Value, String> {
     let Some(micros) = size_of_unit(&MICROS_OF, &unit) else {
         return Err(unknown_unit(&unit));
     };
-    let amount = if unit == "second" {
-        (v[1].double() * micros as f64).round() as i128
-    } else {
-        v[1].integer().saturating_mul(micros.into())
-    };
+    let amount = amount_of(&v[1], &unit, micros);
     time(amount.saturating_add(moment.to_micros().into()))
 }
 
@@ -443,71 +501,6 @@ fn timestampdiff(v: &[Value]) -> Result<Value, String> {
     Ok(Value::Integer((sign * (months / size)).into()))
 }
 
-/// A time in the form that MySQL's letters after `%` say.
-fn formatted(m: Moment, format: &str) -> String {
-    let mut text = String::new();
-    let mut characters = format.chars();
-    while let Some(character) = characters.next() {
-        if character != '%' {
-            text.push(character);
-            continue;
-        }
-        match characters.next() {
-            Some(letter) => text.push_str(&formatted_part(m, letter)),
-            None => text.push('%'),
-        }
-    }
-    text
-}
-
-/// What follows the number of a day in words: 1st, 2nd, 3rd, 4th, 11th.
-fn ordinal_suffix(number: i64) -> &'static str {
-    match (number % 10, number / 10 % 10) {
-        (_, 1) => "th",
-        (1, _) => "st",
-        (2, _) => "nd",
-        (3, _) => "rd",
-        _ => "th",
-    }
-}
-
-fn formatted_part(m: Moment, letter: char) -> String {
-    let twelve = (m.hour + 11) % 12 + 1;
-    let half = if m.hour < 12 { "AM" } else { "PM" };
-    match letter {
-        'Y' => format!("{:04}", m.year),
-        'y' => format!("{:02}", m.year % 100),
-        'm' => format!("{:02}", m.month),
-        'c' => m.month.to_string(),
-        'M' => MONTHS[m.month as usize - 1].to_owned(),
-        'b' => MONTHS[m.month as usize - 1][..3].to_owned(),
-        'D' => format!("{}{}", m.day, ordinal_suffix(m.day)),
-        'd' => format!("{:02}", m.day),
-        'e' => m.day.to_string(),
-        'j' => format!("{:03}", m.day_of_year()),
-        'H' => format!("{:02}", m.hour),
-        'k' => m.hour.to_string(),
-        'h' | 'I' => format!("{twelve:02}"),
-        'l' => twelve.to_string(),
-        'i' => format!("{:02}", m.minute),
-        's' | 'S' => format!("{:02}", m.second),
-        'f' => format!("{:06}", m.micros),
-        'p' => half.to_owned(),
-        'T' => format!("{:02}:{:02}:{:02}", m.hour, m.minute, m.second),
-        'r' => format!("{twelve:02}:{:02}:{:02} {half}", m.minute, m.second),
-        'W' => WEEKDAYS[m.weekday() as usize].to_owned(),
-        'a' => WEEKDAYS[m.weekday() as usize][..3].to_owned(),
-        'w' => ((m.weekday() + 1) % 7).to_string(),
-        'U' => format!("{:02}", week(m, 0).1),
-        'u' => format!("{:02}", week(m, 1).1),
-        'V' => format!("{:02}", week(m, 2).1),
-        'v' => format!("{:02}", week(m, 3).1),
-        'X' => format!("{:04}", week(m, 2).0),
-        'x' => format!("{:04}", week(m, 3).0),
-        other => other.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -516,17 +509,5 @@ mod tests {
     fn a_day_is_as_long_as_its_seconds() {
         assert_eq!(MICROS_OF_DAY, 86_400 * MICROS_OF_SECOND);
         assert_eq!(size_of_unit(&MICROS_OF, "day"), Some(MICROS_OF_DAY));
-    }
-
-    #[test]
-    fn weeks_are_those_of_the_standard() {
-        // ISO 8601: 2008-12-29 is in week 1 of 2009, 2010-01-03 in week 53 of 2009.
-        let day =
-            |year, month, day| Moment::of_micros(day_number(year, month, day) * MICROS_OF_DAY);
-        assert_eq!(week(day(2008, 12, 29), 3), (2009, 1));
-        assert_eq!(week(day(2010, 1, 3), 3), (2009, 53));
-        assert_eq!(week(day(2008, 2, 20), 0).1, 7);
-        assert_eq!(week(day(2000, 1, 1), 0).1, 0);
-        assert_eq!(week(day(2000, 1, 1), 2), (1999, 52));
     }
 }

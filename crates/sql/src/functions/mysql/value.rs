@@ -4,13 +4,14 @@ use std::num::{IntErrorKind, ParseIntError};
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
-    DataType, Date32Type, Decimal128Type, Float64Type, Int64Type, Time64MicrosecondType, TimeUnit,
-    TimestampMicrosecondType, UInt64Type,
+    DataType, Date32Type, Decimal128Type, DurationMicrosecondType, Float64Type, Int64Type,
+    TimeUnit, TimestampMicrosecondType, UInt64Type,
 };
 use datafusion::common::Result;
 use datafusion::common::exec_err;
 
 use super::calendar::{self, Moment};
+use super::clock::Clock;
 use super::moment_text;
 
 /// A value.
@@ -28,7 +29,7 @@ pub(crate) enum Value {
     Date(i32),
     /// Microseconds since 1970-01-01 00:00:00.
     Time(i64),
-    /// Microseconds since midnight.
+    /// Microseconds since midnight, or those of a span of time, which may be negative.
     TimeOfDay(i64),
 }
 
@@ -47,7 +48,7 @@ pub(crate) fn canonical_type(given: &DataType) -> DataType {
         | DataType::FixedSizeBinary(_) => DataType::Binary,
         DataType::Date32 | DataType::Date64 => DataType::Date32,
         DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Microsecond, None),
-        DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Microsecond),
+        DataType::Duration(_) => DataType::Duration(TimeUnit::Microsecond),
         _ => DataType::Utf8,
     }
 }
@@ -73,15 +74,15 @@ pub(crate) fn value_at(column: &ArrayRef, row: usize) -> Result<Value> {
         DataType::Timestamp(TimeUnit::Microsecond, None) => {
             Value::Time(column.as_primitive::<TimestampMicrosecondType>().value(row))
         }
-        DataType::Time64(TimeUnit::Microsecond) => {
-            Value::TimeOfDay(column.as_primitive::<Time64MicrosecondType>().value(row))
+        DataType::Duration(TimeUnit::Microsecond) => {
+            Value::TimeOfDay(column.as_primitive::<DurationMicrosecondType>().value(row))
         }
         other => return exec_err!("a value of the type {other} cannot be taken here"),
     })
 }
 
 impl Value {
-    pub(in crate::functions) fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         *self == Self::Null
     }
 
@@ -98,8 +99,8 @@ impl Value {
             // A time is rounded as one, not as a number: its seconds end at 59.
             Self::Time(micros) => Self::Time(whole_seconds(*micros)).double() as i128,
             Self::TimeOfDay(micros) => {
-                let seconds = whole_seconds(*micros) / calendar::MICROS_OF_SECOND;
-                ((seconds / 3600 * 100 + seconds / 60 % 60) * 100 + seconds % 60).into()
+                let rounded = micros.signum() * whole_seconds(micros.abs());
+                Clock::of_micros(rounded).digits() as i128
             }
             // A text is cut at its point, not rounded.
             Self::Text(text) => bounded(whole_prefix(text)),
@@ -126,7 +127,7 @@ impl Value {
             Self::Bytes(bytes) => text_double(&String::from_utf8_lossy(bytes)),
             Self::Date(_) => self.moment().map_or(0.0, |day| day.date_digits() as f64),
             Self::Time(_) => self.moment().map_or(0.0, |moment| moment.digits()),
-            Self::TimeOfDay(micros) => Moment::of_micros(*micros).time_digits(),
+            Self::TimeOfDay(micros) => Clock::of_micros(*micros).digits(),
         }
     }
 
@@ -150,7 +151,7 @@ impl Value {
             Self::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
             Self::Date(days) => calendar::date_text(*days),
             Self::Time(micros) => Moment::of_micros(*micros).text(),
-            Self::TimeOfDay(micros) => Moment::of_micros(*micros).time_text(),
+            Self::TimeOfDay(micros) => Clock::of_micros(*micros).text(),
         }
     }
 
@@ -165,12 +166,11 @@ impl Value {
     /// The value as a time, if it is one of the years 0 to 9999.
     pub(super) fn moment(&self) -> Option<Moment> {
         match self {
-            Self::Null => None,
+            // A span has no date; functions of dates reject it by its type.
+            Self::Null | Self::TimeOfDay(_) => None,
             Self::Date(days) => calendar::date_in_range((*days).into())
                 .map(|days| Moment::of_micros(i64::from(days) * calendar::MICROS_OF_DAY)),
             Self::Time(micros) => calendar::time_in_range((*micros).into()).map(Moment::of_micros),
-            // Of its date there is nothing to be told.
-            Self::TimeOfDay(micros) => Some(Moment::of_micros(*micros)),
             Self::Integer(digits) => moment_text::of_number(*digits),
             Self::Double(_) | Self::Decimal(..) => {
                 let (whole, micros) = self.whole_and_micros()?;
@@ -411,6 +411,7 @@ mod tests {
         );
         assert_eq!(Value::TimeOfDay(45_296_500_000).integer(), 123_457);
         assert_eq!(Value::TimeOfDay(45_296_499_999).integer(), 123_456);
+        assert_eq!(Value::TimeOfDay(-45_296_500_000).integer(), -123_457);
     }
 
     #[test]

@@ -39,20 +39,24 @@ impl StoredColumn {
         &self,
         values: impl Iterator<Item = GivenValue<'a>>,
     ) -> Result<ArrayRef, RowFault> {
-        let stored = values.enumerate().map(|(row, given)| {
-            let stored = match given {
-                GivenValue::Computed(column) => canonical(column, self.ty).and_then(|column| {
-                    let value = value_at(&column, 0).map_err(|error| told(&error))?;
-                    self.value(&value)
-                }),
-                given => self.typed_value(given),
-            };
-            stored.map_err(|error| (row, error))
-        });
+        let stored = values
+            .enumerate()
+            .map(|(row, given)| self.given_value(given).map_err(|error| (row, error)));
         self.collected(stored)
     }
 
-    fn collected(
+    /// What the column stores of a value, typed or computed.
+    pub(super) fn given_value(&self, given: GivenValue<'_>) -> Result<Value, SqlError> {
+        match given {
+            GivenValue::Computed(column) => canonical(column, self.ty).and_then(|column| {
+                let value = value_at(&column, 0).map_err(|error| told(&error))?;
+                self.value(&value)
+            }),
+            given => self.typed_value(given),
+        }
+    }
+
+    pub(super) fn collected(
         &self,
         stored: impl Iterator<Item = Result<Value, RowFault>>,
     ) -> Result<ArrayRef, RowFault> {

@@ -4,6 +4,7 @@
 //! Source: *MySQL Reference Manual*, "Numeric Type Syntax", "Out-of-Range and Overflow Handling", "Rounding Behavior", "The CHAR and
 //! VARCHAR Types", "Fractional Seconds in Time Values".
 
+mod adjusted;
 mod column;
 mod exact;
 mod function;

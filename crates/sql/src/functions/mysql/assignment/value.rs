@@ -31,6 +31,9 @@ impl StoredColumn {
                 false => Err(self.null()),
             };
         }
+        if let (StoredType::Text(_), Value::Bytes(bytes)) = (self.ty, value) {
+            return self.bits(bytes);
+        }
         match self.ty {
             StoredType::Boolean => self.integer(value, 0, 1),
             StoredType::Integer { bits, unsigned } => {
@@ -163,7 +166,7 @@ impl StoredColumn {
                 let moment = Moment::of_micros(*micros);
                 format!("{}{}", moment.date_digits(), time_digits(moment))
             }
-            Value::TimeOfDay(micros) => time_digits(Moment::of_micros(*micros)),
+            Value::TimeOfDay(_) => format!("{:.6}", value.double()),
             Value::Date(_) => format!("{}", value.double()),
             other => other.text(),
         })
@@ -281,7 +284,7 @@ impl StoredColumn {
 }
 
 /// The least and the most of integers of so many bits.
-fn range(bits: u8, unsigned: bool) -> (i128, i128) {
+pub(super) fn range(bits: u8, unsigned: bool) -> (i128, i128) {
     match unsigned {
         true => (0, (1 << bits) - 1),
         false => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
