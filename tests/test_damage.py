@@ -83,7 +83,7 @@ def test_truncated_chunk(meridian: Meridian, loaded: Path, star_chunk: Path, kep
 
 
 def test_missing_chunk(meridian: Meridian, loaded: Path, star_chunk: Path) -> None:
-    hidden = star_chunk.rename(star_chunk.with_suffix(".away"))
+    hidden = star_chunk.rename(star_chunk.with_suffix(".hidden"))
     try:
         assert_rejected(meridian.run("check", "--data", loaded), star_chunk.name)
         assert_rejected(query(meridian, loaded), star_chunk.name)

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use catalog::{make_directories, writable_file};
+use store::{ByteSource, OpenFile, StoreError};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{BackupError, Result};
@@ -39,6 +40,50 @@ pub(crate) fn copy_file(
     check(content)?;
     fs::rename(&temporary, to).map_err(BackupError::io("write", to))?;
     Ok(content)
+}
+
+/// Copies a chunk file that is at workers, verified, under its name only when it is whole.
+pub(crate) async fn copy_from_workers(from: &Path, to: &Path) -> Result<Content> {
+    let source = store::open_anywhere(from).await?;
+    let temporary = temporary(to);
+    loop {
+        let place = source.place();
+        let content = read_source(source.as_ref(), &temporary).await?;
+        let verified = async { OpenFile::open(&temporary).await?.verify().await };
+        match verified.await {
+            Ok(()) => {
+                fs::rename(&temporary, to).map_err(BackupError::io("write", to))?;
+                return Ok(content);
+            }
+            // Another worker may have it whole.
+            Err(StoreError::Damaged { .. }) if source.distrust(place) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+async fn read_source(source: &dyn ByteSource, to: &Path) -> Result<Content> {
+    let mut target = writable_file()
+        .create(true)
+        .truncate(true)
+        .open(to)
+        .map_err(BackupError::io("write", to))?;
+    let mut hash = Xxh3::new();
+    let mut offset = 0;
+    while offset < source.num_bytes() {
+        let left = usize::try_from(source.num_bytes() - offset).unwrap_or(CHUNK);
+        let mut bytes = vec![0; left.min(CHUNK)];
+        let read = source.read_at(offset, &mut bytes).await;
+        read.map_err(BackupError::io("read", source.name()))?;
+        hash.update(&bytes);
+        let written = target.write_all(&bytes);
+        written.map_err(BackupError::io("write", to))?;
+        offset += bytes.len() as u64;
+    }
+    Ok(Content {
+        bytes: offset,
+        checksum: hash.digest(),
+    })
 }
 
 /// The length and the checksum of a file that is there.
@@ -78,7 +123,8 @@ fn temporary(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The files below a directory, by their paths from there, in order; those that are under way are none.
+/// The files below a directory, by their paths from there, in order; those that are under way are none, nor are marks of files that are
+/// at workers.
 pub(crate) fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];
@@ -91,9 +137,13 @@ pub(crate) fn files_below(dir: &Path) -> Result<Vec<PathBuf>> {
                 .file_type()
                 .map_err(BackupError::io("read", &entry.path()))?;
             let name = within.join(entry.file_name());
+            let is_of_copies = || {
+                name.extension()
+                    .is_none_or(|it| it != "tmp" && it != "away")
+            };
             if kind.is_dir() {
                 open.push(name);
-            } else if name.extension().is_none_or(|it| it != "tmp") {
+            } else if is_of_copies() {
                 found.push(name);
             }
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use catalog::{CATALOG_FILE, Catalog, LoadId, copy_database, utc_text};
 use store::{LoadDir, MANIFEST_FILE};
 
-use crate::copy::{content_of, copy_file, files_below, make_dir, sync};
+use crate::copy::{content_of, copy_file, copy_from_workers, files_below, make_dir, sync};
 use crate::snapshot::{Snapshot, SnapshotFile, directory, snapshots, unfinished};
 use crate::{BackupError, Result};
 
@@ -88,7 +88,8 @@ pub async fn take(
     for part in &parts {
         check_history(data_dir, place, part, &known)?;
     }
-    let (copied_files, copied_bytes) = copy_parts(place, &parts, &known, &mut snapshot, &mut tell)?;
+    let copying = copy_parts(place, &parts, &known, &mut snapshot, &mut tell);
+    let (copied_files, copied_bytes) = copying.await?;
     drop(parts);
     let catalog = unfinished.join(CATALOG_FILE);
     let content = content_of(&catalog)?;
@@ -261,7 +262,7 @@ fn check_history(
 }
 
 /// Copies the files of parts that the place does not have.
-fn copy_parts(
+async fn copy_parts(
     place: &Path,
     parts: &[HeldPart],
     known: &HashMap<&PathBuf, &SnapshotFile>,
@@ -270,11 +271,8 @@ fn copy_parts(
 ) -> Result<(u64, u64)> {
     let mut wanted = Vec::new();
     for part in parts {
-        for name in files_below(part.dir.path())? {
-            if !name.ends_with(READERS_LOCK) {
-                wanted.push((part.dir.path().join(&name), part.within.join(&name)));
-            }
-        }
+        let names = names_of(part)?.into_iter();
+        wanted.extend(names.map(|name| (part.dir.path().join(&name), part.within.join(&name))));
     }
     let mut told = Copied {
         files: 0,
@@ -292,7 +290,14 @@ fn copy_parts(
                 if let Some(dir) = to.parent() {
                     make_dir(dir)?;
                 }
-                let content = copy_file(&from, &to, |_| Ok(()))?;
+                let content = match copy_file(&from, &to, |_| Ok(())) {
+                    Err(BackupError::Io { source, .. })
+                        if source.kind() == std::io::ErrorKind::NotFound =>
+                    {
+                        copy_from_workers(&from, &to).await?
+                    }
+                    copied => copied?,
+                };
                 copied += 1;
                 told.bytes += content.bytes;
                 SnapshotFile::new(within, content)
@@ -303,6 +308,18 @@ fn copy_parts(
         tell(told);
     }
     Ok((copied, told.bytes))
+}
+
+/// The files of a part, wherever they are.
+fn names_of(part: &HeldPart) -> Result<BTreeSet<PathBuf>> {
+    let name = |file| Some(part.dir.chunk_path(file).file_name()?.into());
+    // Files may be given up and brought back meanwhile: each is in one of the three lists.
+    let before = store::files_away(part.dir.path())?;
+    let mut names: BTreeSet<PathBuf> = files_below(part.dir.path())?.into_iter().collect();
+    let after = store::files_away(part.dir.path())?;
+    names.extend(before.into_iter().chain(after).filter_map(name));
+    names.retain(|name| !name.ends_with(READERS_LOCK));
+    Ok(names)
 }
 
 async fn copy_extra(data_dir: &Path, unfinished: &Path, extra: &Extra) -> Result<SnapshotFile> {

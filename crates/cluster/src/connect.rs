@@ -1,10 +1,12 @@
 //! Connections to other members, in TLS or, with the secret, without.
 
+use std::collections::HashMap;
 use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use store::{PeerConnector, PeerStream};
+use store::{HttpPeer, HttpTimeouts, PeerConnector, PeerStream, StoreError};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -51,14 +53,60 @@ pub(crate) async fn connect(
     }
 }
 
-/// Connects to front ends to read ranges of their files.
+/// Other members, to read ranges of their files.
 #[derive(Debug)]
-pub(crate) struct FrontEndConnector(pub Credentials);
+pub(crate) struct Peers {
+    credentials: Credentials,
+    role: Role,
+    timeouts: HttpTimeouts,
+    known: Mutex<HashMap<String, Arc<HttpPeer>>>,
+}
+
+impl Peers {
+    /// Members that have this role.
+    pub fn new(credentials: Credentials, role: Role, timeouts: HttpTimeouts) -> Self {
+        Self {
+            credentials,
+            role,
+            timeouts,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The member at an address, whose connections are kept for the next request.
+    ///
+    /// # Errors
+    /// That is no address.
+    pub fn at(&self, address: &str) -> Result<Arc<HttpPeer>, StoreError> {
+        // Every change is a single one, so that a panic elsewhere leaves it whole.
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(peer) = known.get(address) {
+            return Ok(Arc::clone(peer));
+        }
+        let peer = HttpPeer::new(address, self.timeouts)?;
+        let peer = match &self.credentials {
+            Credentials::Secret(secret) => peer.authorized_by(secret.authorization()),
+            Credentials::Tls(_) => peer.connected_by(Arc::new(MemberConnector {
+                credentials: self.credentials.clone(),
+                role: self.role,
+            })),
+        };
+        known.insert(address.to_owned(), Arc::clone(&peer));
+        Ok(peer)
+    }
+}
+
+/// Connects to members that have a role.
+#[derive(Debug)]
+struct MemberConnector {
+    credentials: Credentials,
+    role: Role,
+}
 
 #[async_trait]
-impl PeerConnector for FrontEndConnector {
+impl PeerConnector for MemberConnector {
     async fn connect(&self, address: &str) -> io::Result<Box<dyn PeerStream>> {
-        let connected = connect(&self.0, Role::FrontEnd, address).await;
+        let connected = connect(&self.credentials, self.role, address).await;
         connected.map_err(|why| {
             io::Error::new(io::ErrorKind::ConnectionRefused, format!("{address} {why}"))
         })

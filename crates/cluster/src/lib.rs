@@ -7,7 +7,8 @@
 //! ```
 //!
 //! May depend on `engine` and `queries`. Invariants: rows count only if their piece's frame says that they are all, and each piece
-//! counts once; a replica is given up only when the workers that shall hold the file do; a worker opens no file that a plan names;
+//! counts once; a replica, and the front end's own copy, is given up only when the
+//! workers that shall hold the file do; a worker opens no file that a plan names;
 //! nobody is let in at any port who neither knows the secret nor, in TLS, shows a certificate of the cluster's authority, and with a
 //! certificate nobody does more than its role may. Knows nothing of SQL text or of clients' protocols.
 
@@ -29,7 +30,7 @@ mod worker;
 
 pub use credentials::CredentialFiles;
 pub use error::ClusterError;
-pub use front_end::{ClusterOptions, FrontEnd};
+pub use front_end::{ClusterOptions, FrontEnd, KeptFiles};
 pub use operator::Operator;
 pub use secret::Secret;
 pub use tls::{Authority, Role, certified_name};

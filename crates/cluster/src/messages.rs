@@ -148,8 +148,20 @@ pub struct ClusterStatus {
     pub missing_replicas: u64,
     /// Bytes of these.
     pub missing_bytes: u64,
-    /// Files that no live worker holds; the front end has them all.
+    /// Files that the front end alone has.
     pub files_without_replica: u64,
+    /// Bytes of the files that the front end has itself.
+    pub front_end_bytes: u64,
+    /// Bytes of all replicas at workers.
+    pub worker_bytes: u64,
+    /// Files that the front end has given up: workers alone have them.
+    pub away_files: u64,
+    /// Bytes of these.
+    pub away_bytes: u64,
+    /// Those of which one worker alone has a copy.
+    pub single_copy_files: u64,
+    /// Those that no worker has which can be reached.
+    pub lost_files: u64,
     /// Why there are fewer replicas than there shall be, if that will not pass by itself.
     pub warnings: Vec<String>,
 }

@@ -60,9 +60,13 @@ impl Operator {
     /// Forgets a worker that is gone.
     ///
     /// # Errors
-    /// The front end cannot be reached, knows no such worker, or the worker runs.
-    pub async fn remove(&self, worker: &str) -> Result<ClusterStatus, ClusterError> {
-        let path = format!("/members/{}", encoded(worker));
+    /// The front end cannot be reached, knows no such worker, or the worker runs; or it has the last copies of files, unless that is forced.
+    pub async fn remove(
+        &self,
+        worker: &str,
+        is_forced: bool,
+    ) -> Result<ClusterStatus, ClusterError> {
+        let path = format!("/members/{}?force={is_forced}", encoded(worker));
         self.ask(Method::DELETE, &path).await
     }
 

@@ -47,8 +47,19 @@ impl Secret {
                 "it has to be one line of {SHORTEST} or more printable characters, as `openssl rand -hex 32` prints"
             )));
         }
-        let value = HeaderValue::from_str(&format!("Bearer {line}"));
-        let mut value = value.map_err(|error| failed(error.to_string()))?;
+        Self::of(line)
+    }
+
+    /// A secret of printable characters.
+    ///
+    /// # Errors
+    /// They cannot stand in a header.
+    pub(crate) fn of(secret: &str) -> Result<Self, ClusterError> {
+        let value = HeaderValue::from_str(&format!("Bearer {secret}"));
+        let mut value = value.map_err(|error| ClusterError::Secret {
+            path: "the header of a request".into(),
+            why: error.to_string(),
+        })?;
         value.set_sensitive(true);
         Ok(Self(value))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use arrow::datatypes::SchemaRef;
 use catalog::{
@@ -11,7 +11,7 @@ use catalog::{
 };
 use futures::future::BoxFuture;
 use sky::{ChunkId, Chunker};
-use store::{ByteSource, DecodedBlocks, LoadDir, OpenFiles, StoreError};
+use store::{ByteSource, DecodedBlocks, LoadDir, OpenFiles, StoreError, open_anywhere, open_here};
 
 use crate::loaded_table::{LoadedTable, StoredTable};
 use crate::stored_part::StoredPart;
@@ -47,6 +47,8 @@ struct Opened {
     parts: Mutex<HashMap<LoadId, Weak<StoredPart>>>,
     /// Of a worker: what it has of the parts of another directory.
     replicas: Option<Arc<dyn Replicas>>,
+    /// Of a cluster's front end: who has the files that the directory has given up.
+    holders: OnceLock<Arc<dyn FileHolders>>,
 }
 
 /// Views by their folded names of database and view.
@@ -65,6 +67,17 @@ pub trait Replicas: std::fmt::Debug + Send + Sync {
         part: LoadId,
         file: ChunkId,
     ) -> BoxFuture<'_, Result<Arc<dyn ByteSource>, StoreError>>;
+}
+
+/// Who has the chunk files that a data directory has given up.
+pub trait FileHolders: std::fmt::Debug + Send + Sync {
+    /// What such a file is read from: `path` is where it was, and `file` the chunk after which it is named.
+    fn source<'a>(
+        &'a self,
+        path: &'a Path,
+        part: LoadId,
+        file: ChunkId,
+    ) -> BoxFuture<'a, Result<Arc<dyn ByteSource>, StoreError>>;
 }
 
 /// The resources that a data directory uses, for monitoring.
@@ -151,6 +164,7 @@ impl Archive {
             views: Mutex::default(),
             parts: Mutex::default(),
             replicas,
+            holders: OnceLock::new(),
         };
         Arc::new(Self {
             catalog,
@@ -191,6 +205,29 @@ impl Archive {
     /// Of a worker: what it has of the parts of another directory.
     pub(crate) fn replicas(&self) -> Option<&Arc<dyn Replicas>> {
         self.opened.replicas.as_ref()
+    }
+
+    /// Has the chunk files that the directory has given up read from who has them, and not through another process.
+    pub fn read_from_holders(&self, holders: Arc<dyn FileHolders>) {
+        // It is set once, when a front end starts.
+        let _ = self.opened.holders.set(holders);
+    }
+
+    /// What a chunk file is read from that is at `path` if it is here.
+    pub(crate) async fn source(
+        &self,
+        path: &Path,
+        part: LoadId,
+        file: ChunkId,
+    ) -> Result<Arc<dyn ByteSource>, StoreError> {
+        match (open_here(path), &self.opened.replicas) {
+            (Err(StoreError::Missing { .. }), Some(replicas)) => replicas.source(part, file).await,
+            (opened, _) => match (opened?, self.opened.holders.get()) {
+                (Some(here), _) => Ok(here),
+                (None, Some(holders)) => holders.source(path, part, file).await,
+                (None, None) => open_anywhere(path).await,
+            },
+        }
     }
 
     /// What it takes now.

@@ -42,7 +42,7 @@ mod stored_rows;
 mod system_tables;
 mod tap_schema;
 
-pub use archive::{Archive, Replicas, Usage};
+pub use archive::{Archive, FileHolders, Replicas, Usage};
 pub use codec::PlanCodec;
 pub use cone::{ConeSearch, ConeTable};
 pub use coverage::{Coverage, SubChunkSet};

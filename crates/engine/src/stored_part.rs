@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use catalog::{Chunk, LoadId, TableKind};
 use sky::ChunkId;
-use store::{ByteSource, ChunkFile, DirectorIndex, LoadDir, LocalFile, OpenFile, StoreError};
+use store::{ChunkFile, DirectorIndex, LoadDir, OpenFile, StoreError};
 use tokio::sync::OnceCell;
 
 use crate::piece::ChunkSlice;
@@ -78,19 +78,8 @@ impl StoredPart {
         checksum: u64,
     ) -> Result<Arc<OpenFile>, EngineError> {
         let path = self.dir.chunk_path(name);
-        let file = match archive.replicas() {
-            None => archive.files().file(&path).await?,
-            Some(replicas) => {
-                let open = async {
-                    match LocalFile::open(&path) {
-                        Ok(file) => Ok(Arc::new(file) as Arc<dyn ByteSource>),
-                        Err(StoreError::Missing { .. }) => replicas.source(self.load, name).await,
-                        Err(error) => Err(error),
-                    }
-                };
-                archive.files().file_from(&path, open).await?
-            }
-        };
+        let source = archive.source(&path, self.load, name);
+        let file = archive.files().file_from(&path, source).await?;
         if file.checksum() != checksum {
             return Err(StoreError::Damaged {
                 path,

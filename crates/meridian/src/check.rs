@@ -62,7 +62,7 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
     if let Some(note) = open_to_others(&arguments.data) {
         told = told.and(tell(&note));
     }
-    let mut problems = Vec::new();
+    let (mut problems, mut at_workers) = (Vec::new(), 0);
     let (database, table) = (arguments.db.as_deref(), arguments.table.as_deref());
     let check = ingest::check(&arguments.data, database, table, |checked| {
         let table = format!("{}.{}", checked.database, checked.table);
@@ -71,6 +71,11 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
             told = tell(&format!(
                 "{table}: {files} files with {rows} rows are right\n"
             ));
+        }
+        at_workers += checked.at_workers;
+        if checked.at_workers > 0 && told.is_ok() {
+            let files = grouped(checked.at_workers);
+            told = tell(&format!("{table}: {files} files are at workers\n"));
         }
         for problem in &checked.problems {
             let problem = format!("{table}: {problem}");
@@ -83,6 +88,11 @@ pub fn run(arguments: CheckArguments) -> Result<(), Failure> {
         for sentence in runtime.block_on(broken_views(&arguments.data, database))? {
             remark(&format!("note: {sentence}"));
         }
+    }
+    if at_workers > 0 && told.is_ok() {
+        told = tell(
+            "what is at workers was not read: they read it through themselves, and `meridian cluster check` says whether it has its replicas\n",
+        );
     }
     row_errors(&problems).and(told)
 }

@@ -31,7 +31,7 @@ pub enum ClusterCommand {
     /// Have a worker that was drained take its share again.
     Undrain(WorkerArguments),
     /// Forget a worker that was ended.
-    Remove(WorkerArguments),
+    Remove(RemoveArguments),
     /// Make a certificate authority, and the certificates of members, which then speak TLS.
     Init(InitArguments),
     /// Try a cluster on this machine: a front end and three workers of a data directory, until Ctrl-C.
@@ -72,6 +72,16 @@ pub struct WorkerArguments {
     front_end: FrontEndArguments,
 }
 
+/// Which worker is forgotten, and in which case.
+#[derive(Args)]
+pub struct RemoveArguments {
+    #[command(flatten)]
+    worker: WorkerArguments,
+    /// Remove it though it has the last copies of files: their rows are lost.
+    #[arg(long)]
+    force: bool,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum StatusFormat {
     Table,
@@ -106,9 +116,10 @@ pub fn run(command: ClusterCommand) -> Result<(), Failure> {
                 &runtime.block_on(operator.take_back(&worker.name))?,
             ))
         }
-        ClusterCommand::Remove(worker) => {
+        ClusterCommand::Remove(RemoveArguments { worker, force }) => {
             let operator = worker.front_end.operator()?;
-            tell(&in_words(&runtime.block_on(operator.remove(&worker.name))?))
+            let removed = operator.remove(&worker.name, force);
+            tell(&in_words(&runtime.block_on(removed)?))
         }
     }
 }
@@ -121,7 +132,7 @@ impl FrontEndArguments {
 
 /// Fails if replicas lack.
 fn check(status: &ClusterStatus) -> Result<(), Failure> {
-    if status.missing_replicas == 0 {
+    if status.missing_replicas == 0 && status.lost_files == 0 {
         return tell(&replicas_in_words(status));
     }
     let text = replicas_in_words(status);
@@ -201,6 +212,23 @@ fn replicas_in_words(status: &ClusterStatus) -> String {
             grouped(missing),
             size(status.missing_bytes),
             grouped(status.files_without_replica)
+        ),
+    };
+    let _ = match status.away_files {
+        0 => writeln!(
+            text,
+            "the front end has all files; the replicas at workers have {}",
+            size(status.worker_bytes)
+        ),
+        away => writeln!(
+            text,
+            "the front end has {}; {} files ({}) are at workers alone, {} of them at one worker only, {} at none; the replicas at workers have {}",
+            size(status.front_end_bytes),
+            grouped(away),
+            size(status.away_bytes),
+            grouped(status.single_copy_files),
+            grouped(status.lost_files),
+            size(status.worker_bytes)
         ),
     };
     for warning in &status.warnings {

@@ -107,8 +107,15 @@ impl BlockFile {
         }
         let blocks = self.block_range(&range);
         let mut buffer = ByteBufferMut::zeroed_aligned(len(&blocks), alignment);
-        read_exact(self.source.as_ref(), blocks.start, buffer.as_mut_slice()).await?;
-        self.verify(&buffer, blocks.start)?;
+        loop {
+            let place = self.source.place();
+            let bytes = buffer.as_mut_slice();
+            let read = read_exact(self.source.as_ref(), blocks.start, bytes).await;
+            match read.and_then(|()| self.verify(&buffer, blocks.start)) {
+                Err(StoreError::Damaged { .. }) if self.source.distrust(place) => {}
+                verified => break verified?,
+            }
+        }
         let from = len(&(blocks.start..range.start));
         let wanted = buffer.freeze().slice_unaligned(from..from + len(&range));
         Ok(wanted.ensure_aligned(alignment))

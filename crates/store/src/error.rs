@@ -36,6 +36,14 @@ pub enum StoreError {
         /// The file or directory.
         path: PathBuf,
     },
+    /// A file was given up because workers of a cluster hold it, and they cannot be asked now.
+    #[error("{} is at workers of the cluster, and cannot be read now: {why}", path.display())]
+    AtWorkers {
+        /// Where the file was.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// A checksum or an invariant of a file does not hold.
     #[error("{} is damaged ({what}): run `meridian check` to see what else is, then load the table again or restore the file from a backup", path.display())]
     Damaged {

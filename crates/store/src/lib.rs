@@ -11,6 +11,7 @@
 //! DataFusion here, and no decision about which rows a query needs. It never changes a file that
 //! has its final name.
 
+mod away;
 mod block_file;
 mod block_statistics;
 mod blocks;
@@ -43,6 +44,9 @@ mod trailer;
 mod untested_rows;
 mod write;
 
+pub use away::{
+    FileService, ReadPlace, bring_back, files_away, give_up, is_away, open_anywhere, open_here,
+};
 pub use byte_source::{
     ByteSource, Fault, FaultySource, HttpFile, HttpPeer, HttpTimeouts, LocalFile, PeerConnector,
     PeerStream,

@@ -17,6 +17,7 @@ use vortex::layout::LayoutReaderRef;
 use vortex::layout::segments::{SegmentFuture, SegmentId, SegmentSource};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::away::open_anywhere;
 use crate::block_file::{BlockFile, len, read_exact};
 use crate::column_blocks::ColumnBlocks;
 use crate::decoded_blocks::{DecodedBlocks, DecodedFile};
@@ -24,7 +25,7 @@ use crate::packed::PackedDirectory;
 use crate::scan::bind;
 use crate::session::session;
 use crate::trailer::{OF_CHUNKS, TRAILER_LEN, Trailer};
-use crate::{ByteSource, ChunkFile, Directory, LocalFile, StoreError};
+use crate::{ByteSource, ChunkFile, Directory, StoreError};
 
 /// What opening a file reads at its end before it knows how much it needs. Enough for the directory,
 /// checksums and metadata of a chunk of half a million rows and a dozen columns; a larger one takes a
@@ -57,13 +58,13 @@ impl std::fmt::Debug for OpenFile {
 }
 
 impl OpenFile {
-    /// Opens a local file; see [`Self::open_source`].
+    /// Opens a file of a data directory, which may be at workers; see [`Self::open_source`].
     ///
     /// # Errors
     ///
-    /// [`StoreError::Missing`] and those of [`Self::open_source`].
+    /// [`StoreError::Missing`], [`StoreError::AtWorkers`] and those of [`Self::open_source`].
     pub async fn open(path: &Path) -> Result<Arc<Self>, StoreError> {
-        Self::open_source(Arc::new(LocalFile::open(path)?), None).await
+        Self::open_source(open_anywhere(path).await?, None).await
     }
 
     /// Opens a file with one read of its end, or two if that is long; decoded blocks are kept in `decoded`, if anywhere.
@@ -73,6 +74,19 @@ impl OpenFile {
     /// [`StoreError::Damaged`] if what was read does not bear out its checksums (the rows are not read
     /// here); [`StoreError::NewerFormat`]; [`StoreError::Io`] with what the source says.
     pub async fn open_source(
+        source: Arc<dyn ByteSource>,
+        decoded: Option<Arc<DecodedBlocks>>,
+    ) -> Result<Arc<Self>, StoreError> {
+        loop {
+            let place = source.place();
+            match Self::open_once(Arc::clone(&source), decoded.clone()).await {
+                Err(StoreError::Damaged { .. }) if source.distrust(place) => {}
+                opened => return opened,
+            }
+        }
+    }
+
+    async fn open_once(
         source: Arc<dyn ByteSource>,
         decoded: Option<Arc<DecodedBlocks>>,
     ) -> Result<Arc<Self>, StoreError> {

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sky::ChunkId;
 use tokio::sync::OnceCell;
 
-use crate::{ByteSource, ChunkFile, DecodedBlocks, LocalFile, OpenFile, StoreError};
+use crate::away::open_anywhere;
+use crate::{ByteSource, ChunkFile, DecodedBlocks, OpenFile, StoreError};
 
 /// A bounded cache of open chunk files, so that a query does not open what another has open.
 ///
@@ -62,8 +63,7 @@ impl OpenFiles {
     ///
     /// Those of [`OpenFile::open`] and [`OpenFile::chunk`]; a file that could not be opened is tried again the next time.
     pub async fn get(&self, path: &Path, chunk: ChunkId) -> Result<Arc<ChunkFile>, StoreError> {
-        let open = async { Ok(Arc::new(LocalFile::open(path)?) as Arc<dyn ByteSource>) };
-        self.get_from(path, chunk, open).await
+        self.get_from(path, chunk, open_anywhere(path)).await
     }
 
     /// The rows of a chunk in the file of this name, which is read from the source that `open` gives if it is not open.
@@ -86,8 +86,7 @@ impl OpenFiles {
     ///
     /// Those of [`OpenFile::open`]; a file that could not be opened is tried again the next time.
     pub async fn file(&self, path: &Path) -> Result<Arc<OpenFile>, StoreError> {
-        let open = async { Ok(Arc::new(LocalFile::open(path)?) as Arc<dyn ByteSource>) };
-        self.file_from(path, open).await
+        self.file_from(path, open_anywhere(path)).await
     }
 
     /// The file of this name with all its chunks, which is read from the source that `open` gives if it is not open.

@@ -18,7 +18,7 @@ use common::{all_types, hash, request, sample, scan};
 use futures::future::{join_all, try_join_all};
 use meridian_store::{
     ByteSource, ChunkFile, Fault, FaultySource, HttpFile, HttpPeer, HttpTimeouts, LocalFile,
-    OpenFiles, StoreError,
+    OpenFiles, ReadPlace, StoreError,
 };
 use sky::ChunkId;
 
@@ -349,5 +349,75 @@ async fn a_retry_after_a_fault_that_is_over_succeeds() {
             assert_eq!(rows, sample.all);
             assert_eq!(files.len(), 1);
         }
+    }
+}
+
+/// A file that several have.
+#[derive(Debug)]
+struct Copies {
+    copies: Vec<Arc<dyn ByteSource>>,
+    place: ReadPlace,
+}
+
+impl Copies {
+    /// Of which these have faults.
+    fn of(path: &Path, faults: &[Option<Fault>]) -> Arc<Self> {
+        let copy = |fault: &Option<Fault>| match fault {
+            Some(fault) => faulty(path, *fault, 0..u64::MAX) as Arc<dyn ByteSource>,
+            None => Arc::new(LocalFile::open(path).unwrap()),
+        };
+        Arc::new(Self {
+            copies: faults.iter().map(copy).collect(),
+            place: ReadPlace::default(),
+        })
+    }
+}
+
+#[async_trait::async_trait]
+impl ByteSource for Copies {
+    fn name(&self) -> &Arc<Path> {
+        self.copies[0].name()
+    }
+
+    fn num_bytes(&self) -> u64 {
+        self.copies[0].num_bytes()
+    }
+
+    async fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let copy = self.place.number() % self.copies.len();
+        self.copies[copy].read_at(offset, buffer).await
+    }
+
+    fn place(&self) -> usize {
+        self.place.number()
+    }
+
+    fn distrust(&self, place: usize) -> bool {
+        self.place.leave(place)
+    }
+}
+
+/// What one has damaged is read from the next one, however many read at a time; if all have it damaged there is an error.
+#[tokio::test]
+async fn damaged_bytes_are_read_again_from_the_next_who_has_the_file() {
+    let sample = sample(40_000).await;
+    for fault in [Fault::CutShort, Fault::HalfRead, Fault::FlippedByte(7)] {
+        for faults in [
+            vec![Some(fault), None],
+            vec![None, Some(fault)],
+            vec![Some(fault), Some(Fault::FlippedByte(3)), None],
+        ] {
+            let source = Copies::of(&sample.path, &faults);
+            let file = ChunkFile::open_source(source.clone(), None).await.unwrap();
+            let reads = try_join_all([read_rows(&file), read_rows(&file), read_rows(&file)]).await;
+            assert!(reads.unwrap().iter().all(|rows| *rows == sample.all));
+            file.verify().await.unwrap();
+            assert!(!file.has_failed());
+            let good = faults.iter().position(Option::is_none).unwrap();
+            assert_eq!(source.place.number(), good, "{faults:?}");
+        }
+        let source = Copies::of(&sample.path, &[Some(fault), Some(fault)]);
+        let error = ChunkFile::open_source(source, None).await.unwrap_err();
+        assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
     }
 }

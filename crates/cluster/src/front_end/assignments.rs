@@ -5,11 +5,13 @@
 //!                                                              other holders ──► assigned until all targets hold the file
 //! ```
 //!
-//! 1. A replica is given up only when all targets hold the file. A file of several small chunks has the targets of each of them, so
-//!    that whoever holds a chunk of one table holds that of every other.
+//! 1. A replica is given up only when all targets hold the file and have acknowledged that they shall. A file of several small chunks
+//!    has the targets of each of them, so that whoever holds a chunk of one table holds that of every other.
 //! 2. Files of tables that are the same in every piece are assigned to every worker.
 //! 3. A worker whose disk is as full as it may be gets nothing more, and keeps what it has.
-//! 4. Equal inputs give equal assignments, so that front ends agree.
+//! 4. Of parts that no table shows any more, but somebody may still read, workers keep what they have, if the front end has given files of
+//!    them up.
+//! 5. Equal inputs give equal assignments, so that front ends agree.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use std::sync::Arc;
 use sky::ChunkId;
 
 use super::members::{Holdings, Member};
-use super::parts::KnownPart;
+use super::parts::{KnownPart, PartFile, PartKey};
 use crate::placement::{Candidate, rank};
 
 /// The share of its disk that a worker fills at most.
@@ -27,24 +29,28 @@ const FULLEST: f64 = 0.8;
 pub(crate) struct Inputs<'a> {
     /// The parts that tables show.
     pub parts: &'a [Arc<KnownPart>],
+    /// Those that no table shows any more, though somebody may read them, and of which files are at workers alone.
+    pub superseded: &'a [Arc<KnownPart>],
     /// The workers that are not lost, by name.
     pub members: &'a BTreeMap<String, Member>,
     /// The names of those that shall give everything up.
     pub draining: &'a HashSet<String>,
     /// Replicas of each file.
     pub replicas: usize,
+    /// The files that workers keep if they hold them, whatever they are told now, by name.
+    pub sure: &'a HashMap<String, Arc<Holdings>>,
 }
 
 /// What the workers shall hold.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct Assignments {
     /// The files of each worker, by name.
-    pub workers: BTreeMap<String, Holdings>,
+    pub workers: BTreeMap<String, Arc<Holdings>>,
     /// Replicas that lack, over all files of partitioned tables.
     pub missing_replicas: u64,
     /// Bytes of these.
     pub missing_bytes: u64,
-    /// Files that no worker holds.
+    /// Files that the front end alone holds.
     pub unheld_files: u64,
     /// Replicas that have no place, because there are too few workers or their disks are full.
     pub unplaced_replicas: u64,
@@ -52,6 +58,58 @@ pub(crate) struct Assignments {
     pub files: u64,
     /// Bytes of these.
     pub bytes: u64,
+    /// Bytes of those that the front end has itself.
+    pub local_bytes: u64,
+    /// Bytes of all replicas of them.
+    pub replica_bytes: u64,
+    /// Those that are at workers alone.
+    pub away_files: u64,
+    /// Bytes of these.
+    pub away_bytes: u64,
+    /// Those of which there is one copy alone, at one worker.
+    pub single_files: u64,
+    /// Those that neither the front end nor a worker has.
+    pub lost_files: u64,
+    /// Some of these, in words.
+    pub lost: Vec<String>,
+    /// Files that the front end has and need not keep, some thousands at most.
+    pub replicated: Vec<ReplicatedFile>,
+}
+
+/// A file that the front end has, as have all workers that shall.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ReplicatedFile {
+    pub part: PartKey,
+    pub file: ChunkId,
+    pub bytes: u64,
+    /// The workers that shall hold it, and do.
+    pub holders: Vec<String>,
+}
+
+/// Replicated files that are listed at most.
+const MOST_LISTED: usize = 10_000;
+/// Lost files that are named.
+const MOST_NAMED: usize = 5;
+
+impl Assignments {
+    /// Counts a file of a partitioned table that so many workers hold.
+    fn count(&mut self, part: &KnownPart, file: &PartFile, is_away: bool, holders: usize) {
+        self.files += 1;
+        self.bytes += file.bytes;
+        self.replica_bytes += file.bytes * holders as u64;
+        if !is_away {
+            self.local_bytes += file.bytes;
+            self.unheld_files += u64::from(holders == 0);
+            return;
+        }
+        self.away_files += 1;
+        self.away_bytes += file.bytes;
+        self.single_files += u64::from(holders == 1);
+        self.lost_files += u64::from(holders == 0);
+        if holders == 0 && self.lost.len() < MOST_NAMED {
+            self.lost.push(part.name_of(file.file));
+        }
+    }
 }
 
 /// A worker while files are assigned.
@@ -61,6 +119,20 @@ struct Place<'a> {
     is_draining: bool,
     /// Bytes that it may still get.
     room: u64,
+    /// What it keeps if it holds it.
+    sure: Option<&'a Holdings>,
+}
+
+impl Place<'_> {
+    fn holds(&self, part: PartKey, file: ChunkId) -> bool {
+        self.member.holds(part, file)
+    }
+
+    /// Whether it holds a file, and no order that is under way has it give that up.
+    fn keeps(&self, part: PartKey, file: ChunkId) -> bool {
+        let sure = self.sure.and_then(|sure| sure.get(&part));
+        sure.is_some_and(|files| files.contains(&file)) && self.holds(part, file)
+    }
 }
 
 /// Computes what the workers shall hold.
@@ -73,6 +145,7 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
             member,
             is_draining: inputs.draining.contains(name),
             room: room(member),
+            sure: inputs.sure.get(name).map(Arc::as_ref),
         })
         .collect();
     let candidates: Vec<Candidate> = places
@@ -83,6 +156,7 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
     let mut assigned: Vec<Holdings> = places.iter().map(|_| HashMap::new()).collect();
     let mut ranks: HashMap<(&str, ChunkId), Vec<usize>> = HashMap::new();
     for part in inputs.parts {
+        let away = part.away();
         for file in &part.files {
             let mut give = |place: usize| {
                 assigned[place]
@@ -94,9 +168,7 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
                 (0..places.len()).for_each(give);
                 continue;
             }
-            found.files += 1;
-            found.bytes += file.bytes;
-            let holds = |place: &Place<'_>| place.member.holds(part.key, file.file);
+            let holds = |place: &Place<'_>| place.holds(part.key, file.file);
             let mut targets: BTreeSet<usize> = BTreeSet::new();
             let mut unplaced = 0;
             for chunk in &file.chunks {
@@ -127,16 +199,43 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
             found.missing_bytes += missing * file.bytes;
             found.unplaced_replicas += unplaced as u64;
             let holders = (0..places.len()).filter(|at| holds(&places[*at]));
-            found.unheld_files += u64::from(holders.clone().next().is_none());
-            if missing > 0 {
-                // They are needed until others have the file, and others can get it from them.
+            let is_away = away.contains(&file.file);
+            found.count(part, file, is_away, holders.clone().count());
+            let keep = |at: &usize| places[*at].keeps(part.key, file.file);
+            let is_replicated = unplaced == 0 && targets.iter().all(keep);
+            if !is_replicated {
+                // They are needed until others have the file for good, and others can get it from them.
                 holders.for_each(give);
+            } else if !is_away && found.replicated.len() < MOST_LISTED {
+                found.replicated.push(ReplicatedFile {
+                    part: part.key,
+                    file: file.file,
+                    bytes: file.bytes,
+                    holders: targets
+                        .iter()
+                        .map(|at| places[*at].name.to_owned())
+                        .collect(),
+                });
             }
         }
     }
+    keep_superseded(inputs.superseded, &places, &mut assigned);
     let names = places.iter().map(|place| place.name.to_owned());
-    found.workers = names.zip(assigned).collect();
+    found.workers = names.zip(assigned.into_iter().map(Arc::new)).collect();
     found
+}
+
+/// Has workers keep what they have of parts that no table shows any more.
+fn keep_superseded(parts: &[Arc<KnownPart>], places: &[Place<'_>], assigned: &mut [Holdings]) {
+    for part in parts {
+        for (place, assigned) in places.iter().zip(assigned.iter_mut()) {
+            let files = part.files.iter().map(|it| it.file);
+            let held: HashSet<ChunkId> = files.filter(|it| place.holds(part.key, *it)).collect();
+            if !held.is_empty() {
+                assigned.entry(part.key).or_default().extend(held);
+            }
+        }
+    }
 }
 
 /// Bytes that a worker may still get.
@@ -150,12 +249,14 @@ fn room(member: &Member) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
+    use std::sync::Mutex;
     use std::time::Instant;
 
     use catalog::{LoadId, REPLICATED_CHUNK};
     use proptest::prelude::*;
 
-    use super::super::parts::{PartFile, PartKey};
+    use super::super::orders::Orders;
+    use super::super::room::to_give_up;
     use super::*;
     use crate::messages::MemberReport;
 
@@ -173,13 +274,16 @@ mod tests {
             file,
             bytes: 10,
             chunks: vec![file],
+            checksum: 0,
         };
         let chunks = (0..files).map(|chunk| file(ChunkId(chunk)));
         Arc::new(KnownPart {
             key: PART,
             database: "db".to_owned(),
+            table: "t".to_owned(),
             dir: PathBuf::new(),
             files: chunks.chain([file(REPLICATED_CHUNK)]).collect(),
+            away: Mutex::default(),
         })
     }
 
@@ -226,10 +330,19 @@ mod tests {
         let parts = [part(200)];
         assign(&Inputs {
             parts: &parts,
+            superseded: &[],
             members,
             draining,
             replicas,
+            sure: &all_sure(members),
         })
+    }
+
+    /// Workers that keep all that they hold.
+    fn all_sure(members: &BTreeMap<String, Member>) -> HashMap<String, Arc<Holdings>> {
+        let sure = members.iter();
+        sure.map(|(name, member)| (name.clone(), Arc::clone(&member.holdings)))
+            .collect()
     }
 
     fn holders(assignments: &Assignments, file: i32) -> usize {
@@ -242,7 +355,7 @@ mod tests {
     /// What the workers hold once they have done what they shall.
     fn carried_out(assignments: &Assignments) -> BTreeMap<String, Member> {
         let holdings = assignments.workers.iter();
-        let done = |held: &Holdings| member(held[&PART].iter().map(|chunk| chunk.0), 9_000);
+        let done = |held: &Arc<Holdings>| member(held[&PART].iter().map(|chunk| chunk.0), 9_000);
         holdings
             .map(|(name, held)| (name.clone(), done(held)))
             .collect()
@@ -270,19 +383,24 @@ mod tests {
         let shared = KnownPart {
             key: part_key(8),
             database: "db".to_owned(),
+            table: "t".to_owned(),
             dir: PathBuf::new(),
             files: vec![PartFile {
                 file: ChunkId(10),
                 bytes: 10,
                 chunks: vec![ChunkId(10), ChunkId(11), ChunkId(12)],
+                checksum: 0,
             }],
+            away: Mutex::default(),
         };
         let parts = [part(20), Arc::new(shared)];
         let found = assign(&Inputs {
             parts: &parts,
+            superseded: &[],
             members: &workers,
             draining: &HashSet::new(),
             replicas: 2,
+            sure: &HashMap::new(),
         });
         for held in found.workers.values() {
             let holds = |part: i64, chunk: i32| {
@@ -321,6 +439,25 @@ mod tests {
         assert_eq!((found.unplaced_replicas, found.unheld_files), (400, 200));
     }
 
+    /// A statement that had begun before its table was replaced lost the files that its front end had given up.
+    #[test]
+    fn what_is_read_of_replaced_parts_stays_at_workers() {
+        let holding = members(vec![member(0..5, 9_000), member(3..9, 9_000)]);
+        let found = assign(&Inputs {
+            parts: &[],
+            superseded: &[part(20)],
+            members: &holding,
+            draining: &HashSet::from(["w1".to_owned()]),
+            replicas: 1,
+            sure: &HashMap::new(),
+        });
+        for (name, files) in [("w0", 0..5), ("w1", 3..9)] {
+            let files: HashSet<ChunkId> = files.map(ChunkId).collect();
+            assert_eq!(found.workers[name][&PART], files, "{name}");
+        }
+        assert_eq!((found.files, found.lost_files), (0, 0));
+    }
+
     proptest! {
         /// Nothing is given up before all targets hold it, whoever comes, goes, drains or is full.
         #[test]
@@ -341,6 +478,130 @@ mod tests {
                     .filter(|(name, it)| it.holds(PART, ChunkId(file)) && found.workers[*name][&PART].contains(&ChunkId(file)))
                     .count();
                 prop_assert!(kept >= before.min(replicas), "file {file}: {kept} of {before}");
+            }
+        }
+
+        /// A front end gives files up, and workers follow what they were told a while ago, join, drain and come back: there are always as many
+        /// replicas of what the front end has given up as there shall be.
+        #[test]
+        fn what_the_front_end_has_given_up_keeps_its_replicas(
+            steps in prop::collection::vec((0usize..8, 0usize..5), 1..400),
+            replicas in 1usize..4,
+            kept in prop::sample::select(vec![0u64, 50, 150]),
+        ) {
+            let mut model = Model::new(replicas, kept);
+            for (step, worker) in steps {
+                model.step(step, worker);
+                for file in model.parts[0].away().iter() {
+                    let holders = model.workers.values().filter(|it| it.files.contains(file)).count();
+                    prop_assert!(holders >= replicas, "file {file}: {holders} holders");
+                }
+            }
+        }
+    }
+
+    /// A worker as it is, whatever the front end knows of it.
+    #[derive(Default)]
+    struct ModelWorker {
+        files: HashSet<ChunkId>,
+        /// The assignment that it follows.
+        follows: (u64, HashSet<ChunkId>),
+    }
+
+    /// A front end and workers that hear of each other now and then.
+    struct Model {
+        parts: Vec<Arc<KnownPart>>,
+        workers: BTreeMap<String, ModelWorker>,
+        /// What the front end knows of the workers.
+        members: BTreeMap<String, Member>,
+        draining: HashSet<String>,
+        orders: Orders,
+        latest: Assignments,
+        replicas: usize,
+        kept: u64,
+    }
+
+    impl Model {
+        fn new(replicas: usize, kept: u64) -> Self {
+            Self {
+                parts: vec![part(20)],
+                workers: BTreeMap::new(),
+                members: BTreeMap::new(),
+                draining: HashSet::new(),
+                orders: Orders::new(100),
+                latest: Assignments::default(),
+                replicas,
+                kept,
+            }
+        }
+
+        fn step(&mut self, step: usize, number: usize) {
+            let name = format!("w{number}");
+            match step {
+                0 | 1 => self.report(&name),
+                2 | 3 => self.assign(),
+                4 => self.make_room(),
+                5 if self.draining.remove(&name) => {}
+                5 => {
+                    self.draining.insert(name);
+                }
+                _ => self.work(&name, step == 6),
+            }
+        }
+
+        /// A worker tells what it holds and which assignment it follows, and is told the newest one, from which on it follows that.
+        fn report(&mut self, name: &str) {
+            let worker = self.workers.entry(name.to_owned()).or_default();
+            let mut known = member(worker.files.iter().map(|file| file.0), 9_000);
+            known.report.assignment = worker.follows.0;
+            self.members.insert(name.to_owned(), known);
+            if let Some((version, files)) = self.orders.of(name) {
+                let listed = files.iter().flat_map(|part| &part.files);
+                worker.follows = (version, listed.copied().map(ChunkId).collect());
+            }
+        }
+
+        fn assign(&mut self) {
+            for (name, known) in &self.members {
+                self.orders.acknowledge(name, known.report.assignment);
+            }
+            self.latest = assign(&Inputs {
+                parts: &self.parts,
+                superseded: &[],
+                members: &self.members,
+                draining: &self.draining,
+                replicas: self.replicas,
+                sure: &self.orders.sure(),
+            });
+            self.orders.tell(&self.latest.workers);
+        }
+
+        fn make_room(&mut self) {
+            let chosen = to_give_up(&self.latest, self.kept, self.replicas, |_| true);
+            self.parts[0]
+                .away()
+                .extend(chosen.into_iter().map(|(_, file)| file));
+        }
+
+        /// A worker gets some of the files that it lacks, or all; and if it has all, it gives up what it shall not hold.
+        fn work(&mut self, name: &str, all: bool) {
+            let Some(worker) = self.workers.get_mut(name).filter(|it| it.follows.0 > 0) else {
+                return;
+            };
+            let lacking: Vec<ChunkId> = worker
+                .follows
+                .1
+                .difference(&worker.files)
+                .copied()
+                .collect();
+            let some = if all {
+                lacking.len()
+            } else {
+                lacking.len() / 2
+            };
+            worker.files.extend(&lacking[..some]);
+            if some == lacking.len() {
+                worker.files = worker.follows.1.clone();
             }
         }
     }

@@ -84,6 +84,15 @@ impl Members {
         self.lock().clone()
     }
 
+    /// The workers that hold a file, by name.
+    pub fn holders(&self, part: PartKey, file: ChunkId) -> Vec<(String, Member)> {
+        let members = self.lock();
+        let holders = members.iter().filter(|(_, it)| it.holds(part, file));
+        holders
+            .map(|(name, member)| (name.clone(), member.clone()))
+            .collect()
+    }
+
     /// The workers to which pieces are sent, by name.
     pub fn live(&self) -> Vec<(String, Member)> {
         let now = Instant::now();

@@ -2,15 +2,20 @@
 //! of queries run by them.
 
 mod assignments;
+mod files;
+mod holders;
 mod members;
+mod orders;
 mod parts;
+mod room;
 mod routes;
 mod settings;
 mod status;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,12 +33,15 @@ use crate::client::MemberClient;
 use crate::credentials::{CredentialFiles, Credentials};
 use crate::dispatch::Dispatcher;
 use crate::listen::{bind, serve};
-use crate::messages::PartFiles;
 use crate::tls::Role;
 use assignments::{Assignments, Inputs, assign};
+use files::LocalPort;
+use holders::{EngineHolders, Holders};
 pub(crate) use members::{Holdings, Member, Members, part_files};
+use orders::Orders;
 use parts::KnownPart;
 pub(crate) use parts::{PartKey, Parts};
+pub use room::KeptFiles;
 use settings::Settings;
 
 /// How often a front end looks whether tables have changed.
@@ -51,6 +59,8 @@ pub struct ClusterOptions {
     pub credentials: CredentialFiles,
     /// Replicas of each chunk file.
     pub replicas: usize,
+    /// How many of the chunk files that workers hold the front end keeps itself.
+    pub kept_files: KeptFiles,
     /// How long a worker may be silent before others get its replicas.
     pub lost_after: Duration,
     /// How long a worker may say nothing of pieces that it runs before they run elsewhere.
@@ -68,8 +78,10 @@ pub struct FrontEnd {
     parts: Arc<Parts>,
     client: Arc<MemberClient>,
     dispatcher: Arc<Dispatcher>,
+    holders: Arc<Holders>,
     options: ClusterOptions,
     listener: Mutex<Option<TcpListener>>,
+    local_port: Mutex<Option<LocalPort>>,
     address: SocketAddr,
     assigned: Mutex<Assigned>,
     /// Woken when what workers shall hold has to be computed anew.
@@ -77,6 +89,8 @@ pub struct FrontEnd {
     started: Instant,
     /// Counts the files that workers asked for, so that they come from all holders by turns.
     redirections: AtomicUsize,
+    /// Counts how often files were given up and brought back.
+    away_version: AtomicU64,
 }
 
 /// What workers were told to hold.
@@ -84,16 +98,14 @@ pub struct FrontEnd {
 struct Assigned {
     latest: Assignments,
     parts: Arc<Vec<Arc<KnownPart>>>,
+    superseded: Vec<Arc<KnownPart>>,
     /// Counts the lists of parts.
     list: u64,
     /// The state of the catalog of which the list is.
     state: Option<CatalogState>,
     /// Of what `latest` was computed.
     inputs: Option<KnownInputs>,
-    /// The files of each worker, with a number that changes whenever they do.
-    workers: HashMap<String, (u64, Arc<Vec<PartFiles>>)>,
-    /// The number that was given last.
-    version: u64,
+    orders: Orders,
 }
 
 /// What assignments depend on, in short: equal ones give equal assignments.
@@ -101,8 +113,12 @@ struct Assigned {
 struct KnownInputs {
     /// The number of the list of parts.
     list: u64,
-    /// The workers that are not lost, each with the version of what it holds.
-    members: Vec<(String, Option<(u64, u64)>)>,
+    /// The parts of those that no table shows whose files are there still.
+    superseded: Vec<PartKey>,
+    /// The workers that are not lost, each with the version of what it holds, and the assignment that it follows.
+    members: Vec<(String, Option<(u64, u64)>, u64)>,
+    /// Counts how often files were given up and brought back.
+    away: u64,
     draining: HashSet<String>,
     /// When it was: disks fill up by themselves.
     minute: u64,
@@ -127,6 +143,7 @@ impl FrontEnd {
                 address: options.address.clone(),
                 why: error.to_string(),
             })?;
+        let local_port = LocalPort::open(archive.catalog().data_dir()).await?;
         let settings = Settings::open(archive.catalog().data_dir())?;
         let members: Arc<Members> = Arc::default();
         let client = Arc::new(MemberClient::new(credentials));
@@ -134,10 +151,17 @@ impl FrontEnd {
         let parts: Arc<Parts> = Arc::default();
         let assigned = Assigned {
             // After a start no worker shall take an old number for a new one.
-            version: process >> 16,
+            orders: Orders::new(process >> 16),
             ..Assigned::default()
         };
+        let holders = Holders::new(
+            Arc::clone(&members),
+            Arc::clone(&parts),
+            client.credentials().clone(),
+        );
+        archive.read_from_holders(Arc::new(EngineHolders(Arc::clone(&holders))));
         Ok(Arc::new(Self {
+            holders,
             dispatcher: Dispatcher::new(
                 settings.archive().to_owned(),
                 process,
@@ -153,11 +177,13 @@ impl FrontEnd {
             client,
             options,
             listener: Mutex::new(Some(listener)),
+            local_port: Mutex::new(Some(local_port)),
             address,
             assigned: Mutex::new(assigned),
             changed: Notify::new(),
             started: Instant::now(),
             redirections: AtomicUsize::new(0),
+            away_version: AtomicU64::new(0),
         }))
     }
 
@@ -173,14 +199,18 @@ impl FrontEnd {
 
     /// Serves members until it is stopped.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let Some(listener) = lock(&self.listener).take() else {
+        let (listener, local) = (lock(&self.listener).take(), lock(&self.local_port).take());
+        let (Some(listener), Some(local)) = (listener, local) else {
             return;
         };
+        let (local, files, token) = local.into_parts(Arc::clone(&self));
         let router = routes::router(Arc::clone(&self));
         let served = serve(listener, router, self.client.credentials(), stop.clone());
         tokio::select! {
             () = served => {}
+            () = serve(local, files, &token, stop.clone()) => {}
             () = Arc::clone(&self).keep_assigning() => {}
+            () = Arc::clone(&self).keep_bringing_back() => {}
         }
     }
 
@@ -193,7 +223,13 @@ impl FrontEnd {
             }
             // It takes long where there is much to place.
             let placing = Arc::clone(&self);
-            if let Err(error) = spawn_blocking(move || placing.assign()).await {
+            let place = move || {
+                placing.assign();
+                while placing.make_room() {
+                    placing.assign();
+                }
+            };
+            if let Err(error) = spawn_blocking(place).await {
                 warn!(%error, "files could not be placed");
             }
         }
@@ -206,8 +242,10 @@ impl FrontEnd {
             return Ok(());
         }
         let parts = self.parts.list(self.archive.catalog()).await?;
+        let superseded = self.parts.superseded(self.archive.catalog()).await?;
         let mut assigned = lock(&self.assigned);
         assigned.parts = Arc::new(parts);
+        assigned.superseded = superseded;
         assigned.list += 1;
         assigned.state = now;
         drop(assigned);
@@ -220,12 +258,15 @@ impl FrontEnd {
         let members = self.placed_members();
         let draining = self.settings.draining();
         let mut assigned = lock(&self.assigned);
+        assigned.superseded.retain(|part| part.exists());
         let inputs = KnownInputs {
             list: assigned.list,
             members: members
                 .iter()
-                .map(|(name, member)| (name.clone(), member.holdings_version))
+                .map(|(name, it)| (name.clone(), it.holdings_version, it.report.assignment))
                 .collect(),
+            superseded: assigned.superseded.iter().map(|part| part.key).collect(),
+            away: self.away_version.load(Relaxed),
             draining: draining.clone(),
             minute: self.started.elapsed().as_secs() / 60,
         };
@@ -233,24 +274,18 @@ impl FrontEnd {
             return;
         }
         assigned.inputs = Some(inputs);
-        let parts = Arc::clone(&assigned.parts);
+        for (name, member) in &members {
+            assigned.orders.acknowledge(name, member.report.assignment);
+        }
         let latest = assign(&Inputs {
-            parts: &parts,
+            parts: &assigned.parts,
+            superseded: &assigned.superseded,
             members: &members,
             draining: &draining,
             replicas: self.options.replicas,
+            sure: &assigned.orders.sure(),
         });
-        for (name, holdings) in &latest.workers {
-            let files = part_files(holdings);
-            let known = assigned.workers.get(name);
-            if known.is_none_or(|(_, known)| **known != files) {
-                assigned.version += 1;
-                let version = assigned.version;
-                assigned
-                    .workers
-                    .insert(name.clone(), (version, Arc::new(files)));
-            }
-        }
+        assigned.orders.tell(&latest.workers);
         if assigned.latest.missing_replicas > 0 && latest.missing_replicas == 0 {
             info!(files = latest.files, "every chunk file has its replicas");
         }

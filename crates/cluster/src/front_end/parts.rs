@@ -1,6 +1,6 @@
 //! The parts of an archive as a cluster sees them: where each one's files lie at the front end, and how large they are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use catalog::{Catalog, LoadId, REPLICATED_CHUNK, fold_name};
 use engine::{EngineError, StoredPart};
 use sky::ChunkId;
-use store::{MANIFEST_FILE, PartManifest, StoreError, table_dir};
+use store::{MANIFEST_FILE, PartManifest, StoreError, files_away, table_dir};
 use xxhash_rust::xxh3::xxh3_64;
+
+use crate::file_service::chunk_file;
 
 /// A file of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub(crate) struct PartFile {
     pub bytes: u64,
     /// The chunks whose rows it has, ascending.
     pub chunks: Vec<ChunkId>,
+    /// Its checksum.
+    pub checksum: u64,
 }
 
 impl PartFile {
@@ -56,10 +60,14 @@ pub(crate) struct KnownPart {
     pub key: PartKey,
     /// The folded name of its database, by which its chunks are placed.
     pub database: String,
+    /// The name of its table.
+    pub table: String,
     /// Where its files lie.
     pub dir: PathBuf,
-    /// Its files, each once.
+    /// Its files, each once, ascending.
     pub files: Vec<PartFile>,
+    /// Those that the directory has given up.
+    pub away: Mutex<HashSet<ChunkId>>,
 }
 
 impl KnownPart {
@@ -68,7 +76,10 @@ impl KnownPart {
         let bytes = fs::read(&path).map_err(StoreError::io("open", &path))?;
         let manifest = PartManifest::decode(&bytes, &path)?;
         let key = PartKey::new(manifest.part, &bytes);
-        Ok(Self::of(key, dir, &manifest))
+        let away = files_away(&dir)?;
+        let part = Self::of(key, dir, &manifest);
+        part.away().extend(away);
+        Ok(part)
     }
 
     fn of(key: PartKey, dir: PathBuf, manifest: &PartManifest) -> Self {
@@ -78,6 +89,7 @@ impl KnownPart {
                 file: chunk.file,
                 bytes: 0,
                 chunks: Vec::new(),
+                checksum: chunk.checksum,
             });
             // Chunks that share a file have a share of its bytes each.
             file.bytes += chunk.bytes;
@@ -86,9 +98,38 @@ impl KnownPart {
         Self {
             key,
             database: fold_name(family(&manifest.table)),
+            table: manifest.table.full_name(),
             dir,
             files: files.into_values().collect(),
+            away: Mutex::default(),
         }
+    }
+
+    /// A file of it.
+    pub fn file(&self, file: ChunkId) -> Option<&PartFile> {
+        let at = self.files.binary_search_by_key(&file, |it| it.file);
+        self.files.get(at.ok()?)
+    }
+
+    /// What messages call a file.
+    pub fn name_of(&self, file: ChunkId) -> String {
+        format!("chunk {file} of {}", self.table)
+    }
+
+    /// Where a file lies, if it is here.
+    pub fn path(&self, file: ChunkId) -> PathBuf {
+        self.dir.join(chunk_file(file.0))
+    }
+
+    /// The files that the directory has given up.
+    pub fn away(&self) -> MutexGuard<'_, HashSet<ChunkId>> {
+        // Every change is a single one, so that a panic elsewhere leaves it whole.
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its directory is there still.
+    pub fn exists(&self) -> bool {
+        self.dir.join(MANIFEST_FILE).exists()
     }
 }
 
@@ -130,7 +171,30 @@ impl Parts {
         Ok(shown)
     }
 
-    fn get_or_read(&self, part: LoadId, table_dir: &Path) -> Result<Arc<KnownPart>, StoreError> {
+    /// The parts that no table shows any more, though somebody may still read them, and of which files are at workers alone.
+    ///
+    /// # Errors
+    /// The catalog cannot be read.
+    pub async fn superseded(&self, catalog: &Catalog) -> Result<Vec<Arc<KnownPart>>, EngineError> {
+        let mut found = Vec::new();
+        for it in catalog.superseded_loads().await? {
+            let dir = table_dir(catalog.data_dir(), &it.database, &it.table);
+            // One without a manifest has no file at workers, and one that is gone nobody reads.
+            found.extend(self.get_or_read(it.load, &dir).ok());
+        }
+        found.retain(|part| !part.away().is_empty());
+        Ok(found)
+    }
+
+    /// A part in the directory of its table.
+    ///
+    /// # Errors
+    /// It is not there, has no manifest, or that cannot be read.
+    pub fn get_or_read(
+        &self,
+        part: LoadId,
+        table_dir: &Path,
+    ) -> Result<Arc<KnownPart>, StoreError> {
         if let Some(known) = self.get(part) {
             return Ok(known);
         }
@@ -152,8 +216,7 @@ impl Parts {
 
     /// Forgets parts whose files are gone.
     pub fn forget_removed(&self) {
-        self.lock()
-            .retain(|_, part| part.dir.join(MANIFEST_FILE).exists());
+        self.lock().retain(|_, part| part.exists());
     }
 
     /// Every change is a single one, so that a panic elsewhere leaves it whole.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Extension, Path, Query, Request, State};
@@ -14,10 +15,10 @@ use catalog::LoadId;
 use serde::{Deserialize, Serialize};
 use sky::ChunkId;
 
-use super::{FrontEnd, Member, PartKey, lock};
+use super::{FrontEnd, KnownPart, Member, lock};
 use crate::client::read_body;
 use crate::credentials::{Caller, only, require_member};
-use crate::file_service::{chunk_file, chunk_path, serve, serve_manifest};
+use crate::file_service::{chunk_path, serve_manifest};
 use crate::messages::{Assignment, MemberReport};
 use crate::operator::OPERATORS;
 use crate::tls::Role;
@@ -26,7 +27,7 @@ use crate::tls::Role;
 const LONGEST_REPORT: usize = 256 << 20;
 
 /// Why a request fails: a status and a sentence.
-type ClientError = (StatusCode, String);
+pub(super) type ClientError = (StatusCode, String);
 
 pub(super) fn router(front_end: Arc<FrontEnd>) -> Router {
     let credentials = front_end.client.credentials().clone();
@@ -79,10 +80,10 @@ async fn report(
         front_end.changed.notify_one();
     }
     let assigned = lock(&front_end.assigned);
-    let told = assigned.workers.get(&name);
+    let told = assigned.orders.of(&name);
     let (assignment, parts) = match told.filter(|_| front_end.has_settled()) {
-        Some((version, files)) if *version != known_assignment => {
-            (*version, Some(files.as_ref().clone()))
+        Some((version, files)) if version != known_assignment => {
+            (version, Some(files.as_ref().clone()))
         }
         _ => (known_assignment, None),
     };
@@ -141,6 +142,9 @@ async fn manifest(
 struct Asker {
     /// The worker that asks, which may be sent to another one: so workers get files from each other.
     holder: Option<String>,
+    /// The worker that is asked first for a file that is not here, by its number among the holders.
+    #[serde(default)]
+    place: usize,
 }
 
 async fn file(
@@ -150,32 +154,33 @@ async fn file(
     request: Request,
 ) -> Result<Response<Body>, ClientError> {
     let known = front_end.known_part(part).await?;
-    if let Some(asker) = asker.holder
-        && let Some(address) = front_end.other_holder(&asker, known.key, ChunkId(chunk))
+    if let Some(asker) = &asker.holder
+        && let Some(address) = front_end.other_holder(asker, &known, ChunkId(chunk))
     {
         let location = format!("http://{address}{}", chunk_path(part, chunk));
         return Ok((StatusCode::TEMPORARY_REDIRECT, [(LOCATION, location)]).into_response());
     }
-    Ok(serve(&known.dir.join(chunk_file(chunk)), request).await)
+    front_end
+        .give_file(&known, ChunkId(chunk), asker.place, request)
+        .await
 }
 
 impl FrontEnd {
     /// The address of a worker that holds a file, by turns; `None` where it is this process's turn.
-    fn other_holder(&self, asker: &str, part: PartKey, file: ChunkId) -> Option<String> {
-        let members = self.members.live();
-        let holds = |(name, member): &&(String, Member)| name != asker && member.holds(part, file);
-        let mut holders: Vec<&(String, Member)> = members.iter().filter(holds).collect();
-        let turn = self.redirections.fetch_add(1, Relaxed) % (holders.len() + 1);
-        match turn {
-            0 => None,
-            turn => Some(holders.swap_remove(turn - 1).1.report.address.clone()),
-        }
+    fn other_holder(&self, asker: &str, part: &KnownPart, file: ChunkId) -> Option<String> {
+        let now = Instant::now();
+        let mut holders = self.members.holders(part.key, file);
+        holders.retain(|(name, member)| name != asker && member.is_live(now));
+        // This process has a turn, too, if it has the file.
+        let own = usize::from(!part.away().contains(&file));
+        let turn = self.redirections.fetch_add(1, Relaxed);
+        let turn = turn.checked_rem(holders.len() + own)?;
+        let (_, holder) = holders.get(turn)?;
+        Some(holder.report.address.clone())
     }
-}
 
-impl FrontEnd {
     /// A part that a table shows or has shown, also one that was published a moment ago.
-    async fn known_part(&self, part: i64) -> Result<Arc<super::KnownPart>, ClientError> {
+    pub(super) async fn known_part(&self, part: i64) -> Result<Arc<KnownPart>, ClientError> {
         let part = LoadId(part);
         if let Some(known) = self.parts.get(part) {
             return Ok(known);
@@ -218,33 +223,102 @@ fn set_draining(
     if !front_end.members.all().contains_key(name) {
         return Err(no_worker(name));
     }
+    if drains {
+        front_end.check_drain(name)?;
+    }
     let set = front_end.settings.drain(name, drains);
     set.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     front_end.changed.notify_one();
     Ok(json(&front_end.status()))
 }
 
+/// How a worker is removed.
+#[derive(Debug, Deserialize)]
+struct Removal {
+    /// Whether it is removed though it may have the last copies of files.
+    #[serde(default)]
+    force: bool,
+}
+
 /// Forgets a worker that is gone.
 async fn remove(
     State(front_end): State<Arc<FrontEnd>>,
     Path(name): Path<String>,
+    Query(removal): Query<Removal>,
 ) -> Result<Response<Body>, ClientError> {
     let members = front_end.members.all();
     let Some(member) = members.get(&name) else {
         return Err(no_worker(&name));
     };
-    if member.is_live(std::time::Instant::now()) {
+    if member.is_live(Instant::now()) {
         let why = format!(
             "the worker {name} runs at {}: drain it, and end it when it is drained",
             member.report.address
         );
         return Err((StatusCode::CONFLICT, why));
     }
+    if !removal.force {
+        front_end.check_removal(&name, member)?;
+    }
     let forgotten = front_end.settings.drain(&name, false);
     forgotten.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     front_end.members.remove(&name);
     front_end.changed.notify_one();
     Ok(json(&front_end.status()))
+}
+
+impl FrontEnd {
+    /// Rejects that a worker is drained whose replicas would have no place, if there are files that the front end has not.
+    fn check_drain(&self, name: &str) -> Result<(), ClientError> {
+        let draining = self.settings.draining();
+        let members = self.placed_members();
+        let takers = members
+            .keys()
+            .filter(|it| *it != name && !draining.contains(*it));
+        let (takers, replicas) = (takers.count(), self.options.replicas);
+        let away = self.num_away();
+        match takers < replicas && away > 0 {
+            true => Err((
+                StatusCode::CONFLICT,
+                format!(
+                    "without {name} there are {takers} workers that take files, there shall be {replicas} replicas of each, and {away} files \
+                     are at workers alone: start another worker first, or restart the front end with --keep-files all and wait until \
+                     `meridian cluster status` says that it has all files"
+                ),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Rejects that a worker is forgotten that has the last copies of files.
+    fn check_removal(&self, name: &str, member: &Member) -> Result<(), ClientError> {
+        let others = self.placed_members();
+        let assigned = lock(&self.assigned);
+        let is_last = |part: &KnownPart, file: ChunkId| {
+            let mut others = others.iter().filter(|(other, _)| *other != name);
+            member.holds(part.key, file) && !others.any(|(_, it)| it.holds(part.key, file))
+        };
+        let of_part = |part: &Arc<KnownPart>| {
+            let away = part.away();
+            away.iter().filter(|file| is_last(part, **file)).count()
+        };
+        match assigned.parts.iter().map(of_part).sum::<usize>() {
+            0 => Ok(()),
+            last => Err((
+                StatusCode::CONFLICT,
+                format!(
+                    "{name} has the last copies of {last} files: start it again, and others get them; if its disk is gone, --force \
+                     removes it, and the rows of these files are lost"
+                ),
+            )),
+        }
+    }
+
+    /// Files that are at workers alone.
+    fn num_away(&self) -> usize {
+        let assigned = lock(&self.assigned);
+        assigned.parts.iter().map(|part| part.away().len()).sum()
+    }
 }
 
 fn no_worker(name: &str) -> ClientError {

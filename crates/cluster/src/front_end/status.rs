@@ -17,7 +17,8 @@ impl FrontEnd {
             .iter()
             .map(|(name, member)| self.worker_status(name, member, draining.contains(name)))
             .collect();
-        let latest = lock(&self.assigned).latest.clone();
+        let assigned = lock(&self.assigned);
+        let latest = &assigned.latest;
         let mut warnings = Vec::new();
         if latest.unplaced_replicas > 0 {
             let takers = workers
@@ -35,6 +36,19 @@ impl FrontEnd {
                 ),
             });
         }
+        if latest.lost_files > 0 {
+            warnings.push(format!(
+                "{} files are nowhere that can be reached, as {}: statements that read them fail; start the workers that had them",
+                latest.lost_files,
+                latest.lost.join(", ")
+            ));
+        }
+        if latest.single_files > 0 {
+            warnings.push(format!(
+                "of {} files there is one copy alone, at one worker",
+                latest.single_files
+            ));
+        }
         let troubled = workers.iter().filter_map(|it| {
             let trouble = it.trouble.as_ref()?;
             Some(format!("{}: {trouble}", it.name))
@@ -48,6 +62,12 @@ impl FrontEnd {
             missing_replicas: latest.missing_replicas,
             missing_bytes: latest.missing_bytes,
             files_without_replica: latest.unheld_files,
+            front_end_bytes: latest.local_bytes,
+            worker_bytes: latest.replica_bytes,
+            away_files: latest.away_files,
+            away_bytes: latest.away_bytes,
+            single_copy_files: latest.single_files,
+            lost_files: latest.lost_files,
             workers,
             warnings,
         }

@@ -13,20 +13,20 @@ use axum::http::{Method, StatusCode};
 use bytes::Bytes;
 use catalog::LoadId;
 use sky::ChunkId;
-use store::{OpenFile, StoreError};
+use store::StoreError;
 use tokio::io::AsyncWriteExt;
-use tokio::runtime::Handle;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::holdings::{DAMAGED, HeldFiles, UNFINISHED, failed};
+use super::holdings::{DAMAGED, HeldFiles, UNFINISHED, failed, name_durably};
 use crate::ClusterError;
 use crate::client::MemberResponse;
-use crate::file_service::{chunk_file, chunk_path};
+use crate::file_service::{chunk_file, chunk_path, read_through, verify};
 use crate::front_end::PartKey;
 use crate::operator::encoded;
 use crate::tls::Role;
 
+/// How many workers a front end is asked to give a file of, one after another, if what they give is damaged.
+const MOST_PLACES: usize = 3;
 /// How long a member may say nothing in the middle of a file.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -51,13 +51,19 @@ impl HeldFiles {
                 }
             }
         };
-        let unfinished = path.with_extension(UNFINISHED);
-        let outcome = self.fetch_into(part, file, checksum, &unfinished).await;
-        if let Err(error) = outcome {
-            let _ = fs::remove_file(&unfinished);
-            return Err(error);
+        // It may be there, and its part was not known: the last copy, if nobody else has it.
+        let is_there = path.exists() && verify(&path, checksum).await.is_ok();
+        if !is_there {
+            let unfinished = path.with_extension(UNFINISHED);
+            let outcome = self.fetch_into(part, file, checksum, &unfinished).await;
+            if let Err(error) = outcome {
+                let _ = fs::remove_file(&unfinished);
+                return Err(error);
+            }
+            // The front end may give its own file up once it is told of this one.
+            let named = name_durably(&unfinished, &path);
+            named.map_err(|error| failed(&path, error.to_string()))?;
         }
-        fs::rename(&unfinished, &path).map_err(|error| failed(&path, error.to_string()))?;
         let _ = fs::remove_file(path.with_extension(DAMAGED));
         if let Some(held) = self
             .lock()
@@ -79,8 +85,11 @@ impl HeldFiles {
         path: &Path,
     ) -> Result<(), ClusterError> {
         let mut outcome = Err(failed(&self.data_dir, "there is no front end".to_owned()));
-        // What another worker gives may be damaged, or it may be gone: then the front end's own file is asked for.
-        let sources = [format!("?holder={}", encoded(&self.name)), String::new()];
+        // What another worker gives may be damaged, or it may be gone: then the front end is asked for its own file, or for that of each
+        // worker by turns.
+        let places = (0..MOST_PLACES).map(|place| format!("?place={place}"));
+        let by_turns = format!("?holder={}", encoded(&self.name));
+        let sources: Vec<String> = std::iter::once(by_turns).chain(places).collect();
         let front_ends = self.front_ends.iter();
         for (front_end, whose) in
             front_ends.flat_map(|it| sources.iter().map(move |from| (it, from)))
@@ -169,31 +178,6 @@ impl HeldFiles {
         }
         Some(next)
     }
-}
-
-/// Whether a file is whole, and the one that was published.
-async fn verify(path: &Path, checksum: u64) -> Result<(), ClusterError> {
-    match read_through(path).await? == checksum {
-        true => Ok(()),
-        false => Err(failed(
-            path,
-            "it is not the file that was published".to_owned(),
-        )),
-    }
-}
-
-/// The checksum of a file, every block of which is right. A thread of its own reads it, because that may take long.
-async fn read_through(path: &Path) -> Result<u64, StoreError> {
-    let (name, runtime) = (path.to_owned(), Handle::current());
-    let read = move || {
-        runtime.block_on(async {
-            let opened = OpenFile::open(&name).await?;
-            opened.verify().await?;
-            Ok(opened.checksum())
-        })
-    };
-    let read = spawn_blocking(read).await;
-    read.unwrap_or_else(|error| Err(StoreError::io("read", path)(std::io::Error::other(error))))
 }
 
 /// `http://HOST:PORT/PATH` as the address and the path.

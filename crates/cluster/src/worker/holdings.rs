@@ -12,9 +12,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, TryLockError};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use axum::http::Method;
 use bytes::Bytes;
@@ -23,16 +25,14 @@ use engine::{Archive, EngineError, Replicas};
 use futures::future::{BoxFuture, FutureExt};
 use sky::ChunkId;
 use store::{
-    ByteSource, HttpFile, HttpPeer, HttpTimeouts, LoadDir, MANIFEST_FILE, PartManifest, Removal,
-    StoreError,
+    ByteSource, HttpFile, HttpTimeouts, LoadDir, MANIFEST_FILE, PartManifest, Removal, StoreError,
 };
 
 use super::bandwidth::Bandwidth;
 use super::plans::Plans;
 use crate::ClusterError;
 use crate::client::MemberClient;
-use crate::connect::FrontEndConnector;
-use crate::credentials::Credentials;
+use crate::connect::Peers;
 use crate::file_service::{chunk_path, manifest_path};
 use crate::front_end::{Holdings, PartKey, part_files};
 use crate::messages::{PartFiles, PartName};
@@ -44,6 +44,11 @@ pub(super) const REPLICAS: &str = "replicas";
 const ARCHIVE_FILE: &str = "cluster.json";
 /// The file that a running worker locks.
 const LOCK_FILE: &str = "worker.lock";
+/// How long a front end may take to give bytes of a file, which it may have to get from another worker.
+const FRONT_END_TIMEOUTS: HttpTimeouts = HttpTimeouts {
+    connect: Duration::from_secs(5),
+    read: Duration::from_secs(30),
+};
 /// What a file is called while it comes.
 pub(super) const UNFINISHED: &str = "unfinished";
 /// What a file is called that was found damaged, until it has come anew.
@@ -76,7 +81,7 @@ pub(crate) struct HeldFiles {
     /// Counts the changes of what is held.
     pub(super) version: AtomicU64,
     damaged: AtomicU64,
-    peers: Mutex<HashMap<String, Arc<HttpPeer>>>,
+    peers: Peers,
     /// Whose open files are closed when files change.
     opened: OnceLock<Weak<Archive>>,
     /// Held as long as the worker runs.
@@ -96,6 +101,8 @@ impl HeldFiles {
         repair_bandwidth: Option<u64>,
     ) -> Result<Arc<Self>, ClusterError> {
         let lock = lock_directory(data_dir)?;
+        let credentials = client.credentials().clone();
+        let peers = Peers::new(credentials, Role::FrontEnd, FRONT_END_TIMEOUTS);
         let archive = OnceLock::new();
         if let Ok(bytes) = fs::read(data_dir.join(ARCHIVE_FILE)) {
             let named: ArchiveName = serde_json::from_slice(&bytes)
@@ -119,7 +126,7 @@ impl HeldFiles {
             parts: Mutex::new(parts),
             version: AtomicU64::new(1),
             damaged: AtomicU64::new(0),
-            peers: Mutex::default(),
+            peers,
             opened: OnceLock::new(),
             _lock: lock,
         }))
@@ -381,22 +388,6 @@ impl HeldFiles {
         }
     }
 
-    fn peer(&self, address: &str) -> Result<Arc<HttpPeer>, StoreError> {
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(peer) = peers.get(address) {
-            return Ok(Arc::clone(peer));
-        }
-        let peer = HttpPeer::new(address, HttpTimeouts::default())?;
-        let peer = match self.client.credentials() {
-            Credentials::Secret(secret) => peer.authorized_by(secret.authorization()),
-            tls @ Credentials::Tls(_) => {
-                peer.connected_by(Arc::new(FrontEndConnector(tls.clone())))
-            }
-        };
-        peers.insert(address.to_owned(), Arc::clone(&peer));
-        Ok(peer)
-    }
-
     /// Every change leaves it whole.
     pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<LoadId, HeldPart>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
@@ -429,7 +420,7 @@ impl Replicas for HeldFiles {
                 path: PathBuf::from(&path),
             });
             for front_end in &self.front_ends {
-                outcome = HttpFile::open(self.peer(front_end)?, &path).await;
+                outcome = HttpFile::open(self.peers.at(front_end)?, &path).await;
                 if outcome.is_ok() {
                     break;
                 }
@@ -505,11 +496,24 @@ fn lock_directory(data_dir: &Path) -> Result<File, ClusterError> {
     }
 }
 
-/// Writes a file that is there as a whole or not at all.
+/// Writes a file that is there as a whole or not at all, also after a power cut.
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let unfinished = path.with_extension(UNFINISHED);
-    fs::write(&unfinished, bytes).map_err(StoreError::io("write", &unfinished))?;
-    fs::rename(&unfinished, path).map_err(StoreError::io("rename", path))
+    let written = File::create(&unfinished).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.map_err(StoreError::io("write", &unfinished))?;
+    name_durably(&unfinished, path).map_err(StoreError::io("rename", path))
+}
+
+/// Gives a file that is on the disk its name, which the disk has, too, afterwards.
+pub(super) fn name_durably(unfinished: &Path, path: &Path) -> std::io::Result<()> {
+    fs::rename(unfinished, path)?;
+    match path.parent() {
+        Some(dir) => File::open(dir)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 /// The parts in a directory.

@@ -90,9 +90,10 @@ pub(super) async fn keep_reporting(worker: &Worker) {
 
 fn report(worker: &Worker, known_holdings: Option<u64>) -> MemberReport {
     let held = &worker.held;
-    let version = held.version();
     let (disk_bytes, free_bytes) = disk(&worker.options.data);
+    // Held until the report is made: it says which files there are under this assignment.
     let orders = worker.orders.lock();
+    let version = held.version();
     let wanted = orders.parts.as_deref();
     MemberReport {
         address: worker.address.clone(),
@@ -156,7 +157,9 @@ pub(super) async fn keep_fetching(worker: &Worker) {
             sleep(PAUSE).await;
             continue;
         }
-        if worker.orders.lock().assignment == assignment {
+        // No report tells of a newer assignment before what this one does not list is gone from what it says of the files.
+        let orders = worker.orders.lock();
+        if orders.assignment == assignment {
             worker.held.keep_only(&parts);
             done = Some((assignment, worker.held.version()));
         }

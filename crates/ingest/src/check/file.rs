@@ -88,6 +88,11 @@ impl FileCheck {
         self.chunks.is_empty()
     }
 
+    /// Whether workers of a cluster alone have it.
+    pub(super) fn is_away(&self) -> bool {
+        store::is_away(&self.path)
+    }
+
     fn problem(&self, what: impl Into<String>) -> Problem {
         Problem {
             file: Some(self.path.clone()),

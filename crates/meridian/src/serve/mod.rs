@@ -173,6 +173,7 @@ fn cluster_options(settings: &Settings) -> Result<Option<ClusterOptions>, Failur
         address,
         credentials: credential_files(tls, secret)?,
         replicas: settings.replicas.get(),
+        kept_files: settings.keep_files,
         lost_after: settings.lost_after,
         stalled_after: settings.stalled_after,
         is_insecure: settings.insecure,

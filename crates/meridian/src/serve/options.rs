@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Arg;
+use cluster::KeptFiles;
 use tracing_subscriber::EnvFilter;
 
 use super::layers::Layers;
@@ -151,6 +152,8 @@ options! {
         "The directory with the front end's certificate, as `meridian cluster init` makes it: the members of the cluster then speak TLS.";
     replicas: NonZeroUsize = "replicas" "N", "MERIDIAN_REPLICAS", count, DefaultValue::Is("3"),
         "Workers of the cluster that shall hold each chunk file.";
+    keep_files: KeptFiles = "keep-files" "SIZE", "MERIDIAN_KEEP_FILES", kept_files, DefaultValue::Is("all"),
+        "Bytes of chunk files that the front end of a cluster keeps itself, such as 500G, or 0, once workers hold them; all keeps all.";
     lost_after: Duration = "lost-after" "SECONDS", "MERIDIAN_LOST_AFTER", some_seconds, DefaultValue::Is("60"),
         "Seconds for which a worker of the cluster may be silent before others get its replicas.";
     stalled_after: Duration = "stalled-after" "SECONDS", "MERIDIAN_STALLED_AFTER", some_seconds, DefaultValue::Is("60"),
@@ -234,6 +237,17 @@ fn names(text: &str) -> Result<Vec<String>, String> {
 /// Seconds, or no limit.
 fn limit(text: &str) -> Result<Option<Duration>, String> {
     Ok(Some(seconds(text)?).filter(|limit| !limit.is_zero()))
+}
+
+/// Bytes of files, or all of them.
+fn kept_files(text: &str) -> Result<KeptFiles, String> {
+    match text {
+        "all" => Ok(KeptFiles::All),
+        "0" => Ok(KeptFiles::Bytes(0)),
+        _ => ingest::parse_size(text)
+            .map(KeptFiles::Bytes)
+            .map_err(|sentence| format!("{sentence}; all keeps all files")),
+    }
 }
 
 /// Seconds, or `off`.

@@ -22,6 +22,12 @@ pub(super) struct ClusterMetrics {
     missing: IntGauge,
     missing_bytes: IntGauge,
     unheld: IntGauge,
+    front_end_bytes: IntGauge,
+    worker_bytes: IntGauge,
+    away: IntGauge,
+    away_bytes: IntGauge,
+    single: IntGauge,
+    lost: IntGauge,
 }
 
 impl fmt::Debug for ClusterMetrics {
@@ -71,7 +77,31 @@ impl ClusterMetrics {
             )?,
             unheld: gauge(
                 "meridian_cluster_files_without_replica",
-                "Chunk files that no live worker holds.",
+                "Chunk files that the front end alone has.",
+            )?,
+            front_end_bytes: gauge(
+                "meridian_cluster_front_end_file_bytes",
+                "Bytes of the chunk files that the front end has itself.",
+            )?,
+            worker_bytes: gauge(
+                "meridian_cluster_worker_file_bytes",
+                "Bytes of all replicas at workers.",
+            )?,
+            away: gauge(
+                "meridian_cluster_files_at_workers_alone",
+                "Chunk files that the front end has given up.",
+            )?,
+            away_bytes: gauge(
+                "meridian_cluster_bytes_at_workers_alone",
+                "Bytes of the chunk files that the front end has given up.",
+            )?,
+            single: gauge(
+                "meridian_cluster_files_with_one_copy",
+                "Chunk files that one worker alone has.",
+            )?,
+            lost: gauge(
+                "meridian_cluster_files_lost",
+                "Chunk files that neither the front end nor a worker has that can be reached.",
             )?,
         })
     }
@@ -97,6 +127,16 @@ impl ClusterMetrics {
         }
         self.missing.set(status.missing_replicas as i64);
         self.missing_bytes.set(status.missing_bytes as i64);
-        self.unheld.set(status.files_without_replica as i64);
+        for (gauge, value) in [
+            (&self.unheld, status.files_without_replica),
+            (&self.front_end_bytes, status.front_end_bytes),
+            (&self.worker_bytes, status.worker_bytes),
+            (&self.away, status.away_files),
+            (&self.away_bytes, status.away_bytes),
+            (&self.single, status.single_copy_files),
+            (&self.lost, status.lost_files),
+        ] {
+            gauge.set(value as i64);
+        }
     }
 }

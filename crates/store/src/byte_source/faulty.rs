@@ -94,6 +94,14 @@ impl ByteSource for FaultySource {
         }
     }
 
+    fn place(&self) -> usize {
+        self.inner.place()
+    }
+
+    fn distrust(&self, place: usize) -> bool {
+        self.inner.distrust(place)
+    }
+
     fn read_ahead(&self, range: &Range<u64>) {
         self.inner.read_ahead(range);
     }

@@ -36,6 +36,9 @@ use tokio::time::timeout;
 use super::ByteSource;
 use crate::StoreError;
 
+/// Bytes that are read of why a peer has refused.
+const LONGEST_REASON: usize = 2048;
+
 /// Connections to one peer that wait for the next read. With more, the oldest is closed.
 const MOST_IDLE: usize = 16;
 
@@ -255,7 +258,9 @@ impl Connection {
         response: Response<Incoming>,
         read: &mut RangeRead<'_>,
     ) -> io::Result<()> {
-        read.check_head(&response)?;
+        if let Err(error) = read.check_head(&response) {
+            return Err(self.with_reason(error, response).await);
+        }
         let mut body = response.into_body();
         let work = async {
             while let Some(frame) = body.frame().await {
@@ -267,6 +272,34 @@ impl Connection {
         };
         drive(&mut self.driver, work).await?;
         read.finish()
+    }
+
+    /// An error with what the peer says of it, if it says anything.
+    async fn with_reason(&mut self, error: io::Error, response: Response<Incoming>) -> io::Error {
+        let status = response.status();
+        if status == StatusCode::PARTIAL_CONTENT {
+            return error;
+        }
+        let mut body = response.into_body();
+        let work = async {
+            let mut text = Vec::new();
+            while let Some(Ok(frame)) = body.frame().await {
+                if let Some(bytes) = frame.data_ref() {
+                    text.extend_from_slice(bytes);
+                }
+                if text.len() > LONGEST_REASON {
+                    break;
+                }
+            }
+            text
+        };
+        let text = drive(&mut self.driver, work).await;
+        match String::from_utf8_lossy(&text).trim() {
+            "" => error,
+            // It is the peer's own sentence about the file.
+            text if status == StatusCode::SERVICE_UNAVAILABLE => io::Error::other(text.to_owned()),
+            text => io::Error::new(error.kind(), format!("{error}: {text}")),
+        }
     }
 }
 

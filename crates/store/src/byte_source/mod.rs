@@ -37,6 +37,17 @@ pub trait ByteSource: fmt::Debug + Send + Sync {
     /// reading. What is in the buffer is then worth nothing.
     async fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
+    /// The number of the place from which bytes come now; see [`Self::distrust`].
+    fn place(&self) -> usize {
+        0
+    }
+
+    /// Says that bytes which came from a place are wrong. Whether those that are read again come from another one.
+    fn distrust(&self, place: usize) -> bool {
+        let _ = place;
+        false
+    }
+
     /// Has bytes fetched that will be read soon, if it can; nothing waits for that.
     fn read_ahead(&self, range: &Range<u64>) {
         let _ = range;
