@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conftest import binary_path
 from differential.cases import OPEN_CASES, all_cases, complaint
-from differential.engines import TWICE, WORKERS
+from differential.engines import KEEP_FILES, TWICE, WORKERS
 from differential.run import Plan, run
 from meridian_cli import Meridian
 
@@ -50,6 +50,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=None, help="end after so many minutes, if --count is not reached before")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worlds at once, each with a server of its own")
     parser.add_argument("--workers", type=int, default=0, help="workers of a cluster of each server; none by default")
+    parser.add_argument("--keep-files", default="all", help="bytes of files that a cluster's front end keeps itself, such as 0; all by default")
     parser.add_argument("--twice", action="store_true", help="ask each statement twice, the second time of the server's result cache")
     parser.add_argument("--world", type=int, default=0, help="the number of the first world: goes on where another run of the seed ended")
     parser.add_argument("--statement", default=None, help="ask this statement of the first world alone, by its number")
@@ -61,6 +62,7 @@ def main() -> int:
     arguments = parser.parse_args()
     # The processes that ask a world's statements inherit it.
     os.environ[WORKERS] = str(arguments.workers)
+    os.environ[KEEP_FILES] = arguments.keep_files
     os.environ[TWICE] = "1" if arguments.twice else ""
     binary = binary_path()
     if not binary.is_file():

@@ -20,7 +20,7 @@ from differential.databases import World, duckdb_of
 from differential.tree import Query, Table, walk
 from differential.writing import FILES, as_prepared, for_duckdb, for_meridian
 from meridian_cli import Meridian, rows_of
-from serving import Server
+from serving import Server, wait_until
 from testbed.sides import Asker, Complaint
 
 LONGEST_SECONDS = 20
@@ -136,6 +136,8 @@ class CommandLine:
 
 # The workers of each world's cluster; none by default: a server alone.
 WORKERS = "MERIDIAN_DIFFERENTIAL_WORKERS"
+# What of the files their front end keeps; all by default.
+KEEP_FILES = "MERIDIAN_DIFFERENTIAL_KEEP_FILES"
 # Whether each statement is asked twice: the second answer is that of the result cache, where it may be.
 TWICE = "MERIDIAN_DIFFERENTIAL_TWICE"
 
@@ -150,10 +152,13 @@ class Served:
         self.cluster: Cluster | None = None
         workers = int(os.environ.get(WORKERS, "0"))
         if workers:
-            self.cluster = Cluster(meridian, directory / "cluster", directory / "data", min(2, workers), *self.options)
+            kept = ("--keep-files", os.environ.get(KEEP_FILES, "all"))
+            self.cluster = Cluster(meridian, directory / "cluster", directory / "data", min(2, workers), *self.options, *kept)
             for number in range(workers):
                 self.cluster.start_worker(f"w{number}", "--log", "error")
             self.cluster.wait_for_replicas()
+            if kept[1] == "0":
+                wait_until(lambda: self.cluster.status()["front_end_bytes"] == 0, 60, "the front end has given its files up")
         self.server = self._start()
         self.connection: pymysql.connections.Connection | None = None
         self.prepared: mysql.connector.MySQLConnection | None = None
