@@ -249,6 +249,46 @@ def test_checks_and_backups_know_where_files_are(
     assert outcome.status != 0 and "is missing" in outcome.complaint
 
 
+def test_a_disk_of_a_worker_that_fails_costs_its_own_replicas_alone(
+    meridian: Meridian, data: Path, tmp_path: Path, expected: dict[str, list[tuple[object, ...]]]
+) -> None:
+    copy = tmp_path / "data"
+    shutil.copytree(data, copy)
+    cluster = Cluster(meridian, tmp_path / "cluster", copy, 2, "--keep-files", 0)
+    try:
+        disks = [tmp_path / "disk0", tmp_path / "disk1", tmp_path / "disk2"]
+        more = [word for disk in disks for word in ("--data", disk)]
+        for name, options in (("w0", more), ("w1", []), ("w2", [])):
+            cluster.start_worker(name, *options)
+        wait_until(lambda: len(cluster.status()["workers"]) == 3, 60, "the workers have joined")
+        wait_until_away(cluster)
+
+        def on(disk: Path) -> list[Path]:
+            return sorted(disk.glob("replicas/tables/*/*/chunk_*.mrd"))
+
+        everywhere = [cluster.workers["w0"].directory, *disks]
+        used = next(disk for disk in everywhere if on(disk))
+        before = sum(len(on(disk)) for disk in everywhere)
+        check_all(cluster.server, expected)
+        if used == cluster.workers["w0"].directory:
+            # Its home: it ends, and finds another one.
+            used.rename(tmp_path / "gone")
+            wait_until(lambda: cluster.workers["w0"].process.poll() is not None, 60, "it ends")
+            assert cluster.workers["w0"].process.returncode != 0
+            assert "set aside" in cluster.workers["w0"].log
+            used.write_text("no directory")
+            cluster.start_worker("w0", *more)
+        else:
+            used.rename(tmp_path / "gone")
+        wait_until(lambda: "set aside" in cluster.command("status").text, 60, "it is told")
+        check_all(cluster.server, expected)
+        wait_until(lambda: cluster.has_replicas() and sum(len(on(disk)) for disk in everywhere) >= before, 120, "its replicas are there again")
+        check_all(cluster.server, expected)
+    finally:
+        cluster.end()
+    assert not cluster.panics, cluster.panics
+
+
 def test_a_statement_reads_on_what_was_replaced_meanwhile(cluster: Cluster, meridian: Meridian, tmp_path: Path) -> None:
     """Workers gave the files of a replaced part up at once, and the front end, which then still read it, had them."""
     joined = "FROM Star s JOIN Visit v ON s.id = v.id"

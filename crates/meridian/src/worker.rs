@@ -1,7 +1,7 @@
 //! `meridian worker`: a worker of a cluster, until a signal ends it.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -31,9 +31,10 @@ pub struct WorkerArguments {
         required = true
     )]
     join: Vec<String>,
-    /// The directory for replicas, which is made if it is not there; each worker has its own.
-    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA")]
-    data: PathBuf,
+    /// The directory for replicas, which is made if it is not there; each worker has its own. Given several times, one for each disk, a disk
+    /// that fails costs its own replicas alone.
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_DATA", required = true)]
+    data: Vec<PathBuf>,
     #[command(flatten)]
     credentials: CredentialArguments,
     /// Where front ends and other workers connect; port 0 takes a free port.
@@ -87,7 +88,12 @@ async fn work(options: WorkerOptions) -> Result<(), Failure> {
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,
     );
-    let (name, data) = (options.name.clone(), options.data.display().to_string());
+    let dirs: Vec<String> = options
+        .data
+        .iter()
+        .map(|it| it.display().to_string())
+        .collect();
+    let (name, data) = (options.name.clone(), dirs.join(", "));
     let join = options.join.join(", ");
     let (worker, listener) = Worker::bind(options).await?;
     let address = worker.bound_address();
@@ -99,7 +105,7 @@ async fn work(options: WorkerOptions) -> Result<(), Failure> {
     let stop = CancellationToken::new();
     crate::parent::end_with_parent(&stop);
     tokio::spawn(serve::stop_at_signals(signals, stop.clone()));
-    Arc::clone(&worker).run(listener, stop).await;
+    Arc::clone(&worker).run(listener, stop).await?;
     info!("ended");
     Ok(())
 }
@@ -111,7 +117,9 @@ impl WorkerArguments {
         let name = match (self.name, &credentials) {
             (Some(name), _) => name,
             (None, CredentialFiles::Tls(dir)) => cluster::certified_name(dir, Role::Worker)?,
-            (None, CredentialFiles::Secret(_)) => usual_name(&self.data)?,
+            (None, CredentialFiles::Secret(_)) => {
+                usual_name(self.data.first().map_or(Path::new("."), PathBuf::as_path))?
+            }
         };
         let is_name = !name.is_empty() && name.len() <= 100 && !name.contains(char::is_control);
         if !is_name {
@@ -156,7 +164,7 @@ fn bandwidth(text: &str) -> Result<u64, String> {
 }
 
 /// The name of this machine with that of the directory.
-fn usual_name(data: &std::path::Path) -> Result<String, Failure> {
+fn usual_name(data: &Path) -> Result<String, Failure> {
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname");
     let machine = machine.map_err(|error| {
         Failure::new(format!(

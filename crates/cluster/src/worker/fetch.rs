@@ -13,11 +13,11 @@ use axum::http::{Method, StatusCode};
 use bytes::Bytes;
 use catalog::LoadId;
 use sky::ChunkId;
-use store::StoreError;
+use store::{MANIFEST_FILE, StoreError};
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
-use super::holdings::{DAMAGED, HeldFiles, UNFINISHED, failed, name_durably};
+use super::holdings::{DAMAGED, HeldFiles, UNFINISHED, failed, name_durably, write_whole};
 use crate::ClusterError;
 use crate::client::MemberResponse;
 use crate::file_service::{chunk_file, chunk_path, read_through, verify};
@@ -38,7 +38,7 @@ impl HeldFiles {
     pub async fn fetch(&self, key: PartKey, file: ChunkId) -> Result<(), ClusterError> {
         self.ensure_part(key).await?;
         let part = key.part;
-        let (path, checksum) = {
+        let (at_home, checksum) = {
             let parts = self.lock();
             let held = parts.get(&part);
             let chunk =
@@ -51,6 +51,9 @@ impl HeldFiles {
                 }
             }
         };
+        let disk = self.disks.of(&at_home);
+        let path = self.disks.path(&at_home, disk);
+        self.prepare(&at_home, &path)?;
         // It may be there, and its part was not known: the last copy, if nobody else has it.
         let is_there = path.exists() && verify(&path, checksum).await.is_ok();
         if !is_there {
@@ -70,11 +73,26 @@ impl HeldFiles {
             .get_mut(&part)
             .filter(|it| it.digest == key.digest)
         {
-            held.files.insert(file);
+            held.files.insert(file, disk);
         }
-        self.close(&path);
+        self.close(&at_home);
         self.version.fetch_add(1, Relaxed);
         Ok(())
+    }
+
+    /// Makes the directory of a file's part on another disk than the home, with the manifest by which it is known there.
+    fn prepare(&self, at_home: &Path, path: &Path) -> Result<(), ClusterError> {
+        let (Some(from), Some(to)) = (at_home.parent(), path.parent()) else {
+            return Ok(());
+        };
+        let (manifest, copy) = (from.join(MANIFEST_FILE), to.join(MANIFEST_FILE));
+        if copy.exists() {
+            return Ok(());
+        }
+        let io = |error: std::io::Error| failed(to, error.to_string());
+        fs::create_dir_all(to).map_err(io)?;
+        let bytes = fs::read(manifest).map_err(io)?;
+        Ok(write_whole(&copy, &bytes)?)
     }
 
     async fn fetch_into(
@@ -163,13 +181,13 @@ impl HeldFiles {
             let parts = self.lock();
             let mut files: Vec<(LoadId, ChunkId)> = parts
                 .iter()
-                .flat_map(|(part, held)| held.files.iter().map(|file| (*part, *file)))
+                .flat_map(|(part, held)| held.files.keys().map(|file| (*part, *file)))
                 .collect();
             files.sort_unstable();
             let next = files
                 .into_iter()
                 .find(|file| last.is_none_or(|last| *file > last))?;
-            (next, parts.get(&next.0)?.dir.chunk_path(next.1))
+            (next, parts.get(&next.0)?.path(&self.disks, next.1)?)
         };
         match read_through(&path).await.map(drop) {
             Err(StoreError::Damaged { .. } | StoreError::Missing { .. }) => self.quarantine(&path),

@@ -1,17 +1,12 @@
-//! The files that a worker holds, in a directory that is laid out as a data directory is.
+//! The files that a worker holds, in directories that are laid out as a data directory is ([`super::disks`]).
 //!
-//! ```text
-//!   DIR/replicas/cluster.json                     the archive that the files are of
-//!   DIR/replicas/tables/db.table/PART/manifest.json, chunk_N.mrd
-//! ```
-//!
-//! They are in a directory of their own below the one that was given, so that a worker that is given the data directory of an archive by
+//! They are in directories of their own below those that were given, so that a worker that is given the data directory of an archive by
 //! mistake, or one into which somebody loads, removes nothing of it.
 //!
 //! A file has its final name once it is whole, verified and on the disk. What a killed worker leaves of others is removed at its start.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,10 +20,12 @@ use engine::{Archive, EngineError, Replicas};
 use futures::future::{BoxFuture, FutureExt};
 use sky::ChunkId;
 use store::{
-    ByteSource, HttpFile, HttpTimeouts, LoadDir, MANIFEST_FILE, PartManifest, Removal, StoreError,
+    ByteSource, HttpFile, HttpTimeouts, LoadDir, LocalFile, MANIFEST_FILE, PartManifest, Removal,
+    StoreError,
 };
 
 use super::bandwidth::Bandwidth;
+use super::disks::Disks;
 use super::plans::Plans;
 use crate::ClusterError;
 use crate::client::MemberClient;
@@ -38,12 +35,8 @@ use crate::front_end::{Holdings, PartKey, part_files};
 use crate::messages::{PartFiles, PartName};
 use crate::tls::Role;
 
-/// Where the files are, in the directory of a worker.
-pub(super) const REPLICAS: &str = "replicas";
 /// The file that says which archive the files are of.
 const ARCHIVE_FILE: &str = "cluster.json";
-/// The file that a running worker locks.
-const LOCK_FILE: &str = "worker.lock";
 /// How long a front end may take to give bytes of a file, which it may have to get from another worker.
 const FRONT_END_TIMEOUTS: HttpTimeouts = HttpTimeouts {
     connect: Duration::from_secs(5),
@@ -62,12 +55,15 @@ pub(super) struct HeldPart {
     pub(super) manifest: PartManifest,
     /// Keeps the directory.
     pub(super) dir: LoadDir,
-    pub(super) files: HashSet<ChunkId>,
+    /// Its files, each with the disk that it is on.
+    pub(super) files: HashMap<ChunkId, usize>,
 }
 
 /// The files that a worker holds.
 #[derive(Debug)]
 pub(crate) struct HeldFiles {
+    pub(super) disks: Disks,
+    /// The home of the disks.
     pub(super) data_dir: PathBuf,
     /// The name of the worker.
     pub(super) name: String,
@@ -84,39 +80,35 @@ pub(crate) struct HeldFiles {
     peers: Peers,
     /// Whose open files are closed when files change.
     opened: OnceLock<Weak<Archive>>,
-    /// Held as long as the worker runs.
-    _lock: File,
 }
 
 impl HeldFiles {
-    /// Opens a directory, or makes it.
+    /// Opens the directories, or makes them.
     ///
     /// # Errors
-    /// It cannot be used, or another worker uses it.
+    /// None can be used, another worker uses one, or they are of different archives.
     pub fn open(
-        data_dir: &Path,
+        disks: Disks,
         name: String,
         front_ends: Vec<String>,
         client: Arc<MemberClient>,
         repair_bandwidth: Option<u64>,
     ) -> Result<Arc<Self>, ClusterError> {
-        let lock = lock_directory(data_dir)?;
         let credentials = client.credentials().clone();
         let peers = Peers::new(credentials, Role::FrontEnd, FRONT_END_TIMEOUTS);
         let archive = OnceLock::new();
-        if let Ok(bytes) = fs::read(data_dir.join(ARCHIVE_FILE)) {
-            let named: ArchiveName = serde_json::from_slice(&bytes)
-                .map_err(|error| failed(&data_dir.join(ARCHIVE_FILE), error.to_string()))?;
-            let _ = archive.set(named.archive);
+        if let Some(named) = archive_of(&disks)? {
+            let _ = archive.set(named);
         }
         let mut parts = HashMap::new();
         if archive.get().is_some() {
-            for part in found_parts(data_dir)? {
-                parts.insert(part.manifest.part, part);
+            for (disk, dir) in disks.usable() {
+                find_parts(&disks, disk, dir, &mut parts)?;
             }
         }
         Ok(Arc::new(Self {
-            data_dir: data_dir.to_owned(),
+            data_dir: disks.home().to_owned(),
+            disks,
             name,
             front_ends,
             client,
@@ -128,7 +120,6 @@ impl HeldFiles {
             damaged: AtomicU64::new(0),
             peers,
             opened: OnceLock::new(),
-            _lock: lock,
         }))
     }
 
@@ -155,12 +146,15 @@ impl HeldFiles {
         if self.archive.get().is_some() {
             return Ok(());
         }
-        let path = self.data_dir.join(ARCHIVE_FILE);
         let named = ArchiveName {
             archive: archive.to_owned(),
         };
-        let json = serde_json::to_vec(&named).map_err(|error| failed(&path, error.to_string()))?;
-        write_whole(&path, &json)?;
+        for (_, dir) in self.disks.usable() {
+            let path = dir.join(ARCHIVE_FILE);
+            let json = serde_json::to_vec(&named);
+            let json = json.map_err(|error| failed(&path, error.to_string()))?;
+            write_whole(&path, &json)?;
+        }
         let _ = self.archive.set(archive.to_owned());
         Ok(())
     }
@@ -181,14 +175,30 @@ impl HeldFiles {
         let held: Holdings = parts
             .iter()
             .filter(|(_, part)| !part.files.is_empty())
-            .map(|(number, part)| (part.key(*number), part.files.clone()))
+            .map(|(number, part)| (part.key(*number), part.files.keys().copied().collect()))
             .collect();
         part_files(&held)
     }
 
-    /// The directory of a part.
-    pub fn dir(&self, part: LoadId) -> Option<PathBuf> {
-        Some(self.lock().get(&part)?.dir.path().to_owned())
+    /// Where a file is that is held.
+    pub fn path(&self, part: LoadId, file: ChunkId) -> Option<PathBuf> {
+        self.lock().get(&part)?.path(&self.disks, file)
+    }
+
+    /// Gives up what is on disks that are set aside.
+    pub fn forget_failed_disks(&self) {
+        let usable: HashSet<usize> = self.disks.usable().into_iter().map(|(at, _)| at).collect();
+        let mut parts = self.lock();
+        for part in parts.values_mut() {
+            let dir = part.dir.path().to_owned();
+            let before = part.files.len();
+            part.files.retain(|_, disk| usable.contains(disk));
+            if part.files.len() < before {
+                self.close(&dir);
+            }
+        }
+        drop(parts);
+        self.version.fetch_add(1, Relaxed);
     }
 
     /// Bytes of the files among these that are not held. Those of unknown parts count as nothing.
@@ -200,7 +210,7 @@ impl HeldFiles {
                 return 0;
             };
             let missing = |chunk: &&store::PartChunk| {
-                !part.files.contains(&chunk.file) && wanted.files.contains(&chunk.file.0)
+                !part.files.contains_key(&chunk.file) && wanted.files.contains(&chunk.file.0)
             };
             part.manifest
                 .chunks
@@ -219,7 +229,8 @@ impl HeldFiles {
         for wanted in wanted {
             let held = parts.get(&LoadId(wanted.part));
             let held = held.filter(|part| part.digest == wanted.digest);
-            let lacks = |file: &i32| held.is_none_or(|held| !held.files.contains(&ChunkId(*file)));
+            let lacks =
+                |file: &i32| held.is_none_or(|held| !held.files.contains_key(&ChunkId(*file)));
             let files = wanted.files.iter().copied().filter(lacks);
             missing.extend(files.map(|file| (wanted.key(), ChunkId(file))));
         }
@@ -254,7 +265,7 @@ impl HeldFiles {
             digest,
             manifest,
             dir,
-            files: HashSet::new(),
+            files: HashMap::new(),
         };
         self.lock().entry(part).or_insert(held);
         Ok(())
@@ -314,12 +325,14 @@ impl HeldFiles {
                 unwanted.push(*number);
                 continue;
             };
-            let extra: Vec<ChunkId> = part.files.difference(wanted).copied().collect();
-            for file in extra {
-                let path = part.dir.chunk_path(file);
+            let held: Vec<ChunkId> = part.files.keys().copied().collect();
+            for file in held.into_iter().filter(|file| !wanted.contains(file)) {
+                let Some(path) = part.path(&self.disks, file) else {
+                    continue;
+                };
                 part.files.remove(&file);
                 has_changed = true;
-                self.close(&path);
+                self.close(&part.dir.chunk_path(file));
                 if let Err(error) = fs::remove_file(&path) {
                     tracing::warn!(path = %path.display(), %error, "a file that was given up stays");
                 }
@@ -348,9 +361,16 @@ impl HeldFiles {
         self.close(part.dir.path());
         self.plans.forget_part(number.0);
         let (data_dir, spec) = (&self.data_dir, part.manifest.table.clone());
+        let home = part.dir.path().to_owned();
         drop(part.dir);
         match LoadDir::remove(data_dir, &spec.database, &spec.name, number)? {
-            Removal::Removed => Ok(()),
+            Removal::Removed => {
+                for (disk, _) in self.disks.usable() {
+                    // Most disks have nothing of it.
+                    let _ = fs::remove_dir_all(self.disks.path(&home, disk));
+                }
+                Ok(())
+            }
             Removal::InUse => {
                 part.dir = LoadDir::open(data_dir, &spec.database, &spec.name, number)?;
                 let why = format!("part {number} is read now, and cannot be given up");
@@ -364,19 +384,21 @@ impl HeldFiles {
     pub fn quarantine(&self, path: &Path) {
         let mut parts = self.lock();
         let found = parts.values_mut().find_map(|part| {
-            let mut files = part.files.iter().copied();
-            let file = files.find(|file| part.dir.chunk_path(*file) == path)?;
+            let mut files = part.files.keys().copied();
+            let is_it = |at: &PathBuf| at == path;
+            let file = files.find(|it| part.path(&self.disks, *it).as_ref().is_some_and(is_it))?;
             Some((part, file))
         });
         let Some((part, file)) = found else {
             return;
         };
         part.files.remove(&file);
+        let at_home = part.dir.chunk_path(file);
         drop(parts);
         if let Err(error) = fs::rename(path, path.with_extension(DAMAGED)) {
             tracing::warn!(path = %path.display(), %error, "a damaged file stays");
         }
-        self.close(path);
+        self.close(&at_home);
         self.damaged.fetch_add(1, Relaxed);
         self.version.fetch_add(1, Relaxed);
         tracing::warn!(path = %path.display(), "a replica is damaged: it is fetched anew");
@@ -415,6 +437,9 @@ impl Replicas for HeldFiles {
         file: ChunkId,
     ) -> BoxFuture<'_, Result<Arc<dyn ByteSource>, StoreError>> {
         async move {
+            if let Some(held) = self.path(part, file) {
+                return Ok(Arc::new(LocalFile::open(&held)?) as Arc<dyn ByteSource>);
+            }
             let path = chunk_path(part.0, file.0);
             let mut outcome = Err(StoreError::Missing {
                 path: PathBuf::from(&path),
@@ -440,27 +465,40 @@ impl HeldPart {
         }
     }
 
-    /// The part in a directory, with the files of it that are whole. What is left of files that were coming is removed.
-    fn found(data_dir: &Path, path: &Path) -> Result<Self, StoreError> {
+    /// Where a file is that is held.
+    pub(super) fn path(&self, disks: &Disks, file: ChunkId) -> Option<PathBuf> {
+        let disk = self.files.get(&file)?;
+        Some(disks.path(&self.dir.chunk_path(file), *disk))
+    }
+
+    /// The part in a directory of a disk. One that is not known yet gets a directory at the home.
+    fn found(disks: &Disks, path: &Path) -> Result<Self, StoreError> {
         let name = path.join(MANIFEST_FILE);
         let bytes = fs::read(&name).map_err(StoreError::io("open", &name))?;
         let manifest = PartManifest::decode(&bytes, &name)?;
         let spec = &manifest.table;
-        let dir = LoadDir::open(data_dir, &spec.database, &spec.name, manifest.part)?;
-        let mut files = HashSet::new();
-        for chunk in &manifest.chunks {
-            let path = dir.chunk_path(chunk.file);
-            let _ = fs::remove_file(path.with_extension(UNFINISHED));
-            if path.exists() {
-                files.insert(chunk.file);
-            }
+        let dir = LoadDir::create(disks.home(), &spec.database, &spec.name, manifest.part)?;
+        let at_home = dir.path().join(MANIFEST_FILE);
+        if !at_home.exists() {
+            write_whole(&at_home, &bytes)?;
         }
         Ok(Self {
             digest: PartKey::new(manifest.part, &bytes).digest,
             manifest,
             dir,
-            files,
+            files: HashMap::new(),
         })
+    }
+
+    /// Adds the files that a disk has of it, which are whole. What is left of files that were coming is removed.
+    fn find_files(&mut self, disks: &Disks, disk: usize) {
+        for chunk in &self.manifest.chunks {
+            let path = disks.path(&self.dir.chunk_path(chunk.file), disk);
+            let _ = fs::remove_file(path.with_extension(UNFINISHED));
+            if path.exists() {
+                self.files.entry(chunk.file).or_insert(disk);
+            }
+        }
     }
 }
 
@@ -476,28 +514,27 @@ pub(super) fn failed(path: &Path, why: String) -> ClusterError {
     }
 }
 
-/// Makes the directory, and locks it for this worker.
-fn lock_directory(data_dir: &Path) -> Result<File, ClusterError> {
-    let io = |error: std::io::Error| failed(data_dir, error.to_string());
-    fs::create_dir_all(data_dir).map_err(io)?;
-    let lock = File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(data_dir.join(LOCK_FILE))
-        .map_err(io)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(failed(
-            data_dir,
-            "another worker uses it: give each worker a directory of its own".to_owned(),
-        )),
-        Err(TryLockError::Error(error)) => Err(io(error)),
+/// The archive whose files the disks have; none if they are new.
+fn archive_of(disks: &Disks) -> Result<Option<String>, ClusterError> {
+    let mut found: Option<String> = None;
+    for (_, dir) in disks.usable() {
+        let path = dir.join(ARCHIVE_FILE);
+        let Ok(bytes) = fs::read(&path) else {
+            continue;
+        };
+        let named: ArchiveName =
+            serde_json::from_slice(&bytes).map_err(|error| failed(&path, error.to_string()))?;
+        if found.as_ref().is_some_and(|found| *found != named.archive) {
+            let why = "its files are of another archive than those of the other disks: give it another directory";
+            return Err(failed(&path, why.to_owned()));
+        }
+        found = Some(named.archive);
     }
+    Ok(found)
 }
 
 /// Writes a file that is there as a whole or not at all, also after a power cut.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let unfinished = path.with_extension(UNFINISHED);
     let written = File::create(&unfinished).and_then(|mut file| {
         file.write_all(bytes)?;
@@ -516,18 +553,36 @@ pub(super) fn name_durably(unfinished: &Path, path: &Path) -> std::io::Result<()
     }
 }
 
-/// The parts in a directory.
-fn found_parts(data_dir: &Path) -> Result<Vec<HeldPart>, ClusterError> {
-    let mut found = Vec::new();
-    for table in directories(&data_dir.join("tables"))? {
-        for part in directories(&table)? {
-            match HeldPart::found(data_dir, &part) {
-                Ok(part) => found.push(part),
-                Err(error) => tracing::warn!(%error, "a part is left out: it comes anew"),
+/// Adds the parts that a disk has files of. One of which another disk has another manifest is left out.
+fn find_parts(
+    disks: &Disks,
+    disk: usize,
+    dir: &Path,
+    parts: &mut HashMap<LoadId, HeldPart>,
+) -> Result<(), ClusterError> {
+    for table in directories(&dir.join("tables"))? {
+        for path in directories(&table)? {
+            let mut part = match HeldPart::found(disks, &path) {
+                Ok(part) => part,
+                Err(error) => {
+                    tracing::warn!(%error, "a part is left out: it comes anew");
+                    continue;
+                }
+            };
+            let number = part.manifest.part;
+            if let Some(known) = parts.remove(&number) {
+                if known.digest != part.digest {
+                    tracing::warn!(path = %path.display(), "it is another part than that of its number on another disk, and left out");
+                    parts.insert(number, known);
+                    continue;
+                }
+                part = known;
             }
+            part.find_files(disks, disk);
+            parts.insert(number, part);
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 fn directories(dir: &Path) -> Result<Vec<PathBuf>, ClusterError> {

@@ -1,6 +1,7 @@
 //! A worker: holds replicas of chunk files, runs pieces of queries on them, and serves them to other workers.
 
 mod bandwidth;
+mod disks;
 mod fetch;
 mod holdings;
 mod plans;
@@ -21,6 +22,7 @@ use axum::{Router, body::Body, middleware};
 use catalog::LoadId;
 use engine::{Archive, NO_DATABASE, Replicas, Session, SessionOptions};
 use queries::scheduler::{LaneTable, PieceScheduler, SchedulerOptions};
+use sky::ChunkId;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -28,10 +30,11 @@ use tokio_util::sync::CancellationToken;
 use crate::ClusterError;
 use crate::client::MemberClient;
 use crate::credentials::{CredentialFiles, Credentials, only, require_member};
-use crate::file_service::{chunk_file, serve};
+use crate::file_service::serve;
 use crate::listen::{bind, serve as serve_port};
 use crate::tls::{MemberName, Role, in_words};
-use holdings::{HeldFiles, REPLICAS};
+use disks::Disks;
+use holdings::HeldFiles;
 
 /// The stack of a thread that runs pieces: plans are as deep here as at the front end.
 const STACK: usize = 32 << 20;
@@ -39,8 +42,8 @@ const STACK: usize = 32 << 20;
 /// The configuration of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
-    /// The directory of its replicas.
-    pub data: PathBuf,
+    /// The directories of its replicas, each on a disk of its own.
+    pub data: Vec<PathBuf>,
     /// Where front ends listen, `host:port` each; the first that answers is asked.
     pub join: Vec<String>,
     /// Where it listens: `host:port`; port 0 takes a free port.
@@ -111,9 +114,10 @@ impl Worker {
             return Err(failed(std::io::Error::other(why)));
         }
         let client = Arc::new(MemberClient::new(credentials));
-        let replicas = options.data.join(REPLICAS);
+        let disks = Disks::open(&options.data)?;
+        let replicas = disks.home().to_owned();
         let held = HeldFiles::open(
-            &replicas,
+            disks,
             options.name.clone(),
             options.join.clone(),
             client,
@@ -167,14 +171,23 @@ impl Worker {
     }
 
     /// Joins the cluster, and runs pieces until it is stopped. Shares that run are then cut off, and run elsewhere.
-    pub async fn run(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
+    ///
+    /// # Errors
+    /// The disk that is its home has failed: it finds another one when it starts again.
+    pub async fn run(
+        self: Arc<Self>,
+        listener: TcpListener,
+        stop: CancellationToken,
+    ) -> Result<(), ClusterError> {
         let router = router(Arc::clone(&self));
         tokio::select! {
             () = serve_port(listener, router, self.held.client().credentials(), stop) => {}
             () = report::keep_reporting(&self) => {}
             () = report::keep_fetching(&self) => {}
             () = report::keep_scrubbing(&self) => {}
+            failure = report::keep_checking_disks(&self) => return Err(failure),
         }
+        Ok(())
     }
 
     fn compute(&self) -> Option<&Runtime> {
@@ -224,8 +237,11 @@ async fn file(
     Path((part, chunk)): Path<(i64, i32)>,
     request: Request,
 ) -> Response<Body> {
-    match worker.held.dir(LoadId(part)) {
-        Some(dir) => serve(&dir.join(chunk_file(chunk)), request).await,
-        None => (StatusCode::NOT_FOUND, format!("there is no part {part}")).into_response(),
+    match worker.held.path(LoadId(part), ChunkId(chunk)) {
+        Some(path) => serve(&path, request).await,
+        None => {
+            let why = format!("file {chunk} of part {part} is not here");
+            (StatusCode::NOT_FOUND, why).into_response()
+        }
     }
 }

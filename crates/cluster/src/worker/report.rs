@@ -28,6 +28,8 @@ const SCRUB_RATIO: u32 = 100;
 const SCRUB_PAUSE: Duration = Duration::from_millis(500);
 /// How long it pauses after it has read all files through.
 const SCRUB_ROUND: Duration = Duration::from_secs(60);
+/// How often disks are looked at.
+const DISK_INTERVAL: Duration = Duration::from_secs(5);
 /// Files that come at a time.
 const FILES_AT_ONCE: usize = 4;
 
@@ -90,7 +92,7 @@ pub(super) async fn keep_reporting(worker: &Worker) {
 
 fn report(worker: &Worker, known_holdings: Option<u64>) -> MemberReport {
     let held = &worker.held;
-    let (disk_bytes, free_bytes) = disk(&worker.options.data);
+    let (disk_bytes, free_bytes) = held.disks.space();
     // Held until the report is made: it says which files there are under this assignment.
     let orders = worker.orders.lock();
     let version = held.version();
@@ -108,7 +110,7 @@ fn report(worker: &Worker, known_holdings: Option<u64>) -> MemberReport {
         holdings: (known_holdings != Some(version)).then(|| held.list()),
         copy_rate: held.bandwidth.rate(),
         missing_bytes: wanted.map_or(0, |wanted| held.missing_bytes(wanted)),
-        trouble: orders.trouble.clone(),
+        trouble: held.disks.trouble().or_else(|| orders.trouble.clone()),
         damaged: held.num_damaged(),
         pieces: worker.pieces.load(Relaxed),
         shares: worker.shares.load(Relaxed),
@@ -192,6 +194,19 @@ async fn fetch_missing(
     trouble
 }
 
+/// Sets disks aside that fail, until the worker's home does.
+pub(super) async fn keep_checking_disks(worker: &Worker) -> ClusterError {
+    loop {
+        sleep(DISK_INTERVAL).await;
+        if worker.held.disks.check().await {
+            worker.held.forget_failed_disks();
+        }
+        if let Some(failure) = worker.held.disks.home_failure() {
+            return failure;
+        }
+    }
+}
+
 /// Reads through one file after another, so that damage is found before a query meets it, until the worker ends.
 pub(super) async fn keep_scrubbing(worker: &Worker) {
     let mut last = None;
@@ -204,21 +219,5 @@ pub(super) async fn keep_scrubbing(worker: &Worker) {
             None => SCRUB_ROUND,
         };
         sleep(pause).await;
-    }
-}
-
-/// Bytes of the disk of a directory that this process may use, and those of them that are free: what is kept for others, as by a quota, counts
-/// for nothing.
-fn disk(dir: &std::path::Path) -> (u64, u64) {
-    match rustix::fs::statvfs(dir) {
-        Ok(found) => {
-            let used = found.f_blocks.saturating_sub(found.f_bfree);
-            let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
-            (
-                bytes(used.saturating_add(found.f_bavail)),
-                bytes(found.f_bavail),
-            )
-        }
-        Err(_) => (0, 0),
     }
 }
