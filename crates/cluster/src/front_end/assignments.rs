@@ -173,8 +173,8 @@ pub(crate) fn assign(inputs: &Inputs<'_>) -> Assignments {
             let mut unplaced = 0;
             for chunk in &file.chunks {
                 let ranked = ranks
-                    .entry((&part.database, *chunk))
-                    .or_insert_with(|| rank(&part.database, *chunk, &candidates));
+                    .entry((&part.family, *chunk))
+                    .or_insert_with(|| rank(&part.family, *chunk, &candidates));
                 let mut of_chunk = 0;
                 for at in ranked.iter().copied() {
                     let place = &mut places[at];
@@ -279,6 +279,7 @@ mod tests {
         let chunks = (0..files).map(|chunk| file(ChunkId(chunk)));
         Arc::new(KnownPart {
             key: PART,
+            family: "db".to_owned(),
             database: "db".to_owned(),
             table: "t".to_owned(),
             dir: PathBuf::new(),
@@ -382,6 +383,7 @@ mod tests {
         let workers = members((0..6).map(|_| member([], 9_000)).collect());
         let shared = KnownPart {
             key: part_key(8),
+            family: "db".to_owned(),
             database: "db".to_owned(),
             table: "t".to_owned(),
             dir: PathBuf::new(),

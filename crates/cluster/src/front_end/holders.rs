@@ -75,10 +75,10 @@ impl Holders {
             .iter()
             .map(|(name, member)| Candidate::new(name, member.report.disk_bytes))
             .collect();
-        let database = self.parts.get(range.part.part);
-        let database = database.map_or_else(String::new, |it| it.database.clone());
+        let family = self.parts.get(range.part.part);
+        let family = family.map_or_else(String::new, |it| it.family.clone());
         let (mut live, mut silent) = (Vec::new(), Vec::new());
-        for at in rank(&database, range.file, &candidates) {
+        for at in rank(&family, range.file, &candidates) {
             let (name, member) = holders[at].clone();
             match member.is_live(now) {
                 true => live.push((name, member, true)),

@@ -58,7 +58,9 @@ impl PartKey {
 pub(crate) struct KnownPart {
     /// The part.
     pub key: PartKey,
-    /// The folded name of its database, by which its chunks are placed.
+    /// The folded name of the database by which its chunks are placed: that of its table's director.
+    pub family: String,
+    /// Its database.
     pub database: String,
     /// The name of its table.
     pub table: String,
@@ -97,8 +99,9 @@ impl KnownPart {
         }
         Self {
             key,
-            database: fold_name(family(&manifest.table)),
-            table: manifest.table.full_name(),
+            family: fold_name(family(&manifest.table)),
+            database: manifest.table.database.clone(),
+            table: manifest.table.name.clone(),
             dir,
             files: files.into_values().collect(),
             away: Mutex::default(),
@@ -113,7 +116,7 @@ impl KnownPart {
 
     /// What messages call a file.
     pub fn name_of(&self, file: ChunkId) -> String {
-        format!("chunk {file} of {}", self.table)
+        format!("chunk {file} of {}.{}", self.database, self.table)
     }
 
     /// Where a file lies, if it is here.
