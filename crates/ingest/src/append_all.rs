@@ -196,7 +196,8 @@ impl Run {
         let transaction = &done.transaction;
         let load_dir = transaction.make_dir()?;
         let plan = blocking(move || TablePlan::make(&of_table, &[])).await?;
-        let (plan, cut) = choose_partitioning(&self.catalog, &transaction.request, plan).await?;
+        let (plan, cut) =
+            choose_partitioning(&self.catalog, &transaction.request, &directors, plan).await?;
         let read = transaction
             .read(plan, cut, directors, load_dir, &self.progress)
             .await?;
@@ -231,8 +232,9 @@ impl Run {
                 ))
             }
             (TableKind::Child, Some((director, chunks)))
-                if (table.spec.directors.iter())
-                    .all(|it| fold_name(&it.table) == fold_name(&director.spec.name)) =>
+                if (table.spec.directors.iter()).all(|it| {
+                    it.elsewhere.is_none() && fold_name(&it.table) == fold_name(&director.spec.name)
+                }) =>
             {
                 let mut dirs = open_parts(request, director)?;
                 dirs.extend(self.new_parts(TableKind::Director)?);

@@ -87,6 +87,7 @@ impl Directors {
             table,
             dirs,
             chunks,
+            elsewhere: None,
             scattered_keys: false,
         };
         Self {

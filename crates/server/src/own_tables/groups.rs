@@ -152,6 +152,7 @@ impl InsertGroups {
             database: Some(table.database.clone()),
             table: Some(table.table.clone()),
             all: false,
+            min_parts: 0,
             dry_run: false,
             rate: None,
             memory: Some(super::MEMORY),
