@@ -673,7 +673,8 @@ async fn children_of_directors_elsewhere(place: impl Place) {
             .unwrap();
         if at == 0 {
             let begun = catalog.begin_load("ann", "Near").await.unwrap();
-            let published = catalog.publish(begun, &database("ann"), &spec, settled);
+            let ann = database("ann");
+            let published = catalog.publish(begun, &ann, &spec, settled);
             published.await.unwrap();
         }
     }

@@ -57,7 +57,8 @@ pub async fn load(
     })
     .await?;
     let catalog = Catalog::open_or_create(&request.data_dir).await?;
-    let outcome = load_into(&catalog, request, plan, progress, started).await;
+    let loading = load_into(&catalog, request, plan, progress, started);
+    let outcome = Box::pin(loading).await;
     // Whoever copies the data directory afterwards needs the catalog's file alone.
     catalog.close().await;
     outcome
@@ -84,7 +85,7 @@ pub async fn load_with(
         Ok((plan, request))
     })
     .await?;
-    load_into(catalog, request, Some(plan), progress, started).await
+    Box::pin(load_into(catalog, request, Some(plan), progress, started)).await
 }
 
 async fn load_into(

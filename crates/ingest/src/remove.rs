@@ -82,7 +82,7 @@ pub async fn drop_part(
     table: &str,
     part: LoadId,
 ) -> Result<Dropped, IngestError> {
-    with_catalog(data_dir, async |catalog| {
+    Box::pin(with_catalog(data_dir, async |catalog| {
         let found = find_table(catalog, database, table).await?;
         let _lock = lock(data_dir, &found)?;
         let found = find_table(catalog, database, table).await?;
@@ -97,7 +97,7 @@ pub async fn drop_part(
         }
         catalog.drop_part(database, table, part).await?;
         finish(catalog, data_dir, &[dropped]).await
-    })
+    }))
     .await
 }
 

@@ -122,7 +122,7 @@ async fn export(arguments: &ExportArguments) -> Result<(), Failure> {
     };
     match arguments.format.of_file() {
         Some(format) => export_file(arguments, &archive, &options, format).await,
-        None => export_catalogue(arguments, &archive, &options).await,
+        None => Box::pin(export_catalogue(arguments, &archive, &options)).await,
     }
 }
 

@@ -566,7 +566,7 @@ mod tests {
         }
         let mut first = First(None);
         let mut statement = statement(Dialect::Adql, &format!("SELECT * FROM {item}")).unwrap();
-        let _ = visit_mut(statement, &mut first);
+        let _ = visit_mut(&mut statement, &mut first);
         first.0.unwrap()
     }
 }

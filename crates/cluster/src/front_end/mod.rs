@@ -108,6 +108,9 @@ struct Assigned {
     orders: Orders,
 }
 
+/// The version of what a worker holds, once it has told.
+type HeldVersion = Option<(u64, u64)>;
+
 /// What assignments depend on, in short: equal ones give equal assignments.
 #[derive(Debug, PartialEq)]
 struct KnownInputs {
@@ -116,7 +119,7 @@ struct KnownInputs {
     /// The parts of those that no table shows whose files are there still.
     superseded: Vec<PartKey>,
     /// The workers that are not lost, each with the version of what it holds, and the assignment that it follows.
-    members: Vec<(String, Option<(u64, u64)>, u64)>,
+    members: Vec<(String, HeldVersion, u64)>,
     /// Counts how often files were given up and brought back.
     away: u64,
     draining: HashSet<String>,

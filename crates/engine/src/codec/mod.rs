@@ -223,7 +223,8 @@ impl PhysicalExtensionCodec for PlanCodec {
             Node::Barrier(BarrierMessage {
                 condition: { barrier.condition() }
                     .map(|condition| converter.physical_expr_to_proto(condition, self))
-                    .transpose()?,
+                    .transpose()?
+                    .map(Box::new),
                 columns: barrier.columns().iter().map(|at| *at as u64).collect(),
             })
         } else if let Some(join) = node.downcast_ref::<NeighbourJoinExec>() {
@@ -276,8 +277,8 @@ enum Node {
 #[derive(Clone, PartialEq, Message)]
 struct BarrierMessage {
     /// Over the columns of the input; none if all rows pass.
-    #[prost(message, optional, tag = "1")]
-    condition: Option<protobuf::PhysicalExprNode>,
+    #[prost(message, optional, boxed, tag = "1")]
+    condition: Option<Box<protobuf::PhysicalExprNode>>,
     /// The numbers of the input's columns that it gives.
     #[prost(uint64, repeated, tag = "2")]
     columns: Vec<u64>,

@@ -212,7 +212,8 @@ impl Client {
         };
         let sessions = Arc::clone(&self.shared.sessions);
         let short = run_inline(query.try_execute_inline(&sessions));
-        if let Some(result) = watch.during(&mut self.incoming, short).await?? {
+        let found = Box::pin(watch.during(&mut self.incoming, short)).await??;
+        if let Some(result) = found {
             let rows = self.send_result(&query, result, watch).await?;
             return Ok(StatementResult::Rows(rows));
         }

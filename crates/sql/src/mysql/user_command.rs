@@ -242,7 +242,7 @@ impl TokenReader<'_> {
 
     fn read_grant_of_roles(&mut self, revoke: bool) -> Read {
         let roles = self.accounts()?;
-        self.to_or_from(revoke)?;
+        self.direction(revoke)?;
         let users = self.accounts()?;
         if self.word("with") {
             let sentence =
@@ -257,7 +257,7 @@ impl TokenReader<'_> {
         })
     }
 
-    fn to_or_from(&mut self, revoke: bool) -> Result<(), SqlError> {
+    fn direction(&mut self, revoke: bool) -> Result<(), SqlError> {
         match self.word(if revoke { "from" } else { "to" }) {
             true => Ok(()),
             false => Err(self.expected(if revoke { "FROM" } else { "TO" })),
@@ -323,7 +323,7 @@ impl TokenReader<'_> {
             let sentence = "columns are those of a table: name it, as in GRANT SELECT (ra, mag) ON sky.Object TO ann";
             return Err(SqlError::new(sentence).with_code(ErrorCode::SYNTAX));
         }
-        self.to_or_from(revoke)?;
+        self.direction(revoke)?;
         let users = self.accounts()?;
         self.end()?;
         told(UserStatement::Grant {

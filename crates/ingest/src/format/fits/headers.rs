@@ -85,7 +85,7 @@ impl FitsHeaders {
             }
             _ => self.read_all(&mut BufReader::new(file), path, &name, &mut rows)?,
         }
-        Ok(rows.finish(&self.schema)?)
+        rows.finish(&self.schema)
     }
 
     fn read_all(
