@@ -148,25 +148,18 @@ pub(crate) async fn check_existing(
         database, table, ..
     } = request;
     let found = catalog.table(database, table).await?;
+    let changed = || {
+        let table = format!("{database}.{table}");
+        IngestError::from(CatalogError::TableChanged { table })
+    };
     if request.append {
-        let changed = || {
-            let table = format!("{database}.{table}");
-            IngestError::from(CatalogError::TableChanged { table })
-        };
         let same = |found: &Table| request.declared.as_ref() == Some(&found.spec.columns);
         return found.filter(same).map(Some).ok_or_else(changed);
     }
     if let Some(made_of) = &request.made_of {
-        let has = |found: &Table| {
-            found
-                .parts
-                .iter()
-                .map(|part| part.load)
-                .eq(made_of.iter().copied())
-        };
+        let has = |found: &Table| found.parts.iter().map(|part| &part.load).eq(made_of);
         if !found.as_ref().is_some_and(has) {
-            let table = format!("{database}.{table}");
-            return Err(CatalogError::TableChanged { table }.into());
+            return Err(changed());
         }
     }
     match found {

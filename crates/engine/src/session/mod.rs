@@ -11,6 +11,7 @@ mod prepared;
 mod repeated;
 mod results;
 mod state;
+mod view_columns;
 pub(crate) mod views;
 
 use std::num::NonZeroUsize;
