@@ -513,6 +513,8 @@ def test_an_older_directory_is_brought_up_to_date(meridian: Meridian, data: Path
             catalog.execute(f"ALTER TABLE tables DROP COLUMN {column}")
         for column in ("description", "unit", "ucd", "utype", "xtype", "principal", "column_index"):
             catalog.execute(f"ALTER TABLE columns DROP COLUMN {column}")
+        for column in ("director_database", "stripes", "sub_stripes"):
+            catalog.execute(f"ALTER TABLE table_directors DROP COLUMN {column}")
         catalog.execute("PRAGMA user_version = 5")
     catalog.close()
     assert meridian.rows(data, "sky", "SELECT COUNT(*) FROM Object") == [(3,)]

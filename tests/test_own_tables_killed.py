@@ -42,6 +42,8 @@ class Model:
     open: tuple[str, State] | None = None
     done: int = 0
     next_key: int = 0
+    # Errors that no end of a server explains.
+    wrong: list[Exception] = field(default_factory=list)
 
     def statement(self) -> tuple[str, str, State]:
         """A statement, its table, and the table as it is then."""
@@ -81,10 +83,12 @@ class Model:
                     self.done += 1
         except (pymysql.err.OperationalError, pymysql.err.InterfaceError, ConnectionError) as error:
             # Lost: 2003, 2006, 2013, or whoever stops has ended the statement.
-            assert not isinstance(error, pymysql.err.MySQLError) or error.args[0] in (0, 2003, 2006, 2013, 1053, 1317), error
+            if isinstance(error, pymysql.err.MySQLError) and error.args[0] not in (0, 2003, 2006, 2013, 1053, 1317):
+                self.wrong.append(error)
 
     def settle(self, server: Server) -> None:
         """Compares the tables with what there is; what had no answer is done or not, as a whole."""
+        assert not self.wrong, self.wrong
         with server.connect(user=self.name, password=PASSWORD) as connection:
             for table, expected in self.tables.items():
                 found = read(connection, self.name, table)

@@ -29,7 +29,7 @@ pub struct CompactArguments {
     #[arg(long, value_name = "NAME", requires = "db")]
     table: Option<String>,
     /// Leave tables of fewer parts alone.
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     min_parts: usize,
     /// Tell what would be merged, and change nothing.
     #[arg(long)]

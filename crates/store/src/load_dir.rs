@@ -1,6 +1,7 @@
 //! The directory of one load of one table, kept from removal while somebody reads it.
 
 use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -154,11 +155,15 @@ fn remove_unused(path: &Path) -> Result<Removal, StoreError> {
         return Ok(Removal::Removed);
     }
     let lock_path = path.join(LOCK_FILE);
-    let lock = writable_file()
+    let opened = writable_file()
         .create(true)
         .truncate(false)
-        .open(&lock_path)
-        .map_err(StoreError::io("lock", &lock_path))?;
+        .open(&lock_path);
+    let lock = match opened {
+        // Somebody else has removed it meanwhile.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Removal::Removed),
+        opened => opened.map_err(StoreError::io("lock", &lock_path))?,
+    };
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(Removal::InUse),
@@ -166,10 +171,22 @@ fn remove_unused(path: &Path) -> Result<Removal, StoreError> {
     }
     // The lock file's name goes first: whoever opens the load from now on finds it missing, and
     // whoever waits for the lock finds out that its file has no name.
-    fs::remove_file(&lock_path).map_err(StoreError::io("remove", &lock_path))?;
-    fs::remove_dir_all(path).map_err(StoreError::io("remove", path))?;
+    unless_gone(fs::remove_file(&lock_path)).map_err(StoreError::io("remove", &lock_path))?;
+    match unless_gone(fs::remove_dir_all(path)) {
+        // Somebody else has begun to remove it, too, and does the rest.
+        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => return Ok(Removal::InUse),
+        removed => removed.map_err(StoreError::io("remove", path))?,
+    }
     sync_dir(parent(path))?;
     Ok(Removal::Removed)
+}
+
+/// What is gone was removed by somebody else.
+fn unless_gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
 }
 
 #[cfg(test)]
@@ -211,6 +228,24 @@ mod tests {
         );
         let gone = LoadDir::open(dir.path(), "db", "t", LOAD).unwrap_err();
         assert!(matches!(gone, StoreError::Missing { .. }), "{gone}");
+    }
+
+    #[test]
+    fn several_may_remove_a_load_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..200 {
+            let writer = LoadDir::create(dir.path(), "db", "t", LOAD).unwrap();
+            fs::write(writer.chunk_path(ChunkId(3)), b"rows").unwrap();
+            let path = writer.path().to_owned();
+            drop(writer);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| LoadDir::remove(dir.path(), "db", "t", LOAD).unwrap());
+                }
+            });
+            LoadDir::remove(dir.path(), "db", "t", LOAD).unwrap();
+            assert!(!path.exists());
+        }
     }
 
     #[test]

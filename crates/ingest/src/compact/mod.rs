@@ -63,7 +63,7 @@ pub struct CompactRequest {
     pub table: Option<String>,
     /// Whether all parts of each table become one, whatever their sizes.
     pub all: bool,
-    /// Tables of fewer parts are left alone.
+    /// Of tables with fewer parts none are merged.
     pub min_parts: usize,
     /// Whether it is only told what would be merged.
     pub dry_run: bool,
@@ -169,9 +169,7 @@ impl Compaction {
             failures: Vec::new(),
             elapsed: Duration::ZERO,
         };
-        let least = self.request.min_parts;
-        let tables = self.tables().await?;
-        for table in tables.into_iter().filter(|it| it.parts.len() >= least) {
+        for table in self.tables().await? {
             let outcome = match self.request.dry_run {
                 true => Ok(self.planned(&table)),
                 false => self.compact_table(&table).await,
@@ -225,11 +223,20 @@ impl Compaction {
         }
     }
 
+    /// Whether a table has so few parts that none is merged.
+    fn leaves_alone(&self, table: &Table) -> bool {
+        table.parts.len() < self.request.min_parts
+    }
+
     /// What would be merged.
     fn planned(&self, table: &Table) -> CompactedTable {
         let merge = |run: Range<usize>| Merge::of(&table.parts[run]);
+        let runs = match self.leaves_alone(table) {
+            true => vec![],
+            false => self.runs(table),
+        };
         CompactedTable {
-            merges: self.runs(table).into_iter().map(merge).collect(),
+            merges: runs.into_iter().map(merge).collect(),
             ..CompactedTable::of(table)
         }
     }
@@ -251,7 +258,11 @@ impl Compaction {
             if compacted.merges.is_empty() {
                 compacted.parts_before = table.parts.len();
             }
-            let is_done = self.request.all && !compacted.merges.is_empty();
+            let is_first = compacted.merges.is_empty();
+            let is_done = match is_first {
+                true => self.leaves_alone(&table),
+                false => self.request.all,
+            };
             let run = self.runs(&table).into_iter().next();
             let Some(run) = run.filter(|_| !is_done) else {
                 return Ok(compacted);

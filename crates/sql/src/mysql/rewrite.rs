@@ -269,13 +269,24 @@ impl Rewriter<'_> {
                 Some(call) => call,
                 None => plain_cast(*expr, data_type),
             },
-            // CONVERT(text USING charset): all text is UTF-8.
+            // CONVERT(value USING charset): all text is UTF-8.
             Expr::Convert {
                 expr,
                 data_type: None,
+                charset,
                 ..
+            } => {
+                let name = charset.map(|name| name.to_string().to_ascii_lowercase());
+                let data_type = match name.as_deref() {
+                    Some("binary") => DataType::Binary(None),
+                    _ => DataType::Char(None),
+                };
+                match cast(&expr, &data_type) {
+                    Some(call) => call,
+                    None => plain_cast(*expr, data_type),
+                }
             }
-            | Expr::Collate { expr, .. } => *expr,
+            Expr::Collate { expr, .. } => *expr,
             Expr::Prefixed { prefix, value } => introduced(prefix, *value)?,
             Expr::TypedString(typed) => self.typed_literal(typed)?,
             Expr::RLike {
