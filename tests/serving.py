@@ -22,7 +22,7 @@ STOP_SECONDS = 60
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # Processor seconds that may pass from the end of a statement on, for all that the server does.
-STILL = 1.0
+STILL = 2.0
 
 
 class Server:

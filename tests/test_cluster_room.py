@@ -218,6 +218,8 @@ def test_commands_beside_the_server_read_what_workers_have(cluster: Cluster, mer
     wait_until_away(cluster)
     meridian.must("repartition", "--data", cluster.data, "--db", "sky", "--stripes", 4, "--sub-stripes", 5)
     check()
+    # What is here of a dropped table stays as long as the server reads it.
+    wait_until_away(cluster)
     meridian.must("drop", "table", "--data", cluster.data, "--db", "sky", "--table", "Pair")
     wait_until_away(cluster)
     assert "Pair" not in str([path for worker in cluster.workers.values() for path in worker.files()])

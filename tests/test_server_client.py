@@ -241,7 +241,7 @@ def test_passwords_and_tokens_log_in(meridian: Meridian, guarded: tuple[Server, 
 def test_files_are_uploaded(meridian: Meridian, guarded: tuple[Server, str], tmp_path: Path) -> None:
     server, token = guarded
     first = write_lines(tmp_path / "first.csv", ["1,10.5,20.5", "2,11,21"], "id,ra,dec")
-    more = write_lines(tmp_path / "more.csv", ["3"], "id")
+    more = write_lines(tmp_path / "more.csv", ["22,3,12"], "dec,id,ra")
 
     def upload(*words: object, text: str | None = None) -> subprocess.CompletedProcess[str]:
         return run(meridian, "upload", "--server", server.url(""), *words, text=text, MERIDIAN_TOKEN=token)
@@ -252,16 +252,19 @@ def test_files_are_uploaded(meridian: Meridian, guarded: tuple[Server, str], tmp
     assert again.returncode == 1 and "there is a table" in again.stderr
     done = upload("--table", "ann.list", "--append", more)
     assert done.stdout.startswith("ann.list: 1 row added"), done.stderr
-    done = upload("--table", "list", "--append", "--quiet", "/dev/stdin", text="id,dec\n4,-5\n")
+    done = upload("--table", "list", "--append", "--quiet", "/dev/stdin", text="id,dec,ra\n4,-5,13\n")
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     rows = run(meridian, "sql", "--server", server.url(""), "--quiet", "--format", "csv", "SELECT * FROM ann.list ORDER BY id", MERIDIAN_TOKEN=token)
-    assert rows.stdout == "id,ra,dec\n1,10.5,20.5\n2,11.0,21.0\n3,,\n4,,-5.0\n"
+    assert rows.stdout == "id,ra,dec\n1,10.5,20.5\n2,11.0,21.0\n3,12.0,22.0\n4,13.0,-5.0\n"
     for words, sentence in [
         (("--table", "sky.Star", "--append", more), "your own database"),
         (("--table", "nothing", "--append", more), "nothing"),
         (("--table", "odd", tmp_path), "is a directory"),
         (("--table", "odd", tmp_path / "absent.csv"), "cannot read"),
-        (("--table", "list", "--append", write_lines(tmp_path / "bad.csv", ["x"], "id")), "line 2"),
+        (("--table", "list", "--append", write_lines(tmp_path / "bad.csv", ["x,1,2"], "id,ra,dec")), "line 2"),
+        # It has a key and positions, so that it was made a director.
+        (("--table", "list", "--append", write_lines(tmp_path / "lacks.csv", ["5"], "id")), "the column ra gets no value"),
+        (("--table", "list", "--append", write_lines(tmp_path / "twice.csv", ["4,1,2"], "id,ra,dec")), "key 4"),
     ]:
         done = upload(*words)
         assert done.returncode == 1 and sentence in done.stderr, done.stderr

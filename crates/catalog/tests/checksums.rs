@@ -337,7 +337,10 @@ async fn make_version_3_to_6(dir: &Path, version: i64) {
     make_version_2(dir).await;
     Catalog::open(dir).await.unwrap().close().await;
     let mut connection = vandal(dir).await;
-    let mut script = "DROP TABLE views; DELETE FROM lists WHERE name = 'views';".to_owned();
+    let mut script = "DROP TABLE views; DELETE FROM lists WHERE name = 'views';
+         ALTER TABLE table_directors DROP COLUMN director_database;
+         ALTER TABLE table_directors DROP COLUMN stripes; ALTER TABLE table_directors DROP COLUMN sub_stripes;"
+        .to_owned();
     if version < 6 {
         script.push_str(
             "ALTER TABLE databases DROP COLUMN description; ALTER TABLE tables DROP COLUMN description;
