@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::concat;
 use catalog::{Column, fold_name};
-use ingest::{CompactRequest, Progress};
+use ingest::{CompactRequest, MANY_PARTS, Progress};
 use tokio::sync::{Mutex as Turn, oneshot};
 
 use super::rows::RowFile;
@@ -27,8 +27,6 @@ use crate::ClientError;
 pub(super) const MOST_ROWS: usize = 1000;
 /// Rows of a group.
 const MOST_ROWS_OF_GROUP: usize = 20_000;
-/// Parts of a table from which on it is compacted.
-const MANY_PARTS: usize = 24;
 
 /// What became of a statement in a group.
 #[derive(Debug)]
@@ -144,7 +142,7 @@ impl InsertGroups {
             Ok(found) => found.table.parts.len(),
             Err(_) => 0,
         };
-        if parts < MANY_PARTS || !lock(&self.compacted).insert(name.clone()) {
+        if parts <= MANY_PARTS || !lock(&self.compacted).insert(name.clone()) {
             return;
         }
         let request = CompactRequest {
