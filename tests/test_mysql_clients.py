@@ -25,7 +25,7 @@ import sqlalchemy
 from pymysql.constants import CLIENT, FIELD_TYPE
 
 from meridian_cli import Meridian, read_arrow, rows_of
-from serving import Server, assert_still, serving, wait_until
+from serving import SOON, Server, assert_still, serving, wait_until
 from testbed import sky
 from testbed.mariadb import SERVER as MARIADB_SERVER
 
@@ -322,11 +322,11 @@ def test_variables_of_users(server: Server, connection: pymysql.connections.Conn
 def test_sleeping_ends_with_the_statement(connection: pymysql.connections.Connection) -> None:
     begun = time.monotonic()
     assert ask(connection, "SELECT SLEEP(0.3)") == [(0,)]
-    assert 0.3 <= time.monotonic() - begun < 10
+    assert 0.3 <= time.monotonic() - begun < SOON
     ask(connection, "SET max_execution_time = 300")
     begun = time.monotonic()
     assert rejected(connection, "SELECT SLEEP(60)")[0] == 3024
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < SOON
     ask(connection, "SET max_execution_time = DEFAULT")
     begun = time.monotonic()
     assert ask(connection, "DO SLEEP(0.2), 1 + 1") == []
@@ -425,7 +425,7 @@ def test_a_time_limit_is_honoured(server: Server, connection: pymysql.connection
     ask(connection, "SET max_execution_time = 300")
     begun = time.monotonic()
     assert rejected(connection, LONG)[0] == 3024
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < SOON
     ask(connection, "SET max_execution_time = 0")
     wait_until(server.is_idle, 10, "the statement ends")
 
@@ -569,7 +569,7 @@ def test_kill_from_another_connection(server: Server, connection: pymysql.connec
     begun = time.monotonic()
     connection.ping(reconnect=False)
     assert ask(server.connect(), "SELECT 1") == [(1,)]
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < SOON
     if how == "mysqladmin":
         connection.kill(victim.thread_id())
     else:

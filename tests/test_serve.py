@@ -16,7 +16,7 @@ import pytest
 
 from complaints import assert_rejected
 from meridian_cli import Meridian
-from serving import Server, serving, wait_until
+from serving import SOON, Server, serving, wait_until
 from small_tables import DIRECTOR, write_stars
 
 STARS = 3_000
@@ -199,7 +199,7 @@ def test_it_ends_when_it_is_told(meridian: Meridian, data: Path, number: int) ->
         idle = server.connect()
         begun = time.monotonic()
         assert server.stop(number) == 0
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < SOON
         with pytest.raises(pymysql.MySQLError):
             ask(idle, "SELECT 1")
         with pytest.raises(pymysql.OperationalError):
@@ -234,7 +234,7 @@ def test_those_that_take_too_long_are_stopped(meridian: Meridian, data: Path) ->
             connected._read_query_result()  # type: ignore[attr-defined]
         assert raised.value.args[0] == 1053
         assert server.wait() == 0
-        assert 0.9 < time.monotonic() - begun < 10
+        assert 0.9 < time.monotonic() - begun < SOON
 
 
 def test_a_second_signal_ends_it_at_once(meridian: Meridian, data: Path) -> None:
@@ -244,7 +244,7 @@ def test_a_second_signal_ends_it_at_once(meridian: Meridian, data: Path) -> None
         wait_until(lambda: "ending" in server.log, 20, "it heard the first")
         begun = time.monotonic()
         assert server.stop() == 130
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < SOON
         connected.close()
 
 
@@ -264,7 +264,7 @@ def test_a_join_of_everything_with_everything_is_stopped(server: Server) -> None
             connected._read_query_result()  # type: ignore[attr-defined]
         assert raised.value.args[0] == 1317
         assert ask(other, "SELECT 5 FROM sky.Star LIMIT 1") == ((5,),)
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < SOON
     wait_until(server.is_idle, 10, "it computes no more")
     connected.close()
 

@@ -19,12 +19,12 @@ import pymysql
 import pytest
 
 from meridian_cli import Meridian
-from serving import Server, assert_still, serving, wait_until
+from serving import SOON, Server, assert_still, serving, wait_until
 from small_tables import DIRECTOR, write_lines, write_stars
 
 STARS = 20_000
 # Seconds within which somebody else is answered meanwhile.
-ANSWERED = 5.0
+ANSWERED = SOON
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def test_the_work_ends_with_the_server(meridian: Meridian, data: Path, kind: Kin
         wait_until(lambda: not server.is_idle(0.1), 20, "the statement runs")
         begun = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < SOON
         assert running.code() == 1053
 
 
@@ -185,9 +185,9 @@ def test_the_work_ends_with_ctrl_c(meridian: Meridian, data: Path, kind: Kind) -
         process.wait(timeout=2)
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
-    _, complaint = process.communicate(timeout=10)
+    _, complaint = process.communicate(timeout=60)
     assert process.returncode == 130 and b"cancelled" in complaint
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < SOON
 
 
 def test_much_at_once_leaves_others_their_turn(server: Server) -> None:
@@ -195,10 +195,10 @@ def test_much_at_once_leaves_others_their_turn(server: Server) -> None:
     running = [Running(server, kind) for kind in KINDS[:6]]
     time.sleep(1)
     begun = time.monotonic()
-    with server.connect(read_timeout=20) as other, other.cursor() as cursor:
+    with server.connect(read_timeout=60) as other, other.cursor() as cursor:
         cursor.execute(f"SELECT {time.monotonic_ns()} + 1")
         assert cursor.fetchall()
         for statement in running:
             cursor.execute(f"KILL QUERY {statement.connection.thread_id()}")
-    assert time.monotonic() - begun < 2 * ANSWERED
+    assert time.monotonic() - begun < ANSWERED
     assert_still(server)
