@@ -62,7 +62,7 @@ def at_once(site: Site, work: Callable[[int, pymysql.cursors.Cursor], None]) -> 
 
 def parts(site: Site, table: str) -> int:
     listed = map(json.loads, site.meridian.must("tables", "--data", site.data, "--format", "json").text.splitlines())
-    (found,) = [line["parts"] for line in listed if line["table"] == table]
+    (found,) = [line["parts"] for line in listed if line["table"] == table and line["kind"] != "held"]
     assert isinstance(found, int)
     return found
 

@@ -11,6 +11,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -133,14 +134,14 @@ def part_numbers(meridian: Meridian, data: Path, table: str) -> list[int]:
     """The parts of a table, as they are listed."""
     listed = meridian.must("tables", "--data", data, "--parts", "--format", "json").text.splitlines()
     lines = [json.loads(line) for line in listed]
-    return [line["part"] for line in lines if line["table"] == table]
+    return [line["part"] for line in lines if line["table"] == table and line["kind"] != "held"]
 
 
 def listed_parts(meridian: Meridian, data: Path, table: str) -> dict[int, list[int]]:
     """The parts of a table, each with the loads whose rows it has."""
     listed = meridian.must("tables", "--data", data, "--parts", "--format", "json").text.splitlines()
     lines = [json.loads(line) for line in listed]
-    return {line["part"]: line.get("merged_from", [line["part"]]) for line in lines if line["table"] == table}
+    return {line["part"]: line.get("merged_from", [line["part"]]) for line in lines if line["table"] == table and line["kind"] != "held"}
 
 
 def compare(connection: Connection, history: History) -> None:
@@ -637,17 +638,29 @@ def test_readers_finish_with_the_parts_that_they_began_with(meridian: Meridian, 
             first = cursor.fetchmany(10)
             outcome = meridian.must(*compact_star(stars))
             assert "still read" in outcome.text
+            held = listed_held(meridian, stars)
             rest = cursor.fetchall()
             assert len(first) + len(rest) == 40500 * 20
             cursor.execute("SELECT count(*), sum(id) FROM Star")
             assert list(cursor.fetchall()) == [(40500, sum(keys) + sum(range(500)))]
-        wait_until(lambda: is_cleared(meridian, stars), 30, "lets go of the merged parts")
+        assert held["table"] == [["sky", "Star", "held", *held["table"][0][3:-1], "2"]]
+        (size,) = {line["bytes"] for line in held["json"]}
+        assert held["json"] == [{"database": "sky", "table": "Star", "kind": "held", "bytes": size, "parts": 2}] and size > 10_000
+        assert held["csv"] == [f"sky,Star,held,,,{size},2,"]
+        assert sum(line["bytes"] for line in held["parts"]) == size and len({line["part"] for line in held["parts"]}) == 2
+        wait_until(lambda: len(list(stars.glob("tables/sky.star/*"))) == 1, 60, "the server removes the merged parts")
+        assert "held" not in meridian.must("tables", "--data", stars).text
 
 
-def is_cleared(meridian: Meridian, data: Path) -> bool:
-    """Whether the files of merged parts are gone after one more compaction."""
-    meridian.must(*compact_star(data))
-    return len(list(data.glob("tables/sky.star/*"))) == 1
+def listed_held(meridian: Meridian, data: Path) -> dict[str, list[Any]]:
+    """What is listed of files that queries still read, in each format."""
+    listed = {format: meridian.must("tables", "--data", data, "--format", format).text.splitlines() for format in ("table", "csv", "json")}
+    parts = meridian.must("tables", "--data", data, "--parts", "--format", "json").text.splitlines()
+    held: dict[str, list[Any]] = {"table": [line.split() for line in listed["table"] if " held " in line]}
+    held["csv"] = [line for line in listed["csv"] if ",held," in line]
+    for name, lines in (("json", listed["json"]), ("parts", parts)):
+        held[name] = [line for line in map(json.loads, lines) if line["kind"] == "held"]
+    return held
 
 
 # Taking things away.
@@ -699,9 +712,8 @@ def test_a_server_lets_go_of_dropped_tables(meridian: Meridian, stars: Path, tmp
     with serving(meridian, stars) as server, server.connect(database="sky") as connection, connection.cursor() as cursor:
         cursor.execute("SELECT count(ra) FROM Star")
         assert "still read" in meridian.must("drop", "table", "--data", stars, "--db", "sky", "--table", "Star").text
-        threading.Event().wait(7)
+        wait_until(lambda: not list(stars.glob("tables/sky.star/*")), 60, "the server removes its files")
         meridian.load(stars, "sky", "Other", tmp_path / "o.csv", append=True)
-        assert not list(stars.glob("tables/sky.star/*"))
         cursor.execute("SELECT count(*) FROM Other")
         assert cursor.fetchall() == ((2,),)
 

@@ -102,6 +102,8 @@ def part_counts(setup: Setup) -> dict[str, int]:
     found: dict[str, int] = {}
     for line in listed.stdout.splitlines():
         row = json.loads(line)
+        if row["kind"] == "held":
+            continue
         found[row["table"]] = found.get(row["table"], 0) + 1
     return found
 

@@ -69,6 +69,7 @@ pub use format::FieldDescription;
 pub use format::fits::FitsHeaders;
 pub use format::made::{MadeBatches, RowSource};
 pub use inputs::NamedInputs;
+pub use leftovers::{HeldPart, held_parts, remove_superseded};
 pub use load::{load, load_with};
 pub use memory::{default_memory, machine_memory, parse_size};
 pub use mysql_type::declared_column;

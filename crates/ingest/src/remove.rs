@@ -31,7 +31,7 @@ pub struct Dropped {
     pub rows: u64,
     /// Bytes of their files.
     pub bytes: u64,
-    /// Whether queries still read some of the files, which are removed by a later load, drop or compaction then.
+    /// Whether queries still read some of the files, which a server, or a later load, drop or compaction removes then.
     pub in_use: bool,
 }
 

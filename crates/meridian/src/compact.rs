@@ -10,6 +10,7 @@ use ingest::{CompactReport, CompactRequest, CompactedTable, Merge, Progress, gro
 use tokio_util::sync::CancellationToken;
 
 use crate::console::{remark, tell};
+use crate::drop::STILL_READ;
 use crate::failure::Failure;
 use crate::load_progress::ProgressDisplay;
 
@@ -152,9 +153,7 @@ fn in_words(report: &CompactReport, dry_run: bool) -> String {
             let _ = writeln!(text, "  {}", merge_in_words(merge));
         }
         if table.in_use {
-            text.push_str(
-                "  note: queries still read merged files; the next load, drop or compaction in this data directory removes them\n",
-            );
+            let _ = writeln!(text, "  note: {STILL_READ}");
         }
     }
     if !report.tables.iter().any(|table| merged(&table)) {

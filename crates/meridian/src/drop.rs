@@ -11,6 +11,10 @@ use ingest::{Dropped, grouped, size};
 use crate::console::{remark, tell};
 use crate::failure::Failure;
 
+/// What is said of files that queries still read.
+pub(crate) const STILL_READ: &str = "queries still read some of the files that are not needed any more. A server on this data directory removes them when \
+     the last of these queries has ended, and so does the next load, drop or compaction; `meridian tables` shows them till then";
+
 /// What to drop.
 #[derive(Subcommand)]
 pub enum DropCommand {
@@ -206,9 +210,7 @@ fn in_words(command: &DropCommand, dropped: &Dropped) -> String {
         size(dropped.bytes)
     );
     if dropped.in_use {
-        text.push_str(
-            "Queries still read some files; the next load, drop or compaction in this data directory removes them.\n",
-        );
+        text.push_str(&format!("Note: {STILL_READ}.\n"));
     }
     text
 }

@@ -1,11 +1,11 @@
 //! `meridian tables`: what is loaded.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use catalog::{Catalog, LoadId, Part, Table, TableKind, View, fold_name};
 use clap::{Args, ValueEnum};
-use ingest::{grouped, size};
+use ingest::{HeldPart, grouped, held_parts, size};
 
 use crate::aligned::aligned;
 use crate::compact::merged_parts;
@@ -33,12 +33,11 @@ enum Format {
     Json,
 }
 
-/// One line of the list: a table, or one part of it.
+/// One line of the list: a table, one part of it, or files that are still held.
 struct Line {
     database: String,
     table: String,
-    /// None of a view, which has no rows of its own.
-    kind: Option<TableKind>,
+    kind: LineKind,
     rows: u64,
     chunks: u64,
     bytes: u64,
@@ -47,6 +46,16 @@ struct Line {
     loaded_at: String,
     /// Of a line for a part.
     part: Option<PartOfLine>,
+}
+
+/// What a line is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LineKind {
+    Table(TableKind),
+    /// It has no rows of its own.
+    View,
+    /// Files of parts that were replaced or dropped, which stay while somebody reads them.
+    Held,
 }
 
 struct PartOfLine {
@@ -89,7 +98,7 @@ pub fn run(arguments: TablesArguments) -> Result<(), Failure> {
     tell(&text)
 }
 
-async fn lines(arguments: &TablesArguments) -> Result<Vec<Line>, catalog::CatalogError> {
+async fn lines(arguments: &TablesArguments) -> Result<Vec<Line>, ingest::IngestError> {
     let catalog = Catalog::open(&arguments.data).await?;
     let lines = lines_of(&catalog, arguments.parts).await;
     catalog.close().await;
@@ -127,10 +136,34 @@ pub fn described(table: &Table) -> String {
     format!("{text}; {} rows\n", grouped(table.rows()))
 }
 
-async fn lines_of(catalog: &Catalog, parts: bool) -> Result<Vec<Line>, catalog::CatalogError> {
+async fn lines_of(catalog: &Catalog, parts: bool) -> Result<Vec<Line>, ingest::IngestError> {
     let mut lines = Vec::new();
     for database in catalog.databases().await? {
         lines.extend(lines_of_database(catalog, &database.name, parts).await?);
+    }
+    lines.extend(held_lines(catalog, parts).await?);
+    Ok(lines)
+}
+
+/// What is still on the disk of tables and parts that are not there any more: a line for each table, or for each part.
+async fn held_lines(catalog: &Catalog, parts: bool) -> Result<Vec<Line>, ingest::IngestError> {
+    let mut by_table: BTreeMap<(String, String), Vec<HeldPart>> = BTreeMap::new();
+    for held in held_parts(catalog).await? {
+        let names = (held.database.clone(), held.table.clone());
+        by_table.entry(names).or_default().push(held);
+    }
+    let mut lines = Vec::new();
+    for ((database, table), held) in by_table {
+        // A table that was dropped has no declared name any more.
+        let found = catalog.table(&database, &table).await?;
+        let names = found.map_or((database, table), |it| (it.database.name, it.spec.name));
+        match parts {
+            true => lines.extend(held.iter().map(|it| {
+                let part = std::slice::from_ref(it);
+                Line::of_held(&names, part, Some(it.part))
+            })),
+            false => lines.push(Line::of_held(&names, &held, None)),
+        }
     }
     Ok(lines)
 }
@@ -179,7 +212,7 @@ impl Line {
         Self {
             database: table.database.name.clone(),
             table: table.spec.name.clone(),
-            kind: Some(table.spec.kind),
+            kind: LineKind::Table(table.spec.kind),
             rows: table.rows(),
             chunks,
             bytes: table.bytes(),
@@ -207,7 +240,7 @@ impl Line {
         Self {
             database: view.database,
             table: view.name,
-            kind: None,
+            kind: LineKind::View,
             rows: 0,
             chunks: 0,
             bytes: 0,
@@ -217,28 +250,51 @@ impl Line {
         }
     }
 
+    /// A line for files of some parts of a table, or of the one part of this number.
+    fn of_held(
+        (database, table): &(String, String),
+        held: &[HeldPart],
+        number: Option<LoadId>,
+    ) -> Self {
+        Self {
+            database: database.clone(),
+            table: table.clone(),
+            kind: LineKind::Held,
+            rows: 0,
+            chunks: 0,
+            bytes: held.iter().map(|it| it.bytes).sum(),
+            parts: held.len() as u64,
+            loaded_at: String::new(),
+            part: number.map(|number| PartOfLine {
+                number,
+                source: String::new(),
+                merged_from: Vec::new(),
+            }),
+        }
+    }
+
     fn kind(&self) -> String {
-        self.kind
-            .map_or_else(|| "view".to_owned(), |kind| kind.to_string())
+        match self.kind {
+            LineKind::Table(kind) => kind.to_string(),
+            LineKind::View => "view".to_owned(),
+            LineKind::Held => "held".to_owned(),
+        }
     }
 
     fn fields(&self, number: impl Fn(u64) -> String, bytes: impl Fn(u64) -> String) -> Vec<String> {
-        if self.kind.is_none() {
-            let mut fields = vec![self.database.clone(), self.table.clone(), self.kind()];
-            fields.resize(NUMBERS.end, String::new());
-            fields.push(self.loaded_at.clone());
-            return fields;
-        }
-        let mut fields = vec![
-            self.database.clone(),
-            self.table.clone(),
-            self.kind(),
-            number(self.rows),
-            number(self.chunks),
-            bytes(self.bytes),
-        ];
+        let mut fields = vec![self.database.clone(), self.table.clone(), self.kind()];
+        // Rows and chunks are counted of what is there, and bytes of what is on the disk.
+        let is_table = matches!(self.kind, LineKind::Table(_));
+        let counted = |shown: bool, text: String| if shown { text } else { String::new() };
+        fields.push(counted(is_table, number(self.rows)));
+        fields.push(counted(is_table, number(self.chunks)));
+        let is_stored = self.kind != LineKind::View;
+        fields.push(counted(is_stored, bytes(self.bytes)));
         match &self.part {
-            None => fields.extend([number(self.parts), self.loaded_at.clone()]),
+            None => fields.extend([
+                counted(is_stored, number(self.parts)),
+                self.loaded_at.clone(),
+            ]),
             Some(part) => fields.extend([
                 part.number.to_string(),
                 self.loaded_at.clone(),
@@ -277,31 +333,30 @@ fn csv(headings: &[&str], lines: &[Line]) -> String {
 
 fn json(lines: &[Line]) -> String {
     let object = |line: &Line| {
-        if line.kind.is_none() {
-            return serde_json::json!({
-                "database": line.database,
-                "table": line.table,
-                "kind": line.kind(),
-                "made": line.loaded_at,
-            });
-        }
         let mut object = serde_json::json!({
             "database": line.database,
             "table": line.table,
             "kind": line.kind(),
-            "rows": line.rows,
-            "chunks": line.chunks,
-            "bytes": line.bytes,
-            "loaded": line.loaded_at,
         });
+        if line.kind == LineKind::View {
+            object["made"] = line.loaded_at.clone().into();
+            return object;
+        }
+        object["bytes"] = line.bytes.into();
         match &line.part {
             None => object["parts"] = line.parts.into(),
-            Some(part) => {
-                object["part"] = part.number.0.into();
-                object["from"] = part.source.clone().into();
-                if !part.merged_from.is_empty() {
-                    object["merged_from"] = part.merged_from.iter().map(|it| it.0).collect();
-                }
+            Some(part) => object["part"] = part.number.0.into(),
+        }
+        if line.kind == LineKind::Held {
+            return object;
+        }
+        object["rows"] = line.rows.into();
+        object["chunks"] = line.chunks.into();
+        object["loaded"] = line.loaded_at.clone().into();
+        if let Some(part) = &line.part {
+            object["from"] = part.source.clone().into();
+            if !part.merged_from.is_empty() {
+                object["merged_from"] = part.merged_from.iter().map(|it| it.0).collect();
             }
         }
         object

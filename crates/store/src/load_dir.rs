@@ -126,6 +126,36 @@ impl LoadDir {
     ) -> Result<Removal, StoreError> {
         remove_unused(&load_path(data_dir, database, table, load))
     }
+
+    /// Bytes of a load's files that are there, whoever uses them; none if it was removed.
+    pub fn bytes_on_disk(
+        data_dir: &Path,
+        database: &str,
+        table: &str,
+        load: LoadId,
+    ) -> Result<u64, StoreError> {
+        bytes_below(&load_path(data_dir, database, table, load))
+    }
+}
+
+/// Bytes of the files in a directory and those in it. They may be removed meanwhile.
+fn bytes_below(dir: &Path) -> Result<u64, StoreError> {
+    let read = |error: io::Error| StoreError::io("read", dir)(error);
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        entries => entries.map_err(read)?,
+    };
+    let mut bytes = 0;
+    for entry in entries {
+        let entry = entry.map_err(read)?;
+        bytes += match entry.metadata() {
+            Ok(found) if found.is_dir() => bytes_below(&entry.path())?,
+            Ok(found) => found.len(),
+            Err(error) if error.kind() == ErrorKind::NotFound => 0,
+            Err(error) => return Err(read(error)),
+        };
+    }
+    Ok(bytes)
 }
 
 /// The name of the file of a chunk's own rows.
@@ -215,6 +245,9 @@ mod tests {
             Removal::InUse
         );
         assert!(reader.chunk_path(ChunkId(3)).exists());
+        fs::write(reader.index_dir().join("keys"), b"some keys").unwrap();
+        let bytes = || LoadDir::bytes_on_disk(dir.path(), "db", "t", LOAD).unwrap();
+        assert_eq!(bytes(), 4 + 9);
         let path = reader.path().to_owned();
         drop(reader);
         assert_eq!(
@@ -222,6 +255,7 @@ mod tests {
             Removal::Removed
         );
         assert!(!path.exists());
+        assert_eq!(bytes(), 0);
         assert_eq!(
             LoadDir::remove(dir.path(), "db", "t", LOAD).unwrap(),
             Removal::Removed
