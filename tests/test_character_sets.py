@@ -9,12 +9,15 @@ import socket
 import struct
 import subprocess
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import mysql.connector
+import pyarrow as pa
 import pymysql
 import pytest
+from pymysql.connections import Connection
 
 from meridian_cli import Meridian
 from serving import Server, serving
@@ -25,6 +28,8 @@ from testbed.mariadb import MariaDB
 SETS = ["ascii", "cp1250", "cp1251", "cp1256", "cp1257", "koi8r", "latin1", "latin2"]
 HIGH = range(0x80, 0x100)
 CLIENT = shutil.which("mariadb")
+# Bytes that a compressed packet can have in it.
+LONGEST = (1 << 24) - 1
 
 
 @pytest.fixture(scope="module")
@@ -179,20 +184,83 @@ def test_mysqls_connector_compresses(server: Server, pure: bool) -> None:
             assert [tuple(row) for row in prepared.fetchall()] == [(42,)]
 
 
-def compressed_packet(content: bytes, number: int, within: int | None = None) -> bytes:
+class ZstdConnection(Connection):  # type: ignore[type-arg]
+    """PyMySQL in packets that Zstandard has compressed: after the login, which tells the level."""
+
+    speaks_zstd = False
+    level = 1
+
+    def __init__(self, level: int, **options: Any) -> None:
+        self.level = level
+        self.unread, self.received, self.sent, self.number = b"", 0, 0, 0
+        super().__init__(client_flag=1 << 26, **options)
+
+    def _request_authentication(self) -> None:
+        super()._request_authentication()
+        self.speaks_zstd = True
+
+    def write_packet(self, payload: bytes) -> None:
+        super().write_packet(payload if self.speaks_zstd else payload + bytes([self.level]))
+
+    def _write_bytes(self, data: bytes) -> None:
+        if not self.speaks_zstd:
+            return super()._write_bytes(data)
+        self.number = 0
+        for begun in range(0, len(data), LONGEST):
+            part = data[begun : begun + LONGEST]
+            packet = compressed_packet(part, self.number, codec=pa.Codec("zstd", self.level).compress)
+            self.number, self.sent = (self.number + 1) % 256, self.sent + len(packet)
+            super()._write_bytes(packet)
+
+    def _read_bytes(self, num_bytes: int) -> bytes:
+        while self.speaks_zstd and len(self.unread) < num_bytes:
+            header = super()._read_bytes(7)
+            length, within = (int.from_bytes(header[at : at + 3], "little") for at in (0, 4))
+            body = super()._read_bytes(length)
+            assert header[3] == self.number, (header, self.number)
+            self.number, self.received = (self.number + 1) % 256, self.received + 7 + length
+            self.unread += pa.decompress(body, decompressed_size=within, codec="zstd", asbytes=True) if within else body
+        if not self.speaks_zstd:
+            return super()._read_bytes(num_bytes)
+        read, self.unread = self.unread[:num_bytes], self.unread[num_bytes:]
+        return read
+
+
+@pytest.mark.parametrize("level", [1, 3, 22])
+def test_packets_are_compressed_by_zstandard(server: Server, level: int) -> None:
+    options = {"host": "127.0.0.1", "port": server.port, "user": "tester", "database": "sky", "charset": "utf8mb4"}
+    with ZstdConnection(level, **options) as ours, ours.cursor() as cursor:
+        for length in [1, 49, 50, 60_000, 300_000, 17 << 20]:
+            cursor.execute("SELECT LENGTH(%s), %s", ("ab" * (length // 2) + "c", "é" * min(length, 300_000)))
+            assert cursor.fetchall() == ((length // 2 * 2 + 1, "é" * min(length, 300_000)),)
+        assert ours.sent < 300_000 and ours.received < 300_000
+        with pytest.raises(pymysql.Error, match="1054"):
+            cursor.execute("SELECT nosuch")
+        statement = "SELECT a.objectId, b.ra_PS, REPEAT('x', 200) AS x FROM Object a, Object b WHERE b.objectId < 40 ORDER BY 1, 2 LIMIT 20000"
+        before = ours.received
+        cursor.execute(statement)
+        rows = cursor.fetchall()
+        with server.connect(database="sky") as plain, plain.cursor() as other:
+            other.execute(statement)
+            assert other.fetchall() == rows and len(rows) > 1000
+        assert (ours.received - before) * 5 < len(rows) * 200
+
+
+def compressed_packet(content: bytes, number: int, within: int | None = None, codec: Callable[[bytes], Any] = zlib.compress) -> bytes:
     """A compressed packet, which may say anything of what it contains."""
-    body = zlib.compress(content)
+    body = bytes(codec(content))
     length = len(content) if within is None else within
     return struct.pack("<I", len(body))[:3] + bytes([number]) + struct.pack("<I", length)[:3] + body
 
 
-def logged_in(server: Server) -> socket.socket:
+def logged_in(server: Server, algorithm: str) -> socket.socket:
     """A connection that compresses from now on."""
     stream = socket.create_connection(("127.0.0.1", server.port), timeout=20)
     header = stream.recv(4, socket.MSG_WAITALL)
     stream.recv(header[0], socket.MSG_WAITALL)
-    # The protocol of 4.1, secure connections, compression.
-    login = struct.pack("<IIB23x", 0x0200 | 0x8000 | 0x20, 1 << 24, 45) + b"tester\0\0"
+    # The protocol of 4.1, secure connections, compression, and the level of Zstandard.
+    flag = {"zlib": 1 << 5, "zstd": 1 << 26}[algorithm]
+    login = struct.pack("<IIB23x", 0x0200 | 0x8000 | flag, 1 << 24, 45) + b"tester\0\0\3"
     stream.sendall(struct.pack("<I", len(login))[:3] + b"\x01" + login)
     header = stream.recv(4, socket.MSG_WAITALL)
     answer = stream.recv(header[0], socket.MSG_WAITALL)
@@ -200,22 +268,26 @@ def logged_in(server: Server) -> socket.socket:
     return stream
 
 
-def test_damaged_compressed_packets_end_their_connection_alone(server: Server) -> None:
+@pytest.mark.parametrize("algorithm", ["zlib", "zstd"])
+def test_damaged_compressed_packets_end_their_connection_alone(server: Server, algorithm: str) -> None:
+    def packet(content: bytes, within: int | None = None) -> bytes:
+        return compressed_packet(content, 0, within, zlib.compress if algorithm == "zlib" else pa.Codec("zstd").compress)
+
     ping = b"\x01\0\0\0\x0e"
-    with logged_in(server) as stream:
-        stream.sendall(compressed_packet(ping, 0))
+    with logged_in(server, algorithm) as stream:
+        stream.sendall(packet(ping))
         header = stream.recv(7, socket.MSG_WAITALL)
         assert header[3] == 1 and stream.recv(header[0], socket.MSG_WAITALL)[4] == 0
     bomb = b"\xff\xff\xff\0" + bytes(16 << 20)
-    for packet in [
+    for sent in [
         b"\x05\0\0\0\xff\xff\xffnothing",
-        compressed_packet(ping, 0, within=4000),
-        compressed_packet(bomb, 0, within=10),
-        b"\x00\x00\x00\x00\x00\x00\x00" * 1000 + compressed_packet(ping, 0, within=1 << 23),
+        packet(ping, within=4000),
+        packet(bomb, within=10),
+        b"\x00\x00\x00\x00\x00\x00\x00" * 1000 + packet(ping, within=1 << 23),
     ]:
-        with logged_in(server) as stream:
+        with logged_in(server, algorithm) as stream:
             try:
-                stream.sendall(packet)
+                stream.sendall(sent)
                 stream.shutdown(socket.SHUT_WR)
                 while stream.recv(1 << 16):
                     pass

@@ -32,6 +32,7 @@ capabilities! {
     CONNECT_ATTRIBUTES = 20,
     PLUGIN_AUTH_LENGTH = 21,
     DEPRECATE_EOF = 24,
+    ZSTD = 26,
 }
 
 impl Capabilities {
@@ -54,7 +55,8 @@ impl Capabilities {
             | Self::PLUGIN_AUTH.0
             | Self::CONNECT_ATTRIBUTES.0
             | Self::PLUGIN_AUTH_LENGTH.0
-            | Self::DEPRECATE_EOF.0,
+            | Self::DEPRECATE_EOF.0
+            | Self::ZSTD.0,
     );
 
     pub(crate) fn has(self, ability: Self) -> bool {

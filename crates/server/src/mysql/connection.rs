@@ -14,7 +14,7 @@ use tracing::{Instrument, debug, info_span};
 
 use super::capabilities::Capabilities;
 use super::columns::define_with_default;
-use super::compression::Number;
+use super::compression::{Algorithm, Number};
 use super::handshake::{
     CACHING_SHA2, HandshakeResponse, NATIVE_PASSWORD, Scramble, handshake_error, is_ssl_request,
     put_handshake, tls_not_offered,
@@ -217,11 +217,16 @@ impl Client {
         match HandshakeResponse::read(&packet) {
             Ok(handshake_response) => {
                 self.capabilities = handshake_response.capabilities;
+                let level = handshake_response.zstd_level;
                 let done = self.finish_handshake(handshake_response, &scramble).await?;
-                if done.is_ok() && self.capabilities.has(Capabilities::COMPRESS) {
+                if done.is_ok()
+                    && let Some(algorithm) = Algorithm::of(self.capabilities, level)
+                {
                     let number = Number::default();
-                    self.incoming.decompress(Arc::clone(&number));
-                    self.sending.compress(number);
+                    let room = Reservation::of(&self.shared.packets);
+                    self.incoming
+                        .decompress(Arc::clone(&number), algorithm, room);
+                    self.sending.compress(number, algorithm);
                 }
                 Ok(done)
             }

@@ -91,6 +91,8 @@ pub(crate) struct HandshakeResponse {
     pub(crate) plugin: String,
     /// What the plugin makes of the password and the scramble.
     pub(crate) response: Vec<u8>,
+    /// The level at which the client wishes packets to be compressed by Zstandard.
+    pub(crate) zstd_level: Option<u8>,
 }
 
 /// What the server has to send before the client considers itself authenticated.
@@ -141,7 +143,11 @@ impl HandshakeResponse {
             true => reader.terminated(),
             false => b"",
         };
-        // Connection attributes follow.
+        if theirs.has(Capabilities::CONNECT_ATTRIBUTES) && theirs.has(Capabilities::ZSTD) {
+            // The level comes after them. There are clients that leave them out nevertheless.
+            let _ = reader.sized();
+        }
+        let zstd_level = reader.u8().ok();
         Ok(Self {
             capabilities: theirs.shared(Capabilities::OURS),
             user,
@@ -150,6 +156,7 @@ impl HandshakeResponse {
             step: AuthenticationStep::of(plugin, response),
             plugin: String::from_utf8_lossy(plugin).into_owned(),
             response: response.to_vec(),
+            zstd_level: zstd_level.filter(|_| theirs.has(Capabilities::ZSTD)),
         })
     }
 
@@ -180,6 +187,7 @@ impl HandshakeResponse {
                 step: AuthenticationStep::of(plugin, response),
                 plugin: String::from_utf8_lossy(plugin).into_owned(),
                 response: response.to_vec(),
+                zstd_level: None,
             })
         };
         read(&mut Reader::new(packet)).map_err(|_: Malformed| handshake_error())
@@ -277,6 +285,23 @@ mod tests {
                 .capabilities
                 .has(Capabilities::DEPRECATE_EOF)
         );
+    }
+
+    #[test]
+    fn a_client_of_zstandard_names_its_level() {
+        let zstd = USUAL | Capabilities::ZSTD.0;
+        let level = |capabilities, rest: &[u8]| {
+            let packet = response(capabilities, rest);
+            HandshakeResponse::read(&packet).unwrap().zstd_level
+        };
+        let way = b"ann\0\0sky\0mysql_native_password\0";
+        assert_eq!(level(zstd, &[way, &b"\x09"[..]].concat()), Some(9));
+        assert_eq!(level(zstd, way), None);
+        let attributes = &b"\x06\x02_a\x02bc\x0c"[..];
+        let with_attributes = zstd | Capabilities::CONNECT_ATTRIBUTES.0;
+        let packet = [way, attributes].concat();
+        assert_eq!(level(with_attributes, &packet), Some(12));
+        assert_eq!(level(USUAL, &packet), None);
     }
 
     #[test]

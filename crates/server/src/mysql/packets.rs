@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, empty};
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use super::compression::{Compressor, Decompressing, Number};
+use super::compression::{Algorithm, Compressor, Decompressing, Number};
 use super::statements::aside;
 use crate::ClientError;
 
@@ -200,11 +200,11 @@ impl PacketReader {
     }
 
     /// Takes what comes from now on for compressed packets.
-    pub(super) fn decompress(&mut self, number: Number) {
+    pub(super) fn decompress(&mut self, number: Number, algorithm: Algorithm, room: Reservation) {
         let came = std::mem::take(&mut self.bytes).freeze();
         let stream = std::mem::replace(&mut self.stream, Box::new(empty()));
         let stream = AsyncReadExt::chain(Cursor::new(came), stream);
-        self.stream = Box::new(Decompressing::new(stream, number));
+        self.stream = Box::new(Decompressing::new(stream, number, algorithm, room));
         self.is_compressed = true;
     }
 
@@ -356,8 +356,8 @@ impl PacketWriter {
     }
 
     /// Compresses what is queued from now on. Nothing may be queued.
-    pub(super) fn compress(&mut self, number: Number) {
-        self.compressor = Some(Compressor::new(number));
+    pub(super) fn compress(&mut self, number: Number, algorithm: Algorithm) {
+        self.compressor = Some(Compressor::new(number, algorithm));
     }
 
     /// The same with a counter of its bytes.
