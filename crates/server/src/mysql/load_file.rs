@@ -4,8 +4,10 @@
 //! with the file's bytes, of which the last is empty.
 
 use std::io::Write;
+use std::sync::{Arc, PoisonError};
 
-use sql::mysql::LoadedFile;
+use sql::connection::UserValue;
+use sql::mysql::{LoadedField, LoadedFile};
 use sql::{ErrorCode, Interrupt};
 use tempfile::NamedTempFile;
 
@@ -15,7 +17,7 @@ use super::packets::LONGEST_COMMAND;
 use super::statements::aside;
 use super::watch::{Interruption, Watch};
 use crate::ClientError;
-use crate::own_tables::{Filling, TextFile, of_file};
+use crate::own_tables::{Assignments, Filling, TextFile, of_file};
 
 /// The first byte of the packet that requests a file.
 const FILE_REQUEST: u8 = 0xfb;
@@ -34,24 +36,44 @@ impl Client {
             return Err(ClientError::new(ErrorCode::NO_LOCAL_FILES, sentence).into());
         }
         let table = self.own(load.table)?;
-        let named: Vec<String> = load.columns.iter().flatten().cloned().collect();
-        if named.is_empty() && !load.columns.is_empty() {
-            let sentence = "no column gets a field: name one at least beside the variables";
+        let named = load.fields.iter().filter_map(LoadedField::column);
+        let named: Vec<String> = named.map(str::to_owned).collect();
+        if named.is_empty() && !load.fields.is_empty() && load.assigned.is_empty() {
+            let sentence =
+                "no column gets a field: name one at least beside the variables, or SET one";
             return Err(ClientError::new(ErrorCode::SYNTAX, sentence).into());
         }
         // Of a mistake the client is told before it sends anything.
-        let columns = table.columns(named).await?;
-        let file = self.receive_file(&load.file, watch).await?;
-        let fields = match load.columns.is_empty() {
-            true => vec![true; columns.len()],
-            false => load.columns.iter().map(Option::is_some).collect(),
+        let columns = match named.is_empty() && !load.fields.is_empty() {
+            true => Vec::new(),
+            false => table.columns(named).await?,
         };
-        let file = TextFile {
-            file,
+        let assigned = Assignments::of(table.find().await?.spec(), &load.assigned, &load.fields)?;
+        let mut file = TextFile {
+            file: NamedTempFile::new().map_err(of_file)?,
             form: load.form,
             character_set: load.character_set,
-            fields,
+            fields: match load.fields.is_empty() {
+                true => columns.iter().cloned().map(LoadedField::Column).collect(),
+                false => load.fields,
+            },
+            assigned,
+            last: Arc::default(),
         };
+        let last = Arc::clone(&file.last);
+        if !file.assigned.is_empty() {
+            // Expressions that cannot be evaluated, of no rows.
+            let checked = self.filling(
+                table.clone(),
+                file.of_no_rows()?,
+                Filling::More(columns.clone()),
+            );
+            let mut computed = self.shared.query_runtime.compute(checked.check_fields());
+            watch
+                .during(&mut self.incoming, computed.recv_one())
+                .await??;
+        }
+        file.file = self.receive_file(&load.file, watch).await?;
         let change = self.filling(table, file, Filling::More(columns));
         let loaded = async move {
             let rows = change.run().await?;
@@ -64,6 +86,13 @@ impl Client {
             .during(&mut self.incoming, computed.recv_one())
             .await??;
         self.add_warnings(warnings);
+        // A variable keeps the field of the last row.
+        let last = std::mem::take(&mut *last.lock().unwrap_or_else(PoisonError::into_inner));
+        let variables = &mut Arc::make_mut(&mut self.connection).user_variables;
+        for (name, field) in last {
+            // One that there is no room for keeps what it has.
+            let _ = variables.set(&name, field.map_or(UserValue::Null, UserValue::Text));
+        }
         Ok(rows)
     }
 

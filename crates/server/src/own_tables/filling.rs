@@ -88,7 +88,9 @@ impl Change {
             match &self.rows {
                 RowSource::Query(query) => self.write_inserted(query, &path, &insertion).await?,
                 RowSource::Values(rows) => self.write_values(rows, &path, &insertion).await?,
-                RowSource::File(file) => self.write_fields(file, &path, &insertion).await?,
+                RowSource::File(file) => {
+                    self.write_file(file, directory.path(), &insertion).await?;
+                }
                 // Of a stored result a table is made.
                 RowSource::Stored(_) => break,
             }

@@ -3,15 +3,17 @@
 use std::io::BufReader;
 use std::iter;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use arrow::array::{ArrayRef, UInt32Array, new_null_array};
 use arrow::compute::take;
 use arrow::datatypes::DataType;
-use catalog::Column;
+use catalog::{Column, fold_name};
 use futures::StreamExt;
-use sql::mysql::InsertedValue;
-use sql::{ErrorCode, GivenValue, Interrupt, RowWarnings, StoredColumn, StoredType, Warning};
+use sql::mysql::{InsertedValue, LoadedField};
+use sql::{
+    ErrorCode, GivenValue, Interrupt, RowFault, RowWarnings, StoredColumn, StoredType, Warning,
+};
 
 use super::rows::{RowFile, all_stored};
 use super::text_rows::{TextField, TextRows};
@@ -45,15 +47,24 @@ impl Change {
         columns: &[Column],
         names: &[String],
     ) -> Result<Insertion, ClientError> {
-        let given = columns
-            .iter()
-            .map(|column| names.iter().position(|name| *name == column.name));
+        let given = columns.iter().map(|column| match &self.rows {
+            RowSource::File(file) => file.place_of(&column.name),
+            _ => names.iter().position(|name| *name == column.name),
+        });
         let given: Vec<Option<usize>> = given.collect();
         let may_be_default = self.values_with_default();
+        let assigned = match &self.rows {
+            RowSource::File(file) => Some(&file.assigned),
+            _ => None,
+        };
         let mut defaults = Vec::with_capacity(columns.len());
         for (column, given) in columns.iter().zip(&given) {
             let is_needed = given.is_none_or(|at| may_be_default.contains(&at));
             defaults.push(match is_needed {
+                // It gets a value afterwards, whatever it has till then.
+                true if assigned.is_some_and(|it| it.gives(&column.name)) => {
+                    self.default_value(column).await.ok()
+                }
                 true => Some(self.default_value(column).await?),
                 false => None,
             });
@@ -211,15 +222,10 @@ impl Change {
         let mut file = insertion.file(path)?;
         while let Some(batch) = result.batches.next().await {
             let batch = batch?;
-            let none = UInt32Array::from(vec![0; batch.num_rows()]);
             let stored = insertion.columns.iter().enumerate().map(|(at, column)| {
-                match (insertion.given[at], &insertion.defaults[at]) {
-                    (Some(place), _) => column.of_column(batch.column(place)),
-                    (None, Some(default)) => {
-                        let repeated = take(default, &none, None);
-                        repeated.map_err(|error| (0, sql::SqlError::new(error.to_string())))
-                    }
-                    (None, None) => Ok(new_null_array(&column.ty.data_type(), batch.num_rows())),
+                match insertion.given[at] {
+                    Some(place) => column.of_column(batch.column(place)),
+                    None => insertion.not_given(at, batch.num_rows()),
                 }
             });
             let stored = all_stored(stored, file.rows)?;
@@ -229,16 +235,17 @@ impl Change {
     }
 
     /// Writes the rows of a client's file to another: what each column stores of each field, or what is nearest to it, with a warning.
+    /// `beside` gets the columns of a batch of rows, and their fields.
     pub(super) async fn write_fields(
         &self,
         text: &TextFile,
-        path: &Path,
         insertion: &Insertion,
+        file: &mut RowFile,
+        beside: impl Fn(&mut Vec<ArrayRef>, &FieldRows<'_>),
     ) -> Result<(), ClientError> {
         let bytes = BufReader::new(text.file.reopen().map_err(of_file)?);
         let mut rows = TextRows::new(bytes, text.form.clone());
         rows.skip_lines().map_err(of_file)?;
-        let mut file = insertion.file(path)?;
         let statement = Interrupt::current_or_new();
         let warnings = Arc::clone(statement.warnings());
         loop {
@@ -251,26 +258,32 @@ impl Change {
                 let row = file.rows + together.len() as u64 + 1;
                 together.push(text.row(fields, row, &warnings)?);
             }
-            if together.is_empty() {
-                return file.finish();
-            }
+            let Some(last) = together.last() else {
+                return Ok(());
+            };
+            text.keep(last);
             let stored = insertion.columns.iter().enumerate().map(|(at, column)| {
-                let default = insertion.defaults[at].as_ref();
-                let default = default.map_or(GivenValue::Null, GivenValue::Computed);
-                let value = |row: usize| match insertion.given[at] {
-                    Some(place) => match &together[row][place] {
-                        Field::Text(text) => GivenValue::Text(text),
-                        Field::Null => GivenValue::Null,
-                        Field::Missing => insertion.missing(at),
-                    },
-                    None => default,
+                let Some(place) = insertion.given[at] else {
+                    return insertion.not_given(at, together.len());
+                };
+                let value = |row: usize| match &together[row][place] {
+                    Field::Text(text) => GivenValue::Text(text),
+                    Field::Null => GivenValue::Null,
+                    Field::Missing => insertion.missing(at),
                 };
                 let before = file.rows as usize;
                 column.of_texts((0..together.len()).map(value), before, |warning| {
                     warnings.add(warning);
                 })
             });
-            let stored = all_stored(stored, file.rows)?;
+            let mut stored = all_stored(stored, file.rows)?;
+            beside(
+                &mut stored,
+                &FieldRows {
+                    fields: &together,
+                    before: file.rows,
+                },
+            );
             file.write(stored)?;
             // Whoever ends the statement is noticed here.
             tokio::task::yield_now().await;
@@ -297,9 +310,52 @@ impl Insertion {
         }
     }
 
-    fn file(&self, path: &Path) -> Result<RowFile, ClientError> {
+    /// What a column stores in each of so many rows for which no value is given: its default.
+    fn not_given(&self, at: usize, rows: usize) -> Result<ArrayRef, RowFault> {
+        match &self.defaults[at] {
+            Some(default) => take(default, &UInt32Array::from(vec![0; rows]), None)
+                .map_err(|error| (0, sql::SqlError::new(error.to_string()))),
+            None => Ok(new_null_array(&self.columns[at].ty.data_type(), rows)),
+        }
+    }
+
+    /// A new file for the rows.
+    pub(super) fn file(&self, path: &Path) -> Result<RowFile, ClientError> {
+        self.file_with(path, &[])
+    }
+
+    /// A new file for the rows, with columns behind the table's.
+    pub(super) fn file_with(
+        &self,
+        path: &Path,
+        beside: &[(String, DataType)],
+    ) -> Result<RowFile, ClientError> {
         let columns = self.columns.iter();
-        RowFile::create(path, columns.map(|it| (it.name.clone(), it.ty.data_type())))
+        let columns = columns.map(|it| (it.name.clone(), it.ty.data_type()));
+        RowFile::create(path, columns.chain(beside.iter().cloned()))
+    }
+
+    /// What the columns store.
+    pub(super) fn columns(&self) -> &[StoredColumn] {
+        &self.columns
+    }
+}
+
+/// Rows of a file of fields, and how many came before them.
+pub(super) struct FieldRows<'a> {
+    fields: &'a [Vec<Field>],
+    pub(super) before: u64,
+}
+
+impl FieldRows<'_> {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    /// The fields at a place.
+    pub(super) fn texts(&self, place: usize) -> impl Iterator<Item = Option<&str>> {
+        self.fields.iter().map(move |row| row[place].text())
     }
 }
 
@@ -312,7 +368,24 @@ enum Field {
     Missing,
 }
 
+impl Field {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Null | Self::Missing => None,
+        }
+    }
+}
+
 impl TextFile {
+    /// The place of the field that a column gets.
+    fn place_of(&self, column: &str) -> Option<usize> {
+        let is_it = |field: &LoadedField| {
+            { field.column() }.is_some_and(|name| fold_name(name) == fold_name(column))
+        };
+        self.fields.iter().position(is_it)
+    }
+
     /// The fields of a row of the file that columns get. Of too many the rest is left out, and for those that are missing columns get
     /// NULL or nothing: both with a warning.
     fn row(
@@ -330,25 +403,45 @@ impl TextFile {
                 ),
             });
         }
-        for _ in given..wanted {
+        let missing = self.fields.iter().skip(given);
+        // A variable is NULL then, which is told of nobody.
+        for _ in missing.filter(|it| it.column().is_some()) {
             warnings.add(Warning {
                 code: ErrorCode::TOO_FEW_FIELDS,
                 sentence: format!("Row {row} doesn't contain data for all columns"),
             });
         }
         let fields = fields.into_iter().map(Some).chain(iter::repeat(None));
-        let kept = fields.zip(&self.fields).filter(|(_, is_kept)| **is_kept);
-        kept.map(|(field, _)| match field {
-            Some(Some(bytes)) => self.text(bytes, row).map(Field::Text),
+        let fields = fields.zip(&self.fields).enumerate();
+        let fields = fields.map(|(place, (field, getting))| match field {
+            Some(Some(bytes)) => {
+                let is_stored = getting.column().is_some() || self.assigned.mentions(place);
+                self.text(bytes, row, is_stored).map(Field::Text)
+            }
             Some(None) => Ok(Field::Null),
             None => Ok(Field::Missing),
-        })
-        .collect()
+        });
+        fields.collect()
     }
 
-    fn text(&self, bytes: Vec<u8>, row: u64) -> Result<String, ClientError> {
+    /// Keeps the fields of a row that variables get.
+    fn keep(&self, row: &[Field]) {
+        let named = self.fields.iter().zip(row);
+        let of_variables = named.filter_map(|(field, value)| match field {
+            LoadedField::Variable(name) => Some((name.clone(), value.text().map(str::to_owned))),
+            LoadedField::Column(_) => None,
+        });
+        // A panic in another thread leaves the list as it was before.
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = of_variables.collect();
+    }
+
+    fn text(&self, bytes: Vec<u8>, row: u64, is_stored: bool) -> Result<String, ClientError> {
         if let Some(set) = self.character_set {
             return Ok(set.decode(&bytes).into_owned());
+        }
+        if !is_stored {
+            return Ok(String::from_utf8_lossy(&bytes).into_owned());
         }
         String::from_utf8(bytes).map_err(|_| {
             let sentence = format!(

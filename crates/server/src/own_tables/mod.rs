@@ -4,6 +4,7 @@
 //! database. The rows of a query are written to a file first and loaded as `meridian load` does, so that readers see all of them or
 //! none. Where the rows go, `layout` decides.
 
+mod assignments;
 mod columns;
 mod filling;
 mod groups;
@@ -15,16 +16,17 @@ mod text_rows;
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ::users::{Limit, User};
 use catalog::{CatalogError, Column, LoadId, Rights, Table, fold_name};
 use engine::{Archive, LoadedTable, StoredRows};
 use ingest::{IngestError, LoadRequest, Progress, Rejection};
 use sql::connection::CharacterSet;
-use sql::mysql::{FileForm, InsertedRows, InsertedValue, TablePartition};
+use sql::mysql::{FileForm, InsertedRows, InsertedValue, LoadedField, TablePartition};
 use sql::{Connection, ErrorCode};
 
+pub(crate) use self::assignments::Assignments;
 pub(crate) use self::columns::{declared_column, default_of, stored_column};
 pub(crate) use self::groups::InsertGroups;
 pub(crate) use self::layout::{Layout, names_of};
@@ -269,8 +271,12 @@ pub(crate) struct TextFile {
     pub(crate) form: FileForm,
     /// UTF-8 if there is none.
     pub(crate) character_set: Option<&'static CharacterSet>,
-    /// Of each field of a line, whether a column gets it.
-    pub(crate) fields: Vec<bool>,
+    /// What gets the fields of a line.
+    pub(crate) fields: Vec<LoadedField>,
+    /// What columns get beside.
+    pub(crate) assigned: Assignments,
+    /// The fields that variables got of the last row.
+    pub(crate) last: Arc<Mutex<Vec<(String, Option<String>)>>>,
 }
 
 /// A table that is filled.

@@ -15,7 +15,7 @@ use futures::StreamExt;
 use result_formats::{ResultFormat, ResultWriter};
 use sql::{Connection, ErrorCode, RowFault};
 
-use super::{Change, Filling, WrittenRows, of_file, stored_column};
+use super::{Change, Filling, RowSource, WrittenRows, of_file, stored_column};
 use crate::ClientError;
 
 /// A file that rows are written to.
@@ -115,13 +115,15 @@ fn no_row(row: u64, code: ErrorCode, why: &str) -> ClientError {
 impl Change {
     /// Starts a query of the statement, all of whose rows are wanted.
     pub(super) async fn start(&self, query: &str) -> Result<QueryResult, ClientError> {
-        let session: Arc<Session> = match self.names_files {
-            true => self.sessions.reading_files(NO_DATABASE).await?,
-            false => {
-                self.sessions
-                    .of(self.connection.database.as_deref())
-                    .await?
+        let database = self.connection.database.as_deref();
+        let session: Arc<Session> = match (&self.rows, self.names_files) {
+            (_, true) => self.sessions.reading_files(NO_DATABASE).await?,
+            // The query reads the fields from a file.
+            (RowSource::File(_), _) => {
+                let database = database.unwrap_or(NO_DATABASE);
+                self.sessions.reading_files(database).await?
             }
+            (_, false) => self.sessions.of(database).await?,
         };
         // A limit of what a client shows would cut the table short without a word.
         let mut connection = Connection::clone(&self.connection);

@@ -5,6 +5,7 @@
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::command::{Command, TableCommand, TargetTable, TokenReader};
+use super::table_changes::Assigned;
 use crate::connection::CharacterSet;
 use crate::{ErrorCode, SqlError};
 
@@ -19,8 +20,29 @@ pub struct LoadedFile {
     pub character_set: Option<&'static CharacterSet>,
     /// How its rows are written.
     pub form: FileForm,
-    /// The columns that get the fields, in their order; `None` for a field that is left out. All columns if none are named.
-    pub columns: Vec<Option<String>>,
+    /// What gets the fields, in their order. All columns if none are named.
+    pub fields: Vec<LoadedField>,
+    /// What columns get instead, one after another; the expressions may name columns and variables of the fields.
+    pub assigned: Vec<Assigned>,
+}
+
+/// What gets a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LoadedField {
+    /// A column.
+    Column(String),
+    /// A variable of the user's, without `@`.
+    Variable(String),
+}
+
+impl LoadedField {
+    /// The name of the column, if it is one.
+    pub fn column(&self) -> Option<&str> {
+        match self {
+            Self::Column(name) => Some(name),
+            Self::Variable(_) => None,
+        }
+    }
 }
 
 /// How the rows of a file are written.
@@ -51,7 +73,8 @@ impl Default for FileForm {
 }
 
 impl TokenReader<'_> {
-    /// `LOAD DATA LOCAL INFILE 'file' INTO TABLE name [CHARACTER SET set] [FIELDS ...] [LINES ...] [IGNORE n LINES] [(columns)]`.
+    /// `LOAD DATA LOCAL INFILE 'file' INTO TABLE name [CHARACTER SET set] [FIELDS ...] [LINES ...] [IGNORE n LINES] [(columns and
+    /// variables)] [SET column = expression, ...]`.
     pub(super) fn read_load(&mut self) -> Result<Option<Command>, SqlError> {
         if !self.word("data") {
             return Ok(None);
@@ -76,14 +99,14 @@ impl TokenReader<'_> {
         let table = self.target()?;
         let character_set = self.character_set()?;
         let form = self.file_form()?;
-        let columns = match self.sign(&Token::LParen) {
-            true => self.fields_of_columns()?,
+        let fields = match self.sign(&Token::LParen) {
+            true => self.loaded_fields()?,
             false => Vec::new(),
         };
-        if self.word("set") {
-            let sentence = "SET of LOAD DATA is not known here: load the fields as they are, then UPDATE the table";
-            return Err(SqlError::new(sentence).with_code(ErrorCode::NOT_SUPPORTED));
-        }
+        let assigned = match self.word("set") {
+            true => self.assignments(&[])?,
+            false => Vec::new(),
+        };
         self.end()?;
         Ok(Some(Command::Table(TableCommand::LoadFile(Box::new(
             LoadedFile {
@@ -91,7 +114,8 @@ impl TokenReader<'_> {
                 file,
                 character_set,
                 form,
-                columns,
+                fields,
+                assigned,
             },
         )))))
     }
@@ -160,20 +184,19 @@ impl TokenReader<'_> {
         Ok(form)
     }
 
-    /// The columns of the fields; a field of a variable is left out.
-    fn fields_of_columns(&mut self) -> Result<Vec<Option<String>>, SqlError> {
-        let mut columns = Vec::new();
+    fn loaded_fields(&mut self) -> Result<Vec<LoadedField>, SqlError> {
+        let mut fields = Vec::new();
         loop {
-            columns.push(match self.user_variable() {
-                Some(_) => None,
-                None => Some(self.name("the name of a column")?),
+            fields.push(match self.user_variable() {
+                Some(name) => LoadedField::Variable(name),
+                None => LoadedField::Column(self.name("the name of a column")?),
             });
             if !self.sign(&Token::Comma) {
                 break;
             }
         }
         match self.sign(&Token::RParen) {
-            true => Ok(columns),
+            true => Ok(fields),
             false => Err(self.expected(")")),
         }
     }
@@ -223,7 +246,7 @@ mod tests {
     fn files_are_loaded() {
         let plain = read("LOAD DATA LOCAL INFILE 'a.txt' IGNORE INTO TABLE ann.t");
         assert_eq!(plain.file, "a.txt");
-        assert_eq!((plain.form, plain.columns.len()), (FileForm::default(), 0));
+        assert_eq!((plain.form, plain.fields.len()), (FileForm::default(), 0));
         assert_eq!(plain.table.database.as_deref(), Some("ann"));
         let all = read(
             r#"load data concurrent local infile "b.csv" into table t character set latin1 fields terminated by ',' optionally enclosed by '"' escaped by '' lines terminated by '\r\n' ignore 1 lines (a, @skipped, `b c`)"#,
@@ -238,9 +261,21 @@ mod tests {
                 skipped: 1,
             }
         );
-        let columns = [Some("a".to_owned()), None, Some("b c".to_owned())];
-        assert_eq!(all.columns, columns);
+        let fields = [
+            LoadedField::Column("a".to_owned()),
+            LoadedField::Variable("skipped".to_owned()),
+            LoadedField::Column("b c".to_owned()),
+        ];
+        assert_eq!((all.fields, all.assigned), (fields.to_vec(), vec![]));
         assert_eq!(all.character_set.map(|set| set.name), Some("latin1"));
+        let set = read(
+            "LOAD DATA LOCAL INFILE 'a' INTO TABLE t (a, @b) SET t.c = CONCAT(@b, ', '), d = DEFAULT",
+        );
+        let assigned = |column: &str, value: &str| (column.to_owned(), value.to_owned());
+        assert_eq!(
+            set.assigned,
+            [assigned("c", "CONCAT(@b, ', ')"), assigned("d", "DEFAULT")]
+        );
         let escaped = read(
             r"LOAD DATA LOCAL INFILE 'a' INTO TABLE t COLUMNS ESCAPED BY '\\' TERMINATED BY '\t'",
         );
@@ -254,7 +289,9 @@ mod tests {
             ("LOAD DATA LOCAL INFILE 'a' REPLACE INTO TABLE t", 1235),
             ("LOAD DATA LOCAL INFILE a INTO TABLE t", 1064),
             ("LOAD DATA LOCAL INFILE 'a' INTO t", 1064),
-            ("LOAD DATA LOCAL INFILE 'a' INTO TABLE t SET a = 1", 1235),
+            ("LOAD DATA LOCAL INFILE 'a' INTO TABLE t SET a", 1064),
+            ("LOAD DATA LOCAL INFILE 'a' INTO TABLE t SET @a = 1", 1064),
+            ("LOAD DATA LOCAL INFILE 'a' INTO TABLE t SET a = 1) b", 1064),
             (
                 "LOAD DATA LOCAL INFILE 'a' INTO TABLE t FIELDS ENCLOSED BY 'ab'",
                 1083,

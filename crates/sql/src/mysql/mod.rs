@@ -40,7 +40,7 @@ pub(crate) use grammar::MySqlGrammar;
 pub(crate) use having::AGGREGATES;
 pub use insert_command::{InsertedRows, InsertedValue, default_value};
 pub use keywords::keywords;
-pub use load_command::{FileForm, LoadedFile};
+pub use load_command::{FileForm, LoadedField, LoadedFile};
 pub use operators::Operators;
 pub use pieces::{executed, first_word, placeholders, received, split_statements};
 pub use qualify::with_database;
@@ -48,7 +48,10 @@ pub(crate) use rewrite::rewrite;
 pub(crate) use select::{name_repeated_by, name_results, store_constants, with_equal_constants};
 pub use show::{ShowKind, ShowStatement, StaticList, TableName};
 pub(crate) use show::{described, read_show};
-pub use table_changes::{Assigned, ColumnChange, DeclaredColumn, may_mention, without_database};
+pub use table_changes::{
+    Assigned, ColumnChange, DeclaredColumn, may_mention, with_columns_of_variables,
+    without_database,
+};
 pub use table_partition::TablePartition;
 pub use user_command::{UserStatement, without_passwords};
 pub use view_command::ViewStatement;

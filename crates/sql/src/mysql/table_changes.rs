@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::command::{Command, TableCommand, TargetTable, TokenReader};
 use super::insert_command::{is_word, no_ignore, reject_default_calls};
 use super::pieces::first_word;
+use crate::connection::user_variable;
 use crate::fold::{Places, fold_word};
 use crate::{ErrorCode, SqlError};
 
@@ -111,8 +112,24 @@ impl TokenReader<'_> {
         if !self.word("set") {
             return Err(self.expected("SET"));
         }
-        let mut assigned: Vec<Assigned> = Vec::new();
+        let assigned = self.assignments(&["where", "order", "limit"])?;
+        let condition = self.condition("UPDATE")?;
+        Ok(Some(Command::Table(TableCommand::Update {
+            table,
+            alias,
+            assigned,
+            condition,
+        })))
+    }
+
+    /// `column = expression, ...`, up to one of these words.
+    pub(super) fn assignments(&mut self, before: &[&str]) -> Result<Vec<Assigned>, SqlError> {
+        let mut assigned = Vec::new();
         loop {
+            if self.user_variable().is_some() {
+                self.at -= 1;
+                return Err(self.expected("the name of a column"));
+            }
             let mut column = self.name("the name of a column")?;
             while self.sign(&Token::Period) {
                 column = self.name("the name of a column")?;
@@ -121,22 +138,15 @@ impl TokenReader<'_> {
                 return Err(self.expected("="));
             }
             let begin = self.at;
-            let value = self.expression(&["where", "order", "limit"], true)?;
+            let value = self.expression(before, true)?;
             if self.at > begin + 1 {
                 reject_default_calls(&self.tokens[begin..self.at])?;
             }
             assigned.push((column, value));
             if !self.sign(&Token::Comma) {
-                break;
+                return Ok(assigned);
             }
         }
-        let condition = self.condition("UPDATE")?;
-        Ok(Some(Command::Table(TableCommand::Update {
-            table,
-            alias,
-            assigned,
-            condition,
-        })))
     }
 
     /// `DELETE FROM name [WHERE condition]`.
@@ -473,6 +483,33 @@ pub fn may_mention(expression: &str, columns: &[&str]) -> Result<bool, SqlError>
     }))
 }
 
+/// An expression in which columns of these names stand for variables: pairs of a variable, without `@`, and a column.
+///
+/// # Errors
+/// It cannot be read.
+pub fn with_columns_of_variables(
+    expression: &str,
+    columns: &[(String, String)],
+) -> Result<String, SqlError> {
+    let reader = TokenReader::of(expression)?;
+    let places = Places::new(expression);
+    let (mut text, mut from) = (String::new(), 0);
+    for token in &reader.tokens {
+        let variable = user_variable(&token.token);
+        let column = variable.and_then(|variable| {
+            let mut named = columns.iter();
+            named.find(|(it, _)| it.eq_ignore_ascii_case(variable))
+        });
+        if let Some((_, column)) = column {
+            text.push_str(&expression[from..places.byte(token.span.start)]);
+            text.push_str(&format!("`{}`", column.replace('`', "``")));
+            from = places.byte(token.span.end);
+        }
+    }
+    text.push_str(&expression[from..]);
+    Ok(text)
+}
+
 /// An expression in which columns of a table are not named with its database any more: `t.a` of `db.t.a`.
 ///
 /// # Errors
@@ -510,6 +547,22 @@ pub fn without_database(expression: &str, database: &str, table: &str) -> Result
 mod tests {
     use super::super::command::command;
     use super::*;
+
+    #[test]
+    fn columns_stand_for_variables() {
+        let columns = [("a".to_owned(), "@a".to_owned())];
+        for (text, expected) in [
+            ("@a + @A / @b", "`@a` + `@a` / @b"),
+            (
+                "CONCAT('@a', \"@a\", `@a`, a)",
+                "CONCAT('@a', \"@a\", `@a`, a)",
+            ),
+            ("(@a)", "(`@a`)"),
+            ("@@a", "@@a"),
+        ] {
+            assert_eq!(with_columns_of_variables(text, &columns).unwrap(), expected);
+        }
+    }
 
     fn read(text: &str) -> TableCommand {
         match command(text) {

@@ -6,7 +6,8 @@
 
 use arrow::array::ArrayRef;
 
-use super::super::value::{Value, number_prefix, without_exponent};
+use super::super::value::{Value, number_prefix, value_at, without_exponent};
+use super::column::{canonical, told};
 use super::exact::rounded_digits;
 use super::value::range;
 use super::{GivenValue, Longest, RowFault, StoredColumn, StoredType};
@@ -37,6 +38,35 @@ impl StoredColumn {
                 };
                 warn(self.warning(text, error.code(), before + row + 1));
                 Ok(value)
+            })
+        });
+        self.collected(stored)
+    }
+
+    /// What the column stores of each value of a column of any type, or what is nearest to it, with a warning; `row_of` tells the number of
+    /// a row, which warnings and errors have.
+    ///
+    /// # Errors
+    /// The first row for whose value there is nothing near, by its number: the column holds dates, and no NULL.
+    pub fn of_column_adjusted(
+        &self,
+        values: &ArrayRef,
+        row_of: impl Fn(usize) -> usize,
+        mut warn: impl FnMut(Warning),
+    ) -> Result<ArrayRef, RowFault> {
+        if let Ok(stored) = self.of_column(values) {
+            return Ok(stored);
+        }
+        let values = canonical(values, self.ty).map_err(|error| (row_of(0), error))?;
+        let stored = (0..values.len()).map(|row| {
+            let value = value_at(&values, row).map_err(|error| (row_of(row), told(&error)))?;
+            self.value(&value).or_else(|error| {
+                let text = (!value.is_null()).then(|| value.text());
+                let Some(nearest) = self.nearest(text.as_deref()) else {
+                    return Err((row_of(row), error));
+                };
+                warn(self.warning(text.as_deref(), error.code(), row_of(row)));
+                Ok(nearest)
             })
         });
         self.collected(stored)
@@ -150,6 +180,9 @@ fn beginning(text: &str, longest: Longest) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::Float64Array;
     use arrow::util::display::array_value_to_string;
 
     use super::*;
@@ -194,6 +227,29 @@ mod tests {
             );
             assert_eq!(told, [(code, true)], "{text} as {ty}");
         }
+    }
+
+    #[test]
+    fn computed_values_become_the_nearest() {
+        let column = StoredColumn {
+            name: "c".to_owned(),
+            ty: StoredType::read("TINYINT").unwrap(),
+            nullable: false,
+        };
+        let values = [Some(1.5), Some(300.0), None, Some(-7.0)];
+        let values: ArrayRef = Arc::new(Float64Array::from(values.to_vec()));
+        let mut told = vec![];
+        let stored = column.of_column_adjusted(
+            &values,
+            |row| row + 3,
+            |warning| told.push((warning.code.number, warning.sentence)),
+        );
+        let stored = stored.unwrap();
+        let shown = |row| array_value_to_string(&stored, row).unwrap();
+        assert_eq!([0, 1, 2, 3].map(shown), ["2", "127", "0", "-7"]);
+        let numbers: Vec<u16> = told.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [1264, 1263]);
+        assert!(told[0].1.ends_with("at row 4") && told[1].1.ends_with("at row 5"));
     }
 
     #[test]

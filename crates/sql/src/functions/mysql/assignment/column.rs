@@ -94,7 +94,7 @@ impl StoredColumn {
 }
 
 /// The values in a type of which [`value_at`] takes them.
-fn canonical(values: &ArrayRef, stored: StoredType) -> Result<ArrayRef, SqlError> {
+pub(super) fn canonical(values: &ArrayRef, stored: StoredType) -> Result<ArrayRef, SqlError> {
     let is_text = matches!(stored, StoredType::Text(_) | StoredType::Binary { .. });
     match values.data_type() {
         // With the digits that a float has.
@@ -112,7 +112,7 @@ fn float_texts(values: &ArrayRef) -> ArrayRef {
     Arc::new(texts)
 }
 
-fn told(error: &datafusion::common::DataFusionError) -> SqlError {
+pub(super) fn told(error: &datafusion::common::DataFusionError) -> SqlError {
     SqlError::new(error.strip_backtrace())
 }
 
