@@ -3,24 +3,26 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::backend::CatalogBackend;
 use crate::clock::utc_now;
 use crate::names::is_usable;
-use crate::sqlite::SqliteCatalog;
+use crate::opening::{open, open_or_create};
+use crate::postgres::PostgresCatalog;
 use crate::state::CatalogState;
+use crate::statements::Statements;
 use crate::view::full_name;
 use crate::{
-    CatalogError, Chunk, Database, DatabaseChange, LoadId, NewDatabase, PartContents, Releases,
-    Rights, Table, TableSpec, View, ViewQuery, fold_name,
+    CatalogError, Chunk, Database, DatabaseChange, LoadId, NewDatabase, PartContents,
+    PostgresAddress, Releases, Rights, Table, TableSpec, View, ViewQuery, fold_name,
 };
 
 /// What exists in one data directory. Cheap to clone: clones share their connections.
 ///
-/// The rules are here (names, what a table must say of itself); where the rows are kept is the
-/// backend's business ([`CatalogBackend`]). There is one backend, an SQLite file `meridian.sqlite` in the data directory.
+/// The rules are here (names, what a table must say of itself), what is read and changed is in [`Statements`], and which database keeps the
+/// rows is the business of the backend: an SQLite file `meridian.sqlite` in the data directory, or a schema of a PostgreSQL database, which
+/// the file `meridian.catalog` in the data directory names.
 #[derive(Debug, Clone)]
 pub struct Catalog {
-    backend: Arc<dyn CatalogBackend>,
+    rows: Statements,
     data_dir: Arc<Path>,
     /// Of whoever asks: what else there is does not exist for them.
     rights: Arc<Rights>,
@@ -61,7 +63,7 @@ impl Catalog {
     /// [`CatalogError::NoCatalog`] if there is none, and nothing is created then.
     pub async fn open(data_dir: &Path) -> Result<Self, CatalogError> {
         Ok(Self {
-            backend: Arc::new(SqliteCatalog::open(data_dir).await?),
+            rows: open(data_dir).await?,
             data_dir: data_dir.into(),
             rights: Arc::new(Rights::All),
             releases: Arc::default(),
@@ -71,11 +73,22 @@ impl Catalog {
     /// Opens the catalog of a data directory; makes the directory and the catalog if need be.
     pub async fn open_or_create(data_dir: &Path) -> Result<Self, CatalogError> {
         Ok(Self {
-            backend: Arc::new(SqliteCatalog::open_or_create(data_dir).await?),
+            rows: open_or_create(data_dir).await?,
             data_dir: data_dir.into(),
             rights: Arc::new(Rights::All),
             releases: Arc::default(),
         })
+    }
+
+    /// Makes a catalog in PostgreSQL for a data directory that has none; makes the directory if need be.
+    ///
+    /// # Errors
+    /// There is a catalog, or the schema is there; or the database cannot be used.
+    pub async fn create_in_postgres(
+        data_dir: &Path,
+        address: &PostgresAddress,
+    ) -> Result<(), CatalogError> {
+        PostgresCatalog::create(data_dir, address).await
     }
 
     /// The same catalog as somebody with these rights sees it.
@@ -113,20 +126,20 @@ impl Catalog {
     /// Closes the connections of this catalog and its clones; no query works after that. What was changed is
     /// in the database file then, so that a copy of it is a copy of the catalog, unless a reader is in the way.
     pub async fn close(&self) {
-        self.backend.close().await;
+        self.rows.backend().close().await;
     }
 
     /// The state in which the catalog is now: while it stays the same, so does every result of a query on databases and tables,
     /// whichever process may write. It changes with every publication, and not with a load that begins or is given up. Takes a
     /// microsecond, where a query takes hundreds. `None` if it is unknown: then query.
     pub fn state(&self) -> Option<CatalogState> {
-        self.backend.state()
+        self.rows.backend().state()
     }
 
     /// The older version that the catalog had when this handle opened it and brought it up to date. What happened to an
     /// older catalog before is not known: versions below 2 have no checksums.
     pub fn upgraded_from(&self) -> Option<i64> {
-        self.backend.upgraded_from()
+        self.rows.backend().upgraded_from()
     }
 
     /// What is wrong with the catalog itself, in sentences: its file, and whatever does not fit its checksum.
@@ -134,12 +147,12 @@ impl Catalog {
     /// # Errors
     /// Only where it cannot be read at all.
     pub async fn verify(&self) -> Result<Vec<String>, CatalogError> {
-        self.backend.verify().await
+        self.rows.verify().await
     }
 
     /// All databases, by name.
     pub async fn databases(&self) -> Result<Vec<Database>, CatalogError> {
-        let mut databases = self.backend.databases().await?;
+        let mut databases = self.rows.databases().await?;
         databases.retain(|database| self.rights.may_see_database(&database.name));
         Ok(databases)
     }
@@ -147,7 +160,7 @@ impl Catalog {
     /// The database of this name, without regard to case.
     pub async fn database(&self, name: &str) -> Result<Option<Database>, CatalogError> {
         match self.rights.may_see_database(name) {
-            true => self.backend.database(name).await,
+            true => self.rows.database(name).await,
             false => Ok(None),
         }
     }
@@ -157,7 +170,7 @@ impl Catalog {
         if !self.rights.may_see_database(database) {
             return Ok(Vec::new());
         }
-        let tables = self.backend.tables(database, None).await?.into_iter();
+        let tables = self.rows.tables(database, None).await?.into_iter();
         Ok(tables.filter_map(|it| self.seen(it)).collect())
     }
 
@@ -166,7 +179,7 @@ impl Catalog {
         if !self.rights.may_read(database, name) {
             return Ok(None);
         }
-        let mut found = self.backend.tables(database, Some(name)).await?;
+        let mut found = self.rows.tables(database, Some(name)).await?;
         Ok(found.pop().and_then(|it| self.seen(it)))
     }
 
@@ -184,7 +197,7 @@ impl Catalog {
 
     /// All views, by database and name.
     pub async fn views(&self) -> Result<Vec<View>, CatalogError> {
-        let views = self.backend.views().await?.into_iter();
+        let views = self.rows.views().await?.into_iter();
         Ok(views.filter_map(|it| self.rights.seen_view(it)).collect())
     }
 
@@ -210,7 +223,7 @@ impl Catalog {
         check_name("database", database)?;
         check_name("view", name)?;
         query.check(&full_name(database, name))?;
-        self.backend
+        self.rows
             .create_view(database, name, query, description, replace, &utc_now())
             .await
     }
@@ -220,25 +233,25 @@ impl Catalog {
     /// # Errors
     /// There is no such view.
     pub async fn drop_view(&self, database: &str, name: &str) -> Result<(), CatalogError> {
-        self.backend.drop_view(database, name).await
+        self.rows.drop_view(database, name).await
     }
 
     /// The chunks that a load published, by chunk number. They can be requested until the load is
     /// forgotten, also when the table has been replaced since.
     pub async fn chunks(&self, load: LoadId) -> Result<Vec<Chunk>, CatalogError> {
-        self.backend.chunks(load).await
+        self.rows.chunks(load).await
     }
 
     /// How many chunks a load published.
     pub async fn chunk_count(&self, load: LoadId) -> Result<u64, CatalogError> {
-        self.backend.chunk_count(load).await
+        self.rows.chunk_count(load).await
     }
 
     /// Begins a load of a table that may or may not exist, and writes down who we are.
     pub async fn begin_load(&self, database: &str, table: &str) -> Result<LoadId, CatalogError> {
         check_name("database", database)?;
         check_name("table", table)?;
-        self.backend.begin_load(database, table, &utc_now()).await
+        self.rows.begin_load(database, table, &utc_now()).await
     }
 
     /// Makes a load's table visible, all at once: the database if it is new, the table with this one part, its columns,
@@ -261,7 +274,7 @@ impl Catalog {
     ) -> Result<Vec<LoadId>, CatalogError> {
         database.check()?;
         spec.check()?;
-        self.backend
+        self.rows
             .publish(load, database, spec, contents, &utc_now())
             .await
     }
@@ -279,7 +292,7 @@ impl Catalog {
         contents: PartContents<'_>,
     ) -> Result<(), CatalogError> {
         spec.check()?;
-        self.backend
+        self.rows
             .publish_renamed(load, former, spec, contents, &utc_now())
             .await
     }
@@ -290,7 +303,7 @@ impl Catalog {
     /// As for [`Catalog::publish`]; and [`CatalogError::TableChanged`] if the table has been dropped or replaced since the
     /// load began. Nothing has changed then, and the load is still running.
     pub async fn append(&self, append: Append<'_>) -> Result<(), CatalogError> {
-        self.backend.append(&[append], &utc_now()).await
+        self.rows.append(&[append], &utc_now()).await
     }
 
     /// Adds parts at the ends of several tables' lists: all of them become visible together.
@@ -298,7 +311,7 @@ impl Catalog {
     /// # Errors
     /// As for [`Catalog::append`], for any of them.
     pub async fn append_all(&self, appends: &[Append<'_>]) -> Result<(), CatalogError> {
-        self.backend.append(appends, &utc_now()).await
+        self.rows.append(appends, &utc_now()).await
     }
 
     /// Puts one part in the place of several that follow each other in a table's list and hold the same rows.
@@ -312,7 +325,7 @@ impl Catalog {
         merged: &[LoadId],
         contents: PartContents<'_>,
     ) -> Result<(), CatalogError> {
-        self.backend
+        self.rows
             .merge_parts(load, table, merged, contents, &utc_now())
             .await
     }
@@ -327,7 +340,7 @@ impl Catalog {
         table: &str,
         part: LoadId,
     ) -> Result<(), CatalogError> {
-        self.backend.drop_part(database, table, part).await
+        self.rows.drop_part(database, table, part).await
     }
 
     /// Drops a table. Gives the parts that it had, whose files can go when nobody reads them any more.
@@ -339,7 +352,7 @@ impl Catalog {
         database: &str,
         table: &str,
     ) -> Result<Vec<LoadId>, CatalogError> {
-        self.backend.drop_table(database, table).await
+        self.rows.drop_table(database, table).await
     }
 
     /// Drops a database with all its tables.
@@ -347,7 +360,7 @@ impl Catalog {
     /// # Errors
     /// There is no such database.
     pub async fn drop_database(&self, database: &str) -> Result<(), CatalogError> {
-        self.backend.drop_database(database).await
+        self.rows.drop_database(database).await
     }
 
     /// Gives a database another partitioning and shows all its partitioned tables anew, in one transaction.
@@ -364,7 +377,7 @@ impl Catalog {
         for publication in publications {
             publication.spec.check()?;
         }
-        self.backend
+        self.rows
             .repartition(database, publications, &utc_now())
             .await
     }
@@ -380,12 +393,12 @@ impl Catalog {
         database: &str,
         change: &DatabaseChange,
     ) -> Result<bool, CatalogError> {
-        self.backend.describe(database, change).await
+        self.rows.describe(database, change).await
     }
 
     /// Gives up a running load. It stays among the unpublished ones until it is forgotten.
     pub async fn abandon(&self, load: LoadId) -> Result<(), CatalogError> {
-        self.backend.abandon(load, &utc_now()).await
+        self.rows.abandon(load, &utc_now()).await
     }
 
     /// Loads of a table that were begun and neither published nor forgotten, by number. Asked by the
@@ -396,12 +409,12 @@ impl Catalog {
         database: &str,
         table: &str,
     ) -> Result<Vec<LoadId>, CatalogError> {
-        self.backend.unpublished_loads(database, table).await
+        self.rows.unpublished_loads(database, table).await
     }
 
     /// Loads of all tables that were published, then replaced, merged or dropped, and not yet forgotten, by number.
     pub async fn superseded_loads(&self) -> Result<Vec<Superseded>, CatalogError> {
-        self.backend.superseded_loads().await
+        self.rows.superseded_loads().await
     }
 
     /// Removes every trace of a load, when its files are gone. A load that is not known is no error,
@@ -410,7 +423,7 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::StillShown`] if the load is the one that its table shows.
     pub async fn forget(&self, load: LoadId) -> Result<(), CatalogError> {
-        self.backend.forget(load).await
+        self.rows.forget(load).await
     }
 }
 

@@ -83,6 +83,75 @@ pub enum CatalogError {
     /// The metadata database said no (disk full, damaged file, locked for too long).
     #[error("the catalog could not be read or written: {}", in_words(.0))]
     Backend(#[from] sqlx::Error),
+    /// Text that was to name a database in PostgreSQL.
+    #[error("this is no address of a catalog in PostgreSQL: {reason}")]
+    BadAddress {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The file that names the catalog's database says nothing that can be understood.
+    #[error(
+        "{} does not say where the catalog is: restore it from a backup, or remove it and make it anew with `meridian catalog init`",
+        path.display()
+    )]
+    BadAddressFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A catalog was to be made where there is one.
+    #[error(
+        "{} has a catalog already: `meridian catalog copy` takes it to another database",
+        dir.display()
+    )]
+    CatalogExists {
+        /// The data directory.
+        dir: PathBuf,
+    },
+    /// A schema was to be made that is there.
+    #[error(
+        "the database has a schema {schema} already, of another data directory or of something else: choose another one with \
+         --schema, or drop it if nobody needs it"
+    )]
+    SchemaInUse {
+        /// The schema.
+        schema: String,
+    },
+    /// The schema holds no catalog.
+    #[error(
+        "there is no catalog at {address}, which meridian.catalog in the data directory names: restore that schema from a backup"
+    )]
+    NoSchema {
+        /// The database and the schema.
+        address: String,
+    },
+    /// The schema holds the catalog of another data directory.
+    #[error(
+        "the catalog at {address} is that of another data directory: its schema was made anew, or meridian.catalog was changed"
+    )]
+    OtherArchive {
+        /// The database and the schema.
+        address: String,
+    },
+    /// PostgreSQL does not answer.
+    #[error("the catalog at {address} cannot be reached: {}", in_words(error))]
+    Unreachable {
+        /// The database and the schema.
+        address: String,
+        /// What went wrong.
+        error: sqlx::Error,
+    },
+    /// The connection was lost during a commit.
+    #[error(
+        "the connection to the catalog was lost while a change was being committed, which may have been made or not: look at it \
+         with `meridian tables` before you try again"
+    )]
+    Unsure,
+    /// The session that held this process's load locks has ended.
+    #[error(
+        "the connection to PostgreSQL that held the load locks was lost, and others may have changed the tables since: nothing \
+         was changed; try again"
+    )]
+    LockLost,
     /// Another process is loading the same table.
     #[error(
         "table {database}.{table} is being loaded by {holder}: wait until that load has ended, or stop it"
@@ -276,7 +345,7 @@ pub enum CatalogError {
     UnknownColumnType(String),
     /// Something in the catalog does not fit the checksum that was written with it.
     #[error(
-        "{what} in the catalog does not fit its checksum: the file meridian.sqlite is damaged; restore it from a backup, \
+        "{what} in the catalog does not fit its checksum: it is damaged; restore the catalog from a backup, \
          or load into a new data directory (`meridian check` tells all that is wrong)"
     )]
     Altered {

@@ -24,12 +24,15 @@ mod error;
 mod lock;
 mod metadata;
 mod names;
+mod opening;
+mod postgres;
 mod process;
 mod releases;
 mod rights;
 mod scan_lane;
 mod sqlite;
 mod state;
+mod statements;
 mod table;
 mod view;
 
@@ -44,6 +47,7 @@ pub use metadata::{
     Change, ColumnChange, ColumnMetadata, DatabaseChange, TableChange, TableMetadata, combined,
 };
 pub use names::{fold_name, path_name};
+pub use postgres::{DEFAULT_SCHEMA, PostgresAddress};
 pub use releases::Releases;
 pub use rights::{Columns, Rights, Tables};
 pub use scan_lane::{ScanLane, UNRATED};

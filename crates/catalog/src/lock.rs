@@ -2,6 +2,8 @@
 //!
 //! It is a lock of the operating system on a file, so the kernel releases it when the holder dies,
 //! however it dies. The file's content only tells others who holds it; the lock does not depend on it.
+//!
+//! Where the catalog is in PostgreSQL it is an advisory lock there, which reaches further than one file system.
 
 use std::fmt;
 use std::fs::{self, File, TryLockError};
@@ -14,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::access::{make_directories, writable_file};
 use crate::clock::utc_now;
+use crate::postgres::{Attempt, PostgresLock};
 use crate::process::host_name;
 use crate::{CatalogError, path_name};
 
@@ -69,8 +72,17 @@ impl fmt::Display for Holder {
 /// Held by the process that loads a table, from before it begins until its leftovers are removed.
 #[derive(Debug)]
 pub struct LoadLock {
-    file: File,
+    _held: Held,
 }
+
+#[derive(Debug)]
+enum Held {
+    File(#[expect(dead_code, reason = "it is held")] FileLock),
+    Postgres(#[expect(dead_code, reason = "it is held")] PostgresLock),
+}
+
+#[derive(Debug)]
+struct FileLock(File);
 
 impl LoadLock {
     /// Takes the lock of one table without waiting; `what` is shown to those who come second.
@@ -86,42 +98,63 @@ impl LoadLock {
         table: &str,
         what: &str,
     ) -> Result<Self, CatalogError> {
-        let path = lock_path(data_dir, database, table);
+        let locked = |holder: Holder| CatalogError::Locked {
+            database: database.to_owned(),
+            table: table.to_owned(),
+            holder: Box::new(holder),
+        };
+        let (name, holder) = (lock_name(database, table), Holder::ourselves(what));
+        let held = match PostgresLock::acquire(data_dir, &name, &holder)? {
+            None => Held::File(FileLock::acquire(data_dir, &name, &holder, locked)?),
+            Some(Attempt::Taken(lock)) => Held::Postgres(lock),
+            Some(Attempt::Held(holder)) => {
+                return Err(locked(holder.unwrap_or_else(Holder::nameless)));
+            }
+        };
+        Ok(Self { _held: held })
+    }
+}
+
+impl FileLock {
+    fn acquire(
+        data_dir: &Path,
+        name: &str,
+        holder: &Holder,
+        locked: impl FnOnce(Holder) -> CatalogError,
+    ) -> Result<Self, CatalogError> {
+        let path = lock_path(data_dir, name);
         let mut file = open_lock_file(&path)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(CatalogError::Locked {
-                    database: database.to_owned(),
-                    table: table.to_owned(),
-                    holder: Box::new(read_holder(&path)),
-                });
-            }
+            Err(TryLockError::WouldBlock) => return Err(locked(read_holder(&path))),
             Err(TryLockError::Error(source)) => {
                 return Err(CatalogError::io("lock", path)(source));
             }
         }
         // A full disk must not prevent a lock that the kernel has granted.
-        if let Err(error) = write_holder(&mut file, &Holder::ourselves(what)) {
+        if let Err(error) = write_holder(&mut file, holder) {
             tracing::warn!(path = %path.display(), %error, "cannot write who holds the load lock");
         }
-        Ok(Self { file })
+        Ok(Self(file))
     }
 }
 
-impl Drop for LoadLock {
+impl Drop for FileLock {
     fn drop(&mut self) {
         // The name goes before the lock does, so that no process reads of a holder that has ended. Failing
         // is harmless: the next holder overwrites it. The file itself stays: were it removed, two
         // processes could hold locks on two files of one name.
-        let _ = self.file.set_len(0);
-        let _ = self.file.unlock();
+        let _ = self.0.set_len(0);
+        let _ = self.0.unlock();
     }
 }
 
-fn lock_path(data_dir: &Path, database: &str, table: &str) -> PathBuf {
-    let name = format!("{}.{}.lock", path_name(database), path_name(table));
-    data_dir.join("locks").join(name)
+fn lock_name(database: &str, table: &str) -> String {
+    format!("{}.{}", path_name(database), path_name(table))
+}
+
+fn lock_path(data_dir: &Path, name: &str) -> PathBuf {
+    data_dir.join("locks").join(format!("{name}.lock"))
 }
 
 /// Opens a lock file for reading and writing, and makes it and its directory if need be.
@@ -187,7 +220,7 @@ mod tests {
     #[test]
     fn a_holder_without_a_name_is_still_a_sentence() {
         let dir = tempfile::tempdir().unwrap();
-        let path = lock_path(dir.path(), "demo", "Object");
+        let path = lock_path(dir.path(), &lock_name("demo", "Object"));
         let file = open_lock_file(&path).unwrap();
         file.try_lock().unwrap();
         let error = LoadLock::acquire(dir.path(), "demo", "Object", "x").unwrap_err();

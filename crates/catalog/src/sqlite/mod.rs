@@ -5,37 +5,35 @@
 //! half-way for want of it. Every commit is synced to the disk: the files of a replaced load may be
 //! removed as soon as `publish` has returned, so a power failure must not bring that load back.
 
-mod backend;
-mod checksum;
 mod connections;
-mod describe;
-mod parts;
 mod publications;
-mod read;
-mod rows;
 mod schema;
-mod seal;
-mod verify;
-mod views;
-mod write;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, Sqlite, Transaction};
+use async_trait::async_trait;
+use sqlx::AssertSqlSafe;
 
 use self::connections::{Connections, file_state, log_len};
 use self::publications::Publications;
 use crate::CatalogError;
 use crate::access::make_directories;
+use crate::backend::CatalogBackend;
 use crate::state::CatalogState;
+use crate::statements::Transaction;
+
+pub(crate) use self::schema::LATEST;
 
 /// The catalog's file in the data directory.
 pub(crate) const FILE_NAME: &str = "meridian.sqlite";
 
 /// How long the end of a process waits for the readers of older states of the catalog. Reads take milliseconds.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Problems that SQLite's own check tells at most.
+const MOST_PROBLEMS: usize = 20;
 
 /// One catalog file.
 #[derive(Debug, Clone)]
@@ -78,15 +76,6 @@ impl SqliteCatalog {
         Ok(opened)
     }
 
-    /// Puts what the log holds into the database file, and closes the connections.
-    pub async fn close(&self) {
-        if let Err(error) = self.empty_log().await {
-            // Nothing is lost: the log stays, and the next process that opens the catalog reads it.
-            tracing::warn!(%error, "the catalog's log could not be copied into its file");
-        }
-        self.connections.current_pool().close().await;
-    }
-
     /// Copies the write-ahead log into the database file and truncates it, so that this file alone is the whole catalog.
     /// A reader that keeps at an older state for longer than [`CLOSE_TIMEOUT`] prevents it; then the log stays.
     async fn empty_log(&self) -> Result<(), CatalogError> {
@@ -120,19 +109,6 @@ impl SqliteCatalog {
         Ok(())
     }
 
-    /// The version that the catalog had when it was opened, if it was brought up to date then.
-    pub fn upgraded_from(&self) -> Option<i64> {
-        self.upgraded_from
-    }
-
-    /// The state in which the catalog is.
-    pub fn state(&self) -> Option<CatalogState> {
-        Some(CatalogState {
-            publications: self.publications.number()?,
-            store: file_state(&self.database)?,
-        })
-    }
-
     /// Puts the number of publications into its file where that has another: after a crash, a power failure, or a copy without it.
     async fn settle_publications(&self) -> Result<(), CatalogError> {
         let mut connection = self.connections.pool().await?.acquire().await?;
@@ -142,22 +118,51 @@ impl SqliteCatalog {
         }
         Ok(())
     }
+}
 
-    /// A transaction that sees one state of the catalog from its first read on.
-    async fn begin_read(&self) -> Result<Transaction<'static, Sqlite>, CatalogError> {
+#[async_trait]
+impl CatalogBackend for SqliteCatalog {
+    /// Puts what the log holds into the database file, and closes the connections.
+    async fn close(&self) {
+        if let Err(error) = self.empty_log().await {
+            // Nothing is lost: the log stays, and the next process that opens the catalog reads it.
+            tracing::warn!(%error, "the catalog's log could not be copied into its file");
+        }
+        self.connections.current_pool().close().await;
+    }
+
+    fn state(&self) -> Option<CatalogState> {
+        Some(CatalogState {
+            publications: self.publications.number()?,
+            store: file_state(&self.database)?,
+        })
+    }
+
+    fn upgraded_from(&self) -> Option<i64> {
+        self.upgraded_from
+    }
+
+    async fn begin_read(&self) -> Result<Transaction<'static>, CatalogError> {
         let connections = &self.connections;
         if !connections.is_read_only() && !connections.current_pool().is_closed() {
             self.publications.settle_if_due(&self.database).await;
         }
-        Ok(connections.pool().await?.begin().await?)
+        let begun = connections.pool().await?.begin().await?;
+        Ok(Transaction::Sqlite(begun))
     }
 
-    /// Commits a change of what readers see, and tells all processes of it.
+    async fn begin_write(&self) -> Result<Transaction<'static>, CatalogError> {
+        self.expect_writable()?;
+        let pool = self.connections.pool().await?;
+        let begun = pool.begin_with("BEGIN IMMEDIATE").await?;
+        Ok(Transaction::Sqlite(begun))
+    }
+
     async fn commit_publication(
         &self,
-        mut change: Transaction<'static, Sqlite>,
+        change: Transaction<'static>,
+        number: u64,
     ) -> Result<(), CatalogError> {
-        let number = publications::raise(&mut change).await?;
         self.publications.begin(number)?;
         change.commit().await?;
         if let Err(error) = self.publications.end(number) {
@@ -167,20 +172,30 @@ impl SqliteCatalog {
         Ok(())
     }
 
-    /// A transaction that holds the write lock.
-    async fn begin_write(&self) -> Result<Transaction<'static, Sqlite>, CatalogError> {
-        self.expect_writable()?;
-        let pool = self.connections.pool().await?;
-        Ok(pool.begin_with("BEGIN IMMEDIATE").await?)
+    /// What SQLite finds wrong with its file: pages, indexes, references.
+    async fn file_problems(
+        &self,
+        snapshot: &mut Transaction<'_>,
+    ) -> Result<Vec<String>, CatalogError> {
+        let Transaction::Sqlite(snapshot) = snapshot else {
+            return Ok(Vec::new());
+        };
+        let told: Vec<String> =
+            sqlx::query_scalar("SELECT integrity_check FROM pragma_integrity_check")
+                .fetch_all(&mut **snapshot)
+                .await?;
+        let mut problems: Vec<String> = (told.into_iter())
+            .filter(|told| told != "ok")
+            .take(MOST_PROBLEMS)
+            .map(|told| format!("the catalog's file is damaged: {told}"))
+            .collect();
+        let dangling: Vec<String> =
+            sqlx::query_scalar("SELECT DISTINCT \"table\" FROM pragma_foreign_key_check")
+                .fetch_all(&mut **snapshot)
+                .await?;
+        let sentence =
+            |table: String| format!("rows of the catalog's {table} refer to rows that are gone");
+        problems.extend(dangling.into_iter().map(sentence));
+        Ok(problems)
     }
-}
-
-/// A count as SQLite keeps it. Counts of rows and bytes stay far below 2^63.
-fn to_stored(count: u64) -> Result<i64, CatalogError> {
-    i64::try_from(count).map_err(|_| CatalogError::Damaged(format!("a count of {count}")))
-}
-
-/// A count as we know it, of whatever width.
-fn from_stored<T: TryFrom<i64>>(what: &str, stored: i64) -> Result<T, CatalogError> {
-    T::try_from(stored).map_err(|_| CatalogError::Damaged(format!("{stored} for {what}")))
 }

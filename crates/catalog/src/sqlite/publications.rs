@@ -33,6 +33,7 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use super::connections::{Mode, options};
 use crate::CatalogError;
 use crate::access::writable_file;
+use crate::statements::from_stored;
 
 const FILE_NAME: &str = "meridian.publications";
 const MAGIC: [u8; 8] = *b"MRDNPUB1";
@@ -149,7 +150,7 @@ impl Publications {
     async fn settle_by(&self, connection: &mut SqliteConnection) -> Result<(), CatalogError> {
         let mut locked = connection.begin_with("BEGIN IMMEDIATE").await?;
         let number: i64 = sqlx::query_scalar(NUMBER).fetch_one(&mut *locked).await?;
-        let number = super::from_stored("the number of publications", number)?;
+        let number = from_stored("the number of publications", number)?;
         self.write(BEGUN_AT, number)?;
         self.write(ENDED_AT, number)?;
         locked.rollback().await?;
@@ -162,7 +163,7 @@ impl Publications {
         connection: &mut SqliteConnection,
     ) -> Result<bool, CatalogError> {
         let number: i64 = sqlx::query_scalar(NUMBER).fetch_one(connection).await?;
-        Ok(self.number() == Some(super::from_stored("the number of publications", number)?))
+        Ok(self.number() == Some(from_stored("the number of publications", number)?))
     }
 }
 
@@ -178,13 +179,4 @@ fn numbers_in(file: &File) -> Option<(u64, u64)> {
     bytes
         .starts_with(&MAGIC)
         .then_some((number(BEGUN_AT)?, number(ENDED_AT)?))
-}
-
-/// Raises the number in a transaction that changes what readers see.
-pub(super) async fn raise(change: &mut SqliteConnection) -> Result<u64, CatalogError> {
-    let raised: i64 =
-        sqlx::query_scalar("UPDATE publications SET counter = counter + 1 RETURNING counter")
-            .fetch_one(change)
-            .await?;
-    super::from_stored("the number of publications", raised)
 }

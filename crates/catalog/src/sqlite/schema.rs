@@ -7,11 +7,10 @@ use sqlx::sqlite::SqliteJournalMode;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqliteConnection};
 
 use super::connections::{Mode, options, unless_unreadable};
-use super::seal::{seal_again, seal_all};
-use super::views::seal_views;
 use crate::CatalogError;
 use crate::access::writable_file;
 use crate::lock::open_lock_file;
+use crate::statements::{Transaction, seal_again, seal_all, seal_views};
 
 /// The steps from an empty file to the present version; step `n` leads to version `n + 1`. A step
 /// that was released is never changed: a new one is added.
@@ -39,7 +38,7 @@ const WITH_VIEWS: i64 = 7;
 /// Marks the file as ours (`PRAGMA application_id`): "MRDN" in ASCII.
 const APPLICATION_ID: i64 = 0x4d52_444e;
 
-const LATEST: i64 = MIGRATIONS.len() as i64;
+pub(crate) const LATEST: i64 = MIGRATIONS.len() as i64;
 
 /// Makes sure that the file at `path` is a catalog of the present version. Gives the older version that it was of.
 ///
@@ -129,6 +128,12 @@ async fn migrate(path: &Path) -> Result<Option<i64>, CatalogError> {
     for step in missing {
         sqlx::raw_sql(*step).execute(&mut *transaction).await?;
     }
+    // Pragmas take no parameters; both values are constants of ours.
+    let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LATEST}");
+    sqlx::raw_sql(AssertSqlSafe(marks))
+        .execute(&mut *transaction)
+        .await?;
+    let mut transaction = Transaction::Sqlite(transaction);
     if found < WITH_CHECKSUMS {
         seal_all(&mut transaction).await?;
     } else if found < WITH_PARTS {
@@ -137,11 +142,6 @@ async fn migrate(path: &Path) -> Result<Option<i64>, CatalogError> {
     if found < WITH_VIEWS {
         seal_views(&mut transaction, |_| false).await?;
     }
-    // Pragmas take no parameters; both values are constants of ours.
-    let marks = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LATEST}");
-    sqlx::raw_sql(AssertSqlSafe(marks))
-        .execute(&mut *transaction)
-        .await?;
     transaction.commit().await?;
     connection.close().await?;
     let upgraded = (1..LATEST).contains(&found).then_some(found);

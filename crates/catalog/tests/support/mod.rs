@@ -2,12 +2,41 @@
 
 #![allow(dead_code, reason = "each test binary takes what it needs")]
 
+pub mod private_postgres;
+
 use meridian_catalog::{
-    Catalog, Change, Chunk, Column, ColumnChange, ColumnType, DatabaseChange, DirectorRef, LoadId,
-    NewDatabase, OverlapFile, PartContents, Position, REPLICATED_CHUNK, Table, TableChange,
-    TableKind, TableSpec, ViewQuery,
+    Catalog, CatalogState, Change, Chunk, Column, ColumnChange, ColumnType, DatabaseChange,
+    DirectorRef, LoadId, NewDatabase, OverlapFile, PartContents, Position, REPLICATED_CHUNK, Table,
+    TableChange, TableKind, TableSpec, ViewQuery,
 };
 use sky::ChunkId;
+
+/// The state of the catalog, once it is known.
+pub async fn settled(catalog: &Catalog) -> CatalogState {
+    let give_up = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        if let Some(state) = catalog.state() {
+            return state;
+        }
+        assert!(
+            std::time::Instant::now() < give_up,
+            "the state stays unknown"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until a handle knows this state.
+pub async fn wait_for_state(catalog: &Catalog, state: CatalogState) {
+    let give_up = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while catalog.state() != Some(state) {
+        assert!(
+            std::time::Instant::now() < give_up,
+            "the state does not come"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
 
 /// A database of 18 stripes.
 pub fn database(name: &str) -> NewDatabase {

@@ -53,7 +53,7 @@ impl Digest {
         list.iter().fold(self.len(list.len()), put)
     }
 
-    /// The checksum, as SQLite keeps 64 bits.
+    /// The checksum, as the database keeps 64 bits.
     pub(super) fn finish(self) -> i64 {
         self.0.digest().cast_signed()
     }

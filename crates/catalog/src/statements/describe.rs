@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::SqliteConnection;
-
-use super::SqliteCatalog;
+use super::Statements;
+use super::query::{Transaction, query, query_as};
 use super::read::{database_named, describe_tables, tables_of};
 use super::seal::{seal_databases, seal_table};
 use super::views::describe_view;
@@ -14,7 +13,7 @@ use crate::{
     fold_name,
 };
 
-impl SqliteCatalog {
+impl Statements {
     pub async fn describe(
         &self,
         database: &str,
@@ -34,10 +33,10 @@ impl SqliteCatalog {
         };
         if after != before {
             is_changed = true;
-            sqlx::query("UPDATE databases SET description = ? WHERE id = ?")
+            query("UPDATE databases SET description = ? WHERE id = ?")
                 .bind(after)
                 .bind(listed.row.id)
-                .execute(&mut *transaction)
+                .execute(&mut transaction)
                 .await?;
         }
         for (name, change) in &change.tables {
@@ -62,10 +61,10 @@ impl SqliteCatalog {
             }
             is_changed = true;
             put_metadata(&mut transaction, &table, &after).await?;
-            sqlx::query("UPDATE tables SET scan_rating = ? WHERE id = ?")
+            query("UPDATE tables SET scan_rating = ? WHERE id = ?")
                 .bind(rating)
                 .bind(table.id)
-                .execute(&mut *transaction)
+                .execute(&mut transaction)
                 .await?;
             seal_table(&mut transaction, listed.row.id, table.id).await?;
         }
@@ -79,11 +78,11 @@ impl SqliteCatalog {
 
 /// Writes down what is said of a table and its columns, in the place of what was.
 async fn put_metadata(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     table: &Table,
     metadata: &TableMetadata,
 ) -> Result<(), CatalogError> {
-    sqlx::query("UPDATE tables SET description = ?, utype = ?, table_index = ? WHERE id = ?")
+    query("UPDATE tables SET description = ?, utype = ?, table_index = ? WHERE id = ?")
         .bind(&metadata.description)
         .bind(&metadata.utype)
         .bind(metadata.index)
@@ -104,12 +103,12 @@ async fn put_metadata(
 }
 
 async fn put_column(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     table: i64,
     folded_name: &str,
     metadata: &ColumnMetadata,
 ) -> Result<(), CatalogError> {
-    sqlx::query(
+    query(
         "UPDATE columns SET description = ?, unit = ?, ucd = ?, utype = ?, xtype = ?, principal = ?, column_index = ? \
          WHERE table_id = ? AND folded_name = ?",
     )
@@ -130,12 +129,12 @@ async fn put_column(
 /// What is said of the columns of a table that is about to be replaced, by their folded names. Where the table does not fit its
 /// checksum all that is said of it is forgotten: the replacement gets a checksum of its own, which must not cover damage.
 pub(super) async fn described_columns(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     database: i64,
     name: &str,
 ) -> Result<BTreeMap<String, ColumnMetadata>, CatalogError> {
     let found: Option<(i64, i64)> =
-        sqlx::query_as("SELECT id, checksum FROM tables WHERE database_id = ? AND folded_name = ?")
+        query_as("SELECT id, checksum FROM tables WHERE database_id = ? AND folded_name = ?")
             .bind(database)
             .bind(fold_name(name))
             .fetch_optional(&mut *change)
@@ -147,7 +146,7 @@ pub(super) async fn described_columns(
     let Some(rows) = described.get(&table).filter(|it| it.digest() == checksum) else {
         let sql =
             "UPDATE tables SET description = NULL, utype = NULL, table_index = NULL WHERE id = ?";
-        sqlx::query(sql).bind(table).execute(change).await?;
+        query(sql).bind(table).execute(change).await?;
         return Ok(BTreeMap::new());
     };
     let columns = rows.columns.iter();
@@ -158,7 +157,7 @@ pub(super) async fn described_columns(
 
 /// Writes down what the columns of a table mean that was just loaded: what its files say, and beside it what was said before.
 pub(super) async fn describe_columns(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     table: i64,
     spec: &TableSpec,
     mut before: BTreeMap<String, ColumnMetadata>,

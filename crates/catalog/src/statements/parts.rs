@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 
-use sqlx::SqliteConnection;
-
-use super::SqliteCatalog;
+use super::Statements;
+use super::query::{Transaction, query, query_as, query_scalar};
 use super::read::{ListedDatabase, database_named, loads, tables_of};
 use super::rows::numbers_to_text;
 use super::seal::{seal_chunks, seal_databases, seal_loads, seal_table};
@@ -16,7 +15,7 @@ use crate::catalog::Append;
 use crate::clock::utc_now;
 use crate::{CatalogError, LoadId, Part, PartContents, Table, TableSpec, fold_name};
 
-impl SqliteCatalog {
+impl Statements {
     pub async fn append(&self, appends: &[Append<'_>], now: &str) -> Result<(), CatalogError> {
         let mut change = self.begin_write().await?;
         for append in appends {
@@ -45,18 +44,18 @@ impl SqliteCatalog {
         let parts = (present.parts.iter()).filter(|part| merged.contains(&part.load));
         let mut merged_from: Vec<LoadId> = parts.flat_map(Part::origins).collect();
         merged_from.sort_unstable();
-        let ordinal = sqlx::query_scalar("SELECT ordinal FROM parts WHERE load_id = ?")
+        let ordinal = query_scalar("SELECT ordinal FROM parts WHERE load_id = ?")
             .bind(merged[0].0)
-            .fetch_one(&mut *change)
+            .fetch_one(&mut change)
             .await?;
         for part in merged {
             supersede(&mut change, *part, now).await?;
         }
         put_part(&mut change, present.id, ordinal, load, contents, now).await?;
-        sqlx::query("UPDATE parts SET merged_from = ? WHERE load_id = ?")
+        query("UPDATE parts SET merged_from = ? WHERE load_id = ?")
             .bind(numbers_to_text(&merged_from))
             .bind(load.0)
-            .execute(&mut *change)
+            .execute(&mut change)
             .await?;
         show_part(&mut change, &database, present.id, load, contents, now).await?;
         seal_databases(&mut change).await?;
@@ -124,11 +123,11 @@ impl SqliteCatalog {
                 children.push((database.row.id, other.id));
             }
         }
-        sqlx::query("UPDATE tables SET name = ?, folded_name = ? WHERE id = ?")
+        query("UPDATE tables SET name = ?, folded_name = ? WHERE id = ?")
             .bind(&spec.name)
             .bind(fold_name(&spec.name))
             .bind(present.id)
-            .execute(&mut *change)
+            .execute(&mut change)
             .await?;
         for (of, child) in children {
             rename_director(&mut change, child, &was, is).await?;
@@ -184,9 +183,9 @@ impl SqliteCatalog {
         for table in &listed.tables {
             parts.extend(remove_table(&mut change, table.id).await?);
         }
-        sqlx::query("DELETE FROM databases WHERE id = ?")
+        query("DELETE FROM databases WHERE id = ?")
             .bind(listed.row.id)
-            .execute(&mut *change)
+            .execute(&mut change)
             .await?;
         seal_databases(&mut change).await?;
         // Its views have gone with it (ON DELETE CASCADE).
@@ -199,7 +198,7 @@ impl SqliteCatalog {
 
 /// Adds a part to a table. Everything is sealed afterwards, so that another one can be added in the same transaction.
 async fn append_part(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     append: &Append<'_>,
     now: &str,
 ) -> Result<(), CatalogError> {
@@ -233,7 +232,7 @@ fn changed(table: &Table) -> CatalogError {
 }
 
 async fn table_named(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     database: &str,
     table: &str,
 ) -> Result<(ListedDatabase, Table), CatalogError> {
@@ -248,7 +247,7 @@ async fn table_named(
 
 /// The table as it is now, which has the placement, the columns and the directors that it had when a load of it began.
 async fn unchanged(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     then: &Table,
 ) -> Result<(ListedDatabase, Table), CatalogError> {
     let found = table_named(change, &then.spec.database, &then.spec.name).await;
@@ -265,10 +264,10 @@ async fn unchanged(
 
 /// The children of a table in other databases, each behind the number of its database.
 async fn children_elsewhere(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     director: &Table,
 ) -> Result<Vec<(i64, i64)>, CatalogError> {
-    let rows: Vec<(i64, i64, String, String)> = sqlx::query_as(
+    let rows: Vec<(i64, i64, String, String)> = query_as(
         "SELECT t.database_id, t.id, d.director_database, d.director \
          FROM table_directors d JOIN tables t ON t.id = d.table_id WHERE d.director_database IS NOT NULL",
     )
@@ -287,11 +286,11 @@ async fn children_elsewhere(
 
 /// Does not take children for placed by their directors any more.
 async fn forget_placement(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     children: &[i64],
 ) -> Result<(), CatalogError> {
     for child in children {
-        sqlx::query("UPDATE table_directors SET director_placement = NULL WHERE table_id = ?")
+        query("UPDATE table_directors SET director_placement = NULL WHERE table_id = ?")
             .bind(child)
             .execute(&mut *change)
             .await?;
@@ -301,18 +300,18 @@ async fn forget_placement(
 
 /// Gives the director of a table another name.
 async fn rename_director(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     table: i64,
     was: &str,
     is: &str,
 ) -> Result<(), CatalogError> {
     let directors: Vec<(i64, String)> =
-        sqlx::query_as("SELECT ordinal, director FROM table_directors WHERE table_id = ?")
+        query_as("SELECT ordinal, director FROM table_directors WHERE table_id = ?")
             .bind(table)
             .fetch_all(&mut *change)
             .await?;
     for (ordinal, _) in directors.iter().filter(|(_, name)| fold_name(name) == was) {
-        sqlx::query("UPDATE table_directors SET director = ? WHERE table_id = ? AND ordinal = ?")
+        query("UPDATE table_directors SET director = ? WHERE table_id = ? AND ordinal = ?")
             .bind(is)
             .bind(table)
             .bind(ordinal)
@@ -322,8 +321,8 @@ async fn rename_director(
     Ok(())
 }
 
-async fn next_ordinal(change: &mut SqliteConnection, table: i64) -> Result<i64, CatalogError> {
-    let last: Option<i64> = sqlx::query_scalar("SELECT max(ordinal) FROM parts WHERE table_id = ?")
+async fn next_ordinal(change: &mut Transaction<'_>, table: i64) -> Result<i64, CatalogError> {
+    let last: Option<i64> = query_scalar("SELECT max(ordinal) FROM parts WHERE table_id = ?")
         .bind(table)
         .fetch_one(change)
         .await?;
@@ -332,7 +331,7 @@ async fn next_ordinal(change: &mut SqliteConnection, table: i64) -> Result<i64, 
 
 /// The chunks of a part that is in the list, and the state of its load. Seals the table and the chunks.
 async fn show_part(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     database: &ListedDatabase,
     table: i64,
     load: LoadId,
@@ -347,7 +346,7 @@ async fn show_part(
 
 /// Notes that a match table has pairs with keys of `director` that lie elsewhere than the director's rows.
 async fn unsettle(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     database: &ListedDatabase,
     name: &str,
     director: &Table,
@@ -359,7 +358,7 @@ async fn unsettle(
         if fold_name(&reference.table) != fold_name(&director.spec.name) {
             continue;
         }
-        sqlx::query(
+        query(
             "UPDATE table_directors SET director_placement = NULL WHERE table_id = ? AND ordinal = ?",
         )
         .bind(table.id)
@@ -372,11 +371,11 @@ async fn unsettle(
 
 /// Removes a table and gives its parts. Columns and directors go with it (ON DELETE CASCADE).
 async fn remove_table(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     table: i64,
 ) -> Result<Vec<LoadId>, CatalogError> {
     let parts = supersede_all(change, table, &utc_now()).await?;
-    sqlx::query("DELETE FROM tables WHERE id = ?")
+    query("DELETE FROM tables WHERE id = ?")
         .bind(table)
         .execute(change)
         .await?;

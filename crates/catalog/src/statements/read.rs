@@ -2,17 +2,18 @@
 
 use std::collections::HashMap;
 
-use sqlx::{AssertSqlSafe, SqliteConnection};
+use sqlx::AssertSqlSafe;
 
 use super::checksum::Digest;
+use super::query::{Transaction, query_as, query_scalar};
 use super::rows::{
     ChunkRow, ColumnRow, DatabaseRow, DirectorRow, ListedTable, LoadRow, PartRow, TableRow,
     TableRows,
 };
-use super::{SqliteCatalog, from_stored};
+use super::{Statements, from_stored};
 use crate::{CatalogError, Chunk, Database, LoadId, Superseded, Table, fold_name};
 
-impl SqliteCatalog {
+impl Statements {
     pub async fn databases(&self) -> Result<Vec<Database>, CatalogError> {
         let mut snapshot = self.begin_read().await?;
         let mut databases = databases(&mut snapshot).await?;
@@ -111,7 +112,7 @@ pub(super) struct ListedDatabase {
 /// # Errors
 /// [`CatalogError::Altered`] if one of them, the list of its tables, or the list of databases does not fit its checksum.
 pub(super) async fn databases(
-    connection: &mut SqliteConnection,
+    connection: &mut Transaction<'_>,
 ) -> Result<Vec<ListedDatabase>, CatalogError> {
     let databases = databases_unverified(connection).await?;
     for listed in &databases {
@@ -131,15 +132,15 @@ pub(super) async fn databases(
 
 /// The same, not compared with the checksums.
 pub(super) async fn databases_unverified(
-    connection: &mut SqliteConnection,
+    connection: &mut Transaction<'_>,
 ) -> Result<Vec<ListedDatabase>, CatalogError> {
     let sql = format!("SELECT {} FROM databases", DatabaseRow::COLUMNS);
-    let mut rows: Vec<DatabaseRow> = sqlx::query_as(AssertSqlSafe(sql))
+    let mut rows: Vec<DatabaseRow> = query_as(AssertSqlSafe(sql))
         .fetch_all(&mut *connection)
         .await?;
     rows.sort_by_key(|row| row.id);
     let mut tables: Vec<ListedTable> =
-        sqlx::query_as("SELECT id, database_id, folded_name, checksum FROM tables")
+        query_as("SELECT id, database_id, folded_name, checksum FROM tables")
             .fetch_all(connection)
             .await?;
     tables.sort_by_key(|table| table.id);
@@ -167,7 +168,7 @@ pub(super) fn digest_databases(databases: &[ListedDatabase]) -> i64 {
 
 /// The database of this name as the given connection or transaction sees it.
 pub(super) async fn database_named(
-    connection: &mut SqliteConnection,
+    connection: &mut Transaction<'_>,
     name: &str,
 ) -> Result<Option<ListedDatabase>, CatalogError> {
     let folded = fold_name(name);
@@ -179,7 +180,7 @@ pub(super) async fn database_named(
 
 /// The tables of a database, by name; only the one called `name` if a name is given.
 pub(super) async fn tables_of(
-    connection: &mut SqliteConnection,
+    connection: &mut Transaction<'_>,
     database: &ListedDatabase,
     name: Option<&str>,
 ) -> Result<Vec<Table>, CatalogError> {
@@ -215,11 +216,11 @@ pub(super) async fn tables_of(
 
 /// What is written about the tables of a database (or about one of them), by table number; not compared with anything.
 pub(super) async fn describe_tables(
-    connection: &mut SqliteConnection,
+    connection: &mut Transaction<'_>,
     database: i64,
     only: Option<i64>,
 ) -> Result<HashMap<i64, TableRows>, CatalogError> {
-    let rows: Vec<TableRow> = sqlx::query_as(
+    let rows: Vec<TableRow> = query_as(
         "SELECT id, database_id, name, folded_name, placement, kind, key_column, ra_column, dec_column, \
                 scan_rating, description, utype, table_index \
          FROM tables WHERE database_id = ? AND (? IS NULL OR id = ?)",
@@ -229,7 +230,7 @@ pub(super) async fn describe_tables(
     .bind(only)
     .fetch_all(&mut *connection)
     .await?;
-    let parts: Vec<PartRow> = sqlx::query_as(
+    let parts: Vec<PartRow> = query_as(
         "SELECT p.load_id, p.table_id, p.ordinal, p.row_count, p.byte_count, p.null_keys, p.orphan_rows, \
                 p.loaded_at, p.source, p.merged_from \
          FROM tables t JOIN parts p ON p.table_id = t.id \
@@ -240,7 +241,7 @@ pub(super) async fn describe_tables(
     .bind(only)
     .fetch_all(&mut *connection)
     .await?;
-    let columns: Vec<ColumnRow> = sqlx::query_as(
+    let columns: Vec<ColumnRow> = query_as(
         "SELECT c.table_id, c.ordinal, c.name, c.folded_name, c.type, c.nullable, c.declared, \
                 c.description, c.unit, c.ucd, c.utype, c.xtype, c.principal, c.column_index \
          FROM tables t JOIN columns c ON c.table_id = t.id \
@@ -251,7 +252,7 @@ pub(super) async fn describe_tables(
     .bind(only)
     .fetch_all(&mut *connection)
     .await?;
-    let directors: Vec<DirectorRow> = sqlx::query_as(
+    let directors: Vec<DirectorRow> = query_as(
         "SELECT d.table_id, d.ordinal, d.director, d.key_column, d.director_placement, \
                 d.director_database, d.stripes, d.sub_stripes \
          FROM tables t JOIN table_directors d ON d.table_id = t.id \
@@ -292,7 +293,7 @@ pub(super) async fn describe_tables(
 ///
 /// # Errors
 /// [`CatalogError::Altered`] if one of them or their list does not fit its checksum.
-pub(super) async fn loads(connection: &mut SqliteConnection) -> Result<Vec<LoadRow>, CatalogError> {
+pub(super) async fn loads(connection: &mut Transaction<'_>) -> Result<Vec<LoadRow>, CatalogError> {
     let loads = loads_unverified(connection).await?;
     for load in &loads {
         expect(load.checksum, load.digest(), || load.describe())?;
@@ -307,12 +308,10 @@ pub(super) async fn loads(connection: &mut SqliteConnection) -> Result<Vec<LoadR
 
 /// The same, not compared with the checksums.
 pub(super) async fn loads_unverified(
-    connection: &mut SqliteConnection,
+    connection: &mut Transaction<'_>,
 ) -> Result<Vec<LoadRow>, CatalogError> {
     let sql = format!("SELECT {} FROM loads", LoadRow::COLUMNS);
-    let mut loads: Vec<LoadRow> = sqlx::query_as(AssertSqlSafe(sql))
-        .fetch_all(connection)
-        .await?;
+    let mut loads: Vec<LoadRow> = query_as(AssertSqlSafe(sql)).fetch_all(connection).await?;
     loads.sort_by_key(|load| load.id);
     Ok(loads)
 }
@@ -325,20 +324,19 @@ pub(super) fn digest_loads(loads: &[LoadRow]) -> i64 {
 
 /// One load; `None` if it is not known, which a load that a table shows must be.
 pub(super) async fn load_row(
-    connection: &mut SqliteConnection,
+    connection: &mut Transaction<'_>,
     load: LoadId,
 ) -> Result<Option<LoadRow>, CatalogError> {
     let sql = format!("SELECT {} FROM loads WHERE id = ?", LoadRow::COLUMNS);
-    let row: Option<LoadRow> = sqlx::query_as(AssertSqlSafe(sql))
+    let row: Option<LoadRow> = query_as(AssertSqlSafe(sql))
         .bind(load.0)
         .fetch_optional(&mut *connection)
         .await?;
     let Some(row) = row else {
-        let shown: bool =
-            sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM parts WHERE load_id = ?)")
-                .bind(load.0)
-                .fetch_one(connection)
-                .await?;
+        let shown: bool = query_scalar("SELECT EXISTS (SELECT 1 FROM parts WHERE load_id = ?)")
+            .bind(load.0)
+            .fetch_one(connection)
+            .await?;
         let what = format!("load {load}, which a table shows,");
         return if shown {
             Err(CatalogError::Altered { what })
@@ -352,7 +350,7 @@ pub(super) async fn load_row(
 
 /// The chunks of a load, which fit its checksum of them.
 pub(super) async fn chunks_of(
-    connection: &mut SqliteConnection,
+    connection: &mut Transaction<'_>,
     load: &LoadRow,
 ) -> Result<Vec<Chunk>, CatalogError> {
     let rows = chunk_rows(connection, LoadId(load.id)).await?;
@@ -366,14 +364,14 @@ pub(super) async fn chunks_of(
 
 /// The chunks of a load in the order of their numbers, not compared with anything.
 pub(super) async fn chunk_rows(
-    connection: &mut SqliteConnection,
+    connection: &mut Transaction<'_>,
     load: LoadId,
 ) -> Result<Vec<ChunkRow>, CatalogError> {
     let sql = format!(
         "SELECT {} FROM chunks WHERE load_id = ? ORDER BY chunk_id",
         ChunkRow::COLUMNS
     );
-    Ok(sqlx::query_as(AssertSqlSafe(sql))
+    Ok(query_as(AssertSqlSafe(sql))
         .bind(load.0)
         .fetch_all(connection)
         .await?)
@@ -381,10 +379,10 @@ pub(super) async fn chunk_rows(
 
 /// The checksum that is kept of a list; 0 if it is gone, which is no list's.
 pub(super) async fn list_checksum(
-    connection: &mut SqliteConnection,
+    connection: &mut Transaction<'_>,
     list: &str,
 ) -> Result<i64, CatalogError> {
-    let kept: Option<i64> = sqlx::query_scalar("SELECT checksum FROM lists WHERE name = ?")
+    let kept: Option<i64> = query_scalar("SELECT checksum FROM lists WHERE name = ?")
         .bind(list)
         .fetch_optional(connection)
         .await?;

@@ -1,9 +1,10 @@
 //! Views: reading and changing them.
 
-use sqlx::{FromRow, SqliteConnection};
+use sqlx::{AssertSqlSafe, FromRow};
 
-use super::SqliteCatalog;
+use super::Statements;
 use super::checksum::Digest;
+use super::query::{Transaction, query, query_as};
 use super::read::{database_named, expect, list_checksum};
 use super::seal::seal_list;
 use crate::view::full_name;
@@ -12,7 +13,7 @@ use crate::{CatalogError, Position, TableChange, TableMetadata, View, ViewQuery,
 /// The name of their checksum among those of lists.
 const LIST: &str = "views";
 
-impl SqliteCatalog {
+impl Statements {
     /// All views, by database and name.
     pub async fn views(&self) -> Result<Vec<View>, CatalogError> {
         let mut snapshot = self.begin_read().await?;
@@ -70,9 +71,9 @@ impl SqliteCatalog {
         let found = found.ok_or_else(|| CatalogError::NoView {
             view: full_name(database, name),
         })?;
-        sqlx::query("DELETE FROM views WHERE id = ?")
+        query("DELETE FROM views WHERE id = ?")
             .bind(found.id)
-            .execute(&mut *change)
+            .execute(&mut change)
             .await?;
         seal_views(&mut change, |_| false).await?;
         self.commit_publication(change).await
@@ -81,7 +82,7 @@ impl SqliteCatalog {
 
 /// A row of `views`, with the names of its database.
 #[derive(Debug, FromRow)]
-pub(super) struct ViewRow {
+pub(crate) struct ViewRow {
     id: i64,
     database_id: i64,
     database: String,
@@ -176,7 +177,7 @@ impl ViewRow {
 /// # Errors
 /// [`CatalogError::Altered`] if one of them or their list does not fit its checksum.
 pub(super) async fn view_rows(
-    connection: &mut SqliteConnection,
+    connection: &mut Transaction<'_>,
 ) -> Result<Vec<ViewRow>, CatalogError> {
     let rows = view_rows_unverified(connection).await?;
     for row in &rows {
@@ -193,12 +194,12 @@ pub(super) async fn view_rows(
 }
 
 async fn view_rows_unverified(
-    connection: &mut SqliteConnection,
+    connection: &mut Transaction<'_>,
 ) -> Result<Vec<ViewRow>, CatalogError> {
     let sql = "SELECT v.id, v.database_id, d.name AS database, d.folded_name AS folded_database, v.name, v.folded_name, \
                       v.default_database, v.definition, v.columns, v.ra_column, v.dec_column, v.description, v.created_at, v.headings, v.metadata, v.checksum \
                FROM views v JOIN databases d ON d.id = v.database_id ORDER BY v.id";
-    Ok(sqlx::query_as(sql).fetch_all(connection).await?)
+    Ok(query_as(sql).fetch_all(connection).await?)
 }
 
 fn digest_views(rows: &[ViewRow]) -> i64 {
@@ -207,14 +208,14 @@ fn digest_views(rows: &[ViewRow]) -> i64 {
 }
 
 /// Seals the views that were changed, and the list of all.
-pub(super) async fn seal_views(
-    change: &mut SqliteConnection,
+pub(crate) async fn seal_views(
+    change: &mut Transaction<'_>,
     changed: impl Fn(&ViewRow) -> bool,
 ) -> Result<(), CatalogError> {
     let mut rows = view_rows_unverified(change).await?;
     for row in rows.iter_mut().filter(|row| changed(row)) {
         row.checksum = row.digest();
-        sqlx::query("UPDATE views SET checksum = ? WHERE id = ?")
+        query("UPDATE views SET checksum = ? WHERE id = ?")
             .bind(row.checksum)
             .bind(row.id)
             .execute(&mut *change)
@@ -225,7 +226,7 @@ pub(super) async fn seal_views(
 
 /// Sees that no view has the name of a table that is to be made.
 pub(super) async fn expect_no_view(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     database: &str,
     name: &str,
 ) -> Result<(), CatalogError> {
@@ -244,7 +245,7 @@ pub(super) async fn expect_no_view(
 /// # Errors
 /// There is no such view, or it lacks a column.
 pub(super) async fn describe_view(
-    connection: &mut SqliteConnection,
+    connection: &mut Transaction<'_>,
     (database, name): (&str, &str),
     change: &TableChange,
 ) -> Result<bool, CatalogError> {
@@ -273,7 +274,7 @@ pub(super) async fn describe_view(
                 CatalogError::Damaged(format!("what is said of a view: {error}"))
             })?),
         };
-    sqlx::query("UPDATE views SET description = ?, metadata = ? WHERE id = ?")
+    query("UPDATE views SET description = ?, metadata = ? WHERE id = ?")
         .bind(description)
         .bind(text)
         .bind(view.id)
@@ -285,34 +286,34 @@ pub(super) async fn describe_view(
 
 /// Writes a view, new or over the one that was there. One that replaces another keeps what was said of that, unless something is said.
 async fn put_view(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     database: i64,
     name: &str,
-    query: &ViewQuery,
+    view: &ViewQuery,
     (description, replace): (Option<&str>, bool),
     now: &str,
 ) -> Result<(), CatalogError> {
-    let position = query.position.as_ref();
+    let position = view.position.as_ref();
     let insert = "INSERT INTO views (database_id, name, folded_name, default_database, definition, columns, ra_column, dec_column, \
                                      description, created_at, headings) \
                   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let replacing = "ON CONFLICT (database_id, folded_name) DO UPDATE SET \
              name = excluded.name, default_database = excluded.default_database, definition = excluded.definition, \
              columns = excluded.columns, ra_column = excluded.ra_column, dec_column = excluded.dec_column, \
-             description = coalesce(excluded.description, description), created_at = excluded.created_at, headings = excluded.headings";
+             description = coalesce(excluded.description, views.description), created_at = excluded.created_at, headings = excluded.headings";
     let sql = match replace {
         true => format!("{insert} {replacing}"),
         false => insert.to_owned(),
     };
     let list = |names: &[String]| serde_json::Value::from(names.to_vec()).to_string();
-    let columns = list(&query.columns);
-    let headings = (query.headings != query.columns).then(|| list(&query.headings));
-    sqlx::query(sqlx::AssertSqlSafe(sql))
+    let columns = list(&view.columns);
+    let headings = (view.headings != view.columns).then(|| list(&view.headings));
+    query(AssertSqlSafe(sql))
         .bind(database)
         .bind(name)
         .bind(fold_name(name))
-        .bind(&query.default_database)
-        .bind(&query.definition)
+        .bind(&view.default_database)
+        .bind(&view.definition)
         .bind(columns)
         .bind(position.map(|position| &position.ra))
         .bind(position.map(|position| &position.dec))

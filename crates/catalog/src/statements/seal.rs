@@ -4,8 +4,7 @@
 //! changed (the list of loads, a database's list of tables) is compared with its checksum before the change: to seal it
 //! unseen would hide damage that is there already.
 
-use sqlx::SqliteConnection;
-
+use super::query::{Transaction, query};
 use super::read::{
     chunk_rows, databases, databases_unverified, describe_tables, digest_databases, digest_loads,
     loads, loads_unverified,
@@ -15,13 +14,13 @@ use crate::{CatalogError, LoadId};
 
 /// Seals the description of one table.
 pub(super) async fn seal_table(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     database: i64,
     table: i64,
 ) -> Result<(), CatalogError> {
     let described = describe_tables(change, database, Some(table)).await?;
     for rows in described.values() {
-        sqlx::query("UPDATE tables SET checksum = ? WHERE id = ?")
+        query("UPDATE tables SET checksum = ? WHERE id = ?")
             .bind(rows.digest())
             .bind(rows.table.id)
             .execute(&mut *change)
@@ -31,11 +30,11 @@ pub(super) async fn seal_table(
 }
 
 /// Seals the databases and their lists of tables. Their tables are sealed already.
-pub(super) async fn seal_databases(change: &mut SqliteConnection) -> Result<(), CatalogError> {
+pub(super) async fn seal_databases(change: &mut Transaction<'_>) -> Result<(), CatalogError> {
     let mut databases = databases_unverified(change).await?;
     for listed in &mut databases {
         listed.row.checksum = listed.row.digest(&listed.tables);
-        sqlx::query("UPDATE databases SET checksum = ? WHERE id = ?")
+        query("UPDATE databases SET checksum = ? WHERE id = ?")
             .bind(listed.row.checksum)
             .bind(listed.row.id)
             .execute(&mut *change)
@@ -46,11 +45,11 @@ pub(super) async fn seal_databases(change: &mut SqliteConnection) -> Result<(), 
 
 /// Seals the list of chunks of a load; the load itself is not sealed by that.
 pub(super) async fn seal_chunks(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     load: LoadId,
 ) -> Result<(), CatalogError> {
     let chunks = chunk_rows(change, load).await?;
-    sqlx::query("UPDATE loads SET chunk_count = ?, chunks_checksum = ? WHERE id = ?")
+    query("UPDATE loads SET chunk_count = ?, chunks_checksum = ? WHERE id = ?")
         .bind(chunks.len() as i64)
         .bind(ChunkRow::digest_all(load, &chunks))
         .bind(load.0)
@@ -61,13 +60,13 @@ pub(super) async fn seal_chunks(
 
 /// Seals the loads that were changed, and the list of all.
 pub(super) async fn seal_loads(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     changed: impl Fn(&LoadRow) -> bool,
 ) -> Result<(), CatalogError> {
     let mut loads = loads_unverified(change).await?;
     for load in loads.iter_mut().filter(|load| changed(load)) {
         load.checksum = load.digest();
-        sqlx::query("UPDATE loads SET checksum = ? WHERE id = ?")
+        query("UPDATE loads SET checksum = ? WHERE id = ?")
             .bind(load.checksum)
             .bind(load.id)
             .execute(&mut *change)
@@ -77,7 +76,7 @@ pub(super) async fn seal_loads(
 }
 
 /// Seals everything as it is: for a catalog that had no checksums.
-pub(super) async fn seal_all(change: &mut SqliteConnection) -> Result<(), CatalogError> {
+pub(crate) async fn seal_all(change: &mut Transaction<'_>) -> Result<(), CatalogError> {
     for listed in databases_unverified(change).await? {
         for table in listed.tables {
             seal_table(change, listed.row.id, table.id).await?;
@@ -92,7 +91,7 @@ pub(super) async fn seal_all(change: &mut SqliteConnection) -> Result<(), Catalo
 
 /// Seals everything anew after a step from version 2, whose checksums covered the same rows in another form. What did not fit
 /// its checksum before gets one that it does not fit either: a step hides no damage.
-pub(super) async fn seal_again(change: &mut SqliteConnection) -> Result<(), CatalogError> {
+pub(crate) async fn seal_again(change: &mut Transaction<'_>) -> Result<(), CatalogError> {
     // Both lists are of the same form in both versions; whoever is damaged there cannot be told apart.
     databases(change).await?;
     loads(change).await?;
@@ -126,20 +125,20 @@ pub(super) async fn seal_again(change: &mut SqliteConnection) -> Result<(), Cata
 }
 
 async fn spoil(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     sql: &'static str,
     id: i64,
 ) -> Result<(), CatalogError> {
-    sqlx::query(sql).bind(id).execute(change).await?;
+    query(sql).bind(id).execute(change).await?;
     Ok(())
 }
 
 pub(super) async fn seal_list(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     list: &str,
     checksum: i64,
 ) -> Result<(), CatalogError> {
-    sqlx::query(
+    query(
         "INSERT INTO lists (name, checksum) VALUES (?, ?) \
          ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum",
     )

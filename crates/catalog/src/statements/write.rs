@@ -1,12 +1,13 @@
 //! Changing the catalog: one short transaction for each change, which seals what it changed (see [`super::seal`]).
 
-use sqlx::{AssertSqlSafe, QueryBuilder, Sqlite, SqliteConnection};
+use sqlx::AssertSqlSafe;
 
 use super::describe::{describe_columns, described_columns};
+use super::query::{Transaction, query, query_scalar};
 use super::read::{database_named, load_row, loads};
 use super::seal::{seal_chunks, seal_databases, seal_loads, seal_table};
 use super::views::expect_no_view;
-use super::{SqliteCatalog, to_stored};
+use super::{Statements, to_stored};
 use crate::catalog::Publication;
 use crate::process::host_name;
 use crate::{
@@ -14,10 +15,10 @@ use crate::{
     TableSpec, fold_name,
 };
 
-/// Rows of one INSERT statement. SQLite takes 32,766 parameters; a chunk has 14.
+/// Rows of one INSERT statement. SQLite takes 32,766 parameters and PostgreSQL 65,535; a chunk has 14.
 const ROWS_PER_INSERT: usize = 1000;
 
-impl SqliteCatalog {
+impl Statements {
     pub async fn begin_load(
         &self,
         database: &str,
@@ -27,7 +28,7 @@ impl SqliteCatalog {
         let mut change = self.begin_write().await?;
         loads(&mut change).await?;
         expect_no_view(&mut change, database, table).await?;
-        let id = sqlx::query_scalar(
+        let id = query_scalar(
             "INSERT INTO loads (folded_database, folded_table, state, pid, host, started_at) \
              VALUES (?, ?, 'running', ?, ?, ?) RETURNING id",
         )
@@ -36,7 +37,7 @@ impl SqliteCatalog {
         .bind(i64::from(std::process::id()))
         .bind(host_name())
         .bind(now)
-        .fetch_one(&mut *change)
+        .fetch_one(&mut change)
         .await?;
         seal_chunks(&mut change, LoadId(id)).await?;
         seal_loads(&mut change, |load| load.id == id).await?;
@@ -130,9 +131,9 @@ impl SqliteCatalog {
             });
         }
         // Its chunks go with it (ON DELETE CASCADE).
-        sqlx::query("DELETE FROM loads WHERE id = ?")
+        query("DELETE FROM loads WHERE id = ?")
             .bind(load.0)
-            .execute(&mut *change)
+            .execute(&mut change)
             .await?;
         seal_loads(&mut change, |_| false).await?;
         change.commit().await?;
@@ -149,7 +150,7 @@ fn not_running(load: LoadId, state: Option<String>) -> CatalogError {
 
 /// Sees that a load is running and was begun for this table.
 pub(super) async fn expect_running(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     load: LoadId,
     database: &str,
     table: &str,
@@ -172,12 +173,12 @@ pub(super) async fn expect_running(
 }
 
 pub(super) async fn end_load(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     load: LoadId,
     state: &str,
     now: &str,
 ) -> Result<(), CatalogError> {
-    sqlx::query("UPDATE loads SET state = ?, ended_at = ? WHERE id = ?")
+    query("UPDATE loads SET state = ?, ended_at = ? WHERE id = ?")
         .bind(state)
         .bind(now)
         .bind(load.0)
@@ -189,7 +190,7 @@ pub(super) async fn end_load(
 /// Writes down that a table consists of one load: its own row, its part, columns, directors and chunks, and the states of this
 /// load and of the parts before, which it gives. Seals the table and the chunks; databases and loads are for the caller to seal.
 pub(super) async fn show(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     database: i64,
     load: LoadId,
     spec: &TableSpec,
@@ -218,14 +219,14 @@ const CUT_AS_THE_DATABASE: &str = "NOT EXISTS (SELECT 1 FROM table_directors e \
 
 /// The parts of the partitioned tables of a database, by number.
 async fn partitioned_loads(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     database: i64,
 ) -> Result<Vec<i64>, CatalogError> {
     let sql = format!(
         "SELECT load_id FROM parts p JOIN tables t ON t.id = p.table_id \
                WHERE database_id = ? AND kind <> 'replicated' AND {CUT_AS_THE_DATABASE} ORDER BY load_id"
     );
-    Ok(sqlx::query_scalar(AssertSqlSafe(sql))
+    Ok(query_scalar(AssertSqlSafe(sql))
         .bind(database)
         .fetch_all(change)
         .await?)
@@ -233,7 +234,7 @@ async fn partitioned_loads(
 
 /// Makes the database or sees that it agrees; gives its number.
 async fn settle_database(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     asked: &NewDatabase,
     spec: &TableSpec,
 ) -> Result<i64, CatalogError> {
@@ -270,10 +271,10 @@ async fn settle_database(
 }
 
 async fn make_database(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     asked: &NewDatabase,
 ) -> Result<i64, CatalogError> {
-    let id = sqlx::query_scalar(
+    let id = query_scalar(
         "INSERT INTO databases (name, folded_name, stripes, sub_stripes, overlap_deg) \
          VALUES (?, ?, ?, ?, ?) RETURNING id",
     )
@@ -289,7 +290,7 @@ async fn make_database(
 
 /// Whether a database has other tables than this one whose rows are spread over chunks.
 async fn others_are_partitioned(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     database: i64,
     spec: &TableSpec,
 ) -> Result<bool, CatalogError> {
@@ -297,7 +298,7 @@ async fn others_are_partitioned(
         "SELECT EXISTS (SELECT 1 FROM tables t \
          WHERE database_id = ? AND kind <> 'replicated' AND {CUT_AS_THE_DATABASE} AND folded_name <> ?)"
     );
-    let partitioned = sqlx::query_scalar(AssertSqlSafe(sql))
+    let partitioned = query_scalar(AssertSqlSafe(sql))
         .bind(database)
         .bind(fold_name(&spec.name))
         .fetch_one(change)
@@ -306,11 +307,11 @@ async fn others_are_partitioned(
 }
 
 async fn repartition(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     database: i64,
     asked: &NewDatabase,
 ) -> Result<(), CatalogError> {
-    sqlx::query("UPDATE databases SET stripes = ?, sub_stripes = ?, overlap_deg = ? WHERE id = ?")
+    query("UPDATE databases SET stripes = ?, sub_stripes = ?, overlap_deg = ? WHERE id = ?")
         .bind(asked.stripes)
         .bind(asked.sub_stripes)
         .bind(asked.overlap_deg)
@@ -321,7 +322,7 @@ async fn repartition(
 }
 
 async fn expect_directors(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     database: i64,
     spec: &TableSpec,
 ) -> Result<(), CatalogError> {
@@ -330,7 +331,7 @@ async fn expect_directors(
         let elsewhere = director.elsewhere.as_ref();
         let sql = "SELECT t.kind FROM tables t JOIN databases d ON d.id = t.database_id \
                    WHERE CASE WHEN ?1 IS NULL THEN d.id = ?2 ELSE d.folded_name = ?1 END AND t.folded_name = ?3";
-        let kind: Option<String> = sqlx::query_scalar(sql)
+        let kind: Option<String> = query_scalar(sql)
             .bind(elsewhere.map(|other| fold_name(&other.name)))
             .bind(database)
             .bind(fold_name(name))
@@ -350,12 +351,12 @@ async fn expect_directors(
 
 /// Takes all parts of a table out of its list and gives their numbers in order.
 pub(super) async fn supersede_all(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     table: i64,
     now: &str,
 ) -> Result<Vec<LoadId>, CatalogError> {
     let parts: Vec<i64> =
-        sqlx::query_scalar("SELECT load_id FROM parts WHERE table_id = ? ORDER BY ordinal")
+        query_scalar("SELECT load_id FROM parts WHERE table_id = ? ORDER BY ordinal")
             .bind(table)
             .fetch_all(&mut *change)
             .await?;
@@ -368,11 +369,11 @@ pub(super) async fn supersede_all(
 
 /// Takes a part out of its table's list.
 pub(super) async fn supersede(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     part: LoadId,
     now: &str,
 ) -> Result<(), CatalogError> {
-    sqlx::query("DELETE FROM parts WHERE load_id = ?")
+    query("DELETE FROM parts WHERE load_id = ?")
         .bind(part.0)
         .execute(&mut *change)
         .await?;
@@ -381,14 +382,14 @@ pub(super) async fn supersede(
 
 /// Writes a part into a table's list at a place that is free.
 pub(super) async fn put_part(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     table: i64,
     ordinal: i64,
     load: LoadId,
     contents: PartContents<'_>,
     now: &str,
 ) -> Result<(), CatalogError> {
-    sqlx::query(
+    query(
         "INSERT INTO parts (load_id, table_id, ordinal, row_count, byte_count, null_keys, orphan_rows, \
                             loaded_at, source) \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -409,13 +410,13 @@ pub(super) async fn put_part(
 
 /// Writes the table's own row, new or over the one that was there, and gives its number.
 async fn put_table(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     database: i64,
     load: LoadId,
     spec: &TableSpec,
 ) -> Result<i64, CatalogError> {
     let position = spec.position.as_ref();
-    let table = sqlx::query_scalar(
+    let table = query_scalar(
         "INSERT INTO tables (database_id, name, folded_name, placement, kind, key_column, ra_column, \
                              dec_column, scan_rating) \
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) \
@@ -440,16 +441,16 @@ async fn put_table(
 }
 
 async fn put_columns(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     table: i64,
     columns: &[Column],
 ) -> Result<(), CatalogError> {
-    sqlx::query("DELETE FROM columns WHERE table_id = ?")
+    query("DELETE FROM columns WHERE table_id = ?")
         .bind(table)
         .execute(&mut *change)
         .await?;
     for (ordinal, column) in (0_i64..).zip(columns) {
-        sqlx::query(
+        query(
             "INSERT INTO columns (table_id, ordinal, name, folded_name, type, nullable, declared) \
              VALUES (?, ?, ?, ?, ?, ?, ?)",
         )
@@ -467,12 +468,12 @@ async fn put_columns(
 }
 
 async fn put_directors(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     table: i64,
     directors: &[DirectorRef],
     orphan_rows: u64,
 ) -> Result<(), CatalogError> {
-    sqlx::query("DELETE FROM table_directors WHERE table_id = ?")
+    query("DELETE FROM table_directors WHERE table_id = ?")
         .bind(table)
         .execute(&mut *change)
         .await?;
@@ -480,7 +481,7 @@ async fn put_directors(
         let elsewhere = director.elsewhere.as_ref();
         // Nobody keeps the keys that a director lacks together beyond its database.
         let is_placed = elsewhere.is_none() || orphan_rows == 0;
-        sqlx::query(
+        query(
             "INSERT INTO table_directors (table_id, ordinal, director, key_column, director_placement, \
                                           director_database, stripes, sub_stripes) \
              VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -500,7 +501,7 @@ async fn put_directors(
 }
 
 pub(super) async fn put_chunks(
-    change: &mut SqliteConnection,
+    change: &mut Transaction<'_>,
     load: LoadId,
     chunks: &[Chunk],
 ) -> Result<(), CatalogError> {
@@ -509,24 +510,28 @@ pub(super) async fn put_chunks(
             .iter()
             .map(StoredChunk::of)
             .collect::<Result<Vec<_>, _>>()?;
-        let mut insert: QueryBuilder<Sqlite> = QueryBuilder::new(
+        let row = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        let sql = format!(
             "INSERT INTO chunks (load_id, chunk_id, row_count, byte_count, checksum, overlap_rows, \
-                                 overlap_bytes, overlap_checksum, ra_min, dec_min, ra_max, dec_max, file, strays) ",
+                                 overlap_bytes, overlap_checksum, ra_min, dec_min, ra_max, dec_max, file, strays) \
+             VALUES {}",
+            vec![row; rows.len()].join(", ")
         );
-        insert.push_values(rows, |mut row, chunk| {
-            row.push_bind(load.0).push_bind(chunk.id);
+        let mut insert = query(AssertSqlSafe(sql));
+        for chunk in rows {
+            insert = insert.bind(load.0).bind(chunk.id);
             for number in chunk.file {
-                row.push_bind(number);
+                insert = insert.bind(number);
             }
             for number in chunk.overlap {
-                row.push_bind(number);
+                insert = insert.bind(number);
             }
             for degrees in chunk.bounds {
-                row.push_bind(degrees);
+                insert = insert.bind(degrees);
             }
-            row.push_bind(chunk.file_chunk).push_bind(chunk.strays);
-        });
-        insert.build().execute(&mut *change).await?;
+            insert = insert.bind(chunk.file_chunk).bind(chunk.strays);
+        }
+        insert.execute(&mut *change).await?;
     }
     Ok(())
 }
@@ -546,7 +551,7 @@ struct StoredChunk {
 impl StoredChunk {
     fn of(chunk: &Chunk) -> Result<Self, CatalogError> {
         let stored = |rows, bytes, checksum: u64| {
-            // A checksum is 64 bits, not a count: SQLite keeps the bits.
+            // A checksum is 64 bits, not a count: its bits are kept.
             Ok::<_, CatalogError>([to_stored(rows)?, to_stored(bytes)?, checksum.cast_signed()])
         };
         let overlap = chunk

@@ -1,8 +1,7 @@
-//! The rows of the catalog's tables as SQLite gives them: what their checksums are, and what they mean.
+//! The rows of the catalog's tables as the database gives them: what their checksums are, and what they mean.
 
 use sky::ChunkId;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{FromRow, Row};
+use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 
 use super::checksum::Digest;
 use super::from_stored;
@@ -354,7 +353,7 @@ pub(super) struct ColumnRow {
     folded_name: String,
     #[sqlx(rename = "type")]
     ty: String,
-    nullable: bool,
+    nullable: i64,
     declared: Option<String>,
     description: Option<String>,
     unit: Option<String>,
@@ -372,7 +371,7 @@ impl ColumnRow {
             .text(&self.name)
             .text(&self.folded_name)
             .text(&self.ty)
-            .int(self.nullable.into())
+            .int(self.nullable)
             .maybe_text(self.declared.as_deref())
     }
 
@@ -419,7 +418,7 @@ impl ColumnRow {
         Ok(Column {
             ty: self.ty.parse()?,
             name: self.name,
-            nullable: self.nullable,
+            nullable: self.nullable != 0,
             declared: self.declared,
         })
     }
@@ -487,19 +486,24 @@ impl DirectorRow {
 /// A row of `chunks`, in the order of [`ChunkRow::COLUMNS`]: they are taken by number, because there are many rows.
 #[derive(Debug)]
 pub(super) struct ChunkRow {
-    chunk_id: i32,
+    chunk_id: i64,
     /// Rows, bytes, checksum.
     file: [i64; 3],
     /// The same of the overlap file, or NULLs.
     overlap: [Option<i64>; 3],
     bounds: [Option<f64>; 4],
     /// The chunk that the file is named after.
-    file_chunk: Option<i32>,
+    file_chunk: Option<i64>,
     strays: i64,
 }
 
-impl FromRow<'_, SqliteRow> for ChunkRow {
-    fn from_row(row: &SqliteRow) -> Result<Self, sqlx::Error> {
+impl<'r, R: Row> FromRow<'r, R> for ChunkRow
+where
+    usize: ColumnIndex<R>,
+    i64: Decode<'r, R::Database> + Type<R::Database>,
+    f64: Decode<'r, R::Database> + Type<R::Database>,
+{
+    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
         Ok(Self {
             chunk_id: row.try_get(0)?,
             file: [row.try_get(1)?, row.try_get(2)?, row.try_get(3)?],
@@ -525,7 +529,7 @@ impl ChunkRow {
     pub(super) fn digest_all(load: LoadId, chunks: &[Self]) -> i64 {
         let add = |digest: Digest, chunk: &Self| {
             let digest = chunk.add_to(digest);
-            let digest = digest.maybe(chunk.file_chunk, |digest, it| digest.int(it.into()));
+            let digest = digest.maybe(chunk.file_chunk, Digest::int);
             digest.int(chunk.strays)
         };
         Digest::of("chunks").int(load.0).list(chunks, add).finish()
@@ -538,7 +542,7 @@ impl ChunkRow {
     }
 
     fn add_to(&self, digest: Digest) -> Digest {
-        let digest = digest.int(self.chunk_id.into());
+        let digest = digest.int(self.chunk_id);
         let digest = self.file.into_iter().fold(digest, Digest::int);
         let digest = (self.overlap.into_iter())
             .fold(digest, |digest, number| digest.maybe(number, Digest::int));
@@ -562,8 +566,8 @@ impl ChunkRow {
             _ => None,
         };
         Ok(Chunk {
-            chunk: ChunkId(self.chunk_id),
-            file: ChunkId(self.file_chunk.unwrap_or(self.chunk_id)),
+            chunk: chunk_number(self.chunk_id)?,
+            file: chunk_number(self.file_chunk.unwrap_or(self.chunk_id))?,
             strays: from_stored("a number of rows", self.strays)?,
             rows: from_stored("a number of rows", rows)?,
             bytes: from_stored("a number of bytes", bytes)?,
@@ -572,6 +576,10 @@ impl ChunkRow {
             bounds,
         })
     }
+}
+
+fn chunk_number(stored: i64) -> Result<ChunkId, CatalogError> {
+    Ok(ChunkId(from_stored("the number of a chunk", stored)?))
 }
 
 #[cfg(test)]
