@@ -5,7 +5,7 @@ use std::fs::{self, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use catalog::{CATALOG_FILE, Catalog, LoadId, copy_database, utc_text};
+use catalog::{CATALOG_FILE, Catalog, LoadId, copy_catalog, copy_database, utc_text};
 use store::{LoadDir, MANIFEST_FILE};
 
 use crate::copy::{content_of, copy_file, copy_from_workers, files_below, make_dir, sync};
@@ -182,7 +182,7 @@ async fn hold_parts(
         remove_all(unfinished)?;
         make_dir(unfinished)?;
         let copy = unfinished.join(CATALOG_FILE);
-        copy_database(&data_dir.join(CATALOG_FILE), &copy).await?;
+        copy_catalog(data_dir, &copy).await?;
         let listed = Catalog::open(unfinished).await?;
         let held = hold_listed(data_dir, &listed, snapshot).await;
         listed.close().await;

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::access::make_directories;
 use crate::clock::utc_now;
 use crate::names::is_usable;
+use crate::opened::Opened;
 use crate::opening::{open, open_or_create};
 use crate::postgres::PostgresCatalog;
 use crate::state::CatalogState;
@@ -24,6 +26,7 @@ use crate::{
 pub struct Catalog {
     rows: Statements,
     data_dir: Arc<Path>,
+    _opened: Arc<Opened>,
     /// Of whoever asks: what else there is does not exist for them.
     rights: Arc<Rights>,
     releases: Arc<Releases>,
@@ -62,8 +65,11 @@ impl Catalog {
     /// # Errors
     /// [`CatalogError::NoCatalog`] if there is none, and nothing is created then.
     pub async fn open(data_dir: &Path) -> Result<Self, CatalogError> {
+        // Before it is looked where the catalog is: from then on it stays there.
+        let opened = Opened::where_there_is_one(data_dir)?;
         Ok(Self {
             rows: open(data_dir).await?,
+            _opened: Arc::new(opened),
             data_dir: data_dir.into(),
             rights: Arc::new(Rights::All),
             releases: Arc::default(),
@@ -72,8 +78,11 @@ impl Catalog {
 
     /// Opens the catalog of a data directory; makes the directory and the catalog if need be.
     pub async fn open_or_create(data_dir: &Path) -> Result<Self, CatalogError> {
+        make_directories(data_dir).map_err(CatalogError::io("make directory", data_dir))?;
+        let opened = Opened::in_dir(data_dir)?;
         Ok(Self {
             rows: open_or_create(data_dir).await?,
+            _opened: Arc::new(opened),
             data_dir: data_dir.into(),
             rights: Arc::new(Rights::All),
             releases: Arc::default(),

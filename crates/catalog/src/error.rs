@@ -132,6 +132,39 @@ pub enum CatalogError {
         /// The database and the schema.
         address: String,
     },
+    /// Somebody has the catalog open that was to be copied.
+    #[error(
+        "the catalog of {} is open: stop the servers, loads and other commands of this data directory, then try again",
+        dir.display()
+    )]
+    StillOpen {
+        /// The data directory.
+        dir: PathBuf,
+    },
+    /// The catalog is being taken to another database.
+    #[error("the catalog of {} is being copied: try again when that is done", dir.display())]
+    BeingCopied {
+        /// The data directory.
+        dir: PathBuf,
+    },
+    /// The catalog was to be copied to where it is.
+    #[error("the catalog is at {place} already")]
+    IsThere {
+        /// Where it is.
+        place: String,
+    },
+    /// A copy does not have what was copied.
+    #[error("the copy of the catalog's {table} is not like the original: nothing was changed")]
+    BadCopy {
+        /// The table of the catalog.
+        table: &'static str,
+    },
+    /// Something does not fit its checksum in what was to be copied, or in the copy.
+    #[error("the catalog was not copied: {problem}")]
+    CopyOfDamage {
+        /// What does not fit.
+        problem: String,
+    },
     /// PostgreSQL does not answer.
     #[error("the catalog at {address} cannot be reached: {}", in_words(error))]
     Unreachable {

@@ -23,7 +23,9 @@ mod copy;
 mod error;
 mod lock;
 mod metadata;
+mod moving;
 mod names;
+mod opened;
 mod opening;
 mod postgres;
 mod process;
@@ -46,8 +48,9 @@ pub use lock::{Holder, LoadLock};
 pub use metadata::{
     Change, ColumnChange, ColumnMetadata, DatabaseChange, TableChange, TableMetadata, combined,
 };
+pub use moving::{COPIED_FILE, catalog_place, copy_catalog, copy_to_postgres, copy_to_sqlite};
 pub use names::{fold_name, path_name};
-pub use postgres::{DEFAULT_SCHEMA, PostgresAddress};
+pub use postgres::{DEFAULT_SCHEMA, PartLease, PartRemoval, PostgresAddress};
 pub use releases::Releases;
 pub use rights::{Columns, Rights, Tables};
 pub use scan_lane::{ScanLane, UNRATED};

@@ -1232,7 +1232,7 @@ async fn the_state_is_never_ahead_of_what_is_read<P: Place>(place: P) {
         });
     }
     let start = std::time::Instant::now();
-    let mut kept: Option<(_, Table)> = None;
+    let mut kept = None;
     let mut looks = 0;
     while looks < 20 || !tasks.is_empty() {
         while tasks.try_join_next().is_some() {}
@@ -1248,8 +1248,6 @@ async fn the_state_is_never_ahead_of_what_is_read<P: Place>(place: P) {
                     tokio::time::sleep(std::time::Duration::from_millis(1)).await;
                 }
                 assert!(!is_kept_too_long(), "kept what was replaced");
-                // Never older than what was kept: each replacement has a higher number.
-                assert!(now.part_numbers() >= table.part_numbers());
             }
             _ => kept = Some((state, shown(&reader, "d", "t").await)),
         }

@@ -48,7 +48,7 @@ impl Drop for Members {
 
 /// Starts a front end and three workers, says what to try, and waits for Ctrl-C.
 pub fn run(arguments: &DemoArguments) -> Result<(), Failure> {
-    if !arguments.data.join("meridian.sqlite").exists() {
+    if catalog::catalog_place(&arguments.data).is_err() {
         return Err(Failure::new(format!(
             "there is nothing loaded in {}: run `make demo` first, or give --data with a data directory",
             arguments.data.display()

@@ -9,6 +9,7 @@ use mimalloc::MiMalloc;
 mod alert_commands;
 mod aligned;
 mod backup_commands;
+mod catalog_commands;
 mod check;
 mod cluster_commands;
 mod cluster_credentials;
@@ -89,6 +90,9 @@ enum Command {
     Backup(backup_commands::BackupArguments),
     /// Restore a backup into a new data directory, and check it.
     Restore(backup_commands::RestoreArguments),
+    /// Which database keeps the catalog of a data directory: SQLite, or PostgreSQL for several front ends.
+    #[command(subcommand)]
+    Catalog(catalog_commands::CatalogCommand),
     /// Merge small parts of tables, beside queries and loads.
     ///
     /// Each append adds a part, and queries open the files of all of them. Parts that follow each other are merged where none is
@@ -173,6 +177,7 @@ fn main() -> ExitCode {
         Command::Repartition(arguments) => repartition::run(arguments),
         Command::Backup(arguments) => backup_commands::back_up(&arguments),
         Command::Restore(arguments) => backup_commands::restore(&arguments),
+        Command::Catalog(command) => catalog_commands::run(&command),
         Command::Compact(arguments) => compact::run(arguments),
         Command::Drop(command) => drop::run(command),
         Command::Describe(arguments) => describe::run(arguments),

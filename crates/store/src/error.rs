@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use catalog::CatalogError;
 use thiserror::Error;
 use vortex::error::VortexError;
 
@@ -36,6 +37,9 @@ pub enum StoreError {
         /// The file or directory.
         path: PathBuf,
     },
+    /// The catalog does not say whether the files of a part may be read or removed.
+    #[error("{0}")]
+    Lease(Arc<CatalogError>),
     /// A file was given up because workers of a cluster hold it, and they cannot be asked now.
     #[error("{} is at workers of the cluster, and cannot be read now: {why}", path.display())]
     AtWorkers {
@@ -112,6 +116,12 @@ pub enum StoreError {
         "sub-chunk {0} cannot be put into a director index: sub-chunk numbers are never negative"
     )]
     WrongLocation(i32),
+}
+
+impl From<CatalogError> for StoreError {
+    fn from(error: CatalogError) -> Self {
+        Self::Lease(Arc::new(error))
+    }
 }
 
 impl StoreError {

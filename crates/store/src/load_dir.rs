@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use catalog::{LoadId, make_directories, path_name, writable_file};
+use catalog::{LoadId, PartLease, PartRemoval, make_directories, path_name, writable_file};
 use sky::ChunkId;
 
 use crate::StoreError;
@@ -34,12 +34,17 @@ pub enum Removal {
 /// The files of one load: `DIR/tables/<db>.<table>/<load id>/`.
 ///
 /// While it lives it holds a shared lock of the operating system, so that a replaced load's files
-/// stay as long as a query needs them. The lock ends with the process, however that ends.
+/// stay as long as a query needs them. The lock ends with the process, however that ends. Where the catalog is in PostgreSQL it
+/// holds a lease, too, for those who remove files on other machines.
 #[derive(Debug)]
 pub struct LoadDir {
+    data_dir: PathBuf,
+    load: LoadId,
     path: PathBuf,
     /// Holds the lock.
     _lock: File,
+    /// Given up after the lock.
+    _lease: PartLease,
 }
 
 impl LoadDir {
@@ -65,7 +70,14 @@ impl LoadDir {
         for dir in path.ancestors().skip(1).take(3) {
             sync_dir(dir)?;
         }
-        Ok(Self { path, _lock: lock })
+        let lease = PartLease::take(data_dir, load)?;
+        Ok(Self {
+            data_dir: data_dir.to_owned(),
+            load,
+            _lease: lease.ok_or_else(|| StoreError::Missing { path: path.clone() })?,
+            path,
+            _lock: lock,
+        })
     }
 
     /// Locks the directory of an existing load for use. [`StoreError::Missing`] if it is not there,
@@ -77,6 +89,9 @@ impl LoadDir {
         load: LoadId,
     ) -> Result<Self, StoreError> {
         let path = load_path(data_dir, database, table, load);
+        let Some(lease) = PartLease::take(data_dir, load)? else {
+            return Err(StoreError::Missing { path });
+        };
         let lock_path = path.join(LOCK_FILE);
         let lock = File::open(&lock_path).map_err(StoreError::io("open", &path))?;
         lock.lock_shared()
@@ -86,7 +101,13 @@ impl LoadDir {
         if !same_file(&lock, &lock_path) {
             return Err(StoreError::Missing { path });
         }
-        Ok(Self { path, _lock: lock })
+        Ok(Self {
+            data_dir: data_dir.to_owned(),
+            load,
+            path,
+            _lock: lock,
+            _lease: lease,
+        })
     }
 
     /// The directory itself.
@@ -111,9 +132,9 @@ impl LoadDir {
 
     /// Gives up this use of the load and removes its files if nobody else uses them.
     pub fn try_remove(self) -> Result<Removal, StoreError> {
-        let path = self.path.clone();
+        let (data_dir, load, path) = (self.data_dir.clone(), self.load, self.path.clone());
         drop(self);
-        remove_unused(&path)
+        remove_unleased(&data_dir, load, &path)
     }
 
     /// Removes the files of a load if nobody uses them: those of a load that was replaced, or of
@@ -124,7 +145,8 @@ impl LoadDir {
         table: &str,
         load: LoadId,
     ) -> Result<Removal, StoreError> {
-        remove_unused(&load_path(data_dir, database, table, load))
+        let path = load_path(data_dir, database, table, load);
+        remove_unleased(data_dir, load, &path)
     }
 
     /// Bytes of a load's files that are there, whoever uses them; none if it was removed.
@@ -180,10 +202,22 @@ fn same_file(handle: &File, path: &Path) -> bool {
     }
 }
 
-fn remove_unused(path: &Path) -> Result<Removal, StoreError> {
+/// Removes a load's files if nobody has a lease of it, nor uses it here.
+fn remove_unleased(data_dir: &Path, load: LoadId, path: &Path) -> Result<Removal, StoreError> {
     if !path.exists() {
         return Ok(Removal::Removed);
     }
+    let Some(removal) = PartRemoval::begin(data_dir, load)? else {
+        return Ok(Removal::InUse);
+    };
+    let removed = remove_unused(path)?;
+    if removed == Removal::Removed {
+        removal.finish();
+    }
+    Ok(removed)
+}
+
+fn remove_unused(path: &Path) -> Result<Removal, StoreError> {
     let lock_path = path.join(LOCK_FILE);
     let opened = writable_file()
         .create(true)

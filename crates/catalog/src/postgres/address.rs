@@ -114,6 +114,7 @@ impl PostgresAddress {
         Ok(options.application_name(&name).options([
             ("search_path", self.schema.as_str()),
             ("synchronous_commit", "on"),
+            ("default_transaction_isolation", "read committed"),
             ("lock_timeout", PATIENCE),
             ("idle_in_transaction_session_timeout", PATIENCE),
             ("tcp_keepalives_idle", "10"),
@@ -172,6 +173,14 @@ impl AddressFile {
         fs::rename(prepared(data_dir), &path)
             .and_then(|()| fs::File::open(data_dir)?.sync_all())
             .map_err(CatalogError::io("write", &path))
+    }
+
+    /// Removes the file: the catalog is in SQLite from now on.
+    pub(crate) fn remove(data_dir: &Path) -> Result<(), CatalogError> {
+        let path = data_dir.join(FILE_NAME);
+        fs::remove_file(&path)
+            .and_then(|()| fs::File::open(data_dir)?.sync_all())
+            .map_err(CatalogError::io("remove", &path))
     }
 }
 

@@ -25,12 +25,6 @@ const _: () = assert!(
     "each step of the catalog's schema is written for SQLite and for PostgreSQL"
 );
 
-/// The steps were made for versions of which nobody has a catalog in PostgreSQL yet; the first that is added is run here.
-const _: () = assert!(
-    MIGRATIONS.len() == 1,
-    "a catalog of an older version has to be brought up to date"
-);
-
 impl PostgresCatalog {
     /// Makes a catalog for a data directory that has none, and the directory if need be.
     ///
@@ -147,11 +141,12 @@ async fn archive_of(connection: &mut PgConnection) -> Result<Option<(i64, String
 }
 
 /// Sees that the schema has the catalog of this data directory, of a version that is known here.
-pub(super) async fn expect_ours(shared: &Shared) -> Result<(), CatalogError> {
-    let mut connection =
-        (shared.pool.acquire().await).map_err(|error| shared.unreachable(error))?;
+pub(super) async fn expect_ours(
+    shared: &Shared,
+    connection: &mut PgConnection,
+) -> Result<(), CatalogError> {
     let address = shared.file.address.to_string();
-    match archive_of(&mut connection).await? {
+    match archive_of(connection).await? {
         Some((_, archive)) if archive != shared.file.archive => {
             Err(CatalogError::OtherArchive { address })
         }
@@ -160,9 +155,30 @@ pub(super) async fn expect_ours(shared: &Shared) -> Result<(), CatalogError> {
             found,
             known: LATEST,
         }),
+        Some((found, _)) if found < LATEST => bring_up_to_date(connection).await,
         Some(_) => Ok(()),
         None => Err(CatalogError::NoSchema { address }),
     }
+}
+
+/// Runs the steps that are missing in one transaction.
+async fn bring_up_to_date(connection: &mut PgConnection) -> Result<(), CatalogError> {
+    let mut change = connection.begin().await?;
+    // Who does the same waits, and finds nothing to do.
+    let found: i64 = sqlx::query_scalar("SELECT version FROM meridian FOR UPDATE")
+        .fetch_one(&mut *change)
+        .await?;
+    let done = usize::try_from(found + 1 - FIRST).unwrap_or_default();
+    for step in MIGRATIONS.iter().skip(done) {
+        sqlx::raw_sql(*step).execute(&mut *change).await?;
+    }
+    sqlx::query("UPDATE meridian SET version = $1")
+        .bind(LATEST)
+        .execute(&mut *change)
+        .await?;
+    change.commit().await?;
+    tracing::info!(version = found, "the catalog is brought up to date");
+    Ok(())
 }
 
 /// A name that no other data directory has.

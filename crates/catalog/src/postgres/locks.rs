@@ -248,7 +248,7 @@ async fn written(shared: &Shared, name: &str) -> Result<String, sqlx::Error> {
 }
 
 /// The number of a lock: of the archive and its name, since other archives may be in the same database.
-fn key(shared: &Shared, name: &str) -> i64 {
+pub(super) fn key(shared: &Shared, name: &str) -> i64 {
     let text = format!("{}/{name}", shared.file.archive);
     xxh3_64(text.as_bytes()).cast_signed()
 }

@@ -7,19 +7,23 @@
 mod address;
 mod init;
 mod io;
+mod leases;
 mod locks;
 mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use sqlx::PgPool;
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgPoolOptions;
+use sqlx::{PgConnection, PgPool, Postgres};
 
-pub(crate) use self::address::AddressFile;
+pub(crate) use self::address::{AddressFile, FILE_NAME};
 pub use self::address::{DEFAULT_SCHEMA, PostgresAddress};
+use self::leases::Leases;
+pub use self::leases::{PartLease, PartRemoval};
 use self::locks::Locks;
 pub(crate) use self::locks::{Attempt, PostgresLock};
 use self::watch::Watch;
@@ -32,6 +36,9 @@ use crate::statements::Transaction;
 const CONNECTIONS: u32 = 8;
 /// How long a statement waits for one of them, and for the database to take it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long the sessions of others may take to end, and how often to look.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
+const LEAVE_POLL: Duration = Duration::from_millis(50);
 
 /// The handles of this process, by data directory and by what its file says.
 static OPEN: Mutex<Vec<(PathBuf, AddressFile, Weak<Shared>)>> = Mutex::new(Vec::new());
@@ -43,6 +50,7 @@ struct Shared {
     pool: PgPool,
     watch: Watch,
     locks: Locks,
+    leases: Leases,
 }
 
 /// A handle.
@@ -57,6 +65,35 @@ impl PostgresCatalog {
         match AddressFile::read(data_dir)? {
             None => Ok(None),
             Some(file) => Ok(Some(Self::at(data_dir, file)?.checked().await?)),
+        }
+    }
+
+    /// What a file says that does not count yet, or that was just read.
+    pub(crate) fn of_file(data_dir: &Path, file: AddressFile) -> Result<Self, CatalogError> {
+        Self::at(data_dir, file)
+    }
+
+    /// Sees that no other process has a session here. Those of processes that have just ended may take a moment to end.
+    pub(crate) async fn expect_alone(&self, data_dir: &Path) -> Result<(), CatalogError> {
+        let shared = Arc::clone(&self.shared);
+        let is_alone = io::run(async move {
+            // One connection for all: another one of this process would be taken for somebody else's.
+            let mut connection = shared.connection().await?;
+            init::expect_ours(&shared, &mut connection).await?;
+            let give_up = Instant::now() + LEAVE_TIMEOUT;
+            while shared.other_sessions(&mut connection).await? > 0 {
+                if Instant::now() > give_up {
+                    return Ok(false);
+                }
+                tokio::time::sleep(LEAVE_POLL).await;
+            }
+            Ok(true)
+        });
+        match is_alone.await? {
+            true => Ok(()),
+            false => Err(CatalogError::StillOpen {
+                dir: data_dir.to_owned(),
+            }),
         }
     }
 
@@ -83,7 +120,11 @@ impl PostgresCatalog {
 
     async fn checked(self) -> Result<Self, CatalogError> {
         let shared = Arc::clone(&self.shared);
-        io::run(async move { init::expect_ours(&shared).await }).await?;
+        io::run(async move {
+            let mut connection = shared.connection().await?;
+            init::expect_ours(&shared, &mut connection).await
+        })
+        .await?;
         Ok(self)
     }
 
@@ -112,9 +153,25 @@ impl Shared {
         Ok(Self {
             watch: Watch::default(),
             locks: Locks::new(options),
+            leases: Leases::default(),
             file,
             pool,
         })
+    }
+
+    async fn connection(&self) -> Result<PoolConnection<Postgres>, CatalogError> {
+        (self.pool.acquire().await).map_err(|error| self.unreachable(error))
+    }
+
+    /// How many sessions of this catalog other processes have.
+    async fn other_sessions(&self, connection: &mut PgConnection) -> Result<i64, CatalogError> {
+        let name = format!("meridian {}", self.file.address.schema());
+        let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                   AND application_name IN ($1, $1 || ' locks') AND pid <> pg_backend_pid()";
+        Ok(sqlx::query_scalar(sql)
+            .bind(name)
+            .fetch_one(connection)
+            .await?)
     }
 
     /// Says where the database is that does not answer.
@@ -128,6 +185,12 @@ impl Shared {
             }
             error => error.into(),
         }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.leases.end(self.pool.clone());
     }
 }
 

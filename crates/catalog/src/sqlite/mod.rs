@@ -24,6 +24,7 @@ use crate::backend::CatalogBackend;
 use crate::state::CatalogState;
 use crate::statements::Transaction;
 
+pub(crate) use self::publications::FILE_NAME as PUBLICATIONS_FILE;
 pub(crate) use self::schema::LATEST;
 
 /// The catalog's file in the data directory.
@@ -60,6 +61,11 @@ impl SqliteCatalog {
         let opened = Self::connect(data_dir, data_dir.join(FILE_NAME)).await?;
         opened.expect_writable()?;
         Ok(opened)
+    }
+
+    /// Makes a catalog in a file of another name, beside which nothing else may be.
+    pub async fn create_at(path: &Path) -> Result<Self, CatalogError> {
+        Self::connect(path.parent().unwrap_or(Path::new(".")), path.to_owned()).await
     }
 
     async fn connect(data_dir: &Path, path: PathBuf) -> Result<Self, CatalogError> {

@@ -35,7 +35,7 @@ use crate::CatalogError;
 use crate::access::writable_file;
 use crate::statements::from_stored;
 
-const FILE_NAME: &str = "meridian.publications";
+pub(crate) const FILE_NAME: &str = "meridian.publications";
 const MAGIC: [u8; 8] = *b"MRDNPUB1";
 const BEGUN_AT: u64 = 8;
 const ENDED_AT: u64 = 16;

@@ -3,6 +3,7 @@
 //! What each operation promises is said at [`Catalog`](crate::Catalog). Names and descriptions have been checked, and times are given.
 
 mod checksum;
+mod copying;
 mod describe;
 mod parts;
 mod query;
@@ -15,8 +16,10 @@ mod write;
 
 use std::sync::Arc;
 
+pub(crate) use self::copying::copy_all;
 pub(crate) use self::query::{Transaction, query_scalar};
 pub(crate) use self::seal::{seal_again, seal_all};
+pub(crate) use self::verify::problems_in;
 pub(crate) use self::views::seal_views;
 use crate::CatalogError;
 use crate::backend::CatalogBackend;

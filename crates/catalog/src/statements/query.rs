@@ -15,7 +15,7 @@ pub(crate) enum Transaction<'c> {
 }
 
 /// A value of a parameter.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Int(Option<i64>),
     Real(Option<f64>),

@@ -16,17 +16,26 @@ impl Statements {
     pub async fn verify(&self) -> Result<Vec<String>, CatalogError> {
         let mut snapshot = self.begin_read().await?;
         let mut problems = self.backend.file_problems(&mut snapshot).await?;
-        note(&mut problems, databases(&mut snapshot).await);
-        for listed in databases_unverified(&mut snapshot).await? {
-            problems.extend(table_problems(&mut snapshot, &listed).await);
-        }
-        note(&mut problems, view_rows(&mut snapshot).await);
-        note(&mut problems, loads(&mut snapshot).await);
-        for load in loads_unverified(&mut snapshot).await? {
-            note(&mut problems, chunks_of(&mut snapshot, &load).await);
-        }
+        problems.extend(problems_in(&mut snapshot).await?);
         Ok(problems)
     }
+}
+
+/// What does not fit its checksum, in sentences.
+pub(crate) async fn problems_in(
+    snapshot: &mut Transaction<'_>,
+) -> Result<Vec<String>, CatalogError> {
+    let mut problems = Vec::new();
+    note(&mut problems, databases(snapshot).await);
+    for listed in databases_unverified(snapshot).await? {
+        problems.extend(table_problems(snapshot, &listed).await);
+    }
+    note(&mut problems, view_rows(snapshot).await);
+    note(&mut problems, loads(snapshot).await);
+    for load in loads_unverified(snapshot).await? {
+        note(&mut problems, chunks_of(snapshot, &load).await);
+    }
+    Ok(problems)
 }
 
 fn note<T>(problems: &mut Vec<String>, outcome: Result<T, CatalogError>) {
