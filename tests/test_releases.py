@@ -290,7 +290,7 @@ def test_the_command_line(meridian: Meridian, tmp_path: Path) -> None:
     assert "all rows of all tables" in meridian.must("release", "--data", data).text
     for condition, sentence in [
         ("nosuch < 3", "nosuch"), ("id <", ""), ("1) UNION SELECT 1 WHERE (1 = 1", ""), ("id IN (SELECT id FROM Band)", "subqueries"), ("RAND() < 0.5", "random"),
-        ("COUNT(*) > 1", ""), ("id < 3) OR (1 = 1) ORDER BY (id", ""), ("id < 3; SELECT 1", ""),
+        ("COUNT(*) > 1", ""), ("id < 3) OR (1 = 1", "a release is one condition"), ("id < 3) OR (1 = 1) ORDER BY (id", ""), ("id < 3; SELECT 1", ""),
     ]:  # fmt: skip
         rejected = meridian.run("release", "--data", data, "--db", "sky", "--table", "Star", "--condition", condition)
         assert rejected.status != 0 and sentence in rejected.complaint, (condition, rejected.complaint)

@@ -22,7 +22,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Volatility};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
-use sql::{ErrorCode, SqlError};
+use sql::{Dialect, ErrorCode, SqlError};
 
 use crate::loaded_table::LoadedTable;
 use crate::session::views::analyzed_definition;
@@ -128,6 +128,10 @@ async fn condition_of(
     table: &str,
     condition: &str,
 ) -> std::result::Result<Expr, EngineError> {
+    sql::check_one_expression(Dialect::MySql, condition).map_err(|error| {
+        let sentence = format!("a release is one condition, as in obsTime < '2026-01-01': {error}");
+        SqlError::new(sentence).with_code(ErrorCode::SYNTAX)
+    })?;
     // What is quoted has no quotes in it, and a comment at the condition's end ends with its line.
     let query = ViewQuery {
         definition: format!("SELECT 1 FROM `{database}`.`{table}` WHERE ({condition}\n)"),

@@ -45,7 +45,7 @@ pub use functions::mysql::{GivenValue, Longest, Moment, RowFault, StoredColumn, 
 pub use headings::Headings;
 pub use interrupt::Interrupt;
 pub use parameters::{Parameter, parameters};
-pub use parse::{Parsed, ends_statement, headings, parse};
+pub use parse::{Parsed, check_one_expression, ends_statement, headings, parse};
 pub use repeated_columns::RepeatedColumns;
 pub use stored_result::RESULT_FUNCTION;
 pub use warnings::{MOST_WARNINGS, RowWarnings, Warning, warnings};

@@ -99,6 +99,33 @@ pub(crate) fn read_statements(dialect: Dialect, sql: &str) -> Result<Vec<Stateme
         .collect())
 }
 
+/// Sees that a text is one expression, and nothing after it: what stands between parentheses in a statement must not close them.
+///
+/// # Errors
+/// It is none, or more than one.
+pub fn check_one_expression(dialect: Dialect, text: &str) -> Result<(), SqlError> {
+    let text = &*match dialect {
+        Dialect::MySql => mysql::executed(text),
+        Dialect::Adql => Cow::Borrowed(text),
+    };
+    let folded = fold_case(dialect, text)?;
+    let parser = DFParserBuilder::new(folded.as_str())
+        .with_dialect(dialect.grammar())
+        .with_recursion_limit(PARSER_LEVELS)
+        .build();
+    let parsed = parser.and_then(|mut parser| {
+        parser.parser.parse_expr()?;
+        let next = parser.parser.peek_token_ref();
+        if next.token != Token::EOF {
+            parser
+                .parser
+                .expected_ref::<()>("the end of the expression", next)?;
+        }
+        Ok(())
+    });
+    parsed.map_err(|error| SqlError::from_datafusion(text, &error, &[], &str::to_owned))
+}
+
 /// A statement as it is typed.
 enum Read {
     Show(ShowStatement),
@@ -320,6 +347,39 @@ pub(crate) mod tests {
             ("SELECT 1", false),
         ] {
             assert_eq!(ends_statement(Dialect::MySql, text), ends, "{text}");
+        }
+    }
+
+    /// "mag < 3) OR (1 = 1" between parentheses is a condition, and another one than it looks.
+    #[test]
+    fn an_expression_ends_with_its_text() {
+        let is_one = |text: &str| check_one_expression(Dialect::MySql, text).is_ok();
+        for text in [
+            "mag < 3",
+            "(mag < 3) OR (1 = 1)",
+            "name = ') OR (1 = 1' -- said so",
+            "mag < 3 /* ) */ AND `a)b` > 2",
+            "a BETWEEN 1 AND 2 AND NOT b <=> NULL",
+            "seen < NOW() - INTERVAL 1 YEAR",
+            "a DIV 2 = 1 XOR b RLIKE 'x'",
+        ] {
+            assert!(is_one(text), "{text}");
+        }
+        for text in [
+            "mag < 3) OR (1 = 1",
+            "mag < 3) ORDER BY (id",
+            "mag < 3; SELECT 1",
+            "mag < 3, 1 = 1",
+            "mag < 3 AS released",
+            "mag < 3 ORDER BY id",
+            "mag < 3 UNION SELECT 1",
+            "mag < 3 /*!50000 ) OR (1 = 1 */",
+            "mag <",
+            "(mag < 3",
+            "",
+            "-- nothing",
+        ] {
+            assert!(!is_one(text), "{text}");
         }
     }
 
