@@ -37,14 +37,12 @@ pub struct ConeTable {
 }
 
 impl ConeTable {
-    /// `None` for a table of which no columns are declared to be the position of its rows, as whoever asks may see it, or of whose rows
-    /// they may see some alone.
+    /// `None` for a table of which no columns are declared to be the position of its rows, as whoever asks may see it.
     pub fn new(archive: &Arc<Archive>, table: Arc<LoadedTable>) -> Option<Self> {
         let spec = table.spec();
         let declared = spec.position.as_ref()?;
         let seen = archive.columns_of(&table);
-        let sees_place = seen.has(&declared.ra) && seen.has(&declared.dec);
-        if !sees_place || archive.release_of(&table).is_some() {
+        if !seen.has(&declared.ra) || !seen.has(&declared.dec) {
             return None;
         }
         let position = [
@@ -71,6 +69,10 @@ impl ConeTable {
         let Some(cones) = table.and_then(|table| Self::new(archive, table)) else {
             return Ok(None);
         };
+        // A position would tell of a row that they may not see.
+        if cones.is_partly_released() {
+            return Ok(None);
+        }
         let centre = LonLat::from_degrees(0.0, 0.0);
         let everywhere = centre.and_then(|centre| Circle::new(centre, Angle::from_degrees(180.0)));
         let everywhere = everywhere.map_err(|error| EngineError::internal(error.to_string()))?;
@@ -102,6 +104,11 @@ impl ConeTable {
         &self.table.stored.files_schema
     }
 
+    /// Whether whoever asks sees some of its rows alone. [`search`](Self::search) reads all rows: for them a query has to be executed.
+    pub fn is_partly_released(&self) -> bool {
+        self.archive.release_of(&self.table).is_some()
+    }
+
     /// Whether whoever asks may read the column of a name.
     pub fn may_read(&self, column: &str) -> bool {
         self.archive.columns_of(&self.table).has(column)
@@ -117,12 +124,12 @@ impl ConeTable {
     /// The search of a circle, of which the columns with these numbers are wanted.
     ///
     /// # Errors
-    /// A number that is no column's, or that of one which whoever asks may not read.
+    /// A number that is no column's, or that of one which whoever asks may not read; a table of whose rows they see some alone.
     pub fn search(&self, circle: Circle, columns: &[usize]) -> Result<ConeSearch, EngineError> {
         let mut fields = columns
             .iter()
             .filter_map(|at| self.columns().fields().get(*at));
-        if !fields.all(|field| self.may_read(field.name())) {
+        if self.is_partly_released() || !fields.all(|field| self.may_read(field.name())) {
             return Err(EngineError::internal("a cone reads what may not be read"));
         }
         let schema = self.columns().project(columns);

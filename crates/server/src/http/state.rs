@@ -102,11 +102,6 @@ impl HttpState {
             }
             return Err(self.no_such(database, table).await?);
         };
-        if self.archive.release_of(&found).is_some() {
-            return Err(Problem::bad(format!(
-                "cones are searched in tables whose rows are all released, and you may read some of {database}.{table} alone: query it in ADQL at /tap, or in SQL"
-            )));
-        }
         let Some(cones) = ConeTable::new(&self.archive, found) else {
             return Err(Problem::bad(format!(
                 "{table} has no positions: cones can be searched in tables that were loaded with columns of right ascension and \

@@ -3,10 +3,11 @@
 //! ```text
 //!   few rows to scan:  position ──► sub-chunks ──► rows ──► bytes, on the network thread: some tens of microseconds
 //!   many:              the same on the query runtime, block by block as the client reads
+//!   views, and tables of which somebody sees some rows alone:  a query, as any client could write it
 //! ```
 
+mod by_query;
 mod multicone;
-mod of_view;
 mod parameters;
 mod response;
 mod served_table;
@@ -19,6 +20,7 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 
+use self::by_query::Source;
 use self::parameters::ConeParameters;
 use self::response::{CONE_MEDIA_TYPE_HEADER, small, streamed};
 use super::problem::{self, Problem};
@@ -80,9 +82,14 @@ async fn answered(
     timer: &mut Option<QueryTimer>,
 ) -> Result<Response<Body>, Problem> {
     if let Some(view) = state.view(database, table).await? {
-        return of_view::search(state, address, headers, view, parameters).await;
+        let source = Source::of_view(state, &view, parameters.verbosity).await?;
+        return by_query::search(state, address, headers, source, parameters).await;
     }
     let served = state.served(database, table, parameters.verbosity).await?;
+    if served.cones.is_partly_released() {
+        let source = Source::of_table(&served)?;
+        return by_query::search(state, address, headers, source, parameters).await;
+    }
     let tag = tag(&served, parameters);
     if is_known(headers, &tag) {
         let mut response = Response::new(Body::empty());
