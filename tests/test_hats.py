@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import re
@@ -15,6 +16,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import astropy.io.votable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
@@ -96,6 +98,16 @@ def unit_of_mag(schema: pa.Schema) -> bytes | None:
     return (schema.field("mag").metadata or {}).get(b"unit")
 
 
+def assert_described(file: Path | pa.BufferReader) -> None:
+    """The VOTable in a footer has all columns in their order, as readers of the Virtual Observatory look for it (VOParquet)."""
+    said = pq.read_metadata(file).metadata
+    assert said[b"IVOA.VOTable-Parquet.version"] == b"1.0"
+    table = astropy.io.votable.parse(io.BytesIO(said[b"IVOA.VOTable-Parquet.content"])).get_first_table()
+    assert table.name == "Star" and [field.name for field in table.fields] == ["_healpix_29", *star_table().column_names]
+    mag = table.get_field_by_id_or_name("mag")
+    assert (str(mag.unit), mag.ucd, mag.description) == ("mag", "phot.mag", "how bright it is")
+
+
 def dataset(catalogue: Path) -> pa.Table:
     """The rows of all files, read one by one."""
     files = sorted(catalogue.glob("dataset/Norder=*/Dir=*/Npix=*.parquet"))
@@ -134,6 +146,9 @@ def test_cells_are_divided_and_sorted(meridian: Meridian, data: Path, tmp_path: 
         numbers = np.asarray(pq.ParquetFile(file).read()["_healpix_29"])
         assert (np.diff(numbers) >= 0).all() and (numbers >> (2 * (29 - order)) == cell).all()
         assert len(numbers) <= ROWS_PER_PIXEL or order == 6
+        assert_described(file)
+    for name in ("_metadata", "_common_metadata"):
+        assert_described(catalogue / "dataset" / name)
     metadata = pq.read_metadata(catalogue / "dataset" / "_metadata")
     assert metadata.num_rows == STARS and metadata.row_group(0).column(0).file_path.startswith("Norder=")
     assert pq.read_metadata(catalogue / "dataset" / "_common_metadata").num_rows == 0
@@ -303,6 +318,7 @@ def test_files_are_served_by_ranges_to_those_who_may_read_them(meridian: Meridia
             assert fetched(url, {"Range": "bytes=-8"})[2] == whole[-8:]
             assert fetched(url, {"Range": f"bytes={len(whole) + 5}-"})[0] == 416
             tables.append(pq.read_table(pa.BufferReader(whole)))
+            assert_described(pa.BufferReader(whole))
         rows = pa.concat_tables(tables)
         assert sorted_rows(rows.select(star_table().column_names), "id") == sorted_rows(star_table(), "id")
         # Files are those of the table as it is.

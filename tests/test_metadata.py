@@ -17,6 +17,7 @@ import astropy.io.fits
 import astropy.io.votable
 import astropy.table
 import astropy.units
+import pyarrow.parquet as pq
 import pymysql
 import pytest
 import yaml
@@ -454,6 +455,16 @@ def test_files_bring_what_they_say(meridian: Meridian, tmp_path: Path) -> None:
     parquet.write_bytes(meridian.must("sql", "--data", data, "--db", "sky", "--format", "parquet", "SELECT * FROM T").stdout)
     meridian.load(data, "sky", "U", parquet, **keys)
     assert columns_of(described(meridian, data), "U")["g"] == expected
+    # Its footer has a VOTable without rows (VOParquet).
+    said = pq.read_metadata(parquet).metadata[b"IVOA.VOTable-Parquet.content"]
+    g_field = astropy.io.votable.parse(io.BytesIO(said)).get_first_table().get_field_by_id_or_name("g")
+    assert {"description": g_field.description, "unit": str(g_field.unit), "ucd": g_field.ucd, "utype": g_field.utype} == expected
+    others = tmp_path / "others.parquet"
+    words = {name: {"unit": "deg", "ucd": "", "description": ""} for name in ("id", "ra", "dec")} | {"g": {key: expected[key] for key in ("unit", "ucd", "description")}}
+    astropy.table.Table({name: list(table[name]) for name in table.colnames}).write(others, format="parquet.votable", metadata=words)
+    assert not any(field.metadata for field in pq.read_schema(others))
+    meridian.load(data, "sky", "W", others, **keys)
+    assert columns_of(described(meridian, data), "W")["g"] == {key: expected[key] for key in ("unit", "ucd", "description")}
 
     table["g"].unit = "nJy"
     fits = astropy.io.fits.BinTableHDU(table)

@@ -75,7 +75,7 @@ pub async fn export(
         let path = "dataset/_metadata";
         staging.write(path, |out| Ok(footers.write(out)?))?;
     }
-    let columns = common_metadata(&catalogue.rows(None).await?)?;
+    let columns = common_metadata(&catalogue.table, &catalogue.rows(None).await?)?;
     staging.write_bytes("dataset/_common_metadata", &columns)?;
     write_descriptions(catalogue, &tiling, bytes, &staging)?;
     catalogue.check_unchanged().await?;
@@ -103,7 +103,7 @@ async fn write_tile(
     let file = staging.create(&format!("dataset/{path}"))?;
     let kept = file.file.try_clone();
     let kept = kept.map_err(HatsError::io("write", &file.path))?;
-    let writer = TileWriter::new(&rows, BufWriter::new(file.file))?;
+    let writer = TileWriter::new(&catalogue.table, &rows, BufWriter::new(file.file))?;
     let (written, footer) = writer.write_all(rows).await?;
     kept.sync_all()
         .map_err(HatsError::io("write", &file.path))?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use catalog::Table;
 use engine::{DESCRIPTION, QueryResult, UCD, UNIT, UTYPE, XTYPE};
 use futures::StreamExt;
 use parquet::arrow::ArrowWriter;
@@ -15,6 +16,7 @@ use parquet::file::metadata::{
     FileMetaData, ParquetMetaData, ParquetMetaDataWriter, RowGroupMetaData,
 };
 use parquet::file::properties::WriterProperties;
+use result_formats::{TableWords, votable_metadata};
 
 use crate::catalogue::CELL_COLUMN;
 use crate::error::HatsError;
@@ -30,14 +32,14 @@ pub struct TileWriter<W: Write + Send> {
 }
 
 impl<W: Write + Send> TileWriter<W> {
-    /// Begins the file of a tile whose rows are this result.
+    /// Begins the file of a tile of a table, whose rows are this result.
     ///
     /// # Errors
     /// A column has no form in Parquet.
-    pub fn new(result: &QueryResult, out: W) -> Result<Self, HatsError> {
+    pub fn new(table: &Table, result: &QueryResult, out: W) -> Result<Self, HatsError> {
         let schema = file_schema(&result.schema);
         Ok(Self {
-            writer: writer(&schema, out)?,
+            writer: writer(table, &schema, out)?,
             schema,
             rows: 0,
         })
@@ -69,9 +71,18 @@ impl<W: Write + Send> TileWriter<W> {
     }
 }
 
-fn writer<W: Write + Send>(schema: &SchemaRef, out: W) -> Result<ArrowWriter<W>, ParquetError> {
+fn writer<W: Write + Send>(
+    table: &Table,
+    schema: &SchemaRef,
+    out: W,
+) -> Result<ArrowWriter<W>, ParquetError> {
+    let words = TableWords {
+        name: &table.spec.name,
+        description: table.metadata.description.as_deref(),
+    };
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_key_value_metadata(Some(votable_metadata(Some(words), schema)))
         .build();
     ArrowWriter::try_new(out, Arc::clone(schema), Some(properties))
 }
@@ -112,12 +123,12 @@ fn as_in_file(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Ha
     made.map_err(|error| HatsError::Unfit(error.to_string()))
 }
 
-/// The file `_common_metadata`: the columns of a result, without rows.
+/// The file `_common_metadata` of a table: the columns of a result, without rows.
 ///
 /// # Errors
 /// A column has no form in Parquet.
-pub fn common_metadata(result: &QueryResult) -> Result<Vec<u8>, HatsError> {
-    Ok(writer(&file_schema(&result.schema), Vec::new())?.into_inner()?)
+pub fn common_metadata(table: &Table, result: &QueryResult) -> Result<Vec<u8>, HatsError> {
+    Ok(writer(table, &file_schema(&result.schema), Vec::new())?.into_inner()?)
 }
 
 /// The footers of the files of a catalogue, for the file `_metadata`.

@@ -1,11 +1,14 @@
 //! The formats in which results are written to files, pipes and HTTP clients: CSV, TSV, lines of JSON, Parquet, Arrow and FITS.
 //!
-//! May depend on Arrow and Parquet alone; knows nothing of queries. Invariant: whatever is written in CSV or TSV is read back by
+//! May depend on Arrow, Parquet and an XML library alone; knows nothing of queries. Invariant: whatever is written in CSV or TSV is read back by
 //! `meridian load` as it was, NULL and the empty text included. (Lists are written as texts.)
 
 mod delimited;
+mod field_element;
 mod fits;
 pub mod nested;
+mod value_form;
+mod voparquet;
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -22,7 +25,10 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
 use delimited::Delimited;
+pub use field_element::{FieldElement, attribute, escaped};
 use fits::FitsWriter;
+pub use value_form::{ItemForm, ValueForm};
+pub use voparquet::{TableWords, votable_metadata};
 
 /// Encoded bytes of a row group of Parquet that are held in memory before they are written.
 const ROW_GROUP_BYTES: usize = 64 << 20;
@@ -158,6 +164,7 @@ impl<W: Write + Send> ResultWriter<W> {
             ResultFormat::Parquet => {
                 let properties = WriterProperties::builder()
                     .set_compression(Compression::ZSTD(ZstdLevel::default()))
+                    .set_key_value_metadata(Some(votable_metadata(None, schema)))
                     .build();
                 let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties))?;
                 Encoder::Parquet(Box::new(writer))

@@ -173,6 +173,20 @@ pub struct FieldDescription {
     pub description: String,
 }
 
+impl FieldDescription {
+    /// The same, with the words of another where it has none.
+    pub(crate) fn or(self, other: Self) -> Self {
+        let word = |own: String, other: String| if own.is_empty() { other } else { own };
+        Self {
+            unit: word(self.unit, other.unit),
+            ucd: word(self.ucd, other.ucd),
+            xtype: word(self.xtype, other.xtype),
+            utype: word(self.utype, other.utype),
+            description: word(self.description, other.description),
+        }
+    }
+}
+
 /// An input file whose format is known.
 pub(crate) trait TableFile: Send + Sync {
     /// The columns that the file itself declares or lets one infer.

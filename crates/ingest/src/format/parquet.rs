@@ -1,12 +1,13 @@
 //! Parquet files. A part is a row group; several threads decode several of them.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Field, Schema};
+use arrow::datatypes::{Field, FieldRef, Schema};
 use catalog::Column;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -18,13 +19,15 @@ use parquet::errors::ParquetError;
 use super::parquet_ahead::ReadAhead;
 use super::parquet_bounds::{check_footer, check_places, rows_at_once};
 use super::parquet_views::{rows_to_copy, with_views};
-use super::{FieldDescription, Names, Part, ReadContext, Source, TableFile, columns_of};
+use super::{FieldDescription, Names, Part, ReadContext, Source, TableFile, columns_of, votable};
 use crate::budget::{DecodeBudget, DecodeMeter};
 use crate::error::{IngestError, nearest};
 use crate::normalise;
 use crate::rejected_rows::RowId;
 use crate::row_batch::RowBatch;
 
+/// The key of the VOTable in a footer (VOParquet 1.0).
+const VOTABLE_KEY: &str = "IVOA.VOTable-Parquet.content";
 const ROWS_PER_BATCH: usize = 8192;
 /// Row groups from which rows are sampled, and rows of each.
 const SAMPLED_GROUPS: usize = 32;
@@ -35,6 +38,8 @@ pub(crate) struct ParquetFile {
     path: PathBuf,
     metadata: ArrowReaderMetadata,
     bytes: u64,
+    /// What its footer says of each column.
+    described: Vec<FieldDescription>,
     budget: DecodeBudget,
 }
 
@@ -53,6 +58,7 @@ impl ParquetFile {
         };
         Ok(Self {
             path: path.to_path_buf(),
+            described: described_columns(&metadata),
             metadata,
             bytes,
             budget: budget.clone(),
@@ -90,15 +96,12 @@ impl TableFile for ParquetFile {
     }
 
     fn described(&self, column: usize) -> Option<FieldDescription> {
-        let field = self.metadata.schema().fields().get(column)?;
-        Some(described(field))
+        self.described.get(column).cloned()
     }
 
     fn descriptions(&self) -> Vec<(String, FieldDescription)> {
-        let fields = self.metadata.schema().fields().iter();
-        fields
-            .map(|field| (field.name().clone(), described(field)))
-            .collect()
+        let names = names_of(self.metadata.schema()).into_iter();
+        names.zip(self.described.iter().cloned()).collect()
     }
 
     fn estimated_rows(&self) -> u64 {
@@ -205,6 +208,29 @@ pub(super) fn described(field: &Field) -> FieldDescription {
         utype: word("utype"),
         description: word("description"),
     }
+}
+
+/// What a file says of each of its columns: the VOTable in its footer (VOParquet), and else the metadata of Arrow's fields. A footer whose
+/// VOTable cannot be read says nothing by it.
+fn described_columns(metadata: &ArrowReaderMetadata) -> Vec<FieldDescription> {
+    let fields = metadata.schema().fields();
+    let entries = metadata.metadata().file_metadata().key_value_metadata();
+    let document = entries
+        .into_iter()
+        .flatten()
+        .find(|entry| entry.key == VOTABLE_KEY)
+        .and_then(|entry| entry.value.as_deref());
+    let told = document.and_then(|document| votable::described_columns(document, fields.len()));
+    let mut told: HashMap<String, FieldDescription> =
+        told.unwrap_or_default().into_iter().collect();
+    let words = |field: &FieldRef| {
+        let own = described(field);
+        match told.remove(field.name()) {
+            Some(told) => told.or(own),
+            None => own,
+        }
+    };
+    fields.iter().map(words).collect()
 }
 
 /// The footer of a stranger's file: it is looked at before it is read, and texts come as views, so that no batch takes much.

@@ -3,7 +3,6 @@
 //! Source: VOTable 1.4 (Ochsenbein et al., IVOA Recommendation 2019); DALI 1.1, section 4.4, for `QUERY_STATUS`; Simple Cone
 //! Search 1.03 for `Error`.
 
-use std::borrow::Cow;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -12,8 +11,7 @@ use arrow::compute::cast;
 use arrow::datatypes::Float64Type;
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use quick_xml::escape::escape;
-use result_formats::nested;
+use result_formats::{FieldElement, attribute, escaped, nested};
 
 use super::columns::{ItemForm, Role, TableColumn, ValueForm};
 use super::{Format, TableEnd};
@@ -62,51 +60,21 @@ pub(super) fn begin(
 }
 
 fn field(column: &TableColumn, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"<FIELD");
-    attribute("name", &column.name, out);
-    attribute("datatype", column.form.datatype(), out);
-    if let Some(size) = column.form.array_size() {
-        attribute("arraysize", &size, out);
+    FieldElement {
+        name: &column.name,
+        form: column.form,
+        xtype: column.xtype.as_deref(),
+        ucd: column.ucd.as_deref(),
+        utype: column.utype.as_deref(),
+        unit: column.unit.as_deref(),
+        reference: in_system(column.role).then_some("icrs"),
+        description: column.description.as_deref(),
     }
-    let optional = [
-        ("xtype", column.xtype.as_deref()),
-        ("ucd", column.ucd.as_deref()),
-        ("utype", column.utype.as_deref()),
-        ("unit", column.unit.as_deref()),
-        ("ref", in_system(column.role).then_some("icrs")),
-    ];
-    for (name, value) in optional {
-        if let Some(value) = value {
-            attribute(name, value, out);
-        }
-    }
-    match &column.description {
-        None => out.extend_from_slice(b"/>\n"),
-        Some(description) => {
-            out.extend_from_slice(b"><DESCRIPTION>");
-            out.extend_from_slice(escaped(description).as_bytes());
-            out.extend_from_slice(b"</DESCRIPTION></FIELD>\n");
-        }
-    }
+    .write(out);
 }
 
 fn in_system(role: Role) -> bool {
     matches!(role, Role::RightAscension | Role::Declination)
-}
-
-fn attribute(name: &str, value: &str, out: &mut Vec<u8>) {
-    // A Vec takes whatever is written.
-    let _ = write!(out, " {name}=\"{}\"", escaped(value));
-}
-
-/// Text as XML has it. Characters that XML 1.0 cannot have in any form become the replacement character.
-fn escaped(text: &str) -> Cow<'_, str> {
-    let forbidden = |c: char| matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}');
-    if text.contains(forbidden) {
-        let replaced = text.replace(forbidden, "\u{fffd}");
-        return Cow::Owned(escape(&replaced).into_owned());
-    }
-    escape(text)
 }
 
 /// Appends everything after the values.

@@ -58,16 +58,7 @@ impl Header {
                 Ok(event) => event,
                 Err(error) => return Err(document.unreadable(&xml, &error)),
             };
-            let told = match &event {
-                Event::Start(element) => reading.start(element),
-                Event::End(element) => reading.end(element),
-                Event::Text(text) => reading.text(text.decode().ok()),
-                Event::CData(text) => reading.text(text.decode().ok()),
-                Event::GeneralRef(reference) => reading.text(resolved(reference)),
-                Event::Eof => Err("it has no VOTable with rows in it".to_owned()),
-                _ => Ok(None),
-            };
-            match told {
+            match reading.take(&event) {
                 Ok(None) => budget.check_columns(path, reading.fields.len())?,
                 Ok(Some(serialization)) => {
                     let header = Self {
@@ -89,6 +80,25 @@ impl Header {
     }
 }
 
+/// What a document without rows says of the columns of its first table; `None` if it is no such document, or has more columns than that.
+pub fn described_columns(document: &str, most: usize) -> Option<Vec<(String, FieldDescription)>> {
+    let mut xml = Reader::from_str(document);
+    xml.config_mut().expand_empty_elements = true;
+    let mut reading = Reading::default();
+    loop {
+        let event = xml.read_event().ok()?;
+        if matches!(&event, Event::End(element) if element.local_name().as_ref() == b"TABLE") {
+            break;
+        }
+        let begins_rows = reading.take(&event).ok()?.is_some();
+        if begins_rows || reading.fields.len() > most {
+            return None;
+        }
+    }
+    let fields = reading.fields.into_iter();
+    Some(fields.map(|it| (it.name, it.described)).collect())
+}
+
 /// What has been read of a header.
 #[derive(Default)]
 struct Reading {
@@ -104,6 +114,19 @@ struct Reading {
 const LONGEST_DESCRIPTION: usize = 64 << 10;
 
 impl Reading {
+    /// Takes in what comes next; gives how cells are written once they follow.
+    fn take(&mut self, event: &Event<'_>) -> Result<Option<Serialization>, String> {
+        match event {
+            Event::Start(element) => self.start(element),
+            Event::End(element) => self.end(element),
+            Event::Text(text) => self.text(text.decode().ok()),
+            Event::CData(text) => self.text(text.decode().ok()),
+            Event::GeneralRef(reference) => self.text(resolved(reference)),
+            Event::Eof => Err("it has no VOTable with rows in it".to_owned()),
+            _ => Ok(None),
+        }
+    }
+
     /// Takes in the end of an element.
     fn end(&mut self, element: &BytesEnd<'_>) -> Result<Option<Serialization>, String> {
         match element.local_name().as_ref() {

@@ -26,6 +26,7 @@ use quick_xml::Reader;
 
 use self::binary::BinaryRows;
 use self::field::{Field, Values};
+pub(super) use self::header::described_columns;
 use self::header::{Header, Serialization};
 use self::metered::Metered;
 use self::tabledata::TableDataRows;

@@ -225,10 +225,14 @@ impl Asked {
                 FileName::Tile(..) => {
                     let result = catalogue.rows(tile.as_ref()).await?;
                     let out = std::io::BufWriter::new(file.try_clone().map_err(cannot_write)?);
-                    TileWriter::new(&result, out)?.write_all(result).await?;
+                    TileWriter::new(&catalogue.table, &result, out)?
+                        .write_all(result)
+                        .await?;
                     Vec::new()
                 }
-                FileName::CommonMetadata => hats::common_metadata(&catalogue.rows(None).await?)?,
+                FileName::CommonMetadata => {
+                    hats::common_metadata(&catalogue.table, &catalogue.rows(None).await?)?
+                }
                 FileName::Properties => hats::properties(&catalogue, &tiling, None).into_bytes(),
                 FileName::PartitionInfo => hats::partition_info(&tiling).into_bytes(),
                 FileName::SkyMap => {
