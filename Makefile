@@ -1,11 +1,12 @@
 # What one does with a clone of Meridian. Every target may be run again at any time.
-.PHONY: help build demo test differential lint bench bench-neighbours bench-concurrent bench-parts bench-cluster bench-level1 micro-bench
+.PHONY: help build demo test differential mutations lint bench bench-neighbours bench-concurrent bench-parts bench-cluster bench-level1 micro-bench
 
 help:
 	@echo "make demo    build Meridian, load 482,000 real stars and ask about them"
 	@echo "make build   build the program: target/release/meridian"
 	@echo "make test    everything that must pass: lint, then unit, property and whole-system tests"
 	@echo "make differential   ask random statements and compare with DuckDB: SEED=n COUNT=n MINUTES=n WORLD=n CLUSTER=n TWICE=1 SAVE=DIR"
+	@echo "make mutations   read mutated files of every format: COUNT=n FIRST=n"
 	@echo "make lint    format, tidiness, dependency rules, clippy"
 	@echo "make bench   measure Meridian beside its peers: SIZE=small|standard|large PEERS=duckdb,chdb,... WORK=DIR"
 	@echo "make bench-neighbours   measure what joining neighbours costs: SIZE=small|standard WORK=DIR"
@@ -28,6 +29,10 @@ test:
 # The debug program, or that of MERIDIAN_BIN; tests/differential/README.md.
 differential:
 	scripts/differential $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) $(if $(MINUTES),--minutes $(MINUTES) --count $(or $(COUNT),1000000000)) $(if $(WORLD),--world $(WORLD)) $(if $(CLUSTER),--workers $(CLUSTER)) $(if $(TWICE),--twice) $(if $(SAVE),--save $(abspath $(SAVE)))
+
+# tests/README.md.
+mutations:
+	scripts/mutations $(or $(COUNT),100000) $(or $(FIRST),0)
 
 lint:
 	scripts/lint

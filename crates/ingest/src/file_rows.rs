@@ -31,11 +31,19 @@ pub enum FileFormat {
     VoTable,
     /// FITS.
     Fits,
+    /// Arrow IPC, a file or a stream.
+    Arrow,
 }
 
 impl FileFormat {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Parquet, Self::Text, Self::VoTable, Self::Fits];
+    pub const ALL: [Self; 5] = [
+        Self::Parquet,
+        Self::Text,
+        Self::VoTable,
+        Self::Fits,
+        Self::Arrow,
+    ];
 
     /// What people call it.
     pub fn name(self) -> &'static str {
@@ -44,6 +52,7 @@ impl FileFormat {
             Self::Text => "CSV",
             Self::VoTable => "VOTable",
             Self::Fits => "FITS",
+            Self::Arrow => "Arrow IPC",
         }
     }
 
@@ -54,6 +63,7 @@ impl FileFormat {
             Self::Text => "read_csv",
             Self::VoTable => "read_votable",
             Self::Fits => "read_fits",
+            Self::Arrow => "read_arrow",
         }
     }
 
@@ -62,6 +72,7 @@ impl FileFormat {
             Self::Parquet => magic == Magic::Parquet,
             Self::VoTable => matches!(magic, Magic::VoTable | Magic::GzipVoTable),
             Self::Fits => matches!(magic, Magic::Fits | Magic::GzipFits),
+            Self::Arrow => matches!(magic, Magic::Arrow | Magic::ArrowStream),
             Self::Text => matches!(magic, Magic::Gzip | Magic::Other),
         }
     }

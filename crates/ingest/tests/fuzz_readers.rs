@@ -1,8 +1,9 @@
-//! Strange bytes at the readers of foreign formats: whatever comes, they end with rows or a sentence, and take no more memory than
-//! their budget says.
+//! Strange bytes at the readers of foreign formats: whatever comes, they end with rows or with a sentence that names the file, and take no
+//! more memory than their budget says.
 //!
 //! Files are made of real ones, mutated and cut; bombs are files of a few kilobytes that stand for gigabytes. Each file has a number
-//! of its own, from which it is made again. `MERIDIAN_FUZZ_FILES` says how many there are, `MERIDIAN_FUZZ_SEED` which is the first.
+//! of its own, from which it is made again. `MERIDIAN_MUTATIONS` says how many there are of each format, `MERIDIAN_MUTATION` which is the
+//! first; `scripts/mutations` runs many.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,14 +16,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, DictionaryArray, Float64Array, Int32Array, RecordBatch, StringArray};
+use arrow::array::{
+    ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int32Array, Int64Array, RecordBatch,
+    StringArray, StringViewArray,
+};
+use arrow::ipc::CompressionType;
+use arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use meridian_ingest::{BytePool, DecodeBudget, DecodeLimits, FileFormat, IngestError, RowFile};
+use meridian_ingest::{
+    BytePool, DecodeBudget, DecodeLimits, FileFormat, FitsHeaders, IngestError, RowFile, RowSource,
+};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression as Codec, Encoding, ZstdLevel};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 
 const LIMITS: DecodeLimits = DecodeLimits {
@@ -34,8 +43,8 @@ const LIMITS: DecodeLimits = DecodeLimits {
 const MEMORY: u64 = 160 << 20;
 /// The processor time that a reader may take for a file, without optimisation.
 const LONGEST: Duration = Duration::from_secs(20);
-/// Files of an ordinary run, of each format.
-const USUAL_FILES: usize = 400;
+/// Mutated files of an ordinary run, of each format.
+const USUAL_MUTATIONS: usize = 1500;
 
 /// What reading a file comes to: how many rows and bytes, or why not.
 fn read(path: &Path, format: FileFormat) -> Result<(usize, usize), IngestError> {
@@ -342,31 +351,190 @@ fn bombs_are_rejected_before_they_go_off() {
     );
 }
 
-/// Files as people have them are read, a budget or not.
-fn usual() -> Vec<(&'static str, FileFormat, Vec<u8>)> {
-    let ra: ArrayRef = Arc::new(Float64Array::from_iter(
-        (0..500).map(|it| Some(f64::from(it) / 2.0)),
-    ));
-    let name: ArrayRef = Arc::new(StringArray::from_iter_values(
-        (0..500).map(|it| format!("s{}", it % 7)),
-    ));
+/// A file as people have it: a name, how it is written, its bytes, and whether it is taken of clients too.
+struct Usual {
+    name: &'static str,
+    format: FileFormat,
+    bytes: Vec<u8>,
+    of_clients: bool,
+}
+
+impl Usual {
+    fn new(name: &'static str, format: FileFormat, bytes: Vec<u8>) -> Self {
+        Self {
+            name,
+            format,
+            bytes,
+            of_clients: true,
+        }
+    }
+
+    /// One that is read of the operator's own disk alone.
+    fn own(name: &'static str, format: FileFormat, bytes: Vec<u8>) -> Self {
+        Self {
+            of_clients: false,
+            ..Self::new(name, format, bytes)
+        }
+    }
+
+    fn read(&self, path: &Path) -> Result<(usize, usize), IngestError> {
+        match self.of_clients {
+            true => read(path, self.format),
+            false => read_own(path, self.format),
+        }
+    }
+}
+
+/// What reading a file of the operator's comes to, and its headers if it is one of FITS.
+fn read_own(path: &Path, format: FileFormat) -> Result<(usize, usize), IngestError> {
+    if format == FileFormat::Fits {
+        let headers = FitsHeaders::of(&[path.to_path_buf()], &[])?;
+        for part in 0..headers.parts() {
+            for batch in headers.make_part(part) {
+                // What is wrong with a header, the rows are read all the same.
+                let _ = batch;
+            }
+        }
+    }
+    let file = RowFile::open(path, format)?;
+    let columns: Vec<usize> = (0..file.schema().fields().len()).collect();
+    let mut read = (0, 0);
+    for batch in file.rows(&columns)? {
+        let batch = batch?;
+        read.0 += batch.num_rows();
+        read.1 += batch.get_array_memory_size();
+    }
+    Ok(read)
+}
+
+/// Files as people have them, of every format.
+fn usual() -> Vec<Usual> {
+    [
+        usual_parquet(),
+        usual_arrow(),
+        usual_text(),
+        usual_votable(),
+        usual_fits(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Some columns, NULLs among their values.
+fn usual_columns() -> Vec<(&'static str, ArrayRef)> {
+    let ra = (0..500).map(|it| Some(f64::from(it) / 2.0));
+    let name = (0..500).map(|it| format!("s{}", it % 7));
+    let count = (0..500).map(|it| (it % 5 > 0).then_some(it << 40));
+    let flag = (0..500).map(|it| (it % 3 > 0).then_some(it % 2 == 0));
+    vec![
+        ("ra", Arc::new(Float64Array::from_iter(ra))),
+        ("name", Arc::new(StringArray::from_iter_values(name))),
+        ("kind", repeated("long enough for a view", 500)),
+        ("n", Arc::new(Int64Array::from_iter(count))),
+        ("ok", Arc::new(BooleanArray::from_iter(flag))),
+    ]
+}
+
+fn usual_parquet() -> Vec<Usual> {
     let with = |codec| {
-        WriterProperties::builder()
+        let properties = WriterProperties::builder()
             .set_compression(codec)
-            .set_max_row_group_row_count(Some(200))
-            .build()
+            .set_max_row_group_row_count(Some(200));
+        parquet(usual_columns(), properties.build())
     };
-    let columns = || {
-        vec![
-            ("ra", Arc::clone(&ra)),
-            ("name", Arc::clone(&name)),
-            ("kind", repeated("long enough for a view", 500)),
-        ]
+    let gzip = Codec::GZIP(parquet::basic::GzipLevel::default());
+    // As catalogues in the Virtual Observatory have them.
+    let votable = "<VOTABLE><RESOURCE><TABLE><FIELD name=\"ra\" datatype=\"double\" unit=\"deg\" ucd=\"pos.eq.ra\">\
+         <DESCRIPTION>right &amp; left</DESCRIPTION></FIELD></TABLE></RESOURCE></VOTABLE>";
+    let described = [KeyValue::new(
+        "IVOA.VOTable-Parquet.content".to_owned(),
+        votable.to_owned(),
+    )];
+    let described = WriterProperties::builder().set_key_value_metadata(Some(described.to_vec()));
+    let described = parquet(usual_columns(), described.build());
+    let new = |name, bytes| Usual::new(name, FileFormat::Parquet, bytes);
+    vec![
+        new("plain.parquet", with(Codec::UNCOMPRESSED)),
+        new("zstd.parquet", with(zstd())),
+        new("snappy.parquet", with(Codec::SNAPPY)),
+        new("gzip.parquet", with(gzip)),
+        new("described.parquet", described.clone()),
+        Usual::own("own.parquet", FileFormat::Parquet, described),
+    ]
+}
+
+fn usual_arrow() -> Vec<Usual> {
+    let mut columns = usual_columns();
+    let views =
+        StringViewArray::from_iter_values((0..500).map(|it| format!("a text as a view {it}")));
+    columns.push(("view", Arc::new(views)));
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let parts = [batch.slice(0, 200), batch.slice(200, 300)];
+    let options = |packed| {
+        let options = IpcWriteOptions::default();
+        options.try_with_compression(packed).unwrap()
     };
+    let file = |packed| {
+        let (mut bytes, schema) = (Vec::new(), batch.schema());
+        let mut writer =
+            FileWriter::try_new_with_options(&mut bytes, &schema, options(packed)).unwrap();
+        parts.iter().for_each(|part| writer.write(part).unwrap());
+        writer.finish().unwrap();
+        drop(writer);
+        bytes
+    };
+    let stream = |packed| {
+        let (mut bytes, schema) = (Vec::new(), batch.schema());
+        let mut writer =
+            StreamWriter::try_new_with_options(&mut bytes, &schema, options(packed)).unwrap();
+        parts.iter().for_each(|part| writer.write(part).unwrap());
+        writer.finish().unwrap();
+        drop(writer);
+        bytes
+    };
+    let own = |name, bytes| Usual::own(name, FileFormat::Arrow, bytes);
+    vec![
+        own("plain.arrow", file(None)),
+        own("zstd.arrow", file(Some(CompressionType::ZSTD))),
+        own("plain.arrows", stream(None)),
+        own("lz4.arrows", stream(Some(CompressionType::LZ4_FRAME))),
+    ]
+}
+
+fn usual_text() -> Vec<Usual> {
     let csv: String = (0..500)
         .map(|it| format!("{it},{},\"n{it}\"\n", f64::from(it) / 3.0))
         .collect();
-    let csv = format!("id,ra,name\n{csv}").into_bytes();
+    let csv = format!("id,ra,name\n{csv}");
+    let ecsv = "# %ECSV 1.0\n# ---\n# datatype:\n# - {name: id, datatype: int64}\n# - {name: ra, unit: deg, datatype: float64, description: where}\n\
+         # - {name: name, datatype: string}\n# meta: !!omap\n# - {a: b}\n# schema: astropy-2.0\n";
+    let times: String = (0..300)
+        .map(|it| {
+            let day = it % 28 + 1;
+            format!(
+                "2026-01-{day:02}T00:00:{:02}.5|{}|{}|NULL\r\n",
+                it % 60,
+                it % 2 == 0,
+                -f64::from(it) * 1e-7
+            )
+        })
+        .collect();
+    let new = |name, bytes| Usual::new(name, FileFormat::Text, bytes);
+    vec![
+        new("plain.tsv", csv.replace(',', "\t").into_bytes()),
+        new("plain.csv.gz", gzip([csv.clone().into_bytes()])),
+        new("times.txt", format!("t|ok|x|no\r\n{times}").into_bytes()),
+        new(
+            "plain.ecsv",
+            format!("{ecsv}{}", csv.replace(',', " ")).into_bytes(),
+        ),
+        new("plain.csv", csv.clone().into_bytes()),
+        Usual::own("own.csv", FileFormat::Text, csv.into_bytes()),
+    ]
+}
+
+fn usual_votable() -> Vec<Usual> {
     let fields = "<FIELD name=\"id\" datatype=\"int\"/><FIELD name=\"t\" datatype=\"char\" arraysize=\"*\"/><FIELD name=\"d\" datatype=\"double\" arraysize=\"2\"/>";
     let row = |number: u8| {
         [
@@ -383,65 +551,51 @@ fn usual() -> Vec<(&'static str, FileFormat, Vec<u8>)> {
     let cells: String = (0..100)
         .map(|it| format!("<TR><TD>{it}</TD><TD>a &amp; b</TD><TD>1 2</TD></TR>"))
         .collect();
+    let more = "<FIELD name=\"u\" datatype=\"unicodeChar\" arraysize=\"3\" ucd=\"meta.id\"><DESCRIPTION>a &lt; b</DESCRIPTION><VALUES null=\"-1\"/></FIELD>\
+         <FIELD name=\"bits\" datatype=\"bit\" arraysize=\"11\"/><FIELD name=\"c\" datatype=\"floatComplex\" arraysize=\"*\"/><FIELD name=\"b\" datatype=\"boolean\"/>\
+         <FIELD name=\"s\" datatype=\"short\"><VALUES null=\"7\"/></FIELD><FIELD name=\"f\" datatype=\"float\" arraysize=\"2x*\"/>";
+    let wide = |number: u8| {
+        let mut row = vec![0, b'x', 0, b'y', 0, number, 0xff, 0x80, 0, 0, 0, 1];
+        row.extend(1.0_f32.to_be_bytes());
+        row.extend(2.0_f32.to_be_bytes());
+        row.extend([b'T', 0, 7, 0, 0, 0, 2]);
+        row.extend(3.0_f32.to_be_bytes());
+        row.extend(4.0_f32.to_be_bytes());
+        row
+    };
+    let wide: Vec<u8> = (0..100).flat_map(wide).collect();
+    let cells = table(fields, &format!("<TABLEDATA>{cells}</TABLEDATA>"));
+    let new = |name, bytes| Usual::new(name, FileFormat::VoTable, bytes);
     vec![
-        (
-            "plain",
-            FileFormat::Parquet,
-            parquet(columns(), with(Codec::UNCOMPRESSED)),
-        ),
-        (
-            "zstd",
-            FileFormat::Parquet,
-            parquet(columns(), with(zstd())),
-        ),
-        (
-            "snappy",
-            FileFormat::Parquet,
-            parquet(columns(), with(Codec::SNAPPY)),
-        ),
-        (
-            "gzip",
-            FileFormat::Parquet,
-            parquet(
-                columns(),
-                with(Codec::GZIP(parquet::basic::GzipLevel::default())),
-            ),
-        ),
-        (
-            "tsv",
-            FileFormat::Text,
-            String::from_utf8_lossy(&csv)
-                .replace(',', "\t")
-                .into_bytes(),
-        ),
-        ("csv.gz", FileFormat::Text, gzip([csv.clone()])),
-        ("csv", FileFormat::Text, csv),
-        (
-            "cells",
-            FileFormat::VoTable,
-            table(fields, &format!("<TABLEDATA>{cells}</TABLEDATA>")),
-        ),
-        (
-            "binary",
-            FileFormat::VoTable,
-            table(fields, &binary("BINARY", &rows)),
-        ),
-        (
-            "binary2",
+        new("cells.vot", cells.clone()),
+        new("binary.vot", table(fields, &binary("BINARY", &rows))),
+        new("binary2.vot", table(fields, &binary("BINARY2", &flagged))),
+        new("wide.vot", table(more, &binary("BINARY", &wide))),
+        Usual::own("cells.vot.gz", FileFormat::VoTable, gzip([cells])),
+        Usual::own(
+            "own.vot",
             FileFormat::VoTable,
             table(fields, &binary("BINARY2", &flagged)),
         ),
-        ("fits", FileFormat::Fits, fits()),
+    ]
+}
+
+fn usual_fits() -> Vec<Usual> {
+    vec![
+        Usual::new("plain.fits", FileFormat::Fits, fits(true)),
+        Usual::own("own.fits", FileFormat::Fits, fits(true)),
+        Usual::own("own.fits.gz", FileFormat::Fits, gzip([fits(false)])),
     ]
 }
 
 #[test]
 fn files_as_people_have_them_are_read_within_a_budget() {
     let files = Files::new();
-    for (name, format, bytes) in usual() {
-        let path = files.put(name, &bytes);
-        let (rows, _) = read(&path, format).unwrap_or_else(|error| panic!("{name}: {error}"));
-        let file = RowFile::open(&path, format).unwrap();
+    for usual in usual() {
+        let name = usual.name;
+        let path = files.put(name, &usual.bytes);
+        let (rows, _) = (usual.read(&path)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let file = RowFile::open(&path, usual.format).unwrap();
         let all: Vec<usize> = (0..file.schema().fields().len()).collect();
         let without: usize = file
             .rows(&all)
@@ -506,9 +660,14 @@ impl Chance {
     }
 }
 
-/// A FITS file: truths, integers with one for NULL, texts, numbers, arrays in the rows and behind them.
-fn fits() -> Vec<u8> {
+/// A FITS file: truths, integers with one for NULL, texts, numbers, arrays in the rows and perhaps behind them.
+fn fits(arrays_behind: bool) -> Vec<u8> {
     const ROWS: usize = 100;
+    const FORMS: [&str; 6] = ["1L", "1J", "6A", "1D", "3E", "1PI(3)"];
+    let (forms, row_bytes, behind) = match arrays_behind {
+        true => (&FORMS[..], 1 + 4 + 6 + 8 + 12 + 8, 3 * 2 * ROWS),
+        false => (&FORMS[..5], 1 + 4 + 6 + 8 + 12, 0),
+    };
     let card = |text: String| format!("{text:<80}");
     let header = |cards: Vec<String>| {
         let mut text: String = cards.into_iter().map(card).collect();
@@ -525,13 +684,13 @@ fn fits() -> Vec<u8> {
         word("XTENSION", "BINTABLE"),
         number("BITPIX", 8),
         number("NAXIS", 2),
-        number("NAXIS1", 1 + 4 + 6 + 8 + 12 + 8),
+        number("NAXIS1", row_bytes),
         number("NAXIS2", ROWS),
-        number("PCOUNT", 3 * 2 * ROWS),
+        number("PCOUNT", behind),
         number("GCOUNT", 1),
-        number("TFIELDS", 6),
+        number("TFIELDS", forms.len()),
     ];
-    for (at, form) in ["1L", "1J", "6A", "1D", "3E", "1PI(3)"].iter().enumerate() {
+    for (at, form) in forms.iter().enumerate() {
         cards.push(word(&format!("TTYPE{}", at + 1), &format!("c{at}")));
         cards.push(word(&format!("TFORM{}", at + 1), form));
     }
@@ -551,10 +710,12 @@ fn fits() -> Vec<u8> {
         for at in 0..3 {
             bytes.extend((at as f32).to_be_bytes());
         }
-        bytes.extend(3_i32.to_be_bytes());
-        bytes.extend((6 * row as i32).to_be_bytes());
+        if arrays_behind {
+            bytes.extend(3_i32.to_be_bytes());
+            bytes.extend((6 * row as i32).to_be_bytes());
+        }
     }
-    for number in 0..3 * ROWS as i16 {
+    for number in 0..behind as i16 / 2 {
         bytes.extend(number.to_be_bytes());
     }
     bytes.resize(bytes.len().next_multiple_of(2880), 0);
@@ -569,27 +730,36 @@ fn from_environment(name: &str, usual: usize) -> usize {
 fn strange_files_do_no_harm() {
     // What a library panics over is damage, and told as such.
     std::panic::set_hook(Box::new(|_| {}));
-    let first = from_environment("MERIDIAN_FUZZ_SEED", 0);
-    let count = from_environment("MERIDIAN_FUZZ_FILES", USUAL_FILES);
+    let first = from_environment("MERIDIAN_MUTATION", 0);
+    let count = from_environment("MERIDIAN_MUTATIONS", USUAL_MUTATIONS);
     let (files, before) = (Files::new(), peak());
-    for (name, format, bytes) in usual() {
-        let mut whole = 0;
+    for format in FileFormat::ALL {
+        let mut of_format = usual();
+        of_format.retain(|usual| usual.format == format);
+        let (mut whole, mut longest) = (0, Duration::ZERO);
         for number in first..first + count {
-            let path = files.put(name, &Chance(number as u64).mutated(&bytes));
+            let usual = &of_format[number % of_format.len()];
+            let what = format!("{}: MERIDIAN_MUTATION={number}", usual.name);
+            let path = files.put(usual.name, &Chance(number as u64).mutated(&usual.bytes));
             let begun = taken();
-            let outcome = std::panic::catch_unwind(|| read(&path, format));
+            let outcome = std::panic::catch_unwind(|| usual.read(&path));
             let outcome = outcome.unwrap_or_else(|_| Err(IngestError::Internal));
-            assert!(
-                !matches!(outcome, Err(IngestError::Internal)),
-                "a reader panics over {name}: MERIDIAN_FUZZ_SEED={number}"
-            );
-            assert!(
-                (taken() - begun) < LONGEST,
-                "{name}: MERIDIAN_FUZZ_SEED={number}"
-            );
-            whole += usize::from(outcome.is_ok());
+            longest = longest.max(taken() - begun);
+            match outcome {
+                Ok(_) => whole += 1,
+                Err(IngestError::Internal) => panic!("a reader panics over {what}"),
+                Err(error) => {
+                    let told = error.to_string();
+                    assert!(told.contains(usual.name), "{what} is told as {told}");
+                }
+            }
+            assert!(longest < LONGEST, "{what} took {longest:?}");
         }
-        println!("{name}: {whole} of {count} can be read");
+        let grown = peak().saturating_sub(before) >> 20;
+        println!(
+            "{}: {whole} of {count} can be read, {longest:.1?} at most, {grown} MiB",
+            format.name()
+        );
     }
     drop(std::panic::take_hook());
     let grown = peak().saturating_sub(before);

@@ -1,6 +1,6 @@
 //! Arrow IPC: files and streams. A part is a record batch, which is in memory as a whole.
 //!
-//! Only files of the machine that loads them are read so: how much a batch of a stranger's takes is not known beforehand.
+//! Only files of the machine that loads them are read so: how much a batch takes is bounded by the file's bytes and not by a budget.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -14,6 +14,7 @@ use arrow::error::ArrowError;
 use arrow::ipc::reader::{FileReader, StreamReader};
 use catalog::Column;
 
+use super::arrow_lengths::check_lengths;
 use super::parquet::{described, map_columns, names_of};
 use super::{FieldDescription, Part, ReadContext, Source, TableFile, columns_of};
 use crate::error::IngestError;
@@ -24,8 +25,6 @@ use crate::row_batch::RowBatch;
 const ROWS_PER_BATCH: usize = 8192;
 /// The last bytes of a stream: a message of no length.
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
-/// Bytes of the marks at both ends of a file, and of the length of its footer.
-const SHORTEST_FILE: u64 = 8 + 4 + 6;
 /// Batches from which rows are sampled, and rows of each.
 const SAMPLED_BATCHES: u64 = 32;
 const SAMPLED_ROWS: usize = 2048;
@@ -46,6 +45,7 @@ impl ArrowFile {
         let file = File::open(path).map_err(|e| IngestError::io("open", path, e))?;
         let about = file.metadata();
         let bytes = about.map_err(|e| IngestError::io("read", path, e))?.len();
+        check_lengths(&file, path, bytes, is_stream)?;
         let mut batches = Batches::open(path, is_stream)?;
         let schema = batches.schema();
         let first = batches.next()?;
@@ -151,12 +151,6 @@ impl Batches {
     fn open(path: &Path, is_stream: bool) -> Result<Self, IngestError> {
         let io = |e| IngestError::io("open", path, e);
         let file = File::open(path).map_err(io)?;
-        if !is_stream && file.metadata().map_err(io)?.len() < SHORTEST_FILE {
-            return Err(IngestError::Damaged {
-                path: path.to_path_buf(),
-                reason: "an Arrow file ends with a footer, which is missing".to_owned(),
-            });
-        }
         let buffered = BufReader::new(file.try_clone().map_err(io)?);
         let reader = reading(path, || {
             Ok(match is_stream {

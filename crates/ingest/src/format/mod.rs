@@ -6,6 +6,7 @@
 //! three and one line in [`open`]. Rows that a program makes ([`made::RowSource`]) come through the same three.
 
 mod arrow_ipc;
+mod arrow_lengths;
 pub(crate) mod degrees;
 mod elements;
 pub(crate) mod fits;

@@ -262,6 +262,8 @@ fn format_of(head: &[u8]) -> FileFormat {
     match text.trim_ascii_start().first() {
         _ if head.starts_with(b"PAR1") => FileFormat::Parquet,
         _ if head.starts_with(b"SIMPLE  ") => FileFormat::Fits,
+        // Which is not read of clients: the sentence says so.
+        _ if head.starts_with(b"ARROW1") || head.starts_with(&[0xff; 4]) => FileFormat::Arrow,
         Some(b'<') => FileFormat::VoTable,
         _ => FileFormat::Text,
     }
@@ -277,6 +279,8 @@ mod tests {
         assert_eq!(format_of(b"\n <V"), FileFormat::VoTable);
         assert_eq!(format_of(b"\xef\xbb\xbf<"), FileFormat::VoTable);
         assert_eq!(format_of(b"SIMPLE  = T"), FileFormat::Fits);
+        assert_eq!(format_of(b"ARROW1\0\0"), FileFormat::Arrow);
+        assert_eq!(format_of(b"\xff\xff\xff\xff\x10"), FileFormat::Arrow);
         assert_eq!(format_of(b"ra,d"), FileFormat::Text);
         assert_eq!(format_of(b""), FileFormat::Text);
     }

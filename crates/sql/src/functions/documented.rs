@@ -258,7 +258,7 @@ const ADQL: [&str; 59] = [
 ];
 
 /// Functions of both dialects: of the sky and of magnitudes, windows, and tables that are functions.
-const COMMON: [&str; 35] = [
+const COMMON: [&str; 36] = [
     "scisql_angSep",
     "scisql_s2PtInCircle",
     "scisql_s2PtInBox",
@@ -294,6 +294,7 @@ const COMMON: [&str; 35] = [
     "read_parquet",
     "read_votable",
     "read_fits",
+    "read_arrow",
 ];
 
 /// The documented functions of a dialect, in the spelling of their documents.
@@ -433,6 +434,7 @@ mod tests {
             "read_parquet",
             "read_votable",
             "read_fits",
+            "read_arrow",
             "region",
         ];
         known.extend(rewritten.map(str::to_owned));

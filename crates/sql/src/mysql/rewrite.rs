@@ -135,11 +135,12 @@ impl VisitorMut for Rewriter<'_> {
 
 /// Makes of a quoted text in the place of a table's name, as in FROM 'stars.csv', the function that reads such files. Returns its arguments.
 fn named_file(name: &mut ObjectName) -> Option<TableFunctionArgs> {
-    const READERS: [(&str, &[&str]); 4] = [
+    const READERS: [(&str, &[&str]); 5] = [
         ("read_csv", &["csv", "tsv", "txt", "dat"]),
         ("read_parquet", &["parquet", "parq"]),
         ("read_votable", &["vot", "votable", "xml"]),
         ("read_fits", &["fits", "fit", "fts"]),
+        ("read_arrow", &["arrow", "arrows", "feather", "ipc"]),
     ];
     let [ObjectNamePart::Identifier(only)] = name.0.as_slice() else {
         return None;

@@ -70,6 +70,7 @@ enum UploadFormat {
     Text,
     VoTable,
     Fits,
+    Arrow,
 }
 
 impl From<FileFormat> for UploadFormat {
@@ -79,6 +80,7 @@ impl From<FileFormat> for UploadFormat {
             FileFormat::Text => Self::Text,
             FileFormat::VoTable => Self::VoTable,
             FileFormat::Fits => Self::Fits,
+            FileFormat::Arrow => Self::Arrow,
         }
     }
 }
@@ -90,6 +92,7 @@ impl From<UploadFormat> for FileFormat {
             UploadFormat::Text => Self::Text,
             UploadFormat::VoTable => Self::VoTable,
             UploadFormat::Fits => Self::Fits,
+            UploadFormat::Arrow => Self::Arrow,
         }
     }
 }
