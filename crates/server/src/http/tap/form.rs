@@ -40,6 +40,8 @@ const PLAIN: [&str; 14] = [
     "RUNID",
 ];
 const MOST_PARTS: usize = 100;
+/// Characters of a boundary (RFC 2046, section 5.1.1).
+const LONGEST_BOUNDARY: usize = 70;
 
 /// What a request brings.
 #[derive(Debug)]
@@ -101,7 +103,7 @@ impl Parts {
         media_type: &str,
         body: Body,
     ) -> Result<Self, Problem> {
-        let boundary = multer::parse_boundary(media_type).map_err(unreadable)?;
+        let boundary = boundary(media_type)?;
         let mut parts = Multipart::new(body.into_data_stream(), boundary);
         let patience = state.shared.http_patience;
         let (mut received, mut pace) = (Self::default(), UploadRate::new(FORM, patience));
@@ -156,6 +158,18 @@ impl Parts {
     }
 }
 
+/// The boundary of a form's parts. astroquery writes one with `=` in it, which stands in quotes elsewhere (RFC 2045, section 5.1), without them.
+fn boundary(media_type: &str) -> Result<String, Problem> {
+    multer::parse_boundary(media_type).or_else(|error| {
+        let parameters = media_type.split(';').skip(1);
+        let mut parameters = parameters.filter_map(|it| it.split_once('='));
+        let found = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"));
+        let text = found.map(|(_, text)| text.trim());
+        let text = text.filter(|text| !text.is_empty() && text.len() <= LONGEST_BOUNDARY);
+        text.map(str::to_owned).ok_or_else(|| unreadable(error))
+    })
+}
+
 fn is_table(name: &str, part: &Field<'_>) -> bool {
     let is_text = part
         .content_type()
@@ -176,4 +190,27 @@ async fn text(mut part: Field<'_>, pace: &mut UploadRate) -> Result<String, Prob
 
 fn unreadable(error: multer::Error) -> Problem {
     Problem::bad(format!("the form cannot be read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tables that astroquery uploads were refused: "failed to decode Content-Type".
+    #[test]
+    fn boundaries_are_as_clients_write_them() {
+        for (media_type, known) in [
+            ("multipart/form-data; boundary=abc", Some("abc")),
+            ("multipart/form-data; boundary=\"a=b\"", Some("a=b")),
+            (
+                "multipart/form-data; boundary====1764187===",
+                Some("===1764187==="),
+            ),
+            ("multipart/form-data; boundary=", None),
+            ("multipart/form-data", None),
+        ] {
+            let found = boundary(media_type).ok();
+            assert_eq!(found.as_deref(), known, "{media_type}");
+        }
+    }
 }
