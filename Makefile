@@ -1,5 +1,5 @@
 # What one does with a clone of Meridian. Every target may be run again at any time.
-.PHONY: help build demo test differential mutations lint bench bench-neighbours bench-concurrent bench-parts bench-cluster bench-level1 micro-bench
+.PHONY: help build demo test differential mutations lint bench bench-neighbours bench-concurrent bench-parts bench-uploads bench-cluster bench-level1 micro-bench
 
 help:
 	@echo "make demo    build Meridian, load 482,000 real stars and ask about them"
@@ -12,6 +12,7 @@ help:
 	@echo "make bench-neighbours   measure what joining neighbours costs: SIZE=small|standard WORK=DIR"
 	@echo "make bench-concurrent   measure many queries at once beside DuckDB: SIZE=small|standard WORK=DIR"
 	@echo "make bench-parts   measure tables of many parts beside the same rows in one: SIZE=small|standard WORK=DIR"
+	@echo "make bench-uploads   measure matches of uploaded positions beside STILTS, and loads of FITS beside Parquet: SIZE=small|standard WORK=DIR"
 	@echo "make bench-cluster   measure what dispatch to workers costs beside a server alone: SIZE=small|standard WORK=DIR"
 	@echo "make bench-level1   measure a nightly alert database beside lsst.dax.apdb"
 	@echo "make micro-bench   time the hot loops by themselves"
@@ -52,6 +53,9 @@ bench-concurrent: build
 
 bench-parts: build
 	bench/parts --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/parts
+
+bench-uploads: build
+	bench/uploads --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/uploads
 
 bench-cluster: build
 	bench/cluster --size $(SIZE) --meridian $(or $(CARGO_TARGET_DIR),target)/release/meridian --work $(WORK)/cluster
