@@ -301,6 +301,8 @@ ALTER TABLE replica_chunks RENAME TO later;
 CREATE TABLE replica_chunks (number INTEGER PRIMARY KEY, id INTEGER UNIQUE, updated INTEGER NOT NULL, unique_id TEXT NOT NULL) STRICT;
 INSERT INTO replica_chunks SELECT number, id, updated, unique_id FROM later;
 DROP TABLE later;
+ALTER TABLE visits DROP COLUMN emptied;
+DROP TABLE emptied_sources;
 DROP TABLE editions;
 DROP TABLE source_states;
 DROP TABLE object_states;

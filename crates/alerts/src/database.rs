@@ -8,14 +8,17 @@ use serde::{Deserialize, Serialize};
 use sky::Region;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::archived::Archived;
 use crate::definition::{Definition, format_of, upgrade_tables, write_new};
 use crate::editions::{Edition, EditionTable, OpenChunks};
 use crate::error::{AlertsError, Result};
 use crate::operation::{Operation, Outcome};
-use crate::reads::{Reader, ReplicaChunk, SourceSelection};
+use crate::published::{Needed, PublishedRows, Recalled, Through};
+use crate::reads::{KEEP_NIGHTS, Reader, ReplicaChunk, SourceSelection};
 use crate::schema::{AlertSchema, AlertTable};
-use crate::statements::{Dialect, SET_METADATA, tables};
-use crate::store::{PostgresStore, SqliteStore, Store, Values};
+use crate::statements::{Dialect, SET_METADATA, tables, upgrade};
+use crate::store::{Connection, PostgresStore, SqliteStore, Store, Values};
+use crate::transaction::emptied;
 use crate::updates::UpdateRecord;
 use crate::writer::{Job, Writer};
 
@@ -26,6 +29,8 @@ const SQLITE_FILE: &str = "hot.sqlite";
 /// Operations that wait for the writer.
 const MOST_WAITING: usize = 1024;
 const LONGEST_NAME: usize = 48;
+/// How often an operation is begun anew because of rows that only the archive has.
+const MOST_RECALLS: usize = 8;
 
 /// Where rows are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +63,7 @@ pub struct AlertDatabase {
     store: Arc<dyn Store>,
     definition: Arc<RwLock<Arc<Definition>>>,
     writer: mpsc::Sender<Job>,
+    archive: Archived,
 }
 
 /// The alert databases of a data directory, in the order of their names.
@@ -96,6 +102,7 @@ pub async fn create(
     kind: &StoreKind,
     schema: &AlertSchema,
     replica_seconds: Option<i64>,
+    keep_nights: Option<u32>,
 ) -> Result<()> {
     let directory = directory_of(data_dir, name)?;
     if directory.join(CONFIG).exists() {
@@ -132,7 +139,7 @@ pub async fn create(
             _ => error,
         })?;
     write_new(connection, schema, replica_seconds).await?;
-    let metadata = [
+    let mut metadata = vec![
         ("version:schema", schema.version().to_owned()),
         ("version:meridian", env!("CARGO_PKG_VERSION").to_owned()),
         (
@@ -140,6 +147,9 @@ pub async fn create(
             replica_seconds.unwrap_or(0).to_string(),
         ),
     ];
+    if let Some(nights) = keep_nights {
+        metadata.push((KEEP_NIGHTS, nights.to_string()));
+    }
     let keys = Values::texts(metadata.iter().map(|(key, _)| (*key).to_owned()));
     let values = Values::texts(metadata.into_iter().map(|(_, value)| value));
     connection.change(SET_METADATA, &[keys, values]).await?;
@@ -166,6 +176,7 @@ fn drop_tables() -> String {
         "object_states",
         "object_closes",
         "forced_withdrawals",
+        "emptied_sources",
     ];
     let drops = names
         .iter()
@@ -227,8 +238,11 @@ async fn open_store(directory: &Path, name: &str, kind: &StoreKind) -> Result<Op
 
 /// Reads; rows that another server has stored with a later schema are read with that.
 macro_rules! read {
-    ($database:ident, $method:ident($($argument:expr),*)) => {{
-        let mut reader = $database.reader().await?;
+    ($database:ident, $method:ident($($argument:expr),*)) => {
+        read!($database, reader, $method($($argument),*))
+    };
+    ($database:ident, $connection:ident, $method:ident($($argument:expr),*)) => {{
+        let mut reader = $database.$connection().await?;
         match reader.$method($($argument),*).await {
             Err(AlertsError::UnknownLayout { .. }) => {
                 $database.redefine(&mut reader).await?;
@@ -258,7 +272,8 @@ impl AlertDatabase {
         let kind: StoreKind = serde_json::from_slice(&text)
             .map_err(|error| AlertsError::Damaged(format!("{}: {error}", path.display())))?;
         let opened = open_store(&directory, name, &kind).await?;
-        if format_of(opened.store.reader().await?.as_mut()).await? == Some(1) {
+        let format = format_of(opened.store.reader().await?.as_mut()).await?;
+        if format.is_some_and(|format| upgrade(format, opened.dialect).is_some()) {
             let mut writer = opened.store.writer().await?;
             upgrade_tables(writer.as_mut(), opened.dialect).await?;
         }
@@ -279,7 +294,15 @@ impl AlertDatabase {
             store,
             definition,
             writer: sender,
+            archive: Archived::new(name),
         })
+    }
+
+    /// Reads what is only in an archive there. Without one, a database that was emptied cannot be read.
+    #[must_use]
+    pub fn with_archive(mut self, archive: Arc<dyn PublishedRows>) -> Self {
+        self.archive = self.archive.with(archive);
+        self
     }
 
     /// The name.
@@ -316,8 +339,33 @@ impl AlertDatabase {
     /// # Errors
     /// It was refused, or could not be done; then nothing of it was.
     pub async fn apply(&self, operation: Operation) -> Result<Outcome> {
+        let operation = Arc::new(operation);
+        let (mut needed, mut recalled) = (Needed::default(), None);
+        for _ in 0..MOST_RECALLS {
+            match self.send(&operation, recalled.take()).await {
+                Err(AlertsError::OnlyPublished(more)) => {
+                    needed.extend(*more);
+                    recalled = Some(read!(self, snapshot, recalled(&needed))?);
+                }
+                outcome => return outcome,
+            }
+        }
+        Err(AlertsError::Conflict(
+            "rows that it needs were published and changed meanwhile: send it again".to_owned(),
+        ))
+    }
+
+    async fn send(
+        &self,
+        operation: &Arc<Operation>,
+        recalled: Option<Recalled>,
+    ) -> Result<Outcome> {
         let (reply, outcome) = oneshot::channel();
-        let job = Job { operation, reply };
+        let job = Job {
+            operation: Arc::clone(operation),
+            recalled,
+            reply,
+        };
         self.writer
             .send(job)
             .await
@@ -325,12 +373,57 @@ impl AlertDatabase {
         outcome.await.map_err(|_| AlertsError::Ending)?
     }
 
+    /// Removes what is published in an edition or before; tells how many rows that were. Stores go on meanwhile.
+    ///
+    /// # Errors
+    /// Another server stores into it, or nothing can be written. What was removed stays so.
+    pub async fn empty(&self, through: i64) -> Result<u64> {
+        let step = None;
+        self.apply(Operation::Empty { through, step }).await?;
+        let mut removed = 0;
+        for step in read!(self, empty_steps(through))? {
+            loop {
+                match self.apply(step.operation(through)).await?.count {
+                    0 => break,
+                    count => removed += count,
+                }
+            }
+        }
+        Ok(removed)
+    }
+
+    /// How many nights rows stay in the store after they are published: what the metadata `config:keep_nights` says. `None` for ever.
+    ///
+    /// # Errors
+    /// It says no number, or the store cannot be read.
+    pub async fn keep_nights(&self) -> Result<Option<u32>> {
+        read!(self, keep_nights())
+    }
+
+    /// Up to which edition rows are only in the archive.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn emptied(&self) -> Result<Option<Through>> {
+        emptied(self.store.reader().await?.as_mut()).await
+    }
+
     /// What reads with a connection of its own.
     async fn reader(&self) -> Result<Reader> {
-        Ok(Reader {
-            connection: self.store.reader().await?,
+        Ok(self.reading(self.store.reader().await?))
+    }
+
+    /// What reads as of one moment.
+    async fn snapshot(&self) -> Result<Reader> {
+        Ok(self.reading(self.store.snapshot().await?))
+    }
+
+    fn reading(&self, connection: Box<dyn Connection>) -> Reader {
+        Reader {
+            connection,
             definition: self.definition(),
-        })
+            archive: self.archive.clone(),
+        }
     }
 
     /// Reads anew what is known of the database.
@@ -370,7 +463,7 @@ impl AlertDatabase {
         selection: &SourceSelection,
         since: f64,
     ) -> Result<Vec<RecordBatch>> {
-        read!(self, sources(selection, since))
+        read!(self, snapshot, sources(selection, since))
     }
 
     /// Forced sources whose exposures' middle is at a time or later, as MJD (TAI).
@@ -382,7 +475,7 @@ impl AlertDatabase {
         selection: &SourceSelection,
         since: f64,
     ) -> Result<Vec<RecordBatch>> {
-        read!(self, forced(selection, since))
+        read!(self, snapshot, forced(selection, since))
     }
 
     /// Whether a source or a forced source of an exposure of a detector was stored.
@@ -448,6 +541,14 @@ impl AlertDatabase {
     /// The store cannot be read.
     pub async fn editions(&self, after: i64) -> Result<Vec<Edition>> {
         read!(self, editions(after))
+    }
+
+    /// The numbers of all editions in their order, and when they were closed.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn closings(&self) -> Result<Vec<Through>> {
+        read!(self, closings())
     }
 
     /// What is of no edition yet, at a time in microseconds since 1970 (UTC).

@@ -108,8 +108,9 @@ pub(crate) async fn upgrade_tables(
 ) -> Result<()> {
     connection.run("BEGIN").await?;
     // Another process may have done it meanwhile.
-    if format_of(connection).await? == Some(1) {
-        connection.run(&upgrade(dialect)).await?;
+    let version = format_of(connection).await?.unwrap_or(FORMAT);
+    if let Some(statements) = upgrade(version, dialect) {
+        connection.run(&statements).await?;
         let name = Values::texts([FORMAT_SETTING.to_owned()]);
         let value = Values::texts([FORMAT.to_string()]);
         connection.change(SET_SETTING, &[name, value]).await?;

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::published::Needed;
+
 /// Why an operation on an alert database failed. Nothing of it was done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -83,6 +85,12 @@ pub enum AlertsError {
     /// What is stored contradicts itself.
     #[error("the alert database is damaged: {0}")]
     Damaged(String),
+    /// An operation needs rows that only the archive has.
+    #[error("rows that are needed are only in the archive, which cannot be read here")]
+    OnlyPublished(Box<Needed>),
+    /// The archive, in which rows are published, fails.
+    #[error("what is published of it cannot be read: {0}")]
+    Archive(String),
     /// The server ends.
     #[error("the server ends: send it again when it is back")]
     Ending,

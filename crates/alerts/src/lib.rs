@@ -10,15 +10,19 @@
 //! * An object has at most one open version, intervals of validity never overlap, and no row is ever overwritten: only when a version ends,
 //!   to which object a source belongs, how many sources an object has, and when a row was withdrawn are changed, and each such change is in
 //!   the log of updates.
-//! * An edition that is closed has the same rows and changes whenever it is read.
+//! * An edition that is closed has the same rows and changes whenever it is read, until its rows are removed because they are published.
+//! * What was removed is read where it is published: no read and no operation can tell where a row is.
+//! * What is removed is read from the archive: reads and operations cannot tell where a row is.
 //! * All times are the client's; when an edition is closed the server's clock decides.
 
+mod archived;
 mod database;
 mod definition;
 mod editions;
 mod error;
 mod layout;
 mod operation;
+mod published;
 mod reads;
 mod rows;
 mod schema;
@@ -32,6 +36,9 @@ pub use database::{AlertDatabase, StoreKind, create, list};
 pub use editions::{Edition, EditionTable, OpenChunks, PUBLISHED, REPLACES};
 pub use error::AlertsError;
 pub use operation::{Operation, Outcome, StoreRequest};
+pub use published::{
+    EmptyStep, Needed, PublishedRequest, PublishedRows, PublishedSelection, Through,
+};
 pub use reads::{ReplicaChunk, SourceSelection};
 pub use schema::{AlertSchema, AlertTable, Column, ColumnType, TableSchema, names};
 pub use updates::{ObjectPlace, SourcePlace, Update, UpdateRecord};

@@ -2,6 +2,7 @@
 
 use arrow::array::RecordBatch;
 
+use crate::published::EmptyStep;
 use crate::schema::AlertSchema;
 use crate::updates::UpdateRecord;
 
@@ -93,6 +94,14 @@ pub enum Operation {
     CloseEdition {
         /// The time, in microseconds since 1970 (UTC).
         now_us: i64,
+    },
+    /// Remove rows that are published in an edition or before; without a step, say that they are read from the archive from now on, which
+    /// comes first. Tells how many were removed.
+    Empty {
+        /// The edition.
+        through: i64,
+        /// Which rows.
+        step: Option<EmptyStep>,
     },
     /// Use another schema, with more columns.
     SetSchema(Box<AlertSchema>),

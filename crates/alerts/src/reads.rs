@@ -7,6 +7,7 @@ use arrow::array::RecordBatch;
 use sky::htm::{Level, ranges};
 use sky::{LonLat, Region};
 
+use crate::archived::Archived;
 use crate::definition::Definition;
 use crate::error::{AlertsError, Result};
 use crate::rows::FoundRows;
@@ -16,6 +17,8 @@ use crate::store::{Connection, Kind, Values, first};
 use crate::transaction::{DEDUPLICATED, HTM_LEVEL, NO_OBJECT};
 use crate::updates::UpdateRecord;
 
+/// The key of the metadata that tells how many nights rows stay in the store after they are published.
+pub(crate) const KEEP_NIGHTS: &str = "config:keep_nights";
 /// The name of the column that tells the replica chunk of a row.
 const CHUNK_COLUMN: &str = "apdb_replica_chunk";
 /// Ranges of HTM numbers of one region: more of them would find fewer rows outside it, and cost more to look up.
@@ -48,6 +51,7 @@ pub struct ReplicaChunk {
 pub(crate) struct Reader {
     pub(crate) connection: Box<dyn Connection>,
     pub(crate) definition: Arc<Definition>,
+    pub(crate) archive: Archived,
 }
 
 impl Reader {
@@ -102,7 +106,9 @@ impl Reader {
         let rows = self
             .selected(selection, since, statements, &SOURCE_COLUMNS, &kinds)
             .await?;
-        self.assembled_selection(rows, selection, AlertTable::DiaSource)
+        let stored = self.assembled_selection(rows, selection, AlertTable::DiaSource)?;
+        self.with_archived(stored, AlertTable::DiaSource, selection, since)
+            .await
     }
 
     /// Forced sources since a time.
@@ -116,7 +122,9 @@ impl Reader {
         let rows = self
             .selected(selection, since, statements, &FORCED_COLUMNS, &kinds)
             .await?;
-        self.assembled_selection(rows, selection, AlertTable::DiaForcedSource)
+        let stored = self.assembled_selection(rows, selection, AlertTable::DiaForcedSource)?;
+        self.with_archived(stored, AlertTable::DiaForcedSource, selection, since)
+            .await
     }
 
     async fn selected(
@@ -129,7 +137,8 @@ impl Reader {
     ) -> Result<FoundRows> {
         match selection {
             SourceSelection::Of(objects) => {
-                let objects: BTreeSet<i64> = objects.iter().copied().collect();
+                let objects = objects.iter().copied().filter(|id| *id != NO_OBJECT);
+                let objects: BTreeSet<i64> = objects.collect();
                 let times = Values::reals(std::iter::repeat_n(since, objects.len()));
                 self.found(of, &[Values::ints(objects), times], columns, kinds)
                     .await
@@ -243,6 +252,20 @@ impl Reader {
             .zip(values)
             .filter_map(|(key, value)| Some((key?, value?)))
             .collect())
+    }
+
+    /// How many nights rows stay here after they are published; `None` for ever.
+    pub(crate) async fn keep_nights(&mut self) -> Result<Option<u32>> {
+        let metadata = self.metadata().await?;
+        let Some((_, text)) = metadata.into_iter().find(|(key, _)| key == KEEP_NIGHTS) else {
+            return Ok(None);
+        };
+        let nights = text.trim().parse();
+        nights.map(Some).map_err(|_| {
+            AlertsError::Conflict(format!(
+                "the metadata {KEEP_NIGHTS} is {text:?}: set it to a number of nights, or delete it to keep all rows in the store"
+            ))
+        })
     }
 
     /// The replica chunks, in the order of their times.

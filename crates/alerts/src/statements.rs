@@ -10,13 +10,14 @@ pub(crate) enum Dialect {
 }
 
 /// The version of the tables.
-pub(crate) const FORMAT: i64 = 2;
+pub(crate) const FORMAT: i64 = 3;
 
 const TABLES: &str = "
 CREATE TABLE settings (name {text} PRIMARY KEY, value {text} NOT NULL) {plain};
 CREATE TABLE metadata (name {text} PRIMARY KEY, value {text} NOT NULL) {plain};
 CREATE TABLE layouts (number {int} PRIMARY KEY, table_name {text} NOT NULL, columns {text} NOT NULL) {plain};
-CREATE TABLE visits (visit {int} NOT NULL, detector {int} NOT NULL, PRIMARY KEY (visit, detector)) {clustered};
+-- `emptied` of those whose forced sources were removed.
+CREATE TABLE visits (visit {int} NOT NULL, detector {int} NOT NULL, emptied {int}, PRIMARY KEY (visit, detector)) {clustered};
 -- What clients call their stores, so that one that is sent again is stored once.
 CREATE TABLE stores (request {text} PRIMARY KEY, stored {real} NOT NULL) {clustered};
 -- A chunk that was deleted keeps its number and loses its id. What is stored after an edition was closed gets another number, so that
@@ -99,7 +100,12 @@ CREATE TABLE updates (
 ) {clustered};
 CREATE INDEX updates_chunk ON updates (chunk) WHERE chunk IS NOT NULL;
 
-{editions}";
+{editions}
+{emptied}";
+
+/// The numbers of sources that only the archive has, as ranges.
+const EMPTIED_TABLES: &str =
+    "CREATE TABLE emptied_sources (low {int} PRIMARY KEY, high {int} NOT NULL) {plain};";
 
 /// What editions are made of: what rows were before they were changed, and what they became, by the edition in which that was. The first
 /// change of a row writes down, under the edition in which the row was stored, what it was then.
@@ -163,14 +169,27 @@ INSERT INTO object_closes (object, validity_start, edition, validity_end)
     AND NOT EXISTS (SELECT 1 FROM objects n WHERE n.object = o.object AND n.validity_start = o.validity_end);
 ";
 
+/// What brings the tables of version 2 up to date.
+const FROM_VERSION_2: &str = "
+ALTER TABLE visits ADD COLUMN emptied {int};
+{emptied}
+";
+
 /// The statements that make the tables.
 pub(crate) fn tables(dialect: Dialect) -> String {
     in_dialect(TABLES, dialect)
 }
 
-/// The statements that bring tables of an older version up to date.
-pub(crate) fn upgrade(dialect: Dialect) -> String {
-    in_dialect(FROM_VERSION_1, dialect)
+/// The statements that bring tables of an older version up to date; `None` if they are.
+pub(crate) fn upgrade(version: i64, dialect: Dialect) -> Option<String> {
+    match version {
+        1 => Some(in_dialect(
+            &[FROM_VERSION_1, FROM_VERSION_2].concat(),
+            dialect,
+        )),
+        2 => Some(in_dialect(FROM_VERSION_2, dialect)),
+        _ => None,
+    }
 }
 
 fn in_dialect(statements: &str, dialect: Dialect) -> String {
@@ -187,6 +206,7 @@ fn in_dialect(statements: &str, dialect: Dialect) -> String {
     };
     let replaced = [
         ("{editions}", EDITION_TABLES),
+        ("{emptied}", EMPTIED_TABLES),
         ("{int}", int),
         ("{real}", real),
         ("{bytes}", bytes),
@@ -388,3 +408,54 @@ pub(crate) const CHANGED_SOURCES: &str = "WITH r(edition) AS ({rows}) SELECT t.s
 pub(crate) const EDITION_WITHDRAWALS: &str = "WITH r(edition) AS ({rows}) SELECT w.object, w.visit, w.detector, f.midpoint, w.withdrawn, f.layout, f.payload \
      FROM r CROSS JOIN forced_withdrawals w CROSS JOIN forced f WHERE w.edition = r.edition AND f.object = w.object \
      AND f.visit = w.visit AND f.detector = w.detector";
+
+// What only the archive has.
+
+/// Up to which edition the store was emptied, and when that was closed.
+pub(crate) const EMPTIED: &str = "SELECT e.edition, e.closed_us FROM editions e WHERE e.edition = (SELECT CAST(s.value AS bigint) FROM settings s WHERE s.name = 'emptied')";
+pub(crate) const CLOSED: &str = "WITH r(edition) AS ({rows}) SELECT e.closed_us FROM r CROSS JOIN editions e WHERE e.edition = r.edition";
+/// Replica chunks through an edition are nobody's any more.
+pub(crate) const FORGET_CHUNKS: &str = "WITH r(edition) AS ({rows}) UPDATE replica_chunks SET id = NULL WHERE id IS NOT NULL AND edition <= (SELECT edition FROM r)";
+/// For times of editions: the first chunk of each.
+pub(crate) const CHUNK_OF_TIME: &str = "WITH r(closed_us) AS ({rows}) SELECT r.closed_us, MIN(c.number) FROM r CROSS JOIN editions e CROSS JOIN replica_chunks c \
+     WHERE e.closed_us = r.closed_us AND c.edition = e.edition GROUP BY r.closed_us";
+pub(crate) const KNOWN_SOURCES: &str = "WITH r(source) AS ({rows}) SELECT s.source FROM r CROSS JOIN sources s WHERE s.source = r.source";
+pub(crate) const KNOWN_FORCED: &str = "WITH r(object, visit, detector) AS ({rows}) SELECT f.object, f.visit, f.detector FROM r CROSS JOIN forced f \
+     WHERE f.object = r.object AND f.visit = r.visit AND f.detector = r.detector";
+/// Those of given sources that were removed once.
+pub(crate) const EMPTIED_SOURCES: &str = "WITH r(source) AS ({rows}) SELECT r.source FROM r WHERE EXISTS (SELECT 1 FROM emptied_sources e \
+     WHERE e.low = (SELECT MAX(f.low) FROM emptied_sources f WHERE f.low <= r.source) AND e.high >= r.source)";
+pub(crate) const ADD_EMPTIED: &str =
+    "WITH r(low, high) AS ({rows}) INSERT INTO emptied_sources (low, high) SELECT low, high FROM r";
+/// Those of given exposures whose forced sources were removed.
+pub(crate) const EMPTIED_VISITS: &str = "WITH r(visit, detector) AS ({rows}) SELECT v.visit, v.detector FROM r CROSS JOIN visits v \
+     WHERE v.visit = r.visit AND v.detector = r.detector AND v.emptied IS NOT NULL";
+pub(crate) const NOTE_EMPTIED_VISITS: &str = "WITH r(visit, detector) AS ({rows}) UPDATE visits SET emptied = 1 FROM r \
+     WHERE visits.visit = r.visit AND visits.detector = r.detector AND visits.emptied IS NULL";
+
+/// Chunks through an edition of which there are sources.
+pub(crate) const CHUNKS_OF_SOURCES: &str = "WITH r(edition) AS ({rows}) SELECT c.number FROM r CROSS JOIN replica_chunks c WHERE c.edition <= r.edition \
+     AND EXISTS (SELECT 1 FROM sources s WHERE s.chunk = c.number) ORDER BY c.number";
+pub(crate) const CHUNKS_OF_FORCED: &str = "WITH r(edition) AS ({rows}) SELECT c.number FROM r CROSS JOIN replica_chunks c WHERE c.edition <= r.edition \
+     AND EXISTS (SELECT 1 FROM forced f WHERE f.chunk = c.number) ORDER BY c.number";
+/// Chunks through an edition behind the last one before whose versions objects were emptied.
+pub(crate) const CHUNKS_OF_VERSIONS: &str = "WITH r(edition) AS ({rows}) SELECT c.number FROM r CROSS JOIN replica_chunks c WHERE c.edition <= r.edition \
+     AND c.number > COALESCE((SELECT CAST(s.value AS bigint) FROM settings s WHERE s.name = 'emptied_versions'), 0) ORDER BY c.number";
+/// Sources of a chunk that have not changed since an edition.
+pub(crate) const OLD_SOURCES: &str = "WITH r(number, edition) AS ({rows}) SELECT s.source FROM r CROSS JOIN sources s WHERE s.chunk = r.number \
+     AND NOT EXISTS (SELECT 1 FROM source_states t WHERE t.source = s.source AND t.edition > r.edition) LIMIT 5000";
+pub(crate) const OLD_FORCED: &str = "WITH r(number, edition) AS ({rows}) SELECT f.object, f.visit, f.detector FROM r CROSS JOIN forced f WHERE f.chunk = r.number \
+     AND NOT EXISTS (SELECT 1 FROM forced_withdrawals w WHERE w.object = f.object AND w.visit = f.visit AND w.detector = f.detector \
+     AND w.edition > r.edition) LIMIT 5000";
+/// Versions before those of a chunk.
+pub(crate) const OLD_VERSIONS: &str = "WITH r(number) AS ({rows}) SELECT o.object, o.validity_start FROM r CROSS JOIN objects n CROSS JOIN objects o \
+     WHERE n.chunk = r.number AND o.object = n.object AND o.validity_start < n.validity_start LIMIT 5000";
+pub(crate) const REMOVE_SOURCES: &str =
+    "WITH r(source) AS ({rows}) DELETE FROM sources WHERE source IN (SELECT source FROM r)";
+pub(crate) const REMOVE_SOURCE_STATES: &str =
+    "WITH r(source) AS ({rows}) DELETE FROM source_states WHERE source IN (SELECT source FROM r)";
+pub(crate) const REMOVE_FORCED: &str = "WITH r(object, visit, detector) AS ({rows}) DELETE FROM forced WHERE (object, visit, detector) IN (SELECT object, visit, detector FROM r)";
+pub(crate) const REMOVE_WITHDRAWALS: &str = "WITH r(object, visit, detector) AS ({rows}) DELETE FROM forced_withdrawals WHERE (object, visit, detector) IN (SELECT object, visit, detector FROM r)";
+pub(crate) const REMOVE_VERSIONS: &str = "WITH r(object, validity_start) AS ({rows}) DELETE FROM objects WHERE (object, validity_start) IN (SELECT object, validity_start FROM r)";
+pub(crate) const REMOVE_OBJECT_STATES: &str = "WITH r(object, validity_start) AS ({rows}) DELETE FROM object_states WHERE (object, validity_start) IN (SELECT object, validity_start FROM r)";
+pub(crate) const REMOVE_CLOSES: &str = "WITH r(object, validity_start) AS ({rows}) DELETE FROM object_closes WHERE (object, validity_start) IN (SELECT object, validity_start FROM r)";

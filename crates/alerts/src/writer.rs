@@ -8,6 +8,7 @@ use tracing::{error, info};
 use crate::definition::Definition;
 use crate::error::{AlertsError, Result};
 use crate::operation::{Operation, Outcome};
+use crate::published::Recalled;
 use crate::store::{Connection, Store};
 use crate::transaction::Transaction;
 
@@ -18,7 +19,9 @@ const MANY_ROWS: usize = 50_000;
 
 /// An operation that waits.
 pub(crate) struct Job {
-    pub(crate) operation: Operation,
+    pub(crate) operation: Arc<Operation>,
+    /// What the archive has of the rows that it needs.
+    pub(crate) recalled: Option<Recalled>,
     pub(crate) reply: oneshot::Sender<Result<Outcome>>,
 }
 
@@ -39,7 +42,7 @@ impl Writer {
                 // An operation that changes the schema is the last one of its group.
                 if together
                     .iter()
-                    .any(|job| matches!(job.operation, Operation::SetSchema(_)))
+                    .any(|job| matches!(*job.operation, Operation::SetSchema(_)))
                 {
                     break;
                 }
@@ -57,7 +60,12 @@ impl Writer {
         let was_idle = self.connection.is_none();
         let committed = self.try_commit(&jobs).await;
         // Whoever only publishes leaves the database to the server that stores into it.
-        let closes = |job: &Job| matches!(job.operation, Operation::CloseEdition { .. });
+        let closes = |job: &Job| {
+            matches!(
+                *job.operation,
+                Operation::CloseEdition { .. } | Operation::Empty { .. }
+            )
+        };
         if was_idle && jobs.iter().all(closes) {
             self.connection = None;
         }
@@ -117,11 +125,13 @@ impl Writer {
             let mut transaction = Transaction {
                 connection,
                 definition: &definition,
+                asked: job.recalled.as_ref().map(|recalled| &recalled.needed),
             };
-            let outcome = transaction.apply(&job.operation).await;
+            let recalled = job.recalled.as_ref();
+            let outcome = transaction.apply(&job.operation, recalled).await;
             match &outcome {
                 Ok(_) => {
-                    has_new_schema |= matches!(job.operation, Operation::SetSchema(_));
+                    has_new_schema |= matches!(*job.operation, Operation::SetSchema(_));
                     connection.run("RELEASE SAVEPOINT operation").await?;
                 }
                 // Nothing can be said of the others either.

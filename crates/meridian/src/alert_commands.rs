@@ -2,11 +2,11 @@
 
 use std::fs::read_to_string;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use alerts::{AlertDatabase, AlertSchema, AlertTable, AlertsError, StoreKind};
-use catalog::Catalog;
+use alerts::{AlertDatabase, AlertSchema, AlertTable, AlertsError, EditionTable, StoreKind};
+use catalog::{Catalog, fold_name};
 use clap::{Args, Subcommand};
 use engine::Archive;
 use server::{PublicationError, PublicationStatus};
@@ -45,6 +45,9 @@ pub struct CreateArguments {
     /// Seconds of a replica chunk.
     #[arg(long, value_name = "N", default_value = "600", requires = "replica")]
     replica_seconds: NonZeroU32,
+    /// Nights for which rows that are published stay in the store; later they are read from the archive, which has them alone.
+    #[arg(long, value_name = "N", default_value = "30", requires = "replica")]
+    keep_nights: u32,
     /// Keep the rows in this PostgreSQL database instead of a file: postgres://USER:PASSWORD@HOST:PORT/DATABASE.
     #[arg(
         long,
@@ -97,7 +100,16 @@ async fn create(arguments: CreateArguments) -> Result<(), Failure> {
     let seconds = arguments
         .replica
         .then(|| i64::from(arguments.replica_seconds.get()));
-    alerts::create(&arguments.data, &arguments.name, &kind, &schema, seconds).await?;
+    let nights = arguments.replica.then_some(arguments.keep_nights);
+    alerts::create(
+        &arguments.data,
+        &arguments.name,
+        &kind,
+        &schema,
+        seconds,
+        nights,
+    )
+    .await?;
     let columns = AlertTable::ALL
         .map(|table| format!("{} {}", table.name(), schema.table(table).columns.len()));
     tell(&format!(
@@ -108,6 +120,36 @@ async fn create(arguments: CreateArguments) -> Result<(), Failure> {
         kind.name(),
         arguments.data.display()
     ))
+}
+
+/// Sees that nothing is dropped that an alert database has nowhere else.
+///
+/// # Errors
+/// It is one of its published tables, or the database of them.
+pub async fn check_may_drop(
+    data: &Path,
+    database: &str,
+    table: Option<&str>,
+) -> Result<(), Failure> {
+    let is_published = |table: &str| {
+        EditionTable::ALL
+            .iter()
+            .any(|it| fold_name(it.name()) == fold_name(table))
+    };
+    let names = alerts::list(data)?;
+    let named = names
+        .iter()
+        .find(|name| fold_name(name) == fold_name(database));
+    let Some(name) = named.filter(|_| table.is_none_or(is_published)) else {
+        return Ok(());
+    };
+    match AlertDatabase::open(data, name).await?.emptied().await? {
+        None => Ok(()),
+        Some(emptied) => Err(Failure::new(format!(
+            "the alert database {name} has the rows of its editions through {} here alone: nothing of them can be dropped",
+            emptied.edition
+        ))),
+    }
 }
 
 async fn list(arguments: ListArguments) -> Result<(), Failure> {
@@ -164,9 +206,9 @@ async fn publish(arguments: PublishArguments) -> Result<(), Failure> {
         Err(error) => return Err(error.into()),
     };
     if editions.is_empty() {
-        return tell(
+        tell(
             "nothing is to be published: no replica chunk is over that is not published already\n",
-        );
+        )?;
     }
     for edition in editions {
         tell(&format!(
@@ -174,5 +216,5 @@ async fn publish(arguments: PublishArguments) -> Result<(), Failure> {
             edition.number, edition.rows, edition.chunks
         ))?;
     }
-    Ok(())
+    Ok(server::empty_store(archive.catalog(), &database).await?)
 }

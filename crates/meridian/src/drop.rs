@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use engine::Archive;
 use ingest::{Dropped, grouped, size};
 
+use crate::alert_commands::check_may_drop;
 use crate::console::{remark, tell};
 use crate::failure::Failure;
 
@@ -103,6 +104,7 @@ async fn target(command: &DropCommand) -> Result<DropTarget<'_>, Failure> {
         DropCommand::Table(it) => (&it.database, Some(&it.table), None),
         DropCommand::Part(it) => (&it.table.database, Some(&it.table.table), Some(it.part)),
     };
+    check_may_drop(&database.data, &database.db, table.map(String::as_str)).await?;
     let catalog = Catalog::open(&database.data).await?;
     let question = question(&catalog, &database.data, &database.db, table, part).await;
     catalog.close().await;

@@ -61,8 +61,10 @@ pub use http::{ServiceDescription, registry_record};
 use listener::{Endpoint, Listener, Peer};
 use metrics::{Metrics, QueryCounts};
 use process_list::{ProcessList, TrackedTask};
-use publication::publish_in_background;
-pub use publication::{PublicationError, PublicationStatus, PublishedEdition, publish};
+use publication::{ArchiveRows, publish_in_background};
+pub use publication::{
+    PublicationError, PublicationStatus, PublishedEdition, empty_store, publish,
+};
 use queries::{Host, ServerTables};
 pub use query_description::{MilestoneDescription, QueryDescription};
 use query_runtime::QueryRuntime;
@@ -319,12 +321,13 @@ fn listeners_of(
 async fn http_state(config: &Config, shared: &Arc<Shared>, archive: &Arc<Archive>) -> HttpState {
     let memory = config.memory as u64;
     let received = Arc::clone(shared.sessions.received());
+    let rows = ArchiveRows::new(Arc::clone(&shared.sessions), config.threads);
     let state = HttpState::new(
         Arc::clone(shared),
         Arc::clone(archive),
         config.cone_columns.clone(),
         TableRoom::new(memory, received, config.http_patience),
-        AlertDatabases::new(archive, memory),
+        AlertDatabases::new(archive, rows, memory),
     );
     state.jobs.reopen_uploads().await;
     state

@@ -109,6 +109,9 @@ pub(crate) trait Store: Send + Sync + fmt::Debug {
 
     /// A connection to read with.
     async fn reader(&self) -> Result<Box<dyn Connection>>;
+
+    /// A connection whose reads are all of one moment.
+    async fn snapshot(&self) -> Result<Box<dyn Connection>>;
 }
 
 /// A connection.

@@ -77,6 +77,11 @@ impl Store for PostgresStore {
     async fn reader(&self) -> Result<Box<dyn Connection>> {
         Ok(Box::new(Handle(self.readers.acquire().await?)))
     }
+
+    async fn snapshot(&self) -> Result<Box<dyn Connection>> {
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        Ok(Box::new(Handle(self.readers.begin_with(begin).await?)))
+    }
 }
 
 struct Handle<C>(C);

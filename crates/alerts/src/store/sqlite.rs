@@ -108,6 +108,14 @@ impl Store for SqliteStore {
             _lock: None,
         }))
     }
+
+    async fn snapshot(&self) -> Result<Box<dyn Connection>> {
+        // Its moment is that of its first read. What is dropped is rolled back.
+        Ok(Box::new(Handle {
+            connection: self.readers.begin().await?,
+            _lock: None,
+        }))
+    }
 }
 
 /// A connection, and the lock of whoever writes, which goes after it.

@@ -65,6 +65,7 @@ impl Transaction<'_> {
             .into_iter()
             .filter(|object| !left.contains(object))
             .collect();
+        self.need_sources_of(&empty).await?;
         let mut closed: Vec<(i64, LatestVersion)> =
             self.latest_of(&empty).await?.into_iter().collect();
         closed.retain(|(_, version)| version.validity_start < time);
@@ -328,11 +329,10 @@ impl Transaction<'_> {
                 time_withdrawn_mjd_tai: withdrawn,
             });
         }
-        let missing = wanted
-            .iter()
-            .filter(|key| !known.contains(*key))
-            .map(|key| key.0);
-        let missing: Vec<i64> = missing.collect();
+        let missing = wanted.iter().copied().filter(|key| !known.contains(key));
+        let missing: Vec<(i64, i64, i64)> = missing.collect();
+        self.need_forced(&missing).await?;
+        let missing: Vec<i64> = missing.into_iter().map(|key| key.0).collect();
         if !missing.is_empty() {
             return Err(AlertsError::Missing(format!(
                 "there are no such DiaForcedSources of the DiaObjects {}",

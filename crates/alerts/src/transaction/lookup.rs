@@ -146,6 +146,7 @@ impl Transaction<'_> {
             .into_iter()
             .filter(|id| !known.contains(id))
             .collect();
+        self.need_sources(&missing).await?;
         match missing.is_empty() {
             true => Ok(sources),
             false => Err(AlertsError::Missing(format!(

@@ -1,6 +1,7 @@
 //! Operations within a transaction of the writer.
 
 mod changing;
+mod emptying;
 mod history;
 mod log;
 mod lookup;
@@ -8,11 +9,14 @@ mod storing;
 
 use std::collections::BTreeSet;
 
+pub(crate) use emptying::{emptied, forced_keys, keys_of};
 pub(crate) use history::is_over;
 
 use crate::definition::{Definition, write_schema};
 use crate::error::{AlertsError, Result};
 use crate::operation::{Operation, Outcome};
+use crate::published::{Needed, Recalled};
+use crate::reads::KEEP_NIGHTS;
 use crate::statements as sql;
 use crate::store::{Connection, Values};
 
@@ -27,11 +31,20 @@ pub(crate) const DEDUPLICATED: &str = "deduplicated:mjd_tai";
 pub(crate) struct Transaction<'a> {
     pub(crate) connection: &'a mut dyn Connection,
     pub(crate) definition: &'a Definition,
+    /// What the archive was asked for this operation: what it does not have is nowhere.
+    pub(crate) asked: Option<&'a Needed>,
 }
 
 impl Transaction<'_> {
-    /// Does an operation.
-    pub(crate) async fn apply(&mut self, operation: &Operation) -> Result<Outcome> {
+    /// Does an operation, with the rows that it needs of the archive.
+    pub(crate) async fn apply(
+        &mut self,
+        operation: &Operation,
+        recalled: Option<&Recalled>,
+    ) -> Result<Outcome> {
+        if let Some(recalled) = recalled {
+            self.recall(recalled).await?;
+        }
         match operation {
             Operation::Store(request) => self.store(request).await,
             Operation::ReassignToSolarSystem { sources, time } => {
@@ -89,6 +102,7 @@ impl Transaction<'_> {
                 ))
             }
             Operation::CloseEdition { now_us } => self.close_edition(*now_us).await,
+            Operation::Empty { through, step } => self.empty(*through, *step).await,
             Operation::SetSchema(schema) => {
                 self.definition.schema.check_successor(schema)?;
                 let last = self.definition.layouts.keys().copied().max().unwrap_or(0);
@@ -102,6 +116,11 @@ impl Transaction<'_> {
         if key.is_empty() || value.is_empty() {
             let sentence = "neither the key nor the value of metadata can be empty".to_owned();
             return Err(AlertsError::Invalid(sentence));
+        }
+        if key == KEEP_NIGHTS && value.trim().parse::<u32>().is_err() {
+            return Err(AlertsError::Invalid(format!(
+                "{KEEP_NIGHTS} cannot be {value:?}: set it to a number of nights, or delete it to keep all rows in the store"
+            )));
         }
         let row = [
             Values::texts([key.to_owned()]),

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use sky::htm::{Level, ids_degrees};
 
 use super::lookup::LatestVersion;
-use super::{HTM_LEVEL, NO_OBJECT, Transaction, check_time, counted};
+use super::{HTM_LEVEL, NO_OBJECT, Transaction, check_time, counted, forced_keys};
 use crate::error::{AlertsError, Result, listed};
 use crate::operation::{Outcome, StoreRequest};
 use crate::rows::{Kept, conformed, ints, payloads, reals};
@@ -203,22 +203,9 @@ impl Transaction<'_> {
         chunk: Option<i64>,
     ) -> Result<()> {
         let count = batch.num_rows();
-        let (number, layout) = self.definition.layout(Kept::Table(AlertTable::DiaSource))?;
         let ids = required(batch, names::DIA_SOURCE);
-        let objects = ints(batch, names::DIA_OBJECT).into_iter();
-        let rows = [
-            Values::ints(objects.map(|object| object.unwrap_or(NO_OBJECT))),
-            Values::Real(reals(batch, names::MIDPOINT)),
-            Values::ints(ids.iter().copied()),
-            Values::ints(htm_numbers(batch, "DiaSource")?),
-            Values::Int(ints(batch, names::SS_OBJECT)),
-            Values::Real(reals(batch, names::SS_REASSIGNED)),
-            Values::Real(reals(batch, names::WITHDRAWN)),
-            Values::Int(vec![chunk; count]),
-            Values::ints(std::iter::repeat_n(number, count)),
-            Values::bytes(payloads(batch, &layout)),
-        ];
-        let stored = self.connection.change(sql::ADD_SOURCES, &rows).await?;
+        self.check_not_emptied(&ids).await?;
+        let stored = self.add_sources(batch, vec![chunk; count]).await?;
         if stored == count as u64 {
             return Ok(());
         }
@@ -229,12 +216,53 @@ impl Transaction<'_> {
         )))
     }
 
+    /// Adds the sources that are not there yet, and tells how many these are.
+    pub(super) async fn add_sources(
+        &mut self,
+        batch: &RecordBatch,
+        chunks: Vec<Option<i64>>,
+    ) -> Result<u64> {
+        let (number, layout) = self.definition.layout(Kept::Table(AlertTable::DiaSource))?;
+        let objects = ints(batch, names::DIA_OBJECT).into_iter();
+        let rows = [
+            Values::ints(objects.map(|object| object.unwrap_or(NO_OBJECT))),
+            Values::Real(reals(batch, names::MIDPOINT)),
+            Values::ints(required(batch, names::DIA_SOURCE)),
+            Values::ints(htm_numbers(batch, "DiaSource")?),
+            Values::Int(ints(batch, names::SS_OBJECT)),
+            Values::Real(reals(batch, names::SS_REASSIGNED)),
+            Values::Real(reals(batch, names::WITHDRAWN)),
+            Values::Int(chunks),
+            Values::ints(std::iter::repeat_n(number, batch.num_rows())),
+            Values::bytes(payloads(batch, &layout)),
+        ];
+        self.connection.change(sql::ADD_SOURCES, &rows).await
+    }
+
     pub(super) async fn store_forced(
         &mut self,
         batch: &RecordBatch,
         chunk: Option<i64>,
     ) -> Result<()> {
         let count = batch.num_rows();
+        self.need_forced(&forced_keys(batch)).await?;
+        let stored = self.add_forced(batch, vec![chunk; count]).await?;
+        match stored == count as u64 {
+            true => Ok(()),
+            false => Err(AlertsError::Conflict(format!(
+                "{} of the DiaForcedSources are stored already, by their object, visit and detector; a retry of a store is recognised \
+                 by its request name",
+                count as u64 - stored
+            ))),
+        }
+    }
+
+    /// Adds the forced sources that are not there yet, and tells how many these are.
+    pub(super) async fn add_forced(
+        &mut self,
+        batch: &RecordBatch,
+        chunks: Vec<Option<i64>>,
+    ) -> Result<u64> {
         let (number, layout) = self
             .definition
             .layout(Kept::Table(AlertTable::DiaForcedSource))?;
@@ -245,19 +273,11 @@ impl Transaction<'_> {
             Values::Real(reals(batch, names::MIDPOINT)),
             Values::ints(htm_numbers(batch, "DiaForcedSource")?),
             Values::Real(reals(batch, names::WITHDRAWN)),
-            Values::Int(vec![chunk; count]),
-            Values::ints(std::iter::repeat_n(number, count)),
+            Values::Int(chunks),
+            Values::ints(std::iter::repeat_n(number, batch.num_rows())),
             Values::bytes(payloads(batch, &layout)),
         ];
-        let stored = self.connection.change(sql::ADD_FORCED, &rows).await?;
-        match stored == count as u64 {
-            true => Ok(()),
-            false => Err(AlertsError::Conflict(format!(
-                "{} of the DiaForcedSources are stored already, by their object, visit and detector; a retry of a store is recognised \
-                 by its request name",
-                count as u64 - stored
-            ))),
-        }
+        self.connection.change(sql::ADD_FORCED, &rows).await
     }
 }
 

@@ -17,22 +17,40 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// What is published of databases and what waits, as it was seen last: for the metrics.
 #[derive(Debug, Default)]
-pub(crate) struct Publishing(Mutex<HashMap<String, PublicationStatus>>);
+pub(crate) struct Publishing {
+    statuses: Mutex<HashMap<String, PublicationStatus>>,
+    /// Why stores could not be emptied, as it was logged last.
+    problems: Mutex<HashMap<String, String>>,
+}
 
 impl Publishing {
     /// The statuses by the names of databases.
     pub(crate) fn statuses(&self) -> HashMap<String, PublicationStatus> {
-        self.lock().clone()
+        lock(&self.statuses).clone()
     }
 
     /// Notes a status.
     pub(crate) fn note(&self, database: &str, status: PublicationStatus) {
-        self.lock().insert(database.to_owned(), status);
+        lock(&self.statuses).insert(database.to_owned(), status);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, PublicationStatus>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Logs why a store could not be emptied, each reason once. What is published is published all the same.
+    pub(crate) fn note_emptying(&self, database: &str, outcome: Result<(), PublicationError>) {
+        let mut problems = lock(&self.problems);
+        let Err(error) = outcome else {
+            problems.remove(database);
+            return;
+        };
+        let told = error.to_string();
+        if problems.get(database) != Some(&told) {
+            warn!(database, %error, "a store could not be emptied of what is published");
+            problems.insert(database.to_owned(), told);
+        }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Publishes whatever is closed, until the server ends.

@@ -3,7 +3,9 @@
 //! An [`Edition`] is published in one transaction of the catalog: parts of all its tables, among them a row of the table `Edition`. So the
 //! rows of that table tell which editions are published, and each is published once, whatever happens to whoever publishes.
 
+mod archive_rows;
 mod background;
+mod emptying;
 mod rows;
 mod tables;
 mod views;
@@ -18,7 +20,9 @@ use engine::{Archive, EngineError};
 use ingest::{AppendAllRequest, IngestError, Progress, TableRows, append_all};
 use tokio::runtime::Handle;
 
+pub(crate) use archive_rows::ArchiveRows;
 pub(crate) use background::{Publishing, publish_in_background};
+pub use emptying::empty_store;
 use rows::EditionRows;
 
 /// Memory that a publication may take for rows: it runs beside queries.
@@ -138,6 +142,17 @@ async fn check_is_same(
     database: &AlertDatabase,
 ) -> Result<(), PublicationError> {
     let published = last_published(catalog, database).await?;
+    if let Some(emptied) = database.emptied().await?
+        && emptied.edition > published
+    {
+        return Err(PublicationError::InTheWay {
+            database: database.name().to_owned(),
+            reason: format!(
+                "the archive has the editions through {published}, and the rows of those through {} are nowhere else: restore it from a backup",
+                emptied.edition
+            ),
+        });
+    }
     let known = database.editions(published - 1).await?;
     if published == 0 || known.iter().any(|edition| edition.number == published) {
         return Ok(());

@@ -73,8 +73,9 @@ async fn on_large_stack(archive: Arc<Archive>, view: NewView) -> Result<(), Publ
     Ok(())
 }
 
+/// A view that users read.
 #[derive(Debug, Clone, Copy)]
-enum UserView {
+pub(super) enum UserView {
     Objects,
     LatestObjects,
     Sources,
@@ -82,14 +83,16 @@ enum UserView {
 }
 
 impl UserView {
-    const ALL: [Self; 4] = [
+    /// All of them.
+    pub(super) const ALL: [Self; 4] = [
         Self::Objects,
         Self::LatestObjects,
         Self::Sources,
         Self::Forced,
     ];
 
-    const fn name(self) -> &'static str {
+    /// Its name.
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Objects => AlertTable::DiaObject.name(),
             Self::LatestObjects => "DiaObjectLast",
@@ -118,7 +121,6 @@ impl UserView {
     }
 
     fn definition(self, database: &AlertDatabase, columns: &[String]) -> String {
-        let object = &[names::DIA_OBJECT][..];
         let version = &[names::DIA_OBJECT, names::VALIDITY_START][..];
         match self {
             Self::Objects | Self::LatestObjects => {
@@ -154,51 +156,57 @@ impl UserView {
                     not_replaced(EditionTable::ReplacedVersions, version),
                 )
             }
-            Self::Sources => {
-                let shown: Vec<String> = columns.iter().map(|name| column("s", name)).collect();
-                let keys = &[names::DIA_OBJECT, names::DIA_SOURCE][..];
-                format!(
-                    "SELECT {} FROM {} WHERE {}{}{}",
-                    shown.join(", "),
-                    table(self.table(), "s"),
-                    published("s"),
-                    not_replaced(EditionTable::ReplacedSources, keys),
-                    not_replaced(EditionTable::ReplacedLooseSources, &keys[object.len()..]),
-                )
-            }
-            Self::Forced => {
-                let can_withdraw = columns.iter().any(|name| name == names::WITHDRAWN);
-                let shown: Vec<String> = columns
-                    .iter()
-                    .map(|name| match name == names::WITHDRAWN {
-                        true => format!(
-                            "COALESCE({}, {}) AS `{name}`",
-                            column("w", name),
-                            column("s", name)
-                        ),
-                        false => column("s", name),
-                    })
-                    .collect();
-                let keys = &[names::DIA_OBJECT, names::VISIT, names::DETECTOR];
-                let withdrawn = match can_withdraw {
-                    true => format!(
-                        " LEFT JOIN {}",
-                        joined(EditionTable::WithdrawnForced, "w", keys)
-                    ),
-                    false => String::new(),
-                };
-                format!(
-                    "SELECT {} FROM {}{withdrawn} WHERE {}",
-                    shown.join(", "),
-                    table(self.table(), "s"),
-                    published("s"),
-                )
-            }
+            Self::Sources => sources(columns),
+            Self::Forced => forced(columns),
         }
     }
 }
 
-fn column(alias: &str, name: &str) -> String {
+/// The sources as they have become, in these columns.
+pub(super) fn sources(columns: &[String]) -> String {
+    let shown: Vec<String> = columns.iter().map(|name| column("s", name)).collect();
+    let keys = &[names::DIA_OBJECT, names::DIA_SOURCE];
+    format!(
+        "SELECT {} FROM {} WHERE {}{}{}",
+        shown.join(", "),
+        table(EditionTable::Sources, "s"),
+        published("s"),
+        not_replaced(EditionTable::ReplacedSources, keys),
+        not_replaced(EditionTable::ReplacedLooseSources, &keys[1..]),
+    )
+}
+
+/// The forced sources, in these columns.
+pub(super) fn forced(columns: &[String]) -> String {
+    let can_withdraw = columns.iter().any(|name| name == names::WITHDRAWN);
+    let shown: Vec<String> = columns
+        .iter()
+        .map(|name| match name == names::WITHDRAWN {
+            true => format!(
+                "COALESCE({}, {}) AS `{name}`",
+                column("w", name),
+                column("s", name)
+            ),
+            false => column("s", name),
+        })
+        .collect();
+    let keys = &[names::DIA_OBJECT, names::VISIT, names::DETECTOR];
+    let withdrawn = match can_withdraw {
+        true => format!(
+            " LEFT JOIN {}",
+            joined(EditionTable::WithdrawnForced, "w", keys)
+        ),
+        false => String::new(),
+    };
+    format!(
+        "SELECT {} FROM {}{withdrawn} WHERE {}",
+        shown.join(", "),
+        table(EditionTable::Forced, "s"),
+        published("s"),
+    )
+}
+
+pub(super) fn column(alias: &str, name: &str) -> String {
     format!("`{alias}`.`{name}`")
 }
 

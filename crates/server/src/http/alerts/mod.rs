@@ -26,7 +26,8 @@ use tracing::error;
 use super::HttpState;
 use super::problem::Problem;
 use crate::publication::{
-    PublicationError, PublicationStatus, PublishedEdition, Publishing, publish,
+    ArchiveRows, PublicationError, PublicationStatus, PublishedEdition, Publishing, empty_store,
+    publish,
 };
 
 /// The share of the memory for queries that the bodies of requests may take.
@@ -46,12 +47,15 @@ pub(crate) struct AlertDatabases {
     turn: Mutex<()>,
     /// What was published.
     pub(crate) publishing: Publishing,
+    /// What only the archive has.
+    rows: Arc<ArchiveRows>,
 }
 
 impl AlertDatabases {
     /// Those beside an archive, in a server that may use so many bytes of memory for queries.
-    pub(crate) fn new(archive: &Arc<Archive>, memory: u64) -> Self {
+    pub(crate) fn new(archive: &Arc<Archive>, rows: ArchiveRows, memory: u64) -> Self {
         Self {
+            rows: Arc::new(rows),
             data: archive.catalog().data_dir().to_owned(),
             archive: Arc::clone(archive),
             turn: Mutex::default(),
@@ -70,7 +74,10 @@ impl AlertDatabases {
             });
         }
         let cell = Arc::clone(self.opened.lock().await.entry(name.to_owned()).or_default());
-        let open = || async { AlertDatabase::open(&self.data, name).await.map(Arc::new) };
+        let open = || async {
+            let opened = AlertDatabase::open(&self.data, name).await?;
+            Ok(Arc::new(opened.with_archive(Arc::clone(&self.rows) as _)))
+        };
         cell.get_or_try_init(open).await.cloned()
     }
 
@@ -78,13 +85,17 @@ impl AlertDatabases {
         ::alerts::list(&self.data)
     }
 
-    /// Publishes what is closed by now, one at a time.
+    /// Publishes what is closed by now, one at a time, and removes from the store what is published and old.
     pub(crate) async fn publish(
         &self,
         database: &Arc<AlertDatabase>,
     ) -> Result<Vec<PublishedEdition>, PublicationError> {
         let _turn = self.turn.lock().await;
         let outcome = publish(&self.archive, database).await;
+        if outcome.is_ok() {
+            let emptied = empty_store(self.archive.catalog(), database).await;
+            self.publishing.note_emptying(database.name(), emptied);
+        }
         let status = self.status(database).await?;
         self.publishing.note(database.name(), status);
         outcome
@@ -227,9 +238,10 @@ impl From<AlertsError> for AlertProblem {
             AlertsError::Missing(_) | AlertsError::NoDatabase { .. } => StatusCode::NOT_FOUND,
             AlertsError::TooMany { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             AlertsError::Conflict(_) | AlertsError::Exists { .. } => StatusCode::CONFLICT,
-            AlertsError::Storage(_) | AlertsError::InUse { .. } | AlertsError::Ending => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            AlertsError::Storage(_)
+            | AlertsError::InUse { .. }
+            | AlertsError::Ending
+            | AlertsError::Archive(_) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         if status.is_server_error() {

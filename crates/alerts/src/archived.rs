@@ -1,0 +1,270 @@
+//! Reads of what only the archive has, and how they join those of the store.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::{BooleanArray, RecordBatch};
+use arrow::compute::{cast, filter_record_batch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use sky::{LonLat, Region};
+
+use crate::editions::PUBLISHED;
+use crate::error::{AlertsError, Result};
+use crate::published::{
+    EmptyStep, Needed, PublishedRequest, PublishedRows, PublishedSelection, Recalled, Through,
+};
+use crate::reads::{Reader, SourceSelection};
+use crate::rows::{ints, reals};
+use crate::schema::{AlertTable, TableSchema, names};
+use crate::statements as sql;
+use crate::store::{Kind, Values, first};
+use crate::transaction::{emptied, forced_keys, keys_of};
+
+/// The archive of a database, if it is known here.
+#[derive(Debug, Clone)]
+pub(crate) struct Archived {
+    database: Arc<str>,
+    rows: Option<Arc<dyn PublishedRows>>,
+}
+
+impl Archived {
+    pub(crate) fn new(database: &str) -> Self {
+        Self {
+            database: database.into(),
+            rows: None,
+        }
+    }
+
+    pub(crate) fn with(self, rows: Arc<dyn PublishedRows>) -> Self {
+        Self {
+            rows: Some(rows),
+            ..self
+        }
+    }
+
+    /// Rows of a table, with the times of their editions.
+    async fn rows(
+        &self,
+        columns: (AlertTable, &TableSchema),
+        through: Through,
+        selection: PublishedSelection<'_>,
+        since: Option<f64>,
+    ) -> Result<Vec<RecordBatch>> {
+        let Some(rows) = &self.rows else {
+            return Err(AlertsError::OnlyPublished(Box::default()));
+        };
+        let (table, columns) = columns;
+        let request = PublishedRequest {
+            database: &self.database,
+            table,
+            columns,
+            through,
+            selection,
+            since,
+        };
+        rows.rows(request).await
+    }
+}
+
+impl Reader {
+    /// Rows that were found in the store, and those that only the archive has. All reads of this connection are of one moment.
+    pub(crate) async fn with_archived(
+        &mut self,
+        mut stored: Vec<RecordBatch>,
+        table: AlertTable,
+        selection: &SourceSelection,
+        since: f64,
+    ) -> Result<Vec<RecordBatch>> {
+        let Some(through) = emptied(self.connection.as_mut()).await? else {
+            return Ok(stored);
+        };
+        let definition = Arc::clone(&self.definition);
+        let columns = definition.schema.table(table);
+        let archive = self.archive.clone();
+        let (wanted, region) = match selection {
+            SourceSelection::In(region) => (PublishedSelection::In(region), Some(region.as_ref())),
+            SourceSelection::Of(objects) => (PublishedSelection::Of(objects), None),
+        };
+        let found = archive
+            .rows((table, columns), through, wanted, Some(since))
+            .await?;
+        for batch in found {
+            let keeps = self.counts(&batch, table, region, since).await?;
+            let batch = filter_record_batch(&batch, &keeps).map_err(damaged)?;
+            if batch.num_rows() > 0 {
+                stored.push(in_columns(&batch, columns.arrow())?);
+            }
+        }
+        Ok(stored)
+    }
+
+    /// Which rows of the archive are wanted, and are not in the store.
+    async fn counts(
+        &mut self,
+        batch: &RecordBatch,
+        table: AlertTable,
+        region: Option<&Region>,
+        since: f64,
+    ) -> Result<BooleanArray> {
+        let midpoints = reals(batch, names::MIDPOINT).into_iter();
+        let mut keeps: Vec<bool> = midpoints
+            .map(|time| time.is_some_and(|time| time >= since))
+            .collect();
+        if let Some(region) = region {
+            let places = reals(batch, names::RA)
+                .into_iter()
+                .zip(reals(batch, names::DEC));
+            for (keep, (ra, dec)) in keeps.iter_mut().zip(places) {
+                let place = ra.zip(dec).map(|(ra, dec)| LonLat::from_degrees(ra, dec));
+                *keep &= matches!(place, Some(Ok(place)) if region.contains(place));
+            }
+        }
+        if table == AlertTable::DiaForcedSource {
+            let keys = forced_keys(batch);
+            let kinds = [Kind::Int, Kind::Int, Kind::Int];
+            let rows = [
+                Values::ints(keys.iter().map(|key| key.0)),
+                Values::ints(keys.iter().map(|key| key.1)),
+                Values::ints(keys.iter().map(|key| key.2)),
+            ];
+            let known = self
+                .connection
+                .fetch(sql::KNOWN_FORCED, &rows, &kinds)
+                .await?;
+            let known: BTreeSet<(i64, i64, i64)> = keys_of(&known).into_iter().collect();
+            for (keep, key) in keeps.iter_mut().zip(&keys) {
+                *keep &= !known.contains(key);
+            }
+        } else {
+            let ids: Vec<Option<i64>> = ints(batch, names::DIA_SOURCE);
+            let rows = [Values::ints(ids.iter().copied().flatten())];
+            let known = self
+                .connection
+                .fetch(sql::KNOWN_SOURCES, &rows, &[Kind::Int])
+                .await?;
+            let known: BTreeSet<Option<i64>> = first(known).into_ints().into_iter().collect();
+            // Those of the solar system are left out.
+            let owned = ints(batch, names::SS_OBJECT);
+            for (keep, (id, owner)) in keeps.iter_mut().zip(ids.iter().zip(owned)) {
+                *keep &= owner.is_none() && !known.contains(id);
+            }
+        }
+        Ok(keeps.into())
+    }
+
+    /// What the archive has of rows that an operation needs.
+    pub(crate) async fn recalled(&mut self, needed: &Needed) -> Result<Recalled> {
+        let Some(through) = emptied(self.connection.as_mut()).await? else {
+            return Err(AlertsError::Damaged(
+                "rows are missing of which none was removed".to_owned(),
+            ));
+        };
+        let definition = Arc::clone(&self.definition);
+        let sources = (
+            AlertTable::DiaSource,
+            definition.schema.table(AlertTable::DiaSource),
+        );
+        let archive = &self.archive;
+        let mut recalled = Recalled {
+            through,
+            needed: needed.clone(),
+            sources: Vec::new(),
+            forced: Vec::new(),
+        };
+        let numbers: Vec<i64> = needed.sources.iter().copied().collect();
+        let objects: Vec<i64> = needed.objects.iter().copied().collect();
+        for (selection, is_asked) in [
+            (PublishedSelection::Sources(&numbers), !numbers.is_empty()),
+            (PublishedSelection::Of(&objects), !objects.is_empty()),
+        ] {
+            if is_asked {
+                for batch in archive.rows(sources, through, selection, None).await? {
+                    recalled
+                        .sources
+                        .push(in_columns(&batch, with_times(sources.1))?);
+                }
+            }
+        }
+        if !needed.forced.is_empty() {
+            let forced = (
+                AlertTable::DiaForcedSource,
+                definition.schema.table(AlertTable::DiaForcedSource),
+            );
+            let objects: BTreeSet<i64> = needed.forced.iter().map(|key| key.0).collect();
+            let objects: Vec<i64> = objects.into_iter().collect();
+            let selection = PublishedSelection::Of(&objects);
+            for batch in archive.rows(forced, through, selection, None).await? {
+                let keys = forced_keys(&batch).into_iter();
+                let keeps: Vec<bool> = keys.map(|key| needed.forced.contains(&key)).collect();
+                let batch = filter_record_batch(&batch, &keeps.into()).map_err(damaged)?;
+                recalled
+                    .forced
+                    .push(in_columns(&batch, with_times(forced.1))?);
+            }
+        }
+        Ok(recalled)
+    }
+
+    /// The editions, without what they have.
+    pub(crate) async fn closings(&mut self) -> Result<Vec<Through>> {
+        let kinds = [Kind::Int, Kind::Int];
+        let found = self.connection.fetch(sql::EDITIONS, &[], &kinds).await?;
+        let mut found = found.into_iter().map(Values::into_ints);
+        let numbers = found.next().unwrap_or_default().into_iter();
+        let closings = numbers.zip(found.next().unwrap_or_default());
+        let closing = |(edition, closed): (Option<i64>, Option<i64>)| {
+            Some(Through {
+                edition: edition?,
+                closed_us: closed?,
+            })
+        };
+        Ok(closings.filter_map(closing).collect())
+    }
+
+    /// What can be removed of what is published in an edition or before.
+    pub(crate) async fn empty_steps(&mut self, through: i64) -> Result<Vec<EmptyStep>> {
+        type Step = fn(i64) -> EmptyStep;
+        let kinds = [
+            (sql::CHUNKS_OF_SOURCES, EmptyStep::Sources as Step),
+            (sql::CHUNKS_OF_FORCED, EmptyStep::Forced),
+            (sql::CHUNKS_OF_VERSIONS, EmptyStep::Versions),
+        ];
+        let mut steps = Vec::new();
+        for (statement, step) in kinds {
+            let rows = [Values::ints([through])];
+            let found = self
+                .connection
+                .fetch(statement, &rows, &[Kind::Int])
+                .await?;
+            steps.extend(first(found).into_ints().into_iter().flatten().map(step));
+        }
+        Ok(steps)
+    }
+}
+
+/// The columns of a table, with the times of editions behind them.
+fn with_times(table: &TableSchema) -> SchemaRef {
+    let schema = table.arrow();
+    let times = Field::new(PUBLISHED, DataType::Int64, false);
+    let fields = schema.fields().iter().cloned();
+    Arc::new(Schema::new(
+        fields.chain([Arc::new(times)]).collect::<Vec<_>>(),
+    ))
+}
+
+/// Rows in these columns and types.
+fn in_columns(batch: &RecordBatch, schema: SchemaRef) -> Result<RecordBatch> {
+    let mut columns = Vec::with_capacity(schema.fields().len());
+    for field in schema.fields() {
+        let column = batch.column_by_name(field.name()).ok_or_else(|| {
+            AlertsError::Damaged(format!("the archive gave no column {}", field.name()))
+        })?;
+        columns.push(cast(column, field.data_type()).map_err(damaged)?);
+    }
+    RecordBatch::try_new(schema, columns).map_err(damaged)
+}
+
+fn damaged(error: ArrowError) -> AlertsError {
+    AlertsError::Damaged(error.to_string())
+}
