@@ -20,6 +20,7 @@ mod catalogue;
 mod error;
 mod export;
 mod properties;
+mod staging;
 mod tile_file;
 mod tiles;
 
@@ -27,5 +28,6 @@ pub use catalogue::{CELL_COLUMN, Catalogue, DIALECT};
 pub use error::HatsError;
 pub use export::{ExportOptions, Exported, export};
 pub use properties::{partition_info, properties};
+pub use staging::{NewFile, Staging};
 pub use tile_file::{TileWriter, common_metadata};
 pub use tiles::{MAX_ORDER, Tile, Tiling};

@@ -12,6 +12,7 @@ use engine::Archive;
 use server::{PublicationError, PublicationStatus};
 use tokio::runtime::Runtime;
 
+use crate::alert_archive::{self, ArchiveArguments};
 use crate::console::tell;
 use crate::failure::Failure;
 
@@ -26,6 +27,8 @@ pub enum AlertsCommand {
     ///
     /// A server does so by itself, within a minute; this is for data directories that none serves.
     Publish(PublishArguments),
+    /// Write what is published of an alert database into Parquet files with a manifest, for bulk download.
+    Archive(ArchiveArguments),
 }
 
 /// A new alert database.
@@ -83,6 +86,12 @@ pub fn run(command: AlertsCommand) -> Result<(), Failure> {
         AlertsCommand::Create(arguments) => runtime.block_on(create(arguments)),
         AlertsCommand::List(arguments) => runtime.block_on(list(arguments)),
         AlertsCommand::Publish(arguments) => runtime.block_on(publish(arguments)),
+        AlertsCommand::Archive(arguments) => {
+            let outcome = runtime.block_on(alert_archive::run(arguments));
+            // Without waiting for what other threads still compute of a cancelled query.
+            runtime.shutdown_background();
+            outcome
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use heap::CountingAllocator;
 use mimalloc::MiMalloc;
 
+mod alert_archive;
 mod alert_commands;
 mod aligned;
 mod backup_commands;
