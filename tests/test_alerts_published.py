@@ -295,6 +295,32 @@ def test_by_hand_and_what_cannot_be(meridian: Meridian, tmp_path: Path) -> None:
         assert_state(connection, night.model.state())
 
 
+def test_views_are_described_as_the_schema_describes_them(meridian: Meridian, tmp_path: Path) -> None:
+    """Once: what an operator says later stays."""
+    create(meridian, tmp_path)
+
+    def described() -> dict[tuple[str, str], tuple[str | None, str | None]]:
+        query = "SELECT table_name, column_name, description, unit FROM TAP_SCHEMA.columns WHERE table_name LIKE 'prompt.Dia%'"
+        return {(table, column): (text, unit) for table, column, text, unit in ask(connection, query)}
+
+    with serving(meridian, tmp_path) as server, server.connect() as connection:
+        night = Night(server, 6)
+        night.change(8)
+        night.publish(server)
+        words = described()
+        assert words["prompt.DiaSource", "ra"] == ("Right ascension.", "deg")
+        assert words["prompt.DiaObject", "parallax"] == ("Parallax.", "mas")
+        assert words["prompt.DiaObject", "validityEndMjdTai"] == ("End of the version.", None)
+        assert words["prompt.DiaObjectLast", "nDiaSources"] == ("Number of sources.", None)
+        assert words["prompt.DiaForcedSource", "timeWithdrawnMjdTai"][0]
+        edit = tmp_path / "edit.yaml"
+        edit.write_text("name: DiaSource\ncolumns:\n- {name: ra, description: Where it is.}\n")
+        meridian.must("describe", "--data", tmp_path, "--db", "prompt", "--table", "DiaSource", "--edit", edit)
+        night.change(4)
+        night.publish(server)
+        assert described() == words | {("prompt.DiaSource", "ra"): ("Where it is.", "deg")}
+
+
 # What tables of version 1 were, beside those that have not changed.
 VERSION_1 = """
 ALTER TABLE replica_chunks RENAME TO later;

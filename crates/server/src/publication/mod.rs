@@ -9,6 +9,7 @@ mod emptying;
 mod rows;
 mod tables;
 mod views;
+mod words;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -120,6 +121,7 @@ pub async fn publish(
     }
     tables::make(catalog, database).await?;
     views::make(archive, database).await?;
+    words::describe(catalog, database).await?;
     for edition in editions {
         match publish_edition(catalog.data_dir(), database, &edition).await {
             Ok(rows) => done.push(PublishedEdition {
