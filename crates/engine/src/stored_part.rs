@@ -98,6 +98,14 @@ impl StoredPart {
         slices: &[ChunkSlice],
     ) -> Result<Vec<FileOfSlices>, EngineError> {
         let chunks = self.chunks(archive).await?;
+        if let [only] = slices {
+            let known = chunks.get(&only.chunk).into_iter();
+            let file = known.map(|known| FileOfSlices {
+                file: known.file,
+                slices: vec![0],
+            });
+            return Ok(file.collect());
+        }
         let mut files: Vec<FileOfSlices> = Vec::new();
         let mut by_name: HashMap<ChunkId, usize> = HashMap::new();
         for (number, slice) in slices.iter().enumerate() {

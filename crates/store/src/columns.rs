@@ -103,6 +103,11 @@ impl Columns {
         columns.collect::<Result<_, _>>().map(Self)
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Those rows that are in the mask, which is about `rows`; these lie in one block.
     pub async fn read(
         &self,

@@ -24,6 +24,7 @@ use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray, UInt8Array,
     UInt32Array, downcast_primitive_array,
 };
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::compute::{filter, take};
 use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
@@ -450,8 +451,12 @@ impl IndexSegments {
 /// Few rows are copied, so that they do not keep a whole block in memory that nobody counts.
 pub(crate) fn rows_of(block: &ArrayRef, start: usize, mask: &Mask) -> Result<ArrayRef, ArrowError> {
     let wanted = mask.true_count();
-    if mask.all_true() && wanted * 2 >= block.len() {
-        return Ok(block.slice(start, wanted));
+    if mask.all_true() {
+        let rows = block.slice(start, wanted);
+        return match wanted * 2 >= block.len() {
+            true => Ok(rows),
+            false => without_the_rest(&rows),
+        };
     }
     if wanted * FEW >= mask.len()
         && let AllOr::Some(bits) = mask.bit_buffer()
@@ -460,8 +465,7 @@ pub(crate) fn rows_of(block: &ArrayRef, start: usize, mask: &Mask) -> Result<Arr
         return filter(&block.slice(start, mask.len()), &keep).map(|it| compacted(&it));
     }
     let rows: Vec<usize> = match mask.indices() {
-        AllOr::All => (start..start + wanted).collect(),
-        AllOr::None => Vec::new(),
+        AllOr::All | AllOr::None => Vec::new(),
         AllOr::Some(rows) => rows.iter().map(|row| start + row).collect(),
     };
     downcast_primitive_array!(
@@ -471,6 +475,27 @@ pub(crate) fn rows_of(block: &ArrayRef, start: usize, mask: &Mask) -> Result<Arr
             take(block, &rows, None).map(|it| compacted(&it))
         }
     )
+}
+
+/// Rows of a block that follow each other, copied: a scan of many parts reads the beginnings and ends of very many blocks.
+fn without_the_rest(rows: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    downcast_primitive_array!(
+        rows => Ok(Arc::new(copied(rows))),
+        _ => {
+            let all: UInt32Array = (0..rows.len() as u32).collect();
+            take(rows, &all, None).map(|it| compacted(&it))
+        }
+    )
+}
+
+/// The same values in memory of their own.
+fn copied<T: ArrowPrimitiveType>(rows: &PrimitiveArray<T>) -> PrimitiveArray<T> {
+    let values = ScalarBuffer::from(rows.values().to_vec());
+    let known = rows.nulls().map(|nulls| {
+        let bits = BooleanBuffer::new(nulls.inner().sliced(), 0, nulls.len());
+        NullBuffer::new(bits)
+    });
+    PrimitiveArray::new(values, known).with_data_type(rows.data_type().clone())
 }
 
 /// Values that do not hold the text of their whole block.

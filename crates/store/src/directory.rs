@@ -118,7 +118,16 @@ impl Directory {
         )
     }
 
-    /// The same of the entries whose sub-chunks' numbers are in closed intervals, which are sorted and disjoint.
+    /// The row ranges of the sub-chunks whose numbers are in closed intervals, which are sorted and disjoint; sorted, disjoint, merged
+    /// where they meet.
+    pub fn rows_in(&self, intervals: &[(i32, i32)]) -> Vec<Range<u64>> {
+        let rows = intervals
+            .iter()
+            .map(|(first, last)| self.rows_between(SubChunkId(*first), SubChunkId(*last)));
+        merge(rows.filter(|rows| !rows.is_empty()))
+    }
+
+    /// The same of the entries that `keep` accepts.
     pub fn rows_within(
         &self,
         intervals: &[(i32, i32)],
@@ -291,6 +300,18 @@ mod tests {
                 .is_empty()
         );
         assert_eq!(directory.rows_where(|e| e.sub_chunk.0 > 3), vec![15..20]);
+        for intervals in [
+            &[(-5, 0), (2, 3), (9, 9)][..],
+            &[(2, 3), (4, 8)],
+            &[(0, 100)],
+            &[(4, 6)],
+            &[],
+        ] {
+            assert_eq!(
+                directory.rows_in(intervals),
+                directory.rows_within(intervals, |_| true)
+            );
+        }
         assert_eq!(
             directory.rows_within(&[(-5, 0), (2, 3), (9, 9)], |_| true),
             directory.rows_where(|e| matches!(e.sub_chunk.0, -5..=0 | 2..=3 | 9))

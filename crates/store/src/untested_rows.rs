@@ -117,7 +117,7 @@ impl UntestedRows {
     /// All columns of the result.
     async fn read(&self) -> Result<Vec<ArrowArrayRef>, StoreError> {
         let columns = &self.columns;
-        if columns.condition.is_some() {
+        if columns.condition.is_some() && columns.rest.len() > 1 {
             // All columns at once rather than one after another.
             let block = self.rows.start / ROWS_PER_BLOCK as u64;
             columns.rest.read_ahead(&columns.file, &[block]);

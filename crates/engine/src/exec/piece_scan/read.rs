@@ -49,11 +49,7 @@ impl PieceScanExec {
         }
         let of_part = move |part: usize| {
             let (scan, slices) = (Arc::clone(&scan), Arc::clone(&slices));
-            async move {
-                // Of many chunks there may be no row for a long time.
-                yield_if_due().await?;
-                scan.read_part(part, slices).await.map_err(external)
-            }
+            async move { scan.read_part(part, slices).await }
         };
         let requests = stream::iter(parts).then(of_part).try_flatten().boxed();
         Ok(scan_files(requests, external))
@@ -110,19 +106,40 @@ impl PieceScanExec {
         self: Arc<Self>,
         part: usize,
         slices: Arc<[ChunkSlice]>,
-    ) -> Result<BoxStream<'static, Result<FileRequest>>, EngineError> {
-        let files = (self.stored.parts[part].files_of(&self.archive, &slices)).await?;
+    ) -> Result<BoxStream<'static, Result<FileRequest>>> {
+        let files = self.stored.parts[part].files_of(&self.archive, &slices);
+        let files = files.await.map_err(external)?;
+        if files.len() < 2 {
+            // Of many parts there may be no row for a long time.
+            yield_if_due().await?;
+            let mut requests = Vec::new();
+            for file in &files {
+                requests = self.requests_of(part, &slices, file).await?;
+            }
+            return Ok(stream::iter(requests.into_iter().map(Ok)).boxed());
+        }
         let of_file = move |file: FileOfSlices| {
             let (scan, slices) = (Arc::clone(&self), Arc::clone(&slices));
             async move {
                 yield_if_due().await?;
-                let read = scan.read_file(part, &slices, &file).await;
-                let (file, requests) = read.map_err(external)?;
-                let of_file = move |request| Ok((Arc::clone(&file), request));
-                Ok::<_, DataFusionError>(stream::iter(requests.into_iter().map(of_file)))
+                let requests = scan.requests_of(part, &slices, &file).await?;
+                let requests = requests.into_iter().map(Ok::<_, DataFusionError>);
+                Ok::<_, DataFusionError>(stream::iter(requests))
             }
         };
         Ok(stream::iter(files).then(of_file).try_flatten().boxed())
+    }
+
+    async fn requests_of(
+        &self,
+        part: usize,
+        slices: &[ChunkSlice],
+        file: &FileOfSlices,
+    ) -> Result<Vec<FileRequest>> {
+        let read = self.read_file(part, slices, file).await;
+        let (file, requests) = read.map_err(external)?;
+        let of_file = requests.into_iter().map(|it| (Arc::clone(&file), it));
+        Ok(of_file.collect())
     }
 
     /// What is read of a file for the slices that are in it, at once or slice by slice.
@@ -176,6 +193,7 @@ impl PieceScanExec {
     fn ranges(&self, file: &ChunkFile, slice: &ChunkSlice) -> Option<Vec<Range<u64>>> {
         let directory = file.directory();
         let bounds = self.bounds.and_then(bounds_box);
+        let is_anywhere = bounds.is_none() && self.search_cover.is_none();
         let near = |entry: &SubChunkRange| {
             let Some(own) = entry.bounds.and_then(bounds_box) else {
                 return true;
@@ -189,6 +207,8 @@ impl PieceScanExec {
             RowsOf::RightHome => None,
             _ => Some(match &slice.sub_chunks {
                 SubChunkSet::All => directory.rows_where(near),
+                // Nothing is asked of each sub-chunk.
+                SubChunkSet::Intervals(intervals) if is_anywhere => directory.rows_in(intervals),
                 SubChunkSet::Intervals(intervals) => directory.rows_within(intervals, near),
             }),
         }
