@@ -122,6 +122,20 @@ def test_a_mistake_of_a_statement_is_told_as_by_a_server_alone(cluster: Cluster,
     assert told[0] == told[1]
 
 
+def test_values_of_rows_are_warned_of_wherever_they_are_read(cluster: Cluster, meridian: Meridian, data: Path) -> None:
+    """What workers computed with was converted without a word."""
+
+    def warnings(server: Server) -> list[tuple[object, ...]]:
+        with server.connect(database="sky") as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT COUNT(CAST(CONCAT(id, 'x') AS SIGNED)) FROM Star WHERE id < 300")
+            cursor.execute("SHOW WARNINGS")
+            return sorted(cursor.fetchall())
+
+    with serving(meridian, data) as alone:
+        expected = warnings(alone)
+    assert len(expected) > 100 and warnings(cluster.server) == expected
+
+
 def test_submitted_queries_run_at_workers(cluster: Cluster, expected: dict[str, list[tuple[object, ...]]]) -> None:
     before = sum(cluster.pieces().values())
     with cluster.server.connect(database="sky", autocommit=True) as connection, connection.cursor() as cursor:

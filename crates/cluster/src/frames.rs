@@ -3,6 +3,7 @@
 //! | frame | content | meaning |
 //! |---|---|---|
 //! | `R` | piece (u32), then messages of one Arrow IPC stream that goes through all frames `R` | rows of a piece |
+//! | `W` | piece (u32), pairs of a number and a sentence in JSON | warnings about values of rows, which count if the piece does |
 //! | `D` | piece (u32), rows (u64) | the piece has given all its rows, so many |
 //! | `P` | nothing | the share goes on: its pieces compute, or wait for their turns |
 //! | `E` | [`ShareFailure`] in JSON | the share has failed: there is no frame after it |
@@ -19,6 +20,7 @@ use arrow::error::ArrowError;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use bytes::{Buf, Bytes, BytesMut};
+use sql::{ErrorCode, Warning};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::messages::ShareFailure;
@@ -47,6 +49,14 @@ impl FrameWriter {
         let messages = std::mem::take(stream.get_mut());
         self.stream = Some(stream);
         Ok(frame(b'R', &[&piece.to_le_bytes(), &messages]))
+    }
+
+    /// Warnings of a piece that is not done yet.
+    pub fn warnings(piece: u32, warnings: &[Warning]) -> Bytes {
+        let told = warnings.iter().map(|it| (it.code.number, &it.sentence));
+        // Texts and numbers always have a JSON.
+        let json = serde_json::to_vec(&told.collect::<Vec<_>>()).unwrap_or_default();
+        frame(b'W', &[&piece.to_le_bytes(), &json])
     }
 
     /// A piece has given all its rows.
@@ -97,6 +107,8 @@ fn checksum(letter: u8, content: &[&[u8]]) -> u64 {
 pub(crate) enum Frame {
     /// Rows of a piece.
     Rows(u32, RecordBatch),
+    /// Warnings of a piece.
+    Warned(u32, Vec<Warning>),
     /// All rows of the piece have come.
     Done(u32),
     /// The share goes on.
@@ -168,6 +180,16 @@ impl FrameReader {
                     true => Ok(Frame::Done(piece)),
                     false => Err(format!("{came} rows of a piece came, and {rows} were sent")),
                 }
+            }
+            b'W' => {
+                let piece = content.try_get_u32_le().map_err(|_| short())?;
+                let told: Vec<(u16, String)> = serde_json::from_slice(&content)
+                    .map_err(|error| format!("warnings came that cannot be read: {error}"))?;
+                let warnings = told.into_iter().map(|(number, sentence)| Warning {
+                    code: ErrorCode::of_number(number),
+                    sentence,
+                });
+                Ok(Frame::Warned(piece, warnings.collect()))
             }
             b'P' => Ok(Frame::Progress),
             b'E' => serde_json::from_slice(&content)
@@ -275,6 +297,17 @@ mod tests {
             assert_eq!((read.len(), error), (8, None));
             assert_eq!((&read[at], &read[7]), (&Frame::Progress, &Frame::Footer));
         }
+    }
+
+    #[test]
+    fn warnings_come_with_their_piece() {
+        let warnings = vec![Warning {
+            code: ErrorCode::of_number(1292),
+            sentence: "Truncated incorrect INTEGER value: 'x'".to_owned(),
+        }];
+        let bytes = FrameWriter::warnings(7, &warnings);
+        let (frames, error) = read(&bytes, 9);
+        assert_eq!((frames, error), (vec![Frame::Warned(7, warnings)], None));
     }
 
     #[test]

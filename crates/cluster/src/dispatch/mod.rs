@@ -16,6 +16,7 @@ use engine::exec::RowsOf;
 use engine::{DispatchedPhase, EncodedPhase, Piece, PieceDispatcher, StoredTable};
 use futures::StreamExt;
 use futures::stream;
+use sql::Interrupt;
 use tokio::runtime::Handle;
 use tokio::sync::{Mutex, mpsc};
 
@@ -143,6 +144,7 @@ impl PieceDispatcher for Dispatcher {
             pieces: remote,
             phase,
             stalled_after: self.stalled_after,
+            warnings: Arc::clone(Interrupt::current_or_new().warnings()),
         };
         let driven = self.runtime.spawn(drive.run(shares, sender));
         let events = Events {

@@ -13,7 +13,7 @@ use datafusion::common::DataFusionError;
 use engine::{EncodedPhase, EngineError, HandedOut, Milestones, Piece, PieceEvent, milestones};
 use futures::FutureExt;
 use ring::digest::{Context, SHA256};
-use sql::{ErrorCode, SqlError};
+use sql::{ErrorCode, RowWarnings, SqlError, Warning};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
@@ -51,6 +51,8 @@ pub(super) struct PhaseDrive {
     pub has_plan: Vec<Mutex<bool>>,
     /// A worker of whose share nothing is heard for so long is given up for the phase.
     pub stalled_after: Duration,
+    /// Where warnings of pieces that count go.
+    pub warnings: Arc<RowWarnings>,
 }
 
 /// What comes of a share.
@@ -62,6 +64,7 @@ struct ShareEvent {
 
 enum What {
     Rows(usize, RecordBatch),
+    Warned(usize, Vec<Warning>),
     Done(usize),
     GoesOn,
     Ended(Result<(), ShareError>),
@@ -88,6 +91,7 @@ impl PhaseDrive {
             tasks: JoinSet::new(),
             aborts: HashMap::new(),
             began: HashMap::new(),
+            warned: HashMap::new(),
             handed_out: HashMap::new(),
             started: Instant::now(),
             waited: Duration::ZERO,
@@ -123,6 +127,8 @@ struct Driving {
     aborts: HashMap<u64, AbortHandle>,
     /// The pieces of each run of which rows were handed on, and which are not done.
     began: HashMap<u64, HashSet<usize>>,
+    /// The warnings of the pieces of each run that are not done.
+    warned: HashMap<(u64, usize), Vec<Warning>>,
     /// The milestones of the runs.
     handed_out: HashMap<u64, HandedOut>,
     started: Instant,
@@ -198,8 +204,20 @@ impl Driving {
                 self.shares.go_on(run, now);
                 Some(())
             }
+            What::Warned(piece, warnings) => {
+                self.shares.go_on(run, now);
+                self.warned
+                    .entry((run, piece))
+                    .or_default()
+                    .extend(warnings);
+                Some(())
+            }
             What::Done(piece) => {
                 let counts = self.shares.finish_piece(run, piece, now);
+                let warned = self.warned.remove(&(run, piece)).filter(|_| counts);
+                for warning in warned.into_iter().flatten() {
+                    drive.warnings.add(warning);
+                }
                 let has_rows = self.began.entry(run).or_default().remove(&piece);
                 let piece = number(piece);
                 match counts {
@@ -230,6 +248,7 @@ impl Driving {
         if let Some(abort) = self.aborts.remove(&run) {
             abort.abort();
         }
+        self.warned.retain(|(of, _), _| *of != run);
         self.note(run, Milestones::end);
         self.handed_out.remove(&run);
         for piece in self.began.remove(&run).unwrap_or_default() {
@@ -376,6 +395,7 @@ impl PhaseDrive {
             while let Some(frame) = reader.next().map_err(broken)? {
                 let what = match frame {
                     Frame::Rows(piece, batch) => What::Rows(piece_of(piece)?, batch),
+                    Frame::Warned(piece, warnings) => What::Warned(piece_of(piece)?, warnings),
                     Frame::Done(piece) => What::Done(piece_of(piece)?),
                     Frame::Progress => What::GoesOn,
                     Frame::Failed(failure) => return Err(ShareError::Told(failure)),

@@ -229,6 +229,7 @@ async fn produce(
     let started = worker.session.run_share(&plan, share);
     let mut pieces = started.map_err(wrong)?;
     let mut writer = FrameWriter::default();
+    let statement = Interrupt::current_or_new();
     while let Some(piece) = pieces.next().await {
         let (piece, mut batches) = piece?;
         let piece = u32::try_from(piece).unwrap_or(u32::MAX);
@@ -239,6 +240,11 @@ async fn produce(
             send(writer.rows(piece, &batch).map_err(failed)?).await?;
         }
         worker.count_piece();
+        // Pieces that run beside it may have given some of them: each is told once.
+        let warnings = statement.warnings().take();
+        if !warnings.is_empty() {
+            send(FrameWriter::warnings(piece, &warnings)).await?;
+        }
         send(writer.done(piece, rows)).await?;
     }
     send(writer.footer()).await
