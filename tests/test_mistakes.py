@@ -1,5 +1,5 @@
-"""Typical mistakes in statements: each is told in a sentence that says what is wrong, where and what to do, the same by the command line
-and by MySQL's protocol."""
+"""Typical mistakes in statements: each is told in a sentence that says what is wrong, where and what to do, the same by the command line,
+by HTTP and by MySQL's protocol."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def pointed_at(said: str) -> str | None:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
-def test_mistakes_are_told_the_same_by_command_line_and_protocol(
+def test_mistakes_are_told_the_same_by_command_line_and_protocols(
     meridian: Meridian, data: Path, server: Server, mistake: Mistake
 ) -> None:
     database = [] if mistake.database is None else ["--db", mistake.database]
@@ -110,6 +110,8 @@ def test_mistakes_are_told_the_same_by_command_line_and_protocol(
     assert said.startswith(f"error {mistake.number} ("), said
     if mistake.at is not None:
         assert pointed_at(said) == mistake.at, said
+    over_http = meridian.run("sql", "--server", server.url(""), *database, mistake.statement)
+    assert assert_rejected(over_http, *mistake.words) == said
     with server.connect(database=mistake.database) as connection, connection.cursor() as cursor:
         with pytest.raises(pymysql.MySQLError) as caught:
             cursor.execute(mistake.statement)

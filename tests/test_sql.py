@@ -101,6 +101,13 @@ def test_statement_from_a_file(meridian: Meridian, data: Path, tmp_path: Path) -
     assert_rejected(ask(meridian, data, "--file", tmp_path / "absent.sql"), "absent.sql")
 
 
+@pytest.mark.parametrize("comment", ["-- how many\n", "--\n", "# how many\n", "/* how many */ "])
+def test_a_statement_may_begin_with_a_comment(meridian: Meridian, data: Path, comment: str) -> None:
+    """What began with two dashes was taken for an option."""
+    outcome = ask(meridian, data, f"{comment}SELECT count(*) AS n FROM Star FETCH FIRST 1 ROWS ONLY", "--format", "csv")
+    assert outcome.text.split() == ["n", "5"]
+
+
 def test_statement_from_standard_input(meridian: Meridian, data: Path) -> None:
     assert "5" in ask(meridian, data, "--format", "csv", stdin="SELECT count(*) AS n FROM Star").text
 

@@ -1,5 +1,6 @@
 //! The command line of Meridian: one binary, one subcommand a file, each of them thin.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -167,9 +168,20 @@ enum Command {
     Man(shell_files::ManArguments),
 }
 
+/// An argument that is no option although it begins as one: a statement with a comment before it (`-- ...`).
+fn statement_or_option(argument: OsString) -> OsString {
+    let after = argument.to_str().and_then(|text| text.strip_prefix("--"));
+    if !after.is_some_and(|text| text.starts_with(char::is_whitespace)) {
+        return argument;
+    }
+    let mut statement = OsString::from(" ");
+    statement.push(argument);
+    statement
+}
+
 fn main() -> ExitCode {
     heap::give_back_by(heap::give_back);
-    let outcome = match Cli::parse().command {
+    let outcome = match Cli::parse_from(std::env::args_os().map(statement_or_option)).command {
         Command::Sql(args) => sql::run(args),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Load(arguments) => load::run(*arguments),

@@ -64,7 +64,7 @@ impl Run {
             Loop::Open { schedule, drain } => {
                 self.ask_when_due(&mut connection, schedule, *drain, &mut tally);
             }
-            Loop::Closed => self.ask_again_and_again(&mut connection, &mut tally),
+            Loop::Closed => self.request_in_turn(&mut connection, &mut tally),
         }
         Ok(tally)
     }
@@ -99,7 +99,7 @@ impl Run {
         }
     }
 
-    fn ask_again_and_again(&self, connection: &mut Connection, tally: &mut Tally) {
+    fn request_in_turn(&self, connection: &mut Connection, tally: &mut Tally) {
         let mut text = String::new();
         self.sleep_until(Duration::ZERO);
         loop {

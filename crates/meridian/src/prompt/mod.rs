@@ -147,7 +147,7 @@ impl Prompt {
     async fn take_line(&mut self, line: &str, depth: usize) -> Next {
         if self.typed.is_empty() {
             match Command::read(line) {
-                Ok(Some(command)) => return self.obey(command, depth).await,
+                Ok(Some(command)) => return self.execute_command(command, depth).await,
                 Ok(None) => {}
                 Err(sentence) => return failed(Failure::new(sentence)),
             }
@@ -231,7 +231,7 @@ impl Prompt {
         outcome.unwrap_or_else(|panicked| Err(Failure::new(panicked)))
     }
 
-    async fn obey(&mut self, command: Command, depth: usize) -> Next {
+    async fn execute_command(&mut self, command: Command, depth: usize) -> Next {
         let outcome = match command {
             Command::Quit => return Next::Leave,
             Command::Help => tell(HELP),
