@@ -423,20 +423,11 @@ mod tests {
     }
 
     fn decompressed(algorithm: Algorithm, packets: &[u8]) -> io::Result<(Vec<u8>, u8)> {
-        decompressed_with(algorithm, packets, 1 << 30)
-    }
-
-    fn decompressed_with(
-        algorithm: Algorithm,
-        packets: &[u8],
-        room: u64,
-    ) -> io::Result<(Vec<u8>, u8)> {
+        let room = Reservation::of(&ingest::BytePool::new(1 << 30));
         let number = Number::default();
-        let room = Reservation::of(&ingest::BytePool::new(room));
         let mut stream = Decompressing::new(packets, Arc::clone(&number), algorithm, room);
         let mut bytes = vec![];
         runtime().block_on(stream.read_to_end(&mut bytes))?;
-        assert_eq!(stream.room.bytes(), 0);
         Ok((bytes, number.load(Relaxed)))
     }
 
@@ -472,9 +463,16 @@ mod tests {
             compressed(algorithm, &[1; 99], LONGEST),
         ]
         .concat();
-        let (read, _) = decompressed(algorithm, &packets).unwrap();
-        assert!(read.len() == 3_000_099 && read[..3_000_000] == bytes);
-        let refused = decompressed_with(algorithm, &packets, 1 << 20).unwrap_err();
+        let read = |room| {
+            let room = Reservation::of(&ingest::BytePool::new(room));
+            let mut stream = Decompressing::new(&packets[..], Number::default(), algorithm, room);
+            let mut read = vec![];
+            let outcome = runtime().block_on(stream.read_to_end(&mut read));
+            outcome.map(|_| (read, stream.room.bytes()))
+        };
+        let (whole, held) = read(1 << 24).unwrap();
+        assert!(whole.len() == 3_000_099 && whole[..3_000_000] == bytes && held == 0);
+        let refused = read(1 << 20).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::OutOfMemory);
     }
 

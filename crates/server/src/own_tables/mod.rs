@@ -264,6 +264,9 @@ impl From<TextFile> for RowSource {
     }
 }
 
+/// Variables with the fields that they got.
+pub(crate) type LastFields = Mutex<Vec<(String, Option<String>)>>;
+
 /// A file of lines and fields.
 #[derive(Debug)]
 pub(crate) struct TextFile {
@@ -276,7 +279,7 @@ pub(crate) struct TextFile {
     /// What columns get beside.
     pub(crate) assigned: Assignments,
     /// The fields that variables got of the last row.
-    pub(crate) last: Arc<Mutex<Vec<(String, Option<String>)>>>,
+    pub(crate) last: Arc<LastFields>,
 }
 
 /// A table that is filled.
