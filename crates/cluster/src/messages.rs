@@ -96,6 +96,9 @@ pub struct ShareHead {
     pub front_end: u64,
     /// The query, by its number there.
     pub query: u64,
+    /// The number by which schedulers know its user; 0 from a front end of an older version.
+    #[serde(default)]
+    pub user: u64,
     /// The parts that the plan reads.
     pub parts: Vec<PartName>,
     /// The largest scan rating of their tables.

@@ -29,6 +29,8 @@ pub struct QueryExecution {
     remote: Mutex<BTreeMap<String, u64>>,
     /// Its number, if it has one.
     number: Option<u64>,
+    /// The number by which schedulers know its user.
+    user: u64,
     /// The number of the query whose result answers it.
     cached_from: OnceLock<u64>,
     milestones: Milestones,
@@ -70,6 +72,16 @@ impl QueryExecution {
             number: Some(number),
             ..self
         }
+    }
+
+    /// The same query of the user whom schedulers know by this number.
+    pub fn with_user(self, user: u64) -> Self {
+        Self { user, ..self }
+    }
+
+    /// The number by which schedulers know its user: 0 for nobody.
+    pub fn user(&self) -> u64 {
+        self.user
     }
 
     /// Its number, if it has one.

@@ -21,7 +21,7 @@ use crate::milestones;
 use crate::record::{QueryRecord, now};
 use crate::scan_rate::ScanRate;
 use crate::scheduler::PieceScheduler;
-use crate::turns::QueryTurns;
+use crate::turns::{QueryTurns, number_of_user};
 
 /// Short blocking queries that are remembered when they have ended.
 const REMEMBERED: usize = 1_000;
@@ -155,10 +155,12 @@ impl Query {
         admission: &Arc<QueryAdmission>,
         journal: Option<Arc<dyn PieceJournal>>,
     ) -> Arc<QueryExecution> {
-        let turns = Arc::new(QueryTurns::new(scheduler, self.id));
+        let user = number_of_user(&lock(&self.record).user);
+        let turns = Arc::new(QueryTurns::new(scheduler, self.id, user));
         let admission = Arc::clone(admission);
         let execution = QueryExecution::new()
             .with_number(self.id)
+            .with_user(user)
             .with_scheduler(Arc::clone(&turns) as _)
             .with_admission(Arc::clone(&admission) as _);
         let execution = Arc::new(match journal {

@@ -1,6 +1,7 @@
 //! The turns of one query's pieces, as the engine asks for them.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -23,12 +24,12 @@ pub struct QueryTurns {
 }
 
 impl QueryTurns {
-    /// The phases of the query of this number.
-    pub fn new(scheduler: &Arc<PieceScheduler>, query: u64) -> Self {
+    /// The phases of the query of this number, which is a user's.
+    pub fn new(scheduler: &Arc<PieceScheduler>, query: u64, user: u64) -> Self {
         Self {
             scheduler: Arc::clone(scheduler),
             query,
-            held: scheduler.hold_query(query),
+            held: scheduler.hold_query(query, user),
             running: Arc::default(),
         }
     }
@@ -41,6 +42,13 @@ impl QueryTurns {
     pub(crate) fn status(&self) -> Option<QueryStatus> {
         self.held.status()
     }
+}
+
+/// The number by which the scheduler knows a user. Users whose numbers are equal, which hardly happens, share what one would have.
+pub(crate) fn number_of_user(user: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    user.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl fmt::Debug for QueryTurns {

@@ -64,6 +64,87 @@ fn fifty_equal_scans_take_little_longer_than_one() {
     }
 }
 
+/// Whether users share what is decoded does not depend on how many they are.
+#[test]
+fn fifty_equal_scans_of_fifty_users_take_little_longer_than_one() {
+    for threads in [1, 2, 8] {
+        let scan = |query| Load {
+            user: query,
+            ..Load::scan(query, 400, ms(10), us(40))
+        };
+        let (one, _) = time_of(threads, vec![scan(0)]);
+        let (fifty, decodes) = time_of(threads, (0..50).map(scan).collect());
+        assert!(
+            fifty <= one.mul_f64(1.3),
+            "{threads} threads: one takes {one:?}, fifty {fifty:?}"
+        );
+        assert!(
+            decodes <= 480,
+            "{threads} threads: fifty scans of 400 chunks decode {decodes}"
+        );
+    }
+}
+
+/// The thread time of each user while all of them want threads.
+fn times_of_users(threads: usize, queries: &[u64], piece: Duration) -> Vec<Duration> {
+    let mut loads = Vec::new();
+    for (user, queries) in (0..).zip(queries) {
+        for _ in 0..*queries {
+            loads.push(Load {
+                user,
+                // Each reads something else: nobody's work helps another.
+                table: loads.len() as u32,
+                ..Load::scan(loads.len() as u64, 4500, ms(0), piece)
+            });
+        }
+    }
+    let users: Vec<u64> = loads.iter().map(|load| load.user).collect();
+    let mut simulation = Simulation::new(options(threads), loads);
+    simulation.checks = false;
+    simulation.run_until(Duration::from_secs(10));
+    let mut times = vec![Duration::ZERO; queries.len()];
+    for (user, outcome) in users.into_iter().zip(&simulation.outcomes) {
+        times[user as usize] += outcome.thread_time;
+    }
+    times
+}
+
+#[test]
+fn a_user_with_fifty_scans_has_as_many_threads_as_one_with_one() {
+    for threads in [1, 2, 3, 8] {
+        for queries in [&[50, 1][..], &[50, 1, 1], &[7, 50, 3, 1]] {
+            let times = times_of_users(threads, queries, ms(20));
+            let fair = 10.0 * threads as f64 / queries.len() as f64;
+            for (queries, time) in queries.iter().zip(&times) {
+                let part = time.as_secs_f64() / fair;
+                assert!(
+                    (0.9..=1.1).contains(&part),
+                    "{threads} threads: a user with {queries} queries has {part:.3} of a fair share: {times:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Whoever cannot use what is theirs leaves it to the others.
+#[test]
+fn threads_that_a_user_does_not_want_go_to_the_others() {
+    let scan = |query, user, tasks| Load {
+        user,
+        tasks,
+        table: query as u32,
+        ..Load::scan(query, 100_000, ms(0), ms(20))
+    };
+    let loads = vec![scan(0, 0, 1), scan(1, 1, 8), scan(2, 1, 8)];
+    let mut simulation = Simulation::new(options(8), loads);
+    simulation.run_until(Duration::from_secs(10));
+    let times: Vec<f64> = { simulation.outcomes.iter() }
+        .map(|outcome| outcome.thread_time.as_secs_f64())
+        .collect();
+    assert!((9.9..=10.1).contains(&times[0]), "{times:?}");
+    assert!(times[1] + times[2] > 69.0, "{times:?}");
+}
+
 #[test]
 fn scans_that_come_one_after_the_other_share_what_is_left_of_the_round() {
     let scan = |query| Load {
@@ -242,7 +323,7 @@ fn a_large_chunk_is_read_piece_by_piece() {
 #[test]
 fn a_piece_that_does_not_end_is_judged_while_it_runs() {
     let mut core = LaneScheduler::new(options(4));
-    core.hold_query(1);
+    core.hold_query(1, 0);
     let grant = one_piece_runs(&mut core, Duration::ZERO);
     let lane = |core: &LaneScheduler, now| core.query_status(1, now).unwrap().lane;
     // A query may take the time of eight pieces of 500 ms before it is judged.
@@ -479,7 +560,7 @@ prop_compose! {
     ) -> Load {
         let chunks = steps.iter().scan(start, |chunk, step| { *chunk += step; Some(*chunk) }).collect();
         Load {
-            query, class, arrives: ms(arrives), chunks, bytes_per_piece, tasks, table, decode: ms(decode), compute: ms(compute),
+            query, user: 0, class, arrives: ms(arrives), chunks, bytes_per_piece, tasks, table, decode: ms(decode), compute: ms(compute),
             pauses_every, leaves_after: leaves_after.map(ms),
         }
     }
@@ -495,7 +576,8 @@ proptest! {
     /// The simulation itself checks each decision: nothing starts twice, no thread is free beside a piece that waits for one, no
     /// query waits for more than a round.
     #[test]
-    fn random_loads_all_end(threads in 1_usize..9, interactive_threads in 1_usize..3, memory_bytes in prop_oneof![Just(6_u64), Just(1000)], loads in prop::collection::vec(any_load(), 1..11)) {
+    fn random_loads_all_end(threads in 1_usize..9, interactive_threads in 1_usize..3, memory_bytes in prop_oneof![Just(6_u64), Just(1000)], users in 1_u64..4, loads in prop::collection::vec(any_load(), 1..11)) {
+        let loads: Vec<Load> = { loads.into_iter() }.map(|load| Load { user: load.query % users, ..load }).collect();
         let options = SchedulerOptions { threads, interactive_threads, memory_bytes, lanes: LaneTable::default() };
         let mut simulation = Simulation::new(options, loads.clone());
         simulation.run();

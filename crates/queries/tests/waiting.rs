@@ -258,7 +258,7 @@ fn the_status_tells_who_comes_next() {
 #[test]
 fn a_held_query_keeps_its_counts_between_its_phases() {
     let scheduler = scheduler(1);
-    let held = scheduler.hold_query(7);
+    let held = scheduler.hold_query(7, 0);
     for _ in 0..2 {
         let phase = enroll(&scheduler, 7, SCAN, 1);
         ready(&phase).finish(PieceOutcome::Done);

@@ -448,6 +448,7 @@ impl PhaseDrive {
             archive: self.archive.clone(),
             front_end: self.process,
             query: self.number,
+            user: self.phase.execution.as_ref().map_or(0, |it| it.user()),
             parts: self.parts.clone(),
             rating: self.phase.rating,
             num_chunks: self.phase.num_chunks,

@@ -146,7 +146,7 @@ fn start(
     let interrupt = Interrupt::new();
     // Queries of several front ends have different numbers here.
     let query = share.head.front_end.rotate_left(32) ^ share.head.query;
-    let turns = Arc::new(QueryTurns::new(&worker.scheduler, query));
+    let turns = Arc::new(QueryTurns::new(&worker.scheduler, query, share.head.user));
     let scheduler = Arc::clone(&turns) as Arc<dyn PieceScheduler>;
     let execution = Arc::new(QueryExecution::new().with_scheduler(scheduler));
     let going_on = tell_progress(Arc::clone(&interrupt), turns, sender.clone());

@@ -80,6 +80,8 @@ pub(super) struct LaneUse {
 
 #[derive(Default)]
 pub(super) struct Query {
+    /// Whose it is, by number.
+    pub(super) user: u64,
     pub(super) phases: BTreeSet<PhaseId>,
     /// How many hold the query's record, besides its phases.
     holders: usize,
@@ -153,9 +155,16 @@ impl LaneScheduler {
         self.last_id
     }
 
-    /// Keeps the query's record (its lane, its counts, its lane changes) until it is released, also while it has no phases.
-    pub fn hold_query(&mut self, query: u64) {
-        self.query_mut(query).holders += 1;
+    /// Keeps the query's record (its lane, its counts, its lane changes) until it is released, also while it has no phases. The user
+    /// whose query it is has a number, too; queries that nobody holds are those of user 0.
+    pub fn hold_query(&mut self, query: u64, user: u64) {
+        let record = self.query_mut(query);
+        debug_assert!(
+            record.phases.is_empty() || record.user == user,
+            "a query changes its user"
+        );
+        record.holders += 1;
+        record.user = user;
     }
 
     /// The opposite of [`hold_query`](Self::hold_query).
@@ -302,12 +311,11 @@ impl LaneScheduler {
         let lane = &mut self.lanes[index];
         lane.unplace(std::mem::take(&mut phase.keys));
         if phase.asking > 0 && !phase.closed {
-            let running = self
-                .queries
-                .get(&phase.query)
-                .map_or(0, |query| query.lanes[index].clock.running());
+            let query = self.queries.get(&phase.query);
+            let running = query.map_or(0, |query| query.lanes[index].clock.running());
             phase.keys = lane.place(&Ranked {
                 phase: id,
+                user: query.map_or(0, |query| query.user),
                 rating: phase.rating,
                 running,
                 pieces: &phase.pieces,

@@ -1,7 +1,7 @@
 //! A lane: the way of several scans over the chunks, and whose piece comes next.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
 
 use super::clock::ThreadClock;
@@ -50,9 +50,34 @@ struct AheadKey {
     phase: PhaseId,
 }
 
+/// Beyond so many users a lane forgets those who have nothing in it.
+const MOST_USERS: usize = 1024;
+
+/// What a user has of a lane, and wants.
+#[derive(Default)]
+struct UserShare {
+    running: usize,
+    /// Pieces started or resumed, and what the user was given for the time without any.
+    starts: u64,
+    opened: BTreeSet<OpenedKey>,
+    /// Invariant: no place is before the lane's `from`.
+    ahead: BTreeSet<AheadKey>,
+}
+
+impl UserShare {
+    fn waits(&self) -> bool {
+        !(self.opened.is_empty() && self.ahead.is_empty())
+    }
+
+    fn is_busy(&self) -> bool {
+        self.running > 0 || self.waits()
+    }
+}
+
 /// Where a phase is in the order of its lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct LaneKeys {
+    user: u64,
     opened: Option<OpenedKey>,
     ahead: Option<AheadKey>,
 }
@@ -74,6 +99,7 @@ impl LaneKeys {
 /// What of a phase its lane orders it by.
 pub(super) struct Ranked<'a> {
     pub(super) phase: PhaseId,
+    pub(super) user: u64,
     pub(super) rating: u8,
     /// How many pieces of its query run in this lane.
     pub(super) running: usize,
@@ -109,9 +135,8 @@ pub(super) struct Lane {
     window: VecDeque<OpenedChunk>,
     most_opened: usize,
     opened_so_far: u64,
-    opened: BTreeSet<OpenedKey>,
-    /// Invariant: no place is before `from`.
-    ahead: BTreeSet<AheadKey>,
+    /// By the users' numbers.
+    users: BTreeMap<u64, UserShare>,
     /// Paused pieces that want to go on, by when they asked.
     resuming: BTreeSet<(u64, TurnId)>,
     resumed_in_a_row: u32,
@@ -130,8 +155,7 @@ impl Lane {
             window: VecDeque::new(),
             most_opened,
             opened_so_far: 0,
-            opened: BTreeSet::new(),
-            ahead: BTreeSet::new(),
+            users: BTreeMap::new(),
             resuming: BTreeSet::new(),
             resumed_in_a_row: 0,
         }
@@ -147,7 +171,58 @@ impl Lane {
     }
 
     pub(super) fn has_demand(&self) -> bool {
-        !(self.opened.is_empty() && self.ahead.is_empty() && self.resuming.is_empty())
+        !self.resuming.is_empty() || self.users.values().any(UserShare::waits)
+    }
+
+    /// A piece of the user gets a thread.
+    pub(super) fn start_clock(&mut self, user: u64, now: Duration) {
+        self.clock.start(now);
+        if self.users.len() >= MOST_USERS {
+            self.users.retain(|_, share| share.is_busy());
+        }
+        let share = self.users.entry(user).or_default();
+        share.running += 1;
+        share.starts += 1;
+    }
+
+    /// A piece of the user gives up the thread that it has had since then.
+    pub(super) fn stop_clock(&mut self, user: u64, since: Duration, now: Duration) {
+        self.clock.stop(since, now);
+        if let Some(share) = self.users.get_mut(&user) {
+            debug_assert!(share.running > 0, "more pieces stop than started");
+            share.running = share.running.saturating_sub(1);
+        }
+    }
+
+    /// How many pieces of a user run.
+    pub(super) fn running_of(&self, user: u64) -> usize {
+        self.users.get(&user).map_or(0, |share| share.running)
+    }
+
+    /// How many starts of users count as equally many: about those that the chunks of the window are good for, so that users who read the
+    /// same chunks stay together.
+    fn equal_starts(&self) -> u64 {
+        2 * self.most_opened as u64
+    }
+
+    /// A user who had nothing here has no claim to the time in which others had.
+    fn catch_up_user(&mut self, user: u64) {
+        let busy = self.users.values().filter(|share| share.is_busy());
+        let least = busy.map(|share| share.starts).min().unwrap_or(0);
+        let least = least.saturating_sub(self.equal_starts());
+        let share = self.users.entry(user).or_default();
+        if !share.is_busy() {
+            share.starts = share.starts.max(least);
+        }
+    }
+
+    /// The users of whom one gets the next free thread: those with the fewest pieces running, and of these those with the fewest starts.
+    fn next_users(&self) -> impl Iterator<Item = &UserShare> + Clone {
+        let equal = self.equal_starts();
+        let order = move |share: &UserShare| (share.running, share.starts / equal);
+        let waiting = self.users.values().filter(|share| share.waits());
+        let first = waiting.clone().map(order).min();
+        waiting.filter(move |share| Some(order(share)) == first)
     }
 
     /// The thread time that the lane has taken, by its weight, in ns.
@@ -171,18 +246,23 @@ impl Lane {
     /// Where the phase comes in the lane's order. It is not there yet.
     pub(super) fn place(&mut self, ranked: &Ranked) -> LaneKeys {
         let keys = LaneKeys {
+            user: ranked.user,
             opened: self.opened_key(ranked),
             ahead: self.ahead_key(ranked),
         };
-        self.opened.extend(keys.opened);
-        self.ahead.extend(keys.ahead);
+        self.catch_up_user(ranked.user);
+        let share = self.users.entry(ranked.user).or_default();
+        share.opened.extend(keys.opened);
+        share.ahead.extend(keys.ahead);
         debug_assert!(keys.is_waiting() || ranked.pieces.count() == 0);
         keys
     }
 
     pub(super) fn unplace(&mut self, keys: LaneKeys) {
-        keys.opened.inspect(|key| _ = self.opened.remove(key));
-        keys.ahead.inspect(|key| _ = self.ahead.remove(key));
+        if let Some(share) = self.users.get_mut(&keys.user) {
+            keys.opened.inspect(|key| _ = share.opened.remove(key));
+            keys.ahead.inspect(|key| _ = share.ahead.remove(key));
+        }
     }
 
     /// The oldest ready chunk with a piece of the phase, or else the oldest one in flight.
@@ -262,11 +342,12 @@ impl Lane {
             .map(|(_, turn)| NextPiece::Resume(*turn))
     }
 
-    /// Of the query with the fewest pieces running: a piece of a ready chunk, else of the chunk that is opened next, else of one
+    /// Of the query of the next users with the fewest pieces running: a piece of a ready chunk, else of the chunk that is opened next, else of one
     /// in flight.
     fn next_start(&self) -> Option<NextPiece> {
-        let opened = self.opened.first();
-        let ahead = self.ahead.first();
+        let users = self.next_users();
+        let opened = users.clone().filter_map(|user| user.opened.first()).min();
+        let ahead = users.filter_map(|user| user.ahead.first()).min();
         let opens = match (opened, ahead) {
             // In flight comes after being opened, ready before.
             (Some(opened), Some(ahead)) if opened.in_flight => ahead.running <= opened.running,
@@ -308,8 +389,11 @@ impl Lane {
             },
         };
         self.open(chunk);
-        let passed = self.ahead.iter().take_while(|key| key.place <= place);
-        passed.map(|key| key.phase).collect()
+        let of_user = |share: &UserShare| -> Vec<PhaseId> {
+            let passed = share.ahead.iter().take_while(|key| key.place <= place);
+            passed.map(|key| key.phase).collect()
+        };
+        self.users.values().flat_map(of_user).collect()
     }
 
     fn open(&mut self, chunk: u32) {
@@ -337,20 +421,12 @@ impl Lane {
             return Vec::new();
         };
         found.ready = true;
-        let ready = self
-            .opened
-            .iter()
-            .filter(|key| !key.in_flight)
-            .map(|key| key.phase);
+        let opened = || self.users.values().flat_map(|share| &share.opened);
+        let ready = opened().filter(|key| !key.in_flight).map(|key| key.phase);
         let ready: HashSet<PhaseId> = ready.collect();
-        let in_flight = self
-            .opened
-            .iter()
-            .filter(|key| key.in_flight)
-            .map(|key| key.phase);
-        let ahead = self
-            .ahead
-            .iter()
+        let in_flight = opened().filter(|key| key.in_flight).map(|key| key.phase);
+        let ahead = self.users.values().flat_map(|share| &share.ahead);
+        let ahead = ahead
             .map(|key| key.phase)
             .filter(|phase| !ready.contains(phase));
         let mut unready: Vec<PhaseId> = in_flight.chain(ahead).collect();

@@ -24,11 +24,14 @@
 //! 6. A phase joins the lane's way where it is: its pieces of chunks in the window or after the position run in this round, the
 //!    others in the next. So does a phase that falls behind, because its tasks are slow to ask: it goes on where the lane
 //!    is. If no phase of the lane has pieces left, the way goes on at the first chunk of the one that joins.
-//! 7. A free thread of the lane goes to the query with the fewest pieces running in it. Among those: a piece of a ready chunk, oldest
+//! 7. A free thread of the lane goes to the users with the fewest pieces running in it, among those to the ones with the fewest starts (to some
+//!    tens: who reads the same chunks is to stay together); and of these to the query with the fewest pieces running. Among those: a piece of a ready chunk, oldest
 //!    first; else one of the chunk that is opened next; else one of a chunk that is being decoded. Thus what one query
 //!    decodes the others find, and different threads decode different chunks. Within a chunk, the phase that has come least far
 //!    goes first (a large chunk has several pieces), then the one with the largest scan rating, then the one that enrolled first.
-//! 8. It follows that a query with nothing running gets a thread before its lane has gone round twice.
+//! 8. It follows that users who always want threads have equally many, whatever the numbers of their queries; and that a query with
+//!    nothing running gets a thread before its lane has gone round twice, if there is one user. Beside others, who may go round without
+//!    it, it waits for as many starts of its user as the user has queries.
 //! 9. A query that is too slow for its lane is moved to the next slower one, and never back: the module `slow` says when.
 //!
 //! Turns:

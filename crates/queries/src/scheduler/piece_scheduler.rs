@@ -138,8 +138,8 @@ impl PieceScheduler {
 
     /// Keeps what is known of the query, its lane and its lane changes among it, until this is dropped, also while none of its
     /// phases is enrolled. A statement whose phases run one after the other needs it.
-    pub fn hold_query(self: &Arc<Self>, query: u64) -> HeldQuery {
-        self.lock().core.hold_query(query);
+    pub fn hold_query(self: &Arc<Self>, query: u64, user: u64) -> HeldQuery {
+        self.lock().core.hold_query(query, user);
         HeldQuery {
             scheduler: Arc::clone(self),
             query,

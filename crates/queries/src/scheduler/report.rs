@@ -179,6 +179,13 @@ impl LaneScheduler {
                 shares.sum::<usize>(),
                 "shares of lane {index}"
             );
+            let users: BTreeSet<u64> = self.queries.values().map(|query| query.user).collect();
+            let of_users = users.into_iter().map(|user| lane.running_of(user));
+            assert_eq!(
+                lane.clock.running(),
+                of_users.sum::<usize>(),
+                "users' shares of lane {index}"
+            );
             let waits = phases().any(|phase| phase.keys.is_waiting());
             assert!(lane.has_demand() || !waits, "lane {index} has lost a phase");
         }

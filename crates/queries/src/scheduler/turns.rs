@@ -111,14 +111,19 @@ impl LaneScheduler {
     }
 
     pub(super) fn start_clocks(&mut self, query: u64, lane: Option<usize>, now: Duration) {
+        let user = self.user_of(query);
         match lane {
-            Some(lane) => self.lanes[lane].clock.start(now),
+            Some(lane) => self.lanes[lane].start_clock(user, now),
             None => self.interactive_running += 1,
         }
         if let Some(query) = self.queries.get_mut(&query) {
             query.total.start(now);
             lane.inspect(|lane| query.lanes[*lane].clock.start(now));
         }
+    }
+
+    pub(super) fn user_of(&self, query: u64) -> u64 {
+        self.queries.get(&query).map_or(0, |query| query.user)
     }
 
     pub(super) fn stop_clocks(
@@ -128,8 +133,9 @@ impl LaneScheduler {
         since: Duration,
         now: Duration,
     ) {
+        let user = self.user_of(query);
         match lane {
-            Some(lane) => self.lanes[lane].clock.stop(since, now),
+            Some(lane) => self.lanes[lane].stop_clock(user, since, now),
             None => self.interactive_running -= 1,
         }
         if let Some(query) = self.queries.get_mut(&query) {
