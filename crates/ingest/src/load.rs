@@ -100,7 +100,9 @@ async fn load_into(
     let _lock = match request.append {
         // Appends to one table queue up, and so do changes of its rows.
         true => wait_for_lock(&request, &request.table).await?,
-        false if request.made_of.is_some() => wait_for_lock(&request, &request.table).await?,
+        false if request.waits || request.made_of.is_some() => {
+            wait_for_lock(&request, &request.table).await?
+        }
         false => LoadLock::acquire(&request.data_dir, &request.database, &request.table, &what)?,
     };
     let _former = match &request.renames {

@@ -65,6 +65,8 @@ pub struct LoadRequest {
     pub nullable: Vec<String>,
     /// Whether a table of this name may exist and is then replaced.
     pub replace: bool,
+    /// Whether it waits for others who load, compact or drop the table, as appends do.
+    pub waits: bool,
     /// The parts that the table has to have when it is replaced, if the rows were made of these: another change in between is told
     /// ([`IngestError::is_change`](crate::IngestError::is_change)), and nothing is lost.
     pub made_of: Option<Vec<LoadId>>,
@@ -175,6 +177,7 @@ impl LoadRequest {
             text: TextOptions::default(),
             nullable: Vec::new(),
             replace: false,
+            waits: false,
             made_of: None,
             renames: None,
             append: false,

@@ -17,6 +17,7 @@ mod text_rows;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use ::users::{Limit, User};
 use catalog::{CatalogError, Column, LoadId, Rights, Table, fold_name};
@@ -25,6 +26,7 @@ use ingest::{IngestError, LoadRequest, Progress, Rejection};
 use sql::connection::CharacterSet;
 use sql::mysql::{FileForm, InsertedRows, InsertedValue, LoadedField, TablePartition};
 use sql::{Connection, ErrorCode};
+use tokio::time::sleep;
 
 pub(crate) use self::assignments::Assignments;
 pub(crate) use self::columns::{declared_column, default_of, stored_column};
@@ -39,6 +41,9 @@ use crate::{ClientError, Shared};
 
 /// Memory of one load.
 const MEMORY: u64 = 256 << 20;
+/// How long a statement waits for others who write the table that it drops, and how often it looks.
+const LOCK_PATIENCE: Duration = Duration::from_secs(60);
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// Threads of one load: others have queries.
 const THREADS: usize = 1;
 /// How often a statement starts anew because of others.
@@ -127,8 +132,19 @@ impl OwnTable {
     /// # Errors
     /// It cannot be dropped.
     pub(crate) async fn drop_it(&self) -> Result<(), ClientError> {
-        let dropped = ingest::drop_table(self.data_dir(), &self.database, &self.table).await;
-        dropped.map(drop).map_err(of_load)
+        let begun = Instant::now();
+        loop {
+            let dropped = ingest::drop_table(self.data_dir(), &self.database, &self.table).await;
+            match dropped {
+                // A compaction, mostly, which ends soon.
+                Err(IngestError::Catalog(CatalogError::Locked { .. }))
+                    if begun.elapsed() < LOCK_PATIENCE =>
+                {
+                    sleep(LOCK_PAUSE).await;
+                }
+                dropped => return dropped.map(drop).map_err(of_load),
+            }
+        }
     }
 
     pub(crate) fn shown(&self) -> String {
@@ -373,6 +389,7 @@ impl Change {
         request.memory = Some(MEMORY);
         request.threads = Some(THREADS);
         request.allow_empty = true;
+        request.waits = true;
         request.source.clone_from(&self.source);
         match filling {
             Filling::New(_) => {}
