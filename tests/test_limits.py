@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -259,6 +260,82 @@ def test_bytes_of_own_tables(site: Site) -> None:
         assert used(site, "ann")["stored"] == (None, 0)
 
 
+def test_bytes_of_a_result(site: Site) -> None:
+    query = "SELECT id, ra FROM sky.Star"
+    with limited(site, "ann", bytes=1000), site.connect("ann") as ann:
+        assert "more than 1000 bytes" in refused(ann, query)
+        assert len(ask(ann, f"{query} LIMIT 10")) == 10
+        ask(ann, "SHOW VARIABLES")
+        # What goes into a table of one's own is none that is sent.
+        ask(ann, f"CREATE TABLE ann.t AS {query}")
+        ask(ann, "DROP TABLE ann.t")
+        number = ask(ann, f"SUBMIT {query}")[0][0]
+        with site.connect("ann") as other:
+            wait_until(lambda: state(other, number)[0] == "FAILED", 30, "it fails")
+        status, text, _ = post(site, "query", "ann", query=query)
+        assert status != 200 or "more than 1000 bytes" in text
+    with site.connect("ann") as ann:
+        assert len(ask(ann, query)) == STARS
+
+
+def test_bytes_that_are_sent(site: Site) -> None:
+    rows = b"id,ra,dec\n" + b"1,10.5,20.5\n" * 200
+    with limited(site, "ann", upload=1000):
+        status, text, _ = site.http("tables/ann.t", "ann", method="PUT", body=rows)
+        assert status == 413 and "the 1000 bytes that you may send" in text
+        assert site.http("tables/ann.t", "ann", method="PUT", body=rows[:500])[0] == 201
+        with site.connect("ann", local_infile=True) as ann, tempfile.NamedTemporaryFile() as file:
+            file.write(rows)
+            file.flush()
+            load = f"LOAD DATA LOCAL INFILE '{file.name}' INTO TABLE ann.t FIELDS TERMINATED BY ',' IGNORE 1 LINES"
+            assert f"the file has {len(rows)} bytes" in refused(ann, load)
+            ask(ann, "DROP TABLE ann.t")
+
+
+# Seconds of a processor, whatever machine it is: each row of it is computed in vain.
+LONG = "SELECT SUM(SIN(a.id + b.id * c.id)) FROM sky.Star a, sky.Star b, sky.Star c"
+
+
+def test_processor_time_of_a_day(meridian: Meridian, tmp_path: Path) -> None:
+    """It is counted over statements, protocols and restarts; whoever has used it up is told so, while a statement runs, too."""
+    data = load_stars_and_bands(meridian, tmp_path, STARS)
+    for name in ("ann", "bob"):
+        must(meridian, data, "add", name, password=PASSWORD)
+        must(meridian, data, "grant", name, "--read", "sky")
+    must(meridian, data, "limit", "ann", "--cpu", 1)
+    with serving(meridian, data) as server:
+        site = Site(meridian, data, server)
+        with site.connect("ann") as ann:
+            ask(ann, "SELECT COUNT(*) FROM sky.Star")
+            limit, taken = used(site, "ann")["cpu"]
+            assert limit == 1 and taken == 0
+            for _ in range(100):
+                try:
+                    ask(ann, LONG)
+                except pymysql.err.MySQLError as error:
+                    assert error.args[0] == LIMIT_REACHED and "of the 1 seconds of processor time" in error.args[1]
+                    break
+            else:
+                raise AssertionError("it is never used up")
+            assert "wait until midnight" in refused(ann, "SELECT COUNT(*) FROM sky.Star")
+            ask(ann, "SHOW LIMITS")
+        for path, parameters in (("tap/sync", {"LANG": "ADQL", "QUERY": "SELECT TOP 1 id FROM sky.Star"}), ("scs/sky/Star", {"RA": 1, "DEC": 1, "SR": 1})):
+            status, text, headers = site.http(path, "ann", **parameters)
+            assert "processor time" in text, (path, status, text)
+            assert status != 429 or 5 < int(headers["Retry-After"]) <= 86_400
+        status, text, lowered = post(site, "query", "ann", query="SELECT COUNT(*) FROM sky.Star")
+        assert status == 429 and "processor time" in text and 5 < int(lowered["retry-after"]) <= 86_400
+        with site.connect("bob") as bob:
+            assert ask(bob, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
+    with serving(meridian, data) as server:
+        site = Site(meridian, data, server)
+        assert used(site, "ann")["cpu"][1] >= 1  # type: ignore[operator]
+        with site.connect("ann") as ann:
+            refused(ann, "SELECT COUNT(*) FROM sky.Star")
+            must(meridian, data, "limit", "ann", "--cpu", 1000)
+            assert ask(ann, "SELECT COUNT(*) FROM sky.Star") == [(STARS,)]
+
+
 def test_everybody_and_administrators(site: Site) -> None:
     with limited(site, "--everybody", rows=10, queries=7):
         with limited(site, "bob", rows=20):
@@ -289,6 +366,8 @@ def test_everybody_and_administrators(site: Site) -> None:
         (["ann", "--rows", "many"], "a whole number from 0 on, or none"),
         (["ann", "--stored", "10 apples"], "10 apples"),
         (["ann", "--everybody", "--rows", 5], "cannot be used with"),
+        (["ann", "--lifetime", 0], "a day at least"),
+        (["ann", "--lifetime", 40000], "100 years"),
         (["--rows", 5], "required"),
     ],
 )
@@ -303,7 +382,7 @@ def test_nobody_is_limited_without_users(meridian: Meridian, tmp_path: Path) -> 
     assert done.returncode != 0 and "there are no users yet" in done.stderr
     with serving(meridian, data) as server, server.connect() as connection:
         assert ask(connection, "SHOW LIMITS") == []
-        assert json.loads(Site(meridian, data, server).http("me", None)[1]) == {"user": None, "admin": True, "groups": [], "limits": []}
+        assert json.loads(Site(meridian, data, server).http("me", None)[1]) == {"user": None, "admin": True, "groups": [], "limits": [], "tables": [], "warnings": []}
 
 
 # What versions from 4 on have other than those before.

@@ -520,7 +520,7 @@ def test_an_older_directory_is_brought_up_to_date(meridian: Meridian, data: Path
         catalog.execute("DROP TABLE views")
         catalog.execute("DELETE FROM lists WHERE name = 'views'")
         catalog.execute("ALTER TABLE databases DROP COLUMN description")
-        for column in ("description", "utype", "table_index"):
+        for column in ("description", "utype", "table_index", "expires_at"):
             catalog.execute(f"ALTER TABLE tables DROP COLUMN {column}")
         for column in ("description", "unit", "ucd", "utype", "xtype", "principal", "column_index"):
             catalog.execute(f"ALTER TABLE columns DROP COLUMN {column}")

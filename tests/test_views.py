@@ -500,6 +500,7 @@ def test_views_of_the_version_before_are_kept(meridian: Meridian, tmp_path: Path
             catalog.execute(f"ALTER TABLE views DROP COLUMN {column}")
         for column in ("director_database", "stripes", "sub_stripes"):
             catalog.execute(f"ALTER TABLE table_directors DROP COLUMN {column}")
+        catalog.execute("ALTER TABLE tables DROP COLUMN expires_at")
         catalog.execute("PRAGMA user_version = 7")
     catalog.close()
     assert meridian.rows(data, "sky", "SELECT COUNT(*) FROM Bright") == [(100,)]

@@ -13,7 +13,7 @@ use crate::state::CatalogState;
 use crate::statements::Statements;
 use crate::view::full_name;
 use crate::{
-    CatalogError, Chunk, Database, DatabaseChange, LoadId, NewDatabase, PartContents,
+    CatalogError, Chunk, Database, DatabaseChange, Expiry, LoadId, NewDatabase, PartContents,
     PostgresAddress, Releases, Rights, Table, TableSpec, View, ViewQuery, fold_name,
 };
 
@@ -361,7 +361,33 @@ impl Catalog {
         database: &str,
         table: &str,
     ) -> Result<Vec<LoadId>, CatalogError> {
-        self.rows.drop_table(database, table).await
+        self.rows.drop_table(database, table, None).await
+    }
+
+    /// Drops a table that has expired.
+    ///
+    /// # Errors
+    /// As for [`Catalog::drop_table`]; and [`CatalogError::TableChanged`] if it expires later, or never. Nothing has changed then.
+    pub async fn drop_expired(
+        &self,
+        database: &str,
+        table: &str,
+    ) -> Result<Vec<LoadId>, CatalogError> {
+        let now = utc_now();
+        self.rows.drop_table(database, table, Some(&now)).await
+    }
+
+    /// Says when a table expires. Gives whether that is another time than before.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub async fn set_expiry(
+        &self,
+        database: &str,
+        table: &str,
+        expiry: Expiry,
+    ) -> Result<bool, CatalogError> {
+        self.rows.set_expiry(database, table, expiry).await
     }
 
     /// Drops a database with all its tables.

@@ -21,6 +21,7 @@ mod clock;
 mod column;
 mod copy;
 mod error;
+mod expiry;
 mod lock;
 mod metadata;
 mod moving;
@@ -40,10 +41,11 @@ mod view;
 
 pub use access::{make_directories, writable_file};
 pub use catalog::{Append, Catalog, Publication, Superseded};
-pub use clock::utc_text;
+pub use clock::{utc_now, utc_text};
 pub use column::{Column, ColumnType};
 pub use copy::{CATALOG_FILE, copy_database};
 pub use error::CatalogError;
+pub use expiry::Expiry;
 pub use lock::{Holder, LoadLock};
 pub use metadata::{
     Change, ColumnChange, ColumnMetadata, DatabaseChange, TableChange, TableMetadata, combined,

@@ -255,6 +255,9 @@ pub struct Table {
     /// What it and its columns mean. It changes without a load, and no row depends on it.
     #[serde(default)]
     pub metadata: TableMetadata,
+    /// The time from which it may be removed: UTC, ISO 8601 to the second. A table that is replaced keeps it, and so does one that is renamed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
     /// Its parts, at least one, in the order in which they are read. There are none where whoever asks sees some of its rows alone, and is
     /// not told how many there are.
     pub parts: Vec<Part>,

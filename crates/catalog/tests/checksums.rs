@@ -339,7 +339,8 @@ async fn make_version_3_to_6(dir: &Path, version: i64) {
     let mut connection = vandal(dir).await;
     let mut script = "DROP TABLE views; DELETE FROM lists WHERE name = 'views';
          ALTER TABLE table_directors DROP COLUMN director_database;
-         ALTER TABLE table_directors DROP COLUMN stripes; ALTER TABLE table_directors DROP COLUMN sub_stripes;"
+         ALTER TABLE table_directors DROP COLUMN stripes; ALTER TABLE table_directors DROP COLUMN sub_stripes;
+         ALTER TABLE tables DROP COLUMN expires_at;"
         .to_owned();
     if version < 6 {
         script.push_str(

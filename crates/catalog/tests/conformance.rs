@@ -12,8 +12,8 @@ mod support;
 
 use meridian_catalog::{
     Append, Catalog, CatalogError, Change, Chunk, ColumnChange, ColumnMetadata, DatabaseChange,
-    LoadId, LoadLock, NewDatabase, OtherDatabase, PartContents, Publication, Rights, ScanLane,
-    Table, TableChange, TableMetadata, TableSpec, ViewQuery,
+    Expiry, LoadId, LoadLock, NewDatabase, OtherDatabase, PartContents, Publication, Rights,
+    ScanLane, Table, TableChange, TableMetadata, TableSpec, ViewQuery,
 };
 use support::private_postgres::PostgresPlace;
 use support::{
@@ -652,6 +652,82 @@ async fn a_table_is_renamed(place: impl Place) {
     // It is not what it was.
     let (_, error) = publish("Third", &table).await;
     assert!(matches!(error, Err(CatalogError::TableChanged { .. })));
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+}
+
+/// The time at which a table expires stays, whatever becomes of it, until it is set anew; and only then the table goes.
+async fn tables_expire(place: impl Place) {
+    let (catalog, reader) = (place.open().await, place.open().await);
+    let (object, _) = load(&catalog, &director("d", "Object"), &chunks(1, 1))
+        .await
+        .unwrap();
+    let time = async |name: &str| shown(&reader, "d", name).await.expires_at;
+    assert_eq!(time("Object").await, None);
+    let (past, future) = (951_782_400, 4_107_542_400);
+    let default = Expiry::by_default_at(future);
+    assert!(catalog.set_expiry("D", "object", default).await.unwrap());
+    assert_eq!(
+        time("Object").await.as_deref(),
+        Some("2100-03-01T00:00:00Z")
+    );
+    // It has one, and another default changes nothing.
+    let later = Expiry::by_default_at(future + 1);
+    let state = reader.state();
+    assert!(!catalog.set_expiry("d", "Object", later).await.unwrap());
+    assert_eq!(reader.state(), state);
+    load(&catalog, &director("d", "Object"), &chunks(2, 1))
+        .await
+        .unwrap();
+    let table = shown(&catalog, "d", "Object").await;
+    append(&catalog, &table, &chunks(1, 1), &[]).await.unwrap();
+    let table = shown(&catalog, "d", "Object").await;
+    assert_eq!(table.expires_at.as_deref(), Some("2100-03-01T00:00:00Z"));
+    assert_ne!(table.placement, object);
+    let error = catalog.drop_expired("d", "Object").await.unwrap_err();
+    assert!(
+        matches!(error, CatalogError::TableChanged { .. }),
+        "{error}"
+    );
+    let begun = catalog.begin_load("d", "New").await.unwrap();
+    let (spec, one) = (director("d", "New"), chunks(1, 2));
+    let rows = contents(&spec, &one);
+    let renamed = catalog.publish_renamed(begun, &table, &spec, rows);
+    renamed.await.unwrap();
+    assert_eq!(time("New").await.as_deref(), Some("2100-03-01T00:00:00Z"));
+    assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
+    // Children go before their directors.
+    let placement = shown(&catalog, "d", "New").await.placement;
+    let child = dependent("d", "Child", &[("New", placement)]);
+    load(&catalog, &child, &chunks(1, 1)).await.unwrap();
+    let expired = Expiry::at(Some(past));
+    assert!(
+        catalog
+            .set_expiry("d", "New", expired.clone())
+            .await
+            .unwrap()
+    );
+    let error = catalog.drop_expired("d", "New").await.unwrap_err();
+    assert!(
+        matches!(error, CatalogError::HasDependents { .. }),
+        "{error}"
+    );
+    let error = catalog.drop_expired("d", "Child").await.unwrap_err();
+    assert!(
+        matches!(error, CatalogError::TableChanged { .. }),
+        "{error}"
+    );
+    assert!(catalog.set_expiry("d", "Child", expired).await.unwrap());
+    assert!(
+        catalog
+            .set_expiry("d", "Child", Expiry::at(None))
+            .await
+            .unwrap()
+    );
+    assert_eq!(time("Child").await, None);
+    catalog.drop_table("d", "Child").await.unwrap();
+    catalog.drop_expired("d", "New").await.unwrap();
+    let error = catalog.drop_expired("d", "New").await.unwrap_err();
+    assert!(matches!(error, CatalogError::NoTable { .. }), "{error}");
     assert_eq!(reader.verify().await.unwrap(), Vec::<String>::new());
 }
 
@@ -1397,6 +1473,7 @@ conformance!(
     appended_keys_unsettle_match_tables,
     tables_and_databases_are_dropped,
     a_table_is_renamed,
+    tables_expire,
     children_of_directors_elsewhere,
     views_come_back_and_change_the_state,
     views_and_tables_share_their_names,

@@ -229,7 +229,7 @@ fn table_rows(contents: &Contents) -> Vec<Row> {
             Value::Null,
             COLLATION.into(),
             Value::Null,
-            "".into(),
+            create_options(table).into(),
             table_comment(table).into(),
         ]
     };
@@ -258,6 +258,12 @@ fn table_rows(contents: &Contents) -> Vec<Row> {
     let tables = contents.tables.iter().map(row);
     let views = contents.views.iter().map(of_view);
     tables.chain(views).chain(own).collect()
+}
+
+/// With what a table was made that is not told elsewhere: when it expires.
+pub(crate) fn create_options(table: &Table) -> String {
+    let expires = table.expires_at.as_deref();
+    expires.map_or_else(String::new, |time| format!("expires={time}"))
 }
 
 /// The views; the definition of one is told to those who may read what it is made of, and empty for others, as in MySQL.
@@ -589,6 +595,7 @@ mod tests {
                 scan_rating: 1,
             },
             metadata: catalog::TableMetadata::default(),
+            expires_at: None,
             parts: vec![catalog::Part {
                 load: catalog::LoadId(1),
                 rows: 10,

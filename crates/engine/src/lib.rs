@@ -66,7 +66,7 @@ pub use result_cache::{CachedRows, ResultCache, ResultKey};
 pub use session::{
     ALIAS, COLUMN, DATABASE, DESCRIPTION, NO_DATABASE, NewView, PreparedQuery, QueryResult,
     Session, SessionOptions, TABLE, UCD, UNIT, UTYPE, XTYPE, analyzer_rules, create_view,
-    drop_view, physical_rules, runtime, too_many_rows, views_of,
+    drop_view, physical_rules, runtime, too_many_bytes, too_many_rows, views_of,
 };
 pub use show::{STORED, granted, stored_bytes};
 pub use shown::ShownTable;

@@ -78,6 +78,7 @@ impl ShownTable {
                 scan_rating: 1,
             },
             metadata,
+            expires_at: None,
             parts: vec![],
         };
         Self {

@@ -77,7 +77,7 @@ pub use normalise::column_type;
 pub use place::matches::HOME_COLUMNS;
 pub use progress::{Phase, Progress, ProgressSnapshot};
 pub use rejected_rows::{RejectedRow, RejectionSummary};
-pub use remove::{Dropped, drop_database, drop_part, drop_table};
+pub use remove::{Dropped, drop_database, drop_expired, drop_part, drop_table};
 pub use repartition::{RepartitionReport, RepartitionRequest, RepartitionedTable, repartition};
 pub use report::{LoadReport, Partitioning, PlacementCounts, grouped, size};
 pub use request::{LoadRequest, PositionUnit, TextOptions};

@@ -53,6 +53,22 @@ pub async fn drop_table(
     .await
 }
 
+/// Drops a table that has expired.
+///
+/// # Errors
+/// As for [`drop_table`]; and it has not expired, or expires no more.
+pub async fn drop_expired(
+    catalog: &Catalog,
+    database: &str,
+    table: &str,
+) -> Result<Dropped, IngestError> {
+    let found = find_table(catalog, database, table).await?;
+    let data_dir = catalog.data_dir();
+    let _lock = lock(data_dir, &found)?;
+    catalog.drop_expired(database, table).await?;
+    finish(catalog, data_dir, &[found]).await
+}
+
 /// Drops a database with all its tables.
 ///
 /// # Errors

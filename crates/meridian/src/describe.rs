@@ -307,6 +307,7 @@ async fn views_of(catalog: &Catalog, database: &Database) -> Result<Vec<Table>, 
             scan_rating: UNRATED,
         },
         metadata: view.metadata,
+        expires_at: None,
         parts: Vec::new(),
     };
     Ok(views.map(as_table).collect())

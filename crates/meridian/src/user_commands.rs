@@ -145,6 +145,18 @@ pub struct LimitArguments {
     /// Bytes of the tables in the user's own database, as in 20GB.
     #[arg(long, value_name = "SIZE", value_parser = stored_size)]
     stored: Option<LimitValue>,
+    /// Seconds of processor time in a day of UTC.
+    #[arg(long, value_name = "S", allow_negative_numbers = true)]
+    cpu: Option<LimitValue>,
+    /// Bytes of a result as they are sent, as in 2GB.
+    #[arg(long, value_name = "SIZE", value_parser = stored_size)]
+    bytes: Option<LimitValue>,
+    /// Bytes of a file or a table that is sent, as in 50MB.
+    #[arg(long, value_name = "SIZE", value_parser = stored_size)]
+    upload: Option<LimitValue>,
+    /// Days for which a table of the user's own is kept.
+    #[arg(long, value_name = "DAYS", value_parser = lifetime)]
+    lifetime: Option<LimitValue>,
 }
 
 /// A limit, or none.
@@ -172,6 +184,16 @@ fn stored_size(text: &str) -> Result<LimitValue, String> {
     }
 }
 
+fn lifetime(text: &str) -> Result<LimitValue, String> {
+    match text.parse()? {
+        LimitValue(Some(0)) => Err("a table is kept for a day at least".to_owned()),
+        LimitValue(Some(36_526..)) => {
+            Err("a table is kept for 100 years at most: give none".to_owned())
+        }
+        limit => Ok(limit),
+    }
+}
+
 impl LimitArguments {
     fn changes(&self) -> Vec<(Limit, Option<u64>)> {
         let given = [
@@ -182,6 +204,10 @@ impl LimitArguments {
             (Limit::Rows, self.rows),
             (Limit::Requests, self.requests),
             (Limit::Stored, self.stored),
+            (Limit::Cpu, self.cpu),
+            (Limit::Bytes, self.bytes),
+            (Limit::Upload, self.upload),
+            (Limit::Lifetime, self.lifetime),
         ];
         let changes = given.into_iter();
         changes

@@ -52,7 +52,14 @@ impl std::error::Error for QueryError {}
 
 impl From<EngineError> for QueryError {
     fn from(error: EngineError) -> Self {
-        Self::new(error.code(), error.to_string())
+        let retry_after = match &error {
+            EngineError::Sql(error) => error.retry_after(),
+            _ => None,
+        };
+        Self {
+            retry_after,
+            ..Self::new(error.code(), error.to_string())
+        }
     }
 }
 

@@ -151,6 +151,7 @@ impl QueryService {
         query: Arc<Query>,
     ) -> BoxFuture<'static, Result<(), QueryError>> {
         let service = Arc::clone(self);
+        let user = query.record().user;
         let work = async move {
             let size = service.execute_and_store(&directory, &query).await?;
             if let (_, Some(table)) = query.record().planned()? {
@@ -163,7 +164,7 @@ impl QueryService {
             });
             Ok(())
         };
-        self.host.run(Box::pin(work))
+        self.host.run(&user, Box::pin(work))
     }
 
     async fn execute_and_store(
@@ -187,9 +188,12 @@ impl QueryService {
             .session(record.user.clone(), record.database.clone(), record.dialect)
             .await?;
         // The rows of a table are limited by their bytes.
-        let most_rows = match record.planned()?.1 {
-            Some(_) => None,
-            None => self.host.limits(record.user.clone()).await?.rows,
+        let (most_rows, most_bytes) = match record.planned()?.1 {
+            Some(_) => (None, None),
+            None => {
+                let limits = self.host.limits(record.user.clone()).await?;
+                (limits.rows, limits.bytes)
+            }
         };
         // One row more tells clients of TAP that there are more.
         let spare = u64::from(record.dialect == Dialect::Adql);
@@ -233,6 +237,9 @@ impl QueryService {
                 && writer.num_rows() > most.saturating_add(spare)
             {
                 return Err(engine::too_many_rows(most).into());
+            }
+            if let Some(most) = most_bytes.filter(|most| writer.num_bytes() > *most) {
+                return Err(engine::too_many_bytes(most).into());
             }
             if writer.num_bytes() > self.limits.result_bytes {
                 return Err(too_large(self.limits.result_bytes));

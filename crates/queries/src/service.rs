@@ -52,9 +52,10 @@ pub trait QueryHost: std::fmt::Debug + Send + Sync {
     /// it may be made. Runs as part of the query's own work.
     fn make_table(&self, table: MadeTable) -> BoxFuture<'static, Result<(), QueryError>>;
 
-    /// Runs work on the threads of queries, as a statement of its own. Dropping what is returned ends the work.
+    /// Runs a user's work on the threads of queries, as a statement of its own. Dropping what is returned ends the work.
     fn run(
         &self,
+        user: &str,
         work: BoxFuture<'static, Result<(), QueryError>>,
     ) -> BoxFuture<'static, Result<(), QueryError>>;
 }
@@ -66,6 +67,8 @@ pub struct UserLimits {
     pub at_once: Option<u64>,
     /// Rows of a result.
     pub rows: Option<u64>,
+    /// Bytes of a result.
+    pub bytes: Option<u64>,
     /// How long a query may take.
     pub time: Option<Duration>,
 }
@@ -324,14 +327,14 @@ impl QueryService {
             cached_from: None,
             milestones: Arc::default(),
         };
+        let user = record.user.clone();
         let query = Arc::new(Query::new(record));
-        self.host
-            .run(Box::pin(check(
-                Arc::clone(&self.host),
-                Arc::clone(self.registry.rate()),
-                Arc::clone(&query),
-            )))
-            .await?;
+        let checked = check(
+            Arc::clone(&self.host),
+            Arc::clone(self.registry.rate()),
+            Arc::clone(&query),
+        );
+        self.host.run(&user, Box::pin(checked)).await?;
         self.registry.write(&query).await?;
         self.registry.insert(Arc::clone(&query));
         lock(&self.queue).push_back(query.id);

@@ -44,13 +44,13 @@ const LONGEST_TEXT: usize = 16 << 10;
 /// What has happened.
 #[derive(Debug, Serialize)]
 pub(crate) struct AuditEntry<'a> {
-    /// `statement`, `request`, `query` (one that was submitted) or `login`.
+    /// `statement`, `request`, `query` (one that was submitted), `login` or `expiry` (of a table).
     pub event: &'static str,
     pub user: &'a str,
     /// Where the client is; not known of a query that runs without one.
     #[serde(serialize_with = "as_text")]
     pub from: Option<Peer>,
-    /// `mysql` or `http`.
+    /// `mysql` or `http`; `none` of what the server does by itself.
     pub protocol: &'static str,
     /// The number of the connection, or of the query that was submitted.
     pub id: Option<u64>,
@@ -184,6 +184,23 @@ pub(crate) fn login<'a>(
         rows: None,
         outcome: error.map_or("ok", |_| "rejected"),
         code: error.map(|error| error.number),
+        seconds: Duration::ZERO,
+    }
+}
+
+/// The line for a table that has expired and is removed.
+pub(crate) fn expiry<'a>(user: &'a str, table: &'a str, rows: u64) -> AuditEntry<'a> {
+    AuditEntry {
+        event: "expiry",
+        user,
+        from: None,
+        protocol: "none",
+        id: None,
+        database: None,
+        text: Some(table),
+        rows: Some(rows),
+        outcome: "ok",
+        code: None,
         seconds: Duration::ZERO,
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::users::{ANONYMOUS, Scramble, User, UserList, Users, UsersError, UsersState};
-use catalog::{Releases, Rights};
+use catalog::{Releases, Rights, fold_name};
 use engine::Archive;
 use sql::ErrorCode;
 use tokio::sync::Semaphore;
@@ -19,6 +19,7 @@ use tracing::warn;
 use crate::ClientError;
 use crate::audit::{self, AuditLog};
 use crate::listener::Peer;
+use crate::own_tables::ExpiringTables;
 use crate::queries::{ServerTables, UserTables};
 use crate::sessions::Sessions;
 use crate::usage::{Usage, Usages};
@@ -69,6 +70,8 @@ pub(crate) struct Authenticator {
     list: Mutex<Option<Arc<UserList>>>,
     known: Mutex<HashMap<String, Arc<Principal>>>,
     usages: Usages,
+    /// Tables that expire soon, as they were last looked up.
+    expiring: Mutex<ExpiringTables>,
     /// Hashes of names and passwords that were right, with what is stored of these passwords: another password is another hash.
     verified: Mutex<HashSet<[u8; 32]>>,
     verifying: Semaphore,
@@ -96,6 +99,7 @@ impl Authenticator {
             list: Mutex::default(),
             known: Mutex::default(),
             usages: Usages::default(),
+            expiring: Mutex::default(),
             verified: Mutex::default(),
             verifying: Semaphore::new(VERIFIED_AT_ONCE),
             waiting: Mutex::default(),
@@ -112,6 +116,34 @@ impl Authenticator {
             audit.add(&audit::login(protocol, &name, peer, denied));
         }
         sleep(FAILURE_DELAY).await;
+    }
+
+    /// What users take.
+    pub(crate) fn usages(&self) -> &Usages {
+        &self.usages
+    }
+
+    /// The same that goes on to count what users take.
+    pub(crate) fn counting(self, usages: Usages) -> Self {
+        Self { usages, ..self }
+    }
+
+    /// Notes which tables expire soon.
+    pub(crate) fn set_expiring(&self, tables: ExpiringTables) {
+        *lock(&self.expiring) = tables;
+    }
+
+    /// Tables of a user that expire soon, each with its time.
+    pub(crate) fn expiring_of(&self, user: &str) -> Vec<(String, String)> {
+        let expiring = lock(&self.expiring);
+        expiring.get(&fold_name(user)).cloned().unwrap_or_default()
+    }
+
+    /// Writes into the audit log that a table of a user's was removed.
+    pub(crate) fn audit_expiry(&self, user: &str, table: &str, rows: u64) {
+        if let Some(audit) = &self.audit {
+            audit.add(&audit::expiry(user, table, rows));
+        }
     }
 
     /// The audit log, if there is one.

@@ -51,12 +51,18 @@ impl fmt::Display for ClientError {
 
 impl From<SqlError> for ClientError {
     fn from(error: SqlError) -> Self {
-        Self::new(error.code(), error.to_string())
+        Self {
+            retry_after: error.retry_after(),
+            ..Self::new(error.code(), error.to_string())
+        }
     }
 }
 
 impl From<EngineError> for ClientError {
     fn from(error: EngineError) -> Self {
-        Self::new(error.code(), error.to_string())
+        match error {
+            EngineError::Sql(error) => error.into(),
+            other => Self::new(other.code(), other.to_string()),
+        }
     }
 }

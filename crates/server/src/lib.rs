@@ -8,7 +8,9 @@
 mod audit;
 mod authenticator;
 mod client_error;
+mod config;
 mod connection_slots;
+mod daily_usage;
 mod formats;
 mod heartbeat;
 mod http;
@@ -30,17 +32,15 @@ mod tls;
 mod unix_socket;
 mod usage;
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::queries::scheduler::{LaneTable, SchedulerOptions};
 use ::queries::{QueryError, QueryService};
-use ::users::{User, Users};
-use cluster::{ClusterOptions, FrontEnd};
+use ::users::{DailyUsage, User, Users};
+use cluster::FrontEnd;
 use engine::{Archive, ConeTable, EngineError, QueryInfo, ResultCache};
 use ingest::BytePool;
 use sql::connection::ServerInfo;
@@ -55,6 +55,7 @@ use audit::AuditLog;
 pub use audit::AuditOptions;
 use authenticator::{Authenticator, Principal};
 pub use client_error::ClientError;
+pub use config::{Config, DEFAULT_HTTP_ADDRESS, DEFAULT_MYSQL_ADDRESS};
 use connection_slots::ConnectionLimits;
 use http::{AlertDatabases, AllowedHosts, HttpState, TableRoom, UserRoutes};
 pub use http::{ServiceDescription, registry_record};
@@ -74,91 +75,13 @@ use server_info::{LiveServerInfo, OwnServerInfo};
 use sessions::Sessions;
 use tls::Tls;
 pub use tls::{TlsError, TlsFiles};
-use usage::Usage;
+use usage::{Usage, Usages};
 
 /// How long stopped statements may take to end.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How many rejected clients are told the reason concurrently.
 const MAX_REJECTIONS: usize = 64;
-
-/// The default address for MySQL clients.
-pub const DEFAULT_MYSQL_ADDRESS: &str = "127.0.0.1:4040";
-/// The default address for HTTP clients.
-pub const DEFAULT_HTTP_ADDRESS: &str = "127.0.0.1:8080";
-
-/// The configuration of a server: what it serves, where it listens and which resources it may use.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// The data directory.
-    pub data: PathBuf,
-    /// Where MySQL clients connect: `host:port`; a loopback address, unless there are users and TLS. Port 0 takes a free port. `None`: the server does not listen for them.
-    pub mysql: Option<String>,
-    /// A Unix-domain socket for MySQL clients on this machine, instead of an address or in addition.
-    pub mysql_socket: Option<PathBuf>,
-    /// Where HTTP clients connect, in the same form.
-    pub http: Option<String>,
-    /// The columns that cone searches return of a table, by the names of database and table; all columns of a table that is not listed.
-    pub cone_columns: HashMap<(String, String), Vec<String>>,
-    /// The number of threads that execute queries.
-    pub threads: NonZeroUsize,
-    /// Bytes of memory for all queries together.
-    pub memory: usize,
-    /// Bytes of decoded columns that are cached for later queries.
-    pub cache: u64,
-    /// Concurrent connections at each listener.
-    pub max_connections: usize,
-    /// Concurrent connections from one address at each listener; `max_connections` by default.
-    pub max_connections_per_address: Option<usize>,
-    /// Host names, besides those of this machine, under which HTTP clients may address the server.
-    pub http_hosts: Vec<String>,
-    /// How long the head of an HTTP request may take to arrive, and how long its body may pause.
-    pub http_patience: Duration,
-    /// How long statements may run on after the shutdown has begun.
-    pub grace: Duration,
-    /// The certificate for clients that request TLS; `None`: the server does not offer TLS.
-    pub tls: Option<TlsFiles>,
-    /// Whether the server may listen at addresses that other machines reach, without users or without TLS.
-    pub is_insecure: bool,
-    /// Statements that take longer are logged with their text.
-    pub slow: Option<Duration>,
-    /// Where each statement, request and login is written; `None`: nowhere.
-    pub audit: Option<AuditOptions>,
-    /// The limits of queries that are submitted to run without a connection.
-    pub queries: QueryLimits,
-    /// Results of statements that took at least so long answer equal ones; `None`: none do.
-    pub result_cache: Option<Duration>,
-    /// The cluster whose front end the server is, if it is one.
-    pub cluster: Option<ClusterOptions>,
-}
-
-impl Config {
-    /// A server that listens at both default addresses and uses little memory.
-    pub fn new(data: impl Into<PathBuf>, threads: NonZeroUsize) -> Self {
-        Self {
-            data: data.into(),
-            mysql: Some(DEFAULT_MYSQL_ADDRESS.to_owned()),
-            mysql_socket: None,
-            http: Some(DEFAULT_HTTP_ADDRESS.to_owned()),
-            cone_columns: HashMap::new(),
-            threads,
-            memory: 256 << 20,
-            cache: 64 << 20,
-            max_connections: 500,
-            max_connections_per_address: None,
-            http_hosts: Vec::new(),
-            http_patience: Duration::from_secs(15),
-            grace: Duration::from_secs(30),
-            tls: None,
-            is_insecure: false,
-            slow: None,
-            audit: None,
-            queries: QueryLimits::default(),
-            result_cache: None,
-            cluster: None,
-        }
-    }
-}
 
 /// The user of HTTP requests that name none.
 pub(crate) const HTTP_USER: &str = "http";
@@ -203,6 +126,7 @@ impl Shared {
         Self {
             user: principal.user.clone(),
             usage: Arc::clone(&principal.usage),
+            query_runtime: Arc::new(self.query_runtime.charging(principal.usage.time())),
             sessions: Arc::clone(&principal.sessions),
             ..self.clone()
         }
@@ -389,14 +313,16 @@ impl Server {
         )?;
         let sessions = Arc::new(sessions);
         let query_runtime = QueryRuntime::start(config.threads)?;
-        let authenticator = Arc::new(Authenticator::new(
+        let authenticator = Authenticator::new(
             users,
             is_local || config.is_insecure,
             config.audit.clone().map(AuditLog::open).transpose()?,
             Arc::clone(&archive),
             Arc::clone(&sessions),
             Arc::clone(&tables),
-        ));
+        );
+        let usages = Usages::beginning_with(daily_usage::before(&config.data).await);
+        let authenticator = Arc::new(authenticator.counting(usages));
         let host = Host {
             authenticator: Arc::clone(&authenticator),
             query_runtime: Arc::clone(&query_runtime),
@@ -530,17 +456,25 @@ impl Server {
 
     /// Serves until `stop` is cancelled. Running statements then have the grace period to finish.
     pub async fn serve(self, stop: CancellationToken) {
+        // Workers run pieces until the last statement has ended.
+        let left = CancellationToken::new();
+        let expiring = tokio::spawn(own_tables::remove_expired_tables(
+            Arc::clone(&self.archive),
+            Arc::clone(&self.shared.authenticator),
+            stop.clone(),
+        ));
+        let usage = DailyUsage::of(self.archive.catalog().data_dir());
+        let counting = Arc::clone(&self.shared.authenticator);
+        let counting = tokio::spawn(daily_usage::write_down(counting, usage, left.clone()));
         let releasing = tokio::spawn(release_changed_tables(self.archive, stop.clone()));
         let publishing = tokio::spawn(publish_in_background(self.alerts, stop.clone()));
         // Submitted queries that run do not delay the end: the next process goes on with them.
         let queries = Arc::clone(&self.shared.queries);
         let queries = tokio::spawn(queries.run(stop.clone()));
-        // Workers run pieces until the last statement has ended.
-        let left = CancellationToken::new();
         if let Some(front_end) = self.front_end {
             tokio::spawn(front_end.run(left.clone()));
         }
-        let _leaving = left.drop_guard();
+        let leaving = left.drop_guard();
         let open = self.listeners.into_iter();
         let open =
             open.map(|listener| listener.accept_loop(Arc::clone(&self.shared), stop.clone()));
@@ -563,7 +497,10 @@ impl Server {
         releasing.abort();
         // A publication that is broken off is none, and begins anew in the next process.
         publishing.abort();
+        expiring.abort();
         let _ = timeout(LAST_WORDS, queries).await;
+        drop(leaving);
+        let _ = timeout(LAST_WORDS, counting).await;
         self.shared.authenticator.flush_audit(LAST_WORDS).await;
         info!("ended");
     }

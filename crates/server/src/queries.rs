@@ -51,6 +51,7 @@ impl QueryHost for Host {
             Ok(UserLimits {
                 at_once: usage.limit(Limit::Submitted),
                 rows: usage.limit(Limit::Rows),
+                bytes: usage.limit(Limit::Bytes),
                 time: usage.seconds(),
             })
         }
@@ -97,10 +98,12 @@ impl QueryHost for Host {
 
     fn run(
         &self,
+        user: &str,
         work: BoxFuture<'static, Result<(), QueryError>>,
     ) -> BoxFuture<'static, Result<(), QueryError>> {
         let work = async move { work.await.map_err(ClientError::from) };
-        let mut receiver = self.query_runtime.compute(work);
+        let account = self.authenticator.usages().account(user);
+        let mut receiver = self.query_runtime.charging(&account).compute(work);
         async move { receiver.recv_one().await.map_err(QueryError::from) }.boxed()
     }
 }

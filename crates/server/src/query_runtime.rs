@@ -14,7 +14,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
-use sql::{ErrorCode, Interrupt};
+use sql::{ErrorCode, Interrupt, TimeAccount};
 use tokio::sync::mpsc;
 use tracing::{Instrument, Span};
 
@@ -25,12 +25,23 @@ use crate::{ClientError, ServerError};
 const CHANNEL_CAPACITY: usize = 2;
 
 /// The threads that execute queries.
+#[derive(Debug, Clone)]
+pub(crate) struct QueryRuntime {
+    threads: Arc<Threads>,
+    /// Whose processor time the work takes, if that is counted.
+    account: Option<Arc<TimeAccount>>,
+}
+
+/// Ends the threads when nobody has them any more.
 #[derive(Debug)]
-pub(crate) struct QueryRuntime(Arc<Heartbeat>);
+struct Threads(Arc<Heartbeat>);
 
 impl QueryRuntime {
     pub(crate) fn new(threads: NonZeroUsize) -> std::io::Result<Self> {
-        Ok(Self(Heartbeat::start(threads)?))
+        Ok(Self {
+            threads: Arc::new(Threads(Heartbeat::start(threads)?)),
+            account: None,
+        })
     }
 
     /// Starts the threads that execute queries.
@@ -45,6 +56,38 @@ impl QueryRuntime {
         })
     }
 
+    /// The same threads, whose work is counted as a user's.
+    pub(crate) fn charging(&self, account: &Arc<TimeAccount>) -> Self {
+        Self {
+            threads: Arc::clone(&self.threads),
+            account: Some(Arc::clone(account)),
+        }
+    }
+
+    /// The same threads, whose work is counted as nobody's.
+    pub(crate) fn charging_nobody(&self) -> Self {
+        Self {
+            threads: Arc::clone(&self.threads),
+            account: None,
+        }
+    }
+
+    /// Runs work of a few milliseconds on the caller's thread and turns a panic into an error.
+    ///
+    /// # Errors
+    /// Those of the work.
+    pub(crate) async fn run_inline<T>(
+        &self,
+        work: impl Future<Output = Result<T, ClientError>> + Send,
+    ) -> Result<T, ClientError> {
+        let work = AssertUnwindSafe(work).catch_unwind();
+        let outcome = match &self.account {
+            Some(account) => account.charged(work).await,
+            None => Box::pin(work).await,
+        };
+        outcome.unwrap_or_else(|panic| Err(panicked(&*panic)))
+    }
+
     /// Spawns work that sends blocks. It ends with the first error, or when the receiver is dropped.
     pub(crate) fn spawn<P, F>(&self, work: impl FnOnce(ResultSender<P>) -> F) -> ResultReceiver<P>
     where
@@ -52,7 +95,10 @@ impl QueryRuntime {
         F: Future<Output = Result<(), ClientError>> + Send + 'static,
     {
         let (sender, receiver) = mpsc::channel(CHANNEL_CAPACITY);
-        let interrupt = Interrupt::new();
+        let interrupt = match &self.account {
+            Some(account) => Interrupt::for_account(account),
+            None => Interrupt::new(),
+        };
         let work = interrupt.scope(work(ResultSender(sender.clone())));
         let work = AssertUnwindSafe(work).catch_unwind();
         let task = async move {
@@ -69,7 +115,7 @@ impl QueryRuntime {
             // The receiver may have been dropped.
             let _ = sender.send(Err(error)).await;
         };
-        self.0.spawn(task.instrument(Span::current()));
+        self.threads.0.spawn(task.instrument(Span::current()));
         ResultReceiver {
             receiver,
             interrupt,
@@ -87,7 +133,7 @@ impl QueryRuntime {
 
     /// A function that returns the state of the threads.
     pub(crate) fn health(&self) -> impl Fn() -> Health + Send + Sync + use<> {
-        let heartbeat = Arc::downgrade(&self.0);
+        let heartbeat = Arc::downgrade(&self.threads.0);
         move || {
             let heartbeat = heartbeat.upgrade();
             heartbeat.map_or_else(Health::default, |it| it.health())
@@ -95,22 +141,11 @@ impl QueryRuntime {
     }
 }
 
-impl Drop for QueryRuntime {
+impl Drop for Threads {
     fn drop(&mut self) {
         // It does not wait for running computations.
         self.0.end();
     }
-}
-
-/// Runs work on the caller's thread and turns a panic into an error.
-///
-/// # Errors
-/// Those of the work.
-pub(crate) async fn run_inline<T>(
-    work: impl Future<Output = Result<T, ClientError>> + Send,
-) -> Result<T, ClientError> {
-    let outcome = AssertUnwindSafe(work.boxed()).catch_unwind().await;
-    outcome.unwrap_or_else(|panic| Err(panicked(&*panic)))
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> ClientError {
@@ -237,7 +272,7 @@ mod tests {
             .unwrap_err();
         assert_eq!(error.code, ErrorCode::INTERNAL);
         assert_eq!(query_runtime.compute(panics(false)).recv_one().await, Ok(7));
-        assert_eq!(run_inline(panics(true)).await, Err(error));
-        assert_eq!(run_inline(panics(false)).await, Ok(7));
+        assert_eq!(query_runtime.run_inline(panics(true)).await, Err(error));
+        assert_eq!(query_runtime.run_inline(panics(false)).await, Ok(7));
     }
 }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ::users::{Limit, Limits};
-use sql::ErrorCode;
+use ::users::{DailyUsage, Limit, Limits, UsersError};
 use sql::connection::LimitInfo;
+use sql::{ErrorCode, TimeAccount};
 
 use crate::ClientError;
 
@@ -22,16 +22,88 @@ const MINUTE: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Usages {
     users: Mutex<HashMap<String, Arc<Usage>>>,
+    /// What users had taken of this day's processor time when the server began, in nanoseconds.
+    before: HashMap<String, u64>,
 }
 
 impl Usages {
+    /// With what users have taken of this day's processor time.
+    pub(crate) fn beginning_with(before: HashMap<String, u64>) -> Self {
+        Self {
+            users: Mutex::default(),
+            before,
+        }
+    }
+
     /// What a user takes, with the limits as they are now.
     pub(crate) fn of(&self, user: &str, limits: &Limits) -> Arc<Usage> {
-        let mut users = lock(&self.users);
-        let usage = users.entry(user.to_owned()).or_default();
+        let usage = self.find(user);
         *lock(&usage.limits) = *limits;
+        let most = limits.get(Limit::Cpu).map(Duration::from_secs);
+        usage.time.set_most(most);
+        usage
+    }
+
+    fn find(&self, user: &str) -> Arc<Usage> {
+        let mut users = lock(&self.users);
+        let usage = users.entry(user.to_owned()).or_insert_with(|| {
+            let usage = Usage::default();
+            let before = self.before.get(user).copied().unwrap_or(0);
+            usage.time.charge(Duration::from_nanos(before));
+            *lock(&usage.written) = before;
+            Arc::new(usage)
+        });
         Arc::clone(usage)
     }
+
+    /// To whom the processor time of a user's work is charged.
+    pub(crate) fn account(&self, user: &str) -> Arc<TimeAccount> {
+        Arc::clone(&self.find(user).time)
+    }
+
+    /// Writes down what users have taken of a day's processor time since it was last written down. If the day is over, they have taken
+    /// nothing of the next one.
+    ///
+    /// # Errors
+    /// It cannot be written: then it is the next time.
+    pub(crate) async fn write_down(
+        &self,
+        file: &DailyUsage,
+        day: i64,
+        is_over: bool,
+    ) -> Result<(), UsersError> {
+        let usages = lock(&self.users).clone();
+        let (mut concerned, mut taken) = (Vec::new(), Vec::new());
+        for (user, usage) in usages {
+            let used = nanos(usage.time.used());
+            let more = used.saturating_sub(*lock(&usage.written));
+            if more > 0 || is_over {
+                concerned.push((usage, used));
+                taken.push((user, more));
+            }
+        }
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let totals = file.add(day, &taken).await?;
+        for ((usage, used), total) in concerned.into_iter().zip(totals) {
+            if is_over {
+                usage.time.forget(Duration::from_nanos(used));
+                *lock(&usage.written) = 0;
+                continue;
+            }
+            // What other servers have counted.
+            usage
+                .time
+                .charge(Duration::from_nanos(total.saturating_sub(used)));
+            *lock(&usage.written) = total;
+        }
+        Ok(())
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What one user takes.
@@ -41,6 +113,10 @@ pub(crate) struct Usage {
     connections: AtomicU64,
     queries: AtomicU64,
     requests: Mutex<Requests>,
+    /// The processor time of this day.
+    time: Arc<TimeAccount>,
+    /// What of it is written down, in nanoseconds.
+    written: Mutex<u64>,
 }
 
 /// The requests of the last minute, as a store of requests that fills up evenly.
@@ -131,6 +207,7 @@ impl Usage {
     /// # Errors
     /// The limit is reached.
     pub(crate) fn query(self: &Arc<Self>) -> Result<Taken, ClientError> {
+        self.check_time()?;
         self.take(
             Limit::Queries,
             "wait until one of them has ended, or end one (SHOW PROCESSLIST, KILL)",
@@ -153,6 +230,19 @@ impl Usage {
             );
             ClientError::new(ErrorCode::LIMIT_REACHED, sentence).retried_after(after)
         })
+    }
+
+    /// Succeeds while the user may take more of this day's processor time.
+    ///
+    /// # Errors
+    /// All is taken.
+    pub(crate) fn check_time(&self) -> Result<(), ClientError> {
+        Ok(self.time.check()?)
+    }
+
+    /// To whom the processor time of the user's work is charged.
+    pub(crate) fn time(&self) -> &Arc<TimeAccount> {
+        &self.time
     }
 
     /// How long a statement may take.
@@ -179,6 +269,7 @@ impl Usage {
                     let taken = lock(&self.requests).taken(most, Instant::now());
                     taken.ceil() as u64
                 }),
+                Limit::Cpu => Some(self.time.used().as_secs()),
                 limit => { self.counter(limit) }.map(|it| it.load(Ordering::Acquire)),
             },
             meaning: limit.meaning(),

@@ -1,6 +1,7 @@
 //! Messages for the person who typed the query: what is wrong, where, and what was probably meant.
 
 use std::fmt;
+use std::time::Duration;
 
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::Location;
@@ -14,6 +15,7 @@ pub struct SqlError {
     sentence: String,
     code: ErrorCode,
     place: Option<Place>,
+    retry_after: Option<Duration>,
 }
 
 /// Where in the text the mistake is.
@@ -50,6 +52,7 @@ impl SqlError {
             sentence: sentence.into(),
             code: ErrorCode::OTHER,
             place: None,
+            retry_after: None,
         }
     }
 
@@ -57,6 +60,20 @@ impl SqlError {
     #[must_use]
     pub fn with_code(self, code: ErrorCode) -> Self {
         Self { code, ..self }
+    }
+
+    /// The same of a limit under which the user is again after some time.
+    #[must_use]
+    pub(crate) fn with_retry_after(self, time: Duration) -> Self {
+        Self {
+            retry_after: Some(time),
+            ..self
+        }
+    }
+
+    /// After what time the same may be tried again, where that is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 
     /// MySQL's code.

@@ -17,14 +17,17 @@ use std::time::Duration;
 
 use datafusion::common::{DataFusionError, Result};
 
-use crate::RowWarnings;
+use crate::time_account::{TimeAccount, thread_time};
+use crate::{RowWarnings, SqlError};
 
 /// Ends the work on one statement, and counts the memory that the work holds.
 #[derive(Debug)]
 pub struct Interrupt {
     ended: AtomicBool,
     /// The reason, unless the result is just no longer needed.
-    why: OnceLock<String>,
+    why: OnceLock<EndReason>,
+    /// Whose processor time the work takes, if that is counted.
+    account: Option<Arc<TimeAccount>>,
     bytes: heap::Account,
     /// How often it was checked.
     checks: AtomicU64,
@@ -34,20 +37,42 @@ pub struct Interrupt {
     warnings: Arc<RowWarnings>,
 }
 
+/// Why a statement was ended.
+#[derive(Debug)]
+enum EndReason {
+    /// Memory runs short, in words.
+    Memory(String),
+    /// A limit of the user's is reached.
+    Limit(SqlError),
+}
+
 thread_local! {
     /// The statement that the current thread works on.
     static CURRENT: RefCell<Option<Arc<Interrupt>>> = const { RefCell::new(None) };
+    /// What the thread had taken of the processor when it began to work on it, if that is counted.
+    static BEGUN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// The running statements, to find the largest.
 static RUNNING: Mutex<Vec<Weak<Interrupt>>> = Mutex::new(Vec::new());
 
 impl Interrupt {
-    /// The interrupt of a new statement.
+    /// The interrupt of a new statement. Its processor time is counted as that of the statement on which this thread works.
     pub fn new() -> Arc<Self> {
+        let account = CURRENT.with_borrow(|current| current.as_ref()?.account.clone());
+        Self::with_account(account)
+    }
+
+    /// The interrupt of a new statement, whose processor time is counted.
+    pub fn for_account(account: &Arc<TimeAccount>) -> Arc<Self> {
+        Self::with_account(Some(Arc::clone(account)))
+    }
+
+    fn with_account(account: Option<Arc<TimeAccount>>) -> Arc<Self> {
         let interrupt = Arc::new(Self {
             ended: AtomicBool::new(false),
             why: OnceLock::new(),
+            account,
             bytes: heap::Account::default(),
             checks: AtomicU64::new(0),
             extension: OnceLock::new(),
@@ -79,8 +104,20 @@ impl Interrupt {
     /// Ends the statement because memory runs short.
     pub fn end_for_memory(&self, sentence: String) {
         // The first reason counts.
-        let _ = self.why.set(sentence);
+        let _ = self.why.set(EndReason::Memory(sentence));
         self.end();
+    }
+
+    /// Counts the processor time that a thread has taken for the statement, which ends when its user has taken all.
+    fn charge(&self, begun: Duration, now: Duration) {
+        let Some(account) = &self.account else {
+            return;
+        };
+        account.charge(now.saturating_sub(begun));
+        if let Err(error) = account.check() {
+            let _ = self.why.set(EndReason::Limit(error));
+            self.end();
+        }
     }
 
     /// Whether the statement has ended.
@@ -123,7 +160,10 @@ impl Interrupt {
             return Ok(());
         }
         Err(match self.why.get() {
-            Some(sentence) => DataFusionError::ResourcesExhausted(sentence.clone()),
+            Some(EndReason::Memory(sentence)) => {
+                DataFusionError::ResourcesExhausted(sentence.clone())
+            }
+            Some(EndReason::Limit(error)) => DataFusionError::External(Box::new(error.clone())),
             None => DataFusionError::Execution("the statement was cancelled".to_owned()),
         })
     }
@@ -169,7 +209,17 @@ impl Interrupt {
 fn work_on(next: Option<Arc<Interrupt>>) -> Option<Arc<Interrupt>> {
     heap::give_back_where_asked();
     heap::add_to(next.as_ref().map(|next| Arc::clone(&next.bytes)));
-    CURRENT.replace(next)
+    let counts = |it: &Option<Arc<Interrupt>>| it.as_ref().is_some_and(|it| it.account.is_some());
+    let begins = counts(&next);
+    let left = CURRENT.replace(next);
+    if begins || counts(&left) {
+        let now = thread_time();
+        let begun = BEGUN.replace(now);
+        if let Some(left) = &left {
+            left.charge(begun, now);
+        }
+    }
+    left
 }
 
 /// Marks a thread as working on a statement.

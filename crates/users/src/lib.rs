@@ -6,6 +6,7 @@
 //! Invariants: a password is kept as hashes alone; a change is there as a whole or not at all; a file that is there and cannot be read
 //! lets nobody in.
 
+mod daily;
 mod database;
 mod error;
 mod grant;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use daily::DailyUsage;
 pub use error::UsersError;
 pub use grant::Grant;
 pub use group::Group;

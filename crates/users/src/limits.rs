@@ -19,11 +19,19 @@ pub enum Limit {
     Requests,
     /// Bytes of the tables in the user's own database.
     Stored,
+    /// Seconds of processor time in a day of UTC.
+    Cpu,
+    /// Bytes of a result, as they are sent.
+    Bytes,
+    /// Bytes of a file or a table that is sent.
+    Upload,
+    /// Days for which a table of the user's own is kept.
+    Lifetime,
 }
 
 impl Limit {
     /// All of them, in the order in which they are listed.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::Connections,
         Self::Queries,
         Self::Submitted,
@@ -31,6 +39,10 @@ impl Limit {
         Self::Rows,
         Self::Requests,
         Self::Stored,
+        Self::Cpu,
+        Self::Bytes,
+        Self::Upload,
+        Self::Lifetime,
     ];
 
     /// The name, by which it is set and stored.
@@ -43,6 +55,10 @@ impl Limit {
             Self::Rows => "rows",
             Self::Requests => "requests",
             Self::Stored => "stored",
+            Self::Cpu => "cpu",
+            Self::Bytes => "bytes",
+            Self::Upload => "upload",
+            Self::Lifetime => "lifetime",
         }
     }
 
@@ -61,12 +77,19 @@ impl Limit {
             Self::Rows => "rows of a result",
             Self::Requests => "HTTP requests in a minute",
             Self::Stored => "bytes of the tables in one's own database",
+            Self::Cpu => "seconds of processor time in a day (UTC)",
+            Self::Bytes => "bytes of a result",
+            Self::Upload => "bytes of a file that is sent",
+            Self::Lifetime => "days for which a table of one's own is kept",
         }
     }
 
     /// Whether it counts what is there at a moment, so that there is a present use.
     pub fn has_use(self) -> bool {
-        !matches!(self, Self::Seconds | Self::Rows)
+        !matches!(
+            self,
+            Self::Seconds | Self::Rows | Self::Bytes | Self::Upload | Self::Lifetime
+        )
     }
 }
 

@@ -16,7 +16,10 @@ const FIRST: i64 = 9;
 
 /// The steps from an empty schema to the present version; step `n` leads to version `FIRST + n`. A step that was released is never
 /// changed: a new one is added, with one of SQLite's, so that both have the same version.
-const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/postgres/0009_catalog.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../migrations/postgres/0009_catalog.sql"),
+    include_str!("../../migrations/postgres/0010_expiry.sql"),
+];
 
 const LATEST: i64 = FIRST + MIGRATIONS.len() as i64 - 1;
 

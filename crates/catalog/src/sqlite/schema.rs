@@ -14,7 +14,7 @@ use crate::statements::{Transaction, seal_again, seal_all, seal_views};
 
 /// The steps from an empty file to the present version; step `n` leads to version `n + 1`. A step
 /// that was released is never changed: a new one is added.
-const MIGRATIONS: [&str; 9] = [
+const MIGRATIONS: [&str; 10] = [
     include_str!("../../migrations/0001_catalog.sql"),
     include_str!("../../migrations/0002_checksums.sql"),
     include_str!("../../migrations/0003_parts.sql"),
@@ -24,6 +24,7 @@ const MIGRATIONS: [&str; 9] = [
     include_str!("../../migrations/0007_views.sql"),
     include_str!("../../migrations/0008_view_columns.sql"),
     include_str!("../../migrations/0009_other_databases.sql"),
+    include_str!("../../migrations/0010_expiry.sql"),
 ];
 
 /// The first version whose rows carry checksums.

@@ -144,8 +144,7 @@ pub(super) async fn described_columns(
     };
     let described = describe_tables(change, database, Some(table)).await?;
     let Some(rows) = described.get(&table).filter(|it| it.digest() == checksum) else {
-        let sql =
-            "UPDATE tables SET description = NULL, utype = NULL, table_index = NULL WHERE id = ?";
+        let sql = "UPDATE tables SET description = NULL, utype = NULL, table_index = NULL, expires_at = NULL WHERE id = ?";
         query(sql).bind(table).execute(change).await?;
         return Ok(BTreeMap::new());
     };

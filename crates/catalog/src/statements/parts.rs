@@ -13,7 +13,7 @@ use super::write::{
 };
 use crate::catalog::Append;
 use crate::clock::utc_now;
-use crate::{CatalogError, LoadId, Part, PartContents, Table, TableSpec, fold_name};
+use crate::{CatalogError, Expiry, LoadId, Part, PartContents, Table, TableSpec, fold_name};
 
 impl Statements {
     pub async fn append(&self, appends: &[Append<'_>], now: &str) -> Result<(), CatalogError> {
@@ -129,6 +129,8 @@ impl Statements {
             .bind(present.id)
             .execute(&mut change)
             .await?;
+        // What is said of it is kept where it fits its checksum, which covers the name.
+        seal_table(&mut change, database.row.id, present.id).await?;
         for (of, child) in children {
             rename_director(&mut change, child, &was, is).await?;
             seal_table(&mut change, of, child).await?;
@@ -148,10 +150,18 @@ impl Statements {
         &self,
         database: &str,
         table: &str,
+        expired_by: Option<&str>,
     ) -> Result<Vec<LoadId>, CatalogError> {
         let mut change = self.begin_write().await?;
         loads(&mut change).await?;
         let (listed, found) = table_named(&mut change, database, table).await?;
+        if let Some(now) = expired_by
+            && found.expires_at.as_deref().is_none_or(|time| time > now)
+        {
+            return Err(CatalogError::TableChanged {
+                table: found.spec.full_name(),
+            });
+        }
         let folded = fold_name(&found.spec.name);
         let all = tables_of(&mut change, &listed, None).await?;
         let depends = |other: &&Table| other.spec.refers_to(database, &folded);
@@ -169,6 +179,28 @@ impl Statements {
         seal_loads(&mut change, |row| parts.contains(&LoadId(row.id))).await?;
         self.commit_publication(change).await?;
         Ok(parts)
+    }
+
+    pub async fn set_expiry(
+        &self,
+        database: &str,
+        table: &str,
+        expiry: Expiry,
+    ) -> Result<bool, CatalogError> {
+        let mut change = self.begin_write().await?;
+        let (listed, found) = table_named(&mut change, database, table).await?;
+        if found.expires_at == expiry.after || !expiry.replaces(found.expires_at.as_deref()) {
+            return Ok(false);
+        }
+        query("UPDATE tables SET expires_at = ? WHERE id = ?")
+            .bind(&expiry.after)
+            .bind(found.id)
+            .execute(&mut change)
+            .await?;
+        seal_table(&mut change, listed.row.id, found.id).await?;
+        seal_databases(&mut change).await?;
+        self.commit_publication(change).await?;
+        Ok(true)
     }
 
     pub async fn drop_database(&self, database: &str) -> Result<(), CatalogError> {

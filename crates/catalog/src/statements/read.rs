@@ -222,7 +222,7 @@ pub(super) async fn describe_tables(
 ) -> Result<HashMap<i64, TableRows>, CatalogError> {
     let rows: Vec<TableRow> = query_as(
         "SELECT id, database_id, name, folded_name, placement, kind, key_column, ra_column, dec_column, \
-                scan_rating, description, utype, table_index \
+                scan_rating, description, utype, table_index, expires_at \
          FROM tables WHERE database_id = ? AND (? IS NULL OR id = ?)",
     )
     .bind(database)

@@ -134,6 +134,7 @@ pub(super) struct TableRow {
     description: Option<String>,
     utype: Option<String>,
     table_index: Option<i64>,
+    expires_at: Option<String>,
 }
 
 impl TableRow {
@@ -161,6 +162,14 @@ impl TableRow {
             .maybe_text(self.description.as_deref())
             .maybe_text(self.utype.as_deref())
             .maybe(self.table_index, Digest::int)
+    }
+
+    /// When it expires, if it does.
+    fn add_expiry_to(&self, digest: Digest) -> Digest {
+        match &self.expires_at {
+            None => digest,
+            Some(time) => digest.text("expires").text(time),
+        }
     }
 
     fn into_table(
@@ -210,6 +219,7 @@ impl TableRow {
                 scan_rating: from_stored("a scan rating", self.scan_rating)?,
             },
             metadata,
+            expires_at: self.expires_at,
             parts: parts
                 .into_iter()
                 .map(PartRow::into_part)
@@ -311,6 +321,7 @@ impl TableRows {
             .list(&self.directors, |digest, director| director.add_to(digest));
         // A table of which nothing is said has the checksum of the versions in which nothing could be.
         let digest = self.table.add_metadata_to(digest);
+        let digest = self.table.add_expiry_to(digest);
         let columns = self.columns.iter();
         columns
             .fold(digest, |digest, column| column.add_metadata_to(digest))

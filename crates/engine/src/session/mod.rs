@@ -44,7 +44,7 @@ use names::Shapes;
 pub use origins::{ALIAS, COLUMN, DATABASE, DESCRIPTION, TABLE, UCD, UNIT, UTYPE, XTYPE};
 pub(crate) use origins::{Origin, column_metadata};
 use planning::{plan, plan_with_parameters};
-pub use prepared::{PreparedQuery, QueryResult, too_many_rows};
+pub use prepared::{PreparedQuery, QueryResult, too_many_bytes, too_many_rows};
 use prepared::{with_headings, with_schema, within};
 use state::{DefaultDatabase, Planners};
 pub use state::{analyzer_rules, physical_rules, runtime};
@@ -181,6 +181,8 @@ impl Session {
                 let mut queries = sql::parse(Dialect::Adql, &query, &shapes, &alone)?;
                 if let Some(query) = queries.pop() {
                     *parsed = Parsed {
+                        // It is still a list, which has no limits.
+                        show: parsed.show.take(),
                         of_connection: true,
                         may_be_cached: false,
                         ..query
@@ -321,7 +323,7 @@ impl Session {
             return Ok(None);
         }
         let result = self.execute_from_cache(text, Some(most_rows)).await?;
-        Ok(result.map(|result| within(connection.most_rows, result)))
+        Ok(result.map(|result| within(connection, result)))
     }
 
     async fn execute_from_cache(
@@ -436,15 +438,16 @@ impl Session {
             && !self.may_have_result(text)
             && let Some(result) = self.execute_cached(text).await?
         {
-            return Ok(within(connection.most_rows, self.timed(text, result)));
+            return Ok(within(connection, self.timed(text, result)));
         }
         let only = only(self.parse_for(text, connection).await?)?;
         // What lists the limits themselves has none.
-        let most = match only.show {
-            Some(_) => None,
-            None => connection.most_rows,
-        };
-        Ok(within(most, self.run(text, only).await?))
+        let has_limits = only.show.is_none();
+        let result = self.run(text, only).await?;
+        Ok(match has_limits {
+            true => within(connection, result),
+            false => result,
+        })
     }
 
     /// The columns of the result of a text's only statement, with `headings` if given.

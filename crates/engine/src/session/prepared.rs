@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
+use arrow::error::ArrowError;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use futures::stream::{BoxStream, Stream, StreamExt};
-use sql::{ErrorCode, Interrupt, RowWarnings, SqlError, Warning};
+use sql::{Connection, ErrorCode, Interrupt, RowWarnings, SqlError, Warning};
 
 use super::{explain, views};
 use crate::EngineError;
@@ -106,22 +107,50 @@ pub(super) fn with_headings(
     }
 }
 
-/// A result that ends with an error if it has more rows.
-pub(super) fn within(most: Option<u64>, mut result: QueryResult) -> QueryResult {
-    let Some(most) = most else {
+/// A result that ends with an error if it has more rows or bytes than one of the connection may have.
+pub(super) fn within(connection: &Connection, mut result: QueryResult) -> QueryResult {
+    let (most_rows, most_bytes) = (connection.most_rows, connection.most_bytes);
+    if most_rows.is_none() && most_bytes.is_none() {
         return result;
-    };
-    let mut rows = 0;
+    }
+    let (mut rows, mut bytes) = (0, 0);
     let counted = result.batches.map(move |batch| {
         let batch = batch?;
         rows += batch.num_rows() as u64;
-        match rows > most {
-            true => Err(too_many_rows(most)),
-            false => Ok(batch),
+        if let Some(most) = most_rows.filter(|most| rows > *most) {
+            return Err(too_many_rows(most));
         }
+        if let Some(most) = most_bytes {
+            bytes += bytes_of(&batch)?;
+            if bytes > most {
+                return Err(too_many_bytes(most));
+            }
+        }
+        Ok(batch)
     });
     result.batches = counted.boxed();
     result
+}
+
+/// Bytes of the values of a batch.
+fn bytes_of(batch: &RecordBatch) -> Result<u64, EngineError> {
+    let mut bytes = 0;
+    for column in batch.columns() {
+        let of_column = column.to_data().get_slice_memory_size();
+        let failed = |error: ArrowError| EngineError::internal(error.to_string());
+        bytes += of_column.map_err(failed)? as u64;
+    }
+    Ok(bytes)
+}
+
+/// The error of a result with more bytes than its user may have of one query.
+pub fn too_many_bytes(most: u64) -> EngineError {
+    let sentence = format!(
+        "the result has more than {most} bytes, which is the most that you may have of one query: select fewer columns or rows, or aggregate them; SHOW LIMITS tells all limits"
+    );
+    SqlError::new(sentence)
+        .with_code(ErrorCode::LIMIT_REACHED)
+        .into()
 }
 
 /// The error of a result with more rows than its user may have of one query.

@@ -156,7 +156,7 @@ fn status_row(table: &Table) -> Row {
         None,
         some(COLLATION),
         None,
-        some(""),
+        some(information_schema::create_options(table)),
         some(table_comment(table)),
     ]
 }

@@ -111,8 +111,11 @@ impl TapSchemaEntry {
                 name: full_name(&table.spec.database, &table.spec.name),
                 description: match is_view {
                     true => view_comment(shown),
-                    false => (table.metadata.description.clone())
-                        .unwrap_or_else(|| description(&table.spec)),
+                    false => with_expiry(
+                        table,
+                        (table.metadata.description.clone())
+                            .unwrap_or_else(|| description(&table.spec)),
+                    ),
                 },
                 utype: table.metadata.utype.clone(),
                 index: table.metadata.index.unwrap_or(index),
@@ -133,6 +136,14 @@ impl TapSchemaEntry {
 
 fn full_name(database: &str, table: &str) -> String {
     format!("{}.{}", adql_name(database), adql_name(table))
+}
+
+/// The same, with the time at which the table expires, if it does: lists of TAP have no other place for it.
+fn with_expiry(table: &Table, description: String) -> String {
+    match &table.expires_at {
+        None => description,
+        Some(time) => format!("{description} (expires {time})"),
+    }
 }
 
 fn description(spec: &TableSpec) -> String {

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::HttpState;
 use super::problem::Problem;
 use super::query_api::json;
+use crate::own_tables;
 
 /// The description of a user.
 #[derive(Debug, Serialize)]
@@ -19,6 +20,18 @@ struct Me {
     admin: bool,
     groups: Vec<String>,
     limits: Vec<LimitDescription>,
+    /// The user's own tables.
+    tables: Vec<OwnTableDescription>,
+    /// What has to be done soon, in sentences.
+    warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct OwnTableDescription {
+    name: String,
+    bytes: u64,
+    /// From when on it may be removed; none if it is kept for ever.
+    expires: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -50,11 +63,28 @@ pub(super) async fn me(State(state): State<Arc<HttpState>>) -> Result<Response<B
         });
     }
     let user = shared.user.as_ref();
+    let mut tables = Vec::new();
+    let mut warnings = Vec::new();
+    if let Some(user) = user {
+        for (table, is_soon) in own_tables::tables_of(&state.archive, user).await? {
+            let name = table.spec.full_name();
+            if let Some(time) = table.expires_at.as_deref().filter(|_| is_soon) {
+                warnings.push(own_tables::sentence(&name, time));
+            }
+            tables.push(OwnTableDescription {
+                bytes: table.bytes(),
+                expires: table.expires_at,
+                name,
+            });
+        }
+    }
     let me = Me {
         user: user.map(|user| user.name.clone()),
         admin: user.is_none_or(|user| user.is_admin),
         groups: user.map(|user| user.groups.clone()).unwrap_or_default(),
         limits,
+        tables,
+        warnings,
     };
     let mut response = json(StatusCode::OK, &me);
     let never = HeaderValue::from_static("no-store");

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::users::Limit;
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use catalog::Column;
@@ -18,6 +19,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::http::problem::Problem;
 use crate::http::upload::{Upload, UploadRate};
+use crate::usage::Usage;
 
 /// Bytes of the longest table that is accepted.
 pub(super) const LONGEST_TABLE: u64 = 256 << 20;
@@ -40,15 +42,17 @@ const SNIFFED: usize = 8;
 const PARTS_AHEAD: usize = 4;
 
 /// The storage for uploaded tables.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct TableRoom {
     on_disk: Arc<BytePool>,
     decoded: Arc<BytePool>,
     files: Arc<ReceivedFiles>,
     /// Limits how many tables are opened concurrently, which takes a processor.
-    looked_at: Semaphore,
+    looked_at: Arc<Semaphore>,
     /// How long nothing may arrive of a table, and how long it may be slow.
     patience: Duration,
+    /// What the user takes who sends them.
+    usage: Arc<Usage>,
 }
 
 impl TableRoom {
@@ -59,8 +63,17 @@ impl TableRoom {
             on_disk: BytePool::new(ROOM_ON_DISK),
             decoded: BytePool::new(decoded.clamp(*ROOM_DECODED.start(), *ROOM_DECODED.end())),
             files,
-            looked_at: Semaphore::new(LOOKED_AT),
+            looked_at: Arc::new(Semaphore::new(LOOKED_AT)),
             patience,
+            usage: Arc::default(),
+        }
+    }
+
+    /// The same storage, for tables of a user.
+    pub(super) fn for_user(&self, usage: &Arc<Usage>) -> Self {
+        Self {
+            usage: Arc::clone(usage),
+            ..self.clone()
         }
     }
 
@@ -159,7 +172,8 @@ impl ReceivedTable {
         let mut on_disk = Reservation::of(&room.on_disk);
         let (results, writer) = write_file();
         let mut head = Vec::new();
-        let mut pace = UploadRate::new(upload, room.patience);
+        let most = room.usage.limit(Limit::Upload);
+        let mut pace = UploadRate::new(upload, room.patience).within(most);
         let mut body = body.into_data_stream();
         while let Some(part) = pace.next(body.next()).await? {
             let part =

@@ -67,7 +67,7 @@ impl HttpState {
             shared: Arc::new(self.shared.seen_by(principal)),
             archive: Arc::clone(&principal.archive),
             configured_columns: Arc::clone(&self.configured_columns),
-            lists: Arc::clone(&self.lists),
+            lists: Arc::new(self.lists.for_user(&principal.usage)),
             jobs: Arc::clone(&self.jobs),
             alerts: Arc::clone(&self.alerts),
             hats: Arc::clone(&self.hats),

@@ -58,6 +58,7 @@ impl TrackedQuery {
             host: peer.host(),
             server_info: shared.server_info_for_user(Arc::clone(&shared.server_info)),
             most_rows: shared.usage.limit(Limit::Rows),
+            most_bytes: shared.usage.limit(Limit::Bytes),
             ..Connection::alone(database)
         };
         Ok(Self {

@@ -33,6 +33,8 @@ pub(super) struct UploadRate {
     bytes: u64,
     /// How long nothing may arrive, and how long it may be slow.
     patience: Duration,
+    /// Bytes that the user may send at a time.
+    most_of_user: Option<u64>,
 }
 
 impl UploadRate {
@@ -42,6 +44,15 @@ impl UploadRate {
             begun: Instant::now(),
             bytes: 0,
             patience,
+            most_of_user: None,
+        }
+    }
+
+    /// The same for a user who may send so many bytes at a time.
+    pub(super) fn within(self, most_of_user: Option<u64>) -> Self {
+        Self {
+            most_of_user,
+            ..self
         }
     }
 
@@ -69,6 +80,12 @@ impl UploadRate {
             advice,
         } = self.upload;
         self.bytes += bytes as u64;
+        if let Some(most) = self.most_of_user.filter(|most| self.bytes > *most) {
+            let sentence = format!(
+                "{name} is longer than the {most} bytes that you may send at a time: {advice}; SHOW LIMITS and /me tell all limits"
+            );
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, sentence));
+        }
         if self.bytes > most_bytes {
             let sentence = format!("{name} is longer than {} MiB: {advice}", most_bytes >> 20);
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, sentence));

@@ -1,23 +1,24 @@
 //! Tables of users' own over HTTP: made of an uploaded table or of a description, filled, and dropped.
 //!
 //! Source: the dialect of CADC's YouCat, which pyvo speaks (`pyvo.dal.TAPService.create_table`, `load_table`, `remove_table`): PUT and DELETE of
-//! `/tables/<database>.<table>`, POST to `/load/<database>.<table>`.
+//! `/tables/<database>.<table>`, POST to `/load/<database>.<table>`. POST to `/tables/...` says until when a table is kept.
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, to_bytes};
 use axum::extract::{Extension, Path, State};
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, header};
 use axum::routing::{post, put};
 use catalog::Column;
 use engine::ReceivedFile;
 use ingest::FileFormat;
 use quick_xml::Reader;
 use quick_xml::events::Event;
-use sql::mysql::DeclaredColumn;
+use sql::mysql::{DeclaredColumn, TableExpiry};
 use sql::{Connection, Dialect, ErrorCode};
 
+use super::parameters::RequestParameters;
 use super::problem::Problem;
 use super::query_api::{Requester, json};
 use super::received_table::{LONGEST_TABLE, ReceivedTable};
@@ -33,6 +34,8 @@ const TABLE: Upload = Upload {
 };
 /// Bytes of the longest description of a table.
 const LONGEST_DESCRIPTION: u64 = 1 << 20;
+/// Bytes of the longest form.
+const LONGEST_FORM: usize = 4096;
 
 /// The routes, below TAP's as pyvo has them and by themselves.
 pub(super) fn routes() -> Router<Arc<HttpState>> {
@@ -42,7 +45,7 @@ pub(super) fn routes() -> Router<Arc<HttpState>> {
             routes
                 .route(
                     &format!("{base}/tables/{{name}}"),
-                    put(create).delete(remove),
+                    put(create).post(change).delete(remove),
                 )
                 .route(&format!("{base}/load/{{name}}"), post(load))
                 .route(&format!("{base}/table-update"), post(no_index))
@@ -111,6 +114,35 @@ async fn remove(
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
+}
+
+/// `POST`: says until when a table is kept: `expire` is `default`, `never`, or a number of days.
+async fn change(
+    State(state): State<Arc<HttpState>>,
+    Path(name): Path<String>,
+    uri: Uri,
+    body: Body,
+) -> Result<Response<Body>, Problem> {
+    let table = own_table(&state, &name)?;
+    let form = to_bytes(body, LONGEST_FORM).await;
+    let form = form.map_err(|_| Problem::bad("the form cannot be read, or has more than 4 KiB"))?;
+    let given = RequestParameters::read_form(uri.query().unwrap_or_default(), &form)?;
+    let wrong = || {
+        Problem::bad(
+            "give expire=default, expire=never, or expire= with a number of days from now on",
+        )
+    };
+    let expiry = match given.value("EXPIRE")?.ok_or_else(wrong)? {
+        word if word.eq_ignore_ascii_case("default") => TableExpiry::Default,
+        word if word.eq_ignore_ascii_case("never") => TableExpiry::Never,
+        days => {
+            let days: u64 = days.parse().map_err(|_| wrong())?;
+            TableExpiry::of_days(days).ok_or_else(wrong)?
+        }
+    };
+    let expires = table.set_expiry(expiry).await?;
+    let told = serde_json::json!({"table": table.shown(), "expires": expires});
+    Ok(json(StatusCode::OK, &told))
 }
 
 /// What asks for an index of a column.

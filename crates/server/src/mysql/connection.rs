@@ -23,13 +23,14 @@ use super::packets::{
     Halves, LONGEST_COMMAND, PacketBuffer, PacketError, PacketReader, PacketWriter,
 };
 use super::prepared::PreparedStatements;
-use super::responses::{Status, end_of_rows, err, ok};
+use super::responses::{Status, changed, end_of_rows, err, ok};
 use super::wire::{Malformed, Reader};
 use crate::audit;
 use crate::authenticator::{LoginPolicy, Principal};
 use crate::connection_slots::{ConnectionSlot, LimitReached};
 use crate::listener::Peer;
 use crate::metrics::Protocol;
+use crate::own_tables::warning;
 use crate::process_list::ConnectionGuard;
 use crate::tls::Tls;
 use crate::usage::Taken;
@@ -152,6 +153,7 @@ impl Client {
             variables: Variables::default(),
             user_variables: UserVariables::default(),
             most_rows: None,
+            most_bytes: None,
             inserts: false,
             found_rows: 0,
             warnings: vec![],
@@ -280,10 +282,22 @@ impl Client {
         {
             return Ok(Err(error));
         }
-        let status = self.status();
-        self.outgoing.add(|bytes| ok(bytes, status));
+        self.warn_of_expiry();
+        let (status, warnings) = (self.status(), self.count_warnings());
+        self.outgoing
+            .add(|bytes| changed(bytes, status, 0, warnings));
         self.send_all().await?;
         Ok(Ok(()))
+    }
+
+    /// Warns of the user's tables that expire soon: SHOW WARNINGS tells them until the first statement that has others.
+    fn warn_of_expiry(&mut self) {
+        let expiring = match &self.shared.user {
+            Some(user) => self.shared.authenticator.expiring_of(&user.name),
+            None => return,
+        };
+        let warnings = expiring.iter().map(|(table, time)| warning(table, time));
+        self.add_warnings(warnings.collect());
     }
 
     /// Sends the buffered packets and reads the client's next packet.

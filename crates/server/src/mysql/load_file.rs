@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::sync::{Arc, PoisonError};
 
+use ::users::Limit;
 use sql::connection::UserValue;
 use sql::mysql::{LoadedField, LoadedFile};
 use sql::{ErrorCode, Interrupt};
@@ -111,6 +112,8 @@ impl Client {
             return Err(Interruption::Disconnected);
         }
         self.incoming.number = self.outgoing.number;
+        let most = self.shared.usage.limit(Limit::Upload);
+        let longest = most.unwrap_or(LONGEST_FILE).min(LONGEST_FILE);
         let (mut received, mut failed) = (0, None);
         loop {
             // In the middle of a file there is no way to tell the client of an error.
@@ -127,7 +130,7 @@ impl Client {
                 break;
             }
             received += packet.len() as u64;
-            if received > LONGEST_FILE {
+            if received > longest {
                 continue;
             }
             if let Err(error) = aside(packet.len(), || file.write_all(&packet)) {
@@ -135,6 +138,12 @@ impl Client {
             }
         }
         self.outgoing.number = self.incoming.number;
+        if let Some(most) = most.filter(|most| received > *most) {
+            let sentence = format!(
+                "the file has {received} bytes, and you may send {most} at a time: send it in parts; SHOW LIMITS tells all limits"
+            );
+            return Err(ClientError::new(ErrorCode::LIMIT_REACHED, sentence).into());
+        }
         if received > LONGEST_FILE {
             let sentence = format!(
                 "the file is longer than {} MiB: send it in parts",

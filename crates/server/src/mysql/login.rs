@@ -112,6 +112,7 @@ impl Client {
         let server = Arc::clone(self.server_info.get_or_insert_with(|| Arc::clone(server)));
         connection.server_info = self.shared.server_info_for_user(server);
         connection.most_rows = self.shared.usage.limit(Limit::Rows);
+        connection.most_bytes = self.shared.usage.limit(Limit::Bytes);
         self.principal = Some(principal);
     }
 

@@ -21,6 +21,25 @@ impl Client {
         command: TableCommand,
         watch: &Watch<'_>,
     ) -> Result<u64, Interruption> {
+        let warning = match named_before(&command) {
+            Some(target) => self.own(target.clone())?.expiry_warning().await,
+            None => None,
+        };
+        let named = named_after(&command).cloned();
+        let rows = self.do_change_table(command, watch).await?;
+        let warning = match named {
+            Some(target) => self.own(target)?.expiry_warning().await,
+            None => warning,
+        };
+        self.add_warnings(warning.into_iter().collect());
+        Ok(rows)
+    }
+
+    async fn do_change_table(
+        &mut self,
+        command: TableCommand,
+        watch: &Watch<'_>,
+    ) -> Result<u64, Interruption> {
         let changing = match command {
             TableCommand::Create {
                 table,
@@ -97,6 +116,10 @@ impl Client {
             TableCommand::Truncate(table) => {
                 return self.rewrite(table, TableChange::Truncate, watch).await;
             }
+            TableCommand::Expire { table, expiry } => {
+                self.own(table)?.set_expiry(expiry).await?;
+                return Ok(0);
+            }
             TableCommand::Partition { table, partition } => {
                 let change = TableChange::Partition(partition);
                 return self.rewrite(table, change, watch).await;
@@ -163,5 +186,34 @@ impl Client {
         Ok(watch
             .during(&mut self.incoming, computed.recv_one())
             .await??)
+    }
+}
+
+/// The table that a statement changes and that is there before, of which its owner may have to be warned.
+fn named_before(command: &TableCommand) -> Option<&TargetTable> {
+    match command {
+        TableCommand::Insert { table, .. }
+        | TableCommand::Update { table, .. }
+        | TableCommand::Delete { table, .. }
+        | TableCommand::Alter { table, .. }
+        | TableCommand::Partition { table, .. }
+        | TableCommand::Truncate(table) => Some(table),
+        TableCommand::Create { .. }
+        | TableCommand::Declare { .. }
+        | TableCommand::Rename { .. }
+        | TableCommand::Expire { .. }
+        | TableCommand::LoadFile(_)
+        | TableCommand::Drop { .. } => None,
+    }
+}
+
+/// The same of a table that there is afterwards.
+fn named_after(command: &TableCommand) -> Option<&TargetTable> {
+    match command {
+        TableCommand::Create { table, .. }
+        | TableCommand::Declare { table, .. }
+        | TableCommand::Expire { table, .. }
+        | TableCommand::Rename { to: table, .. } => Some(table),
+        _ => None,
     }
 }

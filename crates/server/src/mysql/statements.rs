@@ -27,7 +27,7 @@ use crate::ClientError;
 use crate::metrics::{Protocol, QueryOutcome, QueryTimer, StatementKind};
 use crate::process_list::Statement;
 use crate::query_log::QueryLogEntry;
-use crate::query_runtime::{ResultReceiver, run_inline};
+use crate::query_runtime::{QueryRuntime, ResultReceiver};
 
 /// Bytes of packets that are sent together.
 const TOGETHER: usize = 64 << 10;
@@ -190,10 +190,14 @@ impl Client {
                 return Ok(StatementResult::Done);
             }
         };
-        // What lists the queries, so that one can be ended, is none itself.
-        let _taken = match first_word(&text).eq_ignore_ascii_case("show") {
-            true => None,
-            false => Some(self.shared.usage.query()?),
+        // What lists the queries, so that one can be ended, or the limits, is no query itself, and is told to whoever has used up all.
+        let is_list = first_word(&text).eq_ignore_ascii_case("show");
+        let (_taken, runtime) = match is_list {
+            true => (None, self.shared.query_runtime.charging_nobody()),
+            false => (
+                Some(self.shared.usage.query()?),
+                QueryRuntime::clone(&self.shared.query_runtime),
+            ),
         };
         let form = match prepared {
             Some(_) => Form::Binary,
@@ -211,25 +215,29 @@ impl Client {
             number: self.outgoing.number,
         };
         let sessions = Arc::clone(&self.shared.sessions);
-        let short = run_inline(query.try_execute_inline(&sessions));
+        let short = runtime.run_inline(query.try_execute_inline(&sessions));
         let found = Box::pin(watch.during(&mut self.incoming, short)).await??;
         if let Some(result) = found {
             let rows = self.send_result(&query, result, watch).await?;
             return Ok(StatementResult::Rows(rows));
         }
         if !is_listed {
-            let runtime = &self.shared.query_runtime;
             let results = runtime.spawn(|sender| query.execute(sessions, sender));
             let rows = self.forward_results(results, watch).await?;
             return Ok(StatementResult::Rows(rows));
         }
-        self.run_listed(query, watch)
+        self.run_listed(query, &runtime, watch)
             .await
             .map(StatementResult::Rows)
     }
 
     /// Runs a query on the query runtime, listed among the queries of the server. Returns the number of rows.
-    async fn run_listed(&mut self, query: Query, watch: &Watch<'_>) -> Result<u64, Interruption> {
+    async fn run_listed(
+        &mut self,
+        query: Query,
+        runtime: &QueryRuntime,
+        watch: &Watch<'_>,
+    ) -> Result<u64, Interruption> {
         let sessions = Arc::clone(&self.shared.sessions);
         let (user, database) = (&self.connection.user, self.connection.database.as_deref());
         let registered = self.shared.queries.registry().begin(
@@ -240,7 +248,7 @@ impl Client {
             watch.statement.stop_token(),
         );
         let execution = Arc::clone(registered.execution());
-        let results = self.shared.query_runtime.spawn(|sender| async move {
+        let results = runtime.spawn(|sender| async move {
             execution.attach();
             query.execute(sessions, sender).await
         });
@@ -271,7 +279,10 @@ impl Client {
         self.add_warnings(std::mem::take(&mut result.warnings));
         let mut rows = 0;
         loop {
-            let next = run_inline(async { Ok(result.batches.next().await.transpose()?) });
+            let next = watch
+                .shared
+                .query_runtime
+                .run_inline(async { Ok(result.batches.next().await.transpose()?) });
             let Some(batch) = watch.during(&mut self.incoming, next).await?? else {
                 break;
             };
@@ -327,7 +338,7 @@ impl Client {
         }
     }
 
-    fn count_warnings(&self) -> u16 {
+    pub(super) fn count_warnings(&self) -> u16 {
         u16::try_from(self.connection.warnings.len()).unwrap_or(u16::MAX)
     }
 

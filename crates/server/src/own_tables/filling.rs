@@ -56,7 +56,11 @@ impl Change {
                 // The rows cannot be spread so: nothing has said that they can.
                 Err(IngestError::TooManyRejected { .. } | IngestError::AllRejected { .. })
                     if at < last => {}
-                loaded => return loaded.map_err(of_load),
+                loaded => {
+                    let rows = loaded.map_err(of_load)?;
+                    self.table.set_default_expiry().await;
+                    return Ok(rows);
+                }
             }
         }
         Err(of_load(IngestError::Internal))

@@ -6,6 +6,7 @@
 
 mod assignments;
 mod columns;
+mod expiry;
 mod filling;
 mod groups;
 mod insertion;
@@ -30,6 +31,9 @@ use tokio::time::sleep;
 
 pub(crate) use self::assignments::Assignments;
 pub(crate) use self::columns::{declared_column, default_of, stored_column};
+pub(crate) use self::expiry::{
+    ExpiringTables, remove_expired_tables, sentence, tables_of, warning,
+};
 pub(crate) use self::groups::InsertGroups;
 pub(crate) use self::layout::{Layout, names_of};
 pub(crate) use self::submitted::make_table;

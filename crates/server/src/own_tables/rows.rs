@@ -128,7 +128,7 @@ impl Change {
         // A limit of what a client shows would cut the table short without a word.
         let mut connection = Connection::clone(&self.connection);
         connection.variables.set("sql_select_limit", None)?;
-        connection.most_rows = None;
+        (connection.most_rows, connection.most_bytes) = (None, None);
         connection.inserts = matches!(self.filling, Filling::More(_));
         let mut parsed = session.parse_one_for(query, &connection).await?;
         // Plans that are kept have parameters in the places of numbers, and these the digits of doubles.

@@ -36,6 +36,8 @@ pub struct Connection {
     pub user_variables: UserVariables,
     /// The most rows that a result may have; one with more ends with an error.
     pub most_rows: Option<u64>,
+    /// The same for its bytes.
+    pub most_bytes: Option<u64>,
     /// Whether the rows of its statement go into a table: constants with a point are the decimals as which they are typed then.
     pub inserts: bool,
     /// Rows of the last result.
@@ -59,6 +61,7 @@ impl Connection {
             variables: Variables::default(),
             user_variables: UserVariables::default(),
             most_rows: None,
+            most_bytes: None,
             inserts: false,
             found_rows: 0,
             row_count: 0,

@@ -28,6 +28,7 @@ mod show;
 mod sql_cache;
 mod table_changes;
 mod table_command;
+mod table_expiry;
 mod table_partition;
 mod table_statement;
 mod templates;
@@ -52,6 +53,7 @@ pub use table_changes::{
     Assigned, ColumnChange, DeclaredColumn, may_mention, with_columns_of_variables,
     without_database,
 };
+pub use table_expiry::TableExpiry;
 pub use table_partition::TablePartition;
 pub use user_command::{UserStatement, without_passwords};
 pub use view_command::ViewStatement;

@@ -208,6 +208,11 @@ impl TokenReader<'_> {
             let _ = self.word("to") || self.word("as");
             return self.renamed(table);
         }
+        if self.word("expire") {
+            let expiry = self.expiry()?;
+            self.end()?;
+            return Ok(Some(Command::Table(TableCommand::Expire { table, expiry })));
+        }
         if let Some(partition) = self.partition()? {
             self.end()?;
             return Ok(Some(Command::Table(TableCommand::Partition {

@@ -3,6 +3,7 @@
 use super::insert_command::InsertedRows;
 use super::load_command::LoadedFile;
 use super::table_changes::{Assigned, ColumnChange, DeclaredColumn};
+use super::table_expiry::TableExpiry;
 use super::table_partition::TablePartition;
 
 /// A statement that changes a table.
@@ -65,6 +66,13 @@ pub enum TableCommand {
         table: TargetTable,
         /// How it is to be spread.
         partition: TablePartition,
+    },
+    /// `ALTER TABLE ... EXPIRE`.
+    Expire {
+        /// The table.
+        table: TargetTable,
+        /// Until when it is kept.
+        expiry: TableExpiry,
     },
     /// `INSERT INTO ... SELECT` or `VALUES`.
     Insert {

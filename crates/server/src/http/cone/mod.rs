@@ -54,7 +54,11 @@ pub(crate) async fn search(
     let format = parameters.format;
     let mut timer = Some(timer);
     let names = [database.as_str(), table.as_str()];
-    let answered = answered(&state, address, names, &parameters, &headers, &mut timer).await;
+    let answered = answered(&state, address, names, &parameters, &headers, &mut timer);
+    let answered = match state.shared.user.is_some() {
+        true => state.shared.usage.time().charged(answered).await,
+        false => answered.await,
+    };
     record_outcome(timer, &answered);
     answered.unwrap_or_else(|problem| error_response(format, &problem))
 }
@@ -81,6 +85,7 @@ async fn answered(
     headers: &HeaderMap,
     timer: &mut Option<QueryTimer>,
 ) -> Result<Response<Body>, Problem> {
+    state.shared.usage.check_time()?;
     if let Some(view) = state.view(database, table).await? {
         let source = Source::of_view(state, &view, parameters.verbosity).await?;
         return by_query::search(state, address, headers, source, parameters).await;
