@@ -19,6 +19,7 @@ use tracing::warn;
 use crate::ClientError;
 use crate::audit::{self, AuditLog};
 use crate::listener::Peer;
+use crate::oidc::{self, Oidc, OidcOptions};
 use crate::own_tables::ExpiringTables;
 use crate::queries::{ServerTables, UserTables};
 use crate::sessions::Sessions;
@@ -70,6 +71,8 @@ pub(crate) struct Authenticator {
     list: Mutex<Option<Arc<UserList>>>,
     known: Mutex<HashMap<String, Arc<Principal>>>,
     usages: Usages,
+    /// The identity provider, if there is one.
+    oidc: Option<Oidc>,
     /// Tables that expire soon, as they were last looked up.
     expiring: Mutex<ExpiringTables>,
     /// Hashes of names and passwords that were right, with what is stored of these passwords: another password is another hash.
@@ -99,6 +102,7 @@ impl Authenticator {
             list: Mutex::default(),
             known: Mutex::default(),
             usages: Usages::default(),
+            oidc: None,
             expiring: Mutex::default(),
             verified: Mutex::default(),
             verifying: Semaphore::new(VERIFIED_AT_ONCE),
@@ -118,6 +122,56 @@ impl Authenticator {
         sleep(FAILURE_DELAY).await;
     }
 
+    /// The user of a session that was begun with a password.
+    pub(crate) fn of_session(&self, list: &UserList, user: &Arc<User>) -> Arc<Principal> {
+        self.admit(list, user)
+    }
+
+    /// The user of a token of the identity provider, if there is a provider. The user's groups that follow the provider are those of the
+    /// token from then on.
+    ///
+    /// # Errors
+    /// Why the token lets nobody in.
+    pub(crate) async fn of_provider(
+        &self,
+        list: &UserList,
+        token: &str,
+    ) -> Result<Arc<Principal>, String> {
+        let no_provider = || "the token is none of this server's".to_owned();
+        let oidc = self.oidc.as_ref().ok_or_else(no_provider)?;
+        let told = oidc.verify(token).await?;
+        let nobody = || {
+            format!(
+                "the token is right, and {:?} is no user here: ask the operator",
+                told.name
+            )
+        };
+        let user = list.user(&told.name).ok_or_else(nobody)?;
+        let is_in = |group: &String| user.groups.contains(group);
+        let wrong = { oidc.groups().iter() }
+            .filter(|group| is_in(group) != told.groups.contains(*group))
+            .filter(|group| list.group(group).is_some());
+        let wrong: Vec<String> = wrong.cloned().collect();
+        if wrong.is_empty() || !oidc.is_newest(&told) {
+            return Ok(self.admit(list, user));
+        }
+        let (leave, enter): (Vec<_>, Vec<_>) = wrong.into_iter().partition(is_in);
+        let failed = |error: UsersError| {
+            warn!(user = told.name, %error, "the groups of a user do not follow the identity provider");
+            "the groups of the user cannot be changed: the server's log says why".to_owned()
+        };
+        let users = [told.name.clone()];
+        for (groups, belong) in [(leave, false), (enter, true)] {
+            if !groups.is_empty() {
+                let changed = self.users.change_members(&groups, &users, belong).await;
+                changed.map_err(failed)?;
+            }
+        }
+        let list = self.list().await.map_err(|error| error.sentence)?;
+        let user = list.user(&told.name).ok_or_else(nobody)?;
+        Ok(self.admit(&list, user))
+    }
+
     /// What users take.
     pub(crate) fn usages(&self) -> &Usages {
         &self.usages
@@ -126,6 +180,14 @@ impl Authenticator {
     /// The same that goes on to count what users take.
     pub(crate) fn counting(self, usages: Usages) -> Self {
         Self { usages, ..self }
+    }
+
+    /// The same that takes the tokens of an identity provider, if there is one.
+    pub(crate) fn with_provider(self, options: Option<OidcOptions>) -> Self {
+        Self {
+            oidc: options.map(Oidc::new),
+            ..self
+        }
     }
 
     /// Notes which tables expire soon.
@@ -326,6 +388,14 @@ impl Authenticator {
     ) -> Result<Option<Arc<Principal>>, ClientError> {
         if let Some(user) = list.of_token(password) {
             return Ok(Some(self.admit(list, user)));
+        }
+        if self.oidc.is_some() && oidc::may_be_token(password) {
+            let found = self.of_provider(list, password).await.ok();
+            // The name has to be that of the token, or none.
+            return Ok(found.filter(|it| {
+                let user = it.user.as_ref().map(|user| user.name.as_str());
+                name.is_empty() || user == Some(name)
+            }));
         }
         let user = list.user(name);
         let hash = user.and_then(|user| user.password.clone());

@@ -9,6 +9,7 @@ use cluster::ClusterOptions;
 use queries::QueryLimits;
 
 use crate::audit::AuditOptions;
+use crate::oidc::OidcOptions;
 use crate::tls::TlsFiles;
 
 /// The default address for MySQL clients.
@@ -49,6 +50,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// Whether the server may listen at addresses that other machines reach, without users or without TLS.
     pub is_insecure: bool,
+    /// The identity provider whose tokens let users in, if there is one.
+    pub oidc: Option<OidcOptions>,
     /// Statements that take longer are logged with their text.
     pub slow: Option<Duration>,
     /// Where each statement, request and login is written; `None`: nowhere.
@@ -80,6 +83,7 @@ impl Config {
             grace: Duration::from_secs(30),
             tls: None,
             is_insecure: false,
+            oidc: None,
             slow: None,
             audit: None,
             queries: QueryLimits::default(),

@@ -17,6 +17,7 @@ mod http;
 mod listener;
 pub mod metrics;
 mod mysql;
+mod oidc;
 mod own_tables;
 mod process_list;
 mod publication;
@@ -61,6 +62,7 @@ use http::{AlertDatabases, AllowedHosts, HttpState, TableRoom, UserRoutes};
 pub use http::{ServiceDescription, registry_record};
 use listener::{Endpoint, Listener, Peer};
 use metrics::{Metrics, QueryCounts};
+pub use oidc::OidcOptions;
 use process_list::{ProcessList, TrackedTask};
 use publication::{ArchiveRows, publish_in_background};
 pub use publication::{
@@ -322,7 +324,8 @@ impl Server {
             Arc::clone(&tables),
         );
         let usages = Usages::beginning_with(daily_usage::before(&config.data).await);
-        let authenticator = Arc::new(authenticator.counting(usages));
+        let authenticator = authenticator.counting(usages);
+        let authenticator = Arc::new(authenticator.with_provider(config.oidc.clone()));
         let host = Host {
             authenticator: Arc::clone(&authenticator),
             query_runtime: Arc::clone(&query_runtime),

@@ -107,7 +107,7 @@ impl Token {
     }
 
     /// Whether a text may be a token.
-    pub(crate) fn may_be(text: &str) -> bool {
+    pub fn may_be(text: &str) -> bool {
         text.starts_with(PREFIX)
     }
 }

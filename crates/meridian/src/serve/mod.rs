@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use cluster::ClusterOptions;
-use server::{AuditOptions, Config, QueryLimits, Server, TlsFiles};
+use server::{AuditOptions, Config, OidcOptions, QueryLimits, Server, TlsFiles};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::field::display;
@@ -107,6 +107,12 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
             bytes: settings.audit_log_size,
             files: settings.audit_log_files,
         }),
+        oidc: identity_provider(
+            settings.oidc_issuer,
+            settings.oidc_audience,
+            [settings.oidc_user_claim, settings.oidc_groups_claim],
+            settings.oidc_groups,
+        )?,
         cone_columns: layers.cone_columns(),
         queries: QueryLimits {
             at_once: settings.queries_at_once.get(),
@@ -144,6 +150,32 @@ async fn serve(settings: Settings, layers: &Layers) -> Result<(), Failure> {
 /// Has another command log as this one does, in lines for people.
 pub(crate) fn log_to_stderr(filter: tracing_subscriber::EnvFilter) {
     logging::start(filter, logging::Form::Text);
+}
+
+/// The identity provider that is configured, if one is.
+fn identity_provider(
+    issuer: Option<String>,
+    audience: Option<String>,
+    [user_claim, groups_claim]: [Option<String>; 2],
+    groups: Vec<String>,
+) -> Result<Option<OidcOptions>, Failure> {
+    let Some(issuer) = issuer else {
+        return match audience {
+            None => Ok(None),
+            Some(_) => Err(Failure::new(
+                "--oidc-audience is for an identity provider: give --oidc-issuer, too",
+            )),
+        };
+    };
+    let options = OidcOptions {
+        issuer,
+        audience: audience.unwrap_or_default(),
+        user_claim: user_claim.unwrap_or_default(),
+        groups_claim: groups_claim.unwrap_or_default(),
+        groups,
+    };
+    options.check().map_err(Failure::new)?;
+    Ok(Some(options))
 }
 
 /// Each of the two files needs the other.

@@ -144,6 +144,16 @@ options! {
         "The server's certificate in PEM, followed by its issuers', for clients that request TLS.";
     tls_key: Option<PathBuf> = "tls-key" "FILE", "MERIDIAN_TLS_KEY", file, DefaultValue::Is(""),
         "The certificate's private key in PEM, without a password.";
+    oidc_issuer: Option<String> = "oidc-issuer" "URL", "MERIDIAN_OIDC_ISSUER", text_if_any, DefaultValue::Is(""),
+        "An OpenID provider whose tokens let users in over HTTP: its address, as in the tokens.";
+    oidc_audience: Option<String> = "oidc-audience" "NAME", "MERIDIAN_OIDC_AUDIENCE", text_if_any, DefaultValue::Is(""),
+        "Who the provider's tokens have to be for: the name of this service there.";
+    oidc_user_claim: Option<String> = "oidc-user-claim" "NAME", "MERIDIAN_OIDC_USER_CLAIM", text_if_any, DefaultValue::Is("preferred_username"),
+        "The claim of these tokens that has the user's name here; users must not be able to choose it at the provider.";
+    oidc_groups_claim: Option<String> = "oidc-groups-claim" "NAME", "MERIDIAN_OIDC_GROUPS_CLAIM", text_if_any, DefaultValue::Is("groups"),
+        "The claim of these tokens that has the user's groups there, by its name or as in realm_access.roles.";
+    oidc_groups: Vec<String> = "oidc-groups" "NAMES", "MERIDIAN_OIDC_GROUPS", names, DefaultValue::Is(""),
+        "Groups, separated by commas, whose members are those that this claim says.";
     cluster: Option<String> = "cluster" "ADDR", "MERIDIAN_CLUSTER", endpoint, DefaultValue::Is("off"),
         "Where workers join, which then run pieces of the queries; port 0 takes a free port, off is no cluster.";
     cluster_secret: Option<PathBuf> = "cluster-secret" "FILE", "MERIDIAN_CLUSTER_SECRET", file, DefaultValue::Is(""),
@@ -164,6 +174,10 @@ options! {
         "The level of Meridian's log on standard error: error, warn, info, debug or trace; or directives as in RUST_LOG.";
     log_format: Form = "log-format" "FORMAT", "MERIDIAN_LOG_FORMAT", Form::read, DefaultValue::Is("text"),
         "The format of the log: text, or json with an object in each line.";
+}
+
+fn text_if_any(text: &str) -> Result<Option<String>, String> {
+    Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
 }
 
 fn cores() -> u64 {

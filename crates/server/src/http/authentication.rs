@@ -21,14 +21,16 @@ use bytes::Bytes;
 use futures::Stream;
 use tower::ServiceExt;
 
+use super::browser_sessions::{self, BrowserSessions};
 use super::problem::Problem;
 use super::state::HttpState;
 use super::unread_body::close_after_unread_body;
-use super::{AllowedHosts, ClientAddress, Encrypted};
+use super::{AllowedHosts, ClientAddress, Encrypted, browser_login};
 use crate::ClientError;
 use crate::audit::AuditEntry;
-use crate::authenticator::{LoginPolicy, Principal};
+use crate::authenticator::{Authenticator, LoginPolicy, Principal};
 use crate::listener::Peer;
+use crate::oidc;
 
 /// The name of whoever has logged in. It is taken away where it comes with a request, and given here alone.
 pub(crate) const LOGGED_IN: HeaderName = HeaderName::from_static("x-meridian-user");
@@ -51,6 +53,7 @@ const CHALLENGES: [&str; 2] = [
 pub(crate) struct UserRoutes {
     state: Arc<HttpState>,
     names: Arc<AllowedHosts>,
+    browsers: BrowserSessions,
     /// By the user's name.
     routes: Mutex<HashMap<String, (Arc<Principal>, Router)>>,
 }
@@ -60,6 +63,7 @@ impl UserRoutes {
         Self {
             state: Arc::new(state),
             names: Arc::new(names),
+            browsers: BrowserSessions::default(),
             routes: Mutex::default(),
         }
     }
@@ -70,6 +74,18 @@ impl UserRoutes {
             .fallback(audited)
             .layer(from_fn(close_after_unread_body))
             .with_state(Arc::new(self))
+    }
+
+    pub(super) fn browsers(&self) -> &BrowserSessions {
+        &self.browsers
+    }
+
+    pub(super) fn names(&self) -> &AllowedHosts {
+        &self.names
+    }
+
+    pub(super) fn authenticator(&self) -> &Authenticator {
+        &self.state.shared.authenticator
     }
 
     fn routes_of(&self, principal: &Arc<Principal>) -> Router {
@@ -149,20 +165,39 @@ async fn authenticate(user_routes: Arc<UserRoutes>, mut request: Request) -> Res
     }
     let peer = peer_of(&request);
     let is_clear = request.extensions().get() != Some(&Encrypted(true));
-    let sends_secret = request.headers().contains_key(header::AUTHORIZATION);
+    let logs_in = ["/login", "/logout"].contains(&request.uri().path());
+    let sends_secret = logs_in
+        || request.headers().contains_key(header::AUTHORIZATION)
+        || browser_sessions::has_cookie(request.headers(), !is_clear);
     if is_clear && sends_secret && !authenticator.may_log_in_clear(peer) {
         let sentence =
             "passwords and tokens are taken in TLS alone here: send the request to https://";
         return Problem::new(StatusCode::FORBIDDEN, sentence).into_response();
     }
-    let principal = match log_in(
-        &user_routes,
-        &list,
-        request.headers().get(header::AUTHORIZATION).cloned(),
-        peer,
-    )
-    .await
+    if logs_in {
+        return browser_login::answer(&user_routes, &list, request, peer, !is_clear)
+            .await
+            .unwrap_or_else(Problem::into_response);
+    }
+    let authorization = request.headers().get(header::AUTHORIZATION).cloned();
+    let session = match authorization {
+        Some(_) => None,
+        None => user_routes
+            .browsers
+            .user(request.headers(), !is_clear, &list),
+    };
+    let has_session = session.is_some();
+    if has_session
+        && let Err(problem) = browser_sessions::check_origin(request.method(), request.headers())
     {
+        return problem.into_response();
+    }
+    let has_logged_in = has_session || authorization.is_some();
+    let logged_in = match session {
+        Some(user) => Ok(authenticator.of_session(&list, user)),
+        None => log_in(&user_routes, &list, authorization, peer).await,
+    };
+    let principal = match logged_in {
         Ok(principal) => principal,
         Err(Rejection::Denied(sentence)) => return challenge(&sentence),
         Err(Rejection::Busy(error)) => {
@@ -182,7 +217,6 @@ async fn authenticate(user_routes: Arc<UserRoutes>, mut request: Request) -> Res
             .into_response();
     };
     let limited = principal.usage.request();
-    let is_anonymous = !request.headers().contains_key(header::AUTHORIZATION);
     request.headers_mut().insert(LOGGED_IN, name.clone());
     let mut response = match limited {
         Ok(()) => serve(&user_routes, &principal, request).await,
@@ -196,11 +230,14 @@ async fn authenticate(user_routes: Arc<UserRoutes>, mut request: Request) -> Res
         let headers = response.headers_mut().entry(header::RETRY_AFTER);
         headers.or_insert(HeaderValue::from_static(RETRY_AFTER));
     }
-    if is_anonymous {
+    if has_logged_in {
+        response.headers_mut().insert(VO_AUTHENTICATED, name);
+    } else {
         // Login is optional: this is how to.
         add_challenges(response.headers_mut());
-    } else {
-        response.headers_mut().insert(VO_AUTHENTICATED, name);
+    }
+    if has_session {
+        browser_sessions::keep_private(&mut response);
     }
     response
 }
@@ -251,7 +288,21 @@ async fn log_in(
             let found = authenticator.log_in(list, &name, &password, peer).await;
             (name, found.map_err(Rejection::Busy)?)
         }
-        Some(Credentials::Token(token)) => (String::new(), authenticator.of_token(list, &token)),
+        Some(Credentials::Token(token)) => {
+            let found = match authenticator.of_token(list, &token) {
+                None if oidc::may_be_token(&token) => {
+                    match authenticator.of_provider(list, &token).await {
+                        Ok(principal) => Some(principal),
+                        Err(why) => {
+                            authenticator.failed_login("http", "", peer).await;
+                            return Err(Rejection::Denied(why));
+                        }
+                    }
+                }
+                found => found,
+            };
+            (String::new(), found)
+        }
         None => {
             return Err(Rejection::Denied(
                 "the header Authorization cannot be read: send `Basic` and the base64 of name:password, or `Bearer` and a token"
@@ -272,13 +323,13 @@ async fn log_in(
 }
 
 /// What a request brings to log in with.
-enum Credentials {
+pub(super) enum Credentials {
     Password(String, String),
     Token(String),
 }
 
 /// Of RFC 7617 and RFC 6750.
-fn credentials(value: &HeaderValue) -> Option<Credentials> {
+pub(super) fn credentials(value: &HeaderValue) -> Option<Credentials> {
     let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
     let rest = rest.trim();
     if scheme.eq_ignore_ascii_case("bearer") {
@@ -301,7 +352,7 @@ fn too_many(error: ClientError) -> Response<Body> {
     response
 }
 
-fn challenge(sentence: &str) -> Response<Body> {
+pub(super) fn challenge(sentence: &str) -> Response<Body> {
     let mut response = Problem::new(StatusCode::UNAUTHORIZED, sentence).into_response();
     add_challenges(response.headers_mut());
     response

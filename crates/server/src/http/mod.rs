@@ -6,6 +6,8 @@
 mod activity;
 mod alerts;
 mod authentication;
+mod browser_login;
+mod browser_sessions;
 mod cone;
 mod hats_catalogues;
 mod limited;
@@ -59,6 +61,7 @@ pub(crate) use authentication::UserRoutes;
 pub(crate) use received_table::TableRoom;
 pub(crate) use same_site::AllowedHosts;
 pub(crate) use state::HttpState;
+pub(crate) use tap::fetch_document;
 pub use tap::{ServiceDescription, registry_record};
 
 /// How often an HTTP/2 client is pinged.

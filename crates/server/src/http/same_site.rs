@@ -68,7 +68,12 @@ impl AllowedHosts {
     ///
     /// # Errors
     /// The reason for which it is rejected.
-    fn check(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    pub(super) fn check(
+        &self,
+        method: &Method,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), Problem> {
         let rejected = |sentence: String| Err(Problem::new(StatusCode::FORBIDDEN, sentence));
         let hosts = headers.get_all(header::HOST).iter();
         let mut hosts = hosts.map(|host| host.to_str().unwrap_or_default());

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -33,6 +33,28 @@ const NAME: HeaderValue = HeaderValue::from_static(concat!("Meridian/", env!("CA
 /// The address is none of http or https, leads to a network that is not public, or nothing comes from it.
 pub(super) async fn fetch(address: &str) -> Result<Body, Problem> {
     fetch_where(address, is_public).await
+}
+
+/// The content at an address that the operator has given, wherever that leads; it is not redirected.
+///
+/// # Errors
+/// Nothing comes from the address within some seconds, or too much.
+pub(crate) async fn fetch_document(address: &str, most_bytes: usize) -> Result<Bytes, String> {
+    let fetching = async {
+        let url = Url::parse(address).map_err(|error| error.to_string())?;
+        let response = get(&url, |_| true).await?;
+        if response.status() != StatusCode::OK {
+            return Err(format!("it answers with status {}", response.status()));
+        }
+        let body = to_bytes(Body::new(response.into_body()), most_bytes).await;
+        body.map_err(|error| error.to_string())
+    };
+    let fetched = timeout(PATIENCE, fetching).await;
+    let fetched = fetched.unwrap_or_else(|_| {
+        let seconds = PATIENCE.as_secs();
+        Err(format!("it did not answer within {seconds} s"))
+    });
+    fetched.map_err(|why| format!("{address} cannot be fetched: {why}"))
 }
 
 async fn fetch_where(address: &str, may_reach: fn(IpAddr) -> bool) -> Result<Body, Problem> {

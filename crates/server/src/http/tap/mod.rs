@@ -38,6 +38,7 @@ use axum::routing::get;
 use super::problem::Problem;
 use super::{Encrypted, HttpState};
 use crate::formats::error_document;
+pub(crate) use fetch::fetch_document;
 pub(crate) use jobs::TapJobs;
 pub use registry::{ServiceDescription, registry_record};
 

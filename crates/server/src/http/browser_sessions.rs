@@ -1,0 +1,252 @@
+//! Sessions of browsers: who has logged in with a password gets a cookie, and needs none any more until they log out.
+//!
+//! The cookie has 192 random bits, of which the server keeps the hash, in memory. It is sent by the browser alone (`HttpOnly`), never from
+//! pages of other sites (`SameSite=Strict`) and in TLS alone where it was given in TLS (`Secure`, and a name that no other host can set).
+//! Pages of another port or another name of the same site do have it sent: what changes something has to come from a page of this very
+//! origin.
+//!
+//! Sources: RFC 6265bis, sections 4.1 and 5; W3C *Fetch Metadata Request Headers*.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ::users::{User, UserList};
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::problem::Problem;
+
+/// How long a session lasts.
+const LONGEST: Duration = Duration::from_secs(12 * 3600);
+/// Sessions that are kept.
+const MOST: usize = 10_000;
+const RANDOM_BYTES: usize = 24;
+/// Names of cookies: of one that was given in TLS, and of one that was not.
+const SECURE_NAME: &str = "__Host-meridian-session";
+const PLAIN_NAME: &str = "meridian-session";
+const FETCH_SITE: &str = "sec-fetch-site";
+
+/// The page on which a browser logs in.
+pub(super) const PAGE: &str = "<!DOCTYPE html>
+<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Log in</title></head><body>
+<h1>Log in</h1>
+<form method=\"post\" action=\"/login\">
+<p><label>Name <input name=\"user\" autocomplete=\"username\" required></label></p>
+<p><label>Password <input name=\"password\" type=\"password\" autocomplete=\"current-password\" required></label></p>
+<p><button>Log in</button></p>
+</form>
+<form method=\"post\" action=\"/logout\"><p><button>Log out</button></p></form>
+</body></html>
+";
+
+#[derive(Debug)]
+struct BrowserSession {
+    user: String,
+    /// The password's hash when the session began: with another password it is over.
+    password: Option<String>,
+    ends: Instant,
+}
+
+/// The sessions, by the hashes of their cookies.
+#[derive(Debug, Default)]
+pub(super) struct BrowserSessions(Mutex<HashMap<[u8; 32], BrowserSession>>);
+
+impl BrowserSessions {
+    /// Begins a session of a user who has logged in. Returns the header that gives the cookie.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub(super) fn begin(&self, user: &User, is_encrypted: bool) -> Result<HeaderValue, Problem> {
+        let failed = || {
+            Problem::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "there are no random numbers",
+            )
+        };
+        let mut random = [0; RANDOM_BYTES];
+        getrandom::fill(&mut random).map_err(|_| failed())?;
+        let value = URL_SAFE_NO_PAD.encode(random);
+        let now = Instant::now();
+        let mut sessions = lock(&self.0);
+        sessions.retain(|_, session| session.ends > now);
+        if sessions.len() >= MOST {
+            let oldest = sessions.iter().min_by_key(|(_, session)| session.ends);
+            if let Some(oldest) = oldest.map(|(hash, _)| *hash) {
+                sessions.remove(&oldest);
+            }
+        }
+        sessions.insert(
+            hash(&value),
+            BrowserSession {
+                user: user.name.clone(),
+                password: user.password.clone(),
+                ends: now + LONGEST,
+            },
+        );
+        cookie(&value, LONGEST.as_secs(), is_encrypted).ok_or_else(failed)
+    }
+
+    /// Whose session a request belongs to, if it has one.
+    pub(super) fn user<'a>(
+        &self,
+        headers: &HeaderMap,
+        is_encrypted: bool,
+        list: &'a UserList,
+    ) -> Option<&'a Arc<User>> {
+        let sent = sent(headers, is_encrypted)?;
+        let sessions = lock(&self.0);
+        let session = sessions.get(&hash(sent))?;
+        let user = list.user(&session.user)?;
+        (session.ends > Instant::now() && user.password == session.password).then_some(user)
+    }
+
+    /// Ends the session of a request. Returns the header that takes the cookie away.
+    pub(super) fn end(&self, headers: &HeaderMap, is_encrypted: bool) -> Option<HeaderValue> {
+        if let Some(sent) = sent(headers, is_encrypted) {
+            lock(&self.0).remove(&hash(sent));
+        }
+        cookie("", 0, is_encrypted)
+    }
+}
+
+/// Whether a request has a cookie of ours.
+pub(super) fn has_cookie(headers: &HeaderMap, is_encrypted: bool) -> bool {
+    sent(headers, is_encrypted).is_some()
+}
+
+/// Whether a request that changes something and counts by its cookie comes from a page of this origin, or from no page at all.
+///
+/// # Errors
+/// It comes from another page.
+pub(super) fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    if [Method::GET, Method::HEAD, Method::OPTIONS].contains(method) {
+        return Ok(());
+    }
+    let text = |name: header::HeaderName| headers.get(name).and_then(|it| it.to_str().ok());
+    let origin = headers.get(header::ORIGIN);
+    let is_own = match origin {
+        None => true,
+        Some(origin) => {
+            let origin = origin.to_str().ok().and_then(|it| it.split_once("://"));
+            origin.is_some_and(|(_, host)| Some(host) == text(header::HOST))
+        }
+    };
+    let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
+    let is_own_site = matches!(site, None | Some(b"same-origin" | b"none"));
+    match is_own && is_own_site {
+        true => Ok(()),
+        false => Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "pages of other origins cannot use a session of this one: send the request from a program, with the header Authorization",
+        )),
+    }
+}
+
+/// Keeps the response to a request that counts by its cookie out of caches that several people share.
+pub(super) fn keep_private(response: &mut Response<Body>) {
+    let headers = response.headers_mut();
+    headers.append(header::VARY, HeaderValue::from_static("Cookie"));
+    let caching = headers.entry(header::CACHE_CONTROL);
+    caching.or_insert(HeaderValue::from_static("private"));
+}
+
+fn cookie(value: &str, seconds: u64, is_encrypted: bool) -> Option<HeaderValue> {
+    let (name, secure) = match is_encrypted {
+        true => (SECURE_NAME, "; Secure"),
+        false => (PLAIN_NAME, ""),
+    };
+    let text =
+        format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
+    HeaderValue::from_str(&text).ok()
+}
+
+/// The value of the cookie that a request has.
+fn sent(headers: &HeaderMap, is_encrypted: bool) -> Option<&str> {
+    let wanted = match is_encrypted {
+        true => SECURE_NAME,
+        false => PLAIN_NAME,
+    };
+    let cookies = headers.get_all(header::COOKIE).iter();
+    let mut pairs = cookies
+        .filter_map(|cookies| cookies.to_str().ok())
+        .flat_map(|cookies| cookies.split(';'))
+        .filter_map(|cookie| cookie.trim().split_once('='));
+    pairs
+        .find(|(name, value)| *name == wanted && !value.is_empty())
+        .map(|(_, value)| value)
+}
+
+fn hash(value: &str) -> [u8; 32] {
+    ::users::fingerprint(&[value])
+}
+
+/// A panic in another thread leaves the map whole, because every change is a single operation.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &str)| {
+            (
+                header::HeaderName::from_static(name),
+                HeaderValue::from_str(value).unwrap(),
+            )
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn what_changes_something_comes_from_a_page_of_this_origin() {
+        let host = ("host", "archive.example.org:8080");
+        for (sent, is_allowed) in [
+            (vec![host], true),
+            (
+                vec![host, ("origin", "https://archive.example.org:8080")],
+                true,
+            ),
+            (
+                vec![host, ("origin", "https://archive.example.org:9090")],
+                false,
+            ),
+            (
+                vec![host, ("origin", "https://other.example.org:8080")],
+                false,
+            ),
+            (vec![host, ("origin", "null")], false),
+            (vec![host, (FETCH_SITE, "same-origin")], true),
+            (vec![host, (FETCH_SITE, "none")], true),
+            (vec![host, (FETCH_SITE, "same-site")], false),
+            (vec![host, (FETCH_SITE, "cross-site")], false),
+        ] {
+            let allowed = check_origin(&Method::POST, &headers(&sent)).is_ok();
+            assert_eq!(allowed, is_allowed, "{sent:?}");
+            assert!(check_origin(&Method::GET, &headers(&sent)).is_ok());
+        }
+    }
+
+    #[test]
+    fn cookies_are_of_the_connection_on_which_they_were_given() {
+        let both = headers(&[(
+            "cookie",
+            "a=b; meridian-session=plain; __Host-meridian-session=secure",
+        )]);
+        assert_eq!(sent(&both, false), Some("plain"));
+        assert_eq!(sent(&both, true), Some("secure"));
+        assert_eq!(
+            sent(&headers(&[("cookie", "meridian-session=")]), false),
+            None
+        );
+        let given = cookie("x", 5, true).unwrap();
+        assert_eq!(
+            given.to_str().unwrap(),
+            "__Host-meridian-session=x; Path=/; Max-Age=5; HttpOnly; SameSite=Strict; Secure"
+        );
+    }
+}
