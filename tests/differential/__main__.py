@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conftest import binary_path
 from differential.cases import OPEN_CASES, all_cases, complaint
-from differential.engines import KEEP_FILES, RELEASED, TWICE, WORKERS
+from differential.engines import KEEP_FILES, MEMORY, RELEASED, TWICE, WORKERS
 from differential.run import Plan, run
 from meridian_cli import Meridian
 
@@ -51,6 +51,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worlds at once, each with a server of its own")
     parser.add_argument("--workers", type=int, default=0, help="workers of a cluster of each server; none by default")
     parser.add_argument("--keep-files", default="all", help="bytes of files that a cluster's front end keeps itself, such as 0; all by default")
+    parser.add_argument("--memory", default="", help="memory of the server's statements, such as 16M; what cannot spill may fail for want of it then")
     parser.add_argument("--twice", action="store_true", help="ask each statement twice, the second time of the server's result cache")
     parser.add_argument("--released", action="store_true", help="ask as a user to whom the rows of each table are released by a condition, which all meet")
     parser.add_argument("--world", type=int, default=0, help="the number of the first world: goes on where another run of the seed ended")
@@ -64,6 +65,7 @@ def main() -> int:
     # The processes that ask a world's statements inherit it.
     os.environ[WORKERS] = str(arguments.workers)
     os.environ[KEEP_FILES] = arguments.keep_files
+    os.environ[MEMORY] = arguments.memory
     os.environ[TWICE] = "1" if arguments.twice else ""
     os.environ[RELEASED] = "1" if arguments.released else ""
     binary = binary_path()

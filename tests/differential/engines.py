@@ -141,6 +141,8 @@ WORKERS = "MERIDIAN_DIFFERENTIAL_WORKERS"
 KEEP_FILES = "MERIDIAN_DIFFERENTIAL_KEEP_FILES"
 # Whether each statement is asked twice: the second answer is that of the result cache, where it may be.
 TWICE = "MERIDIAN_DIFFERENTIAL_TWICE"
+# The memory of all statements together; the server's own choice by default.
+MEMORY = "MERIDIAN_DIFFERENTIAL_MEMORY"
 # Whether whoever asks reads the tables through barriers: some rows are released, which are all.
 RELEASED = "MERIDIAN_DIFFERENTIAL_RELEASED"
 READER, PASSWORD = "reader", "of rows that are released"
@@ -153,6 +155,8 @@ class Served:
         self.meridian, self.directory = meridian, directory
         self.times = 2 if os.environ.get(TWICE) else 1
         self.options: tuple[object, ...] = ("--threads", 2, "--log", "error", "--result-cache", 0 if self.times > 1 else "off")
+        if memory := os.environ.get(MEMORY):
+            self.options += ("--memory", memory, "--cache", memory)
         self.cluster: Cluster | None = None
         workers = int(os.environ.get(WORKERS, "0"))
         if workers:
