@@ -143,36 +143,45 @@ def test_a_connection_waits_no_longer_than_it_may(meridian: Meridian, data: Path
         assert all(number == 1041 and "waited for memory for 4 s" in text and "SUBMIT" in text for number, text in errors), errors
 
 
-# What connections, plans and blocks on their way may take besides, what the allocator keeps at hand, and what a statement takes until a busy
-# machine has ended it.
-ALLOWANCE = 96 * MIB
-# What gathers more than it may hold: some spill, others end alone.
-HEAVY = [
-    "SELECT COUNT(*), MAX(name), SUM(r) FROM (SELECT name, ROW_NUMBER() OVER (ORDER BY name, ra * {n}) AS r FROM Star) x WHERE r > 5",
-    "SELECT COUNT(*), SUM(s) FROM (SELECT id % (100000 - {n}) AS g, SUM(ra) AS s, MIN(name) AS m FROM Star GROUP BY g) x",
-    "SELECT COUNT(*) FROM (SELECT DISTINCT name, id + {n} FROM Star) x",
-    "SELECT COUNT(DISTINCT name), COUNT(DISTINCT id + {n}) FROM Star",
-    "SELECT COUNT(*) FROM (SELECT name FROM Star UNION SELECT CONCAT(name, {n}) FROM Star) x",
-    "SELECT COUNT(*), SUM(b.id) FROM Star a JOIN Star b ON a.name = b.name WHERE a.id < b.id + {n}",
-]
+# Beyond the budget: 32 MiB that the process allows itself for thirty connections with their plans and blocks on their way, and what the allocator
+# keeps at hand for each thread that reads spilled runs. It does not grow with the budget. 61 MiB were seen on a busy machine.
+ALLOWANCE = 80 * MIB
+STARS_OF_MANY = 80_000
+LAST = f"the name of star {STARS_OF_MANY - 1:012}"
+# What gathers more than its share of 48 MiB, and its rows, by arithmetic. Sorts and groups spill. Sides of joins and distinct values cannot: if others have
+# their memory, they are computed once more, alone.
+HEAVY: dict[str, list[tuple[object, ...]]] = {
+    "SELECT COUNT(*), MAX(name), SUM(r) FROM (SELECT name, ROW_NUMBER() OVER (ORDER BY name, ra * {n}) AS r FROM Star) x WHERE r > 5": [
+        (STARS_OF_MANY - 5, LAST, STARS_OF_MANY * (STARS_OF_MANY + 1) // 2 - 15)
+    ],
+    "SELECT id FROM Star ORDER BY name DESC, ra * {n} LIMIT 2 OFFSET 50000": [(STARS_OF_MANY - 50_001,), (STARS_OF_MANY - 50_002,)],
+    "SELECT COUNT(*), SUM(c), MAX(m) FROM (SELECT (id + {n}) % 70000 AS g, COUNT(ra) AS c, MAX(name) AS m FROM Star GROUP BY g) x": [
+        (70_000, STARS_OF_MANY, LAST)
+    ],
+    "SELECT COUNT(*) FROM (SELECT DISTINCT name, id + {n} FROM Star) x": [(STARS_OF_MANY,)],
+    "SELECT COUNT(DISTINCT name), COUNT(DISTINCT id + {n}) FROM Star": [(STARS_OF_MANY, STARS_OF_MANY)],
+    "SELECT COUNT(*) FROM (SELECT name FROM Star UNION SELECT CONCAT(name, {n}) FROM Star) x": [(2 * STARS_OF_MANY,)],
+    "SELECT COUNT(*), SUM(b.id) FROM Star a JOIN Star b ON a.name = b.name WHERE a.id < b.id + {n}": [
+        (STARS_OF_MANY, STARS_OF_MANY * (STARS_OF_MANY - 1) // 2)
+    ],
+}
 
 
-def test_many_at_once_stay_within_the_budget(meridian: Meridian, tmp_path: Path) -> None:
-    """Thirty heavy statements have right answers or end for want of memory, and the process holds no more than it may."""
-    stars = 100_000
+def test_many_at_once_have_their_rows_and_stay_within_the_budget(meridian: Meridian, tmp_path: Path) -> None:
+    """Thirty heavy statements at once, of which some failed for want of memory that the others had: none fails, and the process holds no more than
+    it may."""
+    stars = STARS_OF_MANY
     lines = (f"{n},{n % 360 + n / stars},{n % 170 - 85},the name of star {n:012}" for n in range(stars))
     meridian.load(tmp_path / "data", "sky", "Star", write_lines(tmp_path / "stars.csv", lines, "id,ra,dec,name"), **DIRECTOR)
     budget = (48 + 16) * MIB
+    heavy = list(HEAVY)
     with serving(meridian, tmp_path / "data", "--memory", "48M", "--cache", "16M", "--threads", 2) as server:
         before = server.resident_bytes()
-        alone = {statement: ask(server, statement.format(n=1)) for statement in HEAVY[:3]}
         with watched(server, "SELECT COUNT(*) FROM information_schema.SCHEMATA") as seen:
-            running = [Asked(server, HEAVY[n % len(HEAVY)].format(n=n // len(HEAVY) + 1), f"u{n % 7}") for n in range(30)]
+            running = [Asked(server, heavy[n % len(heavy)].format(n=n // len(heavy) + 1), f"u{n % 7}") for n in range(30)]
             for one in running:
                 one.join()
-        assert all(one.error is None or one.error[0] == 1041 for one in running), [one.error for one in running]
-        for statement, rows in alone.items():
-            assert all(one.rows == rows for one in running if one.statement == statement.format(n=1) and one.error is None)
-        assert sum(one.error is None for one in running) > len(running) / 2
+        for n, one in enumerate(running):
+            assert (one.error, one.rows) == (None, HEAVY[heavy[n % len(heavy)]]), one.statement
         held = seen.most_resident - before
         assert held <= budget * 1.1 + ALLOWANCE, f"{held / MIB:.0f} MiB more than before"

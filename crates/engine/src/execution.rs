@@ -150,6 +150,17 @@ impl QueryExecution {
         &self.milestones
     }
 
+    /// Notes that all phases begin once more.
+    pub(crate) fn begin_again(&self) {
+        self.pieces.store(0, Relaxed);
+        self.pieces_done.store(0, Relaxed);
+    }
+
+    /// Whether the query has a share of memory beside others, and may have all of it if that is too little.
+    pub(crate) fn may_run_alone(&self) -> bool {
+        self.admission().is_some_and(|it| it.has_share())
+    }
+
     /// Notes that a worker has run a piece to its end.
     pub fn count_remote(&self, worker: &str) {
         let mut remote = self.remote.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,11 +196,21 @@ pub trait Admission: fmt::Debug + Send + Sync {
     /// It would take longer than it may.
     fn admit(&self, estimate: &ScanEstimate) -> Result<(), EngineError>;
 
-    /// Waits until the query has its least share of memory, which it keeps to its end. One that has it already keeps that.
+    /// Waits until the query has its least share of memory, which it keeps to its end. One that has it already keeps that. The statement of
+    /// this thread is [promised](Interrupt::promise) the share.
     ///
     /// # Errors
     /// It has waited as long as it may.
     fn reserve(&self, bytes: u64) -> BoxFuture<'_, Result<(), EngineError>>;
+
+    /// Whether the query has a share of memory.
+    fn has_share(&self) -> bool;
+
+    /// Gives the query's share back, and waits until it has all the memory for its share. Returns whether it has it now and had less before.
+    ///
+    /// # Errors
+    /// It has waited as long as it may.
+    fn reserve_all(&self) -> BoxFuture<'_, Result<bool, EngineError>>;
 }
 
 /// Identifies a chunk phase of a query: its place in the plan, and what the phase does on which pieces of which parts.

@@ -16,12 +16,14 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use crate::exec::{ChunkPhaseExec, CrossmatchExec, NeighbourJoinExec};
 
-/// What an operator that gathers needs in each partition: a sort reserves 10 MiB to merge what it has spilled.
+/// What an operator that gathers needs in each partition, a part of which it takes to merge what it has spilled.
 const SHARE: u64 = 16 << 20;
 /// What one needs that cannot spill and gathers from all pieces.
 const HELD: u64 = 64 << 20;
 /// Rows are gathered with keys and copies beside them.
 const GATHERED: u64 = 4;
+/// Values of which each counts once are in tables that double, beside those from which they come.
+const COUNTED_ONCE: u64 = 12;
 /// A join may have many more rows than its sides.
 const JOINED: u64 = 64;
 /// A sort that keeps no more rows than this gathers little.
@@ -41,6 +43,8 @@ struct Gathering {
     bytes: u64,
     /// Whether there is a join among them.
     joins: bool,
+    /// Whether one of them holds values that it has seen.
+    holds_values: bool,
 }
 
 /// How an operator gathers rows.
@@ -57,10 +61,13 @@ enum Gathers {
 impl Gathering {
     /// What it should have if so many bytes of columns are scanned.
     fn least(&self, scanned: u64) -> u64 {
-        let may_gather = match self.joins {
-            true => scanned.saturating_mul(JOINED),
-            false => scanned.saturating_mul(GATHERED),
-        };
+        let may_gather = scanned.saturating_mul(match self {
+            Self { joins: true, .. } => JOINED,
+            Self {
+                holds_values: true, ..
+            } => COUNTED_ONCE,
+            _ => GATHERED,
+        });
         let least = self.bytes.min(may_gather);
         if least < LITTLE { 0 } else { least }
     }
@@ -75,6 +82,7 @@ impl Gathering {
             let each = if is_whole { HELD } else { SHARE };
             found.bytes = (runs as u64).saturating_mul(each);
             found.joins = how == Gathers::Side;
+            found.holds_values = how == Gathers::Values;
         }
         if let Some(phase) = plan.downcast_ref::<ChunkPhaseExec>() {
             let pieces = phase.pieces().map_or(1, |pieces| pieces.len());
@@ -91,6 +99,7 @@ impl Gathering {
     fn add(&mut self, other: &Self) {
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.joins |= other.joins;
+        self.holds_values |= other.holds_values;
     }
 }
 
@@ -127,7 +136,12 @@ mod tests {
     fn what_gathers_much_has_a_share_for_each_operator() {
         let least = |operators: u64, joins, scanned| {
             let bytes = operators.saturating_mul(SHARE);
-            Gathering { bytes, joins }.least(scanned)
+            let gathering = Gathering {
+                bytes,
+                joins,
+                holds_values: false,
+            };
+            gathering.least(scanned)
         };
         let much = 1 << 40;
         assert_eq!(least(0, false, much), 0);

@@ -7,6 +7,7 @@
 //! has a codec.
 
 mod archive;
+mod attempts;
 mod barrier;
 mod codec;
 mod condition;

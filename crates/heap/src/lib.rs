@@ -4,8 +4,8 @@
 //! Each thread counts for itself and adds to the sum of all when it has something [worth adding](WORTH_ADDING), so that
 //! counting costs an addition. A sum is therefore wrong by up to that much for each thread.
 //!
-//! All unsafe code of the workspace is here: the calls of the allocator, and the account of a thread, which the allocator reaches by a
-//! pointer because it may not use anything that has a destructor. May depend on the allocator that it counts for, and on nothing else.
+//! All unsafe code of the workspace is here: the calls of the allocator and of the system about its pages, and the account of a thread, which
+//! the allocator reaches by a pointer because it may not use anything that has a destructor. May depend on the allocator that it counts for, and on nothing else.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::{Cell, RefCell};
@@ -57,6 +57,26 @@ pub const fn counting() -> CountingAllocator<MiMalloc> {
 pub fn give_back() {
     // SAFETY: any thread may call it at any time.
     unsafe { mi_collect(true) };
+}
+
+#[cfg(target_os = "linux")]
+unsafe extern "C" {
+    /// Linux's, by the C library.
+    fn prctl(option: i32, ...) -> i32;
+}
+
+/// Has the system give this process memory in pages of its smallest size from now on, where it would give pages of 2 MiB. Those are quicker to
+/// get and to read, but each is held as long as anything in it is: where many threads allocate and free, that is twice what is in use and more.
+/// Returns whether the system does.
+pub fn use_small_pages() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        const PR_SET_THP_DISABLE: i32 = 41;
+        // SAFETY: it changes how the system chooses pages, and nothing of what is in them. The arguments are those that it wants.
+        unsafe { prctl(PR_SET_THP_DISABLE, 1_usize, 0_usize, 0_usize, 0_usize) == 0 }
+    }
+    #[cfg(not(target_os = "linux"))]
+    false
 }
 
 /// An allocator that counts what another gives and takes back.

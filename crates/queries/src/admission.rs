@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use engine::{EngineError, ScanEstimate};
 use futures::future::{BoxFuture, FutureExt};
-use sql::ErrorCode;
+use sql::{ErrorCode, Interrupt};
 
 use crate::QueryError;
 use crate::memory_gate::{MemoryGate, MemoryShare};
@@ -42,7 +42,7 @@ enum MemoryState {
     Unasked,
     /// It waits, or has waited in vain, with this ticket.
     Waiting(u64),
-    Held(#[allow(dead_code, reason = "it is held until the query ends")] MemoryShare),
+    Held(MemoryShare),
     /// It has ended.
     GivenBack,
 }
@@ -106,6 +106,7 @@ impl QueryAdmission {
             },
         };
         if let Some(share) = share {
+            promise(share.bytes());
             *lock(&self.memory) = MemoryState::Held(share);
         }
         Ok(())
@@ -150,6 +151,34 @@ impl engine::Admission for QueryAdmission {
             Some(gate) if bytes > 0 && is_first => self.wait_for(gate, bytes).boxed(),
             _ => std::future::ready(Ok(())).boxed(),
         }
+    }
+
+    fn has_share(&self) -> bool {
+        matches!(&*lock(&self.memory), MemoryState::Held(_))
+    }
+
+    fn reserve_all(&self) -> BoxFuture<'_, Result<bool, EngineError>> {
+        let has_less = match &*lock(&self.memory) {
+            MemoryState::Held(share) => !share.is_all(),
+            _ => false,
+        };
+        let Some(gate) = self.gate.as_ref().filter(|_| has_less) else {
+            return std::future::ready(Ok(false)).boxed();
+        };
+        async move {
+            promise(0);
+            self.give_back();
+            self.wait_for(gate, gate.bytes()).await?;
+            Ok(self.has_share())
+        }
+        .boxed()
+    }
+}
+
+/// Promises the statement of this thread so much memory.
+fn promise(bytes: u64) {
+    if let Some(statement) = Interrupt::current() {
+        statement.promise(bytes);
     }
 }
 
@@ -275,5 +304,38 @@ mod tests {
         third.give_back();
         third.give_back();
         admission(None).reserve(100 << 20).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_query_whose_share_was_too_little_waits_for_all_the_memory_and_holds_nothing_meanwhile()
+     {
+        let rate = Arc::new(ScanRate::new(1));
+        let gate = MemoryGate::new(100 << 20);
+        let admission = || QueryAdmission::new(&rate, None).with_memory(&gate);
+        let (other, query) = (admission(), Arc::new(admission()));
+        assert!(!query.reserve_all().await.unwrap(), "it has no share");
+        other.reserve(30 << 20).await.unwrap();
+        let statement = Interrupt::new();
+        (statement.scope(query.reserve(60 << 20))).await.unwrap();
+        assert!(query.has_share());
+        assert_eq!(statement.promised(), 60 << 20);
+        let alone = {
+            let (query, statement) = (Arc::clone(&query), Arc::clone(&statement));
+            tokio::spawn(async move { statement.scope(query.reserve_all()).await })
+        };
+        while query.place().is_none() {
+            tokio::task::yield_now().await;
+        }
+        // What it had is there for others, which come after it.
+        assert_eq!(statement.promised(), 0);
+        let late = admission();
+        let mut waits = late.reserve(10 << 20);
+        assert!((&mut waits).now_or_never().is_none());
+        other.give_back();
+        assert!(alone.await.unwrap().unwrap());
+        assert_eq!(statement.promised(), 100 << 20);
+        assert!(!query.reserve_all().await.unwrap(), "it has all of it");
+        query.give_back();
+        waits.await.unwrap();
     }
 }

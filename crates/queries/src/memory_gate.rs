@@ -47,6 +47,17 @@ pub(crate) struct MemoryPlace {
     admitted: oneshot::Receiver<MemoryShare>,
 }
 
+impl MemoryShare {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether it is all the memory.
+    pub(crate) fn is_all(&self) -> bool {
+        self.bytes >= self.gate.bytes
+    }
+}
+
 impl MemoryGate {
     pub(crate) fn new(bytes: u64) -> Arc<Self> {
         Arc::new(Self {

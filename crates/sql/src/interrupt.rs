@@ -4,6 +4,9 @@
 //! [entered](Interrupt::enter) its [`Interrupt`], and code that may compute for long calls [`check`], which returns an error once the
 //! statement has ended. The interrupt also sums up what the threads allocate, so that the statement that holds the most is known when
 //! memory runs short.
+//!
+//! A statement may be computed in several attempts, one after another. Each has an interrupt of its own: it ends with the statement, and may
+//! end before it, for want of memory.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -35,6 +38,10 @@ pub struct Interrupt {
     extension: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// What its functions warn of as they meet the values of rows.
     warnings: Arc<RowWarnings>,
+    /// Bytes of memory that the statement may reserve, whatever others have.
+    promised: AtomicU64,
+    /// The statement of which this is an attempt.
+    statement: Option<Arc<Self>>,
 }
 
 /// Why a statement was ended.
@@ -60,15 +67,28 @@ impl Interrupt {
     /// The interrupt of a new statement. Its processor time is counted as that of the statement on which this thread works.
     pub fn new() -> Arc<Self> {
         let account = CURRENT.with_borrow(|current| current.as_ref()?.account.clone());
-        Self::with_account(account)
+        Self::running(account, Arc::default(), None)
     }
 
     /// The interrupt of a new statement, whose processor time is counted.
     pub fn for_account(account: &Arc<TimeAccount>) -> Arc<Self> {
-        Self::with_account(Some(Arc::clone(account)))
+        Self::running(Some(Arc::clone(account)), Arc::default(), None)
     }
 
-    fn with_account(account: Option<Arc<TimeAccount>>) -> Arc<Self> {
+    /// The interrupt of an attempt to compute the statement. It ends with the statement; the statement does not end with it.
+    pub fn attempt(self: &Arc<Self>) -> Arc<Self> {
+        Self::running(
+            self.account.clone(),
+            Arc::clone(&self.warnings),
+            Some(Arc::clone(self.statement())),
+        )
+    }
+
+    fn running(
+        account: Option<Arc<TimeAccount>>,
+        warnings: Arc<RowWarnings>,
+        statement: Option<Arc<Self>>,
+    ) -> Arc<Self> {
         let interrupt = Arc::new(Self {
             ended: AtomicBool::new(false),
             why: OnceLock::new(),
@@ -76,7 +96,9 @@ impl Interrupt {
             bytes: heap::Account::default(),
             checks: AtomicU64::new(0),
             extension: OnceLock::new(),
-            warnings: Arc::default(),
+            warnings,
+            promised: AtomicU64::new(0),
+            statement,
         });
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         if running.len() == running.capacity() {
@@ -84,6 +106,11 @@ impl Interrupt {
         }
         running.push(Arc::downgrade(&interrupt));
         interrupt
+    }
+
+    /// The statement of which this is an attempt, or itself.
+    pub fn statement(self: &Arc<Self>) -> &Arc<Self> {
+        self.statement.as_ref().unwrap_or(self)
     }
 
     /// The interrupt of the statement on which this thread works, or else a new one.
@@ -120,14 +147,35 @@ impl Interrupt {
         }
     }
 
+    /// Whether it was ended because memory ran short.
+    pub fn is_ended_for_memory(&self) -> bool {
+        matches!(self.why.get(), Some(EndReason::Memory(_)))
+    }
+
     /// Whether the statement has ended.
     pub fn is_ended(&self) -> bool {
-        self.ended.load(Relaxed)
+        self.ended.load(Relaxed) || self.statement.as_ref().is_some_and(|it| it.is_ended())
     }
 
     /// Bytes of memory that the work on it has allocated and not freed.
     pub fn bytes(&self) -> i64 {
         self.bytes.load(Relaxed)
+    }
+
+    /// Promises the statement that it may reserve so many bytes of memory, whatever others have.
+    pub fn promise(&self, bytes: u64) {
+        match &self.statement {
+            Some(statement) => statement.promise(bytes),
+            None => self.promised.store(bytes, Relaxed),
+        }
+    }
+
+    /// Bytes of memory that the statement was promised.
+    pub fn promised(&self) -> u64 {
+        match &self.statement {
+            Some(statement) => statement.promised(),
+            None => self.promised.load(Relaxed),
+        }
     }
 
     /// A number that changes as long as anything works on the statement: whatever computes for more than some milliseconds checks it.
@@ -137,12 +185,18 @@ impl Interrupt {
 
     /// Keeps a value of an upper layer with the statement, for whatever thread works on it. Returns whether there was none before.
     pub fn set_extension(&self, extension: Arc<dyn Any + Send + Sync>) -> bool {
-        self.extension.set(extension).is_ok()
+        match &self.statement {
+            Some(statement) => statement.set_extension(extension),
+            None => self.extension.set(extension).is_ok(),
+        }
     }
 
     /// The value that was kept, if it is of this type.
     pub fn extension<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        Arc::clone(self.extension.get()?).downcast().ok()
+        match &self.statement {
+            Some(statement) => statement.extension(),
+            None => Arc::clone(self.extension.get()?).downcast().ok(),
+        }
     }
 
     /// What was warned of about the values of rows.
@@ -155,8 +209,11 @@ impl Interrupt {
     /// # Errors
     /// The statement has ended.
     pub fn check(&self) -> Result<()> {
+        if let Some(statement) = &self.statement {
+            statement.check()?;
+        }
         self.checks.fetch_add(1, Relaxed);
-        if !self.is_ended() {
+        if !self.ended.load(Relaxed) {
             return Ok(());
         }
         Err(match self.why.get() {
@@ -334,6 +391,34 @@ mod tests {
         ));
         drop(entered);
         assert!(Interrupt::current().is_none());
+    }
+
+    #[test]
+    fn an_attempt_ends_with_its_statement_and_not_the_statement_with_it() {
+        let statement = Interrupt::new();
+        let first = statement.attempt();
+        first.end_for_memory("too much".to_owned());
+        assert!(first.check().is_err() && statement.check().is_ok());
+        let second = first.attempt();
+        assert!(Arc::ptr_eq(second.statement(), &statement));
+        assert!(second.set_extension(Arc::new(17)));
+        second.promise(5);
+        assert_eq!(
+            (
+                statement.extension::<i32>().as_deref(),
+                statement.promised()
+            ),
+            (Some(&17), 5)
+        );
+        assert!(Arc::ptr_eq(second.warnings(), statement.warnings()));
+        let before = statement.progress();
+        assert!(second.check().is_ok() && statement.progress() > before);
+        statement.end();
+        assert!(second.is_ended());
+        assert_eq!(
+            second.check().unwrap_err().strip_backtrace(),
+            "Execution error: the statement was cancelled"
+        );
     }
 
     #[test]

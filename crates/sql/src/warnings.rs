@@ -309,6 +309,13 @@ impl RowWarnings {
         std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Forgets all of them: the rows are computed again.
+    pub fn clear(&self) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.clear();
+        self.count.store(0, Relaxed);
+    }
+
     /// Adds one, if there is room.
     pub fn add(&self, warning: Warning) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -54,7 +54,7 @@ const TABLES: [Copied; 9] = [
         key: "id",
         ints: "id, database_id, placement, scan_rating, checksum, table_index",
         reals: "",
-        texts: "name, folded_name, kind, key_column, ra_column, dec_column, description, utype",
+        texts: "name, folded_name, kind, key_column, ra_column, dec_column, description, utype, expires_at",
     },
     Copied {
         name: "parts",

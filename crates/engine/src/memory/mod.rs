@@ -6,7 +6,8 @@
 //! use, the statement that holds the most ends with an error. It notices at its next check; what it allocates until then exceeds the
 //! budget.
 //!
-//! The allocator retains free pages for a second. When the process comes close to its limit, they are returned to the system.
+//! The allocator retains free pages for a second. When the process comes close to its limit, they are returned to the system. A process
+//! whose limit is [small](SMALL) has small pages: large ones would hold as much again as is in use.
 
 mod pool;
 
@@ -26,6 +27,9 @@ use crate::Archive;
 const INTERVAL: Duration = Duration::from_millis(5);
 /// How often threads are told to return the pages that the allocator retains for them.
 const BETWEEN_REQUESTS: Duration = Duration::from_millis(50);
+/// A process that may hold less than this gets its memory in pages of 4 KiB. The rest of a large page that is in use in part does not grow with the
+/// limit but with the threads: some tens of megabytes, which is much beside a small limit and little beside a large one.
+const SMALL: u64 = 1 << 30;
 /// Bytes beyond the budget for connections, plans and blocks in transit.
 const ALLOWANCE: i64 = 32 << 20;
 
@@ -76,6 +80,10 @@ impl Budget {
 /// Limits the memory of all statements of the process, as far as its allocator counts.
 pub fn bound_memory(archive: &Arc<Archive>, statements: usize) {
     let usage = archive.usage();
+    if statements as u64 + usage.cache_limit < SMALL {
+        // Where the system does not know how, its pages are small.
+        heap::use_small_pages();
+    }
     let budget = Budget {
         statements,
         base: heap::allocated() - usage.cache_bytes as i64,

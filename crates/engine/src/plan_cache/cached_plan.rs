@@ -17,7 +17,7 @@ use super::binding::{Binding, BoundPhase, is_bindable};
 use super::cheap::is_cheap;
 use super::key_lookup::KeyLookup;
 use crate::exec::{ChunkPhaseExec, PieceScanExec, bind_to_piece};
-use crate::{Archive, EngineError, PreparedQuery, estimate, interruptible};
+use crate::{Archive, EngineError, PreparedQuery, attempts, estimate};
 
 /// A plan with unbound parameters. It never runs itself.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl CachedPlan {
     ) -> Result<CachedResult, EngineError> {
         let interrupt = Interrupt::current_or_new();
         let _guard = interrupt.enter();
-        let batches = interruptible::execute(bound, context()).map_err(failed)?;
+        let batches = attempts::execute(bound, context()).map_err(failed)?;
         Ok(CachedResult {
             row_warnings: Arc::clone(interrupt.warnings()),
             ..self.result(batches.boxed(), plan)

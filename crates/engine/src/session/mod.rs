@@ -38,7 +38,7 @@ use crate::provider::ArchiveCatalog;
 use crate::system_tables::SystemTables;
 use crate::{
     Archive, EngineError, PieceDispatcher, QueryExecution, ResultCache, RowStream, ScanEstimate,
-    SharePlan, ShareRows, ShareRun, estimate, interruptible, show,
+    SharePlan, ShareRows, ShareRun, attempts, estimate, show,
 };
 use names::Shapes;
 pub use origins::{ALIAS, COLUMN, DATABASE, DESCRIPTION, TABLE, UCD, UNIT, UTYPE, XTYPE};
@@ -362,7 +362,7 @@ impl Session {
             // What it reads is counted here, unless somebody watches the query anyway.
             Arc::new(QueryExecution::new()).attach();
         }
-        let batches = interruptible::execute(&prepared.plan, self.task())
+        let batches = attempts::execute(&prepared.plan, self.task())
             .map_err(|error| EngineError::from_run(&error))?;
         Ok(prepared.into_result(batches, &interrupt))
     }

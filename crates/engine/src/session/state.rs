@@ -1,9 +1,11 @@
 //! The state of a session: DataFusion's state with our rules and functions, and a pool of copies.
 
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use catalog::{Rights, fold_name};
+use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::optimizer::analyzer::Analyzer;
@@ -61,6 +63,10 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
         .cores
         .or_else(|| std::thread::available_parallelism().ok())
         .map_or(1, NonZeroUsize::get);
+    let runtime = match &options.runtime {
+        Some(shared) => Arc::clone(shared),
+        None => runtime(options.memory)?,
+    };
     let mut config = SessionConfig::new()
         .with_target_partitions(cores)
         .with_default_catalog_and_schema(CATALOG, database)
@@ -81,10 +87,10 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
         // NULL is below every value.
         config.options_mut().sql_parser.default_null_ordering = "nulls_min".to_owned();
     }
-    let runtime = match &options.runtime {
-        Some(shared) => Arc::clone(shared),
-        None => runtime(options.memory)?,
-    };
+    if let MemoryLimit::Finite(reservable) = runtime.memory_pool.memory_limit() {
+        config.options_mut().execution.sort_spill_reservation_bytes =
+            (reservable / SORTS).min(MERGE_BYTES);
+    }
     let mut state = SessionStateBuilder::new()
         .with_default_features()
         .with_config(config)
@@ -182,12 +188,26 @@ pub fn physical_rules() -> Result<PhysicalRules, EngineError> {
     Ok(rules)
 }
 
+/// A sort reserves what the merge of its spilled runs begins with as soon as it begins: so many sorts have room for that.
+const SORTS: usize = 12;
+/// What it reserves at most.
+const MERGE_BYTES: usize = 10 << 20;
+/// What a spilled run takes while it is read back: four of its batches, each of some hundred kilobytes.
+const BYTES_OF_A_RUN: usize = 2 << 20;
+/// So many merges have room at once.
+const MERGES: usize = 6;
+/// How many spilled runs are merged at once, at least and at most; more of them take several passes.
+const RUNS: RangeInclusive<usize> = 4..=128;
+
 /// The memory and disk space of queries: at most `memory` bytes for sorts, groups and joins together, which spill to disk or fail beyond
 /// that; no limit without it.
 pub fn runtime(memory: Option<usize>) -> Result<Arc<RuntimeEnv>, EngineError> {
     let mut runtime = RuntimeEnvBuilder::new();
     if let Some(memory) = memory {
-        runtime = runtime.with_memory_pool(Arc::new(MeasuredPool::new(memory)));
+        let runs = (memory / BYTES_OF_A_RUN / MERGES).clamp(*RUNS.start(), *RUNS.end());
+        runtime = runtime
+            .with_memory_pool(Arc::new(MeasuredPool::new(memory)))
+            .with_max_spill_merge_fan_in(runs);
     }
     runtime
         .build_arc()
