@@ -9,12 +9,14 @@ objects that were detected in the last five visits.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import statistics
 import subprocess
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -173,9 +175,9 @@ def server(program: Path, data: Path) -> Iterator[str]:
         process.wait(60)
 
 
-def create(program: Path, data: Path, name: str, postgres: str | None) -> None:
+def create(program: Path, data: Path, name: str, postgres: str | None, *options: str) -> None:
     schema = files("lsst.sdm.schemas").joinpath("apdb.yaml")
-    command = [program, "alerts", "create", name, "--data", data, "--schema", str(schema)]
+    command = [program, "alerts", "create", name, "--data", data, "--schema", str(schema), *options]
     subprocess.run([*command, *(["--postgres", postgres] if postgres else [])], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -234,6 +236,170 @@ def measure_camera(database: AlertDatabase, clients: int) -> dict[str, float]:
     return taken
 
 
+@dataclass
+class Archived:
+    """Reads of a history in the store, and of the same one in the archive."""
+
+    visits: int
+    rows: int
+    # Seconds of a detector's reads: after few visits, and at the end before and after the store was emptied.
+    early: float
+    early_rows: int
+    stored: float
+    archived: float
+
+
+def tables_of(frames: dict[str, pandas.DataFrame]) -> dict[str, pa.Table]:
+    return {name: pa.Table.from_pandas(frame, preserve_index=False) for name, frame in frames.items()}
+
+
+def read_of(database: AlertDatabase, detector: Detector, moment: float) -> int:
+    """What a pipeline reads before a visit: the number of rows."""
+    since = moment - DAYS_OF_HISTORY
+    objects = database.latest_objects(adapter.region_text(detector.region()))
+    ids = objects["diaObjectId"]
+    rows = objects.num_rows + database.sources(objects=ids, since=since).num_rows
+    return rows + database.forced_sources(objects=ids, since=since).num_rows
+
+
+def measure_archive(database: AlertDatabase, detectors: int, visits: int) -> Archived:
+    """A history that is read from the store, and then, published and removed there, from the archive."""
+    definitions = adapter.ApdbSchema(SCHEMA, "").tableSchemas
+    observed = [Detector(2000 + number, numpy.random.default_rng(number), definitions) for number in range(detectors)]
+
+    def reads(visit: int) -> tuple[float, int]:
+        taken, rows = [], 0
+        for _ in range(5):
+            for detector in observed:
+                begun = time.perf_counter()
+                rows = read_of(database, detector, FIRST_TIME + visit * CADENCE)
+                taken.append(time.perf_counter() - begun)
+        return statistics.median(taken), rows
+
+    early = (0.0, 0)
+    for visit in range(visits):
+        for detector in observed:
+            moment, frames = detector.visit(visit)
+            database.store(moment, **tables_of(frames))
+        if visit == EARLY - 1:
+            early = reads(visit)
+    database.publish()
+    stored = reads(visits - 1)
+    database.set_metadata("config:keep_nights", "0", replace=True)
+    database.publish()
+    archived = reads(visits - 1)
+    assert stored[1] == archived[1], "the archive has other rows"
+    return Archived(visits, stored[1], *early, stored[0], archived[0])
+
+
+@dataclass
+class Cadence:
+    """Seconds of reads and stores of a visit of all detectors, and of users' queries."""
+
+    visits: int
+    seconds: float
+    read: list[float] = field(default_factory=list)
+    store: list[float] = field(default_factory=list)
+    asked: list[float] = field(default_factory=list)
+    missed: int = 0
+
+
+def measure_cadence(database: AlertDatabase, visits: int, seconds: float, users: int = 20) -> Cadence:
+    """Visits of the whole camera, one every so many seconds, while users ask for cones and light curves."""
+    definitions = adapter.ApdbSchema(SCHEMA, "").tableSchemas
+    observed = [Detector(3000 + number, numpy.random.default_rng(number), definitions) for number in range(DETECTORS_OF_THE_CAMERA)]
+    measured, ended = Cadence(visits, seconds), threading.Event()
+    for number, detector in enumerate(observed):
+        moment, frames = detector.visit(0)
+        database.store(moment, **tables_of(frames))
+        if number % 20 == 0:
+            print(f"detector {number} of the first visit", flush=True)
+    database.publish()
+
+    def user(number: int) -> None:
+        rng = numpy.random.default_rng(number)
+        while not ended.is_set():
+            detector = observed[rng.integers(len(observed))]
+            ra, dec = detector.place()
+            key = detector.number * 10**8 + int(rng.integers(VARIABLE))
+            query = rng.choice(
+                [
+                    f"SELECT * FROM DiaObjectLast WHERE scisql_s2PtInCircle(ra, `dec`, {ra}, {dec}, 0.02) = 1",
+                    f"SELECT midpointMjdTai, psfFlux FROM DiaSource WHERE diaObjectId = {key} ORDER BY midpointMjdTai",
+                ]
+            )
+            body = json.dumps({"statement": str(query), "database": database.name}).encode()
+            begun = time.perf_counter()
+            with urllib.request.urlopen(f"{database.url}/sql?format=csv", body, timeout=600) as response:
+                response.read()
+            measured.asked.append(time.perf_counter() - begun)
+            time.sleep(1.0)
+
+    def client(found: list[Any], mine: int, taken: list[tuple[float, float]]) -> None:
+        for number in range(mine, len(observed), 2):
+            moment, tables = found[number]
+            begun = time.perf_counter()
+            read_of(database, observed[number], moment)
+            read = time.perf_counter()
+            database.store(moment, **tables)
+            taken.append((read - begun, time.perf_counter() - read))
+
+    asking = [threading.Thread(target=user, args=(number,)) for number in range(users)]
+    for thread in asking:
+        thread.start()
+    due = time.monotonic()
+    for visit in range(1, visits + 1):
+        found = [(moment, tables_of(frames)) for moment, frames in (detector.visit(visit) for detector in observed)]
+        time.sleep(max(0.0, due - time.monotonic()))
+        begun, taken = time.monotonic(), []
+        clients = [threading.Thread(target=client, args=(found, mine, taken)) for mine in range(2)]
+        for thread in clients:
+            thread.start()
+        for thread in clients:
+            thread.join()
+        measured.read += [read for read, _ in taken]
+        measured.store += [store for _, store in taken]
+        measured.missed += time.monotonic() - begun > seconds
+        due = max(due + seconds, begun)
+        print(f"visit {visit}: {time.monotonic() - begun:.1f} s", flush=True)
+    ended.set()
+    for thread in asking:
+        thread.join()
+    return measured
+
+
+def quantile(values: list[float], share: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def report_archived(archives: dict[str, Archived]) -> list[str]:
+    rows = []
+    for store, it in archives.items():
+        early, stored, archived = it.early / it.early_rows, it.stored / it.rows, it.archived / it.rows
+        rows.append([store, f"{it.rows:,}", f"{stored * 1e6:.2f}", f"{archived * 1e6:.2f}", f"{archived / stored:.2f} x", f"{archived / early:.2f} x"])
+    visits = next(iter(archives.values())).visits
+    return [
+        f"Reads of a detector with {visits} visits of history in the store, and of the same history when the archive alone has it:",
+        "",
+        *markdown_table(["store", "rows", "µs a row, store", "µs a row, archive", "archive / store", f"archive / store with {EARLY} visits"], rows),
+        "",
+    ]
+
+
+def report_cadence(cadences: dict[str, Cadence]) -> list[str]:
+    rows = [
+        [store, str(it.visits), *(f"{quantile(values, 0.99):.3f}" for values in (it.read, it.store, it.asked)), str(it.missed)]
+        for store, it in cadences.items()
+    ]
+    seconds = next(iter(cadences.values())).seconds
+    return [
+        f"All detectors every {seconds:g} s, by two clients, beside 20 users who ask for cones and light curves; seconds, of 99 in 100:",
+        "",
+        *markdown_table(["store", "visits", "a detector's read", "a detector's store", "a user's query", "visits that took longer"], rows),
+        "",
+    ]
+
+
 def report(results: dict[str, tuple[dict[str, Times], dict[str, float]]], detectors: int, visits: int) -> str:
     lines = ["# The nightly alert database", "", "Written by `make bench-level1`; see [README.md](README.md).", ""]
     machine = describe(BENCH)
@@ -281,11 +447,14 @@ def main() -> None:
     parser.add_argument("--meridian", type=Path, default=BENCH.parent / "target" / "release" / "meridian", help="the program, a release build")
     parser.add_argument("--visits", type=int, default=155, help="visits of each detector")
     parser.add_argument("--detectors", type=int, default=3, help="detectors that are observed")
+    parser.add_argument("--archived-visits", type=int, default=152, help="visits of a history in the archive, a year by default; 0 for none")
+    parser.add_argument("--cadence-visits", type=int, default=0, help="visits of the whole camera beside users, 100 are an hour; none by default")
+    parser.add_argument("--cadence", type=float, default=39.0, help="seconds between these visits")
     parser.add_argument("--stores", nargs="+", choices=["sqlite", "postgres"], default=["sqlite", "postgres"])
     parser.add_argument("--output", type=Path, default=BENCH / "LEVEL1.md", help="the report")
     arguments = parser.parse_args()
     adapter.install()
-    results = {}
+    results, archives, cadences = {}, {}, {}
     for store in arguments.stores:
         with ExitStack() as stack:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="level1_")))
@@ -297,13 +466,22 @@ def main() -> None:
                 theirs_url = theirs.replace("postgres://", "postgresql+psycopg2://")
             for name in ("history", "camera"):
                 create(arguments.meridian, directory, name, ours)
+            for name in ("archived", "cadence"):
+                create(arguments.meridian, directory, name, ours, "--replica", "--keep-nights", "100000")
             url = stack.enter_context(server(arguments.meridian, directory))
             config = adapter.MeridianApdbConfig(url=url, database="history", schema_file=SCHEMA, ss_schema_file="")
             peer = ApdbSql.init_database(theirs_url, schema_file=SCHEMA, ss_schema_file="", dia_object_index="last_object_table")
             apdbs = {"meridian": Apdb.from_config(config), "peer": Apdb.from_config(peer)}
             history = measure_history(apdbs, arguments.detectors, arguments.visits)
             results[store] = (history, measure_camera(AlertDatabase(url, "camera"), clients=2))
-    text = report(results, arguments.detectors, arguments.visits)
+            if arguments.archived_visits:
+                archives[store] = measure_archive(AlertDatabase(url, "archived"), arguments.detectors, arguments.archived_visits)
+            if arguments.cadence_visits:
+                cadences[store] = measure_cadence(AlertDatabase(url, "cadence"), arguments.cadence_visits, arguments.cadence)
+    lines = [report(results, arguments.detectors, arguments.visits)]
+    lines += report_archived(archives) if archives else []
+    lines += report_cadence(cadences) if cadences else []
+    text = "\n".join(lines).rstrip("\n") + "\n"
     arguments.output.write_text(text)
     print(text)
 
