@@ -726,6 +726,28 @@ fn from_environment(name: &str, usual: usize) -> usize {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap())
 }
 
+/// A length in a message that was changed ended the process: the library allocates what it says.
+#[test]
+fn lengths_in_arrow_are_looked_at() {
+    const WORD: usize = 8;
+    let files = Files::new();
+    for usual in usual_arrow() {
+        let mut rejected = 0;
+        for (at, word) in usual.bytes.chunks_exact(WORD).enumerate() {
+            // What may be a length, and not a value.
+            let number = i64::from_le_bytes(word.try_into().unwrap());
+            if !(64..usual.bytes.len() as i64).contains(&number) {
+                continue;
+            }
+            let mut bytes = usual.bytes.clone();
+            bytes[at * WORD..][..WORD].copy_from_slice(&(1_i64 << 60).to_le_bytes());
+            let path = files.put(usual.name, &bytes);
+            rejected += usize::from(usual.read(&path).is_err());
+        }
+        assert!(rejected > 0, "{}", usual.name);
+    }
+}
+
 #[test]
 fn strange_files_do_no_harm() {
     // What a library panics over is damage, and told as such.
