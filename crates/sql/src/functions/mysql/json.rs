@@ -384,6 +384,22 @@ mod tests {
         (function.unwrap().of)(&arguments)
     }
 
+    /// One in forty was the number beside it, in documents and in requests: a time that a client sent back was another one.
+    #[test]
+    fn numbers_are_read_to_the_last_bit() {
+        let mut state = 7_u64;
+        for _ in 0..2000 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let number = 59_000.0 + (state >> 11) as f64 / (1_u64 << 53) as f64 * 10_000.0;
+            let read: f64 = serde_json::from_str(&number.to_string()).unwrap();
+            assert_eq!(read.to_bits(), number.to_bits(), "{number}");
+            let document: Json = serde_json::from_str(&number.to_string()).unwrap();
+            assert_eq!(document.as_f64().map(f64::to_bits), Some(number.to_bits()));
+        }
+    }
+
     #[test]
     fn paths_lead_to_values() {
         for (path, expected) in [
