@@ -227,8 +227,14 @@ async fn authenticate(user_routes: Arc<UserRoutes>, mut request: Request) -> Res
         response.extensions_mut().insert(user);
     }
     if response.status() == StatusCode::TOO_MANY_REQUESTS {
+        // Whoever has used up a day's processor time waits for the next day.
+        let until_then = principal.usage.check_time().err();
+        let until_then = until_then.and_then(|error| error.retry_after);
+        let after = until_then.map_or(HeaderValue::from_static(RETRY_AFTER), |time| {
+            HeaderValue::from(time.as_secs())
+        });
         let headers = response.headers_mut().entry(header::RETRY_AFTER);
-        headers.or_insert(HeaderValue::from_static(RETRY_AFTER));
+        headers.or_insert(after);
     }
     if has_logged_in {
         response.headers_mut().insert(VO_AUTHENTICATED, name);
