@@ -150,7 +150,7 @@ def test_astroquery_works(server: Server) -> None:
 def display() -> Iterator[str]:
     """A display that nobody sees."""
     if shutil.which("Xvfb") is None:
-        pytest.skip("there is no Xvfb: run scripts/setup clients")
+        pytest.skip("there is no Xvfb: run scripts/setup desktop")
     command = ["Xvfb", "-displayfd", "1", "-screen", "0", "1280x1024x24", "-nolisten", "tcp"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
         try:
@@ -171,7 +171,7 @@ def on_display(display: str, home: Path, *arguments: object) -> str:
 def test_topcat_asks_in_its_window(server: Server, display: str, tmp_path: Path) -> None:
     jars = [JARS / f"starlink-{name}.jar" for name in ("topcat", "vo", "table")]
     if not all(jar.exists() for jar in jars) or not has_java():
-        pytest.skip("TOPCAT is not installed: run scripts/setup clients")
+        pytest.skip("TOPCAT is not installed: run scripts/setup desktop")
     picture = tmp_path / "topcat.png"
     query = f"SELECT id, ra, dec FROM sky.Star WHERE id < {STARS // 2}"
     said = on_display(display, tmp_path, "-cp", ":".join(map(str, jars)), PROGRAMS / "Topcat.java", server.url("/tap"), query, picture)
@@ -185,7 +185,7 @@ def test_aladin_draws_a_cone(server: Server, display: str, tmp_path: Path) -> No
     """Of a file: its package cannot open addresses without those of its makers."""
     program = JARS / "aladin.jar"
     if not program.exists():
-        pytest.skip("Aladin is not installed: run scripts/setup clients")
+        pytest.skip("Aladin is not installed: run scripts/setup desktop")
     ra, dec = place(7)
     around = {"RA": ra, "DEC": dec, "SR": 20}
     with urllib.request.urlopen(server.url("/scs/sky/Star", **around), timeout=60) as answer:
