@@ -163,7 +163,8 @@ def test_what_was_removed_is_stored_once(meridian: Meridian, tmp_path: Path) -> 
         assert outcome.status == 1, outcome.text
         with pytest.raises(InvalidRequest, match="set it to a number of nights"):
             database.set_metadata("config:keep_nights", "some", replace=True)
-        database.set_metadata("config:keep_nights", "2", replace=True)
+        for nights in ("all", "2"):
+            database.set_metadata("config:keep_nights", nights, replace=True)
         assert database.store(60005.0, sources=table_of([sources[0] | {"diaSourceId": 10}]))
         database.publish()
         assert stored(tmp_path, "sources") > 0

@@ -14,7 +14,7 @@ use crate::editions::{Edition, EditionTable, OpenChunks};
 use crate::error::{AlertsError, Result};
 use crate::operation::{Operation, Outcome};
 use crate::published::{Needed, PublishedRows, Recalled, Through};
-use crate::reads::{KEEP_NIGHTS, Reader, ReplicaChunk, SourceSelection};
+use crate::reads::{Reader, ReplicaChunk, SourceSelection};
 use crate::schema::{AlertSchema, AlertTable};
 use crate::statements::{Dialect, SET_METADATA, tables, upgrade};
 use crate::store::{Connection, PostgresStore, SqliteStore, Store, Values};
@@ -138,8 +138,8 @@ pub async fn create(
             }
             _ => error,
         })?;
-    write_new(connection, schema, replica_seconds).await?;
-    let mut metadata = vec![
+    write_new(connection, schema, replica_seconds, keep_nights).await?;
+    let metadata = [
         ("version:schema", schema.version().to_owned()),
         ("version:meridian", env!("CARGO_PKG_VERSION").to_owned()),
         (
@@ -147,9 +147,6 @@ pub async fn create(
             replica_seconds.unwrap_or(0).to_string(),
         ),
     ];
-    if let Some(nights) = keep_nights {
-        metadata.push((KEEP_NIGHTS, nights.to_string()));
-    }
     let keys = Values::texts(metadata.iter().map(|(key, _)| (*key).to_owned()));
     let values = Values::texts(metadata.into_iter().map(|(_, value)| value));
     connection.change(SET_METADATA, &[keys, values]).await?;
@@ -392,7 +389,8 @@ impl AlertDatabase {
         Ok(removed)
     }
 
-    /// How many nights rows stay in the store after they are published: what the metadata `config:keep_nights` says. `None` for ever.
+    /// How many nights rows stay in the store after they are published: what the metadata `config:keep_nights` says, or else what was said
+    /// when the database was made. `None` for ever.
     ///
     /// # Errors
     /// It says no number, or the store cannot be read.

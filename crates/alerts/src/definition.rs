@@ -13,6 +13,7 @@ use crate::store::{Connection, Kind, Values};
 const FORMAT_SETTING: &str = "format";
 const SCHEMA_SETTING: &str = "schema";
 const REPLICA_SETTING: &str = "replica_seconds";
+const NIGHTS_SETTING: &str = "keep_nights";
 
 /// What is known of a database.
 #[derive(Debug, Clone)]
@@ -20,6 +21,8 @@ pub(crate) struct Definition {
     pub(crate) schema: Arc<AlertSchema>,
     /// The time span of a replica chunk, if they are kept.
     pub(crate) replica_seconds: Option<i64>,
+    /// How many nights rows stay after they are published, unless the metadata say something else. `None` for ever.
+    pub(crate) keep_nights: Option<u32>,
     pub(crate) layouts: Arc<Layouts>,
     /// The layout in which rows are stored now.
     current: HashMap<Kept, i64>,
@@ -80,6 +83,9 @@ impl Definition {
             replica_seconds: settings
                 .get(REPLICA_SETTING)
                 .and_then(|seconds| seconds.parse().ok()),
+            keep_nights: settings
+                .get(NIGHTS_SETTING)
+                .and_then(|nights| nights.parse().ok()),
             layouts: Arc::new(layouts),
             current,
         })
@@ -123,10 +129,14 @@ pub(crate) async fn write_new(
     connection: &mut dyn Connection,
     schema: &AlertSchema,
     replica_seconds: Option<i64>,
+    keep_nights: Option<u32>,
 ) -> Result<()> {
     let mut settings = vec![(FORMAT_SETTING, FORMAT.to_string())];
     if let Some(seconds) = replica_seconds {
         settings.push((REPLICA_SETTING, seconds.to_string()));
+    }
+    if let Some(nights) = keep_nights {
+        settings.push((NIGHTS_SETTING, nights.to_string()));
     }
     let names = Values::texts(settings.iter().map(|(name, _)| (*name).to_owned()));
     let values = Values::texts(settings.into_iter().map(|(_, value)| value));

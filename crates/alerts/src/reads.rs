@@ -19,6 +19,22 @@ use crate::updates::UpdateRecord;
 
 /// The key of the metadata that tells how many nights rows stay in the store after they are published.
 pub(crate) const KEEP_NIGHTS: &str = "config:keep_nights";
+
+/// How many nights a value of it means; `None` for ever.
+///
+/// # Errors
+/// It means nothing: what may be said instead.
+pub(crate) fn nights_of(text: &str) -> std::result::Result<Option<u32>, String> {
+    let text = text.trim();
+    if text.eq_ignore_ascii_case("all") {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        format!(
+            "{KEEP_NIGHTS} cannot be {text:?}: set it to a number of nights, or to all to keep all rows in the store"
+        )
+    })
+}
 /// The name of the column that tells the replica chunk of a row.
 const CHUNK_COLUMN: &str = "apdb_replica_chunk";
 /// Ranges of HTM numbers of one region: more of them would find fewer rows outside it, and cost more to look up.
@@ -258,14 +274,9 @@ impl Reader {
     pub(crate) async fn keep_nights(&mut self) -> Result<Option<u32>> {
         let metadata = self.metadata().await?;
         let Some((_, text)) = metadata.into_iter().find(|(key, _)| key == KEEP_NIGHTS) else {
-            return Ok(None);
+            return Ok(self.definition.keep_nights);
         };
-        let nights = text.trim().parse();
-        nights.map(Some).map_err(|_| {
-            AlertsError::Conflict(format!(
-                "the metadata {KEEP_NIGHTS} is {text:?}: set it to a number of nights, or delete it to keep all rows in the store"
-            ))
-        })
+        nights_of(&text).map_err(AlertsError::Conflict)
     }
 
     /// The replica chunks, in the order of their times.

@@ -497,7 +497,8 @@ impl Server {
             // Statements that do not end even then are abandoned.
             let _ = timeout(LAST_WORDS, all(&mut connections)).await;
         }
-        releasing.abort();
+        // What it began to remove is removed in a moment.
+        let _ = timeout(LAST_WORDS, releasing).await;
         // A publication that is broken off is none, and begins anew in the next process.
         publishing.abort();
         expiring.abort();

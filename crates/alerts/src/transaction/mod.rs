@@ -16,7 +16,7 @@ use crate::definition::{Definition, write_schema};
 use crate::error::{AlertsError, Result};
 use crate::operation::{Operation, Outcome};
 use crate::published::{Needed, Recalled};
-use crate::reads::KEEP_NIGHTS;
+use crate::reads::{KEEP_NIGHTS, nights_of};
 use crate::statements as sql;
 use crate::store::{Connection, Values};
 
@@ -117,10 +117,8 @@ impl Transaction<'_> {
             let sentence = "neither the key nor the value of metadata can be empty".to_owned();
             return Err(AlertsError::Invalid(sentence));
         }
-        if key == KEEP_NIGHTS && value.trim().parse::<u32>().is_err() {
-            return Err(AlertsError::Invalid(format!(
-                "{KEEP_NIGHTS} cannot be {value:?}: set it to a number of nights, or delete it to keep all rows in the store"
-            )));
+        if key == KEEP_NIGHTS {
+            nights_of(value).map_err(AlertsError::Invalid)?;
         }
         let row = [
             Values::texts([key.to_owned()]),

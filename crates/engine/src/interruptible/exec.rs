@@ -3,9 +3,10 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, Statistics};
+use datafusion::common::{Result, Statistics, resources_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::MetricsSet;
@@ -24,6 +25,8 @@ use super::stream::InterruptibleStream;
 pub(super) struct InterruptibleExec {
     inner: Arc<dyn ExecutionPlan>,
     interrupt: Arc<Interrupt>,
+    /// Whether it was executed, if it may be so once alone.
+    executed: Option<AtomicBool>,
 }
 
 impl InterruptibleExec {
@@ -31,11 +34,23 @@ impl InterruptibleExec {
         Self {
             inner,
             interrupt: Arc::clone(interrupt),
+            executed: None,
+        }
+    }
+
+    /// Wraps an operator that is executed once. The second time there is no memory for it.
+    pub fn once(inner: Arc<dyn ExecutionPlan>, interrupt: &Arc<Interrupt>) -> Self {
+        Self {
+            executed: Some(AtomicBool::new(false)),
+            ..Self::new(inner, interrupt)
         }
     }
 
     fn over(&self, inner: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        Arc::new(Self::new(inner, &self.interrupt))
+        Arc::new(match self.executed {
+            Some(_) => Self::once(inner, &self.interrupt),
+            None => Self::new(inner, &self.interrupt),
+        })
     }
 }
 
@@ -111,6 +126,12 @@ impl ExecutionPlan for InterruptibleExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         self.interrupt.check()?;
+        let executed = self.executed.as_ref();
+        if executed.is_some_and(|it| it.swap(true, Relaxed)) {
+            return resources_err!(
+                "one side of a join that is not by equality has to fit into memory: restrict it, or give statements more (--memory)"
+            );
+        }
         let _guard = self.interrupt.enter();
         let rows = self.inner.execute(partition, context)?;
         Ok(Box::pin(InterruptibleStream::new(rows, &self.interrupt)))

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use datafusion::common::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::joins::NestedLoopJoinExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use sql::Interrupt;
 use sql::interrupt::relieve_with;
@@ -54,7 +55,13 @@ pub(crate) fn interruptible(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let children = plan.children().into_iter().cloned();
     let children = children.map(|child| interruptible(child, interrupt));
-    let children = children.collect::<Result<Vec<_>>>()?;
+    let mut children = children.collect::<Result<Vec<_>>>()?;
+    // A nested loop that has no room for its left side executes it once more, to spill it. Operators that hand out their rows once panic then;
+    // and of an outer join each partition of the right side gives the left side's rows without a partner. So it fails for want of memory.
+    let spills = plan.is::<NestedLoopJoinExec>();
+    if let Some(left) = children.first_mut().filter(|_| spills) {
+        *left = Arc::new(InterruptibleExec::once(Arc::clone(left), interrupt));
+    }
     let node = match children.is_empty() {
         true => plan,
         // A wrapped operator has the properties of the operator itself. To compute those anew for each piece would take longer than many
@@ -72,9 +79,13 @@ pub(crate) fn interruptible(
 mod tests {
     use std::time::Duration;
 
+    use arrow::array::RecordBatch;
+    use datafusion::common::DataFusionError;
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
     use datafusion::physical_plan::displayable;
     use datafusion::prelude::{SessionConfig, SessionContext};
-    use futures::StreamExt;
+    use futures::{StreamExt, TryStreamExt};
 
     use super::*;
 
@@ -166,6 +177,42 @@ mod tests {
             assert!(!running.is_finished(), "{kind} was done at once");
             interrupt.end();
             assert!(!running.await.unwrap(), "{kind} has an answer");
+        }
+    }
+
+    /// The library's join read the side for which there was no room once more, and gave each of its rows once for each partition of the other.
+    #[tokio::test]
+    async fn a_nested_loop_without_room_gives_its_rows_once_or_fails() {
+        let whole = context().await;
+        let text = "SELECT a.v, b.v FROM (SELECT v FROM t LIMIT 20000) a LEFT JOIN (SELECT v FROM t WHERE v < 9) b ON a.v + b.v < -1";
+        for kib in [40, 80, 120, 160, 240, 320, 640, 10_000] {
+            let pool = Arc::new(GreedyMemoryPool::new(kib << 10));
+            let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc();
+            let task = TaskContext::default()
+                .with_session_config(whole.copied_config())
+                .with_runtime(runtime.unwrap());
+            let plan = whole.sql(text).await.unwrap();
+            let plan = plan.create_physical_plan().await.unwrap();
+            let shown = displayable(plan.as_ref()).indent(true).to_string();
+            assert!(shown.contains("NestedLoopJoinExec"), "{shown}");
+            let rows = execute(&plan, Arc::new(task)).unwrap();
+            let rows: Result<Vec<RecordBatch>> = rows.try_collect().await;
+            match rows {
+                Ok(rows) => {
+                    assert_eq!(
+                        rows.iter().map(RecordBatch::num_rows).sum::<usize>(),
+                        20_000
+                    );
+                }
+                Err(error) => {
+                    let root = error.find_root();
+                    assert!(
+                        matches!(root, DataFusionError::ResourcesExhausted(_)),
+                        "{error}"
+                    );
+                    assert!(kib < 10_000, "there is room");
+                }
+            }
         }
     }
 

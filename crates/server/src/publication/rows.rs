@@ -8,6 +8,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use ingest::{MadeBatches, RowSource};
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 /// The rows of a table of an edition. Each part is read when it is wanted, on the thread that wants it.
 pub(super) struct EditionRows {
@@ -64,10 +65,18 @@ impl RowSource for EditionRows {
     }
 
     fn make_part(&self, part: usize) -> MadeBatches {
-        let rows = self.database.edition_rows(&self.edition, self.table, part);
-        match self.runtime.block_on(rows) {
-            Ok(batches) => Box::new(batches.into_iter().map(Ok)),
-            Err(error) => Box::new(std::iter::once(Err(error.to_string()))),
+        let (database, edition) = (Arc::clone(&self.database), Arc::clone(&self.edition));
+        let (table, (sender, receiver)) = (self.table, oneshot::channel());
+        // Not by blocking on the runtime here, which panics when that ends: then the task is dropped.
+        self.runtime.spawn(async move {
+            // Whoever waits may have given up.
+            let _ = sender.send(database.edition_rows(&edition, table, part).await);
+        });
+        let failed = |reason: String| -> MadeBatches { Box::new(std::iter::once(Err(reason))) };
+        match receiver.blocking_recv() {
+            Ok(Ok(batches)) => Box::new(batches.into_iter().map(Ok)),
+            Ok(Err(error)) => failed(error.to_string()),
+            Err(_) => failed("the server ends".to_owned()),
         }
     }
 }

@@ -313,7 +313,7 @@ mod tests {
             let body = fetch_where(&format!("{server}/{path}"), everywhere)
                 .await
                 .unwrap();
-            let bytes = axum::body::to_bytes(body, 100).await.unwrap();
+            let bytes = to_bytes(body, 100).await.unwrap();
             assert_eq!(bytes, "ra,dec\n1,2\n");
         }
         for (address, sentence) in [
