@@ -160,14 +160,20 @@ impl Parts {
 
 /// The boundary of a form's parts. astroquery writes one with `=` in it, which stands in quotes elsewhere (RFC 2045, section 5.1), without them.
 fn boundary(media_type: &str) -> Result<String, Problem> {
-    multer::parse_boundary(media_type).or_else(|error| {
+    let boundary = multer::parse_boundary(media_type).or_else(|error| {
         let parameters = media_type.split(';').skip(1);
         let mut parameters = parameters.filter_map(|it| it.split_once('='));
         let found = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("boundary"));
         let text = found.map(|(_, text)| text.trim());
-        let text = text.filter(|text| !text.is_empty() && text.len() <= LONGEST_BOUNDARY);
+        let text = text.filter(|text| text.len() <= LONGEST_BOUNDARY);
         text.map(str::to_owned).ok_or_else(|| unreadable(error))
-    })
+    })?;
+    match boundary.is_empty() {
+        true => Err(Problem::bad(
+            "the form cannot be read: its boundary is empty",
+        )),
+        false => Ok(boundary),
+    }
 }
 
 fn is_table(name: &str, part: &Field<'_>) -> bool {
