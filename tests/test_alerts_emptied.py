@@ -161,6 +161,9 @@ def test_what_was_removed_is_stored_once(meridian: Meridian, tmp_path: Path) -> 
         assert outcome.status == 1 and "nothing of them can be dropped" in outcome.complaint
         outcome = meridian.run("drop", "table", "--data", tmp_path, "--db", "prompt", "--table", "edition", "--yes")
         assert outcome.status == 1, outcome.text
+        (tmp_path / "other.csv").write_text("edition\n1\n")
+        outcome = meridian.run("load", "--data", tmp_path, "--db", "prompt", "--table", "Edition", "--replace", tmp_path / "other.csv")
+        assert outcome.status == 1 and "dropped or replaced" in outcome.complaint
         with pytest.raises(InvalidRequest, match="set it to a number of nights"):
             database.set_metadata("config:keep_nights", "some", replace=True)
         for nights in ("all", "2"):

@@ -155,7 +155,7 @@ pub async fn check_may_drop(
     match AlertDatabase::open(data, name).await?.emptied().await? {
         None => Ok(()),
         Some(emptied) => Err(Failure::new(format!(
-            "the alert database {name} has the rows of its editions through {} here alone: nothing of them can be dropped",
+            "the alert database {name} has the rows of its editions through {} here alone: nothing of them can be dropped or replaced",
             emptied.edition
         ))),
     }

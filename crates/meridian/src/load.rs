@@ -9,6 +9,7 @@ use ingest::{
     FitsHeaders, IngestError, LoadReport, LoadRequest, PositionUnit, Progress, TextOptions,
 };
 
+use crate::alert_commands::check_may_drop;
 use crate::console::{remark, tell};
 use crate::failure::Failure;
 use crate::load_progress::ProgressDisplay;
@@ -261,6 +262,11 @@ pub fn run(arguments: LoadArguments) -> Result<(), Failure> {
     let (quiet, max_errors) = (arguments.quiet, arguments.max_errors);
     let request = arguments.into_request()?;
     let runtime = tokio::runtime::Runtime::new()?;
+    if request.replace {
+        let table = Some(request.table.as_str());
+        let checked = check_may_drop(&request.data_dir, &request.database, table);
+        runtime.block_on(checked)?;
+    }
     let report = runtime.block_on(load_with_progress(request, quiet))?;
     let Some(schema) = &report.schema else {
         return tell_report(&report);
