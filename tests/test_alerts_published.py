@@ -28,6 +28,7 @@ import private_postgres  # noqa: E402
 from alert_model import DEC, PUBLISHED_COLUMNS, Model, separation  # noqa: E402
 from meridian_cli import Meridian  # noqa: E402
 from serving import Server, serving, wait_until  # noqa: E402
+from test_users import PASSWORD, must  # noqa: E402
 
 SCHEMA = ROOT / "tests" / "level1" / "schema.yaml"
 SEEDS = [int(seed) for seed in os.environ.get("MERIDIAN_PUBLISHED_SEEDS", "1").split(",")]
@@ -222,6 +223,25 @@ def test_killed_publications_are_whole_and_once(meridian: Meridian, tmp_path: Pa
         check(meridian, tmp_path)
     finally:
         server.stop()
+
+
+def test_nobody_changes_what_is_published(meridian: Meridian, tmp_path: Path) -> None:
+    """An administrator could drop it over SQL, and rows that were removed from the store were nowhere then."""
+    create(meridian, tmp_path)
+    with serving(meridian, tmp_path) as server:
+        night = Night(server, 5)
+        night.change(8)
+        night.publish(server)
+    must(meridian, tmp_path, "add", "boss", "--admin", password=PASSWORD)
+    with serving(meridian, tmp_path) as server, server.connect(user="boss", password=PASSWORD, database="Prompt") as connection:
+        for statement in (
+            "DROP TABLE Edition", "DROP TABLE prompt.DiaSourceStored", "TRUNCATE prompt.DiaObjectVersion", "DELETE FROM DiaObjectEnd",
+            "UPDATE PROMPT.Edition SET edition = 7", "ALTER TABLE Edition RENAME TO prompt.other", "CREATE TABLE prompt.own AS SELECT 1 AS a",
+        ):  # fmt: skip
+            with pytest.raises(pymysql.MySQLError, match="publishing alone changes them") as raised:
+                ask(connection, statement)
+            assert raised.value.args[0] == 1290, statement
+        assert_state(connection, night.history[-1][1])
 
 
 def publish_in_vain(url: str) -> None:

@@ -92,6 +92,15 @@ pub fn list(data_dir: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Whether there is an alert database of a name, in whatever case. The archive's database of that name is changed by publishing alone.
+///
+/// # Errors
+/// The directory of alert databases cannot be read.
+pub fn is_one(data_dir: &Path, name: &str) -> Result<bool> {
+    let folded = name.to_lowercase();
+    Ok((list(data_dir)?.iter()).any(|it| it.to_lowercase() == folded))
+}
+
 /// Makes an alert database. It is there as a whole, or not at all.
 ///
 /// # Errors

@@ -32,7 +32,7 @@ mod transaction;
 mod updates;
 mod writer;
 
-pub use database::{AlertDatabase, StoreKind, create, list};
+pub use database::{AlertDatabase, StoreKind, create, is_one, list};
 pub use editions::{Edition, EditionTable, OpenChunks, PUBLISHED, REPLACES};
 pub use error::AlertsError;
 pub use operation::{Operation, Outcome, StoreRequest};

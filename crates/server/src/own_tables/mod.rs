@@ -107,6 +107,14 @@ impl OwnTable {
             );
             return Err(ClientError::new(ErrorCode::TABLE_DENIED, sentence));
         }
+        let data_dir = sessions.archive().catalog().data_dir();
+        let is_published = alerts::is_one(data_dir, &database);
+        if is_published.map_err(|error| ClientError::new(ErrorCode::STORAGE, error.to_string()))? {
+            let sentence = format!(
+                "{database} is an alert database: its tables are what was published of it, and publishing alone changes them"
+            );
+            return Err(ClientError::new(ErrorCode::READ_ONLY, sentence));
+        }
         Ok(Self {
             archive: Arc::clone(sessions.archive()),
             authenticator: Arc::clone(authenticator),
