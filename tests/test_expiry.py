@@ -12,10 +12,9 @@ import pymysql
 import pytest
 
 from meridian_cli import Meridian
-from serving import serving, wait_until
-from small_tables import load_stars_and_bands
+from serving import wait_until
 from test_limits import LIMIT_REACHED, ask, limited, refused
-from test_users import PASSWORD, Site, must
+from test_users import Site, site_of_ann_and_bob
 
 STARS = 300
 # A server looks every five seconds; the machine may be busy.
@@ -24,13 +23,8 @@ PATIENCE = 120
 
 @pytest.fixture(scope="module")
 def site(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    data = load_stars_and_bands(meridian, tmp_path_factory.mktemp("expiry"), STARS)
-    must(meridian, data, "add", "boss", "--admin", password=PASSWORD)
-    for name in ("ann", "bob"):
-        must(meridian, data, "add", name, password=PASSWORD)
-        must(meridian, data, "grant", name, "--read", "sky")
-    with serving(meridian, data) as server:
-        yield Site(meridian, data, server)
+    with site_of_ann_and_bob(meridian, tmp_path_factory.mktemp("expiry"), STARS) as site:
+        yield site
 
 
 def expires(connection: pymysql.connections.Connection, table: str) -> datetime | None:

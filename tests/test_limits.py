@@ -17,7 +17,7 @@ import pytest
 from meridian_cli import Meridian
 from serving import SOON, serving, wait_until
 from small_tables import load_stars_and_bands
-from test_users import PASSWORD, Site, must, user
+from test_users import PASSWORD, Site, must, site_of_ann_and_bob, user
 
 STARS = 400
 LIMIT_REACHED = 1226
@@ -25,14 +25,8 @@ LIMIT_REACHED = 1226
 
 @pytest.fixture(scope="module")
 def site(meridian: Meridian, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Ann and Bob may read the database sky; the administrator is boss."""
-    data = load_stars_and_bands(meridian, tmp_path_factory.mktemp("limits"), STARS)
-    must(meridian, data, "add", "boss", "--admin", password=PASSWORD)
-    for name in ("ann", "bob"):
-        must(meridian, data, "add", name, password=PASSWORD)
-        must(meridian, data, "grant", name, "--read", "sky")
-    with serving(meridian, data) as server:
-        yield Site(meridian, data, server)
+    with site_of_ann_and_bob(meridian, tmp_path_factory.mktemp("limits"), STARS) as site:
+        yield site
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
@@ -66,6 +67,18 @@ class Site:
                 return response.status, response.read().decode(), response.headers
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode(), error.headers
+
+
+@contextmanager
+def site_of_ann_and_bob(meridian: Meridian, directory: Path, stars: int) -> Iterator[Site]:
+    """Ann and Bob may read the database sky; the administrator is boss."""
+    data = load_stars_and_bands(meridian, directory, stars)
+    must(meridian, data, "add", "boss", "--admin", password=PASSWORD)
+    for name in ("ann", "bob"):
+        must(meridian, data, "add", name, password=PASSWORD)
+        must(meridian, data, "grant", name, "--read", "sky")
+    with serving(meridian, data) as server:
+        yield Site(meridian, data, server)
 
 
 @pytest.fixture(scope="module")
