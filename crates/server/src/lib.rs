@@ -334,13 +334,7 @@ impl Server {
         tables.list_queries(&queries);
         let counted = Arc::clone(&archive);
         let mysql_port = mysql.as_ref().map(|listening| listening.address.port());
-        let server_info = LiveServerInfo {
-            processes: Arc::clone(&processes),
-            port: mysql_port.unwrap_or(0),
-            socket: config.mysql_socket.clone(),
-            max_connections: config.max_connections as u64,
-            tls: tls.is_some(),
-        };
+        let server_info = server_info(&config, &processes, mysql_port);
         let metrics = Metrics::new(move || counted.usage(), query_runtime.health())?;
         poll_queries(&metrics, &queries, front_end.as_ref())?;
         let shared = Arc::new(Shared {
@@ -507,6 +501,21 @@ impl Server {
         let _ = timeout(LAST_WORDS, counting).await;
         self.shared.authenticator.flush_audit(LAST_WORDS).await;
         info!("ended");
+    }
+}
+
+/// What statements tell of the server.
+fn server_info(
+    config: &Config,
+    processes: &Arc<ProcessList>,
+    mysql_port: Option<u16>,
+) -> LiveServerInfo {
+    LiveServerInfo {
+        processes: Arc::clone(processes),
+        port: mysql_port.unwrap_or(0),
+        socket: config.mysql_socket.clone(),
+        max_connections: config.max_connections as u64,
+        tls: config.tls.is_some(),
     }
 }
 

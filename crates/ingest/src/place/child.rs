@@ -97,7 +97,7 @@ impl ChildPlacement {
             Some(p) => self.context.place_at(p.ra[row], p.dec[row]),
             None => Ok(self
                 .context
-                .place_of_the_homeless(self.parent.smallest_chunk)),
+                .place_without_position(self.parent.smallest_chunk)),
         }
     }
 

@@ -214,7 +214,7 @@ impl PlaceRows for MatchWorker<'_> {
         let fallback = |end: usize| {
             placement
                 .context
-                .place_of_the_homeless(placement.ends[end].smallest_chunk)
+                .place_without_position(placement.ends[end].smallest_chunk)
         };
         let (mut pairs, mut unknown, mut default_location) = (0, [0, 0], 0);
         for (row, (left, right)) in left_places.iter().zip(&right_places).enumerate() {

@@ -72,7 +72,7 @@ impl PlaceContext {
 
     /// Where rows go that have no place of their own: the first sub-chunk of this chunk, or, if the director has no
     /// chunks at all, of the sky's first chunk.
-    fn place_of_the_homeless(&self, smallest: Option<ChunkId>) -> Place {
+    fn place_without_position(&self, smallest: Option<ChunkId>) -> Place {
         let chunk = smallest
             .or_else(|| self.chunker.all_chunks().next())
             .unwrap_or(ChunkId(0));
