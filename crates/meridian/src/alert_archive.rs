@@ -23,6 +23,7 @@ use sql::{AS_OF_VARIABLE, Connection};
 use crate::console::tell;
 use crate::failure::Failure;
 use crate::sql::default_cache;
+use crate::temporary::{TemporaryFolder, half_of_free};
 
 /// The name and the version of what the manifest describes.
 const FORMAT: &str = "meridian-alerts-archive";
@@ -88,6 +89,7 @@ pub async fn run(arguments: ArchiveArguments) -> Result<(), Failure> {
 async fn archive(arguments: &ArchiveArguments) -> Result<(), Failure> {
     let database = AlertDatabase::open(&arguments.data, &arguments.name).await?;
     let archive = Archive::open_keeping(&arguments.data, default_cache()).await?;
+    let _temporary = TemporaryFolder::of_data(&arguments.data);
     let memory = arguments.memory.unwrap_or_else(ingest::default_memory) as usize;
     engine::bound_memory(&archive, memory);
     let editions = EditionTable::Edition.name();
@@ -104,6 +106,7 @@ async fn archive(arguments: &ArchiveArguments) -> Result<(), Failure> {
     let options = SessionOptions {
         database: Some(database.name().to_owned()),
         memory: Some(memory),
+        spilled: half_of_free(&tempfile::env::temp_dir()),
         ..SessionOptions::default()
     };
     let session = Session::new(Arc::clone(&archive), &options).await?;

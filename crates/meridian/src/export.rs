@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::output::{Destination, Layout};
 use crate::sql::{Format, default_cache};
 use crate::statements::{Remarks, ResultWriter};
+use crate::temporary::{TemporaryFolder, half_of_free};
 
 /// Exit status after Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
@@ -112,12 +113,14 @@ pub fn run(arguments: ExportArguments) -> Result<(), Failure> {
 
 async fn export(arguments: &ExportArguments) -> Result<(), Failure> {
     let archive = Archive::open_keeping(&arguments.data, default_cache()).await?;
+    let _temporary = TemporaryFolder::of_data(&arguments.data);
     let memory = arguments.memory.unwrap_or_else(ingest::default_memory) as usize;
     engine::bound_memory(&archive, memory);
     let options = SessionOptions {
         database: Some(arguments.db.clone()),
         cores: arguments.threads,
         memory: Some(memory),
+        spilled: half_of_free(&tempfile::env::temp_dir()),
         ..SessionOptions::default()
     };
     match arguments.format.of_file() {

@@ -43,6 +43,7 @@ mod synthesize_commands;
 mod synthesize_load;
 mod synthesize_progress;
 mod tables;
+mod temporary;
 mod upload;
 mod user_commands;
 mod view_commands;

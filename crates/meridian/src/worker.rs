@@ -14,6 +14,7 @@ use crate::cluster_credentials::CredentialArguments;
 use crate::console::tell;
 use crate::failure::Failure;
 use crate::serve::{self, DEFAULT_LOG};
+use crate::temporary::{TemporaryFolder, half_of_free, within};
 
 /// Threads for the network, which only hand on what others compute.
 const NETWORK_THREADS: usize = 2;
@@ -53,6 +54,12 @@ pub struct WorkerArguments {
     /// Memory for all pieces together, such as 8G; a third of the machine's by default.
     #[arg(long, value_name = "SIZE", value_parser = ingest::parse_size, env = "MERIDIAN_MEMORY")]
     memory: Option<u64>,
+    /// Where temporary files are written, as what sorts and groups spill; by default the folder tmp of the first directory of replicas.
+    #[arg(long, value_name = "DIR", env = "MERIDIAN_TEMP_DIR")]
+    temp_dir: Option<PathBuf>,
+    /// Bytes that all pieces together may spill there, such as 200G; by default half of what is free at the start.
+    #[arg(long, value_name = "SIZE", value_parser = ingest::parse_size, env = "MERIDIAN_TEMP_SIZE")]
+    temp_size: Option<u64>,
     /// Memory for decoded columns, kept for the next pieces, such as 2G, or 0 for none; a third of the machine's by default.
     #[arg(long, value_name = "SIZE", value_parser = crate::sql::cache_size, env = "MERIDIAN_CACHE")]
     cache: Option<u64>,
@@ -71,18 +78,20 @@ pub struct WorkerArguments {
 pub fn run(arguments: WorkerArguments) -> Result<(), Failure> {
     let filter = serve::log_filter(&arguments.log).map_err(Failure::new)?;
     serve::log_to_stderr(filter);
+    let temp_dir = arguments.temp_dir.clone();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(NETWORK_THREADS)
         .thread_name("meridian-net")
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(work(arguments.into_options()?));
+    let options = arguments.into_options()?;
+    let outcome = runtime.block_on(work(options, temp_dir));
     // Pieces that still run are of no use to anybody.
     runtime.shutdown_background();
     outcome
 }
 
-async fn work(options: WorkerOptions) -> Result<(), Failure> {
+async fn work(mut options: WorkerOptions, temp_dir: Option<PathBuf>) -> Result<(), Failure> {
     // Before anything else, so that nothing that has begun is cut off.
     let signals = (
         signal(SignalKind::interrupt())?,
@@ -95,7 +104,14 @@ async fn work(options: WorkerOptions) -> Result<(), Failure> {
         .collect();
     let (name, data) = (options.name.clone(), dirs.join(", "));
     let join = options.join.join(", ");
+    let temp_dirs = match temp_dir {
+        Some(dir) => vec![dir],
+        None => options.data.iter().map(|dir| within(dir)).collect(),
+    };
+    let first = temp_dirs.first();
+    options.spilled = options.spilled.or_else(|| half_of_free(first?));
     let (worker, listener) = Worker::bind(options).await?;
+    let _temporary = of_first_usable(&temp_dirs)?;
     let address = worker.bound_address();
     tell(&format!(
         "Meridian {} worker {name} listens at {address}, holds its replicas in {data}, and joins the cluster at {join}\n",
@@ -135,11 +151,24 @@ impl WorkerArguments {
             credentials,
             threads: self.threads.unwrap_or_else(cores),
             memory: self.memory.unwrap_or_else(ingest::default_memory) as usize,
+            spilled: self.temp_size,
             cache: self.cache.unwrap_or_else(crate::sql::default_cache),
             repair_bandwidth: self.repair_bandwidth,
             is_insecure: self.insecure,
         })
     }
+}
+
+/// The folder for temporary files, in the first of some directories that takes it.
+fn of_first_usable(directories: &[PathBuf]) -> Result<TemporaryFolder, Failure> {
+    let mut failure = Failure::new("no directory was given");
+    for directory in directories {
+        match TemporaryFolder::make(directory) {
+            Ok(folder) => return Ok(folder),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
 }
 
 /// Where a member of a cluster listens, as `host:port`.

@@ -34,6 +34,8 @@ pub struct Config {
     pub threads: NonZeroUsize,
     /// Bytes of memory for all queries together.
     pub memory: usize,
+    /// Bytes of disk for what all queries together spill; 100 GiB by default.
+    pub spilled: Option<u64>,
     /// Bytes of decoded columns that are cached for later queries.
     pub cache: u64,
     /// Concurrent connections at each listener.
@@ -75,6 +77,7 @@ impl Config {
             cone_columns: HashMap::new(),
             threads,
             memory: 256 << 20,
+            spilled: None,
             cache: 64 << 20,
             max_connections: 500,
             max_connections_per_address: None,

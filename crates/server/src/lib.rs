@@ -309,6 +309,7 @@ impl Server {
             Arc::clone(&archive),
             config.threads,
             config.memory,
+            config.spilled,
             Arc::clone(&tables) as _,
             front_end.as_ref().map(|it| it.dispatcher()),
             results,
@@ -335,7 +336,8 @@ impl Server {
         let counted = Arc::clone(&archive);
         let mysql_port = mysql.as_ref().map(|listening| listening.address.port());
         let server_info = server_info(&config, &processes, mysql_port);
-        let metrics = Metrics::new(move || counted.usage(), query_runtime.health())?;
+        let spilling = sessions.spilled();
+        let metrics = Metrics::new(move || counted.usage(), spilling, query_runtime.health())?;
         poll_queries(&metrics, &queries, front_end.as_ref())?;
         let shared = Arc::new(Shared {
             user: None,

@@ -26,19 +26,20 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    /// `memory` is shared by the sorts, groups and joins of all sessions; `system` has the server's tables; `dispatcher` has pieces run
+    /// `memory` is shared by the sorts, groups and joins of all sessions, `spilled` are the bytes of disk beyond it; `system` has the server's tables; `dispatcher` has pieces run
     /// by the workers of a cluster; `results` are those that may answer statements.
     pub(crate) fn new(
         archive: Arc<Archive>,
         cores: NonZeroUsize,
         memory: usize,
+        spilled: Option<u64>,
         system: Arc<dyn SystemTables>,
         dispatcher: Option<Arc<dyn PieceDispatcher>>,
         results: Option<Arc<ResultCache>>,
     ) -> Result<Self, EngineError> {
         let options = SessionOptions {
             cores: Some(cores),
-            runtime: Some(engine::runtime(Some(memory))?),
+            runtime: Some(engine::runtime(Some(memory), spilled)?),
             // A client need not have the right to read this machine's files.
             files: FileAccess::Nothing,
             system: Some(system),
@@ -65,6 +66,17 @@ impl Sessions {
             options,
             received: Arc::clone(&self.received),
             made: Mutex::default(),
+        }
+    }
+
+    /// Tells the bytes on the disk that queries have spilled now, and how many there may be.
+    pub(crate) fn spilled(&self) -> impl Fn() -> (u64, u64) + Send + Sync + 'static {
+        let runtime = self.options.runtime.clone();
+        move || {
+            let disk = runtime.as_ref().map(|it| &it.disk_manager);
+            disk.map_or((0, 0), |it| {
+                (it.used_disk_space(), it.max_temp_directory_size())
+            })
         }
     }
 

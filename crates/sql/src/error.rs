@@ -7,7 +7,7 @@ use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::tokenizer::Location;
 
 use crate::fold::{Places, fold_word};
-use crate::{Dialect, ErrorCode, MatchFunction, functions, mistakes};
+use crate::{Dialect, ErrorCode, MatchFunction, functions, mistakes, temporary_files};
 
 /// A query that cannot be run, with the place of the mistake where it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,6 +145,9 @@ impl SqlError {
         tables: &[String],
         declared: &dyn Fn(&str) -> String,
     ) -> Self {
+        if let Some(full) = temporary_files::full(error) {
+            return full;
+        }
         match error.find_root() {
             DataFusionError::SchemaError(schema_error, _) => {
                 Self::from_schema_error(sql, schema_error, declared)

@@ -106,6 +106,8 @@ codes! {
     WRONG_VALUE = 1525, "HY000";
     /// A column that an INSERT names twice (`ER_FIELD_SPECIFIED_TWICE`).
     NAMED_TWICE = 1110, "42000";
+    /// There is no room for more temporary files (`ER_RECORD_FILE_FULL`).
+    TEMPORARY_FULL = 1114, "HY000";
     /// Memory or another resource is used up (`ER_OUT_OF_RESOURCES`).
     OUT_OF_RESOURCES = 1041, "HY000";
     /// A mistake of the server's (`ER_INTERNAL_ERROR`).

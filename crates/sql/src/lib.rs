@@ -28,6 +28,7 @@ mod repeated_columns;
 pub mod rules;
 mod stored_result;
 mod subquery_names;
+mod temporary_files;
 mod time_account;
 mod unsupported;
 mod visiting;

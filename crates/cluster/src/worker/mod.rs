@@ -58,6 +58,8 @@ pub struct WorkerOptions {
     pub threads: NonZeroUsize,
     /// Bytes of memory for all pieces together.
     pub memory: usize,
+    /// Bytes of disk for what all pieces together spill; 100 GiB by default.
+    pub spilled: Option<u64>,
     /// Bytes of decoded columns that are kept for later pieces.
     pub cache: u64,
     /// Bytes a second with which replicas are copied; none for as fast as they come.
@@ -130,7 +132,7 @@ impl Worker {
         let session_options = SessionOptions {
             database: Some(NO_DATABASE.to_owned()),
             cores: Some(options.threads),
-            runtime: Some(engine::runtime(Some(options.memory))?),
+            runtime: Some(engine::runtime(Some(options.memory), options.spilled)?),
             ..SessionOptions::default()
         };
         let compute = Builder::new_multi_thread()

@@ -264,7 +264,12 @@ fn told(worker: &Worker, error: ShareError) -> ShareFailure {
                 worker.held.quarantine(path);
             }
             let is_of_worker = matches!(error, EngineError::Store(_) | EngineError::Catalog(_))
-                || [ErrorCode::OUT_OF_RESOURCES, ErrorCode::INTERRUPTED].contains(&error.code());
+                || [
+                    ErrorCode::OUT_OF_RESOURCES,
+                    ErrorCode::TEMPORARY_FULL,
+                    ErrorCode::INTERRUPTED,
+                ]
+                .contains(&error.code());
             let class = match is_of_worker {
                 true => ErrorClass::Worker,
                 false => ErrorClass::Query,

@@ -65,7 +65,9 @@ pub struct SessionOptions {
     pub cores: Option<NonZeroUsize>,
     /// Bytes of memory for sorts, groups and joins, which spill to disk or fail beyond it.
     pub memory: Option<usize>,
-    /// Memory that several sessions share (see [`runtime`]), instead of `memory` for this one alone.
+    /// Bytes of disk for what these spill; 100 GiB by default.
+    pub spilled: Option<u64>,
+    /// Memory and disk that several sessions share (see [`runtime`]), instead of `memory` and `spilled` for this one alone.
     pub runtime: Option<Arc<RuntimeEnv>>,
     /// Which files of this machine queries may name.
     pub files: FileAccess,
@@ -85,6 +87,7 @@ impl Default for SessionOptions {
             database: None,
             cores: None,
             memory: None,
+            spilled: None,
             runtime: None,
             files: FileAccess::Nothing,
             dialect: Dialect::default(),

@@ -65,7 +65,7 @@ pub(super) fn state(options: &SessionOptions, database: &str) -> Result<SessionS
         .map_or(1, NonZeroUsize::get);
     let runtime = match &options.runtime {
         Some(shared) => Arc::clone(shared),
-        None => runtime(options.memory)?,
+        None => runtime(options.memory, options.spilled)?,
     };
     let mut config = SessionConfig::new()
         .with_target_partitions(cores)
@@ -200,9 +200,15 @@ const MERGES: usize = 6;
 const RUNS: RangeInclusive<usize> = 4..=128;
 
 /// The memory and disk space of queries: at most `memory` bytes for sorts, groups and joins together, which spill to disk or fail beyond
-/// that; no limit without it.
-pub fn runtime(memory: Option<usize>) -> Result<Arc<RuntimeEnv>, EngineError> {
+/// that, and at most `spilled` bytes on the disk; without `memory` no limit of it, without `spilled` one of 100 GiB.
+pub fn runtime(
+    memory: Option<usize>,
+    spilled: Option<u64>,
+) -> Result<Arc<RuntimeEnv>, EngineError> {
     let mut runtime = RuntimeEnvBuilder::new();
+    if let Some(spilled) = spilled {
+        runtime = runtime.with_max_temp_directory_size(spilled);
+    }
     if let Some(memory) = memory {
         let runs = (memory / BYTES_OF_A_RUN / MERGES).clamp(*RUNS.start(), *RUNS.end());
         runtime = runtime

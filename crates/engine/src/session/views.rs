@@ -553,7 +553,10 @@ pub async fn views_of(
 pub(super) fn veiled(error: EngineError) -> EngineError {
     let code = error.code();
     let told = match code {
-        ErrorCode::INTERRUPTED | ErrorCode::LIMIT_REACHED | ErrorCode::OUT_OF_RESOURCES => {
+        ErrorCode::INTERRUPTED
+        | ErrorCode::LIMIT_REACHED
+        | ErrorCode::OUT_OF_RESOURCES
+        | ErrorCode::TEMPORARY_FULL => {
             return error;
         }
         ErrorCode::OUT_OF_RANGE => {

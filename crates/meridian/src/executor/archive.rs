@@ -8,6 +8,7 @@ use sql::Dialect;
 use crate::failure::Failure;
 use crate::sql::{SqlArgs, default_cache};
 use crate::statements::{ResultWriter, rejected};
+use crate::temporary::{TemporaryFolder, half_of_free};
 
 /// A session of a data directory.
 #[derive(Clone)]
@@ -16,12 +17,14 @@ pub struct ArchiveSession {
     pub archive: Arc<Archive>,
     session: Arc<Session>,
     options: SessionOptions,
+    _temporary: Option<Arc<TemporaryFolder>>,
 }
 
 impl ArchiveSession {
     pub(super) async fn open(args: &SqlArgs) -> Result<Self, Failure> {
         let cache = args.cache.unwrap_or_else(default_cache);
         let archive = Archive::open_keeping(args.data()?, cache).await?;
+        let temporary = TemporaryFolder::of_data(args.data()?).map(Arc::new);
         let memory = args.memory.unwrap_or_else(ingest::default_memory) as usize;
         engine::bound_memory(&archive, memory);
         let options = SessionOptions {
@@ -31,6 +34,7 @@ impl ArchiveSession {
             cores: args.threads,
             dialect: args.dialect,
             memory: Some(memory),
+            spilled: half_of_free(&tempfile::env::temp_dir()),
             ..SessionOptions::default()
         };
         let session = Session::new(Arc::clone(&archive), &options).await;
@@ -39,6 +43,7 @@ impl ArchiveSession {
             archive,
             session: Arc::new(session),
             options,
+            _temporary: temporary,
         })
     }
 

@@ -110,6 +110,10 @@ options! {
     cache: u64 = "cache" "SIZE", "MERIDIAN_CACHE", crate::sql::cache_size,
         DefaultValue::Machine(crate::sql::default_cache, "a third of the machine's memory"),
         "Memory for decoded columns and director indexes, kept for the next statements, for example 2G, or 0 for none; a third of the machine's by default.";
+    temp_dir: Option<PathBuf> = "temp-dir" "DIR", "MERIDIAN_TEMP_DIR", file, DefaultValue::Is(""),
+        "Where temporary files are written, as what sorts, groups and joins spill; by default the folder tmp of the data directory.";
+    temp_size: Option<u64> = "temp-size" "SIZE", "MERIDIAN_TEMP_SIZE", size_if_any, DefaultValue::Is(""),
+        "Bytes that sorts, groups and joins of all statements together may spill there, for example 200G; by default half of what is free at the start.";
     max_connections: NonZeroUsize = "max-connections" "N", "MERIDIAN_MAX_CONNECTIONS", count, DefaultValue::Is("500"),
         "Concurrent connections at each listener.";
     max_connections_per_address: Option<NonZeroUsize> = "max-connections-per-address" "N", "MERIDIAN_MAX_CONNECTIONS_PER_ADDRESS", count_if_any, DefaultValue::Is(""),
@@ -214,6 +218,13 @@ fn endpoint(text: &str) -> Result<Option<String>, String> {
 fn count(text: &str) -> Result<NonZeroUsize, String> {
     text.parse()
         .map_err(|_| format!("{text:?} is not a whole number from 1 on"))
+}
+
+fn size_if_any(text: &str) -> Result<Option<u64>, String> {
+    match text {
+        "" => Ok(None),
+        _ => ingest::parse_size(text).map(Some),
+    }
 }
 
 fn whole(text: &str) -> Result<usize, String> {

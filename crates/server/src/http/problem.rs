@@ -61,9 +61,10 @@ impl From<ClientError> for Problem {
             ErrorCode::LOGIN_DENIED => StatusCode::UNAUTHORIZED,
             ErrorCode::TABLE_EXISTS => StatusCode::CONFLICT,
             ErrorCode::STORAGE | ErrorCode::INTERNAL => StatusCode::INTERNAL_SERVER_ERROR,
-            ErrorCode::SERVER_ENDS | ErrorCode::INTERRUPTED | ErrorCode::OUT_OF_RESOURCES => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            ErrorCode::SERVER_ENDS
+            | ErrorCode::INTERRUPTED
+            | ErrorCode::OUT_OF_RESOURCES
+            | ErrorCode::TEMPORARY_FULL => StatusCode::SERVICE_UNAVAILABLE,
             ErrorCode::PACKET_TOO_LARGE => StatusCode::PAYLOAD_TOO_LARGE,
             // All others are mistakes of whoever asks, also those that have no number of their own: what is the server's own failure has
             // a number above.

@@ -129,7 +129,10 @@ impl QueryOutcome {
             ErrorCode::INTERRUPTED | ErrorCode::TIME_LIMIT | ErrorCode::SERVER_ENDS => {
                 Self::Stopped
             }
-            ErrorCode::STORAGE | ErrorCode::OUT_OF_RESOURCES | ErrorCode::INTERNAL => Self::Failed,
+            ErrorCode::STORAGE
+            | ErrorCode::OUT_OF_RESOURCES
+            | ErrorCode::TEMPORARY_FULL
+            | ErrorCode::INTERNAL => Self::Failed,
             _ => Self::Rejected,
         }
     }

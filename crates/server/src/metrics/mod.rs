@@ -73,6 +73,7 @@ struct KindMetrics {
 /// The metrics that are polled when somebody reads them.
 struct PolledMetrics {
     usage: Box<dyn Fn() -> Usage + Send + Sync>,
+    spilling: Box<dyn Fn() -> (u64, u64) + Send + Sync>,
     health: Box<dyn Fn() -> Health + Send + Sync>,
     pieces: IntCounter,
     open_files: IntGauge,
@@ -80,6 +81,8 @@ struct PolledMetrics {
     cache: IntGauge,
     cache_limit: IntGauge,
     allocated: IntGauge,
+    spilled: IntGauge,
+    spilled_limit: IntGauge,
     silence: Gauge,
     abandoned: IntGauge,
     process: Option<ProcessMetrics>,
@@ -95,12 +98,14 @@ impl fmt::Debug for PolledMetrics {
 }
 
 impl Metrics {
-    /// Registers all metrics. `usage` returns the resources that the data directory takes now, `health` the state of the query threads.
+    /// Registers all metrics. `usage` returns the resources that the data directory takes now, `spilled` the bytes of disk that queries take
+    /// and may take, `health` the state of the query threads.
     ///
     /// # Errors
     /// Two metrics have the same name, which is a bug.
     pub(crate) fn new(
         usage: impl Fn() -> Usage + Send + Sync + 'static,
+        spilled: impl Fn() -> (u64, u64) + Send + Sync + 'static,
         health: impl Fn() -> Health + Send + Sync + 'static,
     ) -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
@@ -132,6 +137,7 @@ impl Metrics {
             polled: Mutex::new(PolledMetrics::register(
                 &registry,
                 Box::new(usage),
+                Box::new(spilled),
                 Box::new(health),
             )?),
             registry,
@@ -352,6 +358,7 @@ impl PolledMetrics {
     fn register(
         registry: &Registry,
         usage: Box<dyn Fn() -> Usage + Send + Sync>,
+        spilling: Box<dyn Fn() -> (u64, u64) + Send + Sync>,
         health: Box<dyn Fn() -> Health + Send + Sync>,
     ) -> Result<Self, prometheus::Error> {
         let gauge = |name: &str, help: &str| registered(registry, IntGauge::new(name, help)?);
@@ -365,6 +372,7 @@ impl PolledMetrics {
         )?;
         Ok(Self {
             usage,
+            spilling,
             health,
             silence: registered(registry, silence)?,
             abandoned: gauge(
@@ -389,6 +397,11 @@ impl PolledMetrics {
                 "meridian_allocated_bytes",
                 "Bytes of memory that the process has allocated, cached columns among them.",
             )?,
+            spilled: gauge(
+                "meridian_spilled_bytes",
+                "Bytes on the disk that sorts, groups and joins have spilled now.",
+            )?,
+            spilled_limit: gauge("meridian_spilled_limit_bytes", "Bytes that they may spill.")?,
             process: ProcessMetrics::register(registry)?,
             lanes: None,
             cluster: None,
@@ -405,6 +418,10 @@ impl PolledMetrics {
         self.shared.set(usage.shared_bytes as i64);
         self.cache_limit.set(usage.cache_limit as i64);
         self.allocated.set(engine::allocated_bytes());
+        let (spilled, limit) = (self.spilling)();
+        self.spilled.set(i64::try_from(spilled).unwrap_or(i64::MAX));
+        self.spilled_limit
+            .set(i64::try_from(limit).unwrap_or(i64::MAX));
         let health = (self.health)();
         self.silence.set(health.silence.as_secs_f64());
         self.abandoned.set(health.abandoned as i64);
@@ -431,7 +448,7 @@ mod tests {
     use super::*;
 
     fn metrics() -> Metrics {
-        Metrics::new(Usage::default, Health::default).unwrap()
+        Metrics::new(Usage::default, || (0, 0), Health::default).unwrap()
     }
 
     /// The samples of the text format, by their names and labels.
@@ -523,7 +540,7 @@ mod tests {
             cache_limit: 1 << 30,
             pieces: known.load(Relaxed),
         };
-        let metrics = Metrics::new(usage, Health::default).unwrap();
+        let metrics = Metrics::new(usage, || (7, 9), Health::default).unwrap();
         assert_eq!(samples(&metrics)["meridian_pieces_total"], "5");
         pieces.store(9, Relaxed);
         let samples = samples(&metrics);
@@ -531,6 +548,8 @@ mod tests {
         assert_eq!(samples["meridian_open_files"], "3");
         assert_eq!(samples["meridian_cache_bytes"], "1048576");
         assert_eq!(samples["meridian_cache_limit_bytes"], "1073741824");
+        assert_eq!(samples["meridian_spilled_bytes"], "7");
+        assert_eq!(samples["meridian_spilled_limit_bytes"], "9");
     }
 
     #[test]
